@@ -1,0 +1,45 @@
+# `make demo` shows what hpfem does, `make test` runs everything that CI runs. Both need Python >= 3.11 and nothing else.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+OUT    := demo-output
+JOBS   ?= 2
+
+.PHONY: demo test lint types clean
+
+demo: $(VENV)/installed
+	mkdir -p $(OUT)
+	$(BIN)/hpfem info meshes/cube_mixed.msh
+	$(BIN)/hpfem apply meshes/cube_mixed.msh --operator helmholtz --order 4 --field "sin(pi*x)*cos(pi*y)*z" -o $(OUT)/helmholtz.vtu
+	$(BIN)/hpfem compare meshes/cube_mixed.msh --order 2:6 -o $(OUT)/compare.json
+	$(BIN)/hpfem bench --quick -o $(OUT)/bench.json
+	$(BIN)/hpfem plot $(OUT)/bench.json -o $(OUT)/bench.png
+	@echo "Pictures and results are in $(CURDIR)/$(OUT):" && ls $(OUT)
+
+# One thread per process: the tests run in JOBS processes.
+test: $(VENV)/installed-test lint types
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
+
+lint: $(VENV)/installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/installed-test
+	$(BIN)/python tests/type_check.py
+
+clean:
+	rm -rf $(VENV) $(OUT) build dist
+
+$(VENV)/created:
+	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || \
+	  { echo "hpfem needs Python >= 3.11; name one: make PYTHON=python3.12 ..."; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	touch $@
+
+$(VENV)/installed: $(VENV)/created pyproject.toml setup.py
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+$(VENV)/installed-test: $(VENV)/created pyproject.toml setup.py
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test]"
+	touch $@ $(VENV)/installed

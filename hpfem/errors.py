@@ -1,0 +1,36 @@
+"""The exceptions of hpfem: one base class, one subclass per kind of trouble.
+
+    HpfemError
+    ├── ArgumentError   an argument that cannot be used as it is (also a ValueError)
+    ├── MeshError       a mesh file or mesh that cannot be read or used
+    ├── StateError      a field in the wrong state, space, dtype or number of components
+    ├── NotSuitable     a strategy cannot serve an operator on a block
+    ├── DeviceError     no usable compiler, GPU or driver for a backend
+    └── SolverError     a solver that did not reach its tolerance or met a breakdown
+
+Every message names what is wrong, where, and what to do.
+"""
+
+from hpfem.shapes.errors import ArgumentError, HpfemError
+
+__all__ = ["ArgumentError", "DeviceError", "HpfemError", "MeshError", "NotSuitable", "SolverError", "StateError"]
+
+
+class MeshError(HpfemError):
+    """A mesh file or a mesh that cannot be read or used; the message names the file, the element and the reason."""
+
+
+class StateError(HpfemError):
+    """A field whose state, space, dtype or number of components is not what an operation takes."""
+
+
+class NotSuitable(HpfemError):
+    """A strategy's answer that it cannot serve an operator on a block; the message is the reason."""
+
+
+class DeviceError(HpfemError):
+    """A backend that cannot run on this machine: no compiler, no GPU, no driver."""
+
+
+class SolverError(HpfemError):
+    """A solver that broke down or did not reach its tolerance."""

@@ -1,0 +1,75 @@
+"""Named things: operators, bases, strategies, backends are looked up by name in one of these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+from typing import Generic, TypeVar
+
+from hpfem.errors import ArgumentError
+
+__all__ = ["Registry"]
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """A table name → object in order of registration; an unknown name is an error that lists the valid ones.
+
+    Parameters
+    ----------
+    kind
+        What the objects are, for messages: "operator", "strategy", …
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._objects: dict[str, T] = {}
+
+    def add(self, name: str, obj: T) -> None:
+        """Register `obj` under `name`.
+
+        Raises
+        ------
+        ArgumentError
+            If the name is taken.
+        """
+        if name in self._objects:
+            raise ArgumentError(f"{self.kind} '{name}' is registered already; choose another name")
+        self._objects[name] = obj
+
+    def register(self, name: str) -> Callable[[T], T]:
+        """Return a decorator that registers the function or class below it under `name`."""
+
+        def decorator(obj: T) -> T:
+            self.add(name, obj)
+            return obj
+
+        return decorator
+
+    def __getitem__(self, name: str) -> T:
+        """Return the object called `name`.
+
+        Raises
+        ------
+        ArgumentError
+            If there is none: the message lists the valid names and the closest one.
+        """
+        if isinstance(name, str) and name in self._objects:
+            return self._objects[name]
+        close = get_close_matches(str(name), self._objects, n=1)
+        hint = f" (did you mean '{close[0]}'?)" if close else ""
+        raise ArgumentError(f"unknown {self.kind} {name!r}{hint}; valid: {', '.join(self._objects) or 'none'}")
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._objects
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._objects)
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def items(self) -> Iterator[tuple[str, T]]:
+        """Pairs (name, object) in order of registration."""
+        return iter(self._objects.items())

@@ -1,0 +1,38 @@
+"""Run mypy on the packages laid out as they are installed: shapes/ inside hpfem/, so that its uses are checked.
+
+An editable install cannot show a type checker that hpfem.shapes is the folder shapes/; a folder of links can.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def lay_out(folder: Path) -> None:
+    """Make `folder`/hpfem, links to everything in hpfem/ and to shapes/."""
+    package = folder / "hpfem"
+    package.mkdir(parents=True, exist_ok=True)
+    wanted = {path.name: path for path in (ROOT / "hpfem").iterdir()} | {"shapes": ROOT / "shapes"}
+    for link in package.iterdir():
+        if link.name not in wanted or not link.exists():
+            link.unlink()
+    for name, target in wanted.items():
+        if not (package / name).is_symlink():
+            (package / name).symlink_to(target)
+
+
+def mypy(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run mypy in `folder`, made by `lay_out`, with the project's configuration and cache."""
+    options = ["--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(ROOT / ".mypy_cache")]
+    command = [sys.executable, "-m", "mypy", *options, *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+if __name__ == "__main__":
+    folder = ROOT / "build" / "type_check"
+    lay_out(folder)
+    result = mypy(folder, "-p", "hpfem")
+    print(result.stdout + result.stderr, end="")
+    sys.exit(result.returncode)
