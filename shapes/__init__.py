@@ -1,0 +1,27 @@
+"""Reference elements: shapes, quadrature, bases and their mode trees. NumPy and SciPy only; knows no mesh or device."""
+
+from __future__ import annotations
+
+from .basis import BASES, Basis, Mode, make_basis, node_entities
+from .errors import ArgumentError, HpfemError
+from .hex import HEX
+from .nodes import equispaced_nodes, interpolation_nodes, lattice
+from .prism import PRISM
+from .pyramid import PYRAMID
+from .quad import QUAD
+from .quadrature import Rule, TensorRule, default_counts, make_rule, quadrature
+from .segment import SEGMENT
+from .shape import POINT, Direction, Entity, Shape, cone, get_shape, product
+from .tabulation import Tabulation
+from .tet import TET
+from .tree import ModeTree
+from .tri import TRI
+
+SHAPES: dict[str, Shape] = {shape.name: shape for shape in (SEGMENT, QUAD, TRI, HEX, PRISM, PYRAMID, TET)}
+
+__all__ = [
+    "BASES", "HEX", "POINT", "PRISM", "PYRAMID", "QUAD", "SEGMENT", "SHAPES", "TET", "TRI", "ArgumentError", "Basis",
+    "Direction", "Entity", "HpfemError", "Mode", "ModeTree", "Rule", "Shape", "Tabulation", "TensorRule", "cone", "default_counts",
+    "equispaced_nodes", "get_shape", "interpolation_nodes", "lattice", "make_basis", "make_rule", "node_entities",
+    "product", "quadrature",
+]  # fmt: skip

@@ -1,0 +1,228 @@
+"""One-dimensional polynomials on [-1, 1]: Jacobi, the modified functions of Karniadakis & Sherwin, Lagrange.
+
+Conventions, with ``x = (1-z)/2`` and ``y = (1+z)/2``:
+
+    A_0 = x    A_1 = y    A_p = x y P^{1,1}_{p-2}(z)               p >= 2
+    C_{mu,0} = x^mu       C_{mu,r} = x^mu y P^{2mu-1,1}_{r-1}(z)   r >= 1
+
+Every function returns values for ``derivative=0`` and the first derivative for ``derivative=1``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def jacobi(n: int, alpha: float, beta: float, z: Array, derivative: int = 0) -> Array:
+    """Jacobi polynomial P_n^{alpha,beta} or one of its derivatives.
+
+    Parameters
+    ----------
+    n : int
+        Degree; negative degrees are the zero polynomial.
+    alpha, beta : float
+        Exponents of the weight (1-z)^alpha (1+z)^beta, each > -1.
+    z : ndarray
+        Points in [-1, 1].
+    derivative : int
+        Number of derivatives, >= 0.
+
+    Returns
+    -------
+    ndarray
+        Values at `z`, of the shape of `z`.
+    """
+    z = np.asarray(z, dtype=float)
+    factor = 1.0
+    for _ in range(derivative):
+        factor *= 0.5 * (n + alpha + beta + 1)
+        n, alpha, beta = n - 1, alpha + 1, beta + 1
+        if n < 0:
+            return np.zeros_like(z)
+    if n < 0:
+        return np.zeros_like(z)
+    # The three-term recurrence; scipy's eval_jacobi loses digits near the ends through 2F1.
+    previous = np.ones_like(z)
+    if n == 0:
+        return factor * previous
+    current = 0.5 * (alpha - beta + (alpha + beta + 2) * z)
+    for k in range(2, n + 1):
+        c = 2 * k + alpha + beta
+        a1 = 2 * k * (k + alpha + beta) * (c - 2)
+        a2 = (c - 1) * (alpha * alpha - beta * beta)
+        a3 = (c - 2) * (c - 1) * c
+        a4 = 2 * (k + alpha - 1) * (k + beta - 1) * c
+        previous, current = current, ((a2 + a3 * z) * current - a4 * previous) / a1
+    return factor * current
+
+
+def power(mu: int, z: Array, derivative: int = 0) -> Array:
+    """((1-z)/2)^mu or its first derivative, with the derivative of a constant exactly zero."""
+    x = 0.5 * (1 - np.asarray(z, dtype=float))
+    if derivative == 0:
+        return x**mu
+    return -0.5 * mu * x ** (mu - 1) if mu > 0 else np.zeros_like(x)
+
+
+def _times(f: tuple[Array, Array], g: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Value and derivative of a product from those of its factors."""
+    return f[0] * g[0], f[0] * g[1] + f[1] * g[0]
+
+
+def _jet(function: Any, *arguments: Any) -> tuple[Array, Array]:
+    return function(*arguments, 0), function(*arguments, 1)
+
+
+def _rising(z: Array) -> tuple[Array, Array]:
+    return 0.5 * (1 + z), np.full_like(z, 0.5)
+
+
+def modified_a(p: int, z: Array, derivative: int = 0) -> Array:
+    """Modified function A_p of an ordinary direction (Karniadakis & Sherwin 2005, eq. 3.1.10).
+
+    Parameters
+    ----------
+    p : int
+        Index >= 0; 0 and 1 are the vertex functions.
+    z : ndarray
+        Points in [-1, 1].
+    derivative : int
+        0 or 1.
+
+    Returns
+    -------
+    ndarray
+        Values or derivatives at `z`.
+    """
+    z = np.asarray(z, dtype=float)
+    if p == 0:
+        return power(1, z, derivative)
+    if p == 1:
+        return _rising(z)[derivative]
+    bubble = _times(_jet(power, 1, z), _rising(z))
+    return _times(bubble, _jet(jacobi, p - 2, 1.0, 1.0, z))[derivative]
+
+
+def modified_c(mu: int, r: int, z: Array, derivative: int = 0) -> Array:
+    """Modified function C_{mu,r} of a collapsed direction.
+
+    Parameters
+    ----------
+    mu : int
+        Degree >= 1 of the base mode.
+    r : int
+        Index >= 0; 0 belongs to the base.
+    z : ndarray
+        Points in [-1, 1].
+    derivative : int
+        0 or 1.
+
+    Returns
+    -------
+    ndarray
+        Values or derivatives at `z`.
+    """
+    z = np.asarray(z, dtype=float)
+    if r == 0:
+        return power(mu, z, derivative)
+    front = _times(_jet(power, mu, z), _rising(z))
+    return _times(front, _jet(jacobi, r - 1, 2.0 * mu - 1.0, 1.0, z))[derivative]
+
+
+def orthogonal_c(mu: int, r: int, alpha: int, z: Array, derivative: int = 0) -> Array:
+    """Orthogonal function ((1-z)/2)^mu P_r^{2mu+alpha,0} of a direction whose collapse has weight (1-z)^alpha.
+
+    Parameters
+    ----------
+    mu, r : int
+        Degree of the base mode and index, both >= 0.
+    alpha : int
+        Dimension of the base (0 gives the Legendre polynomials when mu is 0).
+    z : ndarray
+        Points in [-1, 1].
+    derivative : int
+        0 or 1.
+
+    Returns
+    -------
+    ndarray
+        Values or derivatives at `z`.
+    """
+    return _times(_jet(power, mu, z), _jet(jacobi, r, 2.0 * mu + alpha, 0.0, z))[derivative]
+
+
+def barycentric_weights(nodes: Array) -> Array:
+    """Barycentric weights of Lagrange interpolation.
+
+    Parameters
+    ----------
+    nodes : ndarray, [n]
+        Distinct points.
+
+    Returns
+    -------
+    ndarray, [n]
+    """
+    difference = nodes[:, None] - nodes[None, :]
+    np.fill_diagonal(difference, 1.0)
+    # Scaled by the capacity of [-1, 1] so that the products stay near one.
+    return 1.0 / np.prod(2.0 * difference, axis=1)
+
+
+def lagrange(nodes: Array, z: Array) -> Array:
+    """Lagrange polynomials of a node set.
+
+    Parameters
+    ----------
+    nodes : ndarray, [n]
+        Distinct points.
+    z : ndarray, [m]
+        Where to evaluate.
+
+    Returns
+    -------
+    ndarray, [n, m]
+        Value of the i-th Lagrange polynomial at each point.
+    """
+    nodes, z = np.asarray(nodes, dtype=float), np.asarray(z, dtype=float)
+    weights = barycentric_weights(nodes)
+    difference = z[None, :] - nodes[:, None]
+    hit = difference == 0
+    terms = weights[:, None] / np.where(hit, 1.0, difference)
+    values = terms / terms.sum(axis=0)
+    at_node = hit.any(axis=0)
+    values[:, at_node] = hit[:, at_node]
+    return values
+
+
+def differentiation_matrix(nodes: Array) -> Array:
+    """Collocated derivative D[i, j] = l_j'(nodes[i]) ([X] eq. 14).
+
+    Parameters
+    ----------
+    nodes : ndarray, [n]
+        Distinct points.
+
+    Returns
+    -------
+    ndarray, [n, n]
+    """
+    nodes = np.asarray(nodes, dtype=float)
+    weights = barycentric_weights(nodes)
+    difference = nodes[:, None] - nodes[None, :]
+    np.fill_diagonal(difference, 1.0)
+    matrix = weights[None, :] / weights[:, None] / difference
+    np.fill_diagonal(matrix, 0.0)
+    # The rows of an exact derivative sum to zero: constants are differentiated to rounding.
+    np.fill_diagonal(matrix, -matrix.sum(axis=1))
+    return matrix
+
+
+def lagrange_derivative(nodes: Array, z: Array) -> Array:
+    """Derivatives of the Lagrange polynomials of a node set, [n, m] as `lagrange`."""
+    return differentiation_matrix(nodes).T @ lagrange(nodes, z)
