@@ -1,4 +1,4 @@
-"""What the program says beside its results: fallbacks once, progress on a terminal, the machine; files written whole."""
+"""What the program says beside its results: fallbacks once, progress on a terminal, the machine; whole files."""
 
 from __future__ import annotations
 

@@ -1,0 +1,130 @@
+"""What an installation holds, from a wheel in an empty folder and from the repository root."""
+
+import ast
+import itertools
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.test_floors import MODULES, imports
+
+ROOT = Path(__file__).resolve().parent.parent
+WHERE = "import hpfem, hpfem.shapes, hpfem.shapes.errors as e; print(hpfem.__file__); print(e.__file__)"
+
+
+def run(*command, cwd, **environment):
+    """Run a command without this process's Python paths; return its standard output, fail with its errors."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYTEST", "COV"))}
+    result = subprocess.run(command, cwd=cwd, env=clean | environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, f"{command}\n{result.stdout}{result.stderr}"
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel, built from a copy of what is packaged so that no build folder appears in the checkout."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        (source / name).write_bytes((ROOT / name).read_bytes())
+    for folder in ("hpfem", "shapes"):
+        for path in (ROOT / folder).rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts:
+                target = source / path.relative_to(ROOT)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(path.read_bytes())
+    options = ("--no-deps", "--no-build-isolation", "--quiet", "--disable-pip-version-check")
+    run(sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", str(out), str(source), cwd=source)
+    [path] = out.glob("hpfem-*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    """A Python with the wheel installed, which finds the dependencies where this one does."""
+    folder = tmp_path_factory.mktemp("venv")
+    venv.create(folder, with_pip=False)
+    python = folder / "bin" / "python"
+    [purelib] = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder).split()
+    # Folders named in a .pth file come after the wheel's own, and .pth files inside them are not read: an editable
+    # install of hpfem among the dependencies stays out.
+    folders = [path for path in sys.path if path.endswith("site-packages")]
+    (Path(purelib) / "dependencies.pth").write_text("\n".join(folders) + "\n")
+    options = ("--no-deps", "--no-index", "--quiet", "--disable-pip-version-check", "--ignore-installed")
+    run(sys.executable, "-m", "pip", "--python", str(python), "install", *options, str(wheel), cwd=folder)
+    return python
+
+
+def test_wheel_holds_every_source_file_and_nothing_else(wheel):
+    suffixes = {".py", ".h", ".cu", ".json", ".typed"}
+    expected = set()
+    for folder, package in (("hpfem", "hpfem"), ("shapes", "hpfem/shapes")):
+        for path in (ROOT / folder).rglob("*"):
+            if path.suffix in suffixes or path.name == "py.typed":
+                expected.add(f"{package}/{path.relative_to(ROOT / folder).as_posix()}")
+    inside = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert inside == expected
+    assert {"hpfem/py.typed", "hpfem/shapes/py.typed", "hpfem/shapes/errors.py"} <= inside
+
+
+def test_wheel_works_from_an_empty_folder(installed, tmp_path):
+    package, shapes = map(Path, run(installed, "-c", WHERE, cwd=tmp_path).split())
+    assert ROOT not in package.parents
+    assert shapes.parent == package.parent / "shapes"
+
+
+def test_wheel_works_from_the_repository_root(installed):
+    package, shapes = map(Path, run(installed, "-c", WHERE, cwd=ROOT).split())
+    assert package == ROOT / "hpfem" / "__init__.py"
+    assert shapes == ROOT / "shapes" / "errors.py"
+
+
+@pytest.mark.parametrize("where", ["root", "elsewhere"])
+def test_this_installation_uses_the_checkout(where, tmp_path):
+    cwd = ROOT if where == "root" else tmp_path
+    package, shapes = map(Path, run(sys.executable, "-c", WHERE, cwd=cwd).split())
+    assert package == ROOT / "hpfem" / "__init__.py"
+    assert shapes == ROOT / "shapes" / "errors.py"
+
+
+@pytest.mark.parametrize("which", ["installed", "this"])
+@pytest.mark.parametrize("where", ["root", "elsewhere"])
+def test_python_m_hpfem(installed, which, where, tmp_path):
+    python = installed if which == "installed" else sys.executable
+    assert "usage: hpfem" in run(python, "-m", "hpfem", "--help", cwd=ROOT if where == "root" else tmp_path)
+
+
+@pytest.mark.parametrize("which", ["installed", "this"])
+def test_python_m_pytest_from_the_root(installed, which):
+    python = installed if which == "installed" else sys.executable
+    quiet = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist")
+    assert "passed" in run(python, "-m", "pytest", *quiet, "tests/test_errors.py", cwd=ROOT)
+
+
+def test_command_is_installed(installed, tmp_path):
+    assert "usage: hpfem" in run(installed.with_name("hpfem"), "--help", cwd=tmp_path)
+
+
+def test_version_and_metadata(installed, tmp_path):
+    code = "import hpfem, importlib.metadata as m; print(hpfem.__version__, m.version('hpfem'))"
+    ours, metadata = run(installed, "-c", code, cwd=tmp_path).split()
+    assert ours == metadata
+
+
+def test_everything_imported_is_declared():
+    """Each top-level import of hpfem is the standard library's, a dependency's, or an extra's."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    requirements = [*project["dependencies"], *itertools.chain(*project["optional-dependencies"].values())]
+    declared = {re.match(r"[\w-]+", requirement).group() for requirement in requirements}
+    distributions = {"cupy": "cupy-cuda12x", "cupyx": "cupy-cuda12x", "vtkmodules": "vtk"}
+    for module, path in MODULES.items():
+        for target in imports(ast.parse(path.read_text(encoding="utf-8")), module, path.name == "__init__.py"):
+            name = target.split(".")[0]
+            if name not in sys.stdlib_module_names and name != "hpfem":
+                assert distributions.get(name, name) in declared, f"{module} imports {name}, which pyproject.toml lacks"
