@@ -1,0 +1,1 @@
+"""Pointwise expressions and the kernels of the backends."""
