@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from .basis import BASES, Basis, Mode, make_basis, node_entities
+from .basis import BASES, Basis, make_basis
 from .errors import ArgumentError, HpfemError
 from .hex import HEX
-from .nodes import equispaced_nodes, interpolation_nodes, lattice
+from .modes import Mode
+from .nodes import equispaced_nodes, interpolation_nodes, lattice, node_entities
 from .prism import PRISM
 from .pyramid import PYRAMID
 from .quad import QUAD
@@ -21,7 +22,8 @@ SHAPES: dict[str, Shape] = {shape.name: shape for shape in (SEGMENT, QUAD, TRI, 
 
 __all__ = [
     "BASES", "HEX", "POINT", "PRISM", "PYRAMID", "QUAD", "SEGMENT", "SHAPES", "TET", "TRI", "ArgumentError", "Basis",
-    "Direction", "Entity", "HpfemError", "Mode", "ModeTree", "Rule", "Shape", "Tabulation", "TensorRule", "cone", "default_counts",
+    "Direction", "Entity", "HpfemError", "Mode", "ModeTree", "Rule", "Shape", "Tabulation", "TensorRule", "cone",
+    "default_counts",
     "equispaced_nodes", "get_shape", "interpolation_nodes", "lattice", "make_basis", "make_rule", "node_entities",
     "product", "quadrature",
 ]  # fmt: skip

@@ -11,30 +11,17 @@ where the level of an index is the largest index on a product, and on a cone its
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
-from .errors import ArgumentError
+from .arguments import integer
 from .polynomials import Array
 from .quadrature import make_rule
 from .shape import Shape
 from .tree import Indices
 
 
-def _lattice(shape: Shape, order: int) -> tuple[Indices, Indices]:
-    """Lattice indices [n, dim] and the level of each."""
-    if shape.base is None:
-        return np.zeros((1, 0), dtype=np.int64), np.zeros(1, dtype=np.int64)
-    base, level = _lattice(shape.base, order)
-    count = order + 1 - level if shape.collapsed else np.full(len(base), order + 1)
-    last = np.concatenate([np.arange(c) for c in count])
-    parent = np.repeat(np.arange(len(base)), count)
-    levels = level[parent] + last if shape.collapsed else np.maximum(level[parent], last)
-    return np.column_stack([base[parent], last]), levels
-
-
-@lru_cache(maxsize=None)
 def lattice(shape: Shape, order: int) -> Indices:
     """Lattice indices of a shape.
 
@@ -47,16 +34,64 @@ def lattice(shape: Shape, order: int) -> Indices:
     Returns
     -------
     ndarray of int, [n, dim]
-        First index slowest.
+        First index slowest; read-only.
+
+    Raises
+    ------
+    ArgumentError
+        If the order is not an integer >= 0.
     """
-    if order < 0:
-        raise ArgumentError(f"lattice order must be >= 0, got {order}")
-    indices = _lattice(shape, order)[0]
+    return _lattice(shape, integer(order, 0, "the order of a lattice"))[0]
+
+
+@cache
+def _lattice(shape: Shape, order: int) -> tuple[Indices, Indices]:
+    """Lattice indices [n, dim] and the level of each."""
+    if shape.base is None:
+        return np.zeros((1, 0), dtype=np.int64), np.zeros(1, dtype=np.int64)
+    base, level = _lattice(shape.base, order)
+    count = order + 1 - level if shape.collapsed else np.full(len(base), order + 1)
+    last = np.concatenate([np.arange(c) for c in count])
+    parent = np.repeat(np.arange(len(base)), count)
+    levels = level[parent] + last if shape.collapsed else np.maximum(level[parent], last)
+    indices = np.column_stack([base[parent], last])
     indices.flags.writeable = False
-    return indices
+    return indices, levels
 
 
-@lru_cache(maxsize=None)
+def node_entities(shape: Shape, order: int) -> tuple[tuple[int, int], ...]:
+    """The entity (dimension, number) that owns each lattice point of a shape.
+
+    Parameters
+    ----------
+    shape : Shape
+    order : int
+        Lattice order, >= 1.
+
+    Returns
+    -------
+    tuple of (int, int)
+        In lattice order.
+
+    Raises
+    ------
+    ArgumentError
+        If the order is not an integer >= 1.
+    """
+    order = integer(order, 1, "the order of nodes")
+    return tuple(_owner(shape, tuple(int(i) for i in index), order) for index in lattice(shape, order))
+
+
+def _owner(shape: Shape, index: tuple[int, ...], order: int) -> tuple[int, int]:
+    """Entity that owns a lattice point."""
+    if shape.base is None:
+        return 0, 0
+    *rest, last = index
+    # The points of a cone at height `last` are a lattice of its base with fewer subdivisions.
+    below = _owner(shape.base, tuple(rest), order - last if shape.collapsed else order)
+    return shape.lift(below, "low" if last == 0 else "high" if last == order else "swept")
+
+
 def equispaced_nodes(shape: Shape, order: int) -> Array:
     """Equispaced points of order `order` in the bi-unit shape, in lattice order.
 
@@ -71,40 +106,19 @@ def equispaced_nodes(shape: Shape, order: int) -> Array:
     Returns
     -------
     ndarray, [n, dim]
+        Read-only.
+
+    Raises
+    ------
+    ArgumentError
+        If the order is not an integer >= 1.
     """
-    if order < 1:
-        raise ArgumentError(f"node order must be >= 1, got {order}")
+    order = integer(order, 1, "the order of nodes")
     nodes = 2.0 * lattice(shape, order) / order - 1.0
     nodes.flags.writeable = False
     return nodes
 
 
-def _gll(n: int) -> Array:
-    """Gauss-Lobatto points of [0, 1] with n subdivisions; the midpoint for n = 0."""
-    return (1 + make_rule("lobatto", n + 1).points) / 2 if n > 0 else np.array([0.5])
-
-
-@lru_cache(maxsize=None)
-def _recursive(alpha: tuple[int, ...]) -> tuple[float, ...]:
-    """Barycentric coordinates of one recursive interpolation node (Isaac 2020, eq. 2)."""
-    if len(alpha) == 1:
-        return (1.0,)
-    n = sum(alpha)
-    gll = _gll(n)
-    total, point = 0.0, np.zeros(len(alpha))
-    for i, a in enumerate(alpha):
-        weight = gll[n - a]
-        rest = _recursive(alpha[:i] + alpha[i + 1 :])
-        point += weight * np.insert(np.asarray(rest), i, 0.0)
-        total += weight
-    return tuple(point / total)
-
-
-def _simplex_nodes(dim: int, order: int, indices: Indices) -> Array:
-    return np.array([_recursive((order - int(row.sum()), *map(int, row)))[1:] for row in indices]).reshape(-1, dim)
-
-
-@lru_cache(maxsize=None)
 def interpolation_nodes(shape: Shape, order: int) -> Array:
     """Unisolvent nodes that are Gauss-Lobatto on every edge and agree on faces of equal shape.
 
@@ -120,30 +134,68 @@ def interpolation_nodes(shape: Shape, order: int) -> Array:
     Returns
     -------
     ndarray, [n, dim]
-        In lattice order.
+        In lattice order; read-only.
+
+    Raises
+    ------
+    ArgumentError
+        If the order is not an integer >= 1.
     """
+    return _interpolation_nodes(shape, integer(order, 1, "the order of nodes"))
+
+
+@cache
+def _interpolation_nodes(shape: Shape, order: int) -> Array:
     indices = lattice(shape, order)
     if shape.base is None:
-        return np.zeros((1, 0))
-    if not shape.collapsed:
+        nodes = np.zeros((1, 0))
+    elif not shape.collapsed:
         # The lattice of a product is the base's lattice times a line.
-        base = interpolation_nodes(shape.base, order)
-        line = 2 * _gll(order) - 1
+        base, line = _interpolation_nodes(shape.base, order), 2 * _gll(order) - 1
         nodes = np.column_stack([np.repeat(base, len(line), axis=0), np.tile(line, len(base))])
     elif shape.base.collapsed or shape.base.dim == 1:
-        nodes = 2 * _simplex_nodes(shape.dim, order, indices) - 1
+        nodes = 2 * _simplex_nodes(order, indices) - 1
     else:
-        # Heights and collapsed positions of the triangle's nodes, blended so that each tri face gets its own nodes back.
-        tall, flat = indices[:, -1], indices[:, :-1]
-        height = np.zeros(len(indices))
-        position = np.zeros(flat.shape)
-        for k in range(flat.shape[1]):
-            b = _simplex_nodes(2, order, np.column_stack([flat[:, k], tall]))
-            rest = 1 - b[:, 1]
-            apex = tall == order
-            position[:, k] = np.where(apex, 0.0, b[:, 0] / np.where(apex, 1.0, rest))
-            height += b[:, 1]
-        height -= (flat.shape[1] - 1) * _gll(order)[tall]
-        nodes = np.column_stack([2 * position * (1 - height)[:, None] - 1, 2 * height - 1])
+        nodes = 2 * _blended_nodes(order, indices) - 1
     nodes.flags.writeable = False
     return nodes
+
+
+def _gll(n: int) -> Array:
+    """Gauss-Lobatto points of [0, 1] with n subdivisions; the midpoint for n = 0."""
+    return (1 + make_rule("lobatto", n + 1).points) / 2 if n > 0 else np.array([0.5])
+
+
+@cache
+def _recursive(alpha: tuple[int, ...]) -> tuple[float, ...]:
+    """Barycentric coordinates of one recursive interpolation node (Isaac 2020, eq. 2)."""
+    if len(alpha) == 1:
+        return (1.0,)
+    n = sum(alpha)
+    gll = _gll(n)
+    total, point = 0.0, np.zeros(len(alpha))
+    for i, a in enumerate(alpha):
+        weight = gll[n - a]
+        rest = _recursive(alpha[:i] + alpha[i + 1 :])
+        point += weight * np.insert(np.asarray(rest), i, 0.0)
+        total += weight
+    return tuple((point / total).tolist())
+
+
+def _simplex_nodes(order: int, indices: Indices) -> Array:
+    """Nodes of a simplex in [0, 1]^dim at lattice indices [n, dim]."""
+    return np.array([_recursive((order - sum(index), *index))[1:] for index in indices.tolist()])
+
+
+def _blended_nodes(order: int, indices: Indices) -> Array:
+    """Nodes in [0, 1]^dim of the cone over a product of segments.
+
+    Heights and collapsed positions of the triangle's nodes, blended so that each tri face gets its own nodes back.
+    """
+    flat, tall = indices[:, :-1], indices[:, -1]
+    columns = [_simplex_nodes(order, np.column_stack([i, tall])) for i in flat.T]
+    heights = np.array([node[:, 1] for node in columns])
+    height = heights.sum(axis=0) - (len(columns) - 1) * _gll(order)[tall]
+    apex = tall == order
+    position = [np.where(apex, 0.0, node[:, 0] / np.where(apex, 1.0, 1 - node[:, 1])) for node in columns]
+    return np.column_stack([*(x * (1 - height) for x in position), height])

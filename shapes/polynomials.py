@@ -10,7 +10,7 @@ Every function returns values for ``derivative=0`` and the first derivative for 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +62,22 @@ def jacobi(n: int, alpha: float, beta: float, z: Array, derivative: int = 0) -> 
 
 
 def power(mu: int, z: Array, derivative: int = 0) -> Array:
-    """((1-z)/2)^mu or its first derivative, with the derivative of a constant exactly zero."""
+    """The power ((1-z)/2)^mu.
+
+    Parameters
+    ----------
+    mu : int
+        Exponent >= 0.
+    z : ndarray
+        Points in [-1, 1].
+    derivative : int
+        0 or 1.
+
+    Returns
+    -------
+    ndarray
+        Values or derivatives at `z`; the derivative of a constant is exactly zero.
+    """
     x = 0.5 * (1 - np.asarray(z, dtype=float))
     if derivative == 0:
         return x**mu
@@ -74,11 +89,13 @@ def _times(f: tuple[Array, Array], g: tuple[Array, Array]) -> tuple[Array, Array
     return f[0] * g[0], f[0] * g[1] + f[1] * g[0]
 
 
-def _jet(function: Any, *arguments: Any) -> tuple[Array, Array]:
+def _jet(function: Callable[..., Array], *arguments: float | Array) -> tuple[Array, Array]:
+    """Value and derivative of one of the functions of this module."""
     return function(*arguments, 0), function(*arguments, 1)
 
 
 def _rising(z: Array) -> tuple[Array, Array]:
+    """Value and derivative of (1+z)/2."""
     return 0.5 * (1 + z), np.full_like(z, 0.5)
 
 
@@ -224,5 +241,18 @@ def differentiation_matrix(nodes: Array) -> Array:
 
 
 def lagrange_derivative(nodes: Array, z: Array) -> Array:
-    """Derivatives of the Lagrange polynomials of a node set, [n, m] as `lagrange`."""
+    """Derivatives of the Lagrange polynomials of a node set.
+
+    Parameters
+    ----------
+    nodes : ndarray, [n]
+        Distinct points.
+    z : ndarray, [m]
+        Where to evaluate.
+
+    Returns
+    -------
+    ndarray, [n, m]
+        Derivative of the i-th Lagrange polynomial at each point.
+    """
     return differentiation_matrix(nodes).T @ lagrange(nodes, z)

@@ -7,20 +7,28 @@ over [-1, 1], so that the product of the directions' weights integrates over the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, field
+from functools import cache, cached_property
 
 import numpy as np
 from scipy.special import roots_jacobi
 
+from .arguments import integer
 from .errors import ArgumentError
-from .polynomials import Array, jacobi
+from .polynomials import Array, jacobi, lagrange
 from .shape import Shape
+
+# Per kind: its fixed points, and what they add to the exponents of the Jacobi polynomial whose zeros are the others.
+_KINDS: dict[str, tuple[tuple[float, ...], int, int]] = {
+    "gauss": ((), 0, 0),
+    "lobatto": ((-1.0, 1.0), 1, 1),
+    "radau": ((-1.0,), 0, 1),
+}
 
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """A quadrature rule of one direction.
+    """A quadrature rule of one direction; made by `make_rule`.
 
     Attributes
     ----------
@@ -36,8 +44,8 @@ class Rule:
 
     kind: str
     alpha: int
-    points: Array
-    weights: Array
+    points: Array = field(repr=False)
+    weights: Array = field(repr=False)
     degree: int
 
     def __len__(self) -> int:
@@ -47,29 +55,8 @@ class Rule:
         return make_rule, (self.kind, len(self), self.alpha)
 
 
-def _jacobi_rule(n: int, alpha: float, beta: float) -> tuple[Array, Array]:
-    """Gauss-Jacobi points polished to rounding by Newton, with the weights of (1-z)^alpha (1+z)^beta."""
-    z, w = roots_jacobi(n, alpha, beta)
-    for _ in range(2):
-        z = z - jacobi(n, alpha, beta, z) / jacobi(n, alpha, beta, z, 1)
-    return z, w
-
-
-def _interior(n: int, alpha: int, fixed: tuple[float, ...], beta: int, alpha_shift: int) -> tuple[Array, Array]:
-    """Points of a Radau or Lobatto rule: the fixed ones and the zeros of the Jacobi polynomial beside them."""
-    free = n - len(fixed)
-    inner = _jacobi_rule(free, alpha + alpha_shift, beta)[0] if free > 0 else np.empty(0)
-    z = np.sort(np.concatenate([np.asarray(fixed), inner]))
-    # Weights by exact moments in the orthonormal Jacobi basis: well conditioned for any count.
-    zg, wg = _jacobi_rule(n, alpha, 0)
-    basis = np.array([jacobi(k, alpha, 0.0, z) for k in range(n)])
-    gauss = np.array([jacobi(k, alpha, 0.0, zg) for k in range(n)])
-    return z, np.linalg.solve(basis, gauss @ wg)
-
-
-@lru_cache(maxsize=None)
 def make_rule(kind: str, n: int, alpha: int = 0) -> Rule:
-    """Make the rule of `n` points of one direction.
+    """Make the rule of `n` points of one direction; the same arguments give the same object.
 
     Parameters
     ----------
@@ -90,34 +77,38 @@ def make_rule(kind: str, n: int, alpha: int = 0) -> Rule:
     ArgumentError
         For an unknown kind, too few points, or a collapsed "lobatto".
     """
-    if alpha < 0:
-        raise ArgumentError(f"quadrature weight exponent must be >= 0, got {alpha}")
-    if kind == "gauss":
-        _at_least(n, 1, kind)
-        z, w = _jacobi_rule(n, alpha, 0)
-        degree = 2 * n - 1
-    elif kind == "radau":
-        _at_least(n, 1, kind)
-        z, w = _interior(n, alpha, (-1.0,), 1, 0)
-        degree = 2 * n - 2
-    elif kind == "lobatto":
-        _at_least(n, 2, kind)
-        if alpha:
-            raise ArgumentError("a Gauss-Lobatto rule has a point at the collapsed end; use 'radau' or 'gauss' there")
-        z, w = _interior(n, 0, (-1.0, 1.0), 1, 1)
-        degree = 2 * n - 3
-    else:
-        raise ArgumentError(f"unknown quadrature rule {kind!r}; valid: 'gauss', 'lobatto', 'radau'")
-    w = w / 2.0**alpha
+    if kind not in _KINDS:
+        raise ArgumentError(f"unknown quadrature rule {kind!r}; valid: {', '.join(_KINDS)}")
+    n = integer(n, max(1, len(_KINDS[kind][0])), f"the number of points of a {kind!r} rule")
+    alpha = integer(alpha, 0, "the exponent of a quadrature weight")
+    if kind == "lobatto" and alpha:
+        raise ArgumentError("a 'lobatto' rule has a point at the collapsed end; use 'radau' or 'gauss' there")
+    return _make_rule(kind, n, alpha)
+
+
+@cache
+def _make_rule(kind: str, n: int, alpha: int) -> Rule:
+    fixed, more_alpha, beta = _KINDS[kind]
+    z = np.sort(np.concatenate([fixed, _jacobi_zeros(n - len(fixed), alpha + more_alpha, beta)]))
+    gauss = z if kind == "gauss" else _jacobi_zeros(n, alpha, 0)
+    # Gauss-Jacobi weights (Abramowitz & Stegun 25.4.33) over 2^alpha; other rules integrate their Lagrange basis.
+    w = 2 / ((1 - gauss**2) * jacobi(n, alpha, 0, gauss, 1) ** 2)
+    if kind != "gauss":
+        w = lagrange(z, gauss) @ w
     if kind != "radau" and alpha == 0:  # exact parity: even-odd kernels rely on it
         z, w = 0.5 * (z - z[::-1]), 0.5 * (w + w[::-1])
     z.flags.writeable = w.flags.writeable = False
-    return Rule(kind, alpha, z, w, degree)
+    return Rule(kind, alpha, z, w, 2 * n - 1 - len(fixed))
 
 
-def _at_least(n: int, least: int, kind: str) -> None:
-    if n < least:
-        raise ArgumentError(f"a {kind!r} rule needs at least {least} point(s), got {n}")
+def _jacobi_zeros(n: int, alpha: int, beta: int) -> Array:
+    """Zeros of P_n^{alpha,beta}, polished to rounding by Newton's method."""
+    if n == 0:
+        return np.empty(0)
+    z = np.asarray(roots_jacobi(n, alpha, beta)[0], dtype=float)
+    for _ in range(2):
+        z = z - jacobi(n, alpha, beta, z) / jacobi(n, alpha, beta, z, 1)
+    return z
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,10 +118,13 @@ class TensorRule:
     Attributes
     ----------
     rules : tuple of Rule
-        One per collapsed direction.
+        One per collapsed coordinate.
     """
 
     rules: tuple[Rule, ...]
+
+    def __reduce__(self) -> tuple[Callable[..., TensorRule], tuple[tuple[Rule, ...]]]:
+        return TensorRule, (self.rules,)
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -183,7 +177,7 @@ def quadrature(shape: Shape, counts: Sequence[int], kinds: Sequence[str] | None 
     Raises
     ------
     ArgumentError
-        If the lengths do not fit the shape, or a rule has too few points.
+        If the lengths do not fit the shape, or a rule is unknown or has too few points.
     """
     if kinds is None:
         kinds = ["radau" if direction.collapsed else "lobatto" for direction in shape.directions]
@@ -191,9 +185,7 @@ def quadrature(shape: Shape, counts: Sequence[int], kinds: Sequence[str] | None 
         raise ArgumentError(
             f"a {shape.name} has {shape.dim} directions, got counts {tuple(counts)}, rules {tuple(kinds)}"
         )
-    return TensorRule(
-        tuple(make_rule(kind, int(n), d.alpha) for kind, n, d in zip(kinds, counts, shape.directions, strict=True))
-    )
+    return TensorRule(tuple(make_rule(kind, n, d.alpha) for kind, n, d in zip(kinds, counts, shape.directions)))
 
 
 def default_counts(shape: Shape, order: int, more: int = 0) -> tuple[int, ...]:

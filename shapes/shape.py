@@ -13,9 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
+from .arguments import coordinates
 from .errors import ArgumentError
 from .polynomials import Array
 
@@ -24,10 +27,20 @@ _REGISTRY: dict[str, Shape] = {}
 
 @dataclass(frozen=True)
 class Direction:
-    """One collapsed coordinate: ordinary (alpha 0) or collapsed with Jacobian factor ((1-z)/2)^alpha."""
+    """One collapsed coordinate: ordinary, or collapsed with the Jacobian factor ((1-z)/2)^alpha.
 
-    collapsed: bool
+    Attributes
+    ----------
+    alpha : int
+        Number of coordinates that the direction collapses; 0 in an ordinary one.
+    """
+
     alpha: int
+
+    @property
+    def collapsed(self) -> bool:
+        """Whether the direction is a collapsed one."""
+        return self.alpha > 0
 
 
 @dataclass(frozen=True)
@@ -55,20 +68,20 @@ class Shape:
     name : str
         "point", "segment", "quad", "tri", "hex", "prism", "pyramid" or "tet".
     base : Shape or None
-        What the last direction was added to.
+        What the last direction was added to; None for the point.
     directions : tuple of Direction
         One per collapsed coordinate.
     vertices : ndarray, [n_vertices, dim]
         Local coordinates of the vertices.
-    entities : tuple of tuple of Entity
-        Sub-entities by dimension, 0 to dim.
+    boundary : tuple of tuple of Entity
+        Sub-entities by dimension, 0 to dim - 1.
     """
 
     name: str
     base: Shape | None
     directions: tuple[Direction, ...]
     vertices: Array
-    entities: tuple[tuple[Entity, ...], ...] = field(repr=False)
+    boundary: tuple[tuple[Entity, ...], ...] = field(repr=False)
 
     def __reduce__(self) -> tuple[Callable[[str], Shape], tuple[str]]:
         return get_shape, (self.name,)
@@ -90,6 +103,11 @@ class Shape:
     def collapsed(self) -> bool:
         """Whether the last direction is a collapsed one."""
         return self.dim > 0 and self.directions[-1].collapsed
+
+    @cached_property
+    def entities(self) -> tuple[tuple[Entity, ...], ...]:
+        """Sub-entities by dimension, 0 to dim; the last is the shape itself."""
+        return (*self.boundary, (Entity(self, tuple(range(self.n_vertices))),))
 
     @property
     def edges(self) -> tuple[Entity, ...]:
@@ -123,7 +141,7 @@ class Shape:
         -------
         ndarray, [n, dim]
         """
-        eta = np.asarray(eta, dtype=float)
+        eta = coordinates(eta, self.dim, self.name)
         if self.base is None:
             return eta.copy()
         xi, z = self.base.collapse(eta[:, :-1]), eta[:, -1:]
@@ -145,7 +163,7 @@ class Shape:
         -------
         ndarray, [n, dim]
         """
-        xi = np.asarray(xi, dtype=float)
+        xi = coordinates(xi, self.dim, self.name)
         if self.base is None:
             return xi.copy()
         base, z = xi[:, :-1], xi[:, -1:]
@@ -167,7 +185,7 @@ class Shape:
         -------
         ndarray, [n, dim, dim]
         """
-        eta = np.asarray(eta, dtype=float)
+        eta = coordinates(eta, self.dim, self.name)
         matrix = np.zeros((len(eta), self.dim, self.dim))
         if self.base is None:
             return matrix
@@ -180,71 +198,126 @@ class Shape:
             matrix[:, :-1, :-1] = inner
         return matrix
 
-    def contains(self, xi: Array, tolerance: float = 1e-10) -> np.ndarray:
-        """Whether local coordinates lie in the shape, [n] of bool."""
-        xi = np.asarray(xi, dtype=float)
+    def contains(self, xi: Array, tolerance: float = 1e-10) -> NDArray[np.bool_]:
+        """Whether points lie in the shape.
+
+        Parameters
+        ----------
+        xi : ndarray, [n, dim]
+            Local coordinates; a point with a NaN lies outside.
+        tolerance : float
+            By how much the inequality of a facet, such as xi_1 >= -1 or xi_1 + xi_2 <= 0, may be violated.
+
+        Returns
+        -------
+        ndarray of bool, [n]
+        """
+        unit = (1 + coordinates(xi, self.dim, self.name)) / 2
+        return 2 * self._slack(unit, np.ones(len(unit))) >= -tolerance
+
+    def _slack(self, unit: Array, size: Array) -> Array:
+        """Least of x_k and `size` - x_k.. over the facets of the unit shape scaled by `size`; negative outside."""
         if self.base is None:
-            return np.ones(len(xi), dtype=bool)
-        base, z = xi[:, :-1], xi[:, -1]
-        inside = np.abs(z) <= 1 + tolerance
-        if self.collapsed:
-            height = np.maximum((1 - z) / 2, 1e-300)[:, None]
-            scaled = (1 + base) / height - 1
-            near = height[:, 0] < tolerance
-            loose = np.all(np.abs(1 + base) <= 4 * tolerance, axis=1)
-            return inside & np.where(
-                near, loose, self.base.contains(scaled, tolerance / np.maximum(height[:, 0], tolerance))
-            )
-        return inside & self.base.contains(base, tolerance)
+            return size
+        last = unit[:, -1]
+        # At height x_d a cone's section is its base scaled by what is left of the height.
+        section = self.base._slack(unit[:, :-1], size - last if self.collapsed else size)
+        slack = np.minimum(section, last)
+        return slack if self.collapsed else np.minimum(slack, size - last)
 
     def entity_number(self, vertices: tuple[int, ...]) -> tuple[int, int]:
-        """Dimension and number of the entity with this set of local vertices."""
+        """Which entity has these vertices.
+
+        Parameters
+        ----------
+        vertices : tuple of int
+            Local vertex numbers, in any order.
+
+        Returns
+        -------
+        tuple of int
+            (dimension, number) of the entity.
+
+        Raises
+        ------
+        ArgumentError
+            If no entity has exactly these vertices.
+        """
         wanted = frozenset(vertices)
         for dim, entities in enumerate(self.entities):
             for number, entity in enumerate(entities):
                 if frozenset(entity.vertices) == wanted:
                     return dim, number
-        raise ArgumentError(f"{self.name} has no entity with vertices {vertices}")
+        raise ArgumentError(f"a {self.name} has no entity with the vertices {tuple(vertices)}")
+
+    def lift(self, entity: tuple[int, int], to: Literal["low", "high", "swept"]) -> tuple[int, int]:
+        """Entity of this shape above one of its base's.
+
+        Parameters
+        ----------
+        entity : tuple of int
+            (dimension, number) of an entity of the base.
+        to : str
+            "low": the same entity at the base; "high": its copy at the top of a product, or the apex of a cone;
+            "swept": the product of the entity and the segment, or the cone over it.
+
+        Returns
+        -------
+        tuple of int
+            (dimension, number) of the entity of this shape.
+
+        Raises
+        ------
+        ArgumentError
+            If the shape is the point, which has no base.
+        """
+        if self.base is None:
+            raise ArgumentError("a point has no base")
+        dim, number = entity
+        copies = 1 if self.collapsed else 2
+        if to == "low":
+            return dim, number
+        if to == "high":
+            return (0, self.n_vertices - 1) if self.collapsed else (dim, number + len(self.base.entities[dim]))
+        return dim + 1, number + (copies * len(self.base.entities[dim + 1]) if dim < self.base.dim else 0)
 
 
 def get_shape(name: str) -> Shape:
     """The shape of that name.
+
+    Parameters
+    ----------
+    name : str
+        "point", "segment", "quad", "tri", "hex", "prism", "pyramid" or "tet".
+
+    Returns
+    -------
+    Shape
 
     Raises
     ------
     ArgumentError
         If there is none; the message lists the names.
     """
-    try:
-        return _REGISTRY[name]
-    except KeyError:
-        raise ArgumentError(f"unknown shape {name!r}; valid: {', '.join(_REGISTRY)}") from None
+    if name not in _REGISTRY:
+        raise ArgumentError(f"unknown shape {name!r}; valid: {', '.join(_REGISTRY)}")
+    return _REGISTRY[name]
 
 
-def _register(
-    name: str,
-    base: Shape | None,
-    directions: tuple[Direction, ...],
-    vertices: Array,
-    signature: list[list[tuple[str, tuple[int, ...]]]],
-) -> Shape:
-    vertices.flags.writeable = False
-    entities: list[tuple[Entity, ...]] = [
-        tuple(Entity(get_shape(kind), numbers) for kind, numbers in of_dim) for of_dim in signature
-    ]
-    shape = Shape(name, base, directions, vertices, tuple(entities))
-    own = Entity(shape, tuple(range(len(vertices))))
-    object.__setattr__(shape, "entities", (*entities, (own,)))
-    _REGISTRY[name] = shape
+def _register(shape: Shape) -> Shape:
+    if shape.name in _REGISTRY:
+        raise ArgumentError(f"there is a shape {shape.name!r} already; choose another name")
+    shape.vertices.flags.writeable = False
+    _REGISTRY[shape.name] = shape
     return shape
 
 
-def _extruded(shape: Shape) -> str:
-    return {"point": "segment", "segment": "quad", "quad": "hex", "tri": "prism"}[shape.name]
-
-
-def _coned(shape: Shape) -> str:
-    return {"point": "segment", "segment": "tri", "tri": "tet", "quad": "pyramid"}[shape.name]
+def _above(base: Shape, direction: Direction) -> Shape:
+    """The registered shape that is `base` with a direction added; a cone over a point is the segment."""
+    for shape in _REGISTRY.values():
+        if shape.base is base and shape.directions[-1] == direction:
+            return shape
+    raise ArgumentError(f"make the {'cone' if direction.collapsed else 'product'} over a {base.name} first")
 
 
 def product(base: Shape, name: str) -> Shape:
@@ -256,26 +329,30 @@ def product(base: Shape, name: str) -> Shape:
     Parameters
     ----------
     base : Shape
-        Of dimension 0 to 2.
+        Of any dimension.
     name : str
         Name of the new shape.
 
     Returns
     -------
     Shape
+
+    Raises
+    ------
+    ArgumentError
+        If the name is taken.
     """
-    n = base.n_vertices
+    n, direction = base.n_vertices, Direction(0)
     vertices = np.concatenate([np.column_stack([base.vertices, np.full(n, end)]) for end in (-1.0, 1.0)])
-    signature = []
+    boundary = []
     for k in range(base.dim + 1):
-        flat = [(e.shape.name, tuple(v + shift for v in e.vertices)) for shift in (0, n) for e in base.entities[k]]
-        tall = (
-            [(_extruded(e.shape), e.vertices + tuple(v + n for v in e.vertices)) for e in base.entities[k - 1]]
-            if k
-            else []
-        )
-        signature.append(flat + tall)
-    return _register(name, base, (*base.directions, Direction(False, 0)), vertices, signature)
+        flat = [Entity(e.shape, tuple(v + shift for v in e.vertices)) for shift in (0, n) for e in base.entities[k]]
+        swept = [
+            Entity(_above(e.shape, direction), e.vertices + tuple(v + n for v in e.vertices))
+            for e in (base.entities[k - 1] if k else ())
+        ]
+        boundary.append((*flat, *swept))
+    return _register(Shape(name, base, (*base.directions, direction), vertices, tuple(boundary)))
 
 
 def cone(base: Shape, name: str) -> Shape:
@@ -287,21 +364,28 @@ def cone(base: Shape, name: str) -> Shape:
     Parameters
     ----------
     base : Shape
-        Of dimension 1 or 2.
+        Of dimension 1 or more.
     name : str
         Name of the new shape.
 
     Returns
     -------
     Shape
+
+    Raises
+    ------
+    ArgumentError
+        If the base is the point, or the name is taken.
     """
-    n = base.n_vertices
+    if base.dim == 0:
+        raise ArgumentError("the cone over a point is the segment; use product")
+    n, point = base.n_vertices, base.entities[0][0].shape
     vertices = np.concatenate([np.column_stack([base.vertices, np.full(n, -1.0)]), [[-1.0] * base.dim + [1.0]]])
-    signature = [[("point", (v,)) for v in range(n + 1)]]
+    boundary = [tuple(Entity(point, (v,)) for v in range(n + 1))]
     for k in range(1, base.dim + 1):
-        flat = [(e.shape.name, e.vertices) for e in base.entities[k]]
-        signature.append(flat + [(_coned(e.shape), (*e.vertices, n)) for e in base.entities[k - 1]])
-    return _register(name, base, (*base.directions, Direction(True, base.dim)), vertices, signature)
+        swept = [Entity(_above(e.shape, Direction(k - 1)), (*e.vertices, n)) for e in base.entities[k - 1]]
+        boundary.append((*base.entities[k], *swept))
+    return _register(Shape(name, base, (*base.directions, Direction(base.dim)), vertices, tuple(boundary)))
 
 
-POINT = _register("point", None, (), np.zeros((1, 0)), [])
+POINT = _register(Shape("point", None, (), np.zeros((1, 0)), ()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,6 +24,9 @@ class Tabulation:
     basis: Basis
     rule: TensorRule
 
+    def __reduce__(self) -> tuple[Callable[..., Tabulation], tuple[Basis, TensorRule]]:
+        return Tabulation, (self.basis, self.rule)
+
     @cached_property
     def values(self) -> tuple[Array, ...]:
         """Tables of values, one per direction, [n_functions, Q_k]."""
@@ -36,7 +40,7 @@ class Tabulation:
     @cached_property
     def dense(self) -> Array:
         """All modes at all points, B[m, q], [n_modes, Q] (StdMat; [X] Alg. 1)."""
-        return self.basis.evaluate(self.basis.shape.collapse(self.rule.eta))
+        return self.basis.evaluate_eta(self.rule.eta)
 
     @cached_property
     def dense_gradient(self) -> Array:

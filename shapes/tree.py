@@ -61,15 +61,45 @@ class ModeTree:
         return self.n_modes == self.n_leaves
 
     def n_nodes(self, level: int) -> int:
-        """Number of nodes of a level, 0 to dim."""
+        """Number of nodes of a level.
+
+        Parameters
+        ----------
+        level : int
+            0 (the root) to dim (the leaves).
+
+        Returns
+        -------
+        int
+        """
         return len(self.start[level]) if level < self.dim else self.n_leaves
 
     def parent(self, level: int) -> Indices:
-        """Parent (a node of `level` - 1) of every node of `level`, >= 1."""
+        """Parent, a node of the level above, of every node of a level.
+
+        Parameters
+        ----------
+        level : int
+            1 to dim.
+
+        Returns
+        -------
+        ndarray of int, [n_nodes(level)]
+        """
         return np.repeat(np.arange(self.n_nodes(level - 1)), self.count[level - 1])
 
     def function(self, level: int) -> Indices:
-        """Function id, in the table of direction `level` - 1, of every node of `level` >= 1."""
+        """Function id of every node of a level, in the table of direction `level` - 1.
+
+        Parameters
+        ----------
+        level : int
+            1 to dim.
+
+        Returns
+        -------
+        ndarray of int, [n_nodes(level)]
+        """
         start, count = self.start[level - 1], self.count[level - 1]
         offset = np.cumsum(count) - count
         return np.arange(count.sum()) - np.repeat(offset - start, count)
