@@ -11,16 +11,17 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def lay_out(folder: Path) -> None:
-    """Make `folder`/hpfem, links to everything in hpfem/ and to shapes/."""
+    """Make `folder`/hpfem, links to everything in hpfem/ and to shapes/, and `folder`/meshes."""
     package = folder / "hpfem"
     package.mkdir(parents=True, exist_ok=True)
     wanted = {path.name: path for path in (ROOT / "hpfem").iterdir()} | {"shapes": ROOT / "shapes"}
     for link in package.iterdir():
         if link.name not in wanted or not link.exists():
             link.unlink()
-    for name, target in wanted.items():
-        if not (package / name).is_symlink():
-            (package / name).symlink_to(target)
+    links = {package / name: target for name, target in wanted.items()} | {folder / "meshes": ROOT / "meshes"}
+    for link, target in links.items():
+        if not link.is_symlink():
+            link.symlink_to(target)
 
 
 def mypy(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -33,6 +34,6 @@ def mypy(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 if __name__ == "__main__":
     folder = ROOT / "build" / "type_check"
     lay_out(folder)
-    result = mypy(folder, "-p", "hpfem")
+    result = mypy(folder, "-p", "hpfem", "-p", "meshes")
     print(result.stdout + result.stderr, end="")
     sys.exit(result.returncode)
