@@ -20,7 +20,7 @@ are where gmsh cannot be imported.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
 from itertools import product
 from pathlib import Path
@@ -34,6 +34,7 @@ from meshes.msh import COMMENT, write_msh
 
 FOLDER = Path(__file__).resolve().parent
 Array = NDArray[Any]
+Letters = dict[tuple[int, ...], str]
 SIDES = (("xmin", "xmax"), ("ymin", "ymax"), ("zmin", "zmax"))
 
 # Rows of cubes along z; a block of three rows is j = 0, 1, 2 at one i.
@@ -82,7 +83,7 @@ def pipe(X: Array) -> Array:
     return np.concatenate([radius * direction, X[..., 2:] / 2], axis=-1)
 
 
-def from_rows(rows: str) -> dict[tuple[int, ...], str]:
+def from_rows(rows: str) -> Letters:
     """Letters of cubes from blocks of rows (see MIXED); without a double space, of squares."""
     blocks = [block.split() for block in rows.split("  ")]
     if len(blocks) == 1:
@@ -91,18 +92,18 @@ def from_rows(rows: str) -> dict[tuple[int, ...], str]:
     return {(i, j, k): blocks[i][j][k] for i, j, k in size}
 
 
-def everywhere(letter: str, *size: int) -> dict[tuple[int, ...], str]:
+def everywhere(letter: str, *size: int) -> Letters:
     """One letter for a whole box."""
     return dict.fromkeys(product(*map(range, size)), letter)
 
 
-def slabs(letters: str, width: int) -> dict[tuple[int, ...], str]:
+def slabs(letters: str, width: int) -> Letters:
     """Slab i of the box has letter i throughout."""
     return {(i, j, k): letter for i, letter in enumerate(letters) for j, k in product(range(width), repeat=2)}
 
 
 def unit_box(
-    letters: Mapping[tuple[int, ...], str], order: int, map: Callable[[Array], Array] | None = None, two: bool = False
+    letters: Letters, order: int, map: Callable[[Array], Array] | None = None, two: bool = False
 ) -> LatticeMesh:
     """Mesh the unit cube or square, and move its nodes; one region, or `two`: "left" and "right"."""
     size = np.array([max(axis) + 1 for axis in zip(*letters)])
@@ -119,7 +120,8 @@ def unit_box(
 
 def pipe_mesh() -> LatticeMesh:
     """Mesh the pipe: around it two sectors of hexes, one of stars, two of tets, one of stars, two of prisms."""
-    letters = {(i, j, k): letter for j, letter in enumerate("HHSTTSZz") for i, k in product(range(2), repeat=2)}
+    around = "HHSTTSZz"
+    letters: Letters = {(i, j, k): around[j] for i, j, k in product(range(2), range(8), range(2))}
     sides = (("inside", "outside"), ("", ""), ("bottom", "top"))
     mesh = lattice_mesh(letters, 3, lambda cube: "wall", sides, periodic=1)
     mesh.points = pipe(mesh.points)

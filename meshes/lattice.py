@@ -27,9 +27,10 @@ from numpy.typing import NDArray
 
 from hpfem.errors import ArgumentError
 from hpfem.mesh.node_order import gmsh_nodes
-from hpfem.shapes import HEX, PRISM, PYRAMID, QUAD, TET, TRI, Shape
+from hpfem.shapes import HEX, PRISM, PYRAMID, QUAD, SEGMENT, TET, TRI, Shape
 
 Integers = NDArray[np.int64]
+CONES = {SEGMENT: TRI, TRI: TET, QUAD: PYRAMID}
 WHOLE, MAIN, OTHER = "whole", "main", "other"  # a face: not split, split along 00-11, split along 01-10
 
 
@@ -133,7 +134,7 @@ def _cells_of_cube(
     elif letter in "SP":
         for face in _faces(cube):
             for shape, corners in _halves(face, split(face), axes):
-                yield {QUAD: PYRAMID, TRI: TET}.get(shape, TRI), [*corners, origin + 1]
+                yield CONES[shape], [*corners, origin + 1]
     else:
         axis = "xyz".index(letter.lower())
         bottom = next(face for face in _faces(cube) if face[axis] == origin[axis])
@@ -143,7 +144,7 @@ def _cells_of_cube(
 
 def _parallelotope(origin: Integers, axes: Integers) -> list[Integers]:
     """Corners in tensor order, the first axis slowest."""
-    return [origin + np.array(steps) @ axes for steps in product((0, 1), repeat=len(axes))]
+    return [origin + np.array(steps, dtype=np.int64) @ axes for steps in product((0, 1), repeat=len(axes))]
 
 
 def _faces(cube: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
@@ -153,13 +154,13 @@ def _faces(cube: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         yield (*centre[:axis], centre[axis] + step, *centre[axis + 1 :])
 
 
-def _halves(face: tuple[int, ...], split: str, axes: Integers) -> list[tuple[Shape | None, list[Integers]]]:
-    """A face as it is cut: pairs of shape (None for an edge) and corners."""
+def _halves(face: tuple[int, ...], split: str, axes: Integers) -> list[tuple[Shape, list[Integers]]]:
+    """A face, or a square's edge, as it is cut: pairs of shape and corners."""
     inside = [axis for axis, centre in enumerate(face) if centre % 2]
     origin = np.array(face, dtype=np.int64) - axes[inside].sum(axis=0) // 2
     corners = _parallelotope(origin, axes[inside])
     if len(inside) == 1:
-        return [(None, corners)]
+        return [(SEGMENT, corners)]
     if split == WHOLE:
         return [(QUAD, corners)]
     a, b, c, d = corners
@@ -243,7 +244,8 @@ def _nodes(cell: Cell, order: int) -> Integers:
 @cache
 def _symmetries(shape: Shape) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
     """Vertex permutations by affine maps of a shape onto itself: rotations, and reflections."""
-    turns, mirrors = [], []
+    turns: list[tuple[int, ...]] = []
+    mirrors: list[tuple[int, ...]] = []
     for images in permutations(range(shape.n_vertices), shape.dim + 1):
         matrix = (shape.vertices[list(images[1:])] - shape.vertices[images[0]]) / 2
         moved = shape.vertices[images[0]] + (shape.vertices + 1) @ matrix

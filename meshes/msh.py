@@ -113,12 +113,12 @@ def _version_4(
         shape, name, _ = element
         return shape.dim, tags[shape.dim, name], TYPES[shape.name, order]
 
-    blocks = [(key, list(inside)) for key, inside in groupby(sorted(elements, key=block), key=block)]
+    blocks = [(key, list(group)) for key, group in groupby(sorted(elements, key=block), key=block)]
     yield f"{len(blocks)} {len(elements)} 1 {len(elements)}"
     number = 0
-    for key, inside in blocks:
-        yield " ".join(map(str, (*key, len(inside))))
-        for _, _, nodes in inside:
+    for key, group in blocks:
+        yield " ".join(map(str, (*key, len(group))))
+        for _, _, nodes in group:
             number += 1
             yield " ".join(map(str, (number, *(nodes + 1))))
     yield "$EndElements"
