@@ -209,7 +209,7 @@ def lagrange(nodes: Array, z: Array) -> Array:
     nodes, z = np.asarray(nodes, dtype=float), np.asarray(z, dtype=float)
     weights = barycentric_weights(nodes)
     difference = z[None, :] - nodes[:, None]
-    hit = difference == 0
+    hit = np.abs(difference) < 1e-200  # at a node, to where its reciprocal is safe
     terms = weights[:, None] / np.where(hit, 1.0, difference)
     values = terms / terms.sum(axis=0)
     at_node = hit.any(axis=0)

@@ -1,0 +1,61 @@
+"""What every test may use, and which skips are allowed."""
+
+import importlib.util
+import zlib
+from pathlib import Path
+
+import hypothesis
+import numpy as np
+import pytest
+
+SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
+
+# The same examples in every run, and no clock: the machines of CI are of all speeds.
+hypothesis.settings.register_profile("hpfem", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("hpfem")
+
+
+@pytest.fixture
+def rng(request):
+    """A random generator seeded by the test's name: the same numbers in every run and in any order."""
+    return np.random.default_rng(zlib.crc32(request.node.nodeid.encode()))
+
+
+@pytest.fixture(scope="session")
+def shared_meshes():
+    """Folder of meshes made by other programs; a test that uses it is skipped where it is absent."""
+    if not (SHARED / "meshes").is_dir():
+        pytest.skip("../shared is absent")
+    return SHARED / "meshes"
+
+
+def has_gpu():
+    """Whether CuPy is installed and sees a device."""
+    if importlib.util.find_spec("cupy") is None:
+        return False
+    import cupy
+
+    try:
+        return cupy.cuda.runtime.getDeviceCount() > 0
+    except cupy.cuda.runtime.CUDARuntimeError:
+        return False
+
+
+def pytest_collection_modifyitems(items):
+    """Skip the tests marked `cuda` on a machine without a GPU."""
+    marked = [item for item in items if item.get_closest_marker("cuda")]
+    if marked and not has_gpu():
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU with CuPy"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A skip for any other reason than an absent GPU or ../shared is a failure."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail"):
+        reason = str(call.excinfo.value) if call.excinfo else ""
+        if not item.get_closest_marker("cuda") and "../shared" not in reason:
+            report.outcome = "failed"
+            report.longrepr = f"unexpected skip: {reason}"
+    return report
