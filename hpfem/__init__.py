@@ -8,3 +8,29 @@ __version__ = "0.1.0"
 _checkout = Path(__file__).resolve().parent.parent
 if not Path(__file__).with_name("shapes").exists() and (_checkout / "shapes" / "polynomials.py").exists():
     __path__.append(str(_checkout))
+
+from .errors import (  # noqa: E402
+    ArgumentError,
+    DeviceError,
+    HpfemError,
+    MeshError,
+    NotSuitable,
+    SolverError,
+    StateError,
+)
+from .field import Field  # noqa: E402
+from .kernels.expression import Gradient, Pointwise, Vector  # noqa: E402
+from .mesh import Mesh  # noqa: E402
+from .operators import (  # noqa: E402
+    AdvectionDiffusionReaction,
+    BwdTrans,
+    FwdTrans,
+    Helmholtz,
+    IProductWRTBase,
+    IProductWRTDerivBase,
+    Laplacian,
+    Mass,
+    PhysDeriv,
+    WeakForm,
+)
+from .space import Block, Space  # noqa: E402

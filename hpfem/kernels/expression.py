@@ -90,7 +90,9 @@ class Graph:
             return value
         if np.ndim(value) == 0 and isinstance(value, (int, float, np.number, np.ndarray)):
             return self.constant(float(value))
-        raise ArgumentError(f"a pointwise function mixed a {type(value).__name__} into an expression; pass it as a field")
+        raise ArgumentError(
+            f"a pointwise function mixed a {type(value).__name__} into an expression; pass it as a field"
+        )
 
     def apply(self, op: str, *values: Any) -> Expression:
         """Node of an operation on expressions and numbers, folded where it can be."""
@@ -498,7 +500,10 @@ class Trace:
 
 
 def trace(
-    pointwise: Pointwise, dim: int, components: int = 1, fields: Mapping[str, int] | None = None,
+    pointwise: Pointwise,
+    dim: int,
+    components: int = 1,
+    fields: Mapping[str, int] | None = None,
     parameters: Sequence[str] = (),
 ) -> Trace:
     """Call a pointwise function once on symbols.
@@ -555,7 +560,9 @@ def trace(
             f" parameter; known: {', '.join(arguments)}"
         )
     value, flux = pointwise(arguments)
-    values_out = None if value is None else tuple(graph.lift(v) for v in per_component(value, components, pointwise.name))
+    values_out = (
+        None if value is None else tuple(graph.lift(v) for v in per_component(value, components, pointwise.name))
+    )
     fluxes = None if flux is None else per_component(flux, components, pointwise.name)
     if fluxes is None:
         return Trace(graph, dim, components, values_out, None, None, bool(asked))

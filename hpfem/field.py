@@ -1,0 +1,250 @@
+"""Fields: values of one or more components on a space, in one of three states.
+
+    coeff   coefficients of the basis                    u[component, element, mode]
+    phys    values at the quadrature points              u[component, element, point]
+    dual    a functional: what IProductWRTBase, Mass,    v[component, element, mode]
+            Helmholtz, ... return; not a function
+
+One C-ordered array per block. Modes are in the order of the basis' tree, points in tensor order with the first direction
+slowest, point = (i1 Q2 + i2) Q3 + i3, so that `array.reshape(components, E, Q1, Q2, Q3)` is what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .errors import ArgumentError, StateError
+from .memory import HOST, Device, PairArray
+
+if TYPE_CHECKING:
+    from .space import Space
+
+STATES = ("coeff", "phys", "dual")
+
+
+class Field:
+    """Values on a space. Made by `Space.zeros`, `Space.evaluate`, `Space.project`, `Space.field` and by operators.
+
+    Parameters
+    ----------
+    space : Space
+    state : str
+        "coeff", "phys" or "dual".
+    data : sequence of PairArray
+        One per block, [components, elements, modes or points].
+
+    Raises
+    ------
+    ArgumentError
+        For an unknown state, or arrays that do not fit the space.
+    """
+
+    __array_ufunc__ = None
+
+    def __init__(self, space: Space, state: str, data: Sequence[PairArray]) -> None:
+        if state not in STATES:
+            raise ArgumentError(f"unknown field state {state!r}; valid: {', '.join(STATES)}")
+        if len(data) != len(space.blocks):
+            raise ArgumentError(f"a field on this space has {len(space.blocks)} block arrays, got {len(data)}")
+        components = {pair.shape[0] for pair in data}
+        for number, (pair, block) in enumerate(zip(data, space.blocks, strict=True)):
+            tail = (block.n_elements, block.n_points if state == "phys" else block.n_modes)
+            if len(pair.shape) != 3 or pair.shape[1:] != tail or pair.shape[0] < 1 or len(components) > 1:
+                raise ArgumentError(
+                    f"block {number} ({block.shape.name}) of a {state!r} field holds [components, {tail[0]}, {tail[1]}],"
+                    f" got {list(pair.shape)}"
+                )
+            if pair.dtype != space.dtype:
+                raise StateError(f"block {number} has dtype {pair.dtype}, the space {space.dtype}; convert it first")
+        self.space = space
+        self.state = state
+        self.data = tuple(data)
+
+    @property
+    def components(self) -> int:
+        """Number of components."""
+        return self.data[0].shape[0] if self.data else 1
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the values."""
+        return self.space.dtype
+
+    @property
+    def size(self) -> int:
+        """Number of values, all components and blocks together."""
+        return sum(int(np.prod(pair.shape)) for pair in self.data)
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the values in bytes."""
+        return sum(pair.nbytes for pair in self.data)
+
+    @property
+    def arrays(self) -> tuple[NDArray[np.floating[Any]], ...]:
+        """Host arrays of the blocks, [component, element, mode or point], to read and to change in place."""
+        return tuple(pair.readwrite() for pair in self.data)
+
+    @property
+    def home(self) -> Device:
+        """Where the values can be used without a transfer; the host if there and on a device."""
+        for pair in self.data:
+            if pair.home.name != HOST.name:
+                return pair.home
+        return HOST
+
+    def __repr__(self) -> str:
+        return f"Field({self.state!r}, components={self.components}, size={self.size}, dtype={self.dtype})"
+
+    def like(self, state: str | None = None, components: int | None = None) -> Field:
+        """Make an unwritten field on the same space.
+
+        Parameters
+        ----------
+        state, components
+            Those of this field when left out.
+        """
+        return self.space.empty(state or self.state, components or self.components)
+
+    def copy(self) -> Field:
+        """Make a copy, on the device where the values are."""
+        return self._map(lambda a: a * 1)
+
+    def component(self, number: int) -> Field:
+        """Make a field of one component of this one (a copy)."""
+        if not -self.components <= number < self.components:
+            raise ArgumentError(f"component {number} of a field with {self.components}")
+        return self._map(lambda a: a[[number]])
+
+    def _map(self, function: Callable[..., Any], *others: Field, device: Device | None = None) -> Field:
+        device = device or self.home
+        data = []
+        for i, pair in enumerate(self.data):
+            values = function(pair.read(device), *(other.data[i].read(device) for other in others))
+            data.append(PairArray.of(values, device))
+        return Field(self.space, self.state, data)
+
+    def _check_matching(self, other: Field, what: str, states: Iterable[str]) -> None:
+        if other.space is not self.space:
+            raise StateError(f"{what} of fields on different spaces; evaluate one of them on the other's space first")
+        if other.state not in states:
+            raise StateError(f"{what} of a {self.state!r} and a {other.state!r} field; convert one of them first")
+        if other.components != self.components:
+            raise StateError(f"{what} of fields with {self.components} and {other.components} components")
+
+    def _combine(self, other: Any, function: Callable[[Any, Any], Any], what: str) -> Any:
+        if isinstance(other, Field):
+            self._check_matching(other, what, (self.state,))
+            return self._map(function, other)
+        if np.ndim(other) == 0 and isinstance(other, (int, float, np.number, np.ndarray)):
+            return self._map(lambda a: function(a, self.dtype.type(other)))
+        return NotImplemented
+
+    def __add__(self, other: Any) -> Any:
+        return self._combine(other, lambda a, b: a + b, "sum") if isinstance(other, Field) else self._shifted(other, 1)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return self._combine(other, lambda a, b: a - b, "sum") if isinstance(other, Field) else self._shifted(other, -1)
+
+    def __rsub__(self, other: Any) -> Any:
+        return (-self)._shifted(other, 1)
+
+    def _shifted(self, number: Any, sign: int) -> Any:
+        """Add a number; only values at points can be shifted by one, coefficients cannot."""
+        if self.state != "phys":
+            if np.ndim(number) == 0 and number == 0:
+                return self.copy()
+            raise StateError(f"a number is added to 'phys' fields only, not to {self.state!r}; use space.project")
+        return self._combine(number, (lambda a, b: a + b) if sign > 0 else (lambda a, b: a - b), "sum")
+
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, Field) and self.state != "phys":
+            raise StateError(
+                f"fields are multiplied point by point in state 'phys', not {self.state!r}; use BwdTrans first"
+            )
+        return self._combine(other, lambda a, b: a * b, "product")
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Any:
+        if isinstance(other, Field) and self.state != "phys":
+            raise StateError(
+                f"fields are divided point by point in state 'phys', not {self.state!r}; use BwdTrans first"
+            )
+        return self._combine(other, lambda a, b: a / b, "quotient")
+
+    def __neg__(self) -> Field:
+        return self._map(lambda a: -a)
+
+    def axpy(self, scale: float, other: Field) -> Field:
+        """Add `scale` times another field to this one, in place.
+
+        Returns
+        -------
+        Field
+            This field.
+        """
+        self._check_matching(other, "sum", (self.state,))
+        device = self.home
+        for mine, theirs in zip(self.data, other.data, strict=True):
+            array = mine.readwrite(device)
+            array += self.dtype.type(scale) * theirs.read(device)
+        return self
+
+    def dot(self, other: Field) -> float:
+        """Plain sum of products over all entries; of a coeff and a dual field it is the functional's value.
+
+        Parameters
+        ----------
+        other : Field
+            On the same space, with as many components; coeff and dual may be mixed, phys goes with phys.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        StateError
+            If the fields do not fit.
+        """
+        self._check_matching(other, "dot product", ("phys",) if self.state == "phys" else ("coeff", "dual"))
+        device = self.home
+        pairs = zip(self.data, other.data, strict=True)
+        parts = [(mine.read(device).ravel() @ theirs.read(device).ravel()) for mine, theirs in pairs]
+        return float(sum(parts[1:], parts[0])) if parts else 0.0
+
+    def norm(self) -> float:
+        """L2 norm over the mesh (`Space.norm`); a dual field has none."""
+        return self.space.norm(self)
+
+    def at(self, points: ArrayLike) -> NDArray[np.float64]:
+        """Values at any points of the mesh.
+
+        Parameters
+        ----------
+        points : array_like, [n, D]
+            Coordinates.
+
+        Returns
+        -------
+        ndarray, [n] or [components, n] with more than one component
+            NaN at points outside the mesh.
+
+        Raises
+        ------
+        StateError
+            If the field is not in state "coeff".
+        ArgumentError
+            If the points are not [n, D] finite numbers.
+        """
+        if self.state != "coeff":
+            raise StateError(f"at() evaluates 'coeff' fields, this one is {self.state!r}; use FwdTrans first")
+        found = self.space.locator.evaluate([pair.read() for pair in self.data], points)
+        return found[0] if self.components == 1 else found

@@ -1,0 +1,237 @@
+"""Geometric factors of a block, made on first need and in the layout that a strategy asks for.
+
+J = dx/d xi is D x d with D >= d; |J| = sqrt(det(J^T J)), the metric is (J^T J)^-1. With C = d xi/d eta the collapse:
+
+    kind        affine (one value an element)          deformed (one value a point)
+    "wJ"        |J|                                    w |J|
+    "metric"    |J| (J^T J)^-1 in xi, then |J|         w |J| (J_eta^T J_eta)^-1 with J_eta = J C, then w |J|
+    "jacobian"  d xi_a/dx_i, then |J|                  d eta_a/dx_i, then w |J|
+    "points"    -                                      x_i (for both geometry kinds)
+
+A symmetric matrix is stored as (0,0) (0,1) .. (0,d-1) (1,1) .. ; d xi_a/dx_i as a*D + i. Layout of every array:
+
+    factors[group, factor, point, lane],  element = group * lanes + lane,  zeros past the last element
+
+With one lane this is [element, factor, point]. Affine factors have one point; `expansion` is what a kernel multiplies
+them by to get the deformed ones.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from hpfem.shapes import Basis, Shape, TensorRule, make_basis
+
+from .errors import ArgumentError
+
+Array = NDArray[np.float64]
+
+KINDS = ("wJ", "metric", "jacobian", "points")
+
+
+def symmetric_pairs(dim: int) -> list[tuple[int, int]]:
+    """Index pairs of a stored symmetric matrix, row by row of its upper triangle."""
+    return [(a, b) for a in range(dim) for b in range(a, dim)]
+
+
+class BlockGeometry:
+    """The mapping of the elements of one block, at the points of one rule.
+
+    Parameters
+    ----------
+    shape : Shape
+    order : int
+        Geometry order k.
+    coefficients : ndarray, [E, D, n_geometry_modes]
+        Coordinates in the orthogonal basis of order k.
+    rule : TensorRule
+        Where the factors are needed.
+    affine : bool
+        Whether the Jacobian is constant in every element.
+    """
+
+    def __init__(self, shape: Shape, order: int, coefficients: Array, rule: TensorRule, affine: bool) -> None:
+        self.shape = shape
+        self.order = order
+        self.coefficients = coefficients
+        self.rule = rule
+        self.affine = affine
+
+    @property
+    def n_elements(self) -> int:
+        """Number of elements."""
+        return len(self.coefficients)
+
+    @property
+    def dim(self) -> int:
+        """Reference dimension d."""
+        return self.shape.dim
+
+    @property
+    def space_dim(self) -> int:
+        """Dimension D of the coordinates."""
+        return int(self.coefficients.shape[1])
+
+    @cached_property
+    def basis(self) -> Basis:
+        """Basis of the coordinates."""
+        return make_basis("orthogonal", self.shape, self.order)
+
+    @cached_property
+    def _values(self) -> Array:
+        return self.basis.evaluate(self.shape.collapse(self.rule.eta))
+
+    @cached_property
+    def _slopes(self) -> Array:
+        return self.basis.gradient_eta(self.rule.eta)
+
+    @cached_property
+    def _collapse(self) -> Array:
+        return self.shape.collapse_matrix(self.rule.eta)
+
+    def n_factors(self, kind: str) -> int:
+        """Numbers per point (deformed) or element (affine) of a kind of factors."""
+        d, big = self.dim, self.space_dim
+        counts = {"wJ": 1, "metric": d * (d + 1) // 2 + 1, "jacobian": d * big + 1, "points": big}
+        if kind not in counts:
+            raise ArgumentError(f"unknown kind of geometric factors {kind!r}; valid: {', '.join(KINDS)}")
+        return counts[kind]
+
+    def n_points(self, kind: str) -> int:
+        """Points that a kind of factors is stored at: 1 for affine ones."""
+        return 1 if self.affine and kind != "points" else len(self.rule)
+
+    def _chunks(self) -> list[slice]:
+        step = max(1, 2_000_000 // (len(self.rule) * self.dim * self.space_dim))
+        return [slice(e, min(e + step, self.n_elements)) for e in range(0, self.n_elements, step)]
+
+    def coordinates(self, elements: slice = slice(None)) -> Array:
+        """Points in space.
+
+        Parameters
+        ----------
+        elements : slice
+            Which elements of the block.
+
+        Returns
+        -------
+        ndarray, [D, E, Q]
+        """
+        return np.matmul(self.coefficients[elements].transpose(1, 0, 2), self._values)
+
+    def jacobian(self, elements: slice = slice(None)) -> Array:
+        """Derivatives dx_i/d eta_a at the points, [E, Q, D, d]."""
+        c = self.coefficients[elements]
+        return np.ascontiguousarray(
+            np.stack([np.matmul(c, self._slopes[a]) for a in range(self.dim)], axis=-1).transpose(0, 2, 1, 3)
+        )
+
+    def _factors(self, kind: str, elements: slice) -> Array:
+        """Factors of a chunk, [factor, point, element]."""
+        if kind == "points":
+            return self.coordinates(elements).transpose(0, 2, 1)
+        jacobian, w = self.jacobian(elements), self.rule.weights
+        if self.affine:
+            # The mean over the element: exact where the test of affinity holds to rounding.
+            inverse = np.linalg.inv(self._collapse)
+            mean = np.einsum("q,eqia,qab->eib", w / w.sum(), jacobian, inverse, optimize=True)
+            jacobian, scale = mean[:, None], np.ones(1)
+        else:
+            scale = w / np.linalg.det(self._collapse)
+        gram = np.einsum("eqia,eqib->eqab", jacobian, jacobian)
+        weighted = scale * np.sqrt(np.linalg.det(gram))
+        if kind == "wJ":
+            return weighted.T[None]
+        metric = np.linalg.inv(gram)
+        if kind == "metric":
+            rows = [(weighted * metric[..., a, b]).T for a, b in symmetric_pairs(self.dim)]
+        else:
+            inverse = np.einsum("eqab,eqib->eqai", metric, jacobian)
+            rows = [inverse[..., a, i].T for a in range(self.dim) for i in range(self.space_dim)]
+        return np.stack([*rows, weighted.T])
+
+    def factors(self, kind: str, lanes: int = 1, dtype: DTypeLike = np.float64) -> NDArray[np.floating]:
+        """Make the factors of a kind.
+
+        Parameters
+        ----------
+        kind : str
+            "wJ", "metric", "jacobian" or "points".
+        lanes : int
+            Elements stored next to each other.
+        dtype : dtype
+            float64 or float32; computed in float64.
+
+        Returns
+        -------
+        ndarray, [groups, n_factors, n_points, lanes]
+            C-ordered; zeros past the last element.
+        """
+        groups = -(-self.n_elements // lanes)
+        out = np.zeros((groups, self.n_factors(kind), self.n_points(kind), lanes), dtype)
+        for chunk in self._chunks():
+            values = self._factors(kind, chunk)
+            element = np.arange(chunk.start, chunk.stop)
+            out[element // lanes, :, :, element % lanes] = values.transpose(2, 0, 1)
+        return out
+
+    def expansion(self, kind: str) -> Array:
+        """Matrix from the affine factors of an element to the factors at the points.
+
+        Parameters
+        ----------
+        kind : str
+            "wJ", "metric" or "jacobian".
+
+        Returns
+        -------
+        ndarray, [n_factors at a point, Q, n_factors of the element]
+        """
+        return reference_expansion(self.shape, self.rule, self.space_dim, kind)
+
+    def volumes(self) -> Array:
+        """Volume of every element by the rule, [E]."""
+        total = np.concatenate([self._factors("wJ", chunk)[0].sum(axis=0) for chunk in self._chunks()] or [np.empty(0)])
+        return total * self.shape.volume if self.affine else total
+
+
+def reference_expansion(shape: Shape, rule: TensorRule, space_dim: int, kind: str) -> Array:
+    """Affine factors of an element to factors at the points: the collapse, as reference data.
+
+    Parameters
+    ----------
+    shape : Shape
+    rule : TensorRule
+    space_dim : int
+        D.
+    kind : str
+        "wJ", "metric" or "jacobian".
+
+    Returns
+    -------
+    ndarray, [n_factors at a point, Q, n_factors of the element]
+    """
+    w, d = rule.weights, shape.dim
+    inverse = np.linalg.inv(shape.collapse_matrix(rule.eta))  # [Q, a, i] = d eta_a/d xi_i
+    if kind == "wJ":
+        return w[None, :, None].copy()
+    if kind == "metric":
+        pairs = symmetric_pairs(d)
+        matrix = np.zeros((len(pairs) + 1, len(rule), len(pairs) + 1))
+        for row, (a, b) in enumerate(pairs):
+            for column, (i, j) in enumerate(pairs):
+                term = inverse[:, a, i] * inverse[:, b, j]
+                matrix[row, :, column] = w * (term if i == j else term + inverse[:, a, j] * inverse[:, b, i])
+    elif kind == "jacobian":
+        matrix = np.zeros((d * space_dim + 1, len(rule), d * space_dim + 1))
+        for a in range(d):
+            for i in range(d):
+                for k in range(space_dim):
+                    matrix[a * space_dim + k, :, i * space_dim + k] = inverse[:, a, i]
+    else:
+        raise ArgumentError(f"geometric factors {kind!r} have no affine form; valid: wJ, metric, jacobian")
+    matrix[-1, :, -1] = w
+    return matrix

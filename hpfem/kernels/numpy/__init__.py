@@ -1,0 +1,7 @@
+"""The readable reference backend: batched matrix products over chunks of elements, elements fastest."""
+
+from .dense import Dense
+from .pipeline import NumpyKernel
+from .sumfac import SumFac
+
+__all__ = ["Dense", "NumpyKernel", "SumFac"]

@@ -1,0 +1,58 @@
+"""StdMat: dense reference matrices, one matrix product for many elements ([X] Alg. 1, 2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from hpfem.shapes import Tabulation
+
+Array = NDArray[np.floating[Any]]
+
+
+class Dense:
+    """Evaluation and testing of a chunk of elements by dense matrices.
+
+    Parameters
+    ----------
+    tabulation : Tabulation
+    lanes : int
+        Elements of a chunk.
+    dtype : dtype
+    gradients : bool
+        Whether gradients are evaluated or tested without collocation.
+    """
+
+    def __init__(self, tabulation: Tabulation, lanes: int, dtype: DTypeLike, gradients: bool) -> None:
+        self.dim = tabulation.rule.eta.shape[1]
+        self.n_modes, self.n_points = tabulation.dense.shape
+        self.test = np.ascontiguousarray(tabulation.dense, dtype)
+        self.trial = np.ascontiguousarray(tabulation.dense.T, dtype)
+        if gradients:
+            slopes = tabulation.dense_gradient
+            self.trial_gradient = np.ascontiguousarray(slopes.transpose(0, 2, 1).reshape(-1, self.n_modes), dtype)
+            self.test_gradient = np.ascontiguousarray(self.trial_gradient.T)
+            self.work = np.empty((self.n_modes, lanes), dtype)
+
+    def evaluate(self, modes: Array, out: Array) -> None:
+        """Values at the points: modes [n_modes, lanes] -> out [Q, lanes]."""
+        np.matmul(self.trial, modes, out=out)
+
+    def evaluate_gradient(self, modes: Array, value: Array | None, out: Array) -> None:
+        """Derivatives by collapsed coordinates [dim, Q, lanes], and values if asked for."""
+        np.matmul(self.trial_gradient, modes, out=out.reshape(-1, out.shape[-1]))
+        if value is not None:
+            self.evaluate(modes, value)
+
+    def test_value(self, values: Array, out: Array) -> None:
+        """Test against the basis: values [Q, lanes] -> out [n_modes, lanes]."""
+        np.matmul(self.test, values, out=out)
+
+    def test_gradients(self, value: Array | None, fluxes: Array, out: Array) -> None:
+        """Test against the basis' derivatives (fluxes [dim, Q, lanes]) and values, if any."""
+        np.matmul(self.test_gradient, fluxes.reshape(-1, fluxes.shape[-1]), out=out)
+        if value is not None:
+            self.test_value(value, self.work)
+            out += self.work

@@ -1,0 +1,263 @@
+"""A form on a block, chunk by chunk: evaluate, pointwise, test. Everything of a chunk stays in cache.
+
+Inside, arrays are [point or mode, lane]: the elements of a chunk are fastest, so that every stage is a matrix product
+with long rows, and users' [component, element, mode] arrays are transposed at the border.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..expression import Gradient, Vector, flux_components, per_component
+from ..form import BlockKernel, BlockProblem
+from ..models import operator_flops
+from .collocation import Collocation
+from .dense import Dense
+from .sumfac import SumFac
+
+Array = NDArray[np.floating[Any]]
+
+# Bytes that the arrays of a chunk may take: about one core's second-level cache.
+CHUNK_BYTES = 1 << 20
+
+
+def chunk_lanes(problem: BlockProblem) -> int:
+    """Elements of a chunk, such that its arrays stay in cache and the chunks of a block are of equal size."""
+    numbers = problem.n_modes * 2 + problem.n_points * (3 * problem.shape.dim + 4)
+    most = int(np.clip(CHUNK_BYTES // (numbers * problem.dtype.itemsize), 16, 1024))
+    elements = max(problem.n_elements, 1)
+    return -(-elements // -(-elements // most))
+
+
+class NumpyKernel(BlockKernel):
+    """A form on a block in NumPy.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    strategy : str
+        "stdmat" or "sumfac".
+    """
+
+    def __init__(self, problem: BlockProblem, strategy: str) -> None:
+        self.problem, self.strategy = problem, strategy
+        form, dtype = problem.form, problem.dtype
+        self.lanes = chunk_lanes(problem)
+        self.collocated = problem.algorithm == "collocated"
+        testing = form.stage == "iproduct_wrt_deriv_base"
+        self.gradients = form.uses_gradient or testing
+        engine = {"stdmat": Dense, "sumfac": SumFac}[strategy]
+        self.engine: Dense | SumFac | None = None
+        if form.stage != "phys_deriv":
+            self.engine = engine(problem.tabulation, self.lanes, dtype, self.gradients and not self.collocated)
+        self.collocation: Collocation | None = None
+        if form.stage == "phys_deriv" or (self.gradients and self.collocated):
+            self.collocation = Collocation(problem.tabulation, self.lanes, dtype)
+        kind = form.factor_kind
+        self.factors = None if kind is None else problem.geometry.factors(kind, self.lanes, dtype)
+        self.expansion: Array | None = None
+        if kind is not None and problem.geometry.affine:
+            matrix = problem.geometry.expansion(kind)
+            self.expansion = np.ascontiguousarray(matrix.reshape(-1, matrix.shape[-1]), dtype)
+        self.points: Array | None = None
+        if form.pointwise is not None and "x" in form.pointwise.arguments:
+            self.points = problem.geometry.factors("points", self.lanes, dtype)
+        self._allocate()
+        self.flops = operator_flops(problem, strategy)
+
+    def _allocate(self) -> None:
+        p, n = self.problem, self.problem.form.components
+        q, d, lanes, dtype = p.n_points, p.shape.dim, self.lanes, p.dtype
+        self.modes = np.zeros((n, p.n_modes, lanes), dtype)
+        self.values = np.zeros((n, q, lanes), dtype)
+        self.slopes = np.zeros((n, d, q, lanes), dtype) if self.collocation or self.gradients else None
+        self.fluxes = np.zeros((d, q, lanes), dtype) if self.gradients else None
+        self.work = np.empty((q, lanes), dtype)
+        self.expanded = None
+        if self.expansion is not None:
+            self.expanded = np.empty((len(self.expansion) // q, q, lanes), dtype)
+
+    def apply(self, source: Array, out: Array) -> None:
+        """Apply to one block of a field; see `BlockKernel.apply`."""
+        stage = getattr(self, "_" + self.problem.form.stage)
+        elements = self.problem.n_elements
+        coupled = self.problem.coupled
+        for group, first in enumerate(range(0, elements, self.lanes)):
+            chunk = slice(first, min(first + self.lanes, elements))
+            factors = self._chunk_factors(group)
+            for c in range(0, len(source), coupled):
+                stage(source[c : c + coupled], out, c, chunk, factors, group)
+
+    def _chunk_factors(self, group: int) -> Array | None:
+        """Factors of a chunk at the points, [factor, point, lane]."""
+        if self.factors is None:
+            return None
+        if self.expansion is None or self.expanded is None:
+            return self.factors[group]
+        np.matmul(self.expansion, self.factors[group, :, 0], out=self.expanded.reshape(len(self.expansion), -1))
+        return self.expanded
+
+    @staticmethod
+    def _load(source: Array, chunk: slice, into: Array) -> None:
+        """User array [E, n] of one component -> [n, lane]; the lanes of a short last chunk keep what they had."""
+        into[:, : chunk.stop - chunk.start] = source[chunk].T
+
+    @staticmethod
+    def _store(values: Array, out: Array, chunk: slice) -> None:
+        out[chunk] = values[:, : chunk.stop - chunk.start].T
+
+    def _bwd_trans(self, source: Array, out: Array, c: int, chunk: slice, factors: Any, group: int) -> None:
+        self._load(source[0], chunk, self.modes[0])
+        self._engine.evaluate(self.modes[0], self.values[0])
+        self._store(self.values[0], out[c], chunk)
+
+    def _iproduct_wrt_base(self, source: Array, out: Array, c: int, chunk: slice, factors: Array, group: int) -> None:
+        self._load(source[0], chunk, self.values[0])
+        np.multiply(self.values[0], factors[-1], out=self.values[0])
+        self._engine.test_value(self.values[0], self.modes[0])
+        self._store(self.modes[0], out[c], chunk)
+
+    def _phys_deriv(self, source: Array, out: Array, c: int, chunk: slice, factors: Array, group: int) -> None:
+        big = self.problem.geometry.space_dim
+        self._load(source[0], chunk, self.values[0])
+        self._collocation.differentiate(self.values[0], self._slopes[0])
+        for i in range(big):
+            self._store(self._physical(factors, self._slopes[0], i, slice(None)), out[c * big + i], chunk)
+
+    def _iproduct_wrt_deriv_base(
+        self, source: Array, out: Array, c: int, chunk: slice, factors: Array, group: int
+    ) -> None:
+        big = self.problem.geometry.space_dim
+        vector = np.empty((big, *self.values[0].shape), self.problem.dtype)
+        for i in range(big):
+            vector[i] = 0
+            self._load(source[i], chunk, vector[i])
+        self._pull_back(factors, list(vector), slice(None))
+        self._test(None, 0)
+        self._store(self.modes[0], out[c // big], chunk)
+
+    @property
+    def _engine(self) -> Dense | SumFac:
+        assert self.engine is not None
+        return self.engine
+
+    @property
+    def _collocation(self) -> Collocation:
+        assert self.collocation is not None
+        return self.collocation
+
+    @property
+    def _slopes(self) -> Array:
+        assert self.slopes is not None
+        return self.slopes
+
+    @property
+    def _fluxes(self) -> Array:
+        assert self.fluxes is not None
+        return self.fluxes
+
+    def _physical(self, factors: Array, slopes: Array, i: int, live: slice) -> Array:
+        """Derivative by x_i from those by collapsed coordinates."""
+        big = self.problem.geometry.space_dim
+        total = factors[i, :, live] * slopes[0, :, live]
+        for a in range(1, self.problem.shape.dim):
+            total += factors[a * big + i, :, live] * slopes[a, :, live]
+        return total
+
+    def _pull_back(self, factors: Array, flux: Sequence[Any], live: slice) -> None:
+        """Fluxes that multiply the derivatives by collapsed coordinates, from one in x, weights included."""
+        big = self.problem.geometry.space_dim
+        weighted = [component * factors[-1, :, live] for component in flux]
+        for a in range(self.problem.shape.dim):
+            np.multiply(factors[a * big, :, live], weighted[0], out=self._fluxes[a, :, live])
+            for i in range(1, big):
+                self._fluxes[a, :, live] += factors[a * big + i, :, live] * weighted[i]
+
+    def _metric(self, factors: Array, terms: dict[int, Any], live: slice) -> None:
+        """Fluxes of a scaled gradient, through the symmetric metric."""
+        d = self.problem.shape.dim
+        row = {}
+        for number, (a, b) in enumerate((a, b) for a in range(d) for b in range(a, d)):
+            row[a, b] = row[b, a] = number
+        slopes, work = self._slopes, self.work
+        if len(terms) == 1 and isinstance(next(iter(terms.values())), float) and next(iter(terms.values())) == 1.0:
+            combined = slopes[next(iter(terms))]
+        else:
+            combined = np.zeros_like(slopes[0])
+            for c, scale in terms.items():
+                combined[:, :, live] += scale * slopes[c][:, :, live]
+        for a in range(d):
+            out = self._fluxes[a]
+            np.multiply(factors[row[a, 0]], combined[0], out=out)
+            for b in range(1, d):
+                np.multiply(factors[row[a, b]], combined[b], out=work)
+                out += work
+
+    def _test(self, value: Array | None, c: int) -> None:
+        """Test value and `self.fluxes` by the algorithm; the result goes to `self.modes[c]`."""
+        if not self.collocated:
+            self._engine.test_gradients(value, self._fluxes, self.modes[c])
+            return
+        total = self.values[c] if value is None else value
+        self._collocation.add_transpose(self._fluxes, self.work, total, overwrite=value is None)
+        self._engine.test_value(total, self.modes[c])
+
+    def _arguments(self, factors: Array, chunk: slice, group: int, live: slice) -> dict[str, Any]:
+        """What the pointwise function may ask for by name."""
+        p, n, big = self.problem, self.problem.form.components, self.problem.geometry.space_dim
+
+        def source(c: int) -> list[Any]:
+            return [self._physical(factors, self._slopes[c], i, live) for i in range(big)]
+
+        values = [self.values[c][:, live] for c in range(n)]
+        gradients = [Gradient({c: 1.0}, source) for c in range(n)]
+        found: dict[str, Any] = {
+            "u": values[0] if n == 1 else values,
+            "du": gradients[0] if n == 1 else gradients,
+            **p.parameters,
+        }
+        if self.points is not None:
+            found["x"] = Vector([self.points[group, i][:, live] for i in range(big)])
+        for name, field in p.fields.items():
+            parts = [np.ascontiguousarray(component[chunk].T) for component in field.values]
+            found[name] = Vector(parts) if field.vector else parts[0]
+        return found
+
+    def _weak(self, source: Array, out: Array, c: int, chunk: slice, factors: Array, group: int) -> None:
+        form = self.problem.form
+        trace, pointwise = form.trace, form.pointwise
+        assert trace is not None and pointwise is not None
+        n, live = form.components, slice(0, chunk.stop - chunk.start)
+        for i in range(n):
+            self._load(source[i], chunk, self.modes[i])
+            if self.collocated or not trace.uses_gradient:
+                self._engine.evaluate(self.modes[i], self.values[i])
+                if trace.uses_gradient:
+                    self._collocation.differentiate(self.values[i], self._slopes[i])
+            else:
+                value = self.values[i] if trace.uses_value else None
+                self._engine.evaluate_gradient(self.modes[i], value, self._slopes[i])
+        value, flux = pointwise(self._arguments(factors, chunk, group, live))
+        values = [None] * n if value is None else per_component(value, n, pointwise.name)
+        fluxes = [None] * n if flux is None else per_component(flux, n, pointwise.name)
+        # Every result is formed before a buffer that the function's inputs live in is reused.
+        weighted = [None if v is None else v * factors[-1, :, live] for v in values]
+        for i in range(n):
+            target = None
+            if weighted[i] is not None:
+                target = self.values[i]
+                target[:, live] = weighted[i]
+            if fluxes[i] is None:
+                self._engine.test_value(self.values[i], self.modes[i])
+            else:
+                if trace.general:
+                    big = self.problem.geometry.space_dim
+                    self._pull_back(factors, flux_components(fluxes[i], big, pointwise.name), live)
+                else:
+                    self._metric(factors, fluxes[i].terms, live)
+                self._test(target, i)
+            self._store(self.modes[i], out[c + i], chunk)

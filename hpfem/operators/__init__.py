@@ -1,0 +1,29 @@
+"""Operators on spaces: the standard ones, users' weak forms, projection."""
+
+from .operator import Operator
+from .projection import FwdTrans
+from .standard import (
+    AdvectionDiffusionReaction,
+    BwdTrans,
+    Helmholtz,
+    IProductWRTBase,
+    IProductWRTDerivBase,
+    Laplacian,
+    Mass,
+    PhysDeriv,
+    WeakForm,
+)
+
+__all__ = [
+    "AdvectionDiffusionReaction",
+    "BwdTrans",
+    "FwdTrans",
+    "Helmholtz",
+    "IProductWRTBase",
+    "IProductWRTDerivBase",
+    "Laplacian",
+    "Mass",
+    "Operator",
+    "PhysDeriv",
+    "WeakForm",
+]

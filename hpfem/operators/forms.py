@@ -1,0 +1,30 @@
+"""The physics of the standard operators, as pointwise functions of value, gradient, point, fields and parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def mass(u: Any) -> Any:
+    """(u, v)."""
+    return u
+
+
+def laplacian(du: Any) -> Any:
+    """(grad u, grad v)."""
+    return du
+
+
+def helmholtz(u: Any, du: Any, lam: Any) -> Any:
+    """(lam u, v) + (grad u, grad v)."""
+    return lam * u, du
+
+
+def variable_helmholtz(u: Any, du: Any, lam: Any, diffusivity: Any) -> Any:
+    """(lam u, v) + (diffusivity grad u, grad v)."""
+    return lam * u, diffusivity * du
+
+
+def advection_diffusion_reaction(u: Any, du: Any, velocity: Any, diffusivity: Any, reaction: Any) -> Any:
+    """(velocity . grad u + reaction u, v) + (diffusivity grad u, grad v)."""
+    return velocity.dot(du) + reaction * u, diffusivity * du

@@ -1,0 +1,233 @@
+"""An operator on a space: one kernel per block, each chosen by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError, StateError
+from ..field import Field
+from ..kernels.expression import Pointwise, trace
+from ..kernels.form import BlockProblem, FieldValues, Form
+from ..kernels.models import operator_bytes
+from ..space import OPERATORS, Space
+from .strategies import Choice, choose, choose_backend
+
+# stage -> (state of the argument, state of the result)
+_STATES = {
+    "bwd_trans": ("coeff", "phys"),
+    "iproduct_wrt_base": ("phys", "dual"),
+    "phys_deriv": ("phys", "phys"),
+    "iproduct_wrt_deriv_base": ("phys", "dual"),
+    "weak": ("coeff", "dual"),
+}
+
+Coefficient = float | Field | Callable[..., Any] | Sequence[float]
+
+
+class Operator:
+    """A form applied to fields of a space.
+
+    An operator owns its scratch: use one per thread. Calling it maps a field to a field.
+
+    Parameters
+    ----------
+    space : Space
+    name : str
+        For messages, caches and tables.
+    stage : str
+        One of `hpfem.kernels.form.STAGES`.
+    pointwise : Pointwise, optional
+        Of a "weak" form.
+    coefficients : mapping, optional
+        Name -> number (a parameter), function of the coordinates, field, or sequence of D numbers (a constant vector).
+    components : int
+        Components that the pointwise function couples.
+    strategy : str
+        "auto", "stdmat", "sumfac" or another strategy of the backend.
+    algorithm : str
+        "auto", "collocated" or "noncollocated".
+    backend : str, optional
+        "auto", "numpy", "cpu" or "cuda"; the space's when left out.
+
+    Raises
+    ------
+    ArgumentError
+        For unknown names, too few points, or coefficients that do not fit.
+    NotSuitable
+        If the strategy asked for cannot serve a block.
+    DeviceError
+        If the backend cannot run here.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        name: str,
+        stage: str,
+        *,
+        pointwise: Pointwise | None = None,
+        coefficients: Mapping[str, Coefficient] | None = None,
+        components: int = 1,
+        strategy: str = "auto",
+        algorithm: str = "auto",
+        backend: str | None = None,
+    ) -> None:
+        if not isinstance(space, Space):
+            raise ArgumentError(f"{name} is made on a Space, got {type(space).__name__}")
+        self.space = space
+        self.name = name
+        self.strategy, self.algorithm = strategy, algorithm
+        self.backend = choose_backend(backend or space.backend)
+        self.parameters: dict[str, float] = {}
+        self.fields: dict[str, Field] = {}
+        for key, value in (coefficients or {}).items():
+            self._take(key, value)
+        traced = None
+        if pointwise is not None:
+            scalars = {key: 0 if field.components == 1 else field.components for key, field in self.fields.items()}
+            traced = trace(pointwise, space.dim, components, scalars, tuple(self.parameters))
+        self.form = Form(name, stage, pointwise, traced, components)
+        self.choices: tuple[Choice, ...] = tuple(self._choose(i) for i in range(len(space.blocks)))
+
+    def _take(self, key: str, value: Coefficient) -> None:
+        if isinstance(value, Field):
+            if value.space is not self.space:
+                raise StateError(f"coefficient {key!r} of {self.name} is a field on another space")
+            if value.state == "dual":
+                raise StateError(
+                    f"coefficient {key!r} of {self.name} is a 'dual' field; give it in state 'phys' or 'coeff'"
+                )
+            field = value if value.state == "phys" else OPERATORS["BwdTrans"](self.space)(value)
+            self.fields[key] = field
+        elif callable(value):
+            self.fields[key] = self.space.evaluate(value)
+        elif np.ndim(value) == 1:
+            vector = [float(v) for v in np.asarray(value)]
+            self.fields[key] = self.space.evaluate(lambda *x: vector)
+        elif np.ndim(value) == 0 and isinstance(value, (int, float, np.number, np.ndarray)):
+            self.parameters[key] = float(value)
+            if not np.isfinite(self.parameters[key]):
+                raise ArgumentError(f"coefficient {key!r} of {self.name} is {value}; it must be finite")
+        else:
+            raise ArgumentError(
+                f"coefficient {key!r} of {self.name} is a {type(value).__name__}; give a number, a function of the"
+                " coordinates, a field, or a sequence of numbers"
+            )
+
+    def _choose(self, number: int) -> Choice:
+        block = self.space.blocks[number]
+        device = self.backend.device()
+        fields = {
+            key: FieldValues(field.data[number].read(device), field.components > 1)
+            for key, field in self.fields.items()
+        }
+        problem = BlockProblem(
+            self.form, block.tabulation, block.geometry, self.space.dtype, fields=fields, parameters=self.parameters
+        )
+        return choose(problem, self.strategy, self.algorithm, self.backend)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Kernels hold compiled code and scratch; they are made again where the operator is opened.
+        return {key: value for key, value in self.__dict__.items() if key != "choices"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.choices = tuple(self._choose(i) for i in range(len(self.space.blocks)))
+
+    def __repr__(self) -> str:
+        return f"{self.name}({self.space!r}, backend={self.backend.name!r})"
+
+    @property
+    def input_state(self) -> str:
+        """State of the fields it takes."""
+        return _STATES[self.form.stage][0]
+
+    @property
+    def output_state(self) -> str:
+        """State of the fields it returns."""
+        return _STATES[self.form.stage][1]
+
+    @property
+    def flops(self) -> int:
+        """Operations of one application to a one-component field, by the strategies chosen."""
+        pairs = zip(self.choices, self.space.blocks, strict=True)
+        return sum(choice.kernel.flops * block.n_elements for choice, block in pairs)
+
+    @property
+    def nbytes(self) -> int:
+        """Compulsory bytes of one application to a one-component field (`hpfem.kernels.models.operator_bytes`)."""
+        pairs = zip(self.choices, self.space.blocks, strict=True)
+        return sum(operator_bytes(choice.kernel.problem) * block.n_elements for choice, block in pairs)
+
+    def explain(self) -> str:
+        """Say, per block, what was chosen and why, what was not suitable, and which geometric factors are carried."""
+        lines = [f"{self.name} on backend {self.backend.name}"]
+        for choice, block in zip(self.choices, self.space.blocks, strict=True):
+            form = self.form
+            gradients = form.uses_gradient or form.stage == "iproduct_wrt_deriv_base"
+            how = f"{choice.strategy}, {choice.algorithm}" if gradients else choice.strategy
+            kind = form.factor_kind
+            factors = ""
+            if kind is not None:
+                where = "element" if block.affine else "point"
+                factors = f"; {kind}: {block.geometry.n_factors(kind)} numbers per {where}"
+            lines.append(f"  {block!r}: {how} ({choice.reason}){factors}")
+            lines += [f"    not {reason}" for reason in choice.unsuitable]
+        return "\n".join(lines)
+
+    def _check(self, field: Field) -> int:
+        """Check the argument; returns the components of the result."""
+        if not isinstance(field, Field):
+            raise StateError(f"{self.name} takes a Field, got {type(field).__name__}")
+        if field.space is not self.space:
+            raise StateError(f"{self.name} got a field on another space")
+        if field.state != self.input_state:
+            hint = {"coeff": "FwdTrans or space.project", "phys": "BwdTrans or space.evaluate"}[self.input_state]
+            raise StateError(f"{self.name} takes a {self.input_state!r} field, got {field.state!r}; use {hint} first")
+        d, n = self.space.dim, self.form.components
+        if self.form.stage == "iproduct_wrt_deriv_base" and field.components % d:
+            raise StateError(f"{self.name} takes vectors of {d} components, got a field with {field.components}")
+        if n > 1 and field.components != n:
+            raise StateError(f"{self.name} couples {n} components, got a field with {field.components}")
+        if self.form.stage == "phys_deriv":
+            return field.components * d
+        if self.form.stage == "iproduct_wrt_deriv_base":
+            return field.components // d
+        return field.components
+
+    def __call__(self, field: Field, out: Field | None = None) -> Field:
+        """Apply.
+
+        Parameters
+        ----------
+        field : Field
+            In state `input_state`.
+        out : Field, optional
+            Overwritten and returned; made anew when left out.
+
+        Returns
+        -------
+        Field
+            In state `output_state`.
+
+        Raises
+        ------
+        StateError
+            If a field has the wrong state, space or number of components, or `out` is the argument itself.
+        """
+        components = self._check(field)
+        if out is None:
+            out = self.space.empty(self.output_state, components)
+        elif out.space is not self.space or out.state != self.output_state or out.components != components:
+            raise StateError(
+                f"out of {self.name} must be a {self.output_state!r} field with {components} component(s) on the same space"
+            )
+        elif any(mine is theirs for mine, theirs in zip(out.data, field.data, strict=True)):
+            raise StateError(f"{self.name} cannot write into its own argument; give another field as out")
+        device = self.backend.device()
+        for choice, source, target in zip(self.choices, field.data, out.data, strict=True):
+            choice.kernel.apply(source.read(device), target.write(device))
+        return out

@@ -1,0 +1,161 @@
+"""FwdTrans: the elementwise L2 projection of values at the points.
+
+The normal equations of the modified basis lose digits (condition 2e10 on hexes at P = 10), so the mass system is solved
+in the orthogonal basis, whose mass matrix is near diagonal: conjugate gradients on all elements at once, each with its
+own step lengths, preconditioned by the reference diagonal. The result is then expressed in the block's basis.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lu_factor, lu_solve
+
+from hpfem.shapes import Basis, Shape, Tabulation, make_basis, quadrature
+
+from ..errors import SolverError, StateError
+from ..field import Field
+from ..kernels.expression import Pointwise, trace
+from ..kernels.form import BlockKernel, BlockProblem, Form
+from ..memory import HOST
+from ..space import OPERATORS, Block, Space
+from . import forms
+from .strategies import choose, choose_backend
+
+Array = NDArray[np.float64]
+
+TOLERANCE = 4e-15
+MAX_ITERATIONS = 200
+
+
+@cache
+def _orthogonal_norms(shape: Shape, order: int) -> Array:
+    """Diagonal of the orthogonal basis' mass matrix on the reference shape."""
+    rule = quadrature(shape, [order + 1] * shape.dim, ["gauss"] * shape.dim)
+    values = make_basis("orthogonal", shape, order).evaluate(shape.collapse(rule.eta))
+    return (values**2) @ rule.weights
+
+
+@cache
+def _conversion(basis: Basis) -> tuple[Any, Any]:
+    """LU factors of the matrix whose columns are a basis' modes in the orthogonal basis."""
+    rule = quadrature(basis.shape, [basis.order + 1] * basis.shape.dim, ["gauss"] * basis.shape.dim)
+    xi = basis.shape.collapse(rule.eta)
+    orthogonal = make_basis("orthogonal", basis.shape, basis.order).evaluate(xi)
+    moments = (orthogonal * rule.weights) @ basis.evaluate(xi).T
+    return lu_factor(moments / _orthogonal_norms(basis.shape, basis.order)[:, None])
+
+
+@OPERATORS.register("FwdTrans")
+class FwdTrans:
+    """Forward transform: values at the points to the coefficients of their L2 projection, element by element.
+
+    Parameters
+    ----------
+    space : Space
+    strategy : str
+        Of the mass and inner-product kernels inside.
+    backend : str, optional
+        Ignored but for its name being checked: the solve runs on the host in float64.
+    """
+
+    input_state, output_state = "phys", "coeff"
+
+    def __init__(self, space: Space, strategy: str = "auto", backend: str | None = None) -> None:
+        self.space = space
+        self.name = "FwdTrans"
+        choose_backend(backend or space.backend)
+        mass = Pointwise(forms.mass, ("value",))
+        self._mass = Form("Mass", "weak", mass, trace(mass, space.dim))
+        self._iproduct = Form("IProductWRTBase", "iproduct_wrt_base")
+        self.strategy = strategy
+
+    def _kernels(self, block: Block) -> tuple[BlockKernel, BlockKernel]:
+        tabulation = Tabulation(make_basis("orthogonal", block.shape, block.order), block.rule)
+        made = []
+        for form in (self._mass, self._iproduct):
+            problem = BlockProblem(form, tabulation, block.geometry, np.dtype(np.float64))
+            made.append(choose(problem, self.strategy, "auto", choose_backend("numpy")).kernel)
+        return made[0], made[1]
+
+    def __call__(self, field: Field, out: Field | None = None) -> Field:
+        """Project.
+
+        Parameters
+        ----------
+        field : Field
+            State "phys".
+        out : Field, optional
+            Overwritten and returned.
+
+        Returns
+        -------
+        Field
+            State "coeff".
+
+        Raises
+        ------
+        StateError
+            If a field has the wrong state, space or number of components.
+        SolverError
+            If the mass system of an element does not converge: too few quadrature points make it singular.
+        """
+        if not isinstance(field, Field) or field.space is not self.space:
+            raise StateError("FwdTrans takes a field on its own space")
+        if field.state != "phys":
+            raise StateError(
+                f"FwdTrans takes a 'phys' field, got {field.state!r}; use BwdTrans or space.evaluate first"
+            )
+        if out is None:
+            out = self.space.empty("coeff", field.components)
+        elif out.space is not self.space or out.state != "coeff" or out.components != field.components:
+            raise StateError(f"out of FwdTrans must be a 'coeff' field with {field.components} component(s)")
+        for block, source, target in zip(self.space.blocks, field.data, out.data, strict=True):
+            mass, iproduct = self._kernels(block)
+            values = np.ascontiguousarray(source.read(HOST), dtype=np.float64)
+            rhs = np.empty((field.components, block.n_elements, block.n_modes))
+            iproduct.apply(values, rhs)
+            coefficients = self._solve(block, mass, rhs)
+            flat = lu_solve(_conversion(block.basis), coefficients.reshape(-1, block.n_modes).T).T
+            target.write(HOST)[...] = flat.reshape(rhs.shape)
+        return out
+
+    @staticmethod
+    def _solve(block: Block, mass: BlockKernel, rhs: Array) -> Array:
+        volume = block.geometry.volumes() / block.shape.volume
+        diagonal = volume[:, None] * _orthogonal_norms(block.shape, block.order)
+        x = rhs / diagonal
+        product = np.empty_like(rhs)
+        mass.apply(x, product)
+        residual = rhs - product
+        z = residual / diagonal
+        direction = z.copy()
+        rho = np.einsum("cem,cem->ce", residual, z)
+        target = TOLERANCE**2 * np.einsum("cem,cem->ce", rhs, rhs / diagonal)
+        for _ in range(MAX_ITERATIONS):
+            active = rho > target
+            if not active.any():
+                return x
+            mass.apply(direction, product)
+            curvature = np.einsum("cem,cem->ce", direction, product)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                step = np.where(active, rho / curvature, 0.0)[..., None]
+            if not np.isfinite(step).all():
+                break
+            x += step * direction
+            residual -= step * product
+            np.divide(residual, diagonal, out=z)
+            fresh = np.einsum("cem,cem->ce", residual, z)
+            ratio = np.where(active, fresh / np.where(rho > 0, rho, 1.0), 0.0)[..., None]
+            direction = z + ratio * direction
+            rho = fresh
+        if np.all(rho <= 1e6 * target):
+            return x
+        worst = int(block.elements[np.argmax(np.max(rho - 1e6 * target, axis=0))])
+        raise SolverError(
+            f"FwdTrans: the mass system of cell {worst} ({block.shape.name}, P={block.order}, points {block.rule.counts}) did"
+            " not converge; use more quadrature points"
+        )

@@ -1,0 +1,207 @@
+"""The operators of the field: transforms, inner products, derivatives, mass, Laplacian, Helmholtz."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..errors import ArgumentError
+from ..kernels.expression import Pointwise
+from ..space import OPERATORS, Space
+from . import forms
+from .operator import Coefficient, Operator
+
+
+@OPERATORS.register("BwdTrans")
+class BwdTrans(Operator):
+    """Backward transform: coefficients to values at the quadrature points, u = B u^ ([X] eq. 5).
+
+    Parameters
+    ----------
+    space : Space
+    **options
+        strategy, algorithm, backend of `Operator`.
+    """
+
+    def __init__(self, space: Space, **options: Any) -> None:
+        super().__init__(space, "BwdTrans", "bwd_trans", **options)
+
+
+@OPERATORS.register("IProductWRTBase")
+class IProductWRTBase(Operator):
+    """Inner product with every basis function: B^T W u.
+
+    Parameters
+    ----------
+    space : Space
+    **options
+        strategy, algorithm, backend of `Operator`.
+    """
+
+    def __init__(self, space: Space, **options: Any) -> None:
+        super().__init__(space, "IProductWRTBase", "iproduct_wrt_base", **options)
+
+
+@OPERATORS.register("PhysDeriv")
+class PhysDeriv(Operator):
+    """Derivatives of values at the points: component c becomes components c D + i, the derivative by x_i.
+
+    Parameters
+    ----------
+    space : Space
+    **options
+        strategy, algorithm, backend of `Operator`.
+    """
+
+    def __init__(self, space: Space, **options: Any) -> None:
+        super().__init__(space, "PhysDeriv", "phys_deriv", **options)
+
+
+@OPERATORS.register("IProductWRTDerivBase")
+class IProductWRTDerivBase(Operator):
+    """Inner product of a vector with the gradient of every basis function: sum_i (f_i, d phi/dx_i).
+
+    Parameters
+    ----------
+    space : Space
+    **options
+        strategy, algorithm, backend of `Operator`.
+    """
+
+    def __init__(self, space: Space, **options: Any) -> None:
+        super().__init__(space, "IProductWRTDerivBase", "iproduct_wrt_deriv_base", **options)
+
+
+@OPERATORS.register("Mass")
+class Mass(Operator):
+    """Mass matrix: (u, v) (BK1).
+
+    Parameters
+    ----------
+    space : Space
+    **options
+        strategy, algorithm, backend of `Operator`.
+    """
+
+    def __init__(self, space: Space, **options: Any) -> None:
+        super().__init__(space, "Mass", "weak", pointwise=Pointwise(forms.mass, ("value",)), **options)
+
+
+@OPERATORS.register("Laplacian")
+class Laplacian(Operator):
+    """Stiffness matrix: (grad u, grad v).
+
+    Parameters
+    ----------
+    space : Space
+    **options
+        strategy, algorithm, backend of `Operator`.
+    """
+
+    def __init__(self, space: Space, **options: Any) -> None:
+        super().__init__(space, "Laplacian", "weak", pointwise=Pointwise(forms.laplacian, ("grad",)), **options)
+
+
+@OPERATORS.register("Helmholtz")
+class Helmholtz(Operator):
+    """Helmholtz matrix: (lam u, v) + (diffusivity grad u, grad v) (BK3 with constants; [X] eq. 3).
+
+    Parameters
+    ----------
+    space : Space
+    lam : float, callable or Field
+        Reaction coefficient.
+    diffusivity : float, callable or Field, optional
+        1 when left out.
+    **options
+        strategy, algorithm, backend of `Operator`.
+    """
+
+    def __init__(
+        self, space: Space, lam: Coefficient = 1.0, diffusivity: Coefficient | None = None, **options: Any
+    ) -> None:
+        if diffusivity is None:
+            form, coefficients = forms.helmholtz, {"lam": lam}
+        else:
+            form, coefficients = forms.variable_helmholtz, {"lam": lam, "diffusivity": diffusivity}
+        pointwise = Pointwise(form, ("value", "grad"))
+        super().__init__(space, "Helmholtz", "weak", pointwise=pointwise, coefficients=coefficients, **options)
+
+
+@OPERATORS.register("AdvectionDiffusionReaction")
+class AdvectionDiffusionReaction(Operator):
+    """(velocity . grad u + reaction u, v) + (diffusivity grad u, grad v).
+
+    Parameters
+    ----------
+    space : Space
+    velocity : sequence of D numbers, callable or Field
+        Advection velocity.
+    diffusivity, reaction : float, callable or Field
+    **options
+        strategy, algorithm, backend of `Operator`.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        velocity: Coefficient,
+        diffusivity: Coefficient = 1.0,
+        reaction: Coefficient = 0.0,
+        **options: Any,
+    ) -> None:
+        coefficients = {"velocity": velocity, "diffusivity": diffusivity, "reaction": reaction}
+        pointwise = Pointwise(forms.advection_diffusion_reaction, ("value", "grad"))
+        name = "AdvectionDiffusionReaction"
+        super().__init__(space, name, "weak", pointwise=pointwise, coefficients=coefficients, **options)
+
+
+class WeakForm(Operator):
+    """A weak form of the user's own.
+
+    Parameters
+    ----------
+    space : Space
+    pointwise : callable
+        Takes, by name, some of `u`, `du`, `x` and of the names in `fields`; returns what multiplies the test value, the
+        test gradient, or the pair of both (`hpfem.kernels.expression`).
+    trial : tuple of str
+        What the function may take of the trial function: "value", "grad" or both.
+    test : tuple of str
+        What its results multiply: "value", "grad" or both.
+    fields : mapping, optional
+        Name -> number, function of the coordinates, field, or sequence of D numbers.
+    components : int
+        Components that the function couples; with more than one, `u[c]` and `du[c]` are indexed and as many results
+        returned.
+    **options
+        strategy, algorithm, backend of `Operator`.
+
+    Examples
+    --------
+    A nonlinear reaction-diffusion residual, (u^3 - u, v) + (k grad u, grad v):
+
+    >>> def allen_cahn(u, du, k):
+    ...     return u**3 - u, k * du
+    >>> residual = WeakForm(space, allen_cahn, fields={"k": 0.01})  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        pointwise: Callable[..., Any],
+        trial: Sequence[str] = ("value", "grad"),
+        test: Sequence[str] = ("value", "grad"),
+        fields: Mapping[str, Coefficient] | None = None,
+        components: int = 1,
+        **options: Any,
+    ) -> None:
+        form = Pointwise(pointwise, tuple(test))
+        for part, argument in (("value", "u"), ("grad", "du")):
+            if argument in form.arguments and part not in trial:
+                raise ArgumentError(
+                    f"weak form {form.name!r} takes {argument!r}, but trial={tuple(trial)} leaves {part!r} out"
+                )
+        super().__init__(
+            space, form.name, "weak", pointwise=form, coefficients=fields, components=components, **options
+        )

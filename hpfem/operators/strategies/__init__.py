@@ -1,0 +1,28 @@
+"""One file per strategy; importing this package registers them."""
+
+from .provider import (
+    BACKENDS,
+    Backend,
+    Choice,
+    Strategy,
+    choose,
+    choose_backend,
+    register_strategy,
+    strategy_names,
+)
+from .stdmat import NumpyStdMat
+from .sumfac import NumpySumFac
+
+register_strategy(NumpySumFac())
+register_strategy(NumpyStdMat())
+
+__all__ = [
+    "BACKENDS",
+    "Backend",
+    "Choice",
+    "Strategy",
+    "choose",
+    "choose_backend",
+    "register_strategy",
+    "strategy_names",
+]

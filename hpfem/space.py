@@ -1,0 +1,397 @@
+"""A space: a basis of some order on every cell of a mesh, with quadrature, in blocks of equal elements ([X] section 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from hpfem.shapes import BASES, SHAPES, Basis, Shape, Tabulation, TensorRule, default_counts, make_basis, quadrature
+
+from .errors import ArgumentError, StateError
+from .field import Field
+from .geometry import BlockGeometry
+from .memory import PairArray
+from .mesh import Mesh
+from .mesh.mapping import geometry_coefficients
+from .registry import Registry
+
+if TYPE_CHECKING:
+    from .locate import Locator
+    from .operators.operator import Operator
+
+# Operators by name, registered by the floor above, so that `project` and `norm` are written once, there.
+OPERATORS: Registry[Callable[..., Operator]] = Registry("operator")
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Elements of equal shape, order, quadrature and geometry kind.
+
+    Attributes
+    ----------
+    tabulation : Tabulation
+        Basis on the rule.
+    geometry : BlockGeometry
+    elements : ndarray of int, [E]
+        Cell numbers in the mesh.
+    """
+
+    tabulation: Tabulation
+    geometry: BlockGeometry
+    elements: NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        kind = "affine" if self.affine else "deformed"
+        return f"Block({self.n_elements} {kind} {self.shape.name}, P={self.order}, Q={self.rule.counts})"
+
+    @property
+    def shape(self) -> Shape:
+        """The elements' shape."""
+        return self.basis.shape
+
+    @property
+    def basis(self) -> Basis:
+        """The elements' basis."""
+        return self.tabulation.basis
+
+    @property
+    def rule(self) -> TensorRule:
+        """The elements' quadrature."""
+        return self.tabulation.rule
+
+    @property
+    def order(self) -> int:
+        """Polynomial order P."""
+        return self.basis.order
+
+    @property
+    def affine(self) -> bool:
+        """Whether the Jacobian is constant in every element."""
+        return self.geometry.affine
+
+    @property
+    def n_elements(self) -> int:
+        """Number of elements."""
+        return len(self.elements)
+
+    @property
+    def n_modes(self) -> int:
+        """Modes of an element."""
+        return self.basis.n_modes
+
+    @property
+    def n_points(self) -> int:
+        """Quadrature points of an element."""
+        return len(self.rule)
+
+
+class Space:
+    """A basis of order P on every cell of a mesh. Immutable; fields and operators refer to it.
+
+    Parameters
+    ----------
+    mesh : Mesh
+    order : int or {shape name: int}
+        Polynomial order P >= 1, of all shapes or of each.
+    basis : str
+        "modified" (C0 hierarchical), "orthogonal" or "lagrange" (nodal).
+    quadrature : None, "gauss", "collocated" or int
+        None: Gauss-Lobatto with P+2 points in ordinary, Gauss-Radau-Jacobi with P+1 points in collapsed directions.
+        "gauss": Gauss(-Jacobi) rules with as many points. "collocated": P+1 points in every direction, on
+        quads and hexes the nodes of the "lagrange" basis. An integer k: k more points than the default.
+    dtype : dtype
+        float64 or float32.
+    backend : str
+        Default backend of operators on this space: "auto", "numpy", "cpu" or "cuda".
+
+    Raises
+    ------
+    ArgumentError
+        For an unknown basis, quadrature or dtype, an order < 1, or a missing order of a shape.
+    """
+
+    def __init__(
+        self,
+        mesh: Mesh,
+        order: int | Mapping[str, int],
+        basis: str = "modified",
+        quadrature: str | int | None = None,
+        dtype: DTypeLike = np.float64,
+        backend: str = "auto",
+    ) -> None:
+        if not isinstance(mesh, Mesh):
+            raise ArgumentError(f"a space is made on a Mesh, got {type(mesh).__name__}; use read_mesh(path)")
+        if basis not in BASES:
+            raise ArgumentError(f"unknown basis {basis!r}; valid: {', '.join(BASES)}")
+        self.mesh = mesh
+        self.basis = basis
+        self.quadrature = quadrature
+        self.dtype = np.dtype(dtype)
+        if self.dtype not in (np.float64, np.float32):
+            raise ArgumentError(f"dtype of a space is float64 or float32, got {self.dtype}")
+        self.backend = backend
+        self.orders = _orders(order, mesh)
+        self.blocks = tuple(self._make_blocks())
+
+    def __repr__(self) -> str:
+        return f"Space({self.n_cells} cells, order={self.orders}, basis={self.basis!r}, dofs={self.n_dofs})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        state.pop("locator", None)
+        return state
+
+    def _make_blocks(self) -> list[Block]:
+        blocks = []
+        for group in self.mesh.cells:
+            order = self.orders[group.shape.name]
+            rule = _rule(group.shape, order, self.quadrature)
+            tabulation = Tabulation(make_basis(self.basis, group.shape, order), rule)
+            coefficients = geometry_coefficients(group, self.mesh.points)
+            affine = self.mesh.affine(group)
+            for kind in (True, False):
+                chosen = np.flatnonzero(affine == kind)
+                if len(chosen):
+                    geometry = BlockGeometry(group.shape, group.order, coefficients[chosen], rule, kind)
+                    blocks.append(Block(tabulation, geometry, group.indices[chosen]))
+        return blocks
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the coordinates."""
+        return int(self.mesh.points.shape[1])
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells."""
+        return sum(block.n_elements for block in self.blocks)
+
+    @property
+    def n_dofs(self) -> int:
+        """Number of element-local degrees of freedom."""
+        return sum(block.n_elements * block.n_modes for block in self.blocks)
+
+    @cached_property
+    def locator(self) -> Locator:
+        """Finds the cells and local coordinates of points."""
+        from .locate import Locator
+
+        return Locator(self)
+
+    def empty(self, state: str, components: int = 1) -> Field:
+        """Make a field that has to be written before it is read."""
+        if isinstance(components, bool) or not isinstance(components, (int, np.integer)) or components < 1:
+            raise ArgumentError(f"components must be an integer >= 1, got {components!r}")
+        sizes = [block.n_points if state == "phys" else block.n_modes for block in self.blocks]
+        shapes = [(int(components), block.n_elements, n) for block, n in zip(self.blocks, sizes, strict=True)]
+        return Field(self, state, [PairArray(shape, self.dtype) for shape in shapes])
+
+    def zeros(self, state: str, components: int = 1) -> Field:
+        """Make a field of zeros.
+
+        Parameters
+        ----------
+        state : str
+            "coeff", "phys" or "dual".
+        components : int
+
+        Returns
+        -------
+        Field
+        """
+        field = self.empty(state, components)
+        for pair in field.data:
+            pair.write()[...] = 0
+        return field
+
+    def field(self, state: str, arrays: list[NDArray[Any]]) -> Field:
+        """Make a field of arrays, without copying them.
+
+        Parameters
+        ----------
+        state : str
+            "coeff", "phys" or "dual".
+        arrays : list of ndarray
+            One per block, [components, elements, modes or points], of the space's dtype.
+
+        Returns
+        -------
+        Field
+        """
+        return Field(self, state, [PairArray.of(array) for array in arrays])
+
+    def coordinates(self) -> Field:
+        """Make a "phys" field whose components are the coordinates of the quadrature points."""
+        data = [PairArray.of(block.geometry.coordinates().astype(self.dtype, copy=False)) for block in self.blocks]
+        return Field(self, "phys", data)
+
+    def evaluate(self, function: Callable[..., Any]) -> Field:
+        """Evaluate a function at the quadrature points.
+
+        Parameters
+        ----------
+        function : callable
+            Takes D coordinate arrays and returns an array of their shape, a number, or a list or tuple of those, one
+            per component.
+
+        Returns
+        -------
+        Field
+            State "phys".
+
+        Raises
+        ------
+        ArgumentError
+            If the result has the wrong shape, or is not finite (the message names the cell and the point).
+        """
+        arrays = []
+        for block in self.blocks:
+            x = block.geometry.coordinates()
+            values = evaluated(function, list(x), x.shape[1:])
+            bad = ~np.isfinite(values).all(axis=0)
+            if bad.any():
+                e, q = np.argwhere(bad)[0]
+                where = ", ".join(f"{c:.6g}" for c in x[:, e, q])
+                raise ArgumentError(
+                    f"the function is not finite at ({where}) in cell {block.elements[e]} ({block.shape.name});"
+                    f" {np.count_nonzero(bad)} point(s) of this block are"
+                )
+            arrays.append(values.astype(self.dtype, copy=False))
+        if len({len(a) for a in arrays}) > 1:
+            raise ArgumentError("the function returns different numbers of components in different blocks")
+        return self.field("phys", arrays)
+
+    def project(self, function: Callable[..., Any] | Field) -> Field:
+        """Project a function onto the space, cell by cell in L2 (FwdTrans of its values at the points).
+
+        Parameters
+        ----------
+        function : callable or Field
+            As for `evaluate`, or a "phys" field.
+
+        Returns
+        -------
+        Field
+            State "coeff".
+        """
+        values = function if isinstance(function, Field) else self.evaluate(function)
+        return OPERATORS["FwdTrans"](self)(values)
+
+    def integrate(self, field: Field) -> float | NDArray[np.float64]:
+        """Integrate over the mesh.
+
+        Parameters
+        ----------
+        field : Field
+            In state "phys" or "coeff".
+
+        Returns
+        -------
+        float, or ndarray [components] with more than one component
+        """
+        field = self._values(field, "integrate")
+        total = np.zeros(field.components)
+        for pair, block in zip(field.data, self.blocks, strict=True):
+            geometry = block.geometry
+            weights = geometry.factors("wJ")[:, 0, :, 0]
+            if block.affine:
+                weights = weights * block.rule.weights
+            total += np.einsum("ceq,eq->c", np.asarray(pair.read(), dtype=np.float64), weights, optimize=True)
+        return float(total[0]) if field.components == 1 else total
+
+    def norm(self, field: Field) -> float:
+        """L2 norm over the mesh, all components together.
+
+        Parameters
+        ----------
+        field : Field
+            In state "phys" or "coeff".
+
+        Returns
+        -------
+        float
+        """
+        values = self._values(field, "norm")
+        return float(np.sqrt(np.sum(self.integrate(values * values))))
+
+    def _values(self, field: Field, what: str) -> Field:
+        if field.space is not self:
+            raise StateError(f"{what} of a field on another space")
+        if field.state == "dual":
+            raise StateError(
+                f"{what} of a 'dual' field: it is a functional, not a function; use dot, or solve with the mass"
+            )
+        return field if field.state == "phys" else OPERATORS["BwdTrans"](self)(field)
+
+    def memory_report(self) -> list[dict[str, Any]]:
+        """List, per block, the bytes of one field in each state and of each kind of geometric factors."""
+        rows = []
+        for block in self.blocks:
+            size, e = self.dtype.itemsize, block.n_elements
+            kinds = ("wJ", "metric", "jacobian")
+            factors = {k: e * block.geometry.n_factors(k) * block.geometry.n_points(k) * size for k in kinds}
+            row = {"block": repr(block), "coeff": e * block.n_modes * size, "phys": e * block.n_points * size}
+            rows.append({**row, **factors})
+        return rows
+
+
+def evaluated(
+    function: Callable[..., Any], coordinates: list[ArrayLike], shape: tuple[int, ...]
+) -> NDArray[np.float64]:
+    """Call a user's function of coordinates and bring its result to [components, *shape].
+
+    Raises
+    ------
+    ArgumentError
+        If it is not callable, or its result has another shape.
+    """
+    if not callable(function):
+        raise ArgumentError(f"expected a function of the {len(coordinates)} coordinates, got {type(function).__name__}")
+    with np.errstate(all="ignore"):
+        result = function(*coordinates)
+    parts = list(result) if isinstance(result, (tuple, list)) else [result]
+    if not isinstance(result, (tuple, list)) and np.ndim(result) == len(shape) + 1:
+        parts = list(np.asarray(result))
+    try:
+        return np.array([np.broadcast_to(np.asarray(part, dtype=np.float64), shape) for part in parts])
+    except (TypeError, ValueError):
+        shapes = [np.shape(part) for part in parts]
+        raise ArgumentError(
+            f"the function must return real numbers of the shape {shape} of its arguments, or a list of those; got {shapes}"
+        ) from None
+
+
+def _orders(order: int | Mapping[str, int], mesh: Mesh) -> dict[str, int]:
+    names = list(dict.fromkeys(group.shape.name for group in mesh.cells))
+    if not isinstance(order, Mapping):
+        order = dict.fromkeys(names, order)
+    unknown = set(order) - set(SHAPES)
+    if unknown:
+        raise ArgumentError(f"unknown shape {sorted(unknown)[0]!r} in order; valid: {', '.join(SHAPES)}")
+    missing = [name for name in names if name not in order]
+    if missing:
+        raise ArgumentError(f"order says nothing of {', '.join(missing)}, which the mesh has")
+    for name in names:
+        value = order[name]
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+            raise ArgumentError(f"order must be an integer >= 1, got {value!r} for {name}")
+    return {name: int(order[name]) for name in names}
+
+
+def _rule(shape: Shape, order: int, choice: str | int | None) -> TensorRule:
+    if choice is None:
+        return quadrature(shape, default_counts(shape, order))
+    if choice == "gauss":
+        return quadrature(shape, default_counts(shape, order), ["gauss"] * shape.dim)
+    if choice == "collocated":
+        return quadrature(shape, [order + 1] * shape.dim)
+    if isinstance(choice, (int, np.integer)) and not isinstance(choice, bool):
+        return quadrature(shape, default_counts(shape, order, int(choice)))
+    raise ArgumentError(
+        f"unknown quadrature {choice!r}; valid: None, 'gauss', 'collocated' or a number of further points"
+    )
