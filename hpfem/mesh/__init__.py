@@ -1,5 +1,23 @@
 """Meshes that mix element shapes: reading, topology, geometry of the cells, checks."""
 
+from .box import box
+from .mesh import CellGroup, Mesh
 from .node_order import gmsh_nodes, vtk_nodes
+from .reader import read_mesh
+from .summary import MeshSummary
+from .symmetry import symmetries
+from .topology import Entities, Facets, Topology
 
-__all__ = ["gmsh_nodes", "vtk_nodes"]
+__all__ = [
+    "CellGroup",
+    "Entities",
+    "Facets",
+    "Mesh",
+    "MeshSummary",
+    "Topology",
+    "box",
+    "gmsh_nodes",
+    "read_mesh",
+    "symmetries",
+    "vtk_nodes",
+]

@@ -70,7 +70,8 @@ _VTK_EDGES = {
 }
 _VTK_EDGES_BEFORE_2_1 = {**_VTK_EDGES, "hex": _table("01 12 32 03 45 56 76 47 04 15 37 26")}
 # Origin, end of the first axis, end of the second axis.
-_VTK_TRIS = {"tet": _table("013 231 032 021"), "prism": _table("012 345")}
+_VTK_RECURSIVE_TRIS = {"tet": _table("013 231 032 021")}
+_VTK_ROWWISE_TRIS = {"prism": _table("012 345")}
 _VTK_QUADS = {"hex": _table("034 125 014 327 013 457"), "prism": _table("013 124 205")}
 
 
@@ -145,9 +146,10 @@ def _vtk_lattice(name: str, order: int, old: bool = False) -> Lattice:
     parts = [order * corners]
     parts += [_line_between(corners[a], corners[b], order) for a, b in edges[name]]
     # A tet's faces are cells of their own; a prism's triangles are listed row by row.
-    tri = _vtk_lattice("tri", order - 3) if name == "tet" else _rows_of_tri(order - 2)
-    for face in _VTK_TRIS.get(name, ()):
-        parts.append(_placed(tri, corners, face, order))
+    for face in _VTK_RECURSIVE_TRIS.get(name, ()):
+        parts.append(_placed(_vtk_lattice("tri", order - 3), corners, face, order))
+    for face in _VTK_ROWWISE_TRIS.get(name, ()):
+        parts.append(_placed(_rows_of_tri(order - 2), corners, face, order))
     for face in _VTK_QUADS.get(name, ()):
         parts.append(_placed(_lexicographic((order - 1, order - 1)), corners, face, order))
     parts.append(_VTK_INTERIORS[name](order))
@@ -243,11 +245,10 @@ def vtk_nodes(shape: Shape | str, order: int, *, before_2_1: bool = False) -> ND
     ArgumentError
         For another shape or order.
     """
-    linear = order == 1 and "pyramid" == (shape if isinstance(shape, str) else shape.name)
-    name = _checked_name(shape, order, ("point", *_VTK_EDGES, *(("pyramid",) if linear else ())))
+    name = _checked_name(shape, order, FILE_VERTICES if order == 1 else ("point", *_VTK_EDGES))
     if name == "point":
         return np.zeros((1, 0))
-    return _reference(order * _corners(name) if linear else _vtk_lattice(name, order, before_2_1), order)
+    return _reference(_corners(name) if order == 1 else _vtk_lattice(name, order, before_2_1), order)
 
 
 def permutation(source: NDArray[np.float64], target: NDArray[np.float64], order: int) -> NDArray[np.int64]:

@@ -1,0 +1,75 @@
+"""Numbers for the lattice points of all cells, so that cells share the points of what they share."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from hpfem.shapes import Shape
+
+from .symmetry import Indices, entity_nodes, interior_nodes, lattice_permutations
+from .topology import Topology
+
+
+@cache
+def _own_positions(shape: Shape, order: int) -> Indices:
+    """Where each interior lattice point of an entity goes under each orientation code, [n_symmetries, n_interior]."""
+    interior = interior_nodes(shape, order)
+    if shape.dim == 0:
+        return np.zeros((1, 1), dtype=np.int64)
+    count = np.full(len(lattice_permutations(shape, order)[0]), -1)
+    count[interior] = np.arange(len(interior))
+    # The global point j is the local point p[j], so the local point l is the global one where p is l.
+    return count[np.argsort(lattice_permutations(shape, order), axis=1)[:, interior]]
+
+
+def lattice_numbering(topology: Topology, order: int) -> tuple[tuple[Indices, ...], int]:
+    """Number the lattice points of a mesh; cells that share an edge or a face share its points.
+
+    Parameters
+    ----------
+    topology : Topology
+        Of the cells.
+    order : int
+        Lattice order >= 1, the same for all cells.
+
+    Returns
+    -------
+    numbers : tuple of ndarray of int, [E, n_nodes] each
+        Per cell group, in canonical equispaced order.
+    count : int
+        How many points there are.
+    """
+    numbers = [
+        np.empty((len(rows), len(lattice_permutations(shape, order)[0])), dtype=np.int64)
+        for shape, rows in zip(topology.shapes, topology.vertices, strict=True)
+    ]
+    start = 0
+    for dim in range(topology.dim + 1):
+        start = _number_entities(topology, order, dim, numbers, start)
+    used = np.zeros(start, dtype=bool)
+    for own in numbers:
+        used[own.ravel()] = True
+    compact = np.cumsum(used) - 1
+    return tuple(compact[own] for own in numbers), int(used.sum())
+
+
+def _number_entities(topology: Topology, order: int, dim: int, numbers: list[Indices], start: int) -> int:
+    """Fill in the points inside the entities of one dimension; returns the first number not taken."""
+    stride = max(len(interior_nodes(e.shape, order)) for shape in topology.shapes for e in shape.entities[dim])
+    if dim == 0:
+        count, ids, codes = topology.n_vertices, topology.vertices, None
+    elif dim == topology.dim:
+        count, codes = sum(map(len, topology.indices)), None
+        ids = tuple(index[:, None] for index in topology.indices)
+    else:
+        entities = topology.edges if dim == 1 else topology.faces
+        count, ids, codes = entities.count, entities.ids, entities.orientation
+    for group, shape in enumerate(topology.shapes):
+        for number, entity in enumerate(shape.entities[dim]):
+            inside = entity_nodes(shape, order, dim, number)[interior_nodes(entity.shape, order)]
+            positions = _own_positions(entity.shape, order)
+            own = positions[:1] if codes is None else positions[codes[group][:, number]]
+            numbers[group][:, inside] = start + stride * ids[group][:, number, None] + own
+    return start + stride * count

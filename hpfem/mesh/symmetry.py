@@ -1,0 +1,180 @@
+"""Symmetries of the reference shapes: what a cell may do to the edge, face or mirror image it meets.
+
+A symmetry of a shape is a permutation p of its vertices that an affine map extends to the whole shape. The
+symmetries are numbered in lexicographic order of p, and that number is the orientation code used everywhere:
+
+    global[i] = local[p[i]]
+
+- segment: 0 = (0, 1), 1 = (1, 0): reversed.
+- tri: 0 = (0,1,2), 1 = (0,2,1), 2 = (1,0,2), 3 = (1,2,0), 4 = (2,0,1), 5 = (2,1,0).
+- quad (tensor order 00, 10, 01, 11): code = swap + 2 reversed_1 + 4 reversed_2, where the global origin is at the far
+  end of the local axis 1, 2 if it is reversed, and swap says that the first global axis is along local axis 2.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import permutations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpfem.shapes import Shape, equispaced_nodes, node_entities
+
+from .node_order import permutation
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+
+def _frozen(array: Indices) -> Indices:
+    array.flags.writeable = False
+    return array
+
+
+def _affine_map(shape: Shape, images: tuple[int, ...], frame: Indices) -> tuple[Array, Array]:
+    """Matrix and shift that take the vertices `frame` to the vertices `images`."""
+    source = np.column_stack([shape.vertices[frame], np.ones(len(frame))])
+    solution = np.linalg.solve(source, shape.vertices[list(images)]).astype(np.float64)
+    return solution[:-1].T, solution[-1]
+
+
+def _frame(shape: Shape) -> Indices:
+    """Vertices that span the shape: the first, and its neighbours along the axes."""
+    if shape.dim == 0:
+        return np.zeros(1, dtype=np.int64)
+    wanted = np.full((shape.dim + 1, shape.dim), -1.0)
+    wanted[1:] += 2 * np.eye(shape.dim)
+    distance = np.abs(shape.vertices[None] - wanted[:, None]).max(axis=2)
+    return np.argmin(distance, axis=1)
+
+
+@cache
+def symmetries(shape: Shape) -> Indices:
+    """Vertex permutations of the symmetries of a shape, in the order of the orientation codes.
+
+    Parameters
+    ----------
+    shape : Shape
+        Any shape.
+
+    Returns
+    -------
+    ndarray of int, [n_symmetries, n_vertices]
+        Row ``code`` is p with ``global[i] = local[p[i]]``; row 0 is the identity. Read-only.
+    """
+    if shape.dim == 0:
+        return _frozen(np.zeros((1, 1), dtype=np.int64))
+    found = []
+    for images in permutations(range(shape.n_vertices), shape.dim + 1):
+        matrix, shift = _affine_map(shape, images, _frame(shape))
+        moved = shape.vertices @ matrix.T + shift
+        match = np.abs(moved[:, None] - shape.vertices[None]).max(axis=2) < 1e-9
+        if match.any(axis=1).all() and match.any(axis=0).all():
+            found.append(tuple(int(v) for v in np.argmax(match, axis=1)))
+    return _frozen(np.array(sorted(found), dtype=np.int64))
+
+
+@cache
+def parities(shape: Shape) -> Indices:
+    """Whether each symmetry keeps (+1) or mirrors (-1) the shape, [n_symmetries] of int. Read-only."""
+    if shape.dim == 0:
+        return _frozen(np.ones(1, dtype=np.int64))
+    frame = _frame(shape)
+    signs = [np.linalg.det(_affine_map(shape, tuple(p[frame]), frame)[0]) for p in symmetries(shape)]
+    return _frozen(np.rint(signs).astype(np.int64))
+
+
+@cache
+def lattice_permutations(shape: Shape, order: int) -> Indices:
+    """What each symmetry does to the lattice of a shape.
+
+    Parameters
+    ----------
+    shape : Shape
+        Any shape but the point.
+    order : int
+        Order of the lattice, at least 1.
+
+    Returns
+    -------
+    ndarray of int, [n_symmetries, n_nodes]
+        ``nodes_global = nodes_local[result[code]]``, both in the canonical equispaced order. Read-only.
+    """
+    nodes, frame = equispaced_nodes(shape, order), _frame(shape)
+    rows = []
+    for p in symmetries(shape):
+        matrix, shift = _affine_map(shape, tuple(p[frame]), frame)
+        rows.append(permutation(nodes, nodes @ matrix.T + shift, order))
+    return _frozen(np.array(rows))
+
+
+def mirrored_vertices(shape: Shape) -> Indices:
+    """The vertex permutation of the first mirroring symmetry, [n_vertices] of int. Read-only."""
+    return symmetries(shape)[np.argmin(parities(shape))]
+
+
+@cache
+def mirror(shape: Shape, order: int) -> Indices:
+    """A node permutation that turns a cell inside out: the first mirroring symmetry, [n_nodes] of int. Read-only."""
+    return lattice_permutations(shape, order)[np.argmin(parities(shape))]
+
+
+@cache
+def entity_nodes(shape: Shape, order: int, dim: int, number: int) -> Indices:
+    """Which lattice points of a cell lie on one of its entities.
+
+    Parameters
+    ----------
+    shape : Shape
+        The cell.
+    order : int
+        Order of the lattice, at least 1.
+    dim, number : int
+        The entity ``shape.entities[dim][number]``.
+
+    Returns
+    -------
+    ndarray of int, [n_nodes of the entity]
+        Positions in the cell's canonical order, listed in the entity's own canonical order. Read-only.
+    """
+    entity = shape.entities[dim][number]
+    corners = shape.vertices[list(entity.vertices)]
+    if dim == 0:
+        points = corners
+    else:
+        frame = _frame(entity.shape)
+        source = np.column_stack([entity.shape.vertices[frame], np.ones(len(frame))])
+        local = equispaced_nodes(entity.shape, order)
+        points = np.column_stack([local, np.ones(len(local))]) @ np.linalg.solve(source, corners[frame])
+    nodes = np.rint((equispaced_nodes(shape, order) + 1) * order / 2).astype(np.int64)
+    wanted = np.rint((points + 1) * order / 2).astype(np.int64)
+    place = (order + 1) ** np.arange(shape.dim)
+    where = np.argsort(nodes @ place)
+    return _frozen(where[np.searchsorted((nodes @ place)[where], wanted @ place)])
+
+
+@cache
+def interior_nodes(shape: Shape, order: int) -> Indices:
+    """Lattice points of a shape on none of its sides, positions in the canonical order, [n] of int. Read-only."""
+    if shape.dim == 0:
+        return _frozen(np.zeros(1, dtype=np.int64))
+    owners = node_entities(shape, order)
+    return _frozen(np.flatnonzero([dim == shape.dim for dim, _ in owners]))
+
+
+@cache
+def outward_signs(shape: Shape) -> Indices:
+    """Whether the vertex order of each facet gives the outward (+1) or the inward (-1) normal, [n_facets] of int.
+
+    The normal of a segment in 2-D is its direction turned clockwise, that of a face the cross product of its axes.
+    """
+    signs = []
+    middle = shape.vertices.mean(axis=0)
+    for facet in shape.facets:
+        corners = shape.vertices[list(facet.vertices)]
+        frame = _frame(facet.shape)
+        axes = corners[frame[1:]] - corners[frame[0]]
+        volume = np.linalg.det(np.vstack([corners.mean(axis=0) - middle, axes]))
+        signs.append(int(np.sign(volume)))
+    return _frozen(np.array(signs))

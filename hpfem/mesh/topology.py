@@ -1,0 +1,261 @@
+"""Who shares what: integer ids of the edges and faces of a mesh, with each cell's orientation, and facet neighbours.
+
+Everything follows from the topological vertex ids of the cells alone, so a periodic mesh is one whose vertices were
+identified before. An entity (edge, face) is known by the set of its vertices. Its global vertex order is the one,
+among the symmetries of its shape, that starts at the smallest vertex id and goes on with the smallest neighbour; the
+orientation code says how a cell's local order becomes it: ``global[i] = local[symmetries(shape)[code][i]]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpfem.shapes import Shape
+
+from .symmetry import Indices, symmetries
+
+
+class TupleIndex:
+    """Numbers the distinct rows of an integer table and finds them again.
+
+    Two columns at a time are packed into one 64-bit key; ids follow the order of the sorted keys.
+
+    Parameters
+    ----------
+    rows : ndarray of int, [n, 2 or 4]
+        Entries from -1 to ``limit`` - 1.
+    limit : int
+        Upper bound of the entries, below 3e9.
+
+    Attributes
+    ----------
+    ids : ndarray of int, [n]
+        The number of each row.
+    count : int
+        How many distinct rows there are.
+    """
+
+    def __init__(self, rows: Indices, limit: int) -> None:
+        self._base = limit + 1
+        self._tables: list[Indices] = []
+        packed = self._packed(rows)
+        while packed.shape[1] > 1:
+            columns = []
+            for column in packed.T:
+                table, inverse = np.unique(column, return_inverse=True)
+                self._tables.append(table)
+                columns.append(inverse)
+            packed = (columns[0] * len(self._tables[-1]) + columns[1])[:, None]
+        table, ids = np.unique(packed[:, 0], return_inverse=True)
+        self._tables.append(table)
+        self.ids: Indices = ids
+        self.count = len(table)
+
+    def _packed(self, rows: Indices) -> Indices:
+        return (rows[:, 0::2] + 1) * self._base + rows[:, 1::2] + 1
+
+    @staticmethod
+    def _look_up(table: Indices, keys: Indices) -> Indices:
+        where = np.minimum(np.searchsorted(table, keys), max(len(table) - 1, 0))
+        if len(table) == 0:
+            return np.full(len(keys), -1, dtype=np.int64)
+        return np.where(table[where] == keys, where, -1)
+
+    def find(self, rows: Indices) -> Indices:
+        """The number of each row, -1 for one that is not in the table, [n] of int."""
+        packed = self._packed(rows)
+        missing = np.zeros(len(rows), dtype=bool)
+        if packed.shape[1] > 1:
+            first, second = (self._look_up(self._tables[i], packed[:, i]) for i in (0, 1))
+            missing = (first < 0) | (second < 0)
+            packed = (first * len(self._tables[1]) + second)[:, None]
+        return np.where(missing, -1, self._look_up(self._tables[-1], packed[:, 0]))
+
+
+@dataclass(frozen=True, eq=False)
+class Entities:
+    """The edges, or the faces, of a mesh.
+
+    Attributes
+    ----------
+    count : int
+        How many there are; ids run from 0.
+    ids : tuple of ndarray, [n_cells, n_local] each
+        Per cell group, the ids of a cell's entities in the order of ``shape.entities[dim]``.
+    orientation : tuple of ndarray of int8, [n_cells, n_local] each
+        Per cell group, the orientation codes (see the module).
+    index : TupleIndex
+        Finds an entity by its sorted vertices, see `sorted_rows`.
+    """
+
+    count: int
+    ids: tuple[Indices, ...]
+    orientation: tuple[NDArray[np.int8], ...]
+    index: TupleIndex
+
+
+@dataclass(frozen=True, eq=False)
+class Facets:
+    """The sides of the cells, each with the one or two cells it belongs to.
+
+    A facet's number is its edge id in 2-D and its face id in 3-D.
+
+    Attributes
+    ----------
+    cells : ndarray of int, [F, 2]
+        Cell numbers; -1 in the second column where there is no neighbour.
+    local : ndarray of int, [F, 2]
+        The number of the facet in each of the cells, -1 where there is none.
+    crowded : ndarray of int
+        Facets claimed by more than two cells (none in a checked mesh).
+    """
+
+    cells: Indices
+    local: Indices
+    crowded: Indices
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    @property
+    def boundary(self) -> Indices:
+        """Facets with a cell on one side only."""
+        return np.flatnonzero(self.cells[:, 1] < 0)
+
+    @property
+    def interior(self) -> Indices:
+        """Facets between two cells."""
+        return np.flatnonzero(self.cells[:, 1] >= 0)
+
+
+def sorted_rows(vertices: Indices, width: int) -> Indices:
+    """Vertex tuples as keys of a `TupleIndex`: ascending, padded with -1 in front, [n, width]."""
+    rows = np.full((len(vertices), width), -1, dtype=np.int64)
+    rows[:, width - vertices.shape[1] :] = np.sort(vertices, axis=1)
+    return rows
+
+
+def orientation_codes(shape: Shape, vertices: Indices, limit: int) -> NDArray[np.int8]:
+    """The symmetry that brings each vertex tuple into its global order.
+
+    Parameters
+    ----------
+    shape : Shape
+        What the tuples are the vertices of.
+    vertices : ndarray of int, [n, n_vertices]
+        Distinct ids in each row, in the shape's vertex order.
+    limit : int
+        Upper bound of the ids, below 3e9.
+
+    Returns
+    -------
+    ndarray of int8, [n]
+    """
+    table = symmetries(shape)
+    best = vertices[:, table[0, 0]] * limit + vertices[:, table[0, 1]]
+    codes = np.zeros(len(vertices), dtype=np.int8)
+    for code, p in enumerate(table[1:], start=1):
+        key = vertices[:, p[0]] * limit + vertices[:, p[1]]
+        better = key < best
+        best = np.where(better, key, best)
+        codes[better] = code
+    return codes
+
+
+class Topology:
+    """Edges, faces and facets of cells given by their vertices; each made when first asked for.
+
+    Parameters
+    ----------
+    shapes : sequence of Shape
+        One per cell group, all of one dimension.
+    vertices : sequence of ndarray, [n_cells, n_vertices] each
+        Topological vertex ids in our vertex order.
+    indices : sequence of ndarray, [n_cells] each
+        Cell numbers; together 0 to the number of cells - 1.
+    n_vertices : int
+        Upper bound of the ids.
+    """
+
+    def __init__(
+        self, shapes: Sequence[Shape], vertices: Sequence[Indices], indices: Sequence[Indices], n_vertices: int
+    ) -> None:
+        self.shapes = tuple(shapes)
+        self.vertices = tuple(vertices)
+        self.indices = tuple(indices)
+        self.n_vertices = n_vertices
+
+    def __getstate__(self) -> dict[str, object]:
+        made = {"shapes", "vertices", "indices", "n_vertices"}
+        return {name: value for name, value in self.__dict__.items() if name in made}
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the cells."""
+        return self.shapes[0].dim
+
+    @cached_property
+    def edges(self) -> Entities:
+        """Edges: ids and orientations."""
+        return self._entities(1)
+
+    @cached_property
+    def faces(self) -> Entities:
+        """Faces: ids and orientations; in 2-D the cells themselves."""
+        return self._entities(2)
+
+    @property
+    def sides(self) -> Entities:
+        """The entities of the facets: edges in 2-D, faces in 3-D."""
+        return self.edges if self.dim == 2 else self.faces
+
+    @cached_property
+    def facets(self) -> Facets:
+        """Facets and the cells beside them."""
+        sides = self.sides
+        facet = np.concatenate([ids.ravel() for ids in sides.ids])
+        cell = np.concatenate(
+            [np.repeat(index, ids.shape[1]) for index, ids in zip(self.indices, sides.ids, strict=True)]
+        )
+        local = np.concatenate([np.tile(np.arange(ids.shape[1]), len(ids)) for ids in sides.ids])
+        order = np.argsort(facet, kind="stable")
+        facet, cell, local = facet[order], cell[order], local[order]
+        starts = np.searchsorted(facet, np.arange(sides.count))
+        claims = np.diff(np.append(starts, len(facet)))
+        cells = np.full((sides.count, 2), -1, dtype=np.int64)
+        numbers = cells.copy()
+        cells[:, 0], numbers[:, 0] = cell[starts], local[starts]
+        shared = claims > 1
+        cells[shared, 1], numbers[shared, 1] = cell[starts[shared] + 1], local[starts[shared] + 1]
+        swap = shared & (cells[:, 0] > cells[:, 1])
+        cells[swap], numbers[swap] = cells[swap, ::-1], numbers[swap, ::-1]
+        cells.setflags(write=False)
+        numbers.setflags(write=False)
+        return Facets(cells, numbers, np.flatnonzero(claims > 2))
+
+    def _entities(self, dim: int) -> Entities:
+        parts = [
+            (entity, vertices[:, entity.vertices])
+            for shape, vertices in zip(self.shapes, self.vertices, strict=True)
+            for entity in shape.entities[dim]
+        ]
+        width = 2 if dim == 1 else 4
+        index = TupleIndex(np.concatenate([sorted_rows(rows, width) for _, rows in parts]), self.n_vertices)
+        codes = [orientation_codes(entity.shape, rows, self.n_vertices) for entity, rows in parts]
+        split = np.split(index.ids, np.cumsum([len(rows) for _, rows in parts])[:-1])
+        ids: list[Indices] = []
+        orientation: list[NDArray[np.int8]] = []
+        start = 0
+        for shape in self.shapes:
+            stop = start + len(shape.entities[dim])
+            ids.append(np.stack(split[start:stop], axis=1))
+            orientation.append(np.stack(codes[start:stop], axis=1))
+            start = stop
+            ids[-1].setflags(write=False)
+            orientation[-1].setflags(write=False)
+        return Entities(index.count, tuple(ids), tuple(orientation), index)
