@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from hpfem.errors import ArgumentError
 from hpfem.mesh.node_order import gmsh_nodes
+from hpfem.mesh.symmetry import mirrored_vertices, parities, symmetries
 from hpfem.shapes import HEX, PRISM, PYRAMID, QUAD, SEGMENT, TET, TRI, Shape
 
 Integers = NDArray[np.int64]
@@ -112,10 +113,10 @@ def _cells(
     for cube in sorted(letters):
         for shape, corners in _cells_of_cube(cube, letters[cube], lambda face: splits[_glued(face, size, periodic)]):
             vertices = np.array(corners, dtype=np.int64)
-            turns, mirrors = _symmetries(shape)
             if np.linalg.det(_axes(shape, vertices)) < 0:
-                vertices = vertices[list(mirrors[0])]
-            yield Cell(shape, vertices[list(turns[number % len(turns)])], region(cube))
+                vertices = vertices[mirrored_vertices(shape)]
+            turns = symmetries(shape)[parities(shape) > 0]
+            yield Cell(shape, vertices[turns[number % len(turns)]], region(cube))
             number += 1
 
 
@@ -239,22 +240,6 @@ def _nodes(cell: Cell, order: int) -> Integers:
     """Nodes in gmsh's order, in units of 1 / (2 order)."""
     steps = np.rint((gmsh_nodes(cell.shape, order) + 1) * order / 2).astype(np.int64)
     return order * cell.vertices[0] + steps @ _axes(cell.shape, cell.vertices)
-
-
-@cache
-def _symmetries(shape: Shape) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
-    """Vertex permutations by affine maps of a shape onto itself: rotations, and reflections."""
-    turns: list[tuple[int, ...]] = []
-    mirrors: list[tuple[int, ...]] = []
-    for images in permutations(range(shape.n_vertices), shape.dim + 1):
-        matrix = (shape.vertices[list(images[1:])] - shape.vertices[images[0]]) / 2
-        moved = shape.vertices[images[0]] + (shape.vertices + 1) @ matrix
-        distances = np.abs(moved[:, None] - shape.vertices).sum(axis=2)
-        if np.any(distances.min(axis=1) > 1e-9) or len(set(distances.argmin(axis=1))) < shape.n_vertices:
-            continue
-        found = tuple(int(vertex) for vertex in distances.argmin(axis=1))
-        (turns if np.linalg.det(matrix) > 0 else mirrors).append(found)
-    return turns, mirrors
 
 
 def _shuffle(n: int) -> Integers:
