@@ -14,7 +14,7 @@ FLOORS = [
     {"errors", "registry", "reporting"},
     {"memory"},
     {"mesh"},
-    {"geometry"},
+    {"geometry", "locate"},
     {"space", "field"},
     {"vtu"},
     {"kernels"},
