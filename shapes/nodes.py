@@ -48,13 +48,14 @@ def lattice(shape: Shape, order: int) -> Indices:
 def _lattice(shape: Shape, order: int) -> tuple[Indices, Indices]:
     """Lattice indices [n, dim] and the level of each."""
     if shape.base is None:
-        return np.zeros((1, 0), dtype=np.int64), np.zeros(1, dtype=np.int64)
-    base, level = _lattice(shape.base, order)
-    count = order + 1 - level if shape.collapsed else np.full(len(base), order + 1)
-    last = np.concatenate([np.arange(c) for c in count])
-    parent = np.repeat(np.arange(len(base)), count)
-    levels = level[parent] + last if shape.collapsed else np.maximum(level[parent], last)
-    indices = np.column_stack([base[parent], last])
+        indices, levels = np.zeros((1, 0), dtype=np.int64), np.zeros(1, dtype=np.int64)
+    else:
+        base, level = _lattice(shape.base, order)
+        count = order + 1 - level if shape.collapsed else np.full(len(base), order + 1)
+        last = np.concatenate([np.arange(c) for c in count])
+        parent = np.repeat(np.arange(len(base)), count)
+        levels = level[parent] + last if shape.collapsed else np.maximum(level[parent], last)
+        indices = np.column_stack([base[parent], last])
     indices.flags.writeable = False
     return indices, levels
 

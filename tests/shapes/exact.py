@@ -90,14 +90,18 @@ def rise(mu, r, below, top):
     return top * sum(comb(n + alpha, n - s) * comb(n + 1, s) * (-below) ** s * top ** (n - s) for s in range(n + 1))
 
 
-def simplex_mode(indices, corners):
-    """Modified mode of a simplex entity from the barycentric coordinates of its corners (Karniadakis & Sherwin)."""
-    if len(corners) == 1:
-        return corners[0]
-    p, *rest = indices
-    value, below, degree = edge(p, *corners[:2]), corners[0] + corners[1], p
-    for r, top in zip(rest, corners[2:], strict=True):
-        value, below, degree = value * rise(degree, r, below, top), below + top, degree + r
+def simplex_mode(vertices, indices, corners):
+    """Modified mode of the entity with these vertices, from the barycentric coordinates of all corners [dim + 1, n].
+
+    Karniadakis & Sherwin 2005, section 3.2.3, made homogeneous: each index raises the mode from the simplex of all
+    corners before a vertex towards that vertex. An edge's p counts its first vertex as one degree.
+    """
+    first, *others = vertices
+    value, degree = corners[first], 1
+    for k, (top, index) in enumerate(zip(others, indices, strict=True)):
+        r = index - 1 if k == 0 else index
+        value = value * rise(degree, r, corners[:top].sum(axis=0), corners[top])
+        degree += r
     return value
 
 
