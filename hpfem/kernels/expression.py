@@ -18,6 +18,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -390,7 +391,7 @@ class Pointwise:
         """Name of the function."""
         return getattr(self.function, "__name__", type(self.function).__name__)
 
-    @property
+    @cached_property
     def arguments(self) -> tuple[str, ...]:
         """Names of its parameters."""
         return tuple(inspect.signature(self.function).parameters)
@@ -438,7 +439,7 @@ class Trace:
     flux: tuple[tuple[Expression, ...], ...] | None
     needs_gradient: bool
 
-    @property
+    @cached_property
     def outputs(self) -> tuple[Expression, ...]:
         """All results, in the order value, scaled, flux."""
         found = list(self.value or ())
@@ -448,7 +449,7 @@ class Trace:
             found += vector
         return tuple(found)
 
-    @property
+    @cached_property
     def live(self) -> tuple[Expression, ...]:
         """Nodes that the results depend on, in topological order."""
         marked: set[int] = set()
@@ -460,32 +461,32 @@ class Trace:
                 stack += [a.index for a in self.graph.nodes[index].args]
         return tuple(self.graph.nodes[i] for i in sorted(marked))
 
-    @property
+    @cached_property
     def inputs(self) -> tuple[tuple[Any, ...], ...]:
         """Keys of the inputs that the results depend on."""
         return tuple(node.payload for node in self.live if node.op == "input")
 
-    @property
+    @cached_property
     def uses_value(self) -> bool:
         """Whether the trial value is evaluated."""
         return any(key[0] == "u" for key in self.inputs)
 
-    @property
+    @cached_property
     def uses_gradient(self) -> bool:
         """Whether the trial gradient is evaluated."""
         return self.scaled is not None or any(key[0] == "du" for key in self.inputs)
 
-    @property
+    @cached_property
     def general(self) -> bool:
         """Whether the inverse Jacobian is needed instead of the symmetric metric."""
         return self.flux is not None or any(key[0] == "du" for key in self.inputs)
 
-    @property
+    @cached_property
     def flops(self) -> int:
         """Arithmetic operations per point."""
         return sum(node.op not in ("const", "input") for node in self.live)
 
-    @property
+    @cached_property
     def key(self) -> tuple[Any, ...]:
         """What identifies the traced function in a kernel cache."""
         position = {node.index: i for i, node in enumerate(self.live)}

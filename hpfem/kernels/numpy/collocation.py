@@ -9,6 +9,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from hpfem.shapes import Tabulation
 
+from .plan import Plans, Step
+
 Array = NDArray[np.floating[Any]]
 
 
@@ -18,21 +20,25 @@ class Collocation:
     Parameters
     ----------
     tabulation : Tabulation
-    lanes : int
-        Elements of a chunk.
     dtype : dtype
     """
 
-    def __init__(self, tabulation: Tabulation, lanes: int, dtype: DTypeLike) -> None:
-        self.counts = tabulation.rule.counts
-        self.lanes = lanes
+    def __init__(self, tabulation: Tabulation, dtype: DTypeLike) -> None:
+        counts = tabulation.rule.counts
+        # Views [points before, Q_k, the rest] whose middle axis runs along direction k.
+        self.lines = [(int(np.prod(counts[:k], dtype=int)), q, -1) for k, q in enumerate(counts)]
         self.matrices = [np.ascontiguousarray(d, dtype) for d in tabulation.differentiation]
         self.transposes = [np.ascontiguousarray(d.T, dtype) for d in tabulation.differentiation]
+        self._plan = Plans()
 
-    def _lines(self, array: Array, direction: int) -> Array:
-        """View [batch, Q_k, rest] whose middle axis runs along a direction."""
-        before = int(np.prod(self.counts[:direction], dtype=int))
-        return array.reshape(before, self.counts[direction], -1)
+    def _differentiation(self, values: Array, out: Array) -> list[Step]:
+        parts = enumerate(zip(self.matrices, self.lines, strict=True))
+        return [(matrix, values.reshape(lines), out[k].reshape(lines)) for k, (matrix, lines) in parts]
+
+    def _transposition(self, fluxes: Array, work: Array, out: Array) -> list[Step]:
+        parts = enumerate(zip(self.transposes, self.lines, strict=True))
+        steps = [(matrix, fluxes[k].reshape(lines), work.reshape(lines)) for k, (matrix, lines) in parts]
+        return [(*steps[0][:2], out.reshape(self.lines[0])), *steps]
 
     def differentiate(self, values: Array, out: Array) -> None:
         """Derivatives by collapsed coordinates.
@@ -42,8 +48,8 @@ class Collocation:
         values : ndarray, [Q, lanes]
         out : ndarray, [dim, Q, lanes]
         """
-        for k, matrix in enumerate(self.matrices):
-            np.matmul(matrix, self._lines(values, k), out=self._lines(out[k], k))
+        for matrix, source, target in self._plan(self._differentiation, values, out):
+            np.matmul(matrix, source, out=target)
 
     def add_transpose(self, fluxes: Array, work: Array, out: Array, overwrite: bool) -> None:
         """Sum of the transposed derivatives of the fluxes: out (+)= sum_k D_k^T fluxes[k].
@@ -55,8 +61,10 @@ class Collocation:
         overwrite : bool
             Whether what is in `out` is dropped.
         """
-        for k, matrix in enumerate(self.transposes):
-            target = out if overwrite and k == 0 else work
-            np.matmul(matrix, self._lines(fluxes[k], k), out=self._lines(target, k))
-            if target is work:
-                out += work
+        straight, *steps = self._plan(self._transposition, fluxes, work, out)
+        if overwrite:
+            np.matmul(straight[0], straight[1], out=straight[2])
+            steps = steps[1:]
+        for matrix, source, target in steps:
+            np.matmul(matrix, source, out=target)
+            out += work

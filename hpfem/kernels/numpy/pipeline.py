@@ -21,14 +21,13 @@ from .sumfac import SumFac
 
 Array = NDArray[np.floating[Any]]
 
-# Bytes that the arrays of a chunk may take: about one core's second-level cache.
-CHUNK_BYTES = 1 << 20
+# Numbers of one array of a chunk: enough to pay for the calls, few enough for the caches.
+CHUNK_NUMBERS = 20_000
 
 
 def chunk_lanes(problem: BlockProblem) -> int:
-    """Elements of a chunk, such that its arrays stay in cache and the chunks of a block are of equal size."""
-    numbers = problem.n_modes * 2 + problem.n_points * (3 * problem.shape.dim + 4)
-    most = int(np.clip(CHUNK_BYTES // (numbers * problem.dtype.itemsize), 16, 1024))
+    """Elements of a chunk, such that calls cost little, arrays stay in cache and chunks are of equal size."""
+    most = int(np.clip(CHUNK_NUMBERS // problem.n_points, 96, 512))
     elements = max(problem.n_elements, 1)
     return -(-elements // -(-elements // most))
 
@@ -56,7 +55,7 @@ class NumpyKernel(BlockKernel):
             self.engine = engine(problem.tabulation, self.lanes, dtype, self.gradients and not self.collocated)
         self.collocation: Collocation | None = None
         if form.stage == "phys_deriv" or (self.gradients and self.collocated):
-            self.collocation = Collocation(problem.tabulation, self.lanes, dtype)
+            self.collocation = Collocation(problem.tabulation, dtype)
         kind = form.factor_kind
         self.factors = None if kind is None else problem.geometry.factors(kind, self.lanes, dtype)
         self.expansion: Array | None = None
@@ -72,9 +71,11 @@ class NumpyKernel(BlockKernel):
     def _allocate(self) -> None:
         p, n = self.problem, self.problem.form.components
         q, d, lanes, dtype = p.n_points, p.shape.dim, self.lanes, p.dtype
-        self.modes = np.zeros((n, p.n_modes, lanes), dtype)
-        self.values = np.zeros((n, q, lanes), dtype)
-        self.slopes = np.zeros((n, d, q, lanes), dtype) if self.collocation or self.gradients else None
+        # One array object per component: the engines' plans are kept by buffer.
+        self.modes = [np.zeros((p.n_modes, lanes), dtype) for _ in range(n)]
+        self.values = [np.zeros((q, lanes), dtype) for _ in range(n)]
+        slopes = n if self.collocation is not None or self.gradients else 0
+        self.slopes = [np.zeros((d, q, lanes), dtype) for _ in range(slopes)]
         self.fluxes = np.zeros((d, q, lanes), dtype) if self.gradients else None
         self.work = np.empty((q, lanes), dtype)
         self.expanded = None
@@ -124,9 +125,9 @@ class NumpyKernel(BlockKernel):
     def _phys_deriv(self, source: Array, out: Array, c: int, chunk: slice, factors: Array, group: int) -> None:
         big = self.problem.geometry.space_dim
         self._load(source[0], chunk, self.values[0])
-        self._collocation.differentiate(self.values[0], self._slopes[0])
+        self._collocation.differentiate(self.values[0], self.slopes[0])
         for i in range(big):
-            self._store(self._physical(factors, self._slopes[0], i, slice(None)), out[c * big + i], chunk)
+            self._store(self._physical(factors, self.slopes[0], i, slice(None)), out[c * big + i], chunk)
 
     def _iproduct_wrt_deriv_base(
         self, source: Array, out: Array, c: int, chunk: slice, factors: Array, group: int
@@ -149,11 +150,6 @@ class NumpyKernel(BlockKernel):
     def _collocation(self) -> Collocation:
         assert self.collocation is not None
         return self.collocation
-
-    @property
-    def _slopes(self) -> Array:
-        assert self.slopes is not None
-        return self.slopes
 
     @property
     def _fluxes(self) -> Array:
@@ -183,7 +179,7 @@ class NumpyKernel(BlockKernel):
         row = {}
         for number, (a, b) in enumerate((a, b) for a in range(d) for b in range(a, d)):
             row[a, b] = row[b, a] = number
-        slopes, work = self._slopes, self.work
+        slopes, work = self.slopes, self.work
         if len(terms) == 1 and isinstance(next(iter(terms.values())), float) and next(iter(terms.values())) == 1.0:
             combined = slopes[next(iter(terms))]
         else:
@@ -211,7 +207,7 @@ class NumpyKernel(BlockKernel):
         p, n, big = self.problem, self.problem.form.components, self.problem.geometry.space_dim
 
         def source(c: int) -> list[Any]:
-            return [self._physical(factors, self._slopes[c], i, live) for i in range(big)]
+            return [self._physical(factors, self.slopes[c], i, live) for i in range(big)]
 
         values = [self.values[c][:, live] for c in range(n)]
         gradients = [Gradient({c: 1.0}, source) for c in range(n)]
@@ -237,27 +233,27 @@ class NumpyKernel(BlockKernel):
             if self.collocated or not trace.uses_gradient:
                 self._engine.evaluate(self.modes[i], self.values[i])
                 if trace.uses_gradient:
-                    self._collocation.differentiate(self.values[i], self._slopes[i])
+                    self._collocation.differentiate(self.values[i], self.slopes[i])
             else:
                 value = self.values[i] if trace.uses_value else None
-                self._engine.evaluate_gradient(self.modes[i], value, self._slopes[i])
+                self._engine.evaluate_gradient(self.modes[i], value, self.slopes[i])
         value, flux = pointwise(self._arguments(factors, chunk, group, live))
         values = [None] * n if value is None else per_component(value, n, pointwise.name)
         fluxes = [None] * n if flux is None else per_component(flux, n, pointwise.name)
-        # Every result is formed before a buffer that the function's inputs live in is reused.
-        weighted = [None if v is None else v * factors[-1, :, live] for v in values]
+        if n > 1:  # a result may be a view of another component's values, which are about to be overwritten
+            values = [None if v is None else v * 1 for v in values]
         for i in range(n):
+            if fluxes[i] is not None and trace.general:
+                big = self.problem.geometry.space_dim
+                self._pull_back(factors, flux_components(fluxes[i], big, pointwise.name), live)
+            elif fluxes[i] is not None:
+                self._metric(factors, fluxes[i].terms, live)
             target = None
-            if weighted[i] is not None:
+            if values[i] is not None:
                 target = self.values[i]
-                target[:, live] = weighted[i]
+                np.multiply(values[i], factors[-1, :, live], out=target[:, live])
             if fluxes[i] is None:
                 self._engine.test_value(self.values[i], self.modes[i])
             else:
-                if trace.general:
-                    big = self.problem.geometry.space_dim
-                    self._pull_back(factors, flux_components(fluxes[i], big, pointwise.name), live)
-                else:
-                    self._metric(factors, fluxes[i].terms, live)
                 self._test(target, i)
             self._store(self.modes[i], out[c + i], chunk)

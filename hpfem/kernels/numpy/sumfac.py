@@ -10,8 +10,13 @@ from numpy.typing import DTypeLike, NDArray
 
 from hpfem.shapes import ModeTree, Tabulation
 
+from .plan import Plans, Step
+
 Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.int64]
+
+
+_ADD: Array = np.empty(0)
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,7 @@ class SumFac:
             self.down[k] = _unless_identity(position[self.levels[k - 1].children])
             self.up[k] = _unless_identity(np.argsort(position[self.levels[k - 1].children]))
         leaf_to_mode = tree.leaf_to_mode[self.levels[-1].children]
+        self._plan = Plans()
         self.gather = _unless_identity(leaf_to_mode)
         self._plan_scatter(leaf_to_mode, tree.n_modes)
 
@@ -119,25 +125,23 @@ class SumFac:
         self.first = _unless_identity(order[rank == 0])
         self.layers = [(leaf_to_mode[order[rank == r]], order[rank == r]) for r in range(1, int(rank.max()) + 1)]
 
-    def _expand(self, k: int, matrices: list[tuple[Array, Array]], source: Array, out: Array) -> None:
-        """One direction, children to points: source [children, rest] -> out [nodes, Q_k * rest]."""
+    def _expand(self, k: int, matrices: list[tuple[Array, Array]], source: Array, out: Array) -> list[Step]:
+        """Products of one direction, children to points: source [children, rest] -> out [nodes, Q_k * rest]."""
+        steps = []
         for group, (matrix, _) in zip(self.levels[k].groups, matrices, strict=True):
             q, c = matrix.shape
-            np.matmul(
-                matrix,
-                source[group.children].reshape(group.batch, c, -1),
-                out=out[group.parents].reshape(group.batch, q, -1),
-            )
+            children = source[group.children].reshape(group.batch, c, -1)
+            steps.append((matrix, children, out[group.parents].reshape(group.batch, q, -1)))
+        return steps
 
-    def _contract(self, k: int, matrices: list[tuple[Array, Array]], source: Array, out: Array) -> None:
+    def _contract(self, k: int, matrices: list[tuple[Array, Array]], source: Array, out: Array) -> list[Step]:
         """Transpose of `_expand`: source [nodes, Q_k * rest] -> out [children, rest]."""
+        steps = []
         for group, (_, matrix) in zip(self.levels[k].groups, matrices, strict=True):
             c, q = matrix.shape
-            np.matmul(
-                matrix,
-                source[group.parents].reshape(group.batch, q, -1),
-                out=out[group.children].reshape(group.batch, c, -1),
-            )
+            nodes = source[group.parents].reshape(group.batch, q, -1)
+            steps.append((matrix, nodes, out[group.children].reshape(group.batch, c, -1)))
+        return steps
 
     def _to_leaves(self, modes: Array) -> Array:
         if self.transform is not None:
@@ -156,58 +160,92 @@ class SumFac:
         if self.transform_t is not None:
             np.matmul(self.transform_t, modes, out=out)
 
-    def _reordered(self, permutation: Indices | None, source: Array, out: Array) -> Array:
-        return source if permutation is None else np.take(source, permutation, axis=0, out=out, mode="clip")
+    def _evaluation(self, leaves: Array, out: Array) -> list[Step]:
+        steps, current = [], leaves
+        for k in range(self.dim - 1, -1, -1):
+            target = self.work[k][0] if k else out.reshape(1, -1)
+            steps += self._expand(k, self.values[k], current, target)
+            current = self._moved(steps, self.down[k], target, self.sorted[k][0])
+        return steps
+
+    def _gradient_evaluation(self, leaves: Array, value: Array, out: Array) -> list[Step]:
+        steps: list[Step] = []
+        current = [leaves]  # the value's chain, then the slopes of the directions done, last one first
+        for k in range(self.dim - 1, 0, -1):
+            targets = self.work[k][: len(current) + 1]
+            steps += self._expand(k, self.values[k], current[0], targets[0])
+            steps += self._expand(k, self.slopes[k], current[0], targets[-1])
+            for source, target in zip(current[1:], targets[1:-1], strict=True):
+                steps += self._expand(k, self.values[k], source, target)
+            pairs = zip(targets, self.sorted[k], strict=False)
+            current = [self._moved(steps, self.down[k], target, store) for target, store in pairs]
+        steps += self._expand(0, self.slopes[0], current[0], out[0].reshape(1, -1))
+        for j, source in enumerate(current[1:]):
+            steps += self._expand(0, self.values[0], source, out[self.dim - 1 - j].reshape(1, -1))
+        if value is not out:
+            steps += self._expand(0, self.values[0], current[0], value.reshape(1, -1))
+        return steps
+
+    def _value_test(self, values: Array) -> list[Step]:
+        steps, current = [], values.reshape(1, -1)
+        for k in range(self.dim):
+            target = self.work[k + 1][0] if k + 1 < self.dim else self.leaves
+            steps += self._contract(k, self.values[k], current, target)
+            if k + 1 < self.dim:
+                current = self._moved(steps, self.up[k + 1], target, self.sorted[k + 1][0])
+        return steps
+
+    def _gradient_test(self, value: Array, fluxes: Array) -> list[Step]:
+        steps: list[Step] = []
+        chain = None if value is fluxes else value.reshape(1, -1)
+        slopes = [flux.reshape(1, -1) for flux in fluxes]  # of the directions k.. at level k
+        for k in range(self.dim):
+            last = k + 1 == self.dim
+            targets = [self.leaves] if last else self.work[k + 1][: self.dim - k]
+            steps += self._contract(k, self.slopes[k], slopes[0], targets[0])
+            if chain is not None:
+                steps += self._contract(k, self.values[k], chain, self.sum[k])
+                steps.append((_ADD, self.sum[k], targets[0]))
+            for source, target in zip(slopes[1:], targets[1:], strict=True):
+                steps += self._contract(k, self.values[k], source, target)
+            if not last:
+                pairs = zip(targets, self.sorted[k + 1], strict=False)
+                chain, *slopes = [self._moved(steps, self.up[k + 1], target, store) for target, store in pairs]
+        return steps
+
+    @staticmethod
+    def _moved(steps: list[Step], permutation: Indices | None, source: Array, out: Array) -> Array:
+        """Rows in another order: a step, unless the order is the same."""
+        if permutation is None:
+            return source
+        steps.append((permutation, source, out))
+        return out
+
+    @staticmethod
+    def _run(steps: list[Step]) -> None:
+        for matrix, source, target in steps:
+            if matrix is _ADD:
+                target += source
+            elif matrix.dtype == np.int64:
+                np.take(source, matrix, axis=0, out=target, mode="clip")
+            else:
+                np.matmul(matrix, source, out=target)
 
     def evaluate(self, modes: Array, out: Array) -> None:
         """Values at the points: modes [n_modes, lanes] -> out [Q, lanes]."""
-        current = self._to_leaves(modes)
-        for k in range(self.dim - 1, -1, -1):
-            target = self.work[k][0] if k else out.reshape(1, -1)
-            self._expand(k, self.values[k], current, target)
-            current = self._reordered(self.down[k], target, self.sorted[k][0]) if k else target
+        self._run(self._plan(self._evaluation, self._to_leaves(modes), out))
 
     def evaluate_gradient(self, modes: Array, value: Array | None, out: Array) -> None:
         """Derivatives by collapsed coordinates [dim, Q, lanes], and values if asked for."""
-        current = [self._to_leaves(modes)]  # the value's chain, then the slopes of the directions done, last one first
-        for k in range(self.dim - 1, 0, -1):
-            targets = self.work[k][: len(current) + 1]
-            self._expand(k, self.values[k], current[0], targets[0])
-            self._expand(k, self.slopes[k], current[0], targets[-1])
-            for source, target in zip(current[1:], targets[1:-1], strict=True):
-                self._expand(k, self.values[k], source, target)
-            current = [self._reordered(self.down[k], t, s) for t, s in zip(targets, self.sorted[k], strict=False)]
-        if value is not None:
-            self._expand(0, self.values[0], current[0], value.reshape(1, -1))
-        self._expand(0, self.slopes[0], current[0], out[0].reshape(1, -1))
-        for j, source in enumerate(current[1:]):
-            self._expand(0, self.values[0], source, out[self.dim - 1 - j].reshape(1, -1))
+        leaves = self._to_leaves(modes)
+        self._run(self._plan(self._gradient_evaluation, leaves, out if value is None else value, out))
 
     def test_value(self, values: Array, out: Array) -> None:
         """Test against the basis: values [Q, lanes] -> out [n_modes, lanes]."""
-        current = values.reshape(1, -1)
-        for k in range(self.dim):
-            target = self.work[k + 1][0] if k + 1 < self.dim else self.leaves
-            self._contract(k, self.values[k], current, target)
-            current = self._reordered(self.up[k + 1], target, self.sorted[k + 1][0]) if k + 1 < self.dim else target
+        self._run(self._plan(self._value_test, values))
         self._from_leaves(out)
 
     def test_gradients(self, value: Array | None, fluxes: Array, out: Array) -> None:
         """Test against the basis' derivatives (fluxes [dim, Q, lanes]) and values, if any."""
-        chain = None if value is None else value.reshape(1, -1)
-        slopes = [flux.reshape(1, -1) for flux in fluxes]  # directions k.. of level k
-        for k in range(self.dim):
-            last = k + 1 == self.dim
-            targets = [self.leaves] if last else self.work[k + 1][: self.dim - k]
-            self._contract(k, self.slopes[k], slopes[0], targets[0])
-            if chain is not None:
-                self._contract(k, self.values[k], chain, self.sum[k])
-                targets[0] += self.sum[k]
-            for source, target in zip(slopes[1:], targets[1:], strict=True):
-                self._contract(k, self.values[k], source, target)
-            if not last:
-                moved = [
-                    self._reordered(self.up[k + 1], t, s) for t, s in zip(targets, self.sorted[k + 1], strict=False)
-                ]
-                chain, slopes = moved[0], moved[1:]
+        self._run(self._plan(self._gradient_test, fluxes if value is None else value, fluxes))
         self._from_leaves(out)
