@@ -191,12 +191,14 @@ def _simplex_nodes(order: int, indices: Indices) -> Array:
 def _blended_nodes(order: int, indices: Indices) -> Array:
     """Nodes in [0, 1]^dim of the cone over a product of segments.
 
-    Heights and collapsed positions of the triangle's nodes, blended so that each tri face gets its own nodes back.
+    Collapsed positions of the triangle's nodes in each direction, so that each tri face gets its own nodes back. At the
+    faces of the other direction the triangle's height is Gauss-Lobatto; inside, of the two heights the one farther from
+    that is taken (Lebesgue constants 15 and 25 at orders 10 and 12; the sum of both deviations gives 45 and 100).
     """
     flat, tall = indices[:, :-1], indices[:, -1]
     columns = [_simplex_nodes(order, np.column_stack([i, tall])) for i in flat.T]
-    heights = np.array([node[:, 1] for node in columns])
-    height = heights.sum(axis=0) - (len(columns) - 1) * _gll(order)[tall]
+    heights, level = np.array([node[:, 1] for node in columns]), _gll(order)[tall]
+    height = np.take_along_axis(heights, np.abs(heights - level).argmax(axis=0)[None], axis=0)[0]
     apex = tall == order
     position = [np.where(apex, 0.0, node[:, 0] / np.where(apex, 1.0, 1 - node[:, 1])) for node in columns]
     return np.column_stack([*(x * (1 - height) for x in position), height])
