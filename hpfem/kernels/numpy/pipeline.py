@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...geometry import symmetric_pairs
 from ..expression import Gradient, Vector, flux_components, per_component
 from ..form import BlockKernel, BlockProblem
 from ..models import operator_flops
@@ -49,7 +50,7 @@ class NumpyKernel(BlockKernel):
         self.collocated = problem.algorithm == "collocated"
         testing = form.stage == "iproduct_wrt_deriv_base"
         self.gradients = form.uses_gradient or testing
-        engine = {"stdmat": Dense, "sumfac": SumFac}[strategy]
+        engine: type[Dense | SumFac] = Dense if strategy == "stdmat" else SumFac
         self.engine: Dense | SumFac | None = None
         if form.stage != "phys_deriv":
             self.engine = engine(problem.tabulation, self.lanes, dtype, self.gradients and not self.collocated)
@@ -177,7 +178,7 @@ class NumpyKernel(BlockKernel):
         """Fluxes of a scaled gradient, through the symmetric metric."""
         d = self.problem.shape.dim
         row = {}
-        for number, (a, b) in enumerate((a, b) for a in range(d) for b in range(a, d)):
+        for number, (a, b) in enumerate(symmetric_pairs(d)):
             row[a, b] = row[b, a] = number
         slopes, work = self.slopes, self.work
         if len(terms) == 1 and isinstance(next(iter(terms.values())), float) and next(iter(terms.values())) == 1.0:
@@ -242,17 +243,17 @@ class NumpyKernel(BlockKernel):
         fluxes = [None] * n if flux is None else per_component(flux, n, pointwise.name)
         if n > 1:  # a result may be a view of another component's values, which are about to be overwritten
             values = [None if v is None else v * 1 for v in values]
-        for i in range(n):
-            if fluxes[i] is not None and trace.general:
-                big = self.problem.geometry.space_dim
-                self._pull_back(factors, flux_components(fluxes[i], big, pointwise.name), live)
-            elif fluxes[i] is not None:
-                self._metric(factors, fluxes[i].terms, live)
+        for i, (scalar, vector) in enumerate(zip(values, fluxes, strict=True)):
+            if vector is not None and trace.general:
+                components = flux_components(vector, self.problem.geometry.space_dim, pointwise.name)
+                self._pull_back(factors, components, live)
+            elif vector is not None:
+                self._metric(factors, vector.terms, live)
             target = None
-            if values[i] is not None:
+            if scalar is not None:
                 target = self.values[i]
-                np.multiply(values[i], factors[-1, :, live], out=target[:, live])
-            if fluxes[i] is None:
+                np.multiply(scalar, factors[-1, :, live], out=target[:, live])
+            if vector is None:
                 self._engine.test_value(self.values[i], self.modes[i])
             else:
                 self._test(target, i)

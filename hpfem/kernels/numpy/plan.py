@@ -1,4 +1,4 @@
-"""Plans: the matrix products of a stage with their views, made once for the buffers that a kernel uses again and again."""
+"""Plans: the matrix products of a stage with their views, made once for the buffers that a kernel keeps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.floating[Any]]
-Step = tuple[Array, Array, Array]
+Step = tuple[NDArray[Any], Array, Array]
 
 
 class Plans:
