@@ -5,8 +5,8 @@
     dual    a functional: what IProductWRTBase, Mass,    v[component, element, mode]
             Helmholtz, ... return; not a function
 
-One C-ordered array per block. Modes are in the order of the basis' tree, points in tensor order with the first direction
-slowest, point = (i1 Q2 + i2) Q3 + i3, so that `array.reshape(components, E, Q1, Q2, Q3)` is what it says.
+One C-ordered array per block. Modes are in the order of the basis' tree, points in tensor order with the first
+direction slowest, point = (i1 Q2 + i2) Q3 + i3, so that `array.reshape(components, E, Q1, Q2, Q3)` is what it says.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Field:
             tail = (block.n_elements, block.n_points if state == "phys" else block.n_modes)
             if len(pair.shape) != 3 or pair.shape[1:] != tail or pair.shape[0] < 1 or len(components) > 1:
                 raise ArgumentError(
-                    f"block {number} ({block.shape.name}) of a {state!r} field holds [components, {tail[0]}, {tail[1]}],"
-                    f" got {list(pair.shape)}"
+                    f"block {number} ({block.shape.name}) of a {state!r} field holds [components, {tail[0]},"
+                    f" {tail[1]}], as many components as the other blocks; got {list(pair.shape)}"
                 )
             if pair.dtype != space.dtype:
                 raise StateError(f"block {number} has dtype {pair.dtype}, the space {space.dtype}; convert it first")

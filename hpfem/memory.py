@@ -53,7 +53,7 @@ class Host:
 HOST = Host()
 
 
-@dataclass
+@dataclass(eq=False)
 class Transfers:
     """Counters of what moved between host and devices.
 
@@ -159,7 +159,7 @@ class PairArray:
         StateError
             If nothing has been written yet.
         """
-        side = self._side(device)
+        side = self._side(device, written=True)
         if device.name not in self._valid:
             self._transfer(device, side)
             self._valid.add(device.name)
@@ -170,7 +170,7 @@ class PairArray:
 
     def write(self, device: Device = HOST) -> Any:
         """Array on `device` to be overwritten entirely: nothing is transferred, the other side becomes stale."""
-        side = self._side(device)
+        side = self._side(device, written=False)
         self._valid = {device.name}
         return side
 
@@ -182,17 +182,20 @@ class PairArray:
         StateError
             If nothing has been written yet.
         """
-        side = self._side(device)
+        side = self._side(device, written=True)
         if device.name not in self._valid:
             self._transfer(device, side)
         self._valid = {device.name}
         return side
 
-    def _side(self, device: Device) -> Any:
+    def _side(self, device: Device, written: bool) -> Any:
+        if written and not self._valid:
+            raise StateError("an array was read before anything was written to it")
         if device.name != HOST.name:
             if self._device is not None and self._device.name != device.name:
                 raise ArgumentError(
-                    f"this array lives on {self._device.name!r} and the host; copy it before using it on {device.name!r}"
+                    f"this array lives on {self._device.name!r} and the host; copy it before using it on"
+                    f" {device.name!r}"
                 )
             self._device = device
         if device.name not in self._sides:
@@ -200,8 +203,6 @@ class PairArray:
         return self._sides[device.name]
 
     def _transfer(self, device: Device, side: Any) -> None:
-        if not self._valid:
-            raise StateError("an array was read before anything was written to it")
         if device.name == HOST.name:
             if self._device is None:
                 raise StateError("an array is valid on a device that is gone")

@@ -1,11 +1,11 @@
-"""A space: a basis of some order on every cell of a mesh, with quadrature, in blocks of equal elements ([X] section 3.3)."""
+"""A space: a basis of some order on every cell of a mesh, with quadrature, in blocks of equal elements ([X] 3.3)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -22,10 +22,18 @@ from .registry import Registry
 
 if TYPE_CHECKING:
     from .locate import Locator
-    from .operators.operator import Operator
+
+
+class FieldMap(Protocol):
+    """What an operator on a space is seen from here: it maps a field to a field."""
+
+    def __call__(self, field: Field, out: Field | None = None) -> Field:
+        """Apply."""
+        ...
+
 
 # Operators by name, registered by the floor above, so that `project` and `norm` are written once, there.
-OPERATORS: Registry[Callable[..., Operator]] = Registry("operator")
+OPERATORS: Registry[Callable[..., FieldMap]] = Registry("operator")
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,9 +139,7 @@ class Space:
         self.mesh = mesh
         self.basis = basis
         self.quadrature = quadrature
-        self.dtype = np.dtype(dtype)
-        if self.dtype not in (np.float64, np.float32):
-            raise ArgumentError(f"dtype of a space is float64 or float32, got {self.dtype}")
+        self.dtype = _dtype(dtype)
         self.backend = backend
         self.orders = _orders(order, mesh)
         self.blocks = tuple(self._make_blocks())
@@ -210,7 +216,7 @@ class Space:
         return field
 
     def field(self, state: str, arrays: list[NDArray[Any]]) -> Field:
-        """Make a field of arrays, without copying them.
+        """Make a field of arrays, without copying those that are in C order.
 
         Parameters
         ----------
@@ -223,7 +229,7 @@ class Space:
         -------
         Field
         """
-        return Field(self, state, [PairArray.of(array) for array in arrays])
+        return Field(self, state, [PairArray.of(np.ascontiguousarray(array)) for array in arrays])
 
     def coordinates(self) -> Field:
         """Make a "phys" field whose components are the coordinates of the quadrature points."""
@@ -357,13 +363,26 @@ def evaluated(
     parts = list(result) if isinstance(result, (tuple, list)) else [result]
     if not isinstance(result, (tuple, list)) and np.ndim(result) == len(shape) + 1:
         parts = list(np.asarray(result))
+    if any(np.iscomplexobj(part) for part in parts):
+        raise ArgumentError("the function returns complex numbers; make a component of each part")
     try:
         return np.array([np.broadcast_to(np.asarray(part, dtype=np.float64), shape) for part in parts])
     except (TypeError, ValueError):
         shapes = [np.shape(part) for part in parts]
         raise ArgumentError(
-            f"the function must return real numbers of the shape {shape} of its arguments, or a list of those; got {shapes}"
+            f"the function must return real numbers of the shape {shape} of its arguments, or a list of those; got"
+            f" {shapes}"
         ) from None
+
+
+def _dtype(given: DTypeLike) -> np.dtype[Any]:
+    try:
+        dtype = np.dtype(given)
+    except TypeError:
+        dtype = None
+    if dtype not in (np.float64, np.float32):
+        raise ArgumentError(f"dtype of a space is float64 or float32, got {given!r}")
+    return dtype
 
 
 def _orders(order: int | Mapping[str, int], mesh: Mesh) -> dict[str, int]:

@@ -29,6 +29,19 @@ def shared_meshes():
     return SHARED / "meshes"
 
 
+def _backends():
+    """Every backend there is, fastest last; "cuda" only where there is a GPU."""
+    from hpfem.operators.strategies import BACKENDS
+
+    return [pytest.param(name, marks=pytest.mark.cuda) if name == "cuda" else name for name in BACKENDS]
+
+
+@pytest.fixture(params=_backends())
+def backend(request):
+    """Name of a backend: what is tested with it is run on every one."""
+    return request.param
+
+
 def has_gpu():
     """Whether CuPy is installed and sees a device."""
     if importlib.util.find_spec("cupy") is None:

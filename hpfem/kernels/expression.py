@@ -101,7 +101,8 @@ class Graph:
         if all(a.op == "const" for a in args):
             try:
                 return self.constant(float(OPERATIONS[op][1](*(a.payload for a in args))))
-            except (ValueError, ZeroDivisionError, OverflowError):
+            except (ValueError, TypeError, ZeroDivisionError, OverflowError):
+                # Not a finite real number: left to the arithmetic at run time.
                 return self.node(op, args)
         simpler = self._simplified(op, args)
         return self.node(op, args) if simpler is None else simpler
@@ -134,7 +135,7 @@ class Graph:
     def _power(self, base: Expression, exponent: float) -> Expression | None:
         if exponent == 0.5:
             return self.apply("sqrt", base)
-        if exponent == int(exponent) and 0 <= abs(exponent) <= 16:
+        if abs(exponent) <= 16 and exponent == int(exponent):
             power, square, n = self.constant(1.0), base, int(abs(exponent))
             while n:
                 power = self.apply("mul", power, square) if n & 1 else power
@@ -200,9 +201,15 @@ class Expression:
 
     def __bool__(self) -> bool:
         raise ArgumentError(
-            "a pointwise function took a Python decision (if, and, or, not, min, max) on a value that is only known at run"
-            " time; use np.where, np.minimum or np.maximum"
+            "a pointwise function took a Python decision (if, and, or, not, min, max) on a value that is only known at"
+            " run time; use np.where, np.minimum or np.maximum"
         )
+
+    # Defining equality takes the hash away; nodes are looked up by identity.
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        raise ArgumentError("a pointwise function compared values with == or !=; use <, <=, > or >= in np.where")
 
     def __float__(self) -> float:
         raise ArgumentError("a pointwise function turned a value into a float; use NumPy's functions instead of math's")
@@ -229,6 +236,11 @@ class Expression:
         if function is np.where and len(args) == 3 and not kwargs:
             return self.graph.apply("where", *args)
         raise ArgumentError(f"np.{function.__name__} is not available in a pointwise function")
+
+
+def _check_scalar(scale: Any, what: str) -> None:
+    if isinstance(scale, (Vector, Gradient, list, tuple)):
+        raise ArgumentError(f"a pointwise function has a vector {what} a vector; use a.dot(b), or their components")
 
 
 class Vector:
@@ -265,23 +277,33 @@ class Vector:
 
     __matmul__ = dot
 
+    def _pairs(self, other: Any) -> Iterator[tuple[Any, Any]]:
+        if not isinstance(other, (Vector, Gradient, list, tuple)) or len(other) != len(self):
+            raise ArgumentError(
+                f"a vector of {len(self)} components is added to vectors of as many only, not to"
+                f" {type(other).__name__}; a pointwise function has to say which component it means"
+            )
+        return zip(self, other, strict=True)
+
     def __add__(self, other: Any) -> Vector:
-        return Vector([a + b for a, b in zip(self, other, strict=True)])
+        return Vector([a + b for a, b in self._pairs(other)])
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Vector:
-        return Vector([a - b for a, b in zip(self, other, strict=True)])
+        return Vector([a - b for a, b in self._pairs(other)])
 
     def __rsub__(self, other: Any) -> Vector:
-        return Vector([b - a for a, b in zip(self, other, strict=True)])
+        return Vector([b - a for a, b in self._pairs(other)])
 
     def __mul__(self, scale: Any) -> Vector:
+        _check_scalar(scale, "multiplied by")
         return Vector([a * scale for a in self])
 
     __rmul__ = __mul__
 
     def __truediv__(self, scale: Any) -> Vector:
+        _check_scalar(scale, "divided by")
         return Vector([a / scale for a in self])
 
     def __neg__(self) -> Vector:
@@ -356,11 +378,13 @@ class Gradient:
         return (-self) + other
 
     def __mul__(self, scale: Any) -> Gradient:
+        _check_scalar(scale, "multiplied by")
         return Gradient({c: s * scale for c, s in self.terms.items()}, self.source)
 
     __rmul__ = __mul__
 
     def __truediv__(self, scale: Any) -> Gradient:
+        _check_scalar(scale, "divided by")
         return Gradient({c: s / scale for c, s in self.terms.items()}, self.source)
 
     def __neg__(self) -> Gradient:
@@ -405,8 +429,8 @@ class Pointwise:
             return (result, None) if self.test == ("value",) else (None, result)
         if not isinstance(result, tuple) or len(result) != 2:
             raise ArgumentError(
-                f"pointwise function {self.name!r} must return a pair (what multiplies the test value, what multiplies the"
-                f" test gradient), got {type(result).__name__}"
+                f"pointwise function {self.name!r} must return a pair (what multiplies the test value, what multiplies"
+                f" the test gradient), got {type(result).__name__}"
             )
         return result
 
@@ -437,7 +461,6 @@ class Trace:
     value: tuple[Expression, ...] | None
     scaled: tuple[dict[int, Expression], ...] | None
     flux: tuple[tuple[Expression, ...], ...] | None
-    needs_gradient: bool
 
     @cached_property
     def outputs(self) -> tuple[Expression, ...]:
@@ -528,9 +551,9 @@ def trace(
     Raises
     ------
     ArgumentError
-        For a parameter that is neither given nor known, a decision on a traced value, an operation that does not
-        exist, or results of the wrong form.
-    """  # fmt: skip
+        For a parameter that is neither given nor known, a field or parameter that the function does not take, a
+        decision on a traced value, an operation that does not exist, or results of the wrong form.
+    """
     fields = dict(fields or {})
     graph = Graph()
     asked: set[int] = set()
@@ -544,6 +567,13 @@ def trace(
 
     gradients = [Gradient({c: 1.0}, source) for c in range(components)]
     values = [symbol("u", c) for c in range(components)]
+    given = (*fields, *parameters)
+    reserved = [name for name in given if name in ("u", "du", "x")]
+    if reserved:
+        raise ArgumentError(
+            f"a field of pointwise function {pointwise.name!r} is called {reserved[0]!r}: u, du and x are the trial"
+            " function, its gradient and the point; choose another name"
+        )
     arguments: dict[str, Any] = {
         "u": values[0] if components == 1 else values,
         "du": gradients[0] if components == 1 else gradients,
@@ -557,22 +587,33 @@ def trace(
     missing = [name for name in pointwise.arguments if name not in arguments]
     if missing:
         raise ArgumentError(
-            f"pointwise function {pointwise.name!r} takes {', '.join(map(repr, missing))}, which is neither a field nor a"
-            f" parameter; known: {', '.join(arguments)}"
+            f"pointwise function {pointwise.name!r} takes {', '.join(map(repr, missing))}, which is neither a field nor"
+            f" a parameter; known: {', '.join(arguments)}"
         )
-    value, flux = pointwise(arguments)
+    unused = [name for name in given if name not in pointwise.arguments]
+    if unused:
+        raise ArgumentError(
+            f"pointwise function {pointwise.name!r} does not take {', '.join(map(repr, unused))}; it takes"
+            f" {', '.join(pointwise.arguments)}"
+        )
+    try:
+        value, flux = pointwise(arguments)
+    except (TypeError, ValueError, AttributeError, IndexError) as error:
+        if isinstance(error, ArgumentError):
+            raise
+        raise ArgumentError(f"pointwise function {pointwise.name!r} cannot be traced: {error}") from error
     values_out = (
         None if value is None else tuple(graph.lift(v) for v in per_component(value, components, pointwise.name))
     )
     fluxes = None if flux is None else per_component(flux, components, pointwise.name)
     if fluxes is None:
-        return Trace(graph, dim, components, values_out, None, None, bool(asked))
+        return Trace(graph, dim, components, values_out, None, None)
     if not asked and all(isinstance(f, Gradient) for f in fluxes):
         scaled = tuple({c: graph.lift(s) for c, s in f.terms.items()} for f in fluxes)
-        return Trace(graph, dim, components, values_out, scaled, None, True)
+        return Trace(graph, dim, components, values_out, scaled, None)
     vectors = tuple(flux_components(f, dim, pointwise.name) for f in fluxes)
     lifted = tuple(tuple(graph.lift(v) for v in vector) for vector in vectors)
-    return Trace(graph, dim, components, values_out, None, lifted, bool(asked))
+    return Trace(graph, dim, components, values_out, None, lifted)
 
 
 def per_component(result: Any, components: int, name: str) -> Sequence[Any]:

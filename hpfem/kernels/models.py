@@ -154,9 +154,7 @@ def operator_bytes(problem: BlockProblem) -> int:
     -------
     int
     """
-    numbers = problem.n_input + problem.n_output * problem.components_out(problem.coupled) // problem.coupled
-    if problem.form.stage == "iproduct_wrt_deriv_base":
-        numbers = problem.n_input + problem.n_output / problem.coupled
+    numbers = problem.n_input + problem.n_output * problem.components_out(problem.coupled) / problem.coupled
     kind = problem.form.factor_kind
     if kind is not None:
         numbers += problem.geometry.n_factors(kind) * problem.geometry.n_points(kind)

@@ -104,18 +104,28 @@ class Operator:
             self.fields[key] = field
         elif callable(value):
             self.fields[key] = self.space.evaluate(value)
-        elif np.ndim(value) == 1:
-            vector = [float(v) for v in np.asarray(value)]
-            self.fields[key] = self.space.evaluate(lambda *x: vector)
-        elif np.ndim(value) == 0 and isinstance(value, (int, float, np.number, np.ndarray)):
-            self.parameters[key] = float(value)
-            if not np.isfinite(self.parameters[key]):
-                raise ArgumentError(f"coefficient {key!r} of {self.name} is {value}; it must be finite")
         else:
+            self._take_numbers(key, value)
+
+    def _take_numbers(self, key: str, value: Any) -> None:
+        numbers = None
+        if isinstance(value, (int, float, np.number, np.ndarray, list, tuple)):
+            try:
+                numbers = np.asarray(value)
+            except ValueError:  # a ragged list
+                numbers = None
+        d = self.space.dim
+        if numbers is None or numbers.dtype.kind not in "buif" or numbers.shape not in ((), (d,)):
             raise ArgumentError(
-                f"coefficient {key!r} of {self.name} is a {type(value).__name__}; give a number, a function of the"
-                " coordinates, a field, or a sequence of numbers"
+                f"coefficient {key!r} of {self.name} is {value!r}; give a real number, a function of the coordinates, a"
+                f" field, or a sequence of {d} numbers"
             )
+        if not np.all(np.isfinite(numbers)):
+            raise ArgumentError(f"coefficient {key!r} of {self.name} is {value}; it must be finite")
+        if numbers.ndim:
+            self.fields[key] = self.space.evaluate(lambda *x: list(numbers))
+        else:
+            self.parameters[key] = float(numbers)
 
     def _choose(self, number: int) -> Choice:
         block = self.space.blocks[number]
@@ -223,7 +233,8 @@ class Operator:
             out = self.space.empty(self.output_state, components)
         elif out.space is not self.space or out.state != self.output_state or out.components != components:
             raise StateError(
-                f"out of {self.name} must be a {self.output_state!r} field with {components} component(s) on the same space"
+                f"out of {self.name} must be a {self.output_state!r} field with {components} component(s) on the same"
+                " space"
             )
         elif any(mine is theirs for mine, theirs in zip(out.data, field.data, strict=True)):
             raise StateError(f"{self.name} cannot write into its own argument; give another field as out")

@@ -16,7 +16,7 @@ from scipy.linalg import lu_factor, lu_solve
 
 from hpfem.shapes import Basis, Shape, Tabulation, make_basis, quadrature
 
-from ..errors import SolverError, StateError
+from ..errors import ArgumentError, SolverError, StateError
 from ..field import Field
 from ..kernels.expression import Pointwise, trace
 from ..kernels.form import BlockKernel, BlockProblem, Form
@@ -56,29 +56,49 @@ class FwdTrans:
     Parameters
     ----------
     space : Space
-    strategy : str
+    strategy, algorithm : str
         Of the mass and inner-product kernels inside.
     backend : str, optional
         Ignored but for its name being checked: the solve runs on the host in float64.
+
+    Raises
+    ------
+    ArgumentError
+        For unknown names.
     """
 
     input_state, output_state = "phys", "coeff"
 
-    def __init__(self, space: Space, strategy: str = "auto", backend: str | None = None) -> None:
+    def __init__(
+        self, space: Space, strategy: str = "auto", algorithm: str = "auto", backend: str | None = None
+    ) -> None:
+        if not isinstance(space, Space):
+            raise ArgumentError(f"FwdTrans is made on a Space, got {type(space).__name__}")
         self.space = space
         self.name = "FwdTrans"
         choose_backend(backend or space.backend)
         mass = Pointwise(forms.mass, ("value",))
         self._mass = Form("Mass", "weak", mass, trace(mass, space.dim))
         self._iproduct = Form("IProductWRTBase", "iproduct_wrt_base")
-        self.strategy = strategy
+        self.strategy, self.algorithm = strategy, algorithm
+        self._made: tuple[tuple[BlockKernel, BlockKernel], ...] = tuple(self._kernels(b) for b in space.blocks)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "_made"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._made = tuple(self._kernels(b) for b in self.space.blocks)
+
+    def __repr__(self) -> str:
+        return f"FwdTrans({self.space!r})"
 
     def _kernels(self, block: Block) -> tuple[BlockKernel, BlockKernel]:
         tabulation = Tabulation(make_basis("orthogonal", block.shape, block.order), block.rule)
         made = []
         for form in (self._mass, self._iproduct):
             problem = BlockProblem(form, tabulation, block.geometry, np.dtype(np.float64))
-            made.append(choose(problem, self.strategy, "auto", choose_backend("numpy")).kernel)
+            made.append(choose(problem, self.strategy, self.algorithm, choose_backend("numpy")).kernel)
         return made[0], made[1]
 
     def __call__(self, field: Field, out: Field | None = None) -> Field:
@@ -113,8 +133,8 @@ class FwdTrans:
             out = self.space.empty("coeff", field.components)
         elif out.space is not self.space or out.state != "coeff" or out.components != field.components:
             raise StateError(f"out of FwdTrans must be a 'coeff' field with {field.components} component(s)")
-        for block, source, target in zip(self.space.blocks, field.data, out.data, strict=True):
-            mass, iproduct = self._kernels(block)
+        for number, (block, source, target) in enumerate(zip(self.space.blocks, field.data, out.data, strict=True)):
+            mass, iproduct = self._made[number]
             values = np.ascontiguousarray(source.read(HOST), dtype=np.float64)
             rhs = np.empty((field.components, block.n_elements, block.n_modes))
             iproduct.apply(values, rhs)
@@ -156,6 +176,6 @@ class FwdTrans:
             return x
         worst = int(block.elements[np.argmax(np.max(rho - 1e6 * target, axis=0))])
         raise SolverError(
-            f"FwdTrans: the mass system of cell {worst} ({block.shape.name}, P={block.order}, points {block.rule.counts}) did"
-            " not converge; use more quadrature points"
+            f"FwdTrans: the mass system of cell {worst} ({block.shape.name}, P={block.order}, points {block.rule.counts})"
+            " did not converge; use more quadrature points"
         )

@@ -120,11 +120,11 @@ class Helmholtz(Operator):
     def __init__(
         self, space: Space, lam: Coefficient = 1.0, diffusivity: Coefficient | None = None, **options: Any
     ) -> None:
-        if diffusivity is None:
-            form, coefficients = forms.helmholtz, {"lam": lam}
-        else:
-            form, coefficients = forms.variable_helmholtz, {"lam": lam, "diffusivity": diffusivity}
-        pointwise = Pointwise(form, ("value", "grad"))
+        coefficients = {"lam": lam}
+        pointwise = Pointwise(forms.helmholtz, ("value", "grad"))
+        if diffusivity is not None:
+            coefficients["diffusivity"] = diffusivity
+            pointwise = Pointwise(forms.variable_helmholtz, ("value", "grad"))
         super().__init__(space, "Helmholtz", "weak", pointwise=pointwise, coefficients=coefficients, **options)
 
 

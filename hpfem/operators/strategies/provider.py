@@ -1,4 +1,4 @@
-"""Strategies as providers: each says what it can serve and builds kernels; the best suitable one is chosen per block."""
+"""Strategies as providers: each says what it can serve and builds kernels; one is chosen per block."""
 
 from __future__ import annotations
 
@@ -57,6 +57,10 @@ class Backend:
     name: str
     device: Callable[[], Device]
     missing: Callable[[], str | None]
+
+    def __reduce__(self) -> tuple[Callable[[str], Backend], tuple[str]]:
+        # By name: where it is opened, the backend may have to be refused.
+        return choose_backend, (self.name,)
 
 
 BACKENDS: Registry[Backend] = Registry("backend")
@@ -132,8 +136,9 @@ def _algorithms(problem: BlockProblem, asked: str) -> list[str]:
     enough = min(rule.counts) >= order + 1
     if not enough and (problem.form.stage == "phys_deriv" or (gradients and asked == "collocated")):
         raise ArgumentError(
-            f"{problem.form.name} on {problem.shape.name}: collocated derivatives of order {order} need at least {order + 1}"
-            f" points in each direction, the rule has {rule.counts}; use more points or algorithm='noncollocated'"
+            f"{problem.form.name} on {problem.shape.name}: collocated derivatives of order {order} need at least"
+            f" {order + 1} points in each direction, the rule has {rule.counts}; use more points or"
+            " algorithm='noncollocated'"
         )
     if not gradients:
         return ["collocated"]
