@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from hpfem.mesh import read_mesh
 from hpfem.shapes import SHAPES
 from meshes import generate
 from meshes.lattice import lattice_mesh
@@ -167,3 +168,43 @@ def test_nodes_of_the_pipe_lie_on_its_surfaces():
 def test_neighbours_that_cannot_be_joined_are_refused():
     with pytest.raises(ValueError, match="want face .* cut differently"):
         lattice_mesh({(0, 0, 0): "H", (0, 0, 1): "T"}, 1, lambda cube: "domain", generate.SIDES)
+
+
+def bent_volume(bend, dim):
+    """Volume of the unit box bent by a cubic map: Gauss quadrature of its Jacobian, derivatives by complex steps."""
+    x, w = np.polynomial.legendre.leggauss(6)
+    points = np.stack(np.meshgrid(*[(x + 1) / 2] * dim, indexing="ij"), axis=-1)
+    weights = np.prod(np.meshgrid(*[w / 2] * dim, indexing="ij"), axis=0)
+    columns = [bend(points + 1e-30j * axis).imag / 1e-30 for axis in np.eye(dim)]
+    return float(np.sum(weights * np.linalg.det(np.stack(columns, axis=-1))))
+
+
+BOX, BOX_2D = bent_volume(generate.bend, 3), bent_volume(generate.bend_2d, 2)
+PIPE = np.pi * (1 - 0.5**2)
+
+
+@pytest.mark.parametrize(
+    ("name", "volume", "tolerance"),
+    [
+        ("cube_mixed", 1, 1e-13),
+        ("cube_distorted", 1, 1e-13),
+        ("bench_mixed", 1, 1e-12),
+        ("square_mixed", 1, 1e-13),
+        *[(f"curved_{name}", BOX, 1e-13) for name in ("hex", "prism", "pyramid", "tet", "mixed")],
+        *[(f"curved_{name}", BOX_2D, 1e-13) for name in ("quad", "tri", "mixed_2d")],
+        ("pipe_mixed", PIPE, 2e-4),
+        ("ball", 4 / 3 * np.pi, 5e-4),
+        ("disc", np.pi, 2e-5),
+    ],
+)
+def test_meshes_are_read_and_have_their_volume(name, volume, tolerance):
+    summary = read_mesh(generate.FOLDER / f"{name}.msh").summary()
+    assert summary.volume == pytest.approx(volume, rel=tolerance)
+    assert summary.n_mirrored == summary.n_stray == 0
+    assert summary.worst_scaled_jacobian > 0.3
+    if name in generate.LATTICE:
+        mesh = lattice(name)
+        assert summary.n_points == len(mesh.points)
+        assert summary.counts == Counter(shape.name for shape, _, _ in mesh.cells)
+        assert summary.regions == Counter(region for _, region, _ in mesh.cells)
+        assert summary.boundaries == Counter(side for _, side, _ in mesh.facets)
