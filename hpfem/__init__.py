@@ -20,7 +20,7 @@ from .errors import (  # noqa: E402
 )
 from .field import Field  # noqa: E402
 from .kernels.expression import Gradient, Pointwise, Vector  # noqa: E402
-from .mesh import Mesh  # noqa: E402
+from .mesh import Mesh, read_mesh  # noqa: E402
 from .operators import (  # noqa: E402
     AdvectionDiffusionReaction,
     BwdTrans,
