@@ -3,12 +3,12 @@
 1. A tree of bounding boxes over all cells gives the candidate (point, cell) pairs.
 2. Each pair gets a first guess from the affine map closest to the cell's; pairs are tried in the order of how far that
    guess lies outside the reference shape, so that most points are found in the first cell tried.
-3. Newton's method with halved steps, kept inside the reference shape, minimises |x(xi) - point|. A point is in a cell if
-   the distance left is below the tolerance. On a surface in space this is the closest point.
+3. Newton's method with halved steps, kept inside the reference shape, minimises |x(xi) - point|. A point is in a cell
+   if the distance left is below the tolerance. On a surface in space this is the closest point.
 
-The step is delta xi = C (J_eta^T J_eta)^-1 J_eta^T r with J_eta the Jacobian in collapsed coordinates eta and C = d xi/d eta,
-taken at an eta held a little below the collapsed vertices and edges, where J_eta is singular: that costs Newton's method
-a step or two, and no accuracy.
+The step is delta xi = C (J_eta^T J_eta)^-1 J_eta^T r with J_eta the Jacobian in collapsed coordinates eta and
+C = d xi/d eta, taken at an eta held a little below the collapsed vertices and edges, where J_eta is singular: that
+costs Newton's method a step or two, and no accuracy.
 """
 
 from __future__ import annotations

@@ -1,0 +1,165 @@
+"""What VTK shows of one of our cells: points of the reference shape, and the VTK cells between them.
+
+A Lagrange cell of VTK where there is one for the shape and order; else linear cells between the points of the
+equispaced lattice. A product is cut like its base, times the segments of its last direction. The cones:
+
+- tri: upright and inverted triangles.
+- tet: in each small box of the lattice a corner tet, four tets of an octahedron, an inverted tet, where they fit.
+- pyramid: upright pyramids, inverted ones between four of them, a tet between each two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpfem.shapes import SHAPES, Shape, equispaced_nodes, lattice
+
+from ..mesh import vtk_nodes
+
+Indices = NDArray[np.int64]
+# Corners as lattice points, one row per cell in VTK's corner order, by the name of the cells' shape.
+Cut = dict[str, Indices]
+
+LINEAR_TYPES = {"segment": 3, "tri": 5, "quad": 9, "tet": 10, "hex": 12, "prism": 13, "pyramid": 14}
+LAGRANGE_TYPES = {"segment": 68, "tri": 69, "quad": 70, "tet": 71, "hex": 72, "prism": 73}
+LAGRANGE_LIMIT = 10  # VTK's interpolation tables end there
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """VTK cells that show one of our cells.
+
+    Attributes
+    ----------
+    nodes : ndarray, [n, dim]
+        Reference coordinates of the points.
+    cells : tuple of (int, ndarray of int [n_cells, n_points of the cell])
+        VTK cell type and rows of `nodes`.
+    """
+
+    nodes: NDArray[np.float64]
+    cells: tuple[tuple[int, Indices], ...]
+
+
+@cache
+def vtk_pattern(shape: Shape, order: int) -> Pattern:
+    """One VTK cell of that order where there is one, else linear cells on the lattice of that order.
+
+    Parameters
+    ----------
+    shape : Shape
+    order : int
+        At least 1.
+
+    Returns
+    -------
+    Pattern
+    """
+    if order > 1 and (shape.name not in LAGRANGE_TYPES or order > LAGRANGE_LIMIT):
+        return linear_pattern(shape, order)
+    kind = (LINEAR_TYPES if order == 1 else LAGRANGE_TYPES)[shape.name]
+    nodes = vtk_nodes(shape, order)
+    return Pattern(nodes, ((kind, np.arange(len(nodes))[None]),))
+
+
+@cache
+def linear_pattern(shape: Shape, count: int) -> Pattern:
+    """Linear VTK cells on the equispaced lattice.
+
+    Parameters
+    ----------
+    shape : Shape
+    count : int
+        Subdivisions of an edge, at least 1.
+
+    Returns
+    -------
+    Pattern
+    """
+    place = (count + 1) ** np.arange(shape.dim)
+    codes = lattice(shape, count) @ place
+    by_code = np.argsort(codes)
+    cells = []
+    for name, corners in _cut(shape, count).items():
+        if len(corners):
+            rows = by_code[np.searchsorted(codes[by_code], corners @ place)]
+            cells.append((LINEAR_TYPES[name], np.asarray(rows, dtype=np.int64)))
+    return Pattern(equispaced_nodes(shape, count), tuple(cells))
+
+
+def _cut(shape: Shape, count: int) -> Cut:
+    """Cut a shape into linear cells of its lattice, corners [n_cells, n_corners, dim]."""
+    base = shape.base
+    if base is None or base.dim == 0:
+        steps = np.arange(count)
+        return {"segment": np.stack([steps, steps + 1], axis=1)[:, :, None]}
+    return _CONES[base.name](count) if shape.collapsed else _product(base, count)
+
+
+def _product(base: Shape, count: int) -> Cut:
+    """Cells of the base times segments."""
+    result = {}
+    for name, corners in _cut(base, count).items():
+        flat = np.tile(corners, (count, 1, 1))
+        height = np.repeat(np.arange(count), len(corners))
+        low, high = (
+            np.concatenate([flat, np.broadcast_to((height + up)[:, None, None], (*flat.shape[:2], 1))], axis=2)
+            for up in (0, 1)
+        )
+        # VTK goes around a quad, and lists the other cells' bottom before their top.
+        around = corners.shape[1] == 2
+        result[_swept(SHAPES[name]).name] = np.concatenate([low, high[:, ::-1] if around else high], axis=1)
+    return result
+
+
+def _swept(base: Shape) -> Shape:
+    return next(shape for shape in SHAPES.values() if shape.base is base and not shape.collapsed)
+
+
+def _placed(origins: Indices, offsets: str) -> Indices:
+    """Cells with corners at digit offsets from their origins, e.g. "00 10 01", [n_cells, n_corners, dim]."""
+    corners = np.array([[int(digit) for digit in word] for word in offsets.split()])
+    return origins[:, None, :] + corners[None]
+
+
+def _cut_tri(count: int) -> Cut:
+    origins = np.array(list(product(range(count), repeat=2)))
+    upright, inverted = (origins[origins.sum(axis=1) <= count - room] for room in (1, 2))
+    return {"tri": np.concatenate([_placed(upright, "00 10 01"), _placed(inverted, "10 11 01")])}
+
+
+def _cut_tet(count: int) -> Cut:
+    origins = np.array(list(product(range(count), repeat=3)))
+    upright, middle, inverted = (origins[origins.sum(axis=1) <= count - room] for room in (1, 2, 3))
+    octahedron = ("010 001", "001 101", "101 110", "110 010")  # pairs around the diagonal 100 - 011
+    pieces = [_placed(upright, "000 100 010 001"), _placed(inverted, "110 101 011 111")]
+    pieces += [_placed(middle, f"100 011 {pair}") for pair in octahedron]
+    return {"tet": _righted(np.concatenate(pieces))}
+
+
+def _cut_pyramid(count: int) -> Cut:
+    origins = np.array(list(product(range(count), repeat=3)))
+    room = count - origins[:, 2]
+    i, j = origins[:, 0], origins[:, 1]
+    upright = origins[(i < room) & (j < room)]
+    inverted = origins[(i < room - 1) & (j < room - 1)]
+    along_x, along_y = origins[(i < room - 1) & (j < room)], origins[(i < room) & (j < room - 1)]
+    pyramids = [_placed(upright, "000 100 110 010 001"), _placed(inverted, "001 011 111 101 110")]
+    tets = [_placed(along_x, "100 110 001 101"), _placed(along_y, "010 110 001 011")]
+    return {"pyramid": np.concatenate(pyramids), "tet": _righted(np.concatenate(tets))}
+
+
+def _righted(tets: Indices) -> Indices:
+    """Tets with positive volume."""
+    volume = np.linalg.det((tets[:, 1:] - tets[:, :1]).astype(np.float64))
+    return np.where((volume < 0)[:, None, None], tets[:, [0, 1, 3, 2]], tets)
+
+
+# By what the cone is over.
+_CONES: dict[str, Callable[[int], Cut]] = {"segment": _cut_tri, "tri": _cut_tet, "quad": _cut_pyramid}

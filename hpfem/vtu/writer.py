@@ -1,0 +1,174 @@
+"""Write fields to a VTU file: cell by cell, as VTK Lagrange cells, so that programs see the functions as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpfem.shapes import make_basis
+
+from ..errors import ArgumentError, StateError
+from ..field import Field
+from ..reporting import atomic_path
+from ..space import OPERATORS, Block, Space
+from .pattern import LINEAR_TYPES, Pattern, linear_pattern, vtk_pattern
+from .xml import write_unstructured_grid
+
+Array = NDArray[np.float64]
+
+
+def write_vtu(
+    path: str | PathLike[str],
+    fields: Field | Mapping[str, Field],
+    subdivide: int | None = None,
+    *,
+    compress: bool = True,
+) -> None:
+    """Write fields to a VTU file, which ParaView, pyvista and VTK open.
+
+    Each cell has points of its own, so that what jumps between cells does so in the file. Its order there is the
+    larger of P and the geometry order: the file holds the functions and the curved cells exactly. VTK has no
+    pyramids above order 1 and no cells above order 10: these are cut into linear cells on their lattice of points.
+    Vectors of two components get a third one, zero, as VTK's vectors have three.
+
+    Cell data: "cell" (number in the mesh), "shape" (VTK's number for the linear cell of that shape), "order" (P),
+    "geometry_order", "block", and where the mesh has regions "region" (position in the list "region_names" that the
+    file holds; the first of those that the cell is in, -1 for none).
+
+    Parameters
+    ----------
+    path : path
+        File to write, ending in .vtu. Written whole or not at all.
+    fields : Field or mapping of str to Field
+        Fields of one space in state "coeff" or "phys", the latter being projected first; a single field is called "u".
+    subdivide : int, optional
+        Write linear cells instead, this many along each edge, for programs without Lagrange cells.
+    compress : bool
+        Whether to compress the arrays.
+
+    Raises
+    ------
+    StateError
+        For a "dual" field, or fields on different spaces.
+    ArgumentError
+        For anything that is no field, a value that is not finite, a bad number of subdivisions, or a file that cannot
+        be written.
+    """
+    named = _checked(fields, subdivide)
+    space = next(iter(named.values())).space
+    patterns = [_pattern(block, subdivide) for block in space.blocks]
+    point_data = {name: _values(name, field, patterns) for name, field in named.items()}
+    points = np.concatenate([_points(block, p) for block, p in zip(space.blocks, patterns, strict=True)])
+    cells, cell_data = _cells(space, patterns)
+    regions = list(space.mesh.regions)
+    strings = {"region_names": regions} if regions else {}
+    try:
+        with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
+            write_unstructured_grid(file, points, cells, point_data, cell_data, strings, compress)
+    except OSError as error:
+        raise ArgumentError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
+
+
+def _checked(fields: Field | Mapping[str, Field], subdivide: int | None) -> dict[str, Field]:
+    """Fields by name, all in state "coeff"."""
+    if subdivide is not None and (
+        isinstance(subdivide, bool) or not isinstance(subdivide, (int, np.integer)) or subdivide < 1
+    ):
+        raise ArgumentError(f"subdivide must be an integer >= 1 or None, got {subdivide!r}")
+    named = {"u": fields} if isinstance(fields, Field) else fields
+    if not isinstance(named, Mapping) or not named:
+        raise ArgumentError(f"fields must be a Field or a mapping of names to Fields, got {type(fields).__name__}")
+    result: dict[str, Field] = {}
+    for name, field in named.items():
+        if not isinstance(name, str) or not name:
+            raise ArgumentError(f"the name of a field must be a text that is not empty, got {name!r}")
+        if not isinstance(field, Field):
+            raise ArgumentError(f"{name!r} is no Field but a {type(field).__name__}; make one with space.project")
+        if result and field.space is not next(iter(result.values())).space:
+            raise StateError(f"field {name!r} is on another space than the first; write one file per space")
+        if field.state == "dual":
+            raise StateError(
+                f"field {name!r} is in state 'dual': a functional, which has no values at points; solve with the mass"
+                " for the function it stands for, or write the 'coeff' field it was made from"
+            )
+        # Before the projection, which would spread a NaN over its cell and stop at nothing.
+        _check_finite(name, field)
+        result[name] = field if field.state == "coeff" else OPERATORS["FwdTrans"](field.space)(field)
+    return result
+
+
+def _check_finite(name: str, field: Field) -> None:
+    for pair, block in zip(field.data, field.space.blocks, strict=True):
+        finite = np.isfinite(pair.read()).all(axis=(0, 2))
+        if not finite.all():
+            cell = block.elements[np.argmin(finite)]
+            raise ArgumentError(
+                f"field {name!r} is not finite in {field.space.mesh.describe_cell(cell)}; {np.count_nonzero(~finite)}"
+                f" {block.shape.name} cell(s) are not"
+            )
+
+
+def _pattern(block: Block, subdivide: int | None) -> Pattern:
+    if subdivide is not None:
+        return linear_pattern(block.shape, int(subdivide))
+    return vtk_pattern(block.shape, max(block.order, block.geometry.order))
+
+
+def _points(block: Block, pattern: Pattern) -> Array:
+    """Coordinates of the points of a block's elements, [E n, 3]."""
+    values = make_basis("orthogonal", block.shape, block.geometry.order).evaluate(pattern.nodes)
+    x = np.zeros((block.n_elements, len(pattern.nodes), 3))
+    x[:, :, : block.geometry.space_dim] = (block.geometry.coefficients @ values).transpose(0, 2, 1)
+    return x.reshape(-1, 3)
+
+
+def _values(name: str, field: Field, patterns: list[Pattern]) -> NDArray[Any]:
+    """Values of a field at the points of all blocks, [n, components]."""
+    parts = []
+    for pair, block, pattern in zip(field.data, field.space.blocks, patterns, strict=True):
+        modes = block.basis.evaluate(pattern.nodes).astype(field.dtype, copy=False)
+        values = (pair.read() @ modes).transpose(1, 2, 0)
+        parts.append(values.reshape(-1, field.components))
+    result = np.concatenate(parts)
+    if field.components == 2:
+        result = np.column_stack([result, np.zeros(len(result), dtype=result.dtype)])
+    return np.ascontiguousarray(result)
+
+
+def _cells(space: Space, patterns: list[Pattern]) -> tuple[list[tuple[int, NDArray[np.int64]]], dict[str, Any]]:
+    """Connectivity by VTK cell type, and what is said of each cell."""
+    region = np.full(space.mesh.n_cells, -1, dtype=np.int32)
+    for number, members in reversed(list(enumerate(space.mesh.regions.values()))):
+        region[members] = number
+    cells: list[tuple[int, NDArray[np.int64]]] = []
+    owners: list[NDArray[np.int64]] = []
+    facts: list[NDArray[np.int32]] = []
+    for number, elements, kind, rows in _pieces(space, patterns):
+        block = space.blocks[number]
+        cells.append((kind, rows))
+        owners.append(elements)
+        told = (LINEAR_TYPES[block.shape.name], block.order, block.geometry.order, number)
+        facts.append(np.repeat(np.array([told], dtype=np.int32), len(rows), axis=0))
+    owner, table = np.concatenate(owners), np.concatenate(facts)
+    data: dict[str, Any] = {"cell": owner}
+    for column, name in enumerate(("shape", "order", "geometry_order", "block")):
+        data[name] = np.ascontiguousarray(table[:, column])
+    if len(space.mesh.regions):
+        data["region"] = region[owner]
+    return cells, data
+
+
+def _pieces(space: Space, patterns: list[Pattern]) -> Iterator[tuple[int, NDArray[np.int64], int, NDArray[np.int64]]]:
+    """Block number, cell of the mesh for each VTK cell, VTK type and connectivity."""
+    first = 0
+    for number, (block, pattern) in enumerate(zip(space.blocks, patterns, strict=True)):
+        n = len(pattern.nodes)
+        starts = first + n * np.arange(block.n_elements, dtype=np.int64)
+        for kind, rows in pattern.cells:
+            connectivity = (starts[:, None, None] + rows[None]).reshape(-1, rows.shape[1])
+            yield number, np.repeat(block.elements, len(rows)), kind, connectivity
+        first += n * block.n_elements

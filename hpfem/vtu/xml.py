@@ -1,0 +1,126 @@
+"""The VTU file format: XML with arrays in base64, compressed by zlib in blocks.
+
+Version 2.2 of VTK's XML files: since 2.1 the nodes on the vertical edges of Lagrange hexes are listed in the order that
+`hpfem.mesh.vtk_nodes` has.
+"""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any, TextIO
+from xml.sax.saxutils import quoteattr
+
+import numpy as np
+from numpy.typing import NDArray
+
+VERSION = "2.2"
+_BLOCK = 1 << 20  # bytes compressed at a time
+_LEVEL = 1  # values of fields hardly compress further
+_NAMES = {"f8": "Float64", "f4": "Float32", "i8": "Int64", "i4": "Int32", "u1": "UInt8"}
+
+
+def write_unstructured_grid(
+    file: TextIO,
+    points: NDArray[np.float64],
+    cells: Sequence[tuple[int, NDArray[np.int64]]],
+    point_data: Mapping[str, NDArray[Any]],
+    cell_data: Mapping[str, NDArray[Any]],
+    strings: Mapping[str, Sequence[str]],
+    compress: bool = True,
+) -> None:
+    """Write an unstructured grid of one piece.
+
+    Parameters
+    ----------
+    file : text file
+        Open for writing.
+    points : ndarray, [n_points, 3]
+    cells : sequence of (int, ndarray of int [n, n_points of the cell])
+        VTK cell type and connectivity.
+    point_data : mapping of str to ndarray, [n_points, components]
+    cell_data : mapping of str to ndarray, [n_cells]
+    strings : mapping of str to sequence of str
+        Lists of names stored with the grid.
+    compress : bool
+        Whether to compress the arrays.
+    """
+    n_cells = sum(len(rows) for _, rows in cells)
+    widths = np.concatenate([np.full(len(rows), rows.shape[1], dtype=np.int64) for _, rows in cells])
+    types = np.concatenate([np.full(len(rows), kind, dtype=np.uint8) for kind, rows in cells])
+    order = "LittleEndian" if sys.byteorder == "little" else "BigEndian"
+    compressor = ' compressor="vtkZLibDataCompressor"' if compress else ""
+    file.write(
+        '<?xml version="1.0"?>\n'
+        f'<VTKFile type="UnstructuredGrid" version="{VERSION}" byte_order="{order}" header_type="UInt64"{compressor}>\n'
+        "<UnstructuredGrid>\n"
+    )
+    if strings:
+        file.write("<FieldData>\n")
+        for name, words in strings.items():
+            _write_strings(file, name, words)
+        file.write("</FieldData>\n")
+    file.write(f'<Piece NumberOfPoints="{len(points)}" NumberOfCells="{n_cells}">\n')
+    _write_section(file, "Points", {"Points": points}, compress)
+    connectivity = np.concatenate([rows.ravel() for _, rows in cells])
+    arrays = {"connectivity": connectivity, "offsets": np.cumsum(widths), "types": types}
+    _write_section(file, "Cells", arrays, compress)
+    _write_section(file, "PointData", point_data, compress, _active(point_data))
+    _write_section(file, "CellData", cell_data, compress)
+    file.write("</Piece>\n</UnstructuredGrid>\n</VTKFile>\n")
+
+
+def _active(point_data: Mapping[str, NDArray[Any]]) -> str:
+    """Attributes that name the first scalar and the first vector, which programs show at first."""
+    found = {}
+    for name, array in point_data.items():
+        found.setdefault({1: "Scalars", 3: "Vectors"}.get(array.shape[1], ""), name)
+    return "".join(f" {kind}={quoteattr(name)}" for kind, name in found.items() if kind)
+
+
+def _write_section(
+    file: TextIO, section: str, arrays: Mapping[str, NDArray[Any]], compress: bool, attributes: str = ""
+) -> None:
+    file.write(f"<{section}{attributes}>\n")
+    for name, array in arrays.items():
+        kind = _NAMES[f"{array.dtype.kind}{array.dtype.itemsize}"]
+        components = f' NumberOfComponents="{array.shape[1]}"' if array.ndim == 2 else ""
+        file.write(f'<DataArray type="{kind}" Name={quoteattr(name)}{components} format="binary">\n')
+        file.write(encoded(array, compress))
+        file.write("\n</DataArray>\n")
+    file.write(f"</{section}>\n")
+
+
+def _write_strings(file: TextIO, name: str, words: Sequence[str]) -> None:
+    """Names as VTK keeps strings: the numbers of their bytes, each word ended by a zero."""
+    numbers = " ".join(str(byte) for word in words for byte in (*word.encode(), 0))
+    file.write(f'<Array type="String" Name={quoteattr(name)} NumberOfTuples="{len(words)}" format="ascii">\n')
+    file.write(f"{numbers}\n</Array>\n")
+
+
+def encoded(array: NDArray[Any], compress: bool) -> str:
+    """Base64 of an array with the header that VTK wants before it.
+
+    Parameters
+    ----------
+    array : ndarray
+    compress : bool
+        Compressed: number of blocks, size of a block, size of the last one if it is shorter, compressed sizes; then
+        the blocks. Else: number of bytes; then the bytes.
+
+    Returns
+    -------
+    str
+    """
+    data = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    if not compress:
+        return _base64(np.array([len(data)], dtype=np.uint64).tobytes() + bytes(data))
+    blocks = [zlib.compress(data[start : start + _BLOCK], _LEVEL) for start in range(0, len(data), _BLOCK)]
+    header = [len(blocks), _BLOCK, len(data) % _BLOCK, *map(len, blocks)]
+    return _base64(np.array(header, dtype=np.uint64).tobytes()) + _base64(b"".join(blocks))
+
+
+def _base64(data: bytes) -> str:
+    return b64encode(data).decode("ascii")
