@@ -92,6 +92,15 @@ class BlockGeometry:
     def _collapse(self) -> Array:
         return self.shape.collapse_matrix(self.rule.eta)
 
+    @cached_property
+    def _mean_slopes(self) -> Array:
+        """Mean over the element of the basis' derivatives by xi, [n_geometry_modes, d].
+
+        The Jacobian of an affine element through them is exact where the test of affinity holds to rounding.
+        """
+        w = self.rule.weights / self.rule.weights.sum()
+        return np.einsum("q,amq,qab->mb", w, self._slopes, np.linalg.inv(self._collapse), optimize=True)
+
     def n_factors(self, kind: str) -> int:
         """Numbers per point (deformed) or element (affine) of a kind of factors."""
         d, big = self.dim, self.space_dim
@@ -133,14 +142,11 @@ class BlockGeometry:
         """Factors of a chunk, [factor, point, element]."""
         if kind == "points":
             return self.coordinates(elements).transpose(0, 2, 1)
-        jacobian, w = self.jacobian(elements), self.rule.weights
+        w = self.rule.weights
         if self.affine:
-            # The mean over the element: exact where the test of affinity holds to rounding.
-            inverse = np.linalg.inv(self._collapse)
-            mean = np.einsum("q,eqia,qab->eib", w / w.sum(), jacobian, inverse, optimize=True)
-            jacobian, scale = mean[:, None], np.ones(1)
+            jacobian, scale = np.matmul(self.coefficients[elements], self._mean_slopes)[:, None], np.ones(1)
         else:
-            scale = w / np.linalg.det(self._collapse)
+            jacobian, scale = self.jacobian(elements), w / np.linalg.det(self._collapse)
         gram = np.einsum("eqia,eqib->eqab", jacobian, jacobian)
         weighted = scale * np.sqrt(np.linalg.det(gram))
         if kind == "wJ":
