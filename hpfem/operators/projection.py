@@ -176,6 +176,6 @@ class FwdTrans:
             return x
         worst = int(block.elements[np.argmax(np.max(rho - 1e6 * target, axis=0))])
         raise SolverError(
-            f"FwdTrans: the mass system of cell {worst} ({block.shape.name}, P={block.order}, points {block.rule.counts})"
-            " did not converge; use more quadrature points"
+            f"FwdTrans: the mass system of cell {worst} ({block.shape.name}, P={block.order}, points"
+            f" {block.rule.counts}) did not converge; use more quadrature points"
         )

@@ -1,4 +1,4 @@
-"""Every strategy and algorithm gives what dense matrices made from the definition give: all shapes, orders and bases."""
+"""Every strategy and algorithm gives what dense matrices from the definition give: all shapes, orders, bases."""
 
 import numpy as np
 import pytest
