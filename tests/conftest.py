@@ -66,9 +66,21 @@ def pytest_collection_modifyitems(items):
 def pytest_runtest_makereport(item, call):
     """A skip for any other reason than an absent GPU or ../shared is a failure."""
     report = yield
-    if report.skipped and not hasattr(report, "wasxfail"):
-        reason = str(call.excinfo.value) if call.excinfo else ""
-        if not item.get_closest_marker("cuda") and "../shared" not in reason:
-            report.outcome = "failed"
-            report.longrepr = f"unexpected skip: {reason}"
+    if report.skipped and not hasattr(report, "wasxfail") and not item.get_closest_marker("cuda"):
+        fail_unless_shared(report, str(call.excinfo.value))
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report():
+    """The same for a module skipped as a whole."""
+    report = yield
+    if report.skipped:
+        fail_unless_shared(report, report.longrepr[-1])
+    return report
+
+
+def fail_unless_shared(report, reason):
+    """Turn a skip into a failure unless ../shared is the reason."""
+    if "../shared" not in reason:
+        report.outcome, report.longrepr = "failed", f"unexpected skip: {reason}"

@@ -77,9 +77,10 @@ def test_many_points(n):
 
 
 @each_shape()
-@pytest.mark.parametrize("n", range(2, 21))
+@each_count
 def test_weights_sum_to_the_volume(shape, n):
-    for kinds in (None, ["gauss"] * shape.dim):
+    # One point is too few for the Gauss-Lobatto rule that is the default of an ordinary first direction.
+    for kinds in (["gauss"] * shape.dim, *([None] if n > 1 else [])):
         # A different count in each direction, so that none can be mistaken for another.
         counts = [n + k for k in range(shape.dim)]
         rule = quadrature(shape, counts, kinds)
