@@ -7,8 +7,9 @@ symmetries are numbered in lexicographic order of p, and that number is the orie
 
 - segment: 0 = (0, 1), 1 = (1, 0): reversed.
 - tri: 0 = (0,1,2), 1 = (0,2,1), 2 = (1,0,2), 3 = (1,2,0), 4 = (2,0,1), 5 = (2,1,0).
-- quad (tensor order 00, 10, 01, 11): code = swap + 2 reversed_1 + 4 reversed_2, where the global origin is at the far
-  end of the local axis 1, 2 if it is reversed, and swap says that the first global axis is along local axis 2.
+- quad (tensor order 00, 10, 01, 11): code = 4 reversed_2 + 2 reversed_1 + (swap xor reversed_2), where the global
+  origin is at the far end of a local axis that is reversed, and swap says that the first global axis is along the
+  second local one.
 """
 
 from __future__ import annotations

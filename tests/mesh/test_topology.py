@@ -1,0 +1,162 @@
+"""Edges, faces, orientations and neighbours against a slow dictionary."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+from hpfem.mesh import Mesh, box, symmetries
+from hpfem.mesh.topology import TupleIndex
+from tests.mesh.examples import ALL_3D, BOXES, sample, scrambled
+
+
+def slow_entities(mesh: Mesh, dim: int) -> dict[frozenset[int], list[tuple[int, int]]]:
+    """Cells and local numbers by vertex set."""
+    found: dict[frozenset[int], list[tuple[int, int]]] = {}
+    for group in mesh.cells:
+        for cell, vertices in zip(group.indices, group.vertices, strict=True):
+            for number, entity in enumerate(group.shape.entities[dim]):
+                found.setdefault(frozenset(vertices[list(entity.vertices)].tolist()), []).append((int(cell), number))
+    return found
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_ids_tell_vertex_sets_apart(name: str, rng: np.random.Generator) -> None:
+    mesh = scrambled(sample(name, 2), rng)
+    for dim, entities in ((1, mesh.edges), (2, mesh.faces)):
+        slow = slow_entities(mesh, dim)
+        assert entities.count == len(slow)
+        for owners in slow.values():
+            ids = {
+                int(entities.ids[position][row, number])
+                for cell, number in owners
+                for position, row in [(mesh.locations[0][cell], mesh.locations[1][cell])]
+            }
+            assert len(ids) == 1
+        everything = np.concatenate([ids.ravel() for ids in entities.ids])
+        assert np.array_equal(np.unique(everything), np.arange(entities.count))
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_orientations_lead_to_one_global_order(name: str, rng: np.random.Generator) -> None:
+    mesh = scrambled(sample(name), rng)
+    for dim, entities in ((1, mesh.edges), (2, mesh.faces)):
+        order_of: dict[int, tuple[int, ...]] = {}
+        codes_seen = set()
+        for position, group in enumerate(mesh.cells):
+            for number, entity in enumerate(group.shape.entities[dim]):
+                table = symmetries(entity.shape)
+                for row in range(len(group)):
+                    code = entities.orientation[position][row, number]
+                    codes_seen.add(int(code))
+                    local = group.vertices[row][list(entity.vertices)]
+                    in_order = tuple(int(v) for v in local[table[code]])
+                    assert order_of.setdefault(int(entities.ids[position][row, number]), in_order) == in_order
+        assert len(codes_seen) > 1
+        for ordered in order_of.values():
+            assert ordered[0] == min(ordered)
+            assert ordered[1] < ordered[2] if len(ordered) > 2 else True
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_properties_of_groups(name: str) -> None:
+    mesh = sample(name)
+    for position, group in enumerate(mesh.cells):
+        assert group.edges is mesh.edges.ids[position]
+        assert group.edge_orientation is mesh.edges.orientation[position]
+        assert group.faces is mesh.faces.ids[position]
+        assert group.face_orientation is mesh.faces.orientation[position]
+        assert group.facets is (group.edges if mesh.dim == 2 else group.faces)
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_facets(name: str, rng: np.random.Generator) -> None:
+    mesh = scrambled(sample(name), rng)
+    slow = slow_entities(mesh, mesh.dim - 1)
+    facets = mesh.facets
+    assert len(facets) == len(slow) == len(facets.boundary) + len(facets.interior)
+    assert len(facets.crowded) == 0
+    group_of, row_of = mesh.locations
+    for number in range(len(facets)):
+        owners = [(int(c), int(k)) for c, k in zip(facets.cells[number], facets.local[number], strict=True) if c >= 0]
+        cell, local = owners[0]
+        group = mesh.cells[group_of[cell]]
+        key = frozenset(group.vertices[row_of[cell]][list(group.shape.facets[local].vertices)].tolist())
+        assert sorted(slow[key]) == owners
+    assert np.all(facets.cells[facets.boundary, 1] == -1)
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_euler_characteristic(name: str) -> None:
+    mesh = sample(name)
+    faces = mesh.faces.count if mesh.dim == 3 else 0
+    assert mesh.n_vertices - mesh.edges.count + faces + (-1) ** mesh.dim * mesh.n_cells == 1
+
+
+def test_counts_of_a_structured_box() -> None:
+    mesh = box("hex", (3, 4, 5))
+    assert mesh.n_vertices == 4 * 5 * 6
+    assert mesh.edges.count == 3 * 5 * 6 + 4 * 4 * 6 + 4 * 5 * 5
+    assert mesh.faces.count == 4 * 4 * 5 + 3 * 5 * 5 + 3 * 4 * 6
+    assert len(mesh.facets.boundary) == 2 * (3 * 4 + 4 * 5 + 3 * 5)
+
+
+def test_large_ids_do_not_collide() -> None:
+    limit = 2_900_000_000
+    rows = np.array([[0, 1, 2, limit - 1], [0, 1, limit - 2, limit - 1], [0, 1, 2, limit - 1], [-1, 0, 1, 2]])
+    index = TupleIndex(rows, limit)
+    assert index.count == 3
+    assert index.ids[0] == index.ids[2]
+    np.testing.assert_array_equal(index.find(rows), index.ids)
+    assert index.find(np.array([[0, 1, 2, 3], [5, 6, 7, 8]])).tolist() == [-1, -1]
+
+
+def periodic_pairs(mesh: Mesh, axis: int) -> np.ndarray:
+    """Points of the lower and the upper side of a box that are images of each other."""
+    low = np.flatnonzero(mesh.points[:, axis] == 0)
+    high = np.flatnonzero(mesh.points[:, axis] == 1)
+    others = [k for k in range(mesh.dim) if k != axis]
+    key = lambda rows: np.lexsort(np.round(mesh.points[rows][:, others].T, 9))  # noqa: E731
+    return np.column_stack([low[key(low)], high[key(high)]])
+
+
+def rebuilt(mesh: Mesh, **arguments) -> Mesh:
+    return Mesh.from_cells(mesh.points, [(g.shape.name, g.order, g.nodes) for g in mesh.cells], **arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"), [("quad", (3, 4)), ("tri", (3, 4)), ("hex", (3, 3, 4)), ("prism", (3, 3, 3))]
+)
+def test_a_periodic_box_is_a_torus(name: str, counts: tuple[int, ...]) -> None:
+    mesh = box(name, counts)
+    torus = rebuilt(mesh, periodic=[periodic_pairs(mesh, axis) for axis in range(mesh.dim)])
+    assert torus.periodic
+    assert not mesh.periodic
+    assert torus.n_vertices == np.prod(counts)
+    assert len(torus.facets.boundary) == 0
+    faces = torus.faces.count if mesh.dim == 3 else 0
+    assert torus.n_vertices - torus.edges.count + faces + (-1) ** mesh.dim * torus.n_cells == 0
+    raised = torus.elevated(3)
+    assert raised.n_vertices == torus.n_vertices
+    assert len(raised.facets.boundary) == 0
+    assert len(raised.points) == len(mesh.elevated(3).points)
+
+
+def test_only_what_is_paired_is_periodic() -> None:
+    mesh = box("hex", (3, 2, 2))
+    channel = rebuilt(mesh, periodic=[periodic_pairs(mesh, 0)])
+    assert channel.n_vertices == 3 * 3 * 3
+    assert len(channel.facets.boundary) == 4 * 3 * 2
+
+
+@pytest.mark.parametrize("name", ALL_3D)
+def test_topology_pickles_without_what_it_made(name: str) -> None:
+    mesh = sample(name)
+    before = len(pickle.dumps(mesh))
+    ids = [group.faces for group in mesh.cells]
+    assert len(pickle.dumps(mesh)) == before
+    copy = pickle.loads(pickle.dumps(mesh))
+    for own, group in zip(ids, copy.cells, strict=True):
+        np.testing.assert_array_equal(group.faces, own)
