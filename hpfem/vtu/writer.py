@@ -36,8 +36,8 @@ def write_vtu(
     Vectors of two components get a third one, zero, as VTK's vectors have three.
 
     Cell data: "cell" (number in the mesh), "shape" (VTK's number for the linear cell of that shape), "order" (P),
-    "geometry_order", "block", and where the mesh has regions "region" (position in the list "region_names" that the
-    file holds; the first of those that the cell is in, -1 for none).
+    "geometry_order", "block", and where the mesh has regions "region": counted from 1, 0 for none, the first of those
+    that the cell is in. The file's field data has (number, dimension) under each region's name.
 
     Parameters
     ----------
@@ -64,11 +64,11 @@ def write_vtu(
     point_data = {name: _values(name, field, patterns) for name, field in named.items()}
     points = np.concatenate([_points(block, p) for block, p in zip(space.blocks, patterns, strict=True)])
     cells, cell_data = _cells(space, patterns)
-    regions = list(space.mesh.regions)
-    strings = {"region_names": regions} if regions else {}
+    names = enumerate(space.mesh.regions, start=1)
+    regions = {name: np.array([[number, space.mesh.dim]], dtype=np.int32) for number, name in names}
     try:
         with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
-            write_unstructured_grid(file, points, cells, point_data, cell_data, strings, compress)
+            write_unstructured_grid(file, points, cells, point_data, cell_data, regions, compress)
     except OSError as error:
         raise ArgumentError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
 
@@ -141,8 +141,8 @@ def _values(name: str, field: Field, patterns: list[Pattern]) -> NDArray[Any]:
 
 def _cells(space: Space, patterns: list[Pattern]) -> tuple[list[tuple[int, NDArray[np.int64]]], dict[str, Any]]:
     """Connectivity by VTK cell type, and what is said of each cell."""
-    region = np.full(space.mesh.n_cells, -1, dtype=np.int32)
-    for number, members in reversed(list(enumerate(space.mesh.regions.values()))):
+    region = np.zeros(space.mesh.n_cells, dtype=np.int32)
+    for number, members in reversed(list(enumerate(space.mesh.regions.values(), start=1))):
         region[members] = number
     cells: list[tuple[int, NDArray[np.int64]]] = []
     owners: list[NDArray[np.int64]] = []

@@ -1,7 +1,7 @@
 """The VTU file format: XML with arrays in base64, compressed by zlib in blocks.
 
-Version 2.2 of VTK's XML files: since 2.1 the nodes on the vertical edges of Lagrange hexes are listed in the order that
-`hpfem.mesh.vtk_nodes` has.
+Version 2.1 of VTK's XML files is the first that lists the nodes on the vertical edges of Lagrange hexes in the order
+that `hpfem.mesh.vtk_nodes` has.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 from numpy.typing import NDArray
 
-VERSION = "2.2"
+VERSION = "2.1"
 _BLOCK = 1 << 20  # bytes compressed at a time
 _LEVEL = 1  # values of fields hardly compress further
 _NAMES = {"f8": "Float64", "f4": "Float32", "i8": "Int64", "i4": "Int32", "u1": "UInt8"}
@@ -28,7 +28,7 @@ def write_unstructured_grid(
     cells: Sequence[tuple[int, NDArray[np.int64]]],
     point_data: Mapping[str, NDArray[Any]],
     cell_data: Mapping[str, NDArray[Any]],
-    strings: Mapping[str, Sequence[str]],
+    field_data: Mapping[str, NDArray[Any]],
     compress: bool = True,
 ) -> None:
     """Write an unstructured grid of one piece.
@@ -42,8 +42,8 @@ def write_unstructured_grid(
         VTK cell type and connectivity.
     point_data : mapping of str to ndarray, [n_points, components]
     cell_data : mapping of str to ndarray, [n_cells]
-    strings : mapping of str to sequence of str
-        Lists of names stored with the grid.
+    field_data : mapping of str to ndarray, [n, components]
+        What is said of the whole grid.
     compress : bool
         Whether to compress the arrays.
     """
@@ -57,11 +57,8 @@ def write_unstructured_grid(
         f'<VTKFile type="UnstructuredGrid" version="{VERSION}" byte_order="{order}" header_type="UInt64"{compressor}>\n'
         "<UnstructuredGrid>\n"
     )
-    if strings:
-        file.write("<FieldData>\n")
-        for name, words in strings.items():
-            _write_strings(file, name, words)
-        file.write("</FieldData>\n")
+    if field_data:
+        _write_section(file, "FieldData", field_data, compress, of_grid=True)
     file.write(f'<Piece NumberOfPoints="{len(points)}" NumberOfCells="{n_cells}">\n')
     _write_section(file, "Points", {"Points": points}, compress)
     connectivity = np.concatenate([rows.ravel() for _, rows in cells])
@@ -74,30 +71,30 @@ def write_unstructured_grid(
 
 def _active(point_data: Mapping[str, NDArray[Any]]) -> str:
     """Attributes that name the first scalar and the first vector, which programs show at first."""
-    found = {}
+    found: dict[str, str] = {}
     for name, array in point_data.items():
         found.setdefault({1: "Scalars", 3: "Vectors"}.get(array.shape[1], ""), name)
     return "".join(f" {kind}={quoteattr(name)}" for kind, name in found.items() if kind)
 
 
 def _write_section(
-    file: TextIO, section: str, arrays: Mapping[str, NDArray[Any]], compress: bool, attributes: str = ""
+    file: TextIO,
+    section: str,
+    arrays: Mapping[str, NDArray[Any]],
+    compress: bool,
+    attributes: str = "",
+    of_grid: bool = False,
 ) -> None:
     file.write(f"<{section}{attributes}>\n")
     for name, array in arrays.items():
         kind = _NAMES[f"{array.dtype.kind}{array.dtype.itemsize}"]
         components = f' NumberOfComponents="{array.shape[1]}"' if array.ndim == 2 else ""
-        file.write(f'<DataArray type="{kind}" Name={quoteattr(name)}{components} format="binary">\n')
+        # Only here the piece's header does not tell how many there are.
+        count = f' NumberOfTuples="{len(array)}"' if of_grid else ""
+        file.write(f'<DataArray type="{kind}" Name={quoteattr(name)}{components}{count} format="binary">\n')
         file.write(encoded(array, compress))
         file.write("\n</DataArray>\n")
     file.write(f"</{section}>\n")
-
-
-def _write_strings(file: TextIO, name: str, words: Sequence[str]) -> None:
-    """Names as VTK keeps strings: the numbers of their bytes, each word ended by a zero."""
-    numbers = " ".join(str(byte) for word in words for byte in (*word.encode(), 0))
-    file.write(f'<Array type="String" Name={quoteattr(name)} NumberOfTuples="{len(words)}" format="ascii">\n')
-    file.write(f"{numbers}\n</Array>\n")
 
 
 def encoded(array: NDArray[Any], compress: bool) -> str:
@@ -114,9 +111,9 @@ def encoded(array: NDArray[Any], compress: bool) -> str:
     -------
     str
     """
-    data = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    data = np.ascontiguousarray(array).tobytes()
     if not compress:
-        return _base64(np.array([len(data)], dtype=np.uint64).tobytes() + bytes(data))
+        return _base64(np.array([len(data)], dtype=np.uint64).tobytes() + data)
     blocks = [zlib.compress(data[start : start + _BLOCK], _LEVEL) for start in range(0, len(data), _BLOCK)]
     header = [len(blocks), _BLOCK, len(data) % _BLOCK, *map(len, blocks)]
     return _base64(np.array(header, dtype=np.uint64).tobytes()) + _base64(b"".join(blocks))
