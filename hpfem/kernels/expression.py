@@ -89,6 +89,8 @@ class Graph:
         """Make an expression of a number; expressions pass through."""
         if isinstance(value, Expression):
             return value
+        if isinstance(value, (Vector, Gradient)):
+            raise ArgumentError("a pointwise function has a vector where a scalar is needed; take its components")
         if np.ndim(value) == 0 and isinstance(value, (int, float, np.number, np.ndarray)):
             return self.constant(float(value))
         raise ArgumentError(
@@ -243,16 +245,30 @@ def _check_scalar(scale: Any, what: str) -> None:
         raise ArgumentError(f"a pointwise function has a vector {what} a vector; use a.dot(b), or their components")
 
 
-class Vector:
-    """A vector with one scalar (array or expression) per space direction.
+class _NoArray:
+    """Keeps NumPy from making one array of a vector's components: a sum over it would be one over all points."""
+
+    __array_ufunc__ = None
+
+    def __array__(self, *arguments: Any, **options: Any) -> Any:
+        raise ArgumentError(
+            "NumPy does not take vectors in a pointwise function; use a.dot(b), or components"
+        )
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        raise ArgumentError(
+            f"np.{function.__name__} does not take vectors in a pointwise function; use a.dot(b), or components"
+        )
+
+
+class Vector(_NoArray):
+    """A vector with one scalar (array or expression) per space direction, or one object per component of a field.
 
     Parameters
     ----------
     components : sequence
         D scalars.
     """
-
-    __array_ufunc__ = None
 
     def __init__(self, components: Sequence[Any]) -> None:
         self.components = list(components)
@@ -310,7 +326,7 @@ class Vector:
         return Vector([-a for a in self])
 
 
-class Gradient:
+class Gradient(_NoArray):
     """A linear combination of the gradients of the trial's components, with scalar coefficients.
 
     It stays a combination under scaling and addition; asking for a component makes it a `Vector`.
@@ -322,8 +338,6 @@ class Gradient:
     source : callable
         c -> the D scalars of the gradient of component c.
     """
-
-    __array_ufunc__ = None
 
     def __init__(self, terms: dict[int, Any], source: Callable[[int], Sequence[Any]]) -> None:
         self.terms = terms
@@ -426,11 +440,18 @@ class Pointwise:
         if len(self.test) == 1:
             if isinstance(result, tuple) and len(result) == 1:
                 result = result[0]
+            if result is None:
+                raise ArgumentError(f"pointwise function {self.name!r} returned nothing")
             return (result, None) if self.test == ("value",) else (None, result)
         if not isinstance(result, tuple) or len(result) != 2:
             raise ArgumentError(
                 f"pointwise function {self.name!r} must return a pair (what multiplies the test value, what multiplies"
                 f" the test gradient), got {type(result).__name__}"
+            )
+        if result[0] is None or result[1] is None:
+            raise ArgumentError(
+                f"pointwise function {self.name!r} returned None; say with test=('value',) or ('grad',) what is left"
+                " out"
             )
         return result
 
@@ -575,8 +596,8 @@ def trace(
             " function, its gradient and the point; choose another name"
         )
     arguments: dict[str, Any] = {
-        "u": values[0] if components == 1 else values,
-        "du": gradients[0] if components == 1 else gradients,
+        "u": values[0] if components == 1 else Vector(values),
+        "du": gradients[0] if components == 1 else Vector(gradients),
         "x": Vector([symbol("x", i) for i in range(dim)]),
     }
     for name, n in fields.items():

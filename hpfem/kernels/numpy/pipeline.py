@@ -213,8 +213,8 @@ class NumpyKernel(BlockKernel):
         values = [self.values[c][:, live] for c in range(n)]
         gradients = [Gradient({c: 1.0}, source) for c in range(n)]
         found: dict[str, Any] = {
-            "u": values[0] if n == 1 else values,
-            "du": gradients[0] if n == 1 else gradients,
+            "u": values[0] if n == 1 else Vector(values),
+            "du": gradients[0] if n == 1 else Vector(gradients),
             **p.parameters,
         }
         if self.points is not None:

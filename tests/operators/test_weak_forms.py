@@ -1,0 +1,243 @@
+"""Weak forms of a user: any flux, coupled components, fields, points, nonlinear terms; with what is refused."""
+
+import math
+
+import numpy as np
+import pytest
+
+import hpfem as hp
+from tests.operators.reference import random_field, references
+from tests.operators.ways import ways
+from tests.samples import NAMES, curved, norm_error, skewed, straight
+
+each_name = pytest.mark.parametrize("name", NAMES)
+MESHES = {"affine": lambda name: skewed(straight(name)), "curved": lambda name: curved(name, order=2)}
+
+
+@pytest.fixture(params=MESHES)
+def space(request, name):
+    """A space of order 3 on a mesh of each kind."""
+    return hp.Space(MESHES[request.param](name), 3)
+
+
+def check(
+    space, backend, rng, function, reference, *, test=("value", "grad"), components=1, fields=None, gradients=True
+):
+    """Compare a weak form by every way with a reference (ref, u, du) -> (value, flux)."""
+    field = random_field(space, rng, components=components)
+    ref = references(space)[0]
+    expected = ref.test(*reference(ref, *ref.trial(field.arrays[0])))
+    for way in ways(backend, gradients):
+        form = hp.WeakForm(space, function, test=test, components=components, fields=fields, **way)
+        assert norm_error(form(field).arrays[0], expected) < 2e-12, way
+
+
+@each_name
+def test_nonlinear_reaction_and_diffusion(backend, space, name, rng):
+    def burning(u, du, k):
+        return u**3 - np.exp(-u * u), (k + u * u) * du
+
+    check(
+        space,
+        backend,
+        rng,
+        burning,
+        lambda ref, u, du: (u**3 - np.exp(-(u**2)), (0.3 + u**2)[:, None] * du),
+        fields={"k": 0.3},
+    )
+
+
+@each_name
+def test_any_flux(backend, space, name, rng):
+    d = space.dim
+
+    def anisotropic(du, x):
+        return [(2.0 + i) * du[i] + 0.5 * du[(i + 1) % d] * x[0] for i in range(d)]
+
+    def reference(ref, u, du):
+        flux = np.stack([(2.0 + i) * du[:, i] + 0.5 * du[:, (i + 1) % d] * ref.x[0] for i in range(d)], axis=1)
+        return None, flux
+
+    check(space, backend, rng, anisotropic, reference, test=("grad",))
+
+
+@each_name
+def test_p_laplacian_takes_the_length_of_the_gradient(backend, space, name, rng):
+    def p_laplacian(du):
+        return np.sqrt(1.0 + du.dot(du)) * du
+
+    def reference(ref, u, du):
+        return None, np.sqrt(1 + np.sum(du**2, axis=1, keepdims=True)) * du
+
+    check(space, backend, rng, p_laplacian, reference, test=("grad",))
+
+
+@each_name
+def test_transport_in_conservative_form(backend, space, name, rng):
+    # The flux does not depend on the gradient of the trial function.
+    def transport(u, wind):
+        return -(u * wind)
+
+    def wind(*x):
+        return [1.0 + x[1], -x[0], 0.3 * x[0]][: len(x)]
+
+    check(
+        space,
+        backend,
+        rng,
+        transport,
+        lambda ref, u, du: (None, -u[:, None] * np.array(wind(*ref.x))),
+        test=("grad",),
+        fields={"wind": wind},
+    )
+
+
+@each_name
+def test_gradient_tested_by_values(backend, space, name, rng):
+    def steepness(du, x):
+        return du[0] * x[1] + du.dot(du)
+
+    check(
+        space,
+        backend,
+        rng,
+        steepness,
+        lambda ref, u, du: (du[:, 0] * ref.x[1] + np.sum(du**2, axis=1), None),
+        test=("value",),
+    )
+
+
+@each_name
+def test_coupled_components(backend, space, name, rng):
+    def chemistry(u, du, k):
+        rate = k * u[0] * u[1]
+        return [rate, -rate + u[1]], [du[0] + 0.2 * du[1], 3.0 * du[1] - du[0] / 2.0]
+
+    def k(*x):
+        return 1 + x[0] ** 2
+
+    def reference(ref, u, du):
+        rate = k(*ref.x) * u[0] * u[1]
+        return np.stack([rate, -rate + u[1]]), np.stack([du[0] + 0.2 * du[1], 3 * du[1] - du[0] / 2])
+
+    check(space, backend, rng, chemistry, reference, components=2, fields={"k": k})
+
+
+@each_name
+def test_elasticity(backend, space, name, rng):
+    d = space.dim
+
+    def stress(du, mu, la):
+        trace = sum(du[i][i] for i in range(d))
+        return [[mu * (du[i][j] + du[j][i]) + (la * trace if i == j else 0.0) for j in range(d)] for i in range(d)]
+
+    def reference(ref, u, du):
+        flux = 0.7 * (du + du.swapaxes(0, 1))
+        for i in range(d):
+            flux[i, i] += 1.3 * sum(du[j, j] for j in range(d))
+        return None, flux
+
+    check(space, backend, rng, stress, reference, test=("grad",), components=d, fields={"mu": 0.7, "la": 1.3})
+    # Rigid rotations cost nothing.
+    operator = hp.WeakForm(space, stress, test=("grad",), components=d, fields={"mu": 0.7, "la": 1.3}, backend=backend)
+    turned = space.project(lambda *x: [-x[1], x[0], 0.0][:d])
+    assert abs(turned.dot(operator(turned))) < 1e-10
+
+
+@each_name
+def test_fields_in_both_states_and_vectors(backend, space, name, rng):
+    d = space.dim
+    k = space.project(lambda *x: 2 + x[0])
+    v = space.evaluate(lambda *x: [x[i] + 0.2 for i in range(d)])
+
+    def form(u, k, v, a):
+        return u * k + a.dot(v) * u
+
+    check(
+        space,
+        backend,
+        rng,
+        form,
+        lambda ref, u, du: (u * (2 + ref.x[0]) + u * sum((i + 1.0) * (ref.x[i] + 0.2) for i in range(d)), None),
+        test=("value",),
+        fields={"k": k, "v": v, "a": [i + 1.0 for i in range(d)]},
+        gradients=False,
+    )
+
+
+@pytest.mark.parametrize("name", ["hex", "tri"])
+def test_every_operation(backend, space, name, rng):
+    def everything(u, x):
+        a = np.where(u > 0.1, np.sqrt(np.abs(u) + 1), np.minimum(u, x[0])) + np.tanh(u) / (2 + np.sin(x[1]))
+        b = np.maximum(np.cos(u), u * 0.5) - np.log(1.5 + np.abs(x[0])) ** 2 + 2.0 ** (-u) + np.exp(u) ** 1.5
+        return a * b - abs(-u) + np.where(u <= x[1], 1.0, u) + np.where(x[0] >= u, u, 2.0) + np.where(u < 0, 1, 0)
+
+    def reference(ref, u, du):
+        return everything(u, [x[None] for x in ref.x]), None
+
+    check(space, backend, rng, everything, reference, test=("value",), gradients=False)
+
+
+@pytest.mark.parametrize("name", ["quad"])
+class TestRefused:
+    """Bad functions and coefficients: one clear error when the operator is made."""
+
+    def refused(self, space, function, match, error=hp.ArgumentError, **options):
+        """Check that a weak form is refused with a message."""
+        with pytest.raises(error, match=match):
+            hp.WeakForm(space, function, **{"test": ("value",), "trial": ("value", "grad"), **options})
+
+    def test_decisions(self, space, name):
+        self.refused(space, lambda u: u if u > 0 else -u, "np.where")
+        self.refused(space, lambda u: max(u, 0.0), "np.maximum")
+        self.refused(space, lambda u: u if u == 0 else 1 / u, "==")
+
+    def test_other_functions(self, space, name):
+        self.refused(space, lambda u: np.arctan(u), "np.arctan is not available.*np.tanh")
+        self.refused(space, lambda u: math.sin(u), "NumPy's functions instead of math's")
+        self.refused(space, lambda u: np.clip(u, 0, 1), "not available")
+        self.refused(space, lambda u: np.sum(u), "not available|cannot be traced")
+        self.refused(space, lambda u: u * np.ones(3), "array")
+        self.refused(space, lambda u: u.real, "cannot be traced.*real")
+        self.refused(space, lambda du: np.linalg.norm(du), "np.norm does not take vectors")
+        self.refused(space, lambda u: np.sum(u), "np.sum does not take vectors", components=2)
+        self.refused(space, lambda x: np.sum(np.asarray(x)), "NumPy does not take vectors")
+
+    def test_wrong_returns(self, space, name):
+        self.refused(space, lambda u, du: u, "must return a pair", test=("value", "grad"))
+        self.refused(space, lambda du: du, "vector where a scalar is needed", components=2)
+        self.refused(space, lambda u: u[0], "must return 2 components", components=2)
+        self.refused(space, lambda u: None, "returned nothing")
+        self.refused(space, lambda u, du: (u, None), "returned None; say with test=", test=("value", "grad"))
+        self.refused(space, lambda u: u, "flux of 2 components", test=("grad",))
+        self.refused(space, lambda du: [du[0]], "flux of 2 components", test=("grad",))
+        self.refused(space, lambda du: du.dot([1.0, 2.0, 3.0]), "dot product of vectors with 2 and 3", test=("value",))
+        self.refused(space, lambda du: du * du, "dot", test=("grad",))
+        self.refused(space, lambda du: du + 1.0, "component", test=("grad",))
+        self.refused(space, lambda u: [u[0]], "must return 2 components", components=2)
+
+    def test_names(self, space, name):
+        self.refused(space, lambda u, kappa: kappa * u, "'kappa'.*known: u, du, x")
+        self.refused(space, lambda u: u, "does not take 'k'", fields={"k": 1.0})
+        self.refused(space, lambda u, x: u, "called 'x'", fields={"x": 1.0})
+        self.refused(space, lambda du: du, "'du'.*leaves 'grad' out", trial=("value",), test=("grad",))
+        self.refused(space, lambda u: u, "test must be", test=("gradient",))
+
+    def test_coefficients(self, space, name):
+        other = hp.Space(space.mesh, 2)
+        dual = hp.Mass(space)(space.project(lambda x, y: x))
+        for value, match in [
+            ("1", "give a real number"),
+            (1j, "give a real number"),
+            ([1.0, 2.0, 3.0], "sequence of 2 numbers"),
+            ([[1.0, 2.0]], "sequence of 2 numbers"),
+            ([1.0, [2.0]], "sequence of 2 numbers"),
+            (np.nan, "must be finite"),
+            (None, "give a real number"),
+        ]:
+            self.refused(space, lambda u, k: u, match, fields={"k": value})
+        self.refused(space, lambda u, k: u * k, "another space", hp.StateError, fields={"k": other.zeros("phys")})
+        self.refused(space, lambda u, k: u * k, "'dual'", hp.StateError, fields={"k": dual})
+        self.refused(space, lambda u, k: u * k, r"not finite at .* in cell \d+", fields={"k": lambda x, y: 0 / (x - x)})
+        with pytest.raises(hp.ArgumentError, match="velocity|dot"):
+            hp.AdvectionDiffusionReaction(space, 1.0)
