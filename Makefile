@@ -9,11 +9,11 @@ JOBS   ?= 2
 
 demo: $(VENV)/installed
 	mkdir -p $(OUT)
-	$(BIN)/hpfem info meshes/cube_mixed.msh
-	$(BIN)/hpfem apply meshes/cube_mixed.msh --operator helmholtz --order 4 --field "sin(pi*x)*cos(pi*y)*z" -o $(OUT)/helmholtz.vtu
-	$(BIN)/hpfem compare meshes/cube_mixed.msh --order 2:6 -o $(OUT)/compare.json
+	$(BIN)/hpfem info meshes/curved_mixed.msh
+	$(BIN)/hpfem apply meshes/curved_mixed.msh --operator helmholtz --order 4 --field "sin(pi*x)*cos(pi*y)*z" -o $(OUT)/helmholtz.vtu
+	$(BIN)/hpfem compare meshes/curved_mixed.msh --order 2:6 -o $(OUT)
 	$(BIN)/hpfem bench --quick -o $(OUT)/bench.json
-	$(BIN)/hpfem plot $(OUT)/bench.json -o $(OUT)/bench.png
+	$(BIN)/hpfem plot $(OUT)/bench.json
 	@echo "Pictures and results are in $(CURDIR)/$(OUT):" && ls $(OUT)
 
 # One thread per process: the tests run in JOBS processes.

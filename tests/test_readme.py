@@ -1,0 +1,111 @@
+"""README and ARCHITECTURE are true: commands exist, the snippet runs, files are there, the floors are those tested."""
+
+import argparse
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from hpfem.cli import main
+from tests.test_floors import FLOORS
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+def blocks(language):
+    """Code blocks of the README in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+
+
+COMMANDS = [shlex.split(line, comments=True) for block in blocks("sh") for line in block.splitlines() if line.strip()]
+DEMO = [shlex.split(line) for line in re.findall(r"\$\(BIN\)/(hpfem .*)", MAKEFILE.replace("$(OUT)", "demo-output"))]
+
+
+class Parsed(Exception):
+    """Raised where a command would start to work."""
+
+
+def parse(arguments, monkeypatch):
+    """Let `hpfem` parse its arguments, and no more."""
+    parse_args = argparse.ArgumentParser.parse_args
+
+    def stop(self, *args, **kwargs):
+        parse_args(self, *args, **kwargs)
+        raise Parsed
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", stop)
+    with pytest.raises(Parsed):
+        main(arguments)
+
+
+def test_the_two_commands_are_there():
+    assert [command for command in COMMANDS if command[0] == "make"] == [["make", "demo"], ["make", "test"]]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_commands_of_the_readme_exist(command, monkeypatch):
+    if command[0] == "make":
+        assert re.search(rf"^{command[1]}:", MAKEFILE, flags=re.MULTILINE)
+    else:
+        assert command[0] == "hpfem"
+        parse(command[1:], monkeypatch)
+
+
+@pytest.mark.parametrize("command", DEMO, ids=" ".join)
+def test_commands_of_the_demo_exist(command, monkeypatch):
+    parse(command[1:], monkeypatch)
+
+
+def test_an_unknown_command_is_noticed(monkeypatch):
+    with pytest.raises(SystemExit):
+        parse(["fly", "meshes/cube_mixed.msh"], monkeypatch)
+
+
+def test_meshes_in_commands_exist():
+    for argument in (argument for command in [*COMMANDS, *DEMO] for argument in command):
+        assert not argument.endswith(".msh") or (ROOT / argument).is_file(), argument
+
+
+def test_ci_runs_the_second_command():
+    assert (ROOT / ".ci" / "run").read_text().splitlines()[-1] == "exec make test"
+
+
+def test_extras_exist():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    [sentence] = re.findall(r"extras: (.*?)\)", README, flags=re.DOTALL)
+    assert set(re.findall(r"`([\w-]+)`", sentence)) <= set(extras)
+    named = re.findall(r"\(extras? ([^)]*)\)", ARCHITECTURE)
+    assert {extra for names in named for extra in re.findall(r"`([\w-]+)`", names)} <= set(extras)
+
+
+def test_dependencies_are_justified():
+    for requirement in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]:
+        name = re.match(r"[\w-]+", requirement).group()
+        assert name in ARCHITECTURE.split("## Dependencies")[1].lower()
+
+
+def test_the_snippet_prints_what_it_says(monkeypatch, capsys):
+    [snippet] = blocks("python")
+    monkeypatch.chdir(ROOT)
+    exec(compile(snippet, "README.md", "exec"), {})
+    assert float(capsys.readouterr().out) == pytest.approx(85 / 36, rel=1e-10)
+
+
+@pytest.mark.parametrize("text", [README, ARCHITECTURE], ids=["README", "ARCHITECTURE"])
+def test_files_that_are_named_exist(text):
+    links = re.findall(r"\]\(([^)#]+)\)", text)
+    paths = re.findall(r"`((?:hpfem|shapes|meshes|examples|tests|benchmarks)/[\w./]*)`", text)
+    assert links or paths
+    for path in [*links, *paths]:
+        assert (ROOT / path).exists(), path
+
+
+def test_architecture_has_the_tested_floors():
+    rows = re.findall(r"^\| (`.*?) \|", ARCHITECTURE, flags=re.MULTILINE)
+    floors = [{name.rstrip("/") for name in re.findall(r"`([\w/.]+)`", row)} - {"hpfem.shapes"} for row in rows]
+    assert floors == FLOORS
