@@ -25,7 +25,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from hpfem.errors import ArgumentError
 
-__all__ = ["atomic_path", "forget_reports", "machine_description", "progress", "report_once", "reports", "write_json"]
+__all__ = [
+    "atomic_path",
+    "forget_reports",
+    "machine_description",
+    "plain",
+    "progress",
+    "report_once",
+    "reports",
+    "write_json",
+]
 
 logger = logging.getLogger("hpfem")
 
@@ -143,19 +152,30 @@ def write_json(path: str | os.PathLike[str], obj: Any) -> None:
     ArgumentError
         If the folder does not exist, or something in `obj` has no JSON form.
     """
-    text = json.dumps(_plain(obj), indent=1, allow_nan=False)
+    text = json.dumps(plain(obj), indent=1, allow_nan=False)
     with atomic_path(path) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
-def _plain(obj: Any) -> Any:
-    """Return `obj` in JSON's own types."""
+def plain(obj: Any) -> Any:
+    """Return `obj` in JSON's own types.
+
+    Parameters
+    ----------
+    obj
+        See `write_json`.
+
+    Raises
+    ------
+    ArgumentError
+        If something in it has no JSON form.
+    """
     if isinstance(obj, np.ndarray | np.generic):
         obj = obj.tolist()
     if isinstance(obj, Mapping):
-        return {str(key): _plain(value) for key, value in obj.items()}
+        return {str(key): plain(value) for key, value in obj.items()}
     if isinstance(obj, list | tuple | set | frozenset):
-        return [_plain(value) for value in obj]
+        return [plain(value) for value in obj]
     if isinstance(obj, float):
         return obj if math.isfinite(obj) else None
     if isinstance(obj, os.PathLike):
