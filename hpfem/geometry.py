@@ -19,6 +19,8 @@ them by to get the deformed ones.
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -59,6 +61,11 @@ class BlockGeometry:
         self.coefficients = coefficients
         self.rule = rule
         self.affine = affine
+        # Operators on the same block share their factors for as long as one of them lives.
+        self._made: WeakValueDictionary[tuple[str, int, str], NDArray[np.floating[Any]]] = WeakValueDictionary()
+
+    def __reduce__(self) -> tuple[type[BlockGeometry], tuple[Any, ...]]:
+        return BlockGeometry, (self.shape, self.order, self.coefficients, self.rule, self.affine)
 
     @property
     def n_elements(self) -> int:
@@ -174,8 +181,17 @@ class BlockGeometry:
         Returns
         -------
         ndarray, [groups, n_factors, n_points, lanes]
-            C-ordered; zeros past the last element.
+            C-ordered and read-only; zeros past the last element.
         """
+        key = (kind, lanes, np.dtype(dtype).name)
+        made = self._made.get(key)
+        if made is None:
+            made = self._make_factors(kind, lanes, dtype)
+            made.flags.writeable = False
+            self._made[key] = made
+        return made
+
+    def _make_factors(self, kind: str, lanes: int, dtype: DTypeLike) -> NDArray[np.floating[Any]]:
         groups = -(-self.n_elements // lanes)
         out = np.zeros((groups, self.n_factors(kind), self.n_points(kind), lanes), dtype)
         for chunk in self._chunks():
