@@ -166,7 +166,7 @@ class BlockGeometry:
             rows = [inverse[..., a, i].T for a in range(self.dim) for i in range(self.space_dim)]
         return np.stack([*rows, weighted.T])
 
-    def factors(self, kind: str, lanes: int = 1, dtype: DTypeLike = np.float64) -> NDArray[np.floating]:
+    def factors(self, kind: str, lanes: int = 1, dtype: DTypeLike = np.float64) -> NDArray[np.floating[Any]]:
         """Make the factors of a kind.
 
         Parameters
