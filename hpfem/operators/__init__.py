@@ -2,6 +2,7 @@
 
 from .operator import Operator
 from .projection import FwdTrans
+from .riesz import InverseMass
 from .standard import (
     AdvectionDiffusionReaction,
     BwdTrans,
@@ -21,6 +22,7 @@ __all__ = [
     "Helmholtz",
     "IProductWRTBase",
     "IProductWRTDerivBase",
+    "InverseMass",
     "Laplacian",
     "Mass",
     "Operator",

@@ -1,0 +1,44 @@
+"""Measured numbers: throughput against the machine's limits, and algorithms against each other."""
+
+from .comparison import ComparisonRow, compare_algorithms
+from .problems import BENCHMARKS, GEOMETRIES, problem_mesh, problem_sizes
+from .results import document, read_results
+from .roofline import TARGETS, Roofline, Target, host_roofline
+from .threads import thread_limit
+from .throughput import (
+    BOX_SHAPES,
+    DEFAULT_DOFS,
+    SOLID_SHAPES,
+    BenchSettings,
+    Measurement,
+    ThroughputRun,
+    check_settings,
+)
+from .timing import HostTimer, Timer, Timing, measure
+
+__all__ = [
+    "BENCHMARKS",
+    "BOX_SHAPES",
+    "DEFAULT_DOFS",
+    "GEOMETRIES",
+    "SOLID_SHAPES",
+    "TARGETS",
+    "BenchSettings",
+    "ComparisonRow",
+    "HostTimer",
+    "Measurement",
+    "Roofline",
+    "Target",
+    "ThroughputRun",
+    "Timer",
+    "Timing",
+    "check_settings",
+    "compare_algorithms",
+    "document",
+    "host_roofline",
+    "measure",
+    "problem_mesh",
+    "problem_sizes",
+    "read_results",
+    "thread_limit",
+]

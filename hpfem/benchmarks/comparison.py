@@ -1,0 +1,134 @@
+"""Algorithms for one operator held against each other on a mesh: agreement, time, operations and bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from ..errors import NotSuitable
+from ..kernels.models import operator_bytes
+from ..mesh import Mesh
+from ..operators import Helmholtz
+from ..operators.strategies import choose_backend
+from ..space import Space
+from .roofline import TARGETS
+from .timing import measure
+
+# (strategy, algorithm); the first is what the others are held against. Dense matrices take the derivatives directly.
+VARIANTS = (("stdmat", "noncollocated"), ("sumfac", "noncollocated"), ("sumfac", "collocated"))
+
+
+@dataclass(frozen=True)
+class ComparisonRow:
+    """One algorithm on one block.
+
+    Attributes
+    ----------
+    shape, geometry, strategy, algorithm, backend : str
+    order, n_cells, n_dofs : int
+    seconds : float
+        Median of one application.
+    dofs_per_second : float
+    flops, nbytes : float
+        Nominal operations and compulsory bytes of one application.
+    difference : float
+        Largest difference to the first variant over the largest value, on random coefficients.
+    """
+
+    shape: str
+    geometry: str
+    strategy: str
+    algorithm: str
+    backend: str
+    order: int
+    n_cells: int
+    n_dofs: int
+    seconds: float
+    dofs_per_second: float
+    flops: float
+    nbytes: float
+    difference: float
+
+    @property
+    def variant(self) -> str:
+        """Name for tables."""
+        return f"{self.strategy}, {self.algorithm}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For result files."""
+        return asdict(self)
+
+
+def compare_algorithms(
+    mesh: Mesh,
+    order: int,
+    *,
+    lam: float = 1.0,
+    basis: str = "modified",
+    quadrature: str | int | None = None,
+    dtype: DTypeLike = np.float64,
+    backend: str = "auto",
+    repeats: int = 5,
+    min_seconds: float = 0.01,
+) -> Iterator[ComparisonRow]:
+    """Apply the Helmholtz operator to random coefficients by every algorithm, block by block.
+
+    Parameters
+    ----------
+    mesh : Mesh
+    order : int
+        Polynomial order of all shapes.
+    lam : float
+        Reaction coefficient.
+    basis, quadrature, dtype, backend
+        See `Space`.
+    repeats : int
+    min_seconds : float
+        See `measure`.
+
+    Yields
+    ------
+    ComparisonRow
+        Per variant and block.
+    """
+    backend = choose_backend(backend).name
+    timer = TARGETS[backend].timer()
+    space = Space(mesh, order, basis=basis, quadrature=quadrature, dtype=dtype, backend=backend)
+    rng = np.random.default_rng(0)
+    u = space.zeros("coeff")
+    for array in u.arrays:
+        array[...] = rng.standard_normal(array.shape)
+    reference = None
+    for strategy, algorithm in VARIANTS:
+        try:
+            operator = Helmholtz(space, lam=lam, strategy=strategy, algorithm=algorithm)
+        except NotSuitable:
+            continue
+        result = operator(u)
+        reference = result if reference is None else reference
+        device = operator.backend.device()
+        out = operator(u)
+        for i, (choice, block) in enumerate(zip(operator.choices, space.blocks, strict=True)):
+            call = partial(choice.kernel.apply, u.data[i].read(device), out.data[i].write(device))
+            timing = measure(call, timer, repeats, min_seconds)
+            expected, found = reference.data[i].read(), result.data[i].read()
+            yield ComparisonRow(
+                shape=block.shape.name,
+                geometry="affine" if block.affine else "deformed",
+                strategy=choice.strategy,
+                algorithm=choice.algorithm,
+                backend=choice.backend,
+                order=order,
+                n_cells=block.n_elements,
+                n_dofs=block.n_elements * block.n_modes,
+                seconds=timing.median,
+                dofs_per_second=block.n_elements * block.n_modes / timing.median,
+                flops=float(choice.kernel.flops * block.n_elements),
+                nbytes=float(operator_bytes(choice.kernel.problem) * block.n_elements),
+                difference=float(np.abs(found - expected).max() / np.abs(expected).max()),
+            )

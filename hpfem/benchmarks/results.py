@@ -1,0 +1,104 @@
+"""Result files: JSON with a format name, the machine and the settings; checked when they are read again."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import ArgumentError
+
+BENCH, COMPARE = "hpfem-bench", "hpfem-compare"
+VERSION = 1
+
+_NUMBER = (int, float)
+# What plots and tables need of each entry.
+_FIELDS: Mapping[str, Mapping[str, Any]] = {
+    BENCH: {
+        "benchmark": str,
+        "shape": str,
+        "geometry": str,
+        "strategy": str,
+        "algorithm": str,
+        "order": int,
+        "n_dofs": int,
+        "dofs_per_second": _NUMBER,
+        "fraction": _NUMBER,
+        "bound": str,
+    },
+    COMPARE: {
+        "shape": str,
+        "geometry": str,
+        "strategy": str,
+        "algorithm": str,
+        "order": int,
+        "n_dofs": int,
+        "dofs_per_second": _NUMBER,
+        "flops": _NUMBER,
+        "nbytes": _NUMBER,
+        "difference": _NUMBER,
+    },
+}
+
+
+def document(kind: str, results: Sequence[Mapping[str, Any]], complete: bool, **about: Any) -> dict[str, Any]:
+    """Put results and what is known about them together.
+
+    Parameters
+    ----------
+    kind : str
+        `BENCH` or `COMPARE`.
+    results : sequence of dict
+        Measurements or rows.
+    complete : bool
+        False if the run was interrupted.
+    **about
+        Machine, settings, limits, ...
+
+    Returns
+    -------
+    dict
+        For `hpfem.reporting.write_json`.
+    """
+    return {"format": kind, "version": VERSION, "complete": complete, **about, "results": list(results)}
+
+
+def read_results(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read a result file.
+
+    Parameters
+    ----------
+    path : path
+        Written by `hpfem bench` or `hpfem compare`.
+
+    Returns
+    -------
+    dict
+
+    Raises
+    ------
+    ArgumentError
+        If it is no whole result file, with what is wrong in it.
+    """
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ArgumentError(f"cannot read {path}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise ArgumentError(f"{path} is not JSON ({error}); give a file written by hpfem bench or compare") from None
+    kind = content.get("format") if isinstance(content, dict) else None
+    if not isinstance(kind, str) or kind not in _FIELDS:
+        raise ArgumentError(f"{path} is not a result of hpfem bench or compare: its 'format' is {kind!r}")
+    if content.get("version") != VERSION:
+        raise ArgumentError(f"{path} is of version {content.get('version')!r}; this hpfem reads version {VERSION}")
+    results = content.get("results")
+    if not isinstance(results, list) or not results:
+        raise ArgumentError(f"{path} holds no results")
+    for number, entry in enumerate(results):
+        for name, kinds in _FIELDS[kind].items():
+            value = entry.get(name) if isinstance(entry, dict) else None
+            if not isinstance(value, kinds) or isinstance(value, bool):
+                raise ArgumentError(f"{path}: results[{number}] has {name} = {value!r}, not what hpfem writes")
+    return content

@@ -1,0 +1,291 @@
+"""Throughput in degrees of freedom per second, shape by shape, and the share of the roofline it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hpfem.shapes import SHAPES
+
+from ..errors import ArgumentError, NotSuitable
+from ..kernels.form import ALGORITHMS
+from ..operators import Operator
+from ..operators.strategies import choose_backend, strategy_names
+from ..space import Space
+from .problems import BENCHMARKS, GEOMETRIES, ProblemSize, problem_mesh, problem_sizes
+from .roofline import TARGETS, Roofline
+from .timing import Timer, Timing, measure
+
+DEFAULT_DOFS = (3e3, 1e4, 3e4, 1e5, 3e5, 1e6)
+SOLID_SHAPES = tuple(name for name, shape in SHAPES.items() if shape.dim == 3)
+BOX_SHAPES = tuple(name for name, shape in SHAPES.items() if shape.dim >= 2)
+
+
+@dataclass(frozen=True)
+class BenchSettings:
+    """What to measure: every combination of the lists.
+
+    Attributes
+    ----------
+    benchmark : str
+        Name in `BENCHMARKS`: "bk1" (mass) or "bk3" (Helmholtz).
+    shapes : tuple of str
+    orders : tuple of int
+    dofs : tuple of float
+        Wanted degrees of freedom, elements × modes.
+    geometries : tuple of str
+        "deformed" and "affine".
+    strategies : tuple of str
+        Empty: all of the backend.
+    algorithms : tuple of str
+        "auto", "collocated", "noncollocated".
+    backend : str
+        "auto", "numpy", "cpu" or "cuda".
+    dtype : str
+        "float64" or "float32".
+    basis : str
+    quadrature : None, str or int
+        See `Space`.
+    repeats : int
+        Timings of each, whose median counts.
+    min_seconds : float
+        Least time of each timing.
+    """
+
+    benchmark: str = "bk3"
+    shapes: tuple[str, ...] = SOLID_SHAPES
+    orders: tuple[int, ...] = tuple(range(1, 8))
+    dofs: tuple[float, ...] = DEFAULT_DOFS
+    geometries: tuple[str, ...] = GEOMETRIES
+    strategies: tuple[str, ...] = ()
+    algorithms: tuple[str, ...] = ("auto",)
+    backend: str = "auto"
+    dtype: str = "float64"
+    basis: str = "modified"
+    quadrature: str | int | None = None
+    repeats: int = 5
+    min_seconds: float = 0.02
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One point of a throughput curve.
+
+    Attributes
+    ----------
+    benchmark, operator, shape, geometry, strategy, algorithm, backend, basis, dtype : str
+        What was measured. The algorithm is "collocated" too where there are no gradients.
+    order, n_cells, n_modes, n_points, n_dofs : int
+        Size; `n_dofs` is cells × modes.
+    seconds, best, worst : float
+        Of one application: median and extremes over `repeats` timings of `calls` calls.
+    dofs_per_second : float
+        n_dofs / seconds.
+    flops, nbytes : float
+        Nominal operations and compulsory bytes of one application (`hpfem.kernels.models`).
+    roofline_dofs_per_second : float
+        Bound by bandwidth and flop rate.
+    bound : str
+        "bandwidth" or "flops".
+    fraction : float
+        Share of the bound.
+    """
+
+    benchmark: str
+    operator: str
+    shape: str
+    geometry: str
+    strategy: str
+    algorithm: str
+    backend: str
+    basis: str
+    dtype: str
+    order: int
+    n_cells: int
+    n_modes: int
+    n_points: int
+    n_dofs: int
+    seconds: float
+    best: float
+    worst: float
+    repeats: int
+    calls: int
+    dofs_per_second: float
+    flops: float
+    nbytes: float
+    roofline_dofs_per_second: float
+    bound: str
+    fraction: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """For result files."""
+        return asdict(self)
+
+
+@dataclass
+class ThroughputRun:
+    """A throughput measurement under way: iterate to measure; what there is so far can always be read.
+
+    Parameters
+    ----------
+    settings : BenchSettings
+    roofline : Roofline
+        Measured on the backend of the settings, in the same run.
+
+    Attributes
+    ----------
+    measurements : list of Measurement
+        Done so far.
+    skipped : list of dict
+        What no kernel could serve, with the reason.
+
+    Raises
+    ------
+    ArgumentError
+        For unknown names, or nothing to measure.
+    DeviceError
+        If the backend cannot run here.
+    """
+
+    settings: BenchSettings
+    roofline: Roofline
+    measurements: list[Measurement] = field(default_factory=list)
+    skipped: list[dict[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        check_settings(self.settings)
+
+    def cases(self) -> list[tuple[str, str, int, ProblemSize]]:
+        """Every (shape, geometry, order, size)."""
+        s = self.settings
+        return [
+            (shape, geometry, order, size)
+            for shape in s.shapes
+            for order in s.orders
+            for size in problem_sizes(shape, order, list(s.dofs), s.basis)
+            for geometry in s.geometries
+        ]
+
+    def __iter__(self) -> Iterator[tuple[str, str, int, ProblemSize]]:
+        """Measure case by case; yields each case when it is done."""
+        backend = choose_backend(self.settings.backend).name
+        timer = TARGETS[backend].timer()
+        strategies = self.settings.strategies or tuple(strategy_names(backend))
+        for case in self.cases():
+            shape, geometry, order, size = case
+            s = self.settings
+            mesh = problem_mesh(shape, size.counts, geometry)
+            space = Space(mesh, order, basis=s.basis, quadrature=s.quadrature, dtype=s.dtype, backend=backend)
+            for strategy in strategies:
+                for algorithm in s.algorithms:
+                    self._measure(space, case, strategy, algorithm, timer)
+            yield case
+
+    def _measure(
+        self, space: Space, case: tuple[str, str, int, ProblemSize], strategy: str, algorithm: str, timer: Timer
+    ) -> None:
+        s = self.settings
+        shape, geometry, order, size = case
+        what = {"shape": shape, "geometry": geometry, "order": order, "strategy": strategy, "algorithm": algorithm}
+        try:
+            operator = BENCHMARKS[s.benchmark](space, strategy=strategy, algorithm=algorithm)
+        except NotSuitable as reason:
+            self.skipped.append({**what, "reason": str(reason)})
+            return
+        [choice] = operator.choices
+        [block] = space.blocks
+        seconds = time_operator(operator, timer, s.repeats, s.min_seconds)
+        least, bound = self.roofline.bound(operator.nbytes, operator.flops)
+        measured = Measurement(
+            benchmark=s.benchmark,
+            operator=operator.name,
+            shape=shape,
+            geometry="affine" if block.affine else "deformed",
+            strategy=choice.strategy,
+            algorithm=choice.algorithm,
+            backend=choice.backend,
+            basis=s.basis,
+            dtype=space.dtype.name,
+            order=order,
+            n_cells=size.n_cells,
+            n_modes=size.n_modes,
+            n_points=block.n_points,
+            n_dofs=size.n_dofs,
+            seconds=seconds.median,
+            best=seconds.best,
+            worst=seconds.worst,
+            repeats=seconds.repeats,
+            calls=seconds.calls,
+            dofs_per_second=size.n_dofs / seconds.median,
+            flops=float(operator.flops),
+            nbytes=float(operator.nbytes),
+            roofline_dofs_per_second=size.n_dofs / least,
+            bound=bound,
+            fraction=least / seconds.median,
+        )
+        self.measurements.append(measured)
+
+
+def time_operator(operator: Operator, timer: Timer, repeats: int, min_seconds: float) -> Timing:
+    """Time an operator on random values, with the result's memory reused.
+
+    Parameters
+    ----------
+    operator : Operator
+        With input of state "coeff" or "phys".
+    timer : Timer
+    repeats : int
+    min_seconds : float
+
+    Returns
+    -------
+    Timing
+    """
+    space, rng = operator.space, np.random.default_rng(0)
+    argument = space.zeros(operator.input_state)
+    for array in argument.arrays:
+        array[...] = rng.standard_normal(array.shape)
+    out = operator(argument)
+    return measure(lambda: operator(argument, out=out), timer, repeats, min_seconds)
+
+
+def check_settings(settings: BenchSettings) -> None:
+    """Refuse settings that cannot be measured, before anything is.
+
+    Parameters
+    ----------
+    settings : BenchSettings
+
+    Raises
+    ------
+    ArgumentError
+        For unknown names, empty lists, or numbers out of range.
+    DeviceError
+        If the backend cannot run here.
+    """
+    BENCHMARKS[settings.benchmark]
+    backend = choose_backend(settings.backend).name
+    TARGETS[backend]
+    valid = {
+        "shape": (settings.shapes, BOX_SHAPES),
+        "geometry": (settings.geometries, GEOMETRIES),
+        "strategy": (settings.strategies, ("auto", *strategy_names(backend))),
+        "algorithm": (settings.algorithms, ("auto", *ALGORITHMS)),
+    }
+    for kind, (names, known) in valid.items():
+        for name in names:
+            if name not in known:
+                raise ArgumentError(f"unknown {kind} {name!r}; valid: {', '.join(known)}")
+        if not names and kind != "strategy":
+            raise ArgumentError(f"no {kind} to measure; valid: {', '.join(known)}")
+    if not settings.orders or min(settings.orders) < 1:
+        raise ArgumentError(f"orders to measure must be >= 1, got {list(settings.orders)}")
+    if not settings.dofs or not all(1 <= n <= 1e11 for n in settings.dofs):
+        raise ArgumentError(
+            f"degrees of freedom to measure must lie between 1 and 1e11, got {list(map(float, settings.dofs))}"
+        )
+    if settings.repeats < 1:
+        raise ArgumentError(f"repeats must be >= 1, got {settings.repeats}")

@@ -1,0 +1,199 @@
+"""`hpfem apply`: apply an operator to a field on a mesh."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+from typing import Any
+
+import numpy as np
+
+from ..benchmarks import measure
+from ..errors import ArgumentError
+from ..field import Field
+from ..mesh import read_mesh
+from ..operators import InverseMass, Operator, PhysDeriv
+from ..reporting import progress
+from ..space import OPERATORS, Space
+from ..vtu import write_vtu
+from . import options, output
+from .field_expression import FieldExpression, parse_field
+
+EXAMPLES = """examples:
+  hpfem apply meshes/cube_mixed.msh --operator helmholtz --order 4
+  hpfem apply meshes/curved_mixed.msh --operator laplacian --field "exp(-x**2) * y" -o out.vtu
+  hpfem apply meshes/cube_mixed.msh --operator bwdtrans --order hex=3,prism=3,pyramid=3,tet=4
+  hpfem apply meshes/square_mixed.msh --operator advectiondiffusionreaction --velocity "y, -x" --diffusivity 0.1
+  hpfem apply meshes/cube_mixed.msh --operator mass --strategy sumfac --algorithm collocated --json
+
+A field is an expression of x, y, z with + - * / **, comparisons, pi, e, sin cos tan sinh cosh tanh exp log sqrt abs
+minimum maximum where; commas separate components. A result that is a functional (that of mass, helmholtz, ...) is
+written to VTU as the function with these mass inner products, element by element.
+"""
+
+DEFAULT_FIELDS = {1: "sin(pi*x)", 2: "sin(pi*x)*cos(pi*y)", 3: "sin(pi*x)*cos(pi*y)*cos(pi*z)"}
+COEFFICIENTS = ("lam", "velocity", "diffusivity", "reaction")
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the parser's."""
+    parser = commands.add_parser(
+        "apply",
+        help="apply an operator to a field",
+        description="Project a field on a space, apply an operator, and report norms, time and what was chosen.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("mesh", metavar="MESH", help="mesh file")
+    parser.add_argument(
+        "--operator",
+        default="helmholtz",
+        metavar="NAME",
+        help=f"{', '.join(OPERATORS)}; in any case (default helmholtz)",
+    )
+    parser.add_argument(
+        "--order",
+        type=options.checked(options.parse_order),
+        default=4,
+        metavar="P",
+        help="polynomial order, or one per shape: hex=3,tet=4 (default 4)",
+    )
+    parser.add_argument("--field", metavar="EXPR", help="the field; a smooth one when left out")
+    for name in COEFFICIENTS:
+        parser.add_argument(f"--{name}", metavar="EXPR", help=f"coefficient {name}, where the operator has it")
+    options.add_space_options(parser)
+    options.add_choice_options(parser)
+    parser.add_argument("-o", "--output", metavar="FILE.vtu", help="write field and result for ParaView")
+    options.add_json_option(parser)
+    parser.set_defaults(run=run)
+
+
+def operator_class(name: str) -> Any:
+    """Registered operator of that name, in any case, with or without - and _."""
+    by_key = {known.lower(): known for known in OPERATORS}
+    return OPERATORS[by_key.get(name.lower().replace("-", "").replace("_", ""), name)]
+
+
+def make_operator(space: Space, arguments: argparse.Namespace) -> Any:
+    """The operator with the coefficients given."""
+    cls = operator_class(arguments.operator)
+    takes = inspect.signature(cls).parameters
+    given = {name: getattr(arguments, name) for name in COEFFICIENTS if getattr(arguments, name) is not None}
+    for name in given:
+        if name not in takes:
+            valid = ", ".join(f"--{c}" for c in COEFFICIENTS if c in takes) or "no coefficients"
+            raise ArgumentError(f"{cls.__name__} has no coefficient {name!r}; it takes {valid}")
+    if "velocity" in takes:
+        given.setdefault("velocity", ", ".join(["1"] * space.dim))
+    coefficients = {name: options.coefficient(text, space.dim) for name, text in given.items()}
+    return cls(space, **coefficients, strategy=arguments.strategy, algorithm=arguments.algorithm)
+
+
+def argument_of(operator: Any, space: Space, expression: FieldExpression) -> tuple[Field, Field]:
+    """The field as a function, and in the state that the operator takes."""
+    if operator.input_state == "coeff":
+        u = space.project(expression)
+        return u, u
+    values = space.evaluate(expression)
+    if operator.name == "IProductWRTDerivBase" and expression.components == 1:
+        return values, PhysDeriv(space)(values)
+    return values, values
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Do it."""
+    target = None if arguments.output is None else options.output_file(arguments.output, ".vtu")
+    operator_class(arguments.operator)
+    with progress("reading the mesh", total=4) as step:
+        mesh = read_mesh(arguments.mesh)
+        step(description="making the space")
+        space = Space(mesh, arguments.order, **options.space_options(arguments))
+        expression = parse_field(arguments.field or DEFAULT_FIELDS[space.dim], space.dim)
+        operator = make_operator(space, arguments)
+        step(description="projecting the field")
+        field, argument = argument_of(operator, space, expression)
+        step(description=f"applying {operator.name}")
+        result = operator(argument)
+        timing = measure(lambda: operator(argument, out=result))
+        step()
+    report = _report(arguments, space, operator, expression, field, result, timing.median)
+    if target is not None:
+        _write(target, space, operator, field, result)
+        report["output"] = str(target)
+    if arguments.json:
+        output.print_json(report)
+    else:
+        _print(report, operator)
+
+
+def _report(
+    arguments: argparse.Namespace,
+    space: Space,
+    operator: Any,
+    expression: FieldExpression,
+    field: Field,
+    result: Field,
+    seconds: float,
+) -> dict[str, Any]:
+    report: dict[str, Any] = {
+        "mesh": arguments.mesh,
+        "operator": operator.name,
+        "field": expression.text,
+        "order": space.orders,
+        "basis": space.basis,
+        "dtype": space.dtype.name,
+        "cells": space.n_cells,
+        "dofs": space.n_dofs,
+        "field_norm": space.norm(field),
+        "result_state": result.state,
+        "result_components": result.components,
+    }
+    if result.state == "dual":
+        report["result_norm"] = float(np.sqrt(result.dot(result)))
+        if field.state == "coeff" and field.components == result.components:
+            report["functional_of_field"] = field.dot(result)
+    else:
+        report["result_norm"] = space.norm(result)
+    report["seconds"] = seconds
+    report["dofs_per_second"] = space.n_dofs * field.components / seconds
+    choices = operator.choices if isinstance(operator, Operator) else ()
+    report["blocks"] = [
+        {
+            "shape": block.shape.name,
+            "geometry": "affine" if block.affine else "deformed",
+            "order": block.order,
+            "cells": block.n_elements,
+            "points": list(block.rule.counts),
+            "backend": choice.backend,
+            "strategy": choice.strategy,
+            "algorithm": choice.algorithm,
+            "reason": choice.reason,
+            "unsuitable": list(choice.unsuitable),
+        }
+        for block, choice in zip(space.blocks, choices, strict=bool(choices))
+    ]
+    return report
+
+
+def _write(path: Any, space: Space, operator: Any, field: Field, result: Field) -> None:
+    shown = InverseMass(space)(result) if result.state == "dual" else result
+    write_vtu(path, {"field": field, operator.name: shown})
+
+
+def _print(report: dict[str, Any], operator: Any) -> None:
+    kind = {"dual": "entries of the functional, l2", "coeff": "L2", "phys": "L2"}[report["result_state"]]
+    rows = [
+        ("mesh", f"{report['mesh']}: {report['cells']:,} cells"),
+        ("space", f"order {output.flat(report['order'])}, {report['basis']}, {report['dofs']:,} degrees of freedom"),
+        ("field", f"{report['field']}, L2 norm {report['field_norm']:.10g}"),
+        (report["operator"], f"norm {report['result_norm']:.10g} ({kind}), {report['result_components']} component(s)"),
+    ]
+    if "functional_of_field" in report:
+        rows.append(("u · v", f"{report['functional_of_field']:.12g}"))
+    rate = output.engineering(report["dofs_per_second"], "DoF/s")
+    rows.append(("time", f"{output.engineering(report['seconds'], 's')}, {rate}"))
+    if "output" in report:
+        rows.append(("written", report["output"]))
+    for name, text in rows:
+        output.say(f"{name:12}{text}")
+    output.say(operator.explain() if isinstance(operator, Operator) else repr(operator))

@@ -1,0 +1,171 @@
+"""`hpfem bench`: throughput shape by shape, against the machine's limits."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from ..benchmarks import (
+    BENCHMARKS,
+    BOX_SHAPES,
+    GEOMETRIES,
+    SOLID_SHAPES,
+    TARGETS,
+    BenchSettings,
+    ThroughputRun,
+    check_settings,
+    document,
+    thread_limit,
+)
+from ..benchmarks.results import BENCH
+from ..kernels.form import ALGORITHMS
+from ..operators.strategies import choose_backend
+from ..reporting import machine_description, progress, write_json
+from . import options, output
+
+EXAMPLES = """examples:
+  hpfem bench --quick
+  hpfem bench --shapes hex,tet --orders 1:7 --benchmark bk3 -o results.json
+  hpfem bench --shapes all --orders 2,4 --dofs 1e4:1e7 --geometry affine --algorithm both -o results.json
+  hpfem bench --strategies sumfac --backend numpy --dtype float32 --json
+
+Throughput is elements x modes over the median time, on one thread. "hpfem plot results.json" draws it.
+"""
+
+# What --quick sets where nothing else was said: two minutes become a few seconds.
+QUICK = {"orders": (1, 2, 3, 4, 5, 6), "dofs": (3e3, 3e4, 1e5), "repeats": 3, "min_seconds": 0.002}
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the parser's."""
+    parser = commands.add_parser(
+        "bench",
+        help="throughput shape by shape",
+        description="Measure the throughput of the mass (bk1) or Helmholtz (bk3) operator over shapes, orders, sizes,"
+        " strategies and geometries, and the machine's bandwidth and flop rate in the same run.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    names = options.checked(options.parse_names)
+    parser.add_argument(
+        "--shapes",
+        type=names,
+        default=SOLID_SHAPES,
+        metavar="NAMES",
+        help=f"{', '.join(BOX_SHAPES)}, or all (default {','.join(SOLID_SHAPES)})",
+    )
+    parser.add_argument(
+        "--orders",
+        "--order",
+        type=options.checked(options.parse_orders),
+        metavar="P",
+        help="4, 2:8 or 1,3,5 (default 1:7)",
+    )
+    parser.add_argument("--benchmark", default="bk3", metavar="NAME", help=f"{', '.join(BENCHMARKS)} (default bk3)")
+    parser.add_argument(
+        "--strategies", type=names, default=(), metavar="NAMES", help="stdmat, sumfac, ... (default all)"
+    )
+    parser.add_argument(
+        "--algorithm", default="auto", metavar="NAME", help=f"{', '.join(ALGORITHMS)}, both or auto (default auto)"
+    )
+    parser.add_argument(
+        "--geometry", default="both", metavar="KIND", help=f"{', '.join(GEOMETRIES)} or both (default both)"
+    )
+    parser.add_argument(
+        "--dofs",
+        type=options.checked(options.parse_dofs),
+        metavar="N",
+        help="1e5, 1e4,1e6 or 1e3:1e6 (default 3e3:1e6)",
+    )
+    parser.add_argument(
+        "--repeats", type=options.checked(options.parse_positive), metavar="N", help="timings of each (default 5)"
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer sizes and shorter timings")
+    options.add_space_options(parser)
+    parser.add_argument(
+        "-o", "--output", metavar="FILE.json", help="write the results, also those of an interrupted run"
+    )
+    options.add_json_option(parser)
+    parser.set_defaults(run=run)
+
+
+def settings_of(arguments: argparse.Namespace) -> BenchSettings:
+    """Settings from the command line."""
+    chosen: dict[str, Any] = {
+        "benchmark": arguments.benchmark,
+        "shapes": BOX_SHAPES if arguments.shapes == ("all",) else arguments.shapes,
+        "strategies": arguments.strategies,
+        "algorithms": ALGORITHMS if arguments.algorithm == "both" else (arguments.algorithm,),
+        "geometries": GEOMETRIES if arguments.geometry == "both" else (arguments.geometry,),
+        **options.space_options(arguments),
+    }
+    if arguments.quick:
+        chosen.update(QUICK)
+    for name in ("orders", "dofs", "repeats"):
+        if getattr(arguments, name) is not None:
+            chosen[name] = getattr(arguments, name)
+    return BenchSettings(**chosen)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Do it."""
+    settings = settings_of(arguments)
+    check_settings(settings)
+    path = None if arguments.output is None else options.output_file(arguments.output, ".json")
+    backend = choose_backend(settings.backend).name
+    with thread_limit() as threads:
+        roofline = TARGETS[backend].roofline(settings.dtype, arguments.quick)
+        bench = ThroughputRun(settings, roofline)
+        finished = False
+        try:
+            with progress("measuring", total=len(bench.cases())) as step:
+                for shape, geometry, order, size in bench:
+                    step(1, f"{shape} {geometry} P={order}, {size.n_dofs:.1e} DoFs")
+            finished = True
+        finally:
+            result = document(
+                BENCH,
+                [measurement.as_dict() for measurement in bench.measurements],
+                finished,
+                settings=asdict(settings),
+                quick=arguments.quick,
+                threads=threads,
+                machine=machine_description(),
+                roofline={"backend": backend, "dtype": settings.dtype, **roofline.as_dict()},
+                skipped=bench.skipped,
+            )
+            if path is not None and bench.measurements:
+                write_json(path, result)
+    if arguments.json:
+        output.print_json(result)
+        return
+    _print(result)
+    if path is not None:
+        output.say(f"written {path}; draw it with: hpfem plot {path}")
+
+
+def _print(result: Mapping[str, Any]) -> None:
+    """Best throughput over the sizes, one line per shape, strategy, algorithm and geometry, one column per order."""
+    measurements = result["results"]
+    orders = sorted({m["order"] for m in measurements})
+    best: dict[tuple[str, ...], dict[int, Mapping[str, Any]]] = {}
+    for m in measurements:
+        line = best.setdefault((m["shape"], m["geometry"], m["strategy"], m["algorithm"]), {})
+        if m["order"] not in line or m["dofs_per_second"] > line[m["order"]]["dofs_per_second"]:
+            line[m["order"]] = m
+    rows = [(*key, *(_cell(line.get(order)) for order in orders)) for key, line in best.items()]
+    settings, roofline = result["settings"], result["roofline"]
+    what = f"{settings['benchmark']}, {roofline['backend']}, {settings['dtype']}"
+    title = f"{what}: best throughput in MDoF/s (share of the roofline)"
+    output.print_table(title, ("shape", "geometry", "strategy", "algorithm", *(f">P={p}" for p in orders)), rows)
+    limits = (output.engineering(roofline["bandwidth"], "B/s"), output.engineering(roofline["flops"], "Flop/s"))
+    output.say(f"limits measured: {', '.join(limits)}")
+    for reason in dict.fromkeys(entry["reason"] for entry in result["skipped"]):
+        output.say(f"skipped: {reason}")
+
+
+def _cell(measured: Mapping[str, Any] | None) -> str:
+    """MDoF/s and share of the roofline."""
+    return "" if measured is None else f"{measured['dofs_per_second'] / 1e6:.1f} ({measured['fraction']:.0%})"

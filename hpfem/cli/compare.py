@@ -1,0 +1,121 @@
+"""`hpfem compare`: algorithms for the Helmholtz operator against each other."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ..benchmarks import ComparisonRow, compare_algorithms, document, thread_limit
+from ..benchmarks.results import COMPARE
+from ..mesh import read_mesh
+from ..plots import plot_results
+from ..reporting import machine_description, progress, write_json
+from . import options, output
+
+EXAMPLES = """examples:
+  hpfem compare meshes/cube_mixed.msh --order 2:8
+  hpfem compare meshes/curved_mixed.msh --order 4 --json
+  hpfem compare meshes/curved_mixed.msh --order 1:6 --dtype float32 -o results/
+
+With -o the folder gets compare.json and the picture compare.png.
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the parser's."""
+    parser = commands.add_parser(
+        "compare",
+        help="algorithms against each other",
+        description="Apply the Helmholtz operator to random coefficients by dense matrices, by non-collocated and by"
+        " collocated sum factorisation: agreement, time, operations and bytes per shape and order.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("mesh", metavar="MESH", help="mesh file")
+    parser.add_argument(
+        "--order",
+        "--orders",
+        dest="orders",
+        type=options.checked(options.parse_orders),
+        default=(2, 3, 4, 5, 6),
+        metavar="P",
+        help="polynomial orders: 4, 2:8 or 1,3,5 (default 2:6)",
+    )
+    parser.add_argument("--lam", type=float, default=1.0, metavar="NUMBER", help="reaction coefficient (default 1)")
+    parser.add_argument(
+        "--repeats", type=options.checked(options.parse_positive), default=5, metavar="N", help="timings (default 5)"
+    )
+    options.add_space_options(parser)
+    parser.add_argument("-o", "--output", metavar="FOLDER", help="folder for compare.json and compare.png")
+    options.add_json_option(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Do it."""
+    folder = None if arguments.output is None else options.output_folder(arguments.output)
+    mesh = read_mesh(arguments.mesh)
+    rows: list[ComparisonRow] = []
+    finished = False
+    with thread_limit() as threads:
+        try:
+            with progress("comparing", total=len(arguments.orders)) as step:
+                for order in arguments.orders:
+                    step(0, f"order {order}")
+                    rows += compare_algorithms(
+                        mesh, order, lam=arguments.lam, repeats=arguments.repeats, **options.space_options(arguments)
+                    )
+                    step()
+            finished = True
+        finally:
+            result = document(
+                COMPARE,
+                [row.as_dict() for row in rows],
+                finished,
+                mesh=arguments.mesh,
+                lam=arguments.lam,
+                space=options.space_options(arguments),
+                threads=threads,
+                machine=machine_description(),
+            )
+            if folder is not None and rows:
+                write_json(folder / "compare.json", result)
+    written = [] if folder is None else [folder / "compare.json", *plot_results(result, folder)]
+    if arguments.json:
+        output.print_json(result)
+        return
+    _print(rows)
+    for path in written:
+        output.say(f"written {path}")
+
+
+def _print(rows: list[ComparisonRow]) -> None:
+    columns = (
+        "P",
+        "shape",
+        "geometry",
+        ">cells",
+        "algorithm",
+        ">time",
+        ">DoF/s",
+        ">flops/DoF",
+        ">bytes/DoF",
+        ">difference",
+    )
+    lines = [
+        (
+            str(row.order),
+            row.shape,
+            row.geometry,
+            f"{row.n_cells:,}",
+            row.variant,
+            output.engineering(row.seconds, "s"),
+            output.engineering(row.dofs_per_second),
+            f"{row.flops / row.n_dofs:.1f}",
+            f"{row.nbytes / row.n_dofs:.1f}",
+            f"{row.difference:.1e}",
+        )
+        for row in sorted(rows, key=lambda row: (row.order, row.shape, row.geometry))
+    ]
+    output.print_table("Helmholtz", columns, lines)
+    output.say(f"largest relative difference {max(row.difference for row in rows):.1e}")

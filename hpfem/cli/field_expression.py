@@ -1,0 +1,280 @@
+"""Field expressions: functions of the coordinates, typed by users, read without `eval`.
+
+    sin(pi*x) * cos(pi*y) * z          one component
+    y, -x, 0                           three components
+    where(x < 0.5, 1, exp(-y**2))      a choice point by point
+
+Python's parser makes the tree; every node of it is checked against the few kinds below and turned into a function of
+arrays. Numbers are floats from the start and constants are folded, so nothing grows beyond a float's size.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from hpfem.errors import ArgumentError
+
+__all__ = ["FieldExpression", "parse_field"]
+
+MAX_LENGTH = 1000
+MAX_NODES = 400
+MAX_DEPTH = 60
+
+COORDINATES = ("x", "y", "z")
+CONSTANTS = {"pi": math.pi, "e": math.e}
+
+
+def _truth(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A comparison whose result is 0.0 or 1.0, so that it can be added and multiplied."""
+    return lambda a, b: np.asarray(function(a, b), dtype=np.float64)
+
+
+# name -> (number of arguments, function)
+FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
+    "sin": (1, np.sin),
+    "cos": (1, np.cos),
+    "tan": (1, np.tan),
+    "sinh": (1, np.sinh),
+    "cosh": (1, np.cosh),
+    "tanh": (1, np.tanh),
+    "exp": (1, np.exp),
+    "log": (1, np.log),
+    "sqrt": (1, np.sqrt),
+    "abs": (1, np.abs),
+    "minimum": (2, np.minimum),
+    "maximum": (2, np.maximum),
+    "where": (3, lambda condition, yes, no: np.where(np.asarray(condition) != 0, yes, no)),
+}
+_BINARY: dict[type[ast.operator], Callable[..., Any]] = {
+    ast.Add: np.add,
+    ast.Sub: np.subtract,
+    ast.Mult: np.multiply,
+    ast.Div: np.divide,
+    ast.Pow: np.float_power,
+}
+_UNARY: dict[type[ast.unaryop], Callable[..., Any]] = {ast.USub: np.negative, ast.UAdd: np.positive}
+_COMPARE: dict[type[ast.cmpop], Callable[..., Any]] = {
+    ast.Lt: _truth(np.less),
+    ast.LtE: _truth(np.less_equal),
+    ast.Gt: _truth(np.greater),
+    ast.GtE: _truth(np.greater_equal),
+}
+# What people try, and what to write instead.
+_HINTS: dict[type[ast.AST], str] = {
+    ast.BitXor: "a power is written **",
+    ast.IfExp: "a choice is written where(condition, yes, no)",
+    ast.BoolOp: "join conditions with * (and) or maximum (or)",
+    ast.Not: "write 1 - condition",
+}
+
+Operand = float | Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class FieldExpression:
+    """A function of the coordinates with the text it was read from.
+
+    Attributes
+    ----------
+    text : str
+    dim : int
+        Coordinates that it takes.
+    parts : tuple
+        Per component a number or a function of the D coordinate arrays.
+    """
+
+    text: str
+    dim: int
+    parts: tuple[Operand, ...]
+
+    @property
+    def components(self) -> int:
+        """Number of components."""
+        return len(self.parts)
+
+    @property
+    def constant(self) -> float | None:
+        """The value of a single component that is a number, else None."""
+        return self.parts[0] if len(self.parts) == 1 and isinstance(self.parts[0], float) else None
+
+    def __call__(self, *coordinates: Any) -> Any:
+        """Values at points.
+
+        Parameters
+        ----------
+        *coordinates : array_like
+            D arrays of one shape.
+
+        Returns
+        -------
+        ndarray, or list of ndarray with more than one component
+
+        Raises
+        ------
+        ArgumentError
+            If there are not D coordinates.
+        """
+        if len(coordinates) != self.dim:
+            raise ArgumentError(f"field expression {self.text!r} takes {self.dim} coordinates, got {len(coordinates)}")
+        arrays = [np.asarray(c, dtype=np.float64) for c in coordinates]
+        shape = np.broadcast_shapes(*(a.shape for a in arrays))
+        with np.errstate(all="ignore"):
+            results = [np.broadcast_to(_value(part, arrays), shape) for part in self.parts]
+        return results[0] if len(results) == 1 else results
+
+
+def _value(operand: Operand, coordinates: list[Any]) -> Any:
+    return operand if isinstance(operand, float) else operand(*coordinates)
+
+
+def parse_field(text: str, dim: int) -> FieldExpression:
+    """Read a field expression.
+
+    Parameters
+    ----------
+    text : str
+        At most `MAX_LENGTH` characters; commas at the top level separate components.
+    dim : int
+        1, 2 or 3: the coordinates x, y, z that there are.
+
+    Returns
+    -------
+    FieldExpression
+
+    Raises
+    ------
+    ArgumentError
+        For anything but an expression of the coordinates, numbers, `CONSTANTS`, `FUNCTIONS`, + - * / ** and
+        comparisons; the message says what and at which column.
+    """
+    if len(text) > MAX_LENGTH:
+        raise ArgumentError(f"field expression of {len(text)} characters; at most {MAX_LENGTH} are read")
+    source = text.strip()
+    if not source:
+        raise ArgumentError("field expression is empty; write one like 'sin(pi*x) + y'")
+    try:
+        tree = ast.parse(source, mode="eval")
+    except SyntaxError as error:
+        where = "" if error.offset is None else f" at column {error.offset}"
+        raise ArgumentError(f"field expression {source!r} is not understood{where}: {error.msg}") from None
+    except (ValueError, RecursionError, MemoryError, OverflowError):
+        raise ArgumentError(
+            f"field expression {source[:60]!r} cannot be read: it is nested too deeply or holds a strange character"
+        ) from None
+    if sum(1 for _ in ast.walk(tree)) > MAX_NODES:
+        raise ArgumentError(f"field expression {source[:60]!r}... has more than {MAX_NODES} parts; simplify it")
+    reader = _Reader(source, COORDINATES[:dim])
+    body = tree.body
+    elements = body.elts if isinstance(body, ast.Tuple) else [body]
+    if not elements:
+        raise ArgumentError(f"field expression {source!r} has no component")
+    return FieldExpression(source, dim, tuple(reader.read(element, 0) for element in elements))
+
+
+class _Reader:
+    """Turns checked nodes into numbers and functions of the coordinates."""
+
+    def __init__(self, source: str, coordinates: tuple[str, ...]) -> None:
+        self.source = source
+        self.coordinates = coordinates
+
+    def error(self, node: ast.AST, what: str) -> ArgumentError:
+        """An error that says where."""
+        line, offset = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+        before = self.source.splitlines()[line - 1].encode()[:offset].decode(errors="replace")
+        where = f"column {len(before) + 1}" + (f" of line {line}" if line > 1 else "")
+        return ArgumentError(f"field expression {self.source!r}, {where}: {what}")
+
+    def read(self, node: ast.expr, depth: int) -> Operand:
+        """A number where the node is constant, else a function."""
+        if depth > MAX_DEPTH:
+            raise self.error(node, f"nested more than {MAX_DEPTH} deep; simplify it")
+        if isinstance(node, ast.Constant):
+            return self.number(node)
+        if isinstance(node, ast.Name):
+            return self.name(node)
+        if isinstance(node, ast.BinOp):
+            operation = _BINARY.get(type(node.op))
+            if operation is None:
+                raise self.error(node, self.unknown("operator", node.op, "+ - * / **"))
+            return self.apply(node, operation, [node.left, node.right], depth)
+        if isinstance(node, ast.UnaryOp):
+            unary = _UNARY.get(type(node.op))
+            if unary is None:
+                raise self.error(node, self.unknown("operator", node.op, "+ -"))
+            return self.apply(node, unary, [node.operand], depth)
+        if isinstance(node, ast.Compare):
+            return self.comparison(node, depth)
+        if isinstance(node, ast.Call):
+            return self.call(node, depth)
+        raise self.error(node, self.unknown("part", node, "numbers, names, + - * / ** comparisons and functions"))
+
+    @staticmethod
+    def unknown(kind: str, node: ast.AST, valid: str) -> str:
+        hint = _HINTS.get(type(node), f"valid: {valid}")
+        return f"{kind} {type(node).__name__} is not available; {hint}"
+
+    def number(self, node: ast.Constant) -> float:
+        if isinstance(node.value, bool) or not isinstance(node.value, (int, float)):
+            raise self.error(node, f"{node.value!r} is not a real number")
+        try:
+            value = float(node.value)
+        except OverflowError:
+            value = math.inf
+        return self.finite(node, value)
+
+    def finite(self, node: ast.AST, value: float) -> float:
+        if not math.isfinite(value):
+            raise self.error(node, "this constant is not a finite number")
+        return value
+
+    def name(self, node: ast.Name) -> Operand:
+        if node.id in CONSTANTS:
+            return CONSTANTS[node.id]
+        if node.id in self.coordinates:
+            position = self.coordinates.index(node.id)
+            return lambda *coordinates: coordinates[position]
+        valid = ", ".join((*self.coordinates, *CONSTANTS))
+        if node.id in FUNCTIONS:
+            raise self.error(node, f"{node.id} is a function; write {node.id}(...)")
+        raise self.error(node, f"unknown name {node.id!r}; valid: {valid}; functions: {', '.join(FUNCTIONS)}")
+
+    def call(self, node: ast.Call, depth: int) -> Operand:
+        if not isinstance(node.func, ast.Name):
+            raise self.error(node, "only functions called by their name are available")
+        if node.func.id not in FUNCTIONS:
+            raise self.error(node, f"unknown function {node.func.id!r}; valid: {', '.join(FUNCTIONS)}")
+        count, function = FUNCTIONS[node.func.id]
+        if node.keywords or len(node.args) != count or any(isinstance(a, ast.Starred) for a in node.args):
+            raise self.error(node, f"{node.func.id} takes {count} plain argument{'s' if count > 1 else ''}")
+        return self.apply(node, function, node.args, depth)
+
+    def comparison(self, node: ast.Compare, depth: int) -> Operand:
+        """A chain a < b < c: the product of its links."""
+        operands = [node.left, *node.comparators]
+        links: list[Callable[..., Any]] = []
+        for op in node.ops:
+            if type(op) not in _COMPARE:
+                raise self.error(node, self.unknown("comparison", op, "< <= > >="))
+            links.append(_COMPARE[type(op)])
+
+        def compare(*values: Any) -> Any:
+            return reduce(np.multiply, (link(values[i], values[i + 1]) for i, link in enumerate(links)))
+
+        return self.apply(node, compare, operands, depth)
+
+    def apply(self, node: ast.expr, function: Callable[..., Any], arguments: list[ast.expr], depth: int) -> Operand:
+        """The function on its arguments, computed at once if all are numbers."""
+        operands = [self.read(argument, depth + 1) for argument in arguments]
+        numbers = [operand for operand in operands if isinstance(operand, float)]
+        if len(numbers) == len(operands):
+            with np.errstate(all="ignore"):
+                return self.finite(node, float(function(*numbers)))
+        return lambda *coordinates: function(*(_value(operand, list(coordinates)) for operand in operands))

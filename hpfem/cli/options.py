@@ -1,0 +1,220 @@
+"""What several commands take: orders, sizes, names, coefficients, output files."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hpfem.shapes import BASES
+
+from ..errors import ArgumentError
+from ..kernels.form import ALGORITHMS
+from .field_expression import FieldExpression, parse_field
+
+T = TypeVar("T")
+
+MAX_ORDER = 32
+DTYPES = ("float64", "float32")
+
+
+def checked(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """A type for argparse that shows our messages."""
+
+    def convert(text: str) -> T:
+        try:
+            return parse(text)
+        except ArgumentError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return convert
+
+
+def parse_orders(text: str) -> tuple[int, ...]:
+    """Read orders: "4", "2:8" (both ends included), "1,3,5", "1:3,6".
+
+    Raises
+    ------
+    ArgumentError
+        For anything else, or orders outside 1 to `MAX_ORDER`.
+    """
+    orders: list[int] = []
+    for part in text.split(","):
+        ends = part.strip().split(":")
+        if len(ends) > 2 or not all(end.isascii() and end.isdigit() and len(end) < 9 for end in ends):
+            raise ArgumentError(f"orders {text!r} are not understood; write 4, 2:8 or 1,3,5")
+        low, high = int(ends[0]), int(ends[-1])
+        if not 1 <= low <= high <= MAX_ORDER:
+            raise ArgumentError(f"orders {part.strip()!r}: they rise and lie between 1 and {MAX_ORDER}")
+        orders += range(low, high + 1)
+    return tuple(dict.fromkeys(orders))
+
+
+def parse_order(text: str) -> int | dict[str, int]:
+    """Read the order of a space: "4", or "hex=3,tet=4".
+
+    Raises
+    ------
+    ArgumentError
+        For anything else.
+    """
+    if "=" not in text:
+        orders = parse_orders(text)
+        if len(orders) != 1:
+            raise ArgumentError(f"one order is wanted, not {text!r}; write 4 or hex=3,tet=4")
+        return orders[0]
+    pairs = [part.partition("=") for part in text.split(",")]
+    result: dict[str, int] = {}
+    for name, _, value in pairs:
+        order = parse_orders(value)
+        if len(order) != 1 or not name.strip() or name.strip() in result:
+            raise ArgumentError(f"orders {text!r} are not understood; write 4 or hex=3,tet=4")
+        result[name.strip()] = order[0]
+    return result
+
+
+def parse_dofs(text: str) -> tuple[float, ...]:
+    """Read sizes: "1e5", "1e4,1e6", or "1e3:1e6" for 1e3, 3e3, 1e4, ... 1e6.
+
+    Raises
+    ------
+    ArgumentError
+        For anything else, or sizes outside 1 to 1e11.
+    """
+    sizes: list[float] = []
+    for part in text.split(","):
+        try:
+            ends = [float(end) for end in part.split(":")]
+        except ValueError:
+            ends = []
+        if len(ends) not in (1, 2) or not all(1 <= end <= 1e11 for end in ends) or ends[-1] < ends[0]:
+            raise ArgumentError(f"sizes {text!r} are not understood; write 1e5, 1e4,1e6 or 1e3:1e6 (at most 1e11)")
+        steps = [digit * 10.0**exponent for exponent in range(12) for digit in (1, 3)]
+        sizes += [s for s in steps if ends[0] < s < ends[-1]] + ends
+    return tuple(sorted(set(sizes)))
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """Read names separated by commas.
+
+    Raises
+    ------
+    ArgumentError
+        If there are none.
+    """
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        raise ArgumentError("no name given; separate names by commas")
+    return names
+
+
+def parse_quadrature(text: str) -> str | int | None:
+    """Read a quadrature: "default", "gauss", "collocated" or a number of further points.
+
+    Raises
+    ------
+    ArgumentError
+        For anything else.
+    """
+    if text in ("gauss", "collocated"):
+        return text
+    if text == "default":
+        return None
+    if text.lstrip("-").isascii() and text.lstrip("-").isdigit() and abs(int(text)) <= MAX_ORDER:
+        return int(text)
+    raise ArgumentError(f"unknown quadrature {text!r}; valid: default, gauss, collocated or a number of further points")
+
+
+def parse_positive(text: str) -> int:
+    """Read an integer from 1 to 10000.
+
+    Raises
+    ------
+    ArgumentError
+        For anything else.
+    """
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= 10000):
+        raise ArgumentError(f"{text!r} is not a number from 1 to 10000")
+    return int(text)
+
+
+def coefficient(text: str, dim: int) -> float | FieldExpression:
+    """Read a coefficient of an operator: a number where the expression is constant."""
+    expression = parse_field(text, dim)
+    return expression if expression.constant is None else expression.constant
+
+
+def add_space_options(parser: argparse.ArgumentParser) -> None:
+    """Options of a space and of where its operators run."""
+    group = parser.add_argument_group("space")
+    group.add_argument("--basis", default="modified", metavar="NAME", help=f"{', '.join(BASES)} (default modified)")
+    group.add_argument(
+        "--quadrature",
+        type=checked(parse_quadrature),
+        default=None,
+        metavar="RULE",
+        help="default, gauss, collocated, or a number of further points in each direction",
+    )
+    group.add_argument("--dtype", default="float64", choices=DTYPES, help="precision (default float64)")
+    group.add_argument("--backend", default="auto", metavar="NAME", help="auto, numpy, cpu or cuda (default auto)")
+
+
+def add_choice_options(parser: argparse.ArgumentParser) -> None:
+    """Options that choose how an operator computes."""
+    group = parser.add_argument_group("how")
+    group.add_argument("--strategy", default="auto", metavar="NAME", help="auto, stdmat, sumfac, ... (default auto)")
+    algorithms = ", ".join(("auto", *ALGORITHMS))
+    group.add_argument("--algorithm", default="auto", metavar="NAME", help=f"{algorithms} (default auto)")
+
+
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    """`--json`: the result on standard output, nothing else there."""
+    parser.add_argument("--json", action="store_true", help="print the result as JSON instead of a table")
+
+
+def space_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Keyword arguments of `Space` but for its mesh and order."""
+    return {name: getattr(arguments, name) for name in ("basis", "quadrature", "dtype", "backend")}
+
+
+def output_file(text: str, suffix: str) -> Path:
+    """Check, before any work, that a file can be written.
+
+    Raises
+    ------
+    ArgumentError
+        If its name ends otherwise, or its folder is absent or closed to us.
+    """
+    path = Path(text)
+    if path.suffix != suffix:
+        raise ArgumentError(f"cannot write {path}: give a name that ends in {suffix}")
+    if path.is_dir():
+        raise ArgumentError(f"cannot write {path}: it is a folder")
+    _open_folder(path.parent)
+    return path
+
+
+def output_folder(text: str) -> Path:
+    """Make a folder for results, if it is not there.
+
+    Raises
+    ------
+    ArgumentError
+        If it cannot be made or written to.
+    """
+    path = Path(text)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ArgumentError(f"cannot make the folder {path}: {error.strerror}") from None
+    _open_folder(path)
+    return path
+
+
+def _open_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        raise ArgumentError(f"there is no folder {folder}; create it first")
+    if not os.access(folder, os.W_OK):
+        raise ArgumentError(f"cannot write to the folder {folder}")

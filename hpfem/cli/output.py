@@ -1,0 +1,57 @@
+"""What commands print: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from ..reporting import plain
+
+WIDE = 200
+
+
+def say(text: str) -> None:
+    """Print a line of a result."""
+    print(text)
+
+
+def print_json(obj: Any) -> None:
+    """Print JSON; NumPy numbers become numbers, NaN and infinities null."""
+    print(json.dumps(plain(obj), indent=1, allow_nan=False))
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table; numbers are right-aligned.
+
+    Parameters
+    ----------
+    title : str
+    columns : sequence of str
+        Headings; those that start with ">" are of right-aligned columns.
+    rows : iterable of sequences of str
+    """
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else WIDE, highlight=False)
+    console.print(table)
+
+
+def engineering(value: float, unit: str = "") -> str:
+    """Three digits with k, M, G or m, µ, n."""
+    for scale, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""), (1e-3, "m"), (1e-6, "µ")):
+        if abs(value) >= scale:
+            return f"{value / scale:.3g} {prefix}{unit}".strip()
+    return f"{value / 1e-9:.3g} n{unit}".strip()
+
+
+def flat(mapping: Mapping[str, Any]) -> str:
+    """`a 3, b 4` of a mapping."""
+    return ", ".join(f"{name} {value}" for name, value in mapping.items())

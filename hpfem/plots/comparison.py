@@ -1,0 +1,104 @@
+"""Figure of a comparison of algorithms: throughput, cost and agreement by order, one column per shape."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from . import style
+
+Row = Mapping[str, Any]
+
+# Differences of exactly zero are drawn here, under every rounding error of float64.
+LEAST_DIFFERENCE = 1e-17
+
+
+def plot_comparison(results: Mapping[str, Any], folder: str | os.PathLike[str], suffix: str = ".png") -> list[Path]:
+    """Draw throughput, operations and agreement of each algorithm over the order.
+
+    Parameters
+    ----------
+    results : mapping
+        Result of `hpfem compare`.
+    folder : path
+        Where ``compare`` goes; it must exist.
+    suffix : str
+        ".png", ".pdf" or ".svg".
+
+    Returns
+    -------
+    list of Path
+        One.
+    """
+    rows: Sequence[Row] = results["results"]
+    shapes = style.in_order(row["shape"] for row in rows)
+    blocks = sorted({(row["shape"], row["geometry"]) for row in rows}, key=lambda b: (shapes.index(b[0]), b[1]))
+    variants = list(dict.fromkeys((row["strategy"], row["algorithm"]) for row in rows))
+    colours = style.strategy_colours(strategy for strategy, _ in variants)
+    quantities: list[Callable[[Row], float]] = [
+        lambda row: row["dofs_per_second"],
+        lambda row: row["flops"] / row["n_dofs"],
+        lambda row: max(row["difference"], LEAST_DIFFERENCE),
+    ]
+    figure, axes = _panels(len(quantities), len(blocks))
+    machine = (results.get("machine") or {}).get("cpu", "unknown machine")
+    style.heading(figure, f"Helmholtz, algorithms compared — {Path(str(results.get('mesh', ''))).name}, {machine}")
+
+    def look(strategy: str, algorithm: str) -> dict[str, Any]:
+        dash, marker = ("-", "o") if algorithm == "collocated" else ("--", "s")
+        return {"color": colours[strategy], "linestyle": dash, "marker": marker, "markersize": 4, "linewidth": 1.2}
+
+    for column, block in enumerate(blocks):
+        axes[0][column].set_title(f"{style.shape_title(block[0])}, {block[1]}", fontsize=10)
+        for line, quantity in enumerate(quantities):
+            # The first variant is what differences are taken to.
+            for variant in variants[1:] if line == len(quantities) - 1 else variants:
+                own = [row for row in rows if (row["shape"], row["geometry"]) == block]
+                own = [row for row in own if (row["strategy"], row["algorithm"]) == variant]
+                axes[line][column].plot([row["order"] for row in own], [quantity(row) for row in own], **look(*variant))
+        axes[-1][column].set_xlabel("Order P", fontsize=9)
+        axes[-1][column].set_xticks(sorted({row["order"] for row in rows}))
+    style.throughput_axis(axes[0][0])
+    _flops_axis(axes[1][0])
+    _difference_axis(axes[2][0], ", ".join(variants[0]))
+    handles = [style.handle(", ".join(variant), **look(*variant)) for variant in variants]
+    style.legend_below(figure, handles, len(variants))
+    return [style.save(figure, Path(folder) / f"compare{suffix}")]
+
+
+def _panels(rows: int, columns: int) -> tuple[Figure, list[list[Axes]]]:
+    """Panels that share the vertical axis along a row and the horizontal one along a column."""
+    width, height = max(2.7 * columns + 0.95, 6.4), 7.2
+    figure = Figure(figsize=(width, height), dpi=style.DPI)
+    FigureCanvasAgg(figure)
+    figure.subplots_adjust(
+        left=0.85 / width, right=1 - 0.15 / width, top=1 - 0.65 / height, bottom=0.8 / height, wspace=0.08, hspace=0.1
+    )
+    axes = figure.subplots(rows, columns, sharex=True, sharey="row", squeeze=False)
+    for axis in axes.flat:
+        style.plain_panel(axis)
+    return figure, [list(row) for row in axes]
+
+
+def _flops_axis(axis: Axes) -> None:
+    axis.set_yscale("log")
+    axis.yaxis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0), numticks=20))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.yaxis.set_minor_formatter(NullFormatter())
+    axis.set_ylabel("Flops per DoF", fontsize=9)
+
+
+def _difference_axis(axis: Axes, reference: str) -> None:
+    axis.set_yscale("log")
+    axis.yaxis.set_major_locator(LogLocator(10, numticks=20))
+    axis.yaxis.set_minor_formatter(NullFormatter())
+    low, high = axis.get_ylim()
+    axis.set_ylim(min(low, 1e-16), max(high, 1e-14))
+    axis.set_ylabel(f"Relative difference to\n{reference}", fontsize=9)

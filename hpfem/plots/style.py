@@ -1,0 +1,164 @@
+"""What all figures share: colours, markers, panels, files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from hpfem.shapes import SHAPES
+
+from ..reporting import atomic_path
+
+# One colour per strategy, those of [X] Figs 5 and 6 in shades that colour-blind readers tell apart.
+_STRATEGY_COLOURS = {"stdmat": "#c8352b", "sumfac": "#2166ac", "sumfac-top": "#2e8b3d"}
+_FURTHER_COLOURS = ("#8c5aa8", "#e08214", "#17888f", "#7f5539", "#d6569b")
+_MARKERS = "osD^vPX*<>hp"
+_DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (2, 1)), (0, (5, 1, 1, 1)))
+DPI = 150
+
+
+def strategy_colours(names: Iterable[str]) -> dict[str, str]:
+    """A colour for each strategy: always the same for the usual ones."""
+    further = iter(_FURTHER_COLOURS * 4)
+    return {name: _STRATEGY_COLOURS.get(name) or next(further) for name in dict.fromkeys(names)}
+
+
+def order_marker(order: int) -> str:
+    """Marker of an order."""
+    return _MARKERS[(order - 1) % len(_MARKERS)]
+
+
+def order_dash(order: int) -> Any:
+    """Line style of an order: changes slower than the marker, so that neighbours differ in both."""
+    return _DASHES[(order - 1) // 2 % len(_DASHES)]
+
+
+def order_colours(orders: Sequence[int]) -> dict[int, Any]:
+    """A colour per order, from dark to light."""
+    shades = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.85, max(len(orders), 2)))
+    return {order: tuple(shades[i]) for i, order in enumerate(sorted(orders))}
+
+
+def in_order(shapes: Iterable[str]) -> list[str]:
+    """Shapes, each once, in the order of `hpfem.shapes.SHAPES`: the paper's columns."""
+    known = list(SHAPES)
+    return sorted(dict.fromkeys(shapes), key=lambda name: known.index(name) if name in known else len(known))
+
+
+def shape_title(name: str) -> str:
+    """Heading of a shape's column."""
+    return name.capitalize()
+
+
+def heading(figure: Figure, text: str) -> None:
+    """Title of a whole figure."""
+    figure.suptitle(text, fontsize=10, y=1 - 0.12 / figure.get_size_inches()[1], va="top")
+
+
+def plain_panel(axis: Axes) -> None:
+    """Grid behind the data, no frame."""
+    axis.grid(color="#dddddd", linewidth=0.6)
+    axis.set_axisbelow(True)
+    axis.tick_params(labelsize=8)
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
+
+
+def columns(titles: Sequence[str], height: float = 3.4, legend_rows: int = 1) -> tuple[Figure, list[Axes]]:
+    """Panels beside each other that share the vertical axis, with room for a legend below.
+
+    Parameters
+    ----------
+    titles : sequence of str
+        One per panel.
+    height : float
+        Of the panels, in inches.
+    legend_rows : int
+        Lines of the legend.
+
+    Returns
+    -------
+    tuple
+        Figure and axes.
+    """
+    figure = Figure(figsize=(max(2.9 * len(titles) + 0.9, 6.4), height + 0.7 + 0.2 * legend_rows), dpi=DPI)
+    FigureCanvasAgg(figure)
+    total = figure.get_size_inches()[1]
+    figure.subplots_adjust(
+        left=0.75 / figure.get_size_inches()[0],
+        right=1 - 0.15 / figure.get_size_inches()[0],
+        top=1 - 0.62 / total,
+        bottom=(0.62 + 0.2 * legend_rows) / total,
+        wspace=0.07,
+    )
+    axes = list(np.atleast_1d(figure.subplots(1, len(titles), sharey=True)))
+    for axis, title in zip(axes, titles, strict=True):
+        axis.set_title(title, fontsize=10)
+        plain_panel(axis)
+    return figure, axes
+
+
+def log_dofs(axes: Iterable[Axes]) -> None:
+    """Logarithmic axis of degrees of freedom with one label per decade."""
+    axes = list(axes)
+    sizes = [float(x) for axis in axes for line in axis.get_lines() for x in np.asarray(line.get_xdata())]
+    for axis in axes:
+        axis.set_xscale("log")
+        axis.set_xlim(min(sizes) / 1.3, max(sizes) * 1.3)
+        axis.xaxis.set_major_locator(LogLocator(10, numticks=12))
+        axis.xaxis.set_minor_formatter(NullFormatter())
+        axis.set_xlabel("Degrees of freedom", fontsize=9)
+
+
+def throughput_axis(axis: Axes) -> None:
+    """Throughput from zero, in engineers' units."""
+    lines = [line for own in axis.get_shared_y_axes().get_siblings(axis) for line in own.get_lines()]
+    top = max((float(np.max(line.get_ydata())) for line in lines), default=1.0)
+    unit, name = next(
+        ((u, n) for u, n in ((1e9, "GDoF/s"), (1e6, "MDoF/s"), (1e3, "kDoF/s")) if top >= u), (1, "DoF/s")
+    )
+    axis.set_ylim(0, 1.06 * top)
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / unit:g}"))
+    axis.set_ylabel(f"Throughput ({name})", fontsize=9)
+
+
+def handle(label: str, **style: Any) -> Line2D:
+    """An entry of a legend."""
+    return Line2D([], [], label=label, **style)
+
+
+def legend_below(figure: Figure, handles: Sequence[Any], per_row: int) -> None:
+    """A legend under the panels, filled row by row."""
+    rows = [list(handles[i : i + per_row]) for i in range(0, len(handles), per_row)]
+    # Matplotlib fills column by column.
+    by_column = [row[i] for i in range(min(per_row, len(handles))) for row in rows if i < len(row)]
+    figure.legend(
+        handles=by_column,
+        loc="lower center",
+        ncols=min(per_row, len(handles)),
+        fontsize=8,
+        frameon=False,
+        handlelength=2.6,
+    )
+
+
+def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
+    """Write a figure, whole or not at all.
+
+    Returns
+    -------
+    Path
+    """
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, dpi=DPI)
+    return Path(path)
