@@ -56,9 +56,9 @@ def nodes(parts: Sequence[Part], points: Array, labels: Labels) -> None:
         bad = ~finite[part.nodes].all(axis=1)
         if bad.any():
             where = int(np.argmax(bad))
-            node = part.nodes[where][~finite[part.nodes[where]]][0]
+            place = points[part.nodes[where][~finite[part.nodes[where]]][0]].tolist()
             who = labels.cell(part.shape, int(part.indices[where]))
-            raise MeshError(f"{labels.name}: {who} has a node at {points[node].tolist()}, which is no place")
+            raise MeshError(f"{labels.name}: {who} has a node at {place}; coordinates must be finite")
 
 
 def tangling(parts: Sequence[Part], found: Sequence[Quality], labels: Labels) -> None:
@@ -70,10 +70,10 @@ def tangling(parts: Sequence[Part], found: Sequence[Quality], labels: Labels) ->
         count += len(bad)
         if len(bad):
             # How deep the minority sign goes.
-            depth = np.minimum(-quality.flatness[bad], quality.inverse_flatness[bad])
+            depth = np.minimum(-quality.least_fullness[bad], quality.most_fullness[bad])
             where = bad[np.argmax(depth)]
             low, high = quality.smallest[where], quality.largest[where]
-            sign = "of mixed sign" if low < 0 < high else "zero"
+            sign = "of mixed sign" if depth.max() > quality.noise[where] else "zero"
             reason = f"its Jacobian determinant is {sign}, from {low:.3g} to {high:.3g}"
             if worst is None or depth.max() > worst[0]:
                 worst = (float(depth.max()), labels.cell(part.shape, int(part.indices[where])), reason)
@@ -108,9 +108,7 @@ def neighbours(topology: Topology, labels: Labels, *, oriented: bool) -> None:
     wrong = facets.interior[total[facets.interior] != 0]
     if len(wrong):
         first, second = (_cell_label(topology, int(cell), labels) for cell in facets.cells[wrong[0]])
-        raise MeshError(
-            f"{labels.name}: {first} and {second} lie on the same side of the facet they share: they overlap"
-        )
+        raise MeshError(f"{labels.name}: {first} and {second} overlap: they lie on the same side of their common facet")
 
 
 def _twisted(topology: Topology, labels: Labels) -> None:

@@ -23,6 +23,7 @@ Array = NDArray[np.float64]
 
 AFFINE_TOLERANCE = 1e-10
 FLAT_TOLERANCE = 1e-12
+ROUNDING = 1e-14
 _CHUNK = 4_000_000  # numbers held at a time
 
 
@@ -203,14 +204,17 @@ class Quality:
     smallest, largest : ndarray, [E]
         Extremes of det J in each cell. On a surface in space det J counts as negative where the normal points away
         from the cell's mean normal.
-    flatness, inverse_flatness : ndarray, [E]
+    least_fullness, most_fullness : ndarray, [E]
         Extremes of det J over the product of the lengths of J's columns: in [-1, 1], 0 where the map is singular.
+    noise : ndarray, [E]
+        What that can be by rounding of the coordinates alone.
     """
 
     smallest: Array
     largest: Array
-    flatness: Array
-    inverse_flatness: Array
+    least_fullness: Array
+    most_fullness: Array
+    noise: Array
 
     @property
     def scaled_jacobian(self) -> Array:
@@ -220,12 +224,12 @@ class Quality:
     @property
     def upright(self) -> NDArray[np.bool_]:
         """Cells with det J > 0 everywhere."""
-        return self.flatness > FLAT_TOLERANCE
+        return self.least_fullness > self.noise
 
     @property
     def mirrored(self) -> NDArray[np.bool_]:
         """Cells with det J < 0 everywhere."""
-        return self.inverse_flatness < -FLAT_TOLERANCE
+        return self.most_fullness < -self.noise
 
 
 def quality(group: Cells, points: Array) -> Quality:
@@ -245,7 +249,8 @@ def quality(group: Cells, points: Array) -> Quality:
     coefficients = geometry_coefficients(group, points)
     n_cells, D, _ = coefficients.shape
     gradient = _check_gradient(group.shape, group.order)
-    results = np.empty((4, n_cells))
+    results = np.empty((5, n_cells))
+    magnitude = np.abs(points).max(axis=1)
     # In affine cells one point tells all.
     affine = affine_elements(group, coefficients)
     for chosen, at in ((np.flatnonzero(affine), gradient[:, :, :1]), (np.flatnonzero(~affine), gradient)):
@@ -253,9 +258,15 @@ def quality(group: Cells, points: Array) -> Quality:
             cells = chosen[part]
             J = jacobian(coefficients[cells], at)
             det = _signed_determinant(J)
-            lengths = np.prod(np.sqrt(np.einsum("eijq,eijq->ejq", J, J)), axis=1)
-            flatness = np.divide(det, lengths, out=np.zeros_like(det), where=lengths > 0)
-            results[:, cells] = det.min(axis=1), det.max(axis=1), flatness.min(axis=1), flatness.max(axis=1)
+            columns = np.sqrt(np.einsum("eijq,eijq->ejq", J, J))
+            lengths = np.prod(columns, axis=1)
+            fullness = np.divide(det, lengths, out=np.zeros_like(det), where=lengths > 0)
+            error = ROUNDING * magnitude[group.nodes[cells]].max(axis=1)
+            shortest = columns.min(axis=(1, 2))
+            noise = FLAT_TOLERANCE + np.divide(error, shortest, out=np.full_like(error, np.inf), where=shortest > 0)
+            results[:, cells] = (
+                det.min(axis=1), det.max(axis=1), fullness.min(axis=1), fullness.max(axis=1), noise
+            )  # fmt: skip
     return Quality(*results)
 
 

@@ -338,6 +338,8 @@ class Mesh:
         upright, n_mirrored = _upright(points, parts, labels)
         if not n_mirrored:
             return replace(self, points=_frozen(points))
+        in_space = _numbered(upright, len(points))[0]
+        checks.neighbours(in_space, labels, oriented=self.dim == points.shape[1])
         return self._renumbered(points, upright, n_mirrored)
 
     def _renumbered(self, points: Array, parts: list[Part], n_mirrored: int) -> Mesh:

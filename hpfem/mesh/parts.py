@@ -87,7 +87,7 @@ def as_parts(cells: Iterable[tuple[str, int, ArrayLike]]) -> list[Part]:
             )
         if len(nodes):
             indices = np.arange(start, start + len(nodes))
-            parts.append(Part(SHAPES[name], int(order), nodes.astype(np.int64, copy=False), indices))
+            parts.append(Part(SHAPES[name], int(order), nodes.astype(np.int64), indices))
             start += len(nodes)
     return parts
 

@@ -26,7 +26,7 @@ def bent(x: np.ndarray) -> np.ndarray:
     """A rotated, sheared, stretched and curved copy of space."""
     d = x.shape[1]
     matrix = np.array([[1.1, 0.3, -0.2], [-0.4, 0.9, 0.5], [0.1, -0.6, 1.2]])[:d, :d]
-    return (x + 0.06 * np.sin(2 * x[:, ::-1] + 0.3) + 0.05 * x**2) @ matrix.T
+    return (x + 0.06 * np.sin(x[:, ::-1] + x.sum(axis=1, keepdims=True)) + 0.05 * x**2) @ matrix.T
 
 
 def sample(name: str, order: int = 1) -> Mesh:

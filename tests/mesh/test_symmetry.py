@@ -38,11 +38,10 @@ def test_the_codes_of_quads_are_swap_and_reversals() -> None:
     for code, p in enumerate(symmetries(quad)):
         reversed_1, reversed_2 = (code >> 1) & 1, code >> 2
         swap = (code & 1) ^ reversed_2
-        corner = lambda i, j: quad.vertices[p[i + 2 * j]]  # noqa: E731
-        first, second = corner(1, 0) - corner(0, 0), corner(0, 1) - corner(0, 0)
-        np.testing.assert_array_equal(corner(0, 0), [2 * reversed_1 - 1, 2 * reversed_2 - 1])
-        assert np.flatnonzero(first).tolist() == [swap]
-        assert np.flatnonzero(second).tolist() == [1 - swap]
+        corners = quad.vertices[p]  # 00, 10, 01, 11 of the global frame
+        np.testing.assert_array_equal(corners[0], [2 * reversed_1 - 1, 2 * reversed_2 - 1])
+        assert np.flatnonzero(corners[1] - corners[0]).tolist() == [swap]
+        assert np.flatnonzero(corners[2] - corners[0]).tolist() == [1 - swap]
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 5])
