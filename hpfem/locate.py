@@ -3,8 +3,9 @@
 1. A tree of bounding boxes over all cells gives the candidate (point, cell) pairs.
 2. Each pair gets a first guess from the affine map closest to the cell's; pairs are tried in the order of how far that
    guess lies outside the reference shape, so that most points are found in the first cell tried.
-3. Newton's method with halved steps, kept inside the reference shape, minimises |x(xi) - point|. A point is in a cell
-   if the distance left is below the tolerance. On a surface in space this is the closest point.
+3. Newton's method with halved steps, kept inside the reference shape, minimises |x(xi) - point|. A point is in the
+   first cell where nothing but rounding is left, else in the closest one within the tolerance. On a surface in space
+   this gives the closest point.
 
 The step is delta xi = C (J_eta^T J_eta)^-1 J_eta^T r with J_eta the Jacobian in collapsed coordinates eta and
 C = d xi/d eta, taken at an eta held a little below the collapsed vertices and edges, where J_eta is singular: that
@@ -34,6 +35,7 @@ _EPS = float(np.finfo(np.float64).eps)
 _BELOW_COLLAPSE = 1e-6  # how far below eta = 1 the Jacobian is taken in a collapsed direction
 _BULGE = 0.1  # by how much a curved cell may bulge out of the box of its nodes, relative to its size
 _FANOUT = 4  # children of a node of the tree of boxes
+_ROUNDINGS = 16  # what is left of a distance by rounding, in units of the last place of the coordinates
 _MAX_STEPS = 50
 _SMALLEST_STEP = 1.0 / 32
 _POINTS_AT_A_TIME = 20_000
@@ -186,17 +188,22 @@ class Locator:
         order = np.lexsort((excess, point))
         point, candidate, block = point[order], candidate[order], block[order]
         rank = np.arange(len(point)) - np.searchsorted(point, point)
+        best = np.full(len(x), np.inf)
         for closest_node in (False, True):
             for turn in range(int(rank.max(initial=-1)) + 1):
-                open_pairs = np.flatnonzero((rank == turn) & (cell[point] < 0))
+                # A point that is only close to a cell may be in another one.
+                open_points = cell < 0 if closest_node else best > 0
+                open_pairs = np.flatnonzero((rank == turn) & open_points[point])
                 for number, own in enumerate(self._maps):
                     if closest_node and own.geometry.affine:
                         continue
                     for pairs in _parts(open_pairs[block[open_pairs] == number], own.numbers_each):
                         elements = candidate[pairs] - self._first[number]
-                        inside, local = own.invert(elements, x[point[pairs]], closest_node)
-                        cell[point[pairs[inside]]] = candidate[pairs[inside]]
-                        xi[point[pairs[inside]]] = local[inside]
+                        distance, local = own.invert(elements, x[point[pairs]], closest_node)
+                        better = (distance < best[point[pairs]]) & (distance <= own.reach[elements])
+                        taken = pairs[better]
+                        best[point[taken]] = distance[better]
+                        cell[point[taken]], xi[point[taken]] = candidate[taken], local[better]
 
 
 @dataclass
@@ -243,9 +250,9 @@ class _BlockMap:
             self.lower[part], self.upper[part] = x.min(axis=2), x.max(axis=2)
             self.affine_map[part] = coefficients @ to_affine
         size = (self.upper - self.lower).max(axis=1)
+        self.reach = tolerance * size
         self.rounding = _EPS * np.maximum(np.abs(self.lower), np.abs(self.upper)).max(axis=1)
-        self.reach = tolerance * size + 16 * self.rounding
-        margin = self.reach + (_BULGE * size if curved else 0.0)
+        margin = self.reach + _ROUNDINGS * self.rounding + (_BULGE * size if curved else 0.0)
         self.lower -= margin[:, None]
         self.upper += margin[:, None]
 
@@ -295,8 +302,8 @@ class _BlockMap:
         along = _least_squares(slopes, now.residual)
         return np.einsum("nab,nb->na", self.shape.collapse_matrix(eta), along)
 
-    def invert(self, elements: Indices, x: Array, closest_node: bool = False) -> tuple[NDArray[np.bool_], Array]:
-        """Find points in elements.
+    def invert(self, elements: Indices, x: Array, closest_node: bool = False) -> tuple[Array, Array]:
+        """Find the points of elements that are closest to points.
 
         Parameters
         ----------
@@ -309,13 +316,14 @@ class _BlockMap:
 
         Returns
         -------
-        inside : ndarray of bool, [n]
+        distance : ndarray, [n]
+            What is left, without what may be rounding.
         xi : ndarray, [n, d]
-            The closest local coordinates found, inside the reference shape.
+            Local coordinates, inside the reference shape.
         """
         start = self._closest_node(elements, x) if closest_node else self._guess(elements, x)
         coefficients = self.geometry.coefficients[elements]
-        reach, goal = self.reach[elements], 2 * self.rounding[elements]
+        goal, rounding = 2 * self.rounding[elements], _ROUNDINGS * self.rounding[elements]
         state = self._at(coefficients, x, self._clipped(start))
         length = np.ones(len(x))
         active = np.flatnonzero(state.distance > goal)
@@ -330,9 +338,10 @@ class _BlockMap:
             moved = np.abs(self.shape.collapse(trial.eta) - xi).max(axis=1) > 2 * _EPS
             state.replace(active, trial, better)
             length[active] = np.where(better, np.minimum(1.0, 2 * length[active]), length[active] / 2)
-            stuck = ~moved | (~better & ((now.distance <= reach[active]) | (length[active] < _SMALLEST_STEP)))
+            stuck = ~moved | (~better & ((now.distance <= rounding[active]) | (length[active] < _SMALLEST_STEP)))
             active = active[~stuck & (state.distance[active] > goal[active])]
-        return state.distance <= reach, self.shape.collapse(state.eta)
+        distance = np.maximum(state.distance - rounding, 0.0)
+        return distance, self.shape.collapse(state.eta)
 
 
 class _BoxTree:

@@ -1,0 +1,336 @@
+"""Finding points in cells of every shape and evaluating fields there: Field.at and Locator."""
+
+import pickle
+import sys
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import hpfem as hp
+from hpfem import ArgumentError, StateError
+from hpfem.locate import Locator
+from hpfem.mesh import box, read_mesh
+from hpfem.shapes import BASES, equispaced_nodes
+from meshes import generate
+from tests import samples
+
+FILES = sorted(path.stem for path in generate.FOLDER.glob("*.msh"))
+
+
+@cache
+def mesh_of(kind, name, order=1):
+    """A small mesh: straight, skewed, tapered or curved."""
+    if kind == "curved":
+        return samples.curved(name, order)
+    return samples.skewed(samples.straight(name)) if kind == "skewed" else samples.tapered(name)
+
+
+@cache
+def file(name):
+    return read_mesh(generate.FOLDER / f"{name}.msh")
+
+
+KINDS = [("skewed", 1), ("tapered", 1), ("curved", 2), ("curved", 3), ("curved", 5)]
+each_mesh = pytest.mark.parametrize(
+    "mesh",
+    [pytest.param((kind, name, k), id=f"{kind}-{name}-{k}") for name in samples.NAMES for kind, k in KINDS],
+    indirect=True,
+)
+
+
+@pytest.fixture
+def mesh(request):
+    return mesh_of(*request.param)
+
+
+def linear(*x):
+    """A function that every map leaves in the space: isoparametric."""
+    return 0.7 + sum((i + 1.5) * x_i for i, x_i in enumerate(x))
+
+
+def mapped(block, xi):
+    """Where the local coordinates xi [n, d] are, in every element, [E, n, D]."""
+    values = block.geometry.basis.evaluate(xi)
+    return (block.geometry.coefficients @ values).transpose(0, 2, 1)
+
+
+def inner(shape, rng, count=20):
+    """Points inside a reference shape, some of them close to its collapsed vertices and edges."""
+    eta = rng.uniform(-0.99, 0.99, (count, shape.dim))
+    eta[::3] = 1 - 10.0 ** rng.uniform(-2, 0, eta[::3].shape)
+    return shape.collapse(eta)
+
+
+def check_found_again(space, rng):
+    """Points mapped out of known cells come back to these cells and local coordinates."""
+    for number, block in enumerate(space.blocks):
+        xi = inner(block.shape, rng)
+        x = mapped(block, xi)
+        n = x.shape[1]
+        found, element, local = space.locator.find(x.reshape(-1, x.shape[2]))
+        assert np.all(found == number)
+        assert np.array_equal(element, np.repeat(np.arange(block.n_elements), n))
+        assert np.abs(local.reshape(-1, n, block.shape.dim) - xi).max() < 1e-9
+
+
+@each_mesh
+def test_interior_points_are_found_in_their_cell(mesh, rng):
+    check_found_again(hp.Space(mesh, 1), rng)
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name != "bench_mixed"])
+def test_interior_points_are_found_in_the_committed_meshes(name, rng):
+    check_found_again(hp.Space(file(name), 1), rng)
+
+
+@each_mesh
+def test_vertices_edges_faces_and_apexes(mesh):
+    space = hp.Space(mesh, 5)
+    u = space.project(linear)
+    for block in space.blocks:
+        # Order 3 has points on vertices, edges and faces of every shape.
+        x = mapped(block, equispaced_nodes(block.shape, 3)).reshape(-1, space.dim)
+        assert np.abs(u.at(x) - linear(*x.T)).max() < 1e-11
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name != "bench_mixed"])
+def test_vertices_of_the_committed_meshes(name):
+    mesh = file(name)
+    space = hp.Space(mesh, 3)
+    values = space.project(linear).at(mesh.points)
+    assert np.abs(values - linear(*mesh.points.T)).max() < 1e-10
+
+
+@pytest.mark.parametrize("name", samples.NAMES_3D)
+def test_close_to_apexes_at_all_distances(name, rng):
+    space = hp.Space(mesh_of("curved", name, 3), 3)
+    u = space.project(linear)
+    for block in space.blocks:
+        apex = block.shape.vertices[-1]
+        way = block.shape.collapse(rng.uniform(-1, 1, (30, block.shape.dim))) - apex
+        x = mapped(block, apex + 10.0 ** rng.uniform(-16, 0, (30, 1)) * way).reshape(-1, space.dim)
+        assert np.abs(u.at(x) - linear(*x.T)).max() < 1e-11
+
+
+@pytest.mark.parametrize("basis", BASES)
+@pytest.mark.parametrize("order", [1, 2, 4, 7])
+@pytest.mark.parametrize("name", samples.NAMES)
+def test_values_are_those_of_the_modes(name, order, basis, rng):
+    """A random field jumps between cells: only the right cell has the right value."""
+    space = hp.Space(mesh_of("curved", name, 2), order, basis=basis)
+    u = space.field("coeff", [rng.normal(size=(2, b.n_elements, b.n_modes)) for b in space.blocks])
+    for block, array in zip(space.blocks, u.arrays, strict=True):
+        xi = inner(block.shape, rng)
+        expected = array @ block.basis.evaluate(xi)
+        found = u.at(mapped(block, xi).reshape(-1, space.dim))
+        assert np.abs(found - expected.reshape(2, -1)).max() < 1e-9 * np.abs(array).sum(axis=2).max()
+
+
+@pytest.mark.parametrize("order", range(1, 9))
+@pytest.mark.parametrize("name", samples.NAMES)
+def test_polynomials_of_degree_p_on_affine_cells(name, order, rng):
+    mesh = mesh_of("skewed", name)
+    d = mesh.dim
+    function = samples.Polynomial(rng, d, order)
+    x = rng.uniform(0, 1, (200, d)) @ samples.SKEW[:d, :d].T + samples.SHIFT[:d]
+    values = hp.Space(mesh, order).project(function).at(x)
+    assert samples.norm_error(values, function(*x.T)) < 1e-10
+
+
+def test_error_of_a_smooth_function_falls_with_the_order(rng):
+    mesh = box(("tet", "prism", "hex"), (3, 1, 1)).transformed(lambda x: samples.bulge(x, 0.2))
+    x = rng.uniform(0, 1, (500, 3))
+
+    def function(x, y, z):
+        return np.sin(2 * x + y) * np.exp(z)
+
+    errors = [np.abs(hp.Space(mesh, p).project(function).at(x) - function(*x.T)).max() for p in (2, 4, 6, 8)]
+    assert errors[-1] < 1e-6
+    assert all(later < 0.15 * earlier for earlier, later in pairwise(errors))
+
+
+def test_components_and_dtype():
+    space = hp.Space(box("hex", (2, 2, 2)), 2, dtype=np.float32)
+    x = np.array([[0.1, 0.2, 0.3], [0.9, 0.5, 0.7], [2.0, 0, 0]])
+    one = space.project(lambda x, y, z: x + y)
+    assert one.at(x).shape == (3,)
+    three = space.project(lambda x, y, z: [x, y * z, 2.0]).at(x)
+    assert three.shape == (3, 3)
+    assert np.abs(three[:, :2] - [[0.1, 0.9], [0.06, 0.35], [2, 2]]).max() < 1e-6
+    assert np.all(np.isnan(three[:, 2]))
+
+
+@pytest.mark.parametrize("name", samples.NAMES)
+def test_points_outside_are_nan(name, rng):
+    mesh = samples.straight(name)
+    u = hp.Space(mesh, 2).project(linear)
+    d = mesh.dim
+    inside = rng.uniform(0, 1, (100, d))
+    assert np.all(np.isfinite(u.at(inside)))
+    axis = rng.integers(0, d, 100)
+    for distance in (1e-7, 1e-2, 0.5, 1e6):
+        outside = inside.copy()
+        side = rng.integers(0, 2, 100)
+        outside[np.arange(100), axis] = side + distance * (2 * side - 1)
+        assert np.all(np.isnan(u.at(outside)))
+        block, element, xi = u.space.locator.find(outside)
+        assert np.all(block == -1)
+        assert np.all(element == -1)
+        assert np.all(np.isnan(xi))
+
+
+@pytest.mark.parametrize(("name", "dim"), [("disc", 2), ("ball", 3)])
+def test_a_round_boundary(name, dim, rng):
+    """The boundary is a polynomial close to the unit circle or sphere."""
+    space = hp.Space(file(name), 3)
+    way = rng.normal(size=(500, dim))
+    way /= np.linalg.norm(way, axis=1, keepdims=True)
+    u = space.project(linear)
+    assert np.all(np.isfinite(u.at(0.97 * way)))
+    assert np.all(np.isnan(u.at(1.01 * way)))
+
+
+def test_a_point_just_off_the_boundary_counts_as_on_it():
+    space = hp.Space(box("tet", (1, 1, 1)), 2)
+    u = space.project(linear)
+    x = np.array([[1 + 1e-12, 0.3, 0.4], [-1e-12, 0.1, 0.7], [1 + 1e-12, 1 + 1e-12, 1 + 1e-12]])
+    assert np.abs(u.at(x) - linear(*x.T)).max() < 1e-10
+    further = [[1 + 5e-4, 0.3, 0.4]]
+    assert Locator(space, 1e-3).find(further)[0][0] == 0
+    assert Locator(space, 1e-4).find(further)[0][0] == -1
+
+
+@pytest.mark.parametrize("name", samples.NAMES_2D)
+def test_a_curved_surface_in_space(name, rng):
+    mesh = samples.sphere_patch(name, order=4)
+    space = hp.Space(mesh, 4)
+    check_found_again(space, rng)
+    u = space.project(linear)
+    block = space.blocks[0]
+    x = mapped(block, inner(block.shape, rng, 60)).reshape(-1, 3)
+    assert np.abs(u.at(x) - linear(*x.T)).max() < 1e-10
+    # The closest point of a sphere is the one below.
+    above = 1.001 * x
+    assert np.all(np.isnan(u.at(above)))
+    locator = Locator(space, 1e-2)
+    found = locator.evaluate([pair.read() for pair in u.data], above)[0]
+    assert np.abs(found - linear(*x.T)).max() < 1e-4
+    assert np.all(locator.find(1.1 * x)[0] == -1)
+
+
+def test_a_plane_in_space(rng):
+    space = hp.Space(samples.plane_in_space("tri"), 3)
+    check_found_again(space, rng)
+
+
+@pytest.mark.parametrize("name", samples.NAMES)
+def test_thin_cells_far_from_the_origin(name, rng):
+    d = samples.dimension(name)
+    scale = np.array([1.0, 1e-4, 1e-6])[:d]
+
+    def stretch(x):
+        return x * scale + 10.0
+
+    mesh = samples.tapered(name, 0.2).transformed(stretch)
+    u = hp.Space(mesh, 2).project(linear)
+    x = stretch(rng.uniform(1e-3, 1 - 1e-3, (200, d)))
+    assert np.abs(u.at(x) - linear(*x.T)).max() < 1e-9
+
+
+@pytest.mark.parametrize("shapes", ["quad", "tri", ("tri", "quad")])
+def test_cells_that_turn_by_a_right_angle(shapes, rng):
+    """Each layer of this half ring is one strongly curved cell across an angle of 90 degrees."""
+
+    def wrap(x):
+        radius, angle = 1 + x[:, 0], np.pi * x[:, 1]
+        return np.stack([radius * np.cos(angle), -radius * np.sin(angle)], axis=1)
+
+    mesh = box(shapes, (2, 2)).elevated(7).transformed(wrap)
+    space = hp.Space(mesh, 7)
+    check_found_again(space, rng)
+    x = wrap(rng.uniform(0.001, 0.999, (300, 2)))
+    u = space.project(linear)
+    assert np.abs(u.at(x) - linear(*x.T)).max() < 1e-9
+    assert np.isnan(u.at([[0.0, 0.0], [0.0, -0.98], [0.0, 0.5]])).all()
+
+
+def python_calls(function):
+    """How many Python functions are entered while `function` runs."""
+    count = 0
+
+    def tick(frame, event, argument):
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(tick)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("name", ["quad", "hex", "pyramid", "tet"])
+def test_the_work_in_python_does_not_grow_with_the_points(name, rng):
+    mesh = samples.curved(name, 2)
+    locator = hp.Space(mesh, 2).locator
+    x = mesh.points.mean(axis=0) + rng.uniform(-0.4, 0.4, (12_000, mesh.dim))
+    locator.find(x[:10])
+    few, many = python_calls(lambda: locator.find(x[:600])), python_calls(lambda: locator.find(x))
+    assert many < 3 * few + 500
+
+
+def test_the_work_in_python_does_not_grow_with_the_cells(rng):
+    x = rng.uniform(0, 1, (500, 3))
+    locators = [hp.Space(box("tet", (n, n, n)), 1).locator for n in (2, 10)]
+    for locator in locators:
+        locator.find(x[:1])
+    few, many = (python_calls(lambda own=locator: own.find(x)) for locator in locators)
+    assert many < 2 * few
+
+
+@pytest.mark.parametrize(
+    ("points", "message"),
+    [
+        ([[0.1, 0.2]], r"\[n, 3\].*\[1, 2\]"),
+        ([0.1, 0.2, 0.3], r"\[n, 3\].*\[3\]"),
+        ([[[0.1, 0.2, 0.3]]], r"\[n, 3\]"),
+        ([[0.1, 0.2, 0.3], [0, np.nan, 0]], "point 1 is not finite"),
+        ([[np.inf, 0, 0]], "point 0 is not finite"),
+        ([["a", "b", "c"]], "numbers"),
+        ([[0.1, 0.2, 0.3], [0.1, 0.2]], "numbers"),
+        (None, r"\[n, 3\]"),
+    ],
+)
+def test_bad_points(points, message):
+    u = hp.Space(box("hex", (1, 1, 1)), 1).zeros("coeff")
+    with pytest.raises(ArgumentError, match=message):
+        u.at(points)
+
+
+@pytest.mark.parametrize("tolerance", [-1.0, np.nan, np.inf, "small", True])
+def test_bad_tolerances(tolerance):
+    with pytest.raises(ArgumentError, match="tolerance"):
+        Locator(hp.Space(box("hex", (1, 1, 1)), 1), tolerance)
+
+
+@pytest.mark.parametrize("state", ["phys", "dual"])
+def test_only_coefficients_are_evaluated(state):
+    u = hp.Space(box("hex", (1, 1, 1)), 1).zeros(state)
+    with pytest.raises(StateError, match="coeff"):
+        u.at([[0.5, 0.5, 0.5]])
+
+
+def test_no_points():
+    u = hp.Space(box("hex", (1, 1, 1)), 1).zeros("coeff")
+    assert u.at(np.empty((0, 3))).shape == (0,)
+
+
+def test_a_pickled_space_finds_points_again():
+    space = hp.Space(samples.curved("prism", 2), 2)
+    u = space.project(linear)
+    x = space.mesh.points
+    expected = u.at(x)
+    assert np.array_equal(pickle.loads(pickle.dumps(u)).at(x), expected)
