@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hpfem.errors import ArgumentError
 from meshes.lattice import LatticeMesh, lattice_mesh
 from meshes.msh import COMMENT, write_msh
 
@@ -190,7 +191,9 @@ def generate(name: str, folder: Path) -> Path:
         mesh = make()
         write_msh(path, mesh.points, mesh.facets, mesh.cells, mesh.order, version)
         return path
-    gmsh = import_module("gmsh")
+    gmsh = import_gmsh()
+    if gmsh is None:
+        raise ArgumentError(f"{name} is made by gmsh, which cannot be imported: install '.[mesh]' and libGLU")
     gmsh.initialize(["gmsh", "-v", "2", "-nt", "1"])
     UNSTRUCTURED[name](gmsh)
     gmsh.write(str(path))
