@@ -326,6 +326,8 @@ class Space:
         return float(np.sqrt(np.sum(self.integrate(values * values))))
 
     def _values(self, field: Field, what: str) -> Field:
+        if not isinstance(field, Field):
+            raise StateError(f"{what} takes a Field, got {type(field).__name__}; use space.evaluate first")
         if field.space is not self:
             raise StateError(f"{what} of a field on another space")
         if field.state == "dual":
@@ -363,16 +365,20 @@ def evaluated(
     parts = list(result) if isinstance(result, (tuple, list)) else [result]
     if not isinstance(result, (tuple, list)) and np.ndim(result) == len(shape) + 1:
         parts = list(np.asarray(result))
-    if any(np.iscomplexobj(part) for part in parts):
-        raise ArgumentError("the function returns complex numbers; make a component of each part")
-    try:
-        return np.array([np.broadcast_to(np.asarray(part, dtype=np.float64), shape) for part in parts])
-    except (TypeError, ValueError):
-        shapes = [np.shape(part) for part in parts]
-        raise ArgumentError(
-            f"the function must return real numbers of the shape {shape} of its arguments, or a list of those; got"
-            f" {shapes}"
-        ) from None
+    values = np.empty((len(parts), *shape))
+    for one, part in zip(values, parts, strict=True):
+        try:
+            given = np.asarray(part)
+        except ValueError:  # a ragged list
+            given = np.asarray(None)
+        # No broadcasting: a row of the coordinates is a mistake.
+        if given.dtype.kind not in "buif" or given.shape not in ((), shape):
+            raise ArgumentError(
+                f"the function must return real numbers of the shape {shape} of its arguments, or a list of those; got"
+                f" {type(part).__name__} of {given.dtype} of shape {given.shape}"
+            )
+        one[...] = given
+    return values
 
 
 def _dtype(given: DTypeLike) -> np.dtype[Any]:

@@ -1,4 +1,4 @@
-"""Geometric factors from their definition: every kind, layout and shape, affine and deformed, solid and surface."""
+"""Geometric factors from their definition: every kind, layout and shape; affine, deformed, solid, surface."""
 
 import numpy as np
 import pytest

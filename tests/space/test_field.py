@@ -1,0 +1,239 @@
+"""Fields: states, arrays, arithmetic, products, devices; and what is refused."""
+
+import numpy as np
+import pytest
+
+import hpfem as hp
+from hpfem.errors import ArgumentError, StateError
+from hpfem.memory import HOST, PairArray, count_transfers
+from hpfem.mesh import box
+from tests.operators.reference import random_field
+from tests.samples import curved
+from tests.standin import StandIn
+
+
+@pytest.fixture(scope="module")
+def space():
+    """A space with two blocks."""
+    return hp.Space(box(("quad", "tri"), (3, 1)), 2)
+
+
+@pytest.fixture(scope="module")
+def other(space):
+    """Another space on the same mesh."""
+    return hp.Space(space.mesh, 2)
+
+
+def same(field, function, *fields):
+    """Whether a field's arrays are a function of those of others."""
+    arrays = zip(field.arrays, *(f.arrays for f in fields), strict=True)
+    return all(np.array_equal(found, function(*given)) for found, *given in arrays)
+
+
+class TestArrays:
+    """States, shapes and the arrays themselves."""
+
+    @pytest.mark.parametrize("state", ["coeff", "phys", "dual"])
+    def test_shapes(self, space, state):
+        field = space.zeros(state, 3)
+        sizes = [b.n_points if state == "phys" else b.n_modes for b in space.blocks]
+        assert [a.shape for a in field.arrays] == [
+            (3, b.n_elements, n) for b, n in zip(space.blocks, sizes, strict=True)
+        ]
+        assert (field.state, field.components, field.dtype) == (state, 3, np.float64)
+        assert field.size == sum(a.size for a in field.arrays)
+        assert field.nbytes == 8 * field.size
+        assert not any(a.any() for a in field.arrays)
+        assert repr(field) == f"Field({state!r}, components=3, size={field.size}, dtype=float64)"
+
+    def test_points_are_in_tensor_order(self, space):
+        block = space.blocks[0]
+        points = space.coordinates().arrays[0].reshape(2, block.n_elements, *block.rule.counts)
+        # On this straight quad the first direction is along x and the slowest.
+        assert np.ptp(points[0], axis=2).max() < 1e-14
+        assert np.ptp(points[1], axis=1).max() < 1e-14
+        assert np.all(np.diff(points[0], axis=1) > 0)
+
+    def test_arrays_can_be_changed_in_place(self, space):
+        field = space.zeros("coeff")
+        field.arrays[0][...] = 2
+        assert field.dot(field) == 4 * field.arrays[0].size
+
+    def test_field_of_arrays_shares_them(self, space):
+        arrays = [np.ones((1, b.n_elements, b.n_modes)) for b in space.blocks]
+        field = space.field("coeff", arrays)
+        arrays[0][...] = 5
+        assert field.arrays[0][0, 0, 0] == 5
+        # Others are brought to C order.
+        turned = [np.asfortranarray(a) for a in arrays]
+        assert all(a.flags.c_contiguous for a in space.field("coeff", turned).arrays)
+
+    def test_reading_before_writing(self, space):
+        with pytest.raises(StateError, match="before anything was written"):
+            _ = space.empty("coeff") + space.zeros("coeff")
+
+    def test_wrong_arrays(self, space):
+        good = [np.ones((1, b.n_elements, b.n_modes)) for b in space.blocks]
+        with pytest.raises(ArgumentError, match="2 block arrays, got 1"):
+            space.field("coeff", good[:1])
+        with pytest.raises(ArgumentError, match=r"block 1 \(tri\) of a 'coeff' field holds \[components, 2, 6\]"):
+            space.field("coeff", [good[0], good[1][:, :, :-1]])
+        with pytest.raises(ArgumentError, match="holds"):
+            space.field("coeff", [good[0][0], good[1]])
+        with pytest.raises(ArgumentError, match="as many components"):
+            space.field("coeff", [good[0], np.concatenate([good[1]] * 2)])
+        with pytest.raises(StateError, match="block 0 has dtype float32, the space float64; convert"):
+            space.field("coeff", [a.astype(np.float32) for a in good])
+        with pytest.raises(StateError, match="dtype int64"):
+            space.field("coeff", [a.astype(np.int64) for a in good])
+        with pytest.raises(ArgumentError, match="unknown field state 'modes'; valid: coeff, phys, dual"):
+            space.field("modes", good)
+
+    def test_components(self, space, rng):
+        field = random_field(space, rng, "coeff", 3)
+        one = field.component(-1)
+        assert same(one, lambda a: a[[2]], field)
+        one.arrays[0][...] = 0
+        assert field.arrays[0][2].any()
+        for number in (3, -4):
+            with pytest.raises(ArgumentError, match=f"component {number} of a field with 3"):
+                field.component(number)
+
+    def test_like(self, space, rng):
+        field = random_field(space, rng, "coeff", 3)
+        assert (field.like().state, field.like().components) == ("coeff", 3)
+        assert (field.like("phys", 2).state, field.like("phys", 2).components) == ("phys", 2)
+
+
+class TestArithmetic:
+    """Sums, products, dot products."""
+
+    def test_of_fields(self, space, rng):
+        for state in ("coeff", "phys", "dual"):
+            u, w = random_field(space, rng, state, 2), random_field(space, rng, state, 2)
+            assert same(u + w, lambda a, b: a + b, u, w)
+            assert same(u - w, lambda a, b: a - b, u, w)
+            assert same(-u, lambda a: -a, u)
+            assert same(2 * u, lambda a: 2 * a, u)
+            assert same(u * np.float64(0.5), lambda a: a * 0.5, u)
+            assert same(u / 4, lambda a: a / 4, u)
+            assert (u + w).state == state
+            assert same(sum([u, w]), lambda a, b: a + b, u, w)
+            copy = u.copy()
+            copy.arrays[0][...] = 0
+            assert u.arrays[0].any()
+
+    def test_of_values(self, space, rng):
+        u, w = random_field(space, rng, "phys"), random_field(space, rng, "phys")
+        assert same(u * w, lambda a, b: a * b, u, w)
+        assert same(u / w, lambda a, b: a / b, u, w)
+        assert same(1 + u - 2, lambda a: 1 + a - 2, u)
+        assert same(3.0 - u, lambda a: 3.0 - a, u)
+        assert same(u + np.array(1.5), lambda a: a + 1.5, u)
+
+    def test_axpy(self, space, rng):
+        u, w = random_field(space, rng), random_field(space, rng)
+        expected = [a + 0.3 * b for a, b in zip(u.arrays, w.arrays, strict=True)]
+        assert u.axpy(0.3, w) is u
+        assert all(np.array_equal(a, b) for a, b in zip(u.arrays, expected, strict=True))
+        with pytest.raises(StateError, match="sum of a 'coeff' and a 'dual'"):
+            u.axpy(1.0, random_field(space, rng, "dual"))
+
+    def test_dot(self, space, rng):
+        u, v = random_field(space, rng, "coeff", 2), random_field(space, rng, "dual", 2)
+        expected = sum(np.sum(a * b) for a, b in zip(u.arrays, v.arrays, strict=True))
+        assert u.dot(v) == pytest.approx(expected, rel=1e-13)
+        assert v.dot(u) == pytest.approx(expected, rel=1e-13)
+        assert isinstance(u.dot(u), float)
+        f = random_field(space, rng, "phys")
+        assert f.dot(f) > 0
+
+    def test_single_precision_stays_single(self, space, rng):
+        single = hp.Space(space.mesh, 2, dtype=np.float32)
+        u = random_field(single, rng, "phys")
+        for field in (
+            u + u,
+            u * 2.0,
+            u / np.float64(3),
+            u + 1,
+            -u,
+            u * u,
+            u.copy(),
+            u.component(0),
+            u.axpy(2.0, u.copy()),
+        ):
+            assert all(a.dtype == np.float32 for a in field.arrays)
+
+    def test_refused(self, space, other, rng):
+        u, v = random_field(space, rng, "coeff"), random_field(space, rng, "dual")
+        f, f2 = random_field(space, rng, "phys"), random_field(space, rng, "phys", 2)
+        cases = [
+            (lambda: u + v, "sum of a 'coeff' and a 'dual' field"),
+            (lambda: f - u, "sum of a 'phys' and a 'coeff'"),
+            (lambda: u + other.zeros("coeff"), "different spaces"),
+            (lambda: f + f2, "1 and 2 components"),
+            (lambda: f * f2, "1 and 2 components"),
+            (lambda: u * u, "state 'phys', not 'coeff'; use BwdTrans"),
+            (lambda: v / v, "state 'phys', not 'dual'"),
+            (lambda: u + 1, "'phys' fields only, not to 'coeff'; use space.project"),
+            (lambda: 1 - u, "'phys' fields only"),
+            (lambda: f.dot(u), "dot product of a 'phys' and a 'coeff'"),
+            (lambda: u.dot(f), "dot product of a 'coeff' and a 'phys'"),
+            (lambda: u.dot(other.zeros("coeff")), "different spaces"),
+            (lambda: f.dot(f2), "1 and 2 components"),
+        ]
+        for action, match in cases:
+            with pytest.raises(StateError, match=match):
+                action()
+        for action in (lambda: f + "a", lambda: f * [1, 2], lambda: f / None, lambda: f * 1j, lambda: f + np.ones(3)):
+            with pytest.raises(TypeError):
+                action()
+
+    def test_at_takes_coefficients(self, space, rng):
+        for state in ("phys", "dual"):
+            with pytest.raises(StateError, match=f"'coeff' fields, this one is '{state}'"):
+                random_field(space, rng, state).at([[0.5, 0.5]])
+
+    def test_at(self):
+        space = hp.Space(curved("tri"), 4)
+        u = space.project(lambda x, y: [x, 2 * y])
+        x = space.coordinates().arrays[0][:, 0, :3].T
+        assert u.at(x) == pytest.approx(np.array([x[:, 0], 2 * x[:, 1]]), abs=1e-9)
+        assert u.component(0).at(x) == pytest.approx(x[:, 0], abs=1e-9)
+
+
+class TestDevices:
+    """Fields whose values are on a device."""
+
+    def test_arithmetic_stays_where_the_values_are(self, space, rng):
+        device = StandIn()
+        u, w = random_field(space, rng), random_field(space, rng)
+        expected = [2 * a + b for a, b in zip(u.arrays, w.arrays, strict=True)]
+        for field in (u, w):
+            for pair in field.data:
+                pair.readwrite(device)
+        assert u.home is device
+        with count_transfers() as count:
+            total = 2 * u + w
+            total.axpy(1.0, u)
+            total = total - u
+            number = total.dot(total)
+            copy = total.copy()
+            part = copy.component(0)
+        assert count.total == 0
+        assert total.home is copy.home is part.home is device
+        assert number == pytest.approx(sum(np.sum(e**2) for e in expected))
+        with count_transfers() as count:
+            arrays = total.arrays
+        assert count.to_host == len(space.blocks)
+        assert all(np.allclose(a, e, rtol=1e-14) for a, e in zip(arrays, expected, strict=True))
+        assert total.home is HOST
+
+    def test_field_on_a_device_from_the_start(self, space):
+        device = StandIn()
+        pairs = [PairArray.of(np.ones((1, b.n_elements, b.n_modes)), device) for b in space.blocks]
+        field = hp.Field(space, "coeff", pairs)
+        assert field.home is device
+        with count_transfers() as count:
+            assert field.dot(field) == field.size
+        assert count.total == 0
