@@ -88,7 +88,7 @@ def _write_section(
     file.write(f"<{section}{attributes}>\n")
     for name, array in arrays.items():
         kind = _NAMES[f"{array.dtype.kind}{array.dtype.itemsize}"]
-        components = f' NumberOfComponents="{array.shape[1]}"' if array.ndim == 2 else ""
+        components = f' NumberOfComponents="{array.shape[1]}"' if array.ndim == 2 and array.shape[1] > 1 else ""
         # Only here the piece's header does not tell how many there are.
         count = f' NumberOfTuples="{len(array)}"' if of_grid else ""
         file.write(f'<DataArray type="{kind}" Name={quoteattr(name)}{components}{count} format="binary">\n')
