@@ -235,7 +235,8 @@ class Field:
         Returns
         -------
         ndarray, [n] or [components, n] with more than one component
-            NaN at points outside the mesh.
+            NaN at points outside the mesh. On a face that cells share it is the value in one of them. A point may
+            be off a cell by 1e-10 of its size; for more, as on surfaces in space, see `hpfem.locate.Locator`.
 
         Raises
         ------
