@@ -106,6 +106,13 @@ class Stream:
         """The next number, an integer."""
         return int(self.integers(kind, 1)[0])
 
+    def peek(self, kind: str) -> float:
+        """The next number, left where it is; -1 at the end."""
+        position = self.position
+        value = self.take(kind, 1)[0] if self.left(kind) else -1
+        self.position = position
+        return float(value)
+
     def doubles(self, count: int) -> Array:
         """The next real numbers."""
         return self.take("double", count).astype(np.float64)
@@ -170,6 +177,8 @@ def read_msh(data: bytes) -> MeshFile:
 def _header(data: bytes) -> tuple[str, bool, str, int, int]:
     """Version, binary, byte order, bytes of a size_t, and where the header ends."""
     found = re.search(rb"^\$MeshFormat\s+(\S+)\s+(\S+)\s+(\S+)[ \t]*\r?\n", data[:100_000], re.MULTILINE)
+    if not found and data.lstrip().startswith(b"$NOD"):
+        raise MeshError("MSH version 1 cannot be read; save it as version 4.1 or 2.2 (gmsh -format msh41)")
     if not found:
         raise MeshError("this is not a gmsh mesh: there is no $MeshFormat")
     version, kind, size = (word.decode("ascii", "replace") for word in found.groups())
@@ -177,6 +186,7 @@ def _header(data: bytes) -> tuple[str, bool, str, int, int]:
         raise MeshError(f"the header '{version} {kind} {size}' is not one of a gmsh mesh")
     known = {"2": "2.2", "2.0": "2.2", "2.1": "2.2", "2.2": "2.2", "4.1": "4.1"}
     if version not in known:
+        version = "4.0" if version == "4" else version
         raise MeshError(f"MSH version {version} cannot be read; save it as version 4.1 or 2.2 (gmsh -format msh41)")
     order, end = "<", found.end()
     if kind == "1":
@@ -247,12 +257,12 @@ def _announced(stream: Stream, binary: bool) -> int:
     return count
 
 
-def _element_kind(number: int) -> tuple[str, int, int]:
+def _element_kind(number: int, element: int) -> tuple[str, int, int]:
     """Shape name, order and number of nodes of an element type."""
     if number not in ELEMENT_TYPES:
         what = f" ({_INCOMPLETE[number]})" if number in _INCOMPLETE else ""
         raise MeshError(
-            f"elements of gmsh type {number}{what} cannot be used; only complete elements can "
+            f"element {element} is of gmsh type {number}{what}, which cannot be used; only complete elements can "
             "(Mesh.SecondOrderIncomplete = 0)"
         )
     name, order = ELEMENT_TYPES[number]
@@ -265,7 +275,7 @@ def _read_elements_2(content: _Content, stream: Stream, binary: bool) -> None:
     while count > 0:
         if binary:
             kind, rows, n_tags = (int(n) for n in stream.integers("int", 3))
-            name, order, n_nodes = _element_kind(kind)
+            name, order, n_nodes = _element_kind(kind, int(stream.peek("int")))
             if rows < 1 or rows > count or n_tags < 0:
                 raise MeshError(f"section $Elements has a block of {rows} elements with {n_tags} tags")
             table = stream.table("int", rows, 1 + n_tags + n_nodes)
@@ -285,8 +295,8 @@ def _run_of_elements(stream: Stream, most: int) -> tuple[Indices, str, int, int]
     """The next elements of text that have the same type and number of tags, as a table."""
     assert stream.text is not None
     start = stream.position
-    _, kind, n_tags = (int(n) for n in stream.integers("int", 3))
-    name, order, n_nodes = _element_kind(kind)
+    element, kind, n_tags = (int(n) for n in stream.integers("int", 3))
+    name, order, n_nodes = _element_kind(kind, element)
     width = 3 + n_tags + n_nodes
     if n_tags < 0 or start + width > len(stream.text):
         raise MeshError("section $Elements is cut short")
@@ -370,7 +380,7 @@ def _read_elements_4(content: _Content, stream: Stream, binary: bool) -> None:
     for _ in range(int(n_blocks)):
         dim, entity, kind = (int(n) for n in stream.integers("int", 3))
         count = stream.integer("size")
-        name, order, n_nodes = _element_kind(kind)
+        name, order, n_nodes = _element_kind(kind, int(stream.peek("size")))
         if shape_named(name).dim != dim:
             raise MeshError(f"section $Elements has a block of {name}s on an entity of dimension {dim}")
         table = stream.table("size", count, 1 + n_nodes)
@@ -404,10 +414,10 @@ _READERS: dict[str, dict[str, Callable[[_Content, Stream, bool], None]]] = {
 
 
 def _assembled(content: _Content, ids: Indices, points: Array, elements: list[_Elements]) -> MeshFile:
-    sizes = [nodes.size for _, _, _, nodes, _ in elements]
+    ends = np.cumsum([nodes.size for _, _, _, nodes, _ in elements], dtype=np.int64)
     rows = looked_up(ids, joined([nodes.ravel() for _, _, _, nodes, _ in elements]), "node")
     blocks = []
-    for (name, order, numbers, nodes, groups), own in zip(elements, np.split(rows, np.cumsum(sizes)[:-1]), strict=True):
+    for (name, order, numbers, nodes, groups), own in zip(elements, np.split(rows, ends)[:-1], strict=True):
         shape = shape_named(name)
         ours = canonical(shape, order, gmsh_nodes(name, order), own.reshape(nodes.shape))
         blocks.append(Block(shape, order, ours, numbers, groups))
