@@ -9,6 +9,7 @@ _checkout = Path(__file__).resolve().parent.parent
 if not Path(__file__).with_name("shapes").exists() and (_checkout / "shapes" / "polynomials.py").exists():
     __path__.append(str(_checkout))
 
+from .assembly import BoundaryConditions, C0Space, GlobalOperator  # noqa: E402
 from .errors import (  # noqa: E402
     ArgumentError,
     DeviceError,
@@ -33,4 +34,6 @@ from .operators import (  # noqa: E402
     PhysDeriv,
     WeakForm,
 )
+from .solvers import SolveInfo, cg, l2_error, l2_project, solve_helmholtz  # noqa: E402
 from .space import Block, Space  # noqa: E402
+from .vtu import write_vtu  # noqa: E402

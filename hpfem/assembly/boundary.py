@@ -1,0 +1,268 @@
+"""Boundary conditions by boundary name: Dirichlet values, Neumann and Robin integrals over the facets.
+
+    Dirichlet    u = g                     values by vertex, edge and face (`projection`)
+    Neumann      k du/dn = g               adds (g, v) over the facets to the right-hand side
+    Robin        k du/dn + alpha u = g     adds (g, v) to the right-hand side and (alpha u, v) to the operator
+
+Facets are elements of one dimension less: the same shapes, bases, rules and geometry, embedded in space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from hpfem.shapes import Basis, default_counts, make_basis, quadrature
+
+from ..errors import ArgumentError
+from ..geometry import BlockGeometry
+from ..mesh.mapping import geometry_coefficients
+from ..mesh.symmetry import entity_nodes, outward_signs
+from .c0 import C0Space
+from .projection import Function, Mask, Patch, Piece, project, values_of
+from .traces import Array, Indices
+
+# A condition: one function for the whole boundary, or one per boundary name.
+Condition = Function | Mapping[str, Function]
+RobinCondition = tuple[Function, Function] | Mapping[str, tuple[Function, Function]]
+
+# What is given -> the facets it is for and the data.
+Named = dict[str, tuple[Indices, Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class FacetBlock:
+    """Facets of one shape, order and geometry order, with the same place in their cells.
+
+    Attributes
+    ----------
+    basis : Basis
+        Of the facets: the trace of the cells'.
+    geometry : BlockGeometry
+        Embedded in space.
+    matrix : csr_array, [facet * n_modes, global]
+        Local from global coefficients.
+    sign : int
+        +1 where the facets' vertex order gives the outward normal, else -1.
+    """
+
+    basis: Basis
+    geometry: BlockGeometry
+    matrix: csr_array
+    sign: int
+
+    @cached_property
+    def values(self) -> Array:
+        """Modes at the points, [n_modes, Q]."""
+        return self.basis.evaluate_eta(self.geometry.rule.eta)
+
+    @cached_property
+    def weights(self) -> Array:
+        """Weights times surface element, [n, Q]."""
+        factors = self.geometry.factors("wJ")[:, 0, :, 0]
+        return np.asarray(factors * self.geometry.rule.weights if self.geometry.affine else factors, dtype=np.float64)
+
+    @cached_property
+    def normals(self) -> Array:
+        """Outward unit normals, [D, n, Q]."""
+        axes = np.moveaxis(self.geometry.jacobian(), (2, 3), (0, 1))  # [D, d, n, Q]
+        if len(axes) != axes.shape[1] + 1:
+            raise ArgumentError("the outward normal of the sides of a surface in space is not provided; give g itself")
+        if len(axes) == 2:
+            normal = np.stack([axes[1, 0], -axes[0, 0]])
+        else:
+            normal = np.cross(axes[:, 0], axes[:, 1], axis=0)
+        return self.sign * normal / np.linalg.norm(normal, axis=0)
+
+
+def facet_blocks(c0: C0Space, facets: Indices) -> list[FacetBlock]:
+    """Blocks of the facets with these numbers.
+
+    Parameters
+    ----------
+    c0 : C0Space
+    facets : ndarray of int, [n]
+        Facet numbers of the mesh.
+
+    Returns
+    -------
+    list of FacetBlock
+    """
+    numbering, mesh = c0.numbering, c0.space.mesh
+    cells, local = mesh.facets.cells[facets, 0], mesh.facets.local[facets, 0]
+    group, row = mesh.locations
+    blocks = []
+    for key in np.unique(group[cells] * 64 + local):
+        own, number = mesh.cells[int(key // 64)], int(key % 64)
+        chosen = group[cells] * 64 + local == key
+        rows = row[cells[chosen]]
+        entity = own.shape.facets[number]
+        order = c0.space.orders[own.shape.name]
+        basis = make_basis(c0.space.basis, entity.shape, order)
+        # Curved facets and non-polynomial data want more points than the mass of a flat one.
+        rule = quadrature(entity.shape, default_counts(entity.shape, order, 2 + own.order))
+        nodes = own.nodes[rows][:, entity_nodes(own.shape, own.order, mesh.dim - 1, number)]
+        coefficients = geometry_coefficients(Patch(entity.shape, own.order, nodes), mesh.points)
+        geometry = BlockGeometry(entity.shape, own.order, coefficients, rule, affine=False)
+        vertices = own.vertices[rows][:, entity.vertices]
+        seen = [numbering.of_vertices(entity.shape, vertices, dim) for dim in range(mesh.dim)]
+        entries = numbering.local_to_global(basis, seen).forward
+        shape = (len(rows) * basis.n_modes, c0.size)
+        matrix = csr_array((entries.values, (entries.rows, entries.columns)), shape=shape)
+        blocks.append(FacetBlock(basis, geometry, matrix, int(outward_signs(own.shape)[number])))
+    return blocks
+
+
+class BoundaryConditions:
+    """What is prescribed on the boundary of a continuous space; natural (zero flux) where nothing is.
+
+    Parameters
+    ----------
+    c0 : C0Space
+    dirichlet : callable, float or {boundary name: callable or float}, optional
+        Values of u. A function alone is for all of the boundary that `neumann` and `robin` do not name. Where two named
+        boundaries meet the first one counts.
+    neumann : callable, float or {boundary name: callable or float}, optional
+        Flux k du/dn. A function with D components is a vector whose normal component is taken.
+    robin : (alpha, g) or {boundary name: (alpha, g)}, optional
+        k du/dn + alpha u = g; a g with D components is taken along the normal.
+
+    Attributes
+    ----------
+    constrained : ndarray of bool, [size]
+        Which degrees of freedom have Dirichlet values.
+    values : ndarray, [size]
+        These values, zero elsewhere.
+    dirichlet_facets : ndarray of int
+        Facet numbers with Dirichlet values.
+    load : ndarray, [size]
+        What Neumann and Robin data add to the right-hand side.
+    matrix : csr_array or None, [size, size]
+        What Robin conditions add to the operator.
+
+    Raises
+    ------
+    ArgumentError
+        For an unknown boundary name, two conditions on one facet, flux data inside the mesh, or functions that do not
+        fit.
+    """
+
+    def __init__(
+        self,
+        c0: C0Space,
+        dirichlet: Condition | None = None,
+        neumann: Condition | None = None,
+        robin: RobinCondition | None = None,
+    ) -> None:
+        self.c0 = c0
+        flux = {} if neumann is None else self._named(neumann, "neumann", {})
+        taken = {**flux}
+        mixed = {} if robin is None else self._named(robin, "robin", taken)
+        taken |= mixed
+        fixed = {} if dirichlet is None else self._named(dirichlet, "dirichlet", taken)
+        self._refuse_overlaps(fixed, {**flux, **mixed})
+        empty = np.empty(0, dtype=np.int64)
+        self.dirichlet_facets = np.unique(np.concatenate([empty, *(facets for facets, _ in fixed.values())]))
+        self.constrained, self.values = self._dirichlet(fixed)
+        self.load = np.zeros(c0.size)
+        self.matrix: csr_array | None = None
+        for _, (facets, g) in flux.items():
+            self._integrate(facets, None, g, "neumann")
+        for _, (facets, pair) in mixed.items():
+            if not isinstance(pair, Sequence) or len(pair) != 2:
+                raise ArgumentError("a robin condition is a pair (alpha, g)")
+            self._integrate(facets, pair[0], pair[1], "robin")
+
+    @property
+    def free(self) -> Mask:
+        """Which degrees of freedom are to be solved for, [size] of bool."""
+        return ~self.constrained
+
+    def _named(self, condition: Any, what: str, taken: Named) -> Named:
+        mesh = self.c0.space.mesh
+        if isinstance(condition, Mapping):
+            unknown = [name for name in condition if name not in mesh.boundaries]
+            if unknown:
+                valid = ", ".join(mesh.boundaries) or "none"
+                raise ArgumentError(f"{what}: the mesh has no boundary {unknown[0]!r}; it has: {valid}")
+            return {f"{what} {name!r}": (mesh.boundaries[name], function) for name, function in condition.items()}
+        rest = mesh.facets.boundary
+        for facets, _ in taken.values():
+            rest = np.setdiff1d(rest, facets)
+        return {what: (rest, condition)}
+
+    def _refuse_overlaps(self, fixed: Named, flux: Named) -> None:
+        neighbours = self.c0.space.mesh.facets.cells
+        seen = np.zeros(len(neighbours), dtype=bool)
+        for facets, _ in fixed.values():
+            seen[facets] = True
+        for name, (facets, _) in flux.items():
+            if np.any(neighbours[facets, 1] >= 0):
+                raise ArgumentError(f"{name}: some of its facets lie between two cells; give fluxes on the boundary")
+            if seen[facets].any():
+                raise ArgumentError(f"{name}: some of its facets have another condition already")
+            seen[facets] = True
+
+    def _dirichlet(self, fixed: Named) -> tuple[Mask, Array]:
+        numbering = self.c0.numbering
+        constrained = np.zeros(self.c0.size, dtype=bool)
+        pieces = []
+        for facets, function in fixed.values():
+            masks = self._closure(facets)
+            pieces.append(Piece(function, masks))
+            for dim, mask in enumerate(masks):
+                offsets = numbering.offsets[dim]
+                ends = np.append(offsets[1:], sum(numbering.counts[: dim + 1]))
+                start = sum(numbering.counts[:dim])
+                constrained[start : start + numbering.counts[dim]] |= np.repeat(mask, ends - offsets)
+        values = project(self.c0, pieces)
+        if len(values) > 1:
+            raise ArgumentError("dirichlet functions have one component")
+        return constrained, values[0]
+
+    def _closure(self, facets: Indices) -> list[Mask]:
+        """Vertices, edges and faces of facets, as masks per dimension."""
+        numbering, mesh = self.c0.numbering, self.c0.space.mesh
+        masks = [np.zeros(len(numbering.offsets[dim]), dtype=bool) for dim in range(mesh.dim)]
+        cells, local = mesh.facets.cells[facets, 0], mesh.facets.local[facets, 0]
+        group, row = mesh.locations
+        for key in np.unique(group[cells] * 64 + local):
+            own, number = int(key // 64), int(key % 64)
+            shape = mesh.cells[own].shape
+            rows = row[cells[group[cells] * 64 + local == key]]
+            corners = set(shape.facets[number].vertices)
+            for dim in range(mesh.dim):
+                ids = numbering.of_group(own, dim).ids[rows]
+                for place, entity in enumerate(shape.entities[dim]):
+                    if corners.issuperset(entity.vertices):
+                        masks[dim][ids[:, place]] = True
+        return masks
+
+    def _integrate(self, facets: Indices, alpha: Any, g: Any, what: str) -> None:
+        for block in facet_blocks(self.c0, facets):
+            x = block.geometry.coordinates()
+            data = values_of(g, x, what)
+            if len(data) == len(x) > 1:
+                flux = np.sum(data * block.normals, axis=0)
+            elif len(data) == 1:
+                flux = data[0]
+            else:
+                raise ArgumentError(f"{what}: the function has {len(data)} components; one, or {len(x)} for a vector")
+            self.load += block.matrix.T @ ((flux * block.weights) @ block.values.T).ravel()
+            if alpha is None:
+                continue
+            scale = values_of(alpha, x, what)
+            if len(scale) != 1:
+                raise ArgumentError(f"{what}: alpha has {len(scale)} components, not one")
+            mass = np.einsum("mq,eq,nq->emn", block.values, scale[0] * block.weights, block.values, optimize=True)
+            n_facets, n, _ = mass.shape
+            number = np.arange(n_facets * n).reshape(n_facets, n)
+            rows, columns = np.broadcast_arrays(number[:, :, None], number[:, None, :])
+            local = csr_array((mass.ravel(), (rows.ravel(), columns.ravel())), shape=(n_facets * n, n_facets * n))
+            added = csr_array(block.matrix.T @ local @ block.matrix)
+            self.matrix = added if self.matrix is None else self.matrix + added

@@ -1,0 +1,56 @@
+"""Sparse matrices and vectors in a device's memory: SciPy's where arrays are NumPy's, CuPy's where they are CuPy's."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from ..memory import HOST, Device, PairArray
+
+
+def array_module(array: Any) -> Any:
+    """The module whose functions work on an array: numpy or cupy."""
+    owner = type(array).__module__.partition(".")[0]
+    return np if owner != "cupy" else import_module("cupy")
+
+
+def sparse_on(matrix: Any, device: Device) -> Any:
+    """A SciPy CSR matrix, as one that multiplies arrays of a device.
+
+    Parameters
+    ----------
+    matrix : scipy.sparse.csr_array
+    device : Device
+
+    Returns
+    -------
+    csr_array, or cupyx.scipy.sparse.csr_matrix on a device of CuPy arrays
+    """
+    if array_module(device.empty((1,), matrix.dtype)) is np:
+        return matrix
+    return import_module("cupyx.scipy.sparse").csr_matrix(matrix)
+
+
+def vector_on(vector: np.ndarray[Any, Any], device: Device, dtype: DTypeLike | None = None) -> Any:
+    """A host vector as an array of a device; one counted transfer unless the device is the host.
+
+    Parameters
+    ----------
+    vector : ndarray
+    device : Device
+    dtype : dtype, optional
+        Of the result; that of the vector when left out.
+
+    Returns
+    -------
+    array of the device
+    """
+    return PairArray.of(np.ascontiguousarray(vector, dtype)).read(device)
+
+
+def vector_home(vector: Any, device: Device) -> np.ndarray[Any, Any]:
+    """A vector on a device as a host array; one counted transfer unless the device is the host."""
+    return np.array(PairArray.of(vector, device).read(HOST))

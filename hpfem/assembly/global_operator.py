@@ -1,0 +1,204 @@
+"""Global operators: Q^T A Q without a matrix, as SciPy's LinearOperator (DESIGN section 10)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import block_array, block_diag, csr_array, diags_array
+from scipy.sparse.linalg import LinearOperator
+
+from ..errors import ArgumentError, StateError
+from ..field import Field
+from ..memory import HOST, Device
+from ..operators import Operator
+from .boundary import BoundaryConditions
+from .c0 import C0Space
+from .devices import sparse_on, vector_on
+from .entries import diagonal, element_matrices, pointwise_matrix
+
+Array = NDArray[np.float64]
+
+_MOST_ENTRIES = 400_000_000
+
+
+class GlobalOperator(LinearOperator):  # type: ignore[misc]
+    """An operator between the continuous functions of a space and their dual: Q^T A Q.
+
+    A vector has the components one after the other: [components * size].
+
+    Parameters
+    ----------
+    operator : Operator
+        A weak form on the space: Mass, Laplacian, Helmholtz, AdvectionDiffusionReaction, WeakForm.
+    c0 : C0Space
+    bc : BoundaryConditions, optional
+        The degrees of freedom with Dirichlet values are taken out: their rows and columns are those of the identity, so
+        that a symmetric positive definite operator stays one. Robin conditions add their boundary mass.
+    components : int, optional
+        Components of the vectors; those that the operator couples when left out.
+
+    Raises
+    ------
+    ArgumentError
+        If the operator, the C0 space and the conditions are not of the same space, or the operator is no weak form.
+    """
+
+    def __init__(
+        self, operator: Operator, c0: C0Space, bc: BoundaryConditions | None = None, components: int | None = None
+    ) -> None:
+        if not isinstance(operator, Operator) or operator.form.stage != "weak":
+            raise ArgumentError("a GlobalOperator is made of a weak form such as Mass, Laplacian or Helmholtz")
+        if not isinstance(c0, C0Space) or operator.space is not c0.space:
+            raise ArgumentError("the operator and the C0Space are not of the same space")
+        if bc is not None and bc.c0 is not c0:
+            raise ArgumentError("the boundary conditions are of another C0Space")
+        coupled = operator.form.components
+        if components is not None and (components < 1 or components % coupled):
+            raise ArgumentError(f"{operator.name} couples {coupled} components, {components} is no multiple of it")
+        self.operator, self.c0, self.bc = operator, c0, bc
+        self.components = components or coupled
+        n = self.components * c0.size
+        super().__init__(operator.space.dtype, (n, n))
+        self._fields: tuple[Field, Field] | None = None
+        self._on: dict[str, tuple[Any, Any]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_fields": None, "_on": {}}
+
+    def __repr__(self) -> str:
+        return f"GlobalOperator({self.operator!r}, {self.shape[0]} dofs)"
+
+    @property
+    def device(self) -> Device:
+        """Where the operator's kernels compute."""
+        return self.operator.backend.device()
+
+    def apply(self, vector: Any, device: Device = HOST) -> Any:
+        """Apply to a vector on a device; nothing is transferred if it is the operator's own.
+
+        Parameters
+        ----------
+        vector : array, [components * size]
+            On `device`.
+        device : Device
+
+        Returns
+        -------
+        array, [components * size]
+            On `device`.
+        """
+        free, extra = self._parts_on(device)
+        rows = vector.reshape(self.components, -1)
+        inner = rows if free is None else rows * free
+        if self._fields is None:
+            self._fields = (
+                self.c0.space.empty("coeff", self.components), self.c0.space.empty("dual", self.components),
+            )  # fmt: skip
+        local, result = self._fields
+        self.operator(self.c0.scatter(inner, out=local, device=device), out=result)
+        out = self.c0.gather(result, device).reshape(rows.shape)
+        if extra is not None:
+            for c in range(self.components):
+                out[c] += extra @ inner[c]
+        if free is not None:
+            out = out * free + (rows - inner)
+        return out.reshape(vector.shape)
+
+    def _parts_on(self, device: Device) -> tuple[Any, Any]:
+        """Mask of the free degrees of freedom and the Robin matrix, on a device."""
+        if self.bc is None:
+            return None, None
+        if device.name not in self._on:
+            free = vector_on(self.bc.free.astype(self.dtype), device) if self.bc.constrained.any() else None
+            extra = None if self.bc.matrix is None else sparse_on(self.bc.matrix.astype(self.dtype), device)
+            self._on[device.name] = (free, extra)
+        return self._on[device.name]
+
+    def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
+        x = np.asarray(x)
+        if np.iscomplexobj(x):
+            raise StateError("a GlobalOperator applies to real vectors; apply it to the two parts of a complex one")
+        return self.apply(np.ascontiguousarray(x, self.dtype).ravel())
+
+    def _rmatvec(self, x: NDArray[Any]) -> NDArray[Any]:
+        if not self.symmetric:
+            raise StateError(f"{self.operator.name} is not symmetric and has no transpose here; use assemble().T")
+        return self._matvec(x)
+
+    @cached_property
+    def symmetric(self) -> bool:
+        """Whether the form is symmetric, from its pointwise function at the points of one element of each block."""
+        if self.operator.form.components > 1:
+            return False
+        for number in range(len(self.c0.space.blocks)):
+            K = pointwise_matrix(self.operator, number, 0, slice(0, 1))
+            if not np.allclose(K, np.swapaxes(K, 0, 1), rtol=1e-10, atol=1e-12 * np.abs(K).max()):
+                return False
+        return True
+
+    def diagonal(self) -> Array:
+        """Diagonal, made without assembling (`entries`), [components * size]."""
+        coupled = self.operator.form.components
+        rows = [diagonal(self.operator, self.c0.matrix, c) for c in range(coupled)]
+        if self.bc is not None:
+            for row in rows:
+                if self.bc.matrix is not None:
+                    row += self.bc.matrix.diagonal()
+                row[self.bc.constrained] = 1.0
+        return np.concatenate(rows * (self.components // coupled))
+
+    def assemble(self) -> csr_array:
+        """The matrix, for small problems and tests.
+
+        Returns
+        -------
+        csr_array, [components * size, components * size]
+
+        Raises
+        ------
+        ArgumentError
+            If it would take more than 400 million entries before they are summed.
+        """
+        coupled, blocks = self.operator.form.components, self.c0.space.blocks
+        entries = sum(block.n_elements * (coupled * block.n_modes) ** 2 for block in blocks)
+        if entries > _MOST_ENTRIES:
+            raise ArgumentError(f"assembling would take {entries} entries; apply the operator without its matrix")
+        parts: list[list[Any]] = [[None] * coupled for _ in range(coupled)]
+        found = [element_matrices(self.operator, number) for number in range(len(blocks))]
+        for i in range(coupled):
+            for j in range(coupled):
+                parts[i][j] = self._assembled([
+                    m[:, i * b.n_modes : (i + 1) * b.n_modes, j * b.n_modes : (j + 1) * b.n_modes]
+                    for m, b in zip(found, blocks, strict=True)
+                ])  # fmt: skip
+                if i == j and self.bc is not None and self.bc.matrix is not None:
+                    parts[i][j] = parts[i][j] + self.bc.matrix
+        matrix = csr_array(block_array(parts)) if coupled > 1 else parts[0][0]
+        if self.bc is not None and self.bc.constrained.any():
+            free = np.tile(self.bc.free, coupled)
+            keep = diags_array(free.astype(float))
+            matrix = csr_array(keep @ matrix @ keep + diags_array((~free).astype(float)))
+        copies = self.components // coupled
+        if copies > 1:
+            matrix = csr_array(block_diag([matrix] * copies))
+        return matrix
+
+    def _assembled(self, matrices: list[Array]) -> csr_array:
+        rows, columns, values = [], [], []
+        start = 0
+        for matrix in matrices:
+            n_elements, n, _ = matrix.shape
+            number = start + np.arange(n_elements * n).reshape(n_elements, n)
+            rows.append(np.broadcast_to(number[:, :, None], matrix.shape).ravel())
+            columns.append(np.broadcast_to(number[:, None, :], matrix.shape).ravel())
+            values.append(matrix.ravel())
+            start += n_elements * n
+        shape = (start, start)
+        local = csr_array((np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), shape=shape)
+        Q = self.c0.matrix
+        result = csr_array(Q.T @ local @ Q)
+        result.sum_duplicates()
+        return result

@@ -1,0 +1,154 @@
+"""Modes of a cell on its vertices, edges and faces, and what a change of the entity's orientation does to them.
+
+The modes that a cell has on an entity are, restricted to it, the interior modes of the same basis on the entity's own
+shape. Two cells that meet may see the entity in different orientations. Its global modes are those of the entity in its
+global vertex order; in a cell's own order they are combinations of the cell's modes,
+
+    global mode j = sum_i T[i, j] local mode i,    so that    local coefficients = T global coefficients.
+
+T is the sign (-1)^p on edges, a signed permutation on quads, a permutation for nodal bases. On tris the interior modes
+turn into dense combinations, and so do the edge modes: how an edge mode of the modified basis falls off inside a tri
+depends on which of its edges it belongs to, so that a turned tri's local interior coefficients depend on the global
+ones of its edges too. Nothing of this is typed in: both sides are evaluated at the same points and the system is solved.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpfem.shapes import Basis, Shape, make_basis, quadrature
+
+from ..errors import ArgumentError
+from ..mesh.symmetry import entity_nodes, interior_nodes, symmetries
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+# Largest rounding error of an entry of R that is 0, 1 or -1.
+_ROUNDING = 1e-10
+
+
+@cache
+def interior_modes(basis: Basis) -> Indices:
+    """Modes that belong to the shape itself and not to its boundary, in mode order.
+
+    Parameters
+    ----------
+    basis : Basis
+
+    Returns
+    -------
+    ndarray of int, [n]
+        Read-only.
+    """
+    owned = [number for number, mode in enumerate(basis.modes) if mode.entity[0] == basis.shape.dim]
+    return _frozen(np.array(owned, dtype=np.int64))
+
+
+@cache
+def entity_modes(basis: Basis, dim: int, number: int) -> Indices:
+    """Modes of a cell that belong to one of its entities.
+
+    Parameters
+    ----------
+    basis : Basis
+        Of the cell: "modified" or "lagrange".
+    dim, number : int
+        The entity ``shape.entities[dim][number]``.
+
+    Returns
+    -------
+    ndarray of int, [n]
+        In the order of the `interior_modes` of the same basis on the entity's shape. Read-only.
+
+    Raises
+    ------
+    ArgumentError
+        If the basis does not consist of modes on entities ("orthogonal").
+    """
+    shape = basis.shape
+    if basis.name == "orthogonal":
+        raise ArgumentError("the 'orthogonal' basis is not continuous across cells; use basis='modified' or 'lagrange'")
+    entity = shape.entities[dim][number]
+    if basis.nodes is not None and dim > 0:
+        nodes = entity_nodes(shape, basis.order, dim, number)
+        return _frozen(nodes[interior_nodes(entity.shape, basis.order)])
+    found = {mode.indices: m for m, mode in enumerate(basis.modes) if mode.entity == (dim, number)}
+    if dim == 0:
+        return _frozen(np.array(list(found.values()), dtype=np.int64))
+    own = make_basis(basis.name, entity.shape, basis.order)
+    return _frozen(np.array([found[own.modes[m].indices] for m in interior_modes(own)], dtype=np.int64))
+
+
+@cache
+def orientation_matrix(name: str, shape: Shape, order: int, code: int) -> Array:
+    """Coefficients in an entity's local order from those in its global order, all modes of the entity.
+
+    Parameters
+    ----------
+    name : str
+        "modified" or "lagrange".
+    shape : Shape
+        Of the entity.
+    order : int
+        Polynomial order P >= 1.
+    code : int
+        Orientation code of `hpfem.mesh.symmetries`: ``global[i] = local[symmetries(shape)[code][i]]``.
+
+    Returns
+    -------
+    ndarray, [n_modes, n_modes]
+        T with entries that are 0 or +-1 up to rounding made so. Read-only.
+    """
+    if shape.dim == 0:
+        return _frozen(np.eye(1))
+    basis = make_basis(name, shape, order)
+    if code == 0:
+        return _frozen(np.eye(basis.n_modes))
+    rule = quadrature(shape, [order + 2] * shape.dim, ["gauss"] * shape.dim)
+    seen_globally = shape.collapse(rule.eta)
+    seen_locally = _affine_image(shape, symmetries(shape)[code], seen_globally)
+    weight = np.sqrt(rule.weights)[:, None]
+    ours = weight * basis.evaluate(seen_locally).T
+    theirs = weight * basis.evaluate(seen_globally).T
+    scale = np.linalg.norm(ours, axis=0)
+    matrix = np.linalg.lstsq(ours / scale, theirs, rcond=None)[0] / scale[:, None]
+    whole = np.rint(matrix)
+    near = (np.abs(matrix - whole) < _ROUNDING * np.maximum(1.0, np.abs(matrix))) & (np.abs(whole) <= 1)
+    return _frozen(np.where(near, whole, matrix))
+
+
+@cache
+def inner_block(name: str, shape: Shape, order: int, code: int) -> Array:
+    """The part of `orientation_matrix` between interior modes, [n, n]. Read-only."""
+    if shape.dim == 0:
+        return _frozen(np.eye(1))
+    inside = interior_modes(make_basis(name, shape, order))
+    return _frozen(orientation_matrix(name, shape, order, code)[np.ix_(inside, inside)])
+
+
+@cache
+def edge_block(name: str, shape: Shape, order: int, code: int, edge: int) -> Array:
+    """The part of `orientation_matrix` from the modes of an edge, in global order, to the interior modes, [n, n_edge].
+
+    Read-only.
+    """
+    basis = make_basis(name, shape, order)
+    part = np.ix_(interior_modes(basis), entity_modes(basis, 1, edge))
+    return _frozen(orientation_matrix(name, shape, order, code)[part])
+
+
+def _affine_image(shape: Shape, images: Indices, points: Array) -> Array:
+    """Where the affine map that takes vertex i to vertex images[i] takes points."""
+    corners = np.column_stack([shape.vertices, np.ones(shape.n_vertices)])
+    solution = np.linalg.lstsq(corners, shape.vertices[images], rcond=None)[0]
+    return np.column_stack([points, np.ones(len(points))]) @ solution
+
+
+def _frozen(array: Any) -> Any:
+    array.flags.writeable = False
+    return array

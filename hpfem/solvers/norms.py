@@ -1,0 +1,70 @@
+"""Functions against fields by a rule finer than the space's: errors of solutions, moments of right-hand sides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..field import Field
+from ..operators import BwdTrans, IProductWRTBase
+from ..space import Space
+
+
+def finer_space(space: Space, more: int = 2) -> Space:
+    """The same blocks with more points than the default rule has in each direction.
+
+    Parameters
+    ----------
+    space : Space
+    more : int
+
+    Returns
+    -------
+    Space
+    """
+    return Space(space.mesh, space.orders, space.basis, more, space.dtype, space.backend)
+
+
+def moments(space: Space, function: Callable[..., Any]) -> Field:
+    """Inner products of a function with every basis function, by a finer rule: a right-hand side.
+
+    Parameters
+    ----------
+    space : Space
+    function : callable
+        Of the D coordinates.
+
+    Returns
+    -------
+    Field
+        State "dual".
+    """
+    finer = finer_space(space)
+    found = IProductWRTBase(finer)(finer.evaluate(function))
+    return space.field("dual", [np.array(pair.read()) for pair in found.data])
+
+
+def l2_error(field: Field, exact: Callable[..., Any], relative: bool = True, more: int = 3) -> float:
+    """L2 norm of the difference of a field and a function, by a rule finer than that of the field's space.
+
+    Parameters
+    ----------
+    field : Field
+        State "coeff".
+    exact : callable
+        Of the D coordinates.
+    relative : bool
+        Whether to divide by the function's norm.
+    more : int
+        Points more than the default rule in each direction.
+
+    Returns
+    -------
+    float
+    """
+    finer = finer_space(field.space, more)
+    values = finer.evaluate(exact)
+    difference = BwdTrans(finer)(finer.field("coeff", [np.array(pair.read()) for pair in field.data])) - values
+    return finer.norm(difference) / (finer.norm(values) if relative else 1.0)

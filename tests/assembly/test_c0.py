@@ -1,0 +1,176 @@
+"""C0 spaces: continuity on every mesh and in every orientation, counts, averages, devices, errors."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import hpfem as hp
+from hpfem.mesh import box, read_mesh
+from hpfem.shapes import make_basis
+from tests.assembly.meshes import OURS, SHARED, THEIRS, ours, turned
+
+
+def jumps(c0, vector, rng, n=3):
+    """Largest difference between the two sides of the interior facets, at random points of each."""
+    field, mesh = c0.scatter(vector), c0.space.mesh
+    local = {}
+    for block, pair in zip(c0.space.blocks, field.data, strict=True):
+        values = pair.read()[0]
+        local.update({int(cell): (block.basis, values[k]) for k, cell in enumerate(block.elements)})
+    group, row = mesh.locations
+    facets, worst = mesh.facets, 0.0
+    for facet in facets.interior:
+        sides = []
+        for cell, number in zip(facets.cells[facet], facets.local[facet], strict=True):
+            own = mesh.cells[group[cell]]
+            entity = own.shape.facets[number]
+            ids = own.vertices[row[cell]][list(entity.vertices)]
+            if not sides:
+                # The vertex modes of order 1 place points on both sides alike.
+                corners = make_basis("modified", entity.shape, 1)
+                weights = corners.evaluate_eta(rng.uniform(-1, 1, (n, entity.shape.dim)))
+                by_vertex = {int(ids[mode.entity[1]]): weights[m] for m, mode in enumerate(corners.modes)}
+            xi = np.array([by_vertex[int(v)] for v in ids]).T @ own.shape.vertices[list(entity.vertices)]
+            basis, coefficients = local[int(cell)]
+            sides.append(coefficients @ basis.evaluate(xi))
+        worst = max(worst, float(np.abs(sides[0] - sides[1]).max()))
+    return worst
+
+
+def check_continuous(mesh, rng, order, basis):
+    c0 = hp.C0Space(hp.Space(mesh, order, basis))
+    vector = rng.standard_normal(c0.size)
+    assert jumps(c0, vector, rng) < 1e-12
+    assert np.abs(c0.average(c0.scatter(vector)) - vector).max() < 1e-12
+
+
+@pytest.mark.parametrize("basis", ["modified", "lagrange"])
+@pytest.mark.parametrize("path", OURS, ids=lambda p: p.stem)
+def test_a_global_vector_is_a_continuous_function_on_our_meshes(path, basis, rng):
+    check_continuous(read_mesh(path), rng, 4, basis)
+
+
+@pytest.mark.parametrize("name", THEIRS)
+def test_a_global_vector_is_a_continuous_function_on_meshes_of_others(name, shared_meshes, rng):
+    check_continuous(read_mesh(shared_meshes / name), rng, 4, "modified")
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 6, 9])
+def test_continuity_at_any_order(order, rng):
+    check_continuous(box(("tet", "hex", "prism", "pyramid"), (4, 1, 1)), rng, order, "modified")
+
+
+@pytest.mark.parametrize("basis", ["modified", "lagrange"])
+@pytest.mark.parametrize("name", ["cube_mixed.msh", "square_mixed.msh"])
+def test_continuity_in_random_orientations(name, basis, rng):
+    check_continuous(turned(ours(name), rng), rng, 5, basis)
+
+
+def test_continuity_between_cells_of_different_orders(rng):
+    mesh = turned(ours("cube_mixed.msh"), rng)
+    orders = {"hex": 5, "prism": 4, "pyramid": 6, "tet": 3}
+    check_continuous(mesh, rng, orders, "modified")
+    with pytest.raises(hp.ArgumentError, match="different orders"):
+        hp.C0Space(hp.Space(mesh, orders, "lagrange"))
+
+
+def test_periodic_meshes_are_continuous_across_their_sides(shared_meshes, rng):
+    path = shared_meshes / "mfem/periodic-torus-sector.msh"
+    closed, open_ = read_mesh(path, periodic=True), read_mesh(path)
+    assert closed.n_vertices < open_.n_vertices
+    check_continuous(closed, rng, 4, "modified")
+    sizes = [hp.C0Space(hp.Space(mesh, 4)).size for mesh in (closed, open_)]
+    assert sizes[0] < sizes[1]
+
+
+def test_counts_per_entity(shared_meshes):
+    mesh = read_mesh(shared_meshes / "nektar/cube_all.msh")
+    for order, size in ((1, 113), (2, 675), (3, 2059), (4, 4637)):
+        c0 = hp.C0Space(hp.Space(mesh, order))
+        assert c0.size == size == sum(c0.counts.values())
+        assert c0.counts["vertices"] == mesh.n_vertices
+        assert c0.counts["edges"] == (order - 1) * mesh.edges.count
+        assert c0.matrix.shape == (c0.space.n_dofs, size)
+
+
+def test_multiplicity_is_how_many_cells_share_a_number():
+    c0 = hp.C0Space(hp.Space(box("hex", (2, 2, 2)), 3))
+    assert c0.signed
+    # All columns of a signed Q have one entry per cell.
+    assert np.array_equal(c0.multiplicity, np.diff(c0.matrix.tocsc().indptr))
+    assert c0.multiplicity.max() == 8
+    inside = sum(c0.counts[k] for k in ("vertices", "edges", "faces"))
+    assert np.all(c0.multiplicity[inside:] == 1)
+
+
+def test_dense_blocks_occur_on_turned_tris_only():
+    assert not hp.C0Space(hp.Space(ours("cube_mixed.msh"), 4)).signed
+    assert hp.C0Space(hp.Space(ours("cube_mixed.msh"), 4, "lagrange")).signed
+    assert hp.C0Space(hp.Space(ours("square_mixed.msh"), 6)).signed
+
+
+@pytest.mark.parametrize("basis", ["modified", "lagrange"])
+def test_gather_is_the_transpose_of_scatter(basis, rng):
+    c0 = hp.C0Space(hp.Space(ours("cube_mixed.msh"), 3, basis))
+    vector = rng.standard_normal((3, c0.size))
+    local = c0.scatter(vector)
+    assert local.components == 3
+    other = hp.Field(c0.space, "dual", [type(p).of(rng.standard_normal(p.shape)) for p in local.data])
+    assert np.isclose(local.dot(other), np.sum(vector * c0.gather(other)), rtol=1e-12)
+    one = c0.gather(other.component(1))
+    assert np.allclose(one, c0.gather(other)[1], rtol=0, atol=1e-13)
+    flat = np.concatenate([p.read()[1].ravel() for p in local.data])
+    assert np.allclose(flat, c0.matrix @ vector[1], rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("basis", ["modified", "lagrange"])
+@pytest.mark.parametrize("name", ["cube_mixed.msh", "square_mixed.msh"])
+def test_projection_keeps_the_functions_of_the_space(name, basis, rng):
+    c0 = hp.C0Space(hp.Space(turned(ours(name), rng), 4, basis))
+
+    def cubic(*x):
+        return 1 + x[0] ** 3 - 2 * x[0] * x[1] ** 3 + x[-1]
+
+    assert hp.l2_error(c0.scatter(c0.project(cubic)), cubic) < 1e-13
+    assert np.abs(c0.scatter(c0.project(2.5)).at([[0.3] * c0.space.dim]) - 2.5).max() < 1e-13
+
+
+def test_projection_converges_exponentially():
+    def wave(x, y, z):
+        return np.sin(3 * x) * np.cos(2 * y) * np.exp(z)
+
+    mesh = ours("curved_mixed.msh")
+    errors = [
+        hp.l2_error(c0.scatter(c0.project(wave)), wave) for c0 in (hp.C0Space(hp.Space(mesh, p)) for p in (2, 4, 6))
+    ]
+    assert errors[1] < errors[0] / 20 and errors[2] < errors[1] / 20
+
+
+def test_a_c0_space_pickles(rng):
+    c0 = hp.C0Space(hp.Space(box("prism", (1, 1, 1)), 3))
+    vector = rng.standard_normal(c0.size)
+    again = pickle.loads(pickle.dumps(c0))
+    assert np.array_equal(again.scatter(vector).arrays[0], c0.scatter(vector).arrays[0])
+
+
+def test_errors():
+    mesh = box("tet", (1, 1, 1))
+    with pytest.raises(hp.ArgumentError, match="orthogonal"):
+        hp.C0Space(hp.Space(mesh, 2, "orthogonal"))
+    with pytest.raises(hp.ArgumentError, match="made on a Space"):
+        hp.C0Space(mesh)
+    c0 = hp.C0Space(hp.Space(mesh, 2))
+    with pytest.raises(hp.ArgumentError, match="global vector is"):
+        c0.scatter(np.zeros(c0.size + 1))
+    with pytest.raises(hp.StateError, match="phys"):
+        c0.gather(c0.space.zeros("phys"))
+    with pytest.raises(hp.StateError, match="not on the space"):
+        c0.gather(hp.Space(mesh, 2).zeros("dual"))
+    with pytest.raises(hp.ArgumentError, match="not finite"):
+        c0.project(lambda x, y, z: 0 * x + np.nan)
+
+
+def test_shared_meshes_are_all_tried(shared_meshes):
+    files = {str(p.relative_to(SHARED)) for p in shared_meshes.rglob("*") if p.is_file()}
+    assert files == set(THEIRS)
