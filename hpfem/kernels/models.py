@@ -13,6 +13,7 @@ import numpy as np
 
 from hpfem.shapes import ModeTree, Tabulation
 
+from .expression import Trace
 from .form import BlockProblem
 
 
@@ -106,8 +107,16 @@ def pointwise_flops(problem: BlockProblem) -> int:
     if trace.general:
         flops += push * trace.uses_gradient + pull * ("grad" in form.test)
     elif trace.uses_gradient:
-        flops += d * (2 * d - 1)
+        flops += d * (2 * d - 1) + scaling_flops(trace, d)
     return q * flops
+
+
+def scaling_flops(trace: Trace, dim: int) -> int:
+    """Operations at a point, per component, that make the fluxes of a symmetric form of its gradients."""
+    terms = [scale for flux in trace.scaled or () for scale in flux.values()]
+    scaled = sum(not (scale.op == "const" and scale.payload == 1.0) for scale in terms)
+    added = len(terms) - len(trace.scaled or ())
+    return dim * (scaled + added) // trace.components
 
 
 def operator_flops(problem: BlockProblem, strategy: str) -> int:

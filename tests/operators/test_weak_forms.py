@@ -124,6 +124,25 @@ def test_coupled_components(backend, space, name, rng):
 
 
 @each_name
+def test_coupled_fluxes_of_values(backend, space, name, rng):
+    # As in first-order systems: the flux of one component is the value of another, untouched.
+    d = space.dim
+
+    def system(u):
+        return [[u[1], *[u[0]] * (d - 1)], [u[0], *[u[1]] * (d - 1)]]
+
+    def reference(ref, u, du):
+        return None, np.array([[u[1], *[u[0]] * (d - 1)], [u[0], *[u[1]] * (d - 1)]])
+
+    check(space, backend, rng, system, reference, test=("grad",), components=2)
+
+    def both(u):
+        return [u[1], u[0]], system(u)
+
+    check(space, backend, rng, both, lambda ref, u, du: (u[::-1], reference(ref, u, du)[1]), components=2)
+
+
+@each_name
 def test_elasticity(backend, space, name, rng):
     d = space.dim
 

@@ -243,10 +243,14 @@ class NumpyKernel(BlockKernel):
         fluxes = [None] * n if flux is None else per_component(flux, n, pointwise.name)
         if n > 1:  # a result may be a view of another component's values, which are about to be overwritten
             values = [None if v is None else v * 1 for v in values]
+        if trace.general:
+            big = self.problem.geometry.space_dim
+            fluxes = [None if f is None else flux_components(f, big, pointwise.name) for f in fluxes]
+            if n > 1:
+                fluxes = [None if f is None else [part * 1 for part in f] for f in fluxes]
         for i, (scalar, vector) in enumerate(zip(values, fluxes, strict=True)):
             if vector is not None and trace.general:
-                components = flux_components(vector, self.problem.geometry.space_dim, pointwise.name)
-                self._pull_back(factors, components, live)
+                self._pull_back(factors, vector, live)
             elif vector is not None:
                 self._metric(factors, vector.terms, live)
             target = None
