@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -99,6 +100,13 @@ def read_results(path: str | os.PathLike[str]) -> dict[str, Any]:
     for number, entry in enumerate(results):
         for name, kinds in _FIELDS[kind].items():
             value = entry.get(name) if isinstance(entry, dict) else None
-            if not isinstance(value, kinds) or isinstance(value, bool):
+            if not isinstance(value, kinds) or isinstance(value, bool) or not _in_range(name, value):
                 raise ArgumentError(f"{path}: results[{number}] has {name} = {value!r}, not what hpfem writes")
     return content
+
+
+def _in_range(name: str, value: Any) -> bool:
+    """Whether a number can be drawn: finite, and positive but for differences."""
+    if isinstance(value, str):
+        return True
+    return math.isfinite(value) and (value >= 0 if name == "difference" else value > 0)

@@ -1,4 +1,4 @@
-"""Thread limits: throughput is stated per core, so libraries' threads are held back while it is measured."""
+"""Thread limits: throughput is stated per core unless asked otherwise, so threads are held back meanwhile."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import Any
 
 from ..reporting import report_once
 
+# Of hpfem's own kernels, and of BLAS and OpenMP, which read theirs when they are loaded.
+OWN_VARIABLE = "HPFEM_NUM_THREADS"
 VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @contextmanager
 def thread_limit(threads: int = 1) -> Iterator[dict[str, Any]]:
-    """Limit the threads of BLAS and OpenMP inside a `with` block.
+    """Limit the threads of hpfem's kernels, BLAS and OpenMP inside a `with` block.
 
     Parameters
     ----------
@@ -25,21 +27,34 @@ def thread_limit(threads: int = 1) -> Iterator[dict[str, Any]]:
     Yields
     ------
     dict
-        "limit" (None if it could not be set) and "by": "threadpoolctl", "environment" or "nothing".
+        "limit": `threads`; "blas": what limits the libraries, "threadpoolctl", "environment" or "nothing".
     """
+    before = os.environ.get(OWN_VARIABLE)
+    os.environ[OWN_VARIABLE] = str(threads)
+    try:
+        with _library_limit(threads) as by:
+            yield {"limit": threads, "blas": by}
+    finally:
+        if before is None:
+            del os.environ[OWN_VARIABLE]
+        else:
+            os.environ[OWN_VARIABLE] = before
+
+
+@contextmanager
+def _library_limit(threads: int) -> Iterator[str]:
     try:
         control = import_module("threadpoolctl")
     except ImportError:
         control = None
     if control is not None:
         with control.threadpool_limits(limits=threads):
-            yield {"limit": threads, "by": "threadpoolctl"}
-        return
-    if any(os.environ.get(name) == str(threads) for name in VARIABLES):
-        yield {"limit": threads, "by": "environment"}
-        return
-    report_once(
-        "benchmarks/threads",
-        f"BLAS may use all cores: install threadpoolctl or set OMP_NUM_THREADS={threads} to measure one",
-    )
-    yield {"limit": None, "by": "nothing"}
+            yield "threadpoolctl"
+    elif any(os.environ.get(name) == str(threads) for name in VARIABLES):
+        yield "environment"
+    else:
+        report_once(
+            "benchmarks/threads",
+            f"BLAS may use other than {threads} thread(s): install threadpoolctl or set OMP_NUM_THREADS={threads}",
+        )
+        yield "nothing"

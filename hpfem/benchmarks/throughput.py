@@ -19,6 +19,9 @@ from .problems import BENCHMARKS, GEOMETRIES, ProblemSize, problem_mesh, problem
 from .roofline import TARGETS, Roofline
 from .timing import Timer, Timing, measure
 
+# Shape, geometry, order, size.
+Case = tuple[str, str, int, ProblemSize]
+
 DEFAULT_DOFS = (3e3, 1e4, 3e4, 1e5, 3e5, 1e6)
 SOLID_SHAPES = tuple(name for name, shape in SHAPES.items() if shape.dim == 3)
 BOX_SHAPES = tuple(name for name, shape in SHAPES.items() if shape.dim >= 2)
@@ -158,7 +161,7 @@ class ThroughputRun:
     def __post_init__(self) -> None:
         check_settings(self.settings)
 
-    def cases(self) -> list[tuple[str, str, int, ProblemSize]]:
+    def cases(self) -> list[Case]:
         """Every (shape, geometry, order, size)."""
         s = self.settings
         return [
@@ -169,7 +172,7 @@ class ThroughputRun:
             for geometry in s.geometries
         ]
 
-    def __iter__(self) -> Iterator[tuple[str, str, int, ProblemSize]]:
+    def __iter__(self) -> Iterator[Case]:
         """Measure case by case; yields each case when it is done."""
         backend = choose_backend(self.settings.backend).name
         timer = TARGETS[backend].timer()
@@ -179,13 +182,20 @@ class ThroughputRun:
             s = self.settings
             mesh = problem_mesh(shape, size.counts, geometry)
             space = Space(mesh, order, basis=s.basis, quadrature=s.quadrature, dtype=s.dtype, backend=backend)
+            done: set[tuple[str, str]] = set()
             for strategy in strategies:
                 for algorithm in s.algorithms:
-                    self._measure(space, case, strategy, algorithm, timer)
+                    self._measure(space, case, strategy, algorithm, timer, done)
             yield case
 
     def _measure(
-        self, space: Space, case: tuple[str, str, int, ProblemSize], strategy: str, algorithm: str, timer: Timer
+        self,
+        space: Space,
+        case: Case,
+        strategy: str,
+        algorithm: str,
+        timer: Timer,
+        done: set[tuple[str, str]],
     ) -> None:
         s = self.settings
         shape, geometry, order, size = case
@@ -196,6 +206,9 @@ class ThroughputRun:
             self.skipped.append({**what, "reason": str(reason)})
             return
         [choice] = operator.choices
+        if (choice.strategy, choice.algorithm) in done:
+            return  # A form without gradients has one algorithm only; "auto" may choose one that is asked for too.
+        done.add((choice.strategy, choice.algorithm))
         [block] = space.blocks
         seconds = time_operator(operator, timer, s.repeats, s.min_seconds)
         least, bound = self.roofline.bound(operator.nbytes, operator.flops)

@@ -31,7 +31,7 @@ EXAMPLES = """examples:
   hpfem bench --shapes all --orders 2,4 --dofs 1e4:1e7 --geometry affine --algorithm both -o results.json
   hpfem bench --strategies sumfac --backend numpy --dtype float32 --json
 
-Throughput is elements x modes over the median time, on one thread. "hpfem plot results.json" draws it.
+Throughput is elements x modes over the median time, on one thread unless told otherwise. Draw it with hpfem plot.
 """
 
 # What --quick sets where nothing else was said: two minutes become a few seconds.
@@ -79,11 +79,9 @@ def add_parser(commands: Any) -> None:
         metavar="N",
         help="1e5, 1e4,1e6 or 1e3:1e6 (default 3e3:1e6)",
     )
-    parser.add_argument(
-        "--repeats", type=options.checked(options.parse_positive), metavar="N", help="timings of each (default 5)"
-    )
     parser.add_argument("--quick", action="store_true", help="fewer sizes and shorter timings")
     options.add_space_options(parser)
+    options.add_timing_options(parser, None)
     parser.add_argument(
         "-o", "--output", metavar="FILE.json", help="write the results, also those of an interrupted run"
     )
@@ -115,7 +113,7 @@ def run(arguments: argparse.Namespace) -> None:
     check_settings(settings)
     path = None if arguments.output is None else options.output_file(arguments.output, ".json")
     backend = choose_backend(settings.backend).name
-    with thread_limit() as threads:
+    with thread_limit(arguments.threads) as threads:
         roofline = TARGETS[backend].roofline(settings.dtype, arguments.quick)
         bench = ThroughputRun(settings, roofline)
         finished = False

@@ -42,10 +42,8 @@ def add_parser(commands: Any) -> None:
         help="polynomial orders: 4, 2:8 or 1,3,5 (default 2:6)",
     )
     parser.add_argument("--lam", type=float, default=1.0, metavar="NUMBER", help="reaction coefficient (default 1)")
-    parser.add_argument(
-        "--repeats", type=options.checked(options.parse_positive), default=5, metavar="N", help="timings (default 5)"
-    )
     options.add_space_options(parser)
+    options.add_timing_options(parser, 5)
     parser.add_argument("-o", "--output", metavar="FOLDER", help="folder for compare.json and compare.png")
     options.add_json_option(parser)
     parser.set_defaults(run=run)
@@ -57,7 +55,7 @@ def run(arguments: argparse.Namespace) -> None:
     mesh = read_mesh(arguments.mesh)
     rows: list[ComparisonRow] = []
     finished = False
-    with thread_limit() as threads:
+    with thread_limit(arguments.threads) as threads:
         try:
             with progress("comparing", total=len(arguments.orders)) as step:
                 for order in arguments.orders:

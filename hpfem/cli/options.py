@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -122,7 +123,7 @@ def parse_quadrature(text: str) -> str | int | None:
         return text
     if text == "default":
         return None
-    if text.lstrip("-").isascii() and text.lstrip("-").isdigit() and abs(int(text)) <= MAX_ORDER:
+    if re.fullmatch(r"-?\d{1,2}", text, re.ASCII) and abs(int(text)) <= MAX_ORDER:
         return int(text)
     raise ArgumentError(f"unknown quadrature {text!r}; valid: default, gauss, collocated or a number of further points")
 
@@ -167,6 +168,14 @@ def add_choice_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--strategy", default="auto", metavar="NAME", help="auto, stdmat, sumfac, ... (default auto)")
     algorithms = ", ".join(("auto", *ALGORITHMS))
     group.add_argument("--algorithm", default="auto", metavar="NAME", help=f"{algorithms} (default auto)")
+
+
+def add_timing_options(parser: argparse.ArgumentParser, repeats: int | None) -> None:
+    """Options of what is timed."""
+    group = parser.add_argument_group("timing")
+    positive = checked(parse_positive)
+    group.add_argument("--repeats", type=positive, default=repeats, metavar="N", help="timings of each (default 5)")
+    group.add_argument("--threads", type=positive, default=1, metavar="N", help="threads to measure on (default 1)")
 
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:

@@ -69,7 +69,7 @@ def plot_comparison(results: Mapping[str, Any], folder: str | os.PathLike[str], 
     _flops_axis(axes[1][0])
     _difference_axis(axes[2][0], ", ".join(variants[0]))
     handles = [style.handle(", ".join(variant), **look(*variant)) for variant in variants]
-    style.legend_below(figure, handles, len(variants))
+    style.legend_below(figure, [handles])
     return [style.save(figure, Path(folder) / f"compare{suffix}")]
 
 

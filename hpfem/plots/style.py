@@ -9,6 +9,7 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -25,6 +26,9 @@ _FURTHER_COLOURS = ("#8c5aa8", "#e08214", "#17888f", "#7f5539", "#d6569b")
 _MARKERS = "osD^vPX*<>hp"
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (2, 1)), (0, (5, 1, 1, 1)))
 DPI = 150
+# A row of a legend, and the inches that each of its entries takes.
+Row = Sequence[Artist]
+ENTRY_WIDTH = 0.8
 
 
 def strategy_colours(names: Iterable[str]) -> dict[str, str]:
@@ -74,24 +78,26 @@ def plain_panel(axis: Axes) -> None:
         axis.spines[side].set_visible(False)
 
 
-def columns(titles: Sequence[str], height: float = 3.4, legend_rows: int = 1) -> tuple[Figure, list[Axes]]:
-    """Panels beside each other that share the vertical axis, with room for a legend below.
+def columns(titles: Sequence[str], legend: Sequence[Row], height: float = 3.4) -> tuple[Figure, list[Axes]]:
+    """Panels beside each other that share the vertical axis, with a legend below.
 
     Parameters
     ----------
     titles : sequence of str
         One per panel.
+    legend : sequence of sequences of artists
+        Its rows.
     height : float
         Of the panels, in inches.
-    legend_rows : int
-        Lines of the legend.
 
     Returns
     -------
     tuple
         Figure and axes.
     """
-    figure = Figure(figsize=(max(2.9 * len(titles) + 0.9, 6.4), height + 0.7 + 0.2 * legend_rows), dpi=DPI)
+    width = max(2.9 * len(titles) + 0.9, 6.4)
+    legend_rows = len(broken(legend, width))
+    figure = Figure(figsize=(width, height + 0.7 + 0.2 * legend_rows), dpi=DPI)
     FigureCanvasAgg(figure)
     total = figure.get_size_inches()[1]
     figure.subplots_adjust(
@@ -105,6 +111,7 @@ def columns(titles: Sequence[str], height: float = 3.4, legend_rows: int = 1) ->
     for axis, title in zip(axes, titles, strict=True):
         axis.set_title(title, fontsize=10)
         plain_panel(axis)
+    legend_below(figure, legend)
     return figure, axes
 
 
@@ -137,19 +144,35 @@ def handle(label: str, **style: Any) -> Line2D:
     return Line2D([], [], label=label, **style)
 
 
-def legend_below(figure: Figure, handles: Sequence[Any], per_row: int) -> None:
-    """A legend under the panels, filled row by row."""
-    rows = [list(handles[i : i + per_row]) for i in range(0, len(handles), per_row)]
+def legend_below(figure: Figure, rows: Sequence[Row]) -> None:
+    """A legend under the panels, with these rows.
+
+    Parameters
+    ----------
+    figure : Figure
+        With room for them at the bottom.
+    rows : sequence of sequences of artists
+    """
+    lines = broken(rows, figure.get_size_inches()[0])
+    width = max(len(line) for line in lines)
+    lines = [[*line, *(handle(" ", linestyle="none") for _ in range(width - len(line)))] for line in lines]
     # Matplotlib fills column by column.
-    by_column = [row[i] for i in range(min(per_row, len(handles))) for row in rows if i < len(row)]
+    by_column = [line[i] for i in range(width) for line in lines]
     figure.legend(
         handles=by_column,
         loc="lower center",
-        ncols=min(per_row, len(handles)),
+        ncols=width,
         fontsize=8,
         frameon=False,
         handlelength=2.6,
+        columnspacing=1.6,
     )
+
+
+def broken(rows: Sequence[Row], width: float) -> list[list[Artist]]:
+    """Rows of a legend, cut where they are longer than a figure of `width` inches."""
+    most = max(int(width / ENTRY_WIDTH), 1)
+    return [list(row[i : i + most]) for row in rows for i in range(0, len(row), most)]
 
 
 def save(figure: Figure, path: str | os.PathLike[str]) -> Path:

@@ -94,12 +94,13 @@ def _curves(
     records: Sequence[Record], heading: str, path: Path, key: str, look: Callable[[Any, int], dict[str, Any]]
 ) -> Path:
     """One column per shape, one line per value of `key` and order; the legend has one row per value."""
-    shapes, orders, values = (
-        style.in_order(_values(records, "shape")),
-        sorted(_values(records, "order")),
-        _values(records, key),
-    )
-    figure, axes = style.columns([style.shape_title(shape) for shape in shapes], legend_rows=len(values))
+    shapes, values = style.in_order(_values(records, "shape")), _values(records, key)
+    orders = sorted(_values(records, "order"))
+    legend = []
+    for value in values:
+        entries = [style.handle(f"P = {order}", markersize=4, **look(value, order)) for order in orders]
+        legend.append([style.handle(f"{value}:", linestyle="none"), *entries])
+    figure, axes = style.columns([style.shape_title(shape) for shape in shapes], legend)
     style.heading(figure, heading)
     for axis, shape in zip(axes, shapes, strict=True):
         for value in values:
@@ -109,11 +110,6 @@ def _curves(
                     _curve(axis, own, **look(value, order))
     style.log_dofs(axes)
     style.throughput_axis(axes[0])
-    handles = []
-    for value in values:
-        handles.append(style.handle(f"{value}:", linestyle="none"))
-        handles += [style.handle(f"P = {order}", markersize=4, **look(value, order)) for order in orders]
-    style.legend_below(figure, handles, len(orders) + 1)
     return style.save(figure, path)
 
 
@@ -173,8 +169,6 @@ def _by_order(records: Sequence[Record], heading: str, path: Path) -> Path:
     geometries, shapes = _values(records, "geometry"), style.in_order(_values(records, "shape"))
     strategies = _values(records, "strategy")
     colours = style.strategy_colours(strategies)
-    figure, axes = style.columns([f"{g} elements" for g in geometries], legend_rows=len(strategies))
-    style.heading(figure, heading)
 
     def look(strategy: str, shape: str) -> dict[str, Any]:
         number = shapes.index(shape) + 1
@@ -184,6 +178,12 @@ def _by_order(records: Sequence[Record], heading: str, path: Path) -> Path:
             "linestyle": style.order_dash(2 * number),
         }
 
+    legend = []
+    for strategy in strategies:
+        entries = [style.handle(shape, markersize=4.5, **look(strategy, shape)) for shape in shapes]
+        legend.append([style.handle(f"{strategy}:", linestyle="none"), *entries])
+    figure, axes = style.columns([f"{g} elements" for g in geometries], legend)
+    style.heading(figure, heading)
     for axis, geometry in zip(axes, geometries, strict=True):
         own = [record for record in records if record["geometry"] == geometry]
         for strategy in strategies:
@@ -195,11 +195,6 @@ def _by_order(records: Sequence[Record], heading: str, path: Path) -> Path:
         axis.set_xlabel("Order P", fontsize=9)
         axis.set_xticks(sorted(_values(records, "order")))
     style.throughput_axis(axes[0])
-    handles = []
-    for strategy in strategies:
-        handles.append(style.handle(f"{strategy}:", linestyle="none"))
-        handles += [style.handle(shape, markersize=4.5, **look(strategy, shape)) for shape in shapes]
-    style.legend_below(figure, handles, len(shapes) + 1)
     return style.save(figure, path)
 
 
@@ -209,9 +204,13 @@ def _roofline(records: Sequence[Record], heading: str, path: Path) -> Path:
     orders, strategies = sorted(_values(records, "order")), _values(records, "strategy")
     colours = style.strategy_colours(strategies)
     series = [(strategy, geometry) for strategy in strategies for geometry in geometries]
-    figure, axes = style.columns(
-        [style.shape_title(shape) for shape in shapes], legend_rows=1 if len(shapes) > 2 else 2
-    )
+
+    def colour(strategy: str, geometry: str) -> Any:
+        return colours[strategy] if geometry == "deformed" else _lighter(colours[strategy])
+
+    bound = Patch(label="bound by flops (else by bandwidth)", facecolor="#888888", edgecolor="white", hatch="////")
+    legend = [[Patch(label=f"{s}, {g}", facecolor=colour(s, g)) for g in geometries] for s in strategies]
+    figure, axes = style.columns([style.shape_title(shape) for shape in shapes], [*legend, [bound]])
     style.heading(figure, heading)
     width = 0.8 / len(series)
     top = 1.0
@@ -224,7 +223,7 @@ def _roofline(records: Sequence[Record], heading: str, path: Path) -> Path:
                     place,
                     record["fraction"],
                     width * 0.92,
-                    color=colours[strategy] if geometry == "deformed" else _lighter(colours[strategy]),
+                    color=colour(strategy, geometry),
                     hatch="////" if record["bound"] == "flops" else None,
                     edgecolor="white",
                     linewidth=0,
@@ -236,13 +235,6 @@ def _roofline(records: Sequence[Record], heading: str, path: Path) -> Path:
         axis.grid(visible=False, axis="x")
     axes[0].set_ylim(0, 1.06 * top)
     axes[0].set_ylabel("Share of the roofline", fontsize=9)
-    handles: list[Any] = [
-        Patch(label=f"{s}, {g}", facecolor=colours[s] if g == "deformed" else _lighter(colours[s])) for s, g in series
-    ]
-    handles.append(
-        Patch(label="bound by flops (else by bandwidth)", facecolor="#888888", edgecolor="white", hatch="////")
-    )
-    style.legend_below(figure, handles, per_row)
     return style.save(figure, path)
 
 

@@ -1,0 +1,49 @@
+"""Throughput of the mass and Helmholtz operators, shape by shape, against what the machine can do.
+
+    python examples/throughput_by_shape.py --output pictures/
+
+`hpfem bench` and `hpfem plot` do the same from the command line, with more choices.
+"""
+
+import argparse
+
+from hpfem.benchmarks import BenchSettings, ThroughputRun, document, host_roofline, thread_limit
+from hpfem.plots import plot_results
+from hpfem.reporting import machine_description
+
+
+def main(orders=(1, 2, 4, 6), dofs=(3e4,), output=None):
+    """Measure on one thread.
+
+    Returns
+    -------
+    dict
+        {(benchmark, shape, geometry, order): the best `Measurement` of all strategies}.
+    """
+    best = {}
+    results = []
+    with thread_limit() as threads:
+        # The machine's limits are measured in the same run: how fast memory can be read and matrices multiplied.
+        limits = host_roofline(quick=True)
+        for benchmark in ("bk1", "bk3"):
+            settings = BenchSettings(benchmark, orders=orders, dofs=dofs, backend="numpy", repeats=3, min_seconds=2e-3)
+            run = ThroughputRun(settings, limits)
+            for shape, geometry, order, _ in run:
+                done = [m for m in run.measurements if (m.shape, m.geometry, m.order) == (shape, geometry, order)]
+                best[benchmark, shape, geometry, order] = max(done, key=lambda m: m.dofs_per_second)
+            results += [measurement.as_dict() for measurement in run.measurements]
+
+    for (benchmark, shape, geometry, order), m in best.items():
+        rate = f"{m.dofs_per_second / 1e6:6.1f} MDoF/s with {m.strategy}"
+        print(f"{benchmark} {shape:8} {geometry:9} P={order}: {rate}, {m.fraction:.0%} of the {m.bound} limit")
+
+    if output is not None:
+        about = {"machine": machine_description(), "threads": threads, "roofline": limits.as_dict()}
+        print("written", *plot_results(document("hpfem-bench", results, True, **about), output))
+    return best
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Throughput of operators by shape.")
+    parser.add_argument("--output", help="folder for pictures")
+    main(output=parser.parse_args().output)

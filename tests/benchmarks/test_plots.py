@@ -1,0 +1,177 @@
+"""Result files are checked when read, and their pictures show something, whole or not at all."""
+
+import json
+import struct
+import zlib
+
+import numpy as np
+import pytest
+
+from hpfem.benchmarks import document, read_results
+from hpfem.benchmarks.results import BENCH, COMPARE
+from hpfem.errors import ArgumentError
+from hpfem.plots import plot_results
+from hpfem.plots.style import broken, in_order, strategy_colours
+from hpfem.reporting import write_json
+
+
+def bench(
+    shapes=("tet", "hex"), orders=(1, 2, 3), strategies=("sumfac", "stdmat"), algorithms=("collocated",), **changes
+):
+    """A made-up benchmark result."""
+    results = []
+    for shape in shapes:
+        for order in orders:
+            for size in (1e3, 1e4, 1e5):
+                for geometry in ("deformed", "affine"):
+                    for s, strategy in enumerate(strategies):
+                        for a, algorithm in enumerate(algorithms):
+                            rate = 1e7 * (1 + order) / (1 + s + 0.3 * a) * (1.2 if geometry == "affine" else 1)
+                            results.append(
+                                {
+                                    "benchmark": "bk3",
+                                    "backend": "numpy",
+                                    "dtype": "float64",
+                                    "shape": shape,
+                                    "geometry": geometry,
+                                    "strategy": strategy,
+                                    "algorithm": algorithm,
+                                    "order": order,
+                                    "n_dofs": int(size),
+                                    "dofs_per_second": rate,
+                                    "fraction": min(rate / 5e7, 1.1),
+                                    "bound": "flops" if order > 2 else "bandwidth",
+                                    **changes,
+                                }
+                            )
+    return document(BENCH, results, True, machine={"cpu": "a machine"}, settings={})
+
+
+def comparison():
+    """A made-up comparison."""
+    results = [
+        {
+            "shape": shape,
+            "geometry": "affine",
+            "strategy": strategy,
+            "algorithm": algorithm,
+            "order": order,
+            "n_dofs": 100,
+            "dofs_per_second": 1e6 * order,
+            "flops": 1e4 * order,
+            "nbytes": 1e4,
+            "difference": 0.0 if strategy == "stdmat" else 1e-15,
+        }
+        for shape in ("tri", "quad")
+        for order in (2, 3)
+        for strategy, algorithm in (("stdmat", "noncollocated"), ("sumfac", "collocated"))
+    ]
+    return document(COMPARE, results, True, mesh="some/where.msh")
+
+
+def pixels(path):
+    """Image of a PNG file, [row, column, channel] (8 bits, no interlace: what matplotlib writes)."""
+    data = path.read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n" and data.endswith(b"IEND\xaeB`\x82")
+    width, height, depth, colour = struct.unpack(">IIBB", data[16:26])
+    assert depth == 8 and colour == 6
+    parts, at = [], 8
+    while at < len(data):
+        length, kind = struct.unpack(">I4s", data[at : at + 8])
+        parts += [data[at + 8 : at + 8 + length]] if kind == b"IDAT" else []
+        at += length + 12
+    lines = np.frombuffer(zlib.decompress(b"".join(parts)), np.uint8).reshape(height, 1 + 4 * width)
+    return lines, width, height
+
+
+def test_pictures_of_a_bench(tmp_path):
+    paths = plot_results(bench(algorithms=("collocated", "noncollocated"), strategies=("sumfac",)), tmp_path / "new")
+    assert [path.name for path in paths] == [
+        "bk3_deformed.png",
+        "bk3_affine.png",
+        "bk3_geometry.png",
+        "bk3_collocation.png",
+        "bk3_by_order.png",
+        "bk3_roofline.png",
+    ]
+    assert sorted(tmp_path.rglob("*")) == sorted([tmp_path / "new", *paths])
+    for path in paths:
+        lines, width, height = pixels(path)
+        assert 900 < width < 4000 and 500 < height < 2000
+        # Most rows of a blank picture are equal.
+        assert len(np.unique(lines, axis=0)) > height / 4
+
+
+def test_picture_of_a_comparison(tmp_path):
+    [path] = plot_results(comparison(), tmp_path)
+    lines, _, height = pixels(path)
+    assert path.name == "compare.png" and len(np.unique(lines, axis=0)) > height / 4
+
+
+@pytest.mark.parametrize("suffix", [".pdf", ".svg"])
+def test_other_formats(tmp_path, suffix):
+    [path] = plot_results(comparison(), tmp_path, suffix)
+    assert path.suffix == suffix and path.stat().st_size > 5000
+    with pytest.raises(ArgumentError, match="not '.bmp'"):
+        plot_results(comparison(), tmp_path, ".bmp")
+
+
+def test_little_data_and_much(tmp_path):
+    one = bench(shapes=("pyramid",), orders=(4,), strategies=("new",))
+    one["results"] = one["results"][:1]
+    assert len(plot_results(one, tmp_path)) == 3
+    much = bench(
+        shapes=("quad", "tri", "hex", "prism", "pyramid", "tet"),
+        orders=range(1, 13),
+        strategies=("a", "b", "sumfac-top"),
+    )
+    assert len(plot_results(much, tmp_path)) == 5
+
+
+def test_names_get_columns_and_colours():
+    assert in_order(["tet", "cube", "hex", "tri", "hex"]) == ["tri", "hex", "tet", "cube"]
+    colours = strategy_colours(["sumfac", "new", "stdmat", "newer"])
+    assert len(set(colours.values())) == 4
+    assert strategy_colours(["stdmat"])["stdmat"] == colours["stdmat"]
+    assert [len(row) for row in broken([range(20), range(3)], 7.3)] == [9, 9, 2, 3]
+
+
+def test_results_are_read_as_they_were_written(tmp_path):
+    for result in (bench(), comparison()):
+        write_json(tmp_path / "r.json", result)
+        assert read_results(tmp_path / "r.json") == result
+
+
+def test_broken_results_are_refused(tmp_path):
+    path = tmp_path / "r.json"
+    with pytest.raises(ArgumentError, match="cannot read"):
+        read_results(path)
+    with pytest.raises(ArgumentError, match="cannot read"):
+        read_results(tmp_path)
+    write_json(path, bench())
+    text = path.read_text()
+    for end in (0, 1, len(text) // 2, len(text) - 3):
+        path.write_text(text[:end])
+        with pytest.raises(ArgumentError, match="is not JSON"):
+            read_results(path)
+    for raw in (b"\xff\xfe\x00", b"[" * 100_000):
+        path.write_bytes(raw)
+        with pytest.raises(ArgumentError, match="is not JSON"):
+            read_results(path)
+    for content, message in (
+        ([], "is not a result"),
+        ({"format": ["x"]}, "is not a result"),
+        ({**bench(), "format": "other"}, "is not a result"),
+        ({**bench(), "version": 99}, "version 99"),
+        ({**bench(), "results": []}, "no results"),
+        ({**bench(), "results": {}}, "no results"),
+        ({**bench(), "results": [3]}, r"results\[0\] has benchmark = None"),
+        (bench(order="two"), r"results\[0\] has order = 'two'"),
+        (bench(fraction=None), r"results\[0\] has fraction = None"),
+        (bench(dofs_per_second=float("nan")), r"results\[0\] has dofs_per_second = nan"),
+        (bench(n_dofs=0), r"results\[0\] has n_dofs = 0"),
+        (bench(n_dofs=True), r"results\[0\] has n_dofs = True"),
+    ):
+        path.write_text(json.dumps(content))
+        with pytest.raises(ArgumentError, match=message):
+            read_results(path)

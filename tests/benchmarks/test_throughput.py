@@ -1,0 +1,138 @@
+"""Benchmark problems are what they are called, and a run measures every combination, consistently."""
+
+import numpy as np
+import pytest
+
+import hpfem as hp
+from hpfem.benchmarks import (
+    BOX_SHAPES,
+    SOLID_SHAPES,
+    BenchSettings,
+    Roofline,
+    ThroughputRun,
+    compare_algorithms,
+    problem_mesh,
+    problem_sizes,
+)
+from hpfem.errors import ArgumentError, NotSuitable
+from hpfem.kernels.models import operator_bytes, operator_flops
+
+LIMITS = Roofline(bandwidth=1e10, flops=1e11, details={})
+QUICK = {"repeats": 1, "min_seconds": 1e-4}
+
+
+@pytest.mark.parametrize("shape", BOX_SHAPES)
+def test_problems_are_of_one_block_of_the_kind_asked_for(shape):
+    [size] = problem_sizes(shape, 2, [300])
+    for geometry in ("affine", "deformed"):
+        mesh = problem_mesh(shape, size.counts, geometry)
+        assert mesh.n_cells == size.n_cells
+        [block] = hp.Space(mesh, 2).blocks
+        assert block.shape.name == shape and block.affine == (geometry == "affine")
+        assert block.n_modes == size.n_modes
+        assert mesh.summary().worst_scaled_jacobian > 0.3
+        mesh.transformed(lambda x: x, check=True)
+    with pytest.raises(ArgumentError, match="unknown geometry 'bent'; valid: deformed, affine"):
+        problem_mesh(shape, size.counts, "bent")
+
+
+@pytest.mark.parametrize("shape", BOX_SHAPES)
+def test_sizes_are_near_those_wanted_and_each_is_there_once(shape):
+    sizes = problem_sizes(shape, 4, [1e4, 1e5, 1e6])
+    assert [size.n_dofs for size in sizes] == pytest.approx([1e4, 1e5, 1e6], rel=0.2)
+    assert len(problem_sizes(shape, 7, [1, 2, 3])) == 1
+
+
+def test_a_run_measures_every_combination():
+    settings = BenchSettings(
+        shapes=("tet", "quad"), orders=(1, 3), dofs=(300, 3000), algorithms=("collocated", "noncollocated"), **QUICK
+    )
+    run = ThroughputRun(settings, LIMITS)
+    cases = list(run)
+    assert len(cases) == len(run.cases()) == 2 * 2 * 2 * 2
+    assert len(run.measurements) == len(cases) * 4 and not run.skipped
+    keys = {(m.shape, m.order, m.n_dofs, m.geometry, m.strategy, m.algorithm) for m in run.measurements}
+    assert len(keys) == len(run.measurements)
+    assert {m.strategy for m in run.measurements} == {"stdmat", "sumfac"}
+    for m in run.measurements:
+        assert m.n_dofs == m.n_cells * m.n_modes
+        assert m.best <= m.seconds <= m.worst
+        assert m.dofs_per_second == pytest.approx(m.n_dofs / m.seconds)
+        assert m.fraction == pytest.approx(m.dofs_per_second / m.roofline_dofs_per_second)
+        assert m.roofline_dofs_per_second == pytest.approx(m.n_dofs / max(m.nbytes / 1e10, m.flops / 1e11))
+        assert (m.bound == "flops") == (m.flops / 1e11 > m.nbytes / 1e10)
+
+
+def test_operations_and_bytes_are_those_of_the_models():
+    settings = BenchSettings(shapes=("prism",), orders=(2,), dofs=(200,), strategies=("stdmat",), **QUICK)
+    run = ThroughputRun(settings, LIMITS)
+    list(run)
+    for m in run.measurements:
+        space = hp.Space(problem_mesh("prism", run.cases()[0][3].counts, m.geometry), 2)
+        [choice] = hp.Helmholtz(space, strategy="stdmat", algorithm=m.algorithm).choices
+        problem = choice.kernel.problem
+        assert m.flops == m.n_cells * operator_flops(problem, "stdmat")
+        assert m.nbytes == m.n_cells * operator_bytes(problem)
+
+
+def test_mass_has_one_algorithm():
+    settings = BenchSettings(
+        "bk1", ("hex",), (2,), (200,), ("affine",), algorithms=("collocated", "noncollocated"), dtype="float32", **QUICK
+    )
+    run = ThroughputRun(settings, LIMITS)
+    list(run)
+    assert [(m.operator, m.strategy, m.dtype) for m in run.measurements] == [
+        ("Mass", "sumfac", "float32"),
+        ("Mass", "stdmat", "float32"),
+    ]
+
+
+def test_what_cannot_be_served_is_said(monkeypatch):
+    def picky(space, **options):
+        raise NotSuitable("too tall")
+
+    monkeypatch.setitem(hp.benchmarks.throughput.BENCHMARKS._objects, "bk3", picky)
+    run = ThroughputRun(
+        BenchSettings(shapes=("hex",), orders=(2,), dofs=(200,), strategies=("sumfac",), **QUICK), LIMITS
+    )
+    list(run)
+    assert not run.measurements and {entry["reason"] for entry in run.skipped} == {"too tall"}
+
+
+def test_what_was_measured_is_there_at_any_time():
+    run = ThroughputRun(BenchSettings(shapes=SOLID_SHAPES, orders=(1,), dofs=(100,), **QUICK), LIMITS)
+    next(iter(run))
+    assert len(run.measurements) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"shapes": ("segment",)}, "unknown shape 'segment'"),
+        ({"shapes": ()}, "no shape to measure"),
+        ({"orders": ()}, "orders"),
+        ({"orders": (0,)}, "orders"),
+        ({"dofs": ()}, "degrees of freedom"),
+        ({"dofs": (0.1,)}, "degrees of freedom"),
+        ({"dofs": (float("nan"),)}, "degrees of freedom"),
+        ({"repeats": 0}, "repeats"),
+        ({"benchmark": "bk2"}, "unknown benchmark 'bk2'"),
+        ({"algorithms": ("best",)}, "unknown algorithm 'best'"),
+        ({"strategies": ("best",)}, "unknown strategy 'best'"),
+        ({"backend": "best"}, "unknown backend 'best'"),
+    ],
+)
+def test_bad_settings_are_refused_before_anything_is_measured(changes, message):
+    with pytest.raises(ArgumentError, match=message):
+        ThroughputRun(BenchSettings(**changes), LIMITS)
+
+
+@pytest.mark.parametrize("basis", ["modified", "lagrange"])
+def test_algorithms_agree_to_rounding(basis):
+    mesh = problem_mesh("pyramid", (2, 1, 1), "deformed")
+    rows = list(compare_algorithms(mesh, 4, basis=basis, repeats=1, min_seconds=1e-4))
+    assert [row.variant for row in rows] == ["stdmat, noncollocated", "sumfac, noncollocated", "sumfac, collocated"]
+    assert rows[0].difference == 0 and all(row.difference < 1e-12 for row in rows)
+    assert all(row.n_dofs == 12 * 55 and row.geometry == "deformed" for row in rows)
+    assert rows[2].flops < rows[1].flops < rows[0].flops or basis == "lagrange"
+    assert np.isfinite([row.dofs_per_second for row in rows]).all()

@@ -1,0 +1,95 @@
+"""Clocks and limits: medians of what was timed, limits that are plausible and bound what is measured."""
+
+import os
+
+import numpy as np
+import pytest
+import threadpoolctl
+
+from hpfem.benchmarks import TARGETS, HostTimer, Roofline, host_roofline, measure, thread_limit
+from hpfem.benchmarks import threads as threads_module
+from hpfem.errors import ArgumentError
+
+
+class Scripted:
+    """A clock that says what it is told."""
+
+    def __init__(self, *seconds):
+        self.seconds_per_call = list(seconds)
+        self.asked = []
+
+    def seconds(self, call, calls):
+        self.asked.append(calls)
+        call()
+        return self.seconds_per_call.pop(0) * calls
+
+
+def test_median_of_repeats_after_a_first_call_that_does_not_count():
+    counted = []
+    clock = Scripted(9.0, 0.01, 0.03, 0.01, 0.02, 0.05, 0.011)
+    timing = measure(lambda: counted.append(1), clock, repeats=5, min_seconds=0.1)
+    assert (timing.median, timing.best, timing.worst) == pytest.approx((0.02, 0.01, 0.05))
+    assert (timing.repeats, timing.calls) == (5, 10)
+    assert clock.asked == [1, 1, 10, 10, 10, 10, 10] and len(counted) == 7
+
+
+def test_slow_calls_are_repeated_less():
+    assert measure(lambda: None, Scripted(*[2.0] * 5), repeats=9).repeats == 3
+
+
+def test_host_timer_counts_calls():
+    calls = []
+    assert HostTimer().seconds(lambda: calls.append(1), 7) > 0 and len(calls) == 7
+
+
+def test_bound():
+    limits = Roofline(bandwidth=10.0, flops=100.0, details={})
+    assert limits.bound(20.0, 100.0) == (2.0, "bandwidth")
+    assert limits.bound(20.0, 400.0) == (4.0, "flops")
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_host_roofline_is_plausible(dtype):
+    with thread_limit():
+        limits = host_roofline(dtype, quick=True)
+    assert 5e8 < limits.bandwidth < 2e12 and 5e8 < limits.flops < 1e13
+    assert limits.bandwidth == max(limits.details[kind] for kind in ("read", "copy", "axpy"))
+    assert limits.as_dict()["details"]["array_bytes"] >= 1 << 26
+
+
+def test_thread_limit_holds_and_is_lifted(monkeypatch):
+    monkeypatch.delenv("HPFEM_NUM_THREADS", raising=False)
+    np.ones((2, 2)) @ np.ones((2, 2))
+
+    def threads():
+        return [pool["num_threads"] for pool in threadpoolctl.threadpool_info()]
+
+    before = threads()
+    with thread_limit(1) as limit:
+        assert limit == {"limit": 1, "blas": "threadpoolctl"}
+        assert set(threads()) == {1} and os.environ["HPFEM_NUM_THREADS"] == "1"
+    assert threads() == before and "HPFEM_NUM_THREADS" not in os.environ
+    monkeypatch.setenv("HPFEM_NUM_THREADS", "7")
+    with thread_limit(3):
+        assert os.environ["HPFEM_NUM_THREADS"] == "3"
+    assert os.environ["HPFEM_NUM_THREADS"] == "7"
+
+
+def test_thread_limit_without_threadpoolctl(monkeypatch):
+    def absent(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(threads_module, "import_module", absent)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    with thread_limit() as limit:
+        assert limit == {"limit": 1, "blas": "environment"}
+    for name in threads_module.VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    with thread_limit() as limit:
+        assert limit == {"limit": 1, "blas": "nothing"}
+
+
+def test_targets():
+    assert TARGETS["numpy"].roofline is host_roofline
+    with pytest.raises(ArgumentError, match="unknown benchmark target 'abacus'; valid: numpy, cpu"):
+        TARGETS["abacus"]

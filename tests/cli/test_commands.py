@@ -1,0 +1,312 @@
+"""The command line as it is used: exit codes, one line of complaint, JSON alone on standard output, whole files."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from vtkmodules.util.numpy_support import vtk_to_numpy
+from vtkmodules.vtkIOXML import vtkXMLUnstructuredGridReader
+
+import hpfem as hp
+from hpfem.cli import bench as bench_command
+from hpfem.cli import main
+from hpfem.operators import InverseMass
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+MIXED = str(ROOT / "meshes" / "cube_mixed.msh")
+CURVED = str(ROOT / "meshes" / "curved_mixed.msh")
+FLAT = str(ROOT / "meshes" / "square_mixed.msh")
+SMALL_BENCH = ["bench", "--quick", "--shapes", "hex,tri", "--orders", "1,2", "--dofs", "500,2000", "--repeats", "1"]
+
+
+def run(capsys, *arguments):
+    """Standard output of a command that works."""
+    code = main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    assert code == 0, err
+    return out
+
+
+def refused(capsys, *arguments):
+    """The one line of complaint about bad input."""
+    try:
+        code = main([str(argument) for argument in arguments])
+    except SystemExit as exit_:
+        code = exit_.code
+    out, err = capsys.readouterr()
+    assert code == 2
+    assert out == "" and err.startswith("hpfem") and ": error: " in err and err.count("\n") == 1
+    return err
+
+
+def read_vtu(path):
+    """Points and point data of a file, read by VTK."""
+    reader = vtkXMLUnstructuredGridReader()
+    reader.SetFileName(str(path))
+    reader.Update()
+    data = reader.GetOutput().GetPointData()
+    arrays = {data.GetArrayName(i): vtk_to_numpy(data.GetArray(i)) for i in range(data.GetNumberOfArrays())}
+    return vtk_to_numpy(reader.GetOutput().GetPoints().GetData()), arrays
+
+
+def test_info(capsys):
+    text = run(capsys, "info", MIXED)
+    assert "130 cells" in text and "pyramid" in text
+    summary = json.loads(run(capsys, "info", MIXED, "--json"))
+    assert summary["counts"] == {"hex": 6, "prism": 14, "pyramid": 40, "tet": 70}
+    assert summary["volume"] == pytest.approx(1) and summary["affine_share"] == 1
+
+
+def test_apply_helmholtz(capsys):
+    out = run(capsys, "apply", MIXED, "--order", 3, "--field", "x*y + z", "--json")
+    report = json.loads(out)
+    assert report["functional_of_field"] == pytest.approx(85 / 36, rel=1e-12)
+    assert report["field_norm"] ** 2 == pytest.approx(1 / 9 + 1 / 4 + 1 / 3, rel=1e-12)
+    assert report["dofs"] == 6 * 64 + 14 * 40 + 40 * 30 + 70 * 20
+    assert {block["shape"] for block in report["blocks"]} == {"hex", "prism", "pyramid", "tet"}
+    assert report["seconds"] > 0
+    text = run(capsys, "apply", MIXED, "--order", "hex=2,prism=2,pyramid=2,tet=3", "--strategy", "sumfac")
+    assert "sumfac" in text and "tet 3" in text and "metric" in text
+
+
+@pytest.mark.parametrize(
+    "name", ["BwdTrans", "iproductwrtbase", "phys-deriv", "IProductWRTDerivBase", "fwd_trans", "MASS"]
+)
+def test_apply_every_operator(capsys, name):
+    report = json.loads(run(capsys, "apply", FLAT, "--operator", name, "--order", 2, "--field", "x**2 - y", "--json"))
+    assert report["operator"].lower() == name.replace("-", "").replace("_", "").lower()
+    assert report["result_norm"] > 0
+
+
+def test_apply_inner_product_with_derivatives_takes_the_gradient(capsys):
+    common = (MIXED, "--order", 2, "--field", "x*x + 2*y - z", "--json")
+    weak = json.loads(run(capsys, "apply", *common, "--operator", "iproductwrtderivbase"))
+    laplace = json.loads(run(capsys, "apply", *common, "--operator", "laplacian"))
+    assert weak["result_norm"] == pytest.approx(laplace["result_norm"], rel=1e-10)
+
+
+def test_apply_coefficients(capsys):
+    common = ("apply", FLAT, "--order", 3, "--field", "x + y", "--json")
+    helmholtz = json.loads(run(capsys, *common, "--lam", "2 + 0*x", "--diffusivity", "3"))
+    assert helmholtz["functional_of_field"] == pytest.approx(2 * 7 / 6 + 3 * 2, rel=1e-11)
+    transport = json.loads(
+        run(capsys, *common, "--operator", "advectiondiffusionreaction", "--velocity", "1, 0", "--diffusivity", "0*y")
+    )
+    assert transport["functional_of_field"] == pytest.approx(1, rel=1e-11)
+    err = refused(capsys, "apply", FLAT, "--operator", "mass", "--lam", "1")
+    assert "has no coefficient 'lam'" in err
+
+
+def test_apply_writes_vtu(capsys, tmp_path):
+    path = tmp_path / "out.vtu"
+    run(capsys, "apply", MIXED, "--operator", "mass", "--order", 2, "--field", "x*y + z", "-o", path)
+    x, data = read_vtu(path)
+    np.testing.assert_allclose(data["field"], x[:, 0] * x[:, 1] + x[:, 2], atol=1e-12)
+    np.testing.assert_allclose(data["Mass"], data["field"], atol=1e-11)
+    run(capsys, "apply", MIXED, "--operator", "physderiv", "--order", 2, "--field", "x*y + z", "-o", path)
+    x, data = read_vtu(path)
+    gradient = data["PhysDeriv"]
+    np.testing.assert_allclose(gradient, np.stack([x[:, 1], x[:, 0], 1 + 0 * x[:, 0]], axis=1), atol=1e-11)
+    assert [p.name for p in tmp_path.iterdir()] == ["out.vtu"]
+
+
+@pytest.mark.parametrize("basis", ["modified", "orthogonal", "lagrange"])
+def test_riesz_representation_inverts_mass(basis):
+    space = hp.Space(hp.read_mesh(CURVED), 4, basis=basis)
+    u = space.project(lambda x, y, z: [np.sin(x + y) * z, x * y])
+    again = InverseMass(space)(hp.Mass(space)(u))
+    assert space.norm(again - u) < 1e-11 * space.norm(u)
+    with pytest.raises(hp.StateError, match="takes a 'dual' field, got 'coeff'"):
+        InverseMass(space)(u)
+    with pytest.raises(hp.StateError, match="out of InverseMass"):
+        InverseMass(space)(hp.Mass(space)(u), out=space.zeros("dual", 2))
+
+
+def test_compare(capsys, tmp_path):
+    folder = tmp_path / "new"
+    result = json.loads(run(capsys, "compare", CURVED, "--order", "1:3", "--repeats", 1, "--json", "-o", folder))
+    assert result == json.loads((folder / "compare.json").read_text())
+    assert result["complete"] and result["machine"]["cpu"] and result["threads"]
+    rows = result["results"]
+    assert len(rows) == 3 * 3 * 4
+    assert max(row["difference"] for row in rows) <= 1e-12
+    assert {(row["strategy"], row["algorithm"]) for row in rows} == {
+        ("stdmat", "noncollocated"),
+        ("sumfac", "noncollocated"),
+        ("sumfac", "collocated"),
+    }
+    text = run(capsys, "compare", MIXED, "--order", 2, "--dtype", "float32", "--repeats", 1)
+    difference = float(text.rsplit(maxsplit=1)[-1])
+    assert 0 < difference < 1e-5
+    assert "pyramid" in text
+
+
+def test_bench_and_plot(capsys, tmp_path):
+    path = tmp_path / "results.json"
+    text = run(capsys, *SMALL_BENCH, "-o", path)
+    assert "hex" in text and "tri" in text and "P=2" in text and str(path) in text
+    result = json.loads(path.read_text())
+    assert result["complete"] and result["quick"]
+    pictures = json.loads(run(capsys, "plot", path, "--json"))["pictures"]
+    assert [Path(p).name for p in pictures] == [
+        "bk3_deformed.png",
+        "bk3_affine.png",
+        "bk3_geometry.png",
+        "bk3_by_order.png",
+        "bk3_roofline.png",
+    ]
+    assert all(Path(p).parent == tmp_path for p in pictures)
+    text = run(capsys, "plot", path, "-o", tmp_path / "svg", "--format", "svg")
+    assert text.count("written") == 5 and (tmp_path / "svg" / "bk3_roofline.svg").read_text().startswith("<?xml")
+
+
+def test_bench_json_is_all_that_is_printed(capsys):
+    result = json.loads(run(capsys, *SMALL_BENCH, "--geometry", "affine", "--benchmark", "bk1", "--json"))
+    assert {m["operator"] for m in result["results"]} == {"Mass"}
+    assert {m["geometry"] for m in result["results"]} == {"affine"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "required: COMMAND"),
+        (["fly"], "invalid choice: 'fly'"),
+        (["info"], "required: MESH"),
+        (["info", "absent.msh"], "absent.msh"),
+        (["info", str(ROOT / "README.md")], "README.md"),
+        (["apply", MIXED, "--operator", "helmoltz"], "did you mean 'Helmholtz'.*valid: .*Mass"),
+        (["apply", MIXED, "--strategy", "magic"], "unknown strategy 'magic'.*valid: auto.*stdmat"),
+        (["apply", MIXED, "--algorithm", "magic"], "unknown algorithm 'magic'.*collocated"),
+        (["apply", MIXED, "--basis", "magic"], "unknown basis 'magic'.*orthogonal"),
+        (["apply", MIXED, "--backend", "magic"], "unknown backend 'magic'.*numpy"),
+        (["apply", MIXED, "--quadrature", "magic"], "unknown quadrature 'magic'.*gauss"),
+        (["apply", MIXED, "--dtype", "float16"], "invalid choice: 'float16'.*float64"),
+        (["apply", MIXED, "--order", "0"], "lie between 1 and"),
+        (["apply", MIXED, "--order", "two"], "orders 'two' are not understood"),
+        (["apply", MIXED, "--order", "hex=2"], "order says nothing of"),
+        (["apply", MIXED, "--order", "cube=2"], "unknown shape 'cube'"),
+        (["apply", MIXED, "--field", "sin(q)"], "column 5: unknown name 'q'"),
+        (["apply", FLAT, "--field", "x + z"], "unknown name 'z'"),
+        (["apply", MIXED, "--field", "1/(x - x)"], "not finite"),
+        (["apply", MIXED, "--lam", "9**9**9"], "not a finite number"),
+        (["apply", MIXED, "-o", "out.png"], "ends in .vtu"),
+        (["apply", MIXED, "-o", "absent/out.vtu"], "there is no folder absent"),
+        (["apply", MIXED, "--quadrature", "-2", "--algorithm", "collocated"], "points"),
+        (["compare", MIXED, "--order", "8:2"], "they rise"),
+        (["compare", MIXED, "-o", str(ROOT / "README.md")], "cannot make the folder"),
+        (["bench", "--shapes", "hex,cube"], "unknown shape 'cube'; valid: quad, tri, hex"),
+        (["bench", "--benchmark", "bk9"], "unknown benchmark 'bk9'.*bk1, bk3"),
+        (["bench", "--strategies", "magic"], "unknown strategy 'magic'; valid: auto"),
+        (["bench", "--algorithm", "magic"], "unknown algorithm 'magic'"),
+        (["bench", "--geometry", "magic"], "unknown geometry 'magic'"),
+        (["bench", "--dofs", "many"], "sizes 'many' are not understood"),
+        (["bench", "--basis", "magic", "--quick"], "unknown basis 'magic'"),
+        (["bench", "-o", "absent/r.json"], "there is no folder absent"),
+        (["plot", "absent.json"], "cannot read absent.json"),
+        (["plot", MIXED], "is not JSON"),
+    ],
+)
+def test_bad_input_is_one_line(capsys, arguments, message):
+    assert re.search(message, refused(capsys, *arguments))
+
+
+def test_bad_input_leaves_nothing_behind(capsys, tmp_path):
+    refused(capsys, "apply", MIXED, "--field", "1/(x - x)", "-o", tmp_path / "out.vtu")
+    refused(capsys, *SMALL_BENCH, "--basis", "magic", "-o", tmp_path / "out.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [[], ["info"], ["apply"], ["compare"], ["bench"], ["plot"]])
+def test_help_has_examples(capsys, command):
+    with pytest.raises(SystemExit) as exit_:
+        main([*command, "--help"])
+    assert exit_.value.code == 0
+    text = capsys.readouterr().out
+    assert "examples:\n  hpfem " in text
+    for line in text.split("examples:")[1].splitlines():
+        if line.startswith("  hpfem ") and command:
+            assert line.split()[1] == command[0]
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as exit_:
+        main(["--version"])
+    assert exit_.value.code == 0 and hp.__version__ in capsys.readouterr().out
+
+
+def test_interrupted_bench_keeps_what_it_has(capsys, tmp_path, monkeypatch):
+    class Interrupted(bench_command.ThroughputRun):
+        def __iter__(self):
+            for number, case in enumerate(super().__iter__()):
+                if number == 2:
+                    raise KeyboardInterrupt
+                yield case
+
+    monkeypatch.setattr(bench_command, "ThroughputRun", Interrupted)
+    path = tmp_path / "results.json"
+    assert main([*SMALL_BENCH, "-o", str(path)]) == 130
+    assert capsys.readouterr().err == "hpfem: interrupted\n"
+    result = json.loads(path.read_text())
+    assert not result["complete"] and len(result["results"]) == 6
+    assert run(capsys, "plot", path).count("written") >= 4
+
+
+def test_ctrl_c_ends_the_process_with_130(tmp_path):
+    path = tmp_path / "results.json"
+    command = [
+        sys.executable,
+        "-m",
+        "hpfem",
+        "bench",
+        "--shapes",
+        "hex",
+        "--orders",
+        "1",
+        "--dofs",
+        "1e3:1e6",
+        "-o",
+        str(path),
+    ]
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    time.sleep(2.5)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+
+
+def test_closed_pipe_is_no_error():
+    command = f"{sys.executable} -m hpfem info {MIXED} | true"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command}"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0 and done.stderr == ""
+
+
+def test_full_disk_is_one_line(capsys, monkeypatch):
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device", "out.json")
+
+    monkeypatch.setattr(bench_command, "write_json", full)
+    assert main([*SMALL_BENCH, "-o", "out.json"]) == 2
+    assert capsys.readouterr().err == "hpfem: error: out.json: No space left on device\n"
+
+
+def test_lack_of_memory_is_one_line(capsys, monkeypatch):
+    def greedy(*args, **kwargs):
+        raise MemoryError
+
+    monkeypatch.setattr("hpfem.cli.info.read_mesh", greedy)
+    assert "not enough memory" in refused(capsys, "info", MIXED)
+
+
+def test_closed_folder(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda *a: False)
+    assert "cannot write to the folder" in refused(capsys, "bench", "-o", tmp_path / "r.json")
