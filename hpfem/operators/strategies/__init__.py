@@ -1,5 +1,6 @@
 """One file per strategy; importing this package registers them."""
 
+from .cpu import CpuStdMat, CpuSumFac
 from .provider import (
     BACKENDS,
     Backend,
@@ -15,6 +16,8 @@ from .sumfac import NumpySumFac
 
 register_strategy(NumpySumFac())
 register_strategy(NumpyStdMat())
+register_strategy(CpuSumFac())
+register_strategy(CpuStdMat())
 
 __all__ = [
     "BACKENDS",

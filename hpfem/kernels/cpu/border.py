@@ -1,0 +1,154 @@
+"""Users' arrays [element][mode] to vectors of lanes and back, inside the kernel, by W x W transposes in registers.
+
+Lanes past the last element repeat it: they are loaded from it, and stored before it, so that its own result is the one
+that stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .ir import Builder, Index
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What one element of a user's array looks like inside.
+
+    Attributes
+    ----------
+    n : int
+        Numbers of a segment.
+    segments : int
+        Contiguous segments of an element.
+    stride : int
+        Vectors from a segment to the next, inside.
+    """
+
+    n: int
+    segments: int = 1
+    stride: int = 0
+
+    @property
+    def numbers(self) -> int:
+        """Numbers of an element."""
+        return self.n * self.segments
+
+
+def _shuffle(b: Builder, x: str, y: str, mask: list[int]) -> str:
+    indices = ", ".join(f"i32 {m}" for m in mask)
+    return b.new(f"shufflevector {b.vector} {x}, {b.vector} {y}, <{b.lanes} x i32> <{indices}>")
+
+
+def transpose(b: Builder, rows: list[str]) -> list[str]:
+    """Transpose W vectors of W numbers, log2(W) rounds of shuffles."""
+    w = b.lanes
+    step = 1
+    while step < w:
+        low = [j if not (j // step) % 2 else w + j - step for j in range(w)]
+        high = [j + step if not (j // step) % 2 else w + j for j in range(w)]
+        new = list(rows)
+        for i in range(w):
+            if not (i // step) % 2:
+                new[i] = _shuffle(b, rows[i], rows[i + step], low)
+                new[i + step] = _shuffle(b, rows[i], rows[i + step], high)
+        rows = new
+        step *= 2
+    return rows
+
+
+def _rows(b: Builder, base: str, numbers: int) -> list[str]:
+    """Pointers to the elements of a group."""
+    first = b.new(f"mul nsw i64 %g, {b.lanes}")
+    pointers = []
+    for lane in range(b.lanes):
+        element = b.new(f"add nsw i64 {first}, {lane}")
+        past = b.new(f"icmp sgt i64 {element}, %last")
+        element = b.new(f"select i1 {past}, i64 %last, i64 {element}")
+        offset = b.new(f"mul nsw i64 {element}, {numbers}")
+        pointers.append(b.new(f"getelementptr {b.real}, ptr {base}, i64 {offset}"))
+    return pointers
+
+
+def _mask(b: Builder, n: int) -> str:
+    return "<" + ", ".join(f"i1 {int(i < n)}" for i in range(b.lanes)) + ">"
+
+
+def _load_row(b: Builder, pointer: str, n: int) -> str:
+    if n == b.lanes:
+        return b.new(f"load {b.vector}, ptr {pointer}, align {b.dtype.itemsize}")
+    name, bits = f"@llvm.masked.load.{b.suffix}.p0", f"<{b.lanes} x i1>"
+    b.declare(f"declare {b.vector} {name}(ptr, i32, {bits}, {b.vector})")
+    align = f"i32 {b.dtype.itemsize}"
+    return b.new(f"call {b.vector} {name}(ptr {pointer}, {align}, {bits} {_mask(b, n)}, {b.vector} zeroinitializer)")
+
+
+def _store_row(b: Builder, value: str, pointer: str, n: int) -> None:
+    if n == b.lanes:
+        b.emit(f"store {b.vector} {value}, ptr {pointer}, align {b.dtype.itemsize}")
+        return
+    name, bits = f"@llvm.masked.store.{b.suffix}.p0", f"<{b.lanes} x i1>"
+    b.declare(f"declare void {name}({b.vector}, ptr, i32, {bits})")
+    b.emit(f"call void {name}({b.vector} {value}, ptr {pointer}, i32 {b.dtype.itemsize}, {bits} {_mask(b, n)})")
+
+
+def _border(b: Builder, name: str, shape: Shape, positions: str | None, inwards: bool) -> None:
+    w, n = b.lanes, min(b.lanes, shape.n)
+
+    def block(rows: list[str], segment: Index | int, first: Index | int) -> None:
+        outside = [b.at(row, (segment, shape.n), (first, 1), unit=b.real)[0] for row in rows]
+        inside = []
+        for i in range(n):
+            if positions is None:
+                inside.append(b.at("%inside", (segment, shape.stride), (first, 1), (i, 1)))
+            else:
+                at = first + i if isinstance(first, int) else Index(first.value, first.offset + i)
+                slot = b.load_index(positions, at) if isinstance(at, Index) else b.load_index(positions, Index("0", at))
+                inside.append(b.at("%inside", (slot, 1)))
+        if inwards:
+            vectors = transpose(b, [_load_row(b, p, n) for p in outside])
+            for i in range(n):
+                b.store((vectors[i],), inside[i])
+        else:
+            values = [b.load(p)[0] for p in inside] + ["poison"] * (w - n)
+            # The last element's own lane comes after the lanes that repeat it.
+            for value, pointer in reversed(list(zip(transpose(b, values), outside))):
+                _store_row(b, value, pointer, n)
+
+    def segment(rows: list[str], index: Index | int) -> None:
+        full, rest = divmod(shape.n, n)
+        if full > 1:
+            with b.loop(full) as i:
+                block(rows, index, Index(b.new(f"mul nsw i64 {i.value}, {n}")))
+        else:
+            block(rows, index, 0)
+        if rest:
+            block(rows, index, shape.n - n)
+
+    with b.function(name, "ptr noalias %outside, ptr noalias %inside, i64 %g, i64 %last"):
+        rows = _rows(b, "%outside", shape.numbers)
+        if shape.segments > 1:
+            with b.loop(shape.segments) as index:
+                segment(rows, index)
+        else:
+            segment(rows, 0)
+
+
+def write_reader(b: Builder, name: str, shape: Shape, positions: str | None = None) -> None:
+    """Write a function that loads a group of elements into vectors.
+
+    Parameters
+    ----------
+    b : Builder
+    name : str
+        The function is `name(ptr outside, ptr inside, i64 g, i64 last)`.
+    shape : Shape
+    positions : str, optional
+        Index table: vector that each number goes to; in order when left out.
+    """
+    _border(b, name, shape, positions, True)
+
+
+def write_writer(b: Builder, name: str, shape: Shape, positions: str | None = None) -> None:
+    """Write a function that stores a group of elements from vectors; see `write_reader`."""
+    _border(b, name, shape, positions, False)

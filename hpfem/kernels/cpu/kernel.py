@@ -1,0 +1,137 @@
+"""A compiled kernel with its buffers: geometry in the order it is read, scratch per thread."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ..form import BlockKernel, BlockProblem
+from ..models import operator_flops
+from .cache import compiled
+from .factors import stored
+from .generator import Generator
+from .target import Target, host
+from .threads import run_all, thread_count
+
+Array = NDArray[np.floating[Any]]
+
+ALIGNMENT = 4096
+# Operations below which a second thread is not worth its start.
+THREAD_FLOPS = 400_000
+
+
+class Writer(Protocol):
+    """Writes the IR of a kernel; `Generator` is one."""
+
+    direction: int
+    scratch_size: int
+
+    def write(self) -> str:
+        """The module."""
+
+    def field_inputs(self) -> list[tuple[str, int]]:
+        """Field components that it reads."""
+
+    def parameter_inputs(self) -> list[str]:
+        """Parameters that it reads."""
+
+    def uses_points(self) -> bool:
+        """Whether it reads x."""
+
+
+def aligned(shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+    """An array that starts at a page, with zeros."""
+    nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    raw = np.zeros(nbytes + ALIGNMENT, dtype=np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + nbytes].view(dtype).reshape(shape)
+
+
+class CpuKernel(BlockKernel):
+    """A form on a block, compiled for this processor.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    strategy : str
+        Name of the strategy that makes it.
+    target : Target, optional
+        This machine's processor when left out.
+
+    Attributes
+    ----------
+    lanes : int
+        Elements of a group.
+    group_flops : int
+        Operations that the kernel performs on a group, counted as it was written.
+    """
+
+    def __init__(self, problem: BlockProblem, strategy: str = "sumfac", target: Target | None = None) -> None:
+        self.problem, self.strategy = problem, strategy
+        self.target = target or host()
+        self.lanes = self.target.lanes(problem.dtype)
+        self.groups = -(-problem.n_elements // self.lanes)
+        writer = Generator(problem, self.lanes)
+        self.text = writer.write()
+        self.code = compiled(self.text, self.target)
+        self.group_flops = writer.b.flops * self.lanes
+        self.flops = operator_flops(problem, strategy)
+        self._scratch_size = writer.scratch_size
+        self._scratch: list[Array] = []
+        self._fields = writer.field_inputs()
+        self._parameters = np.array([problem.parameters[name] for name in writer.parameter_inputs()], problem.dtype)
+        kind = problem.form.factor_kind
+        self._geometry = self._stored(kind, writer.direction) if kind else self._parameters
+        self._points = self._stored("points", writer.direction) if writer.uses_points() else self._parameters
+
+    def _stored(self, kind: str, direction: int) -> Array:
+        made = stored(self.problem, kind, self.lanes, direction)
+        out = aligned(made.shape, made.dtype)
+        out[...] = made
+        return out
+
+    @property
+    def factor_bytes(self) -> int:
+        """Bytes of geometry that one application reads."""
+        return sum(a.nbytes for a in (self._geometry, self._points) if a is not self._parameters)
+
+    def _tasks(self, components: int) -> int:
+        work = self.groups * self.group_flops * components
+        return int(max(1, min(thread_count(), self.groups, work // THREAD_FLOPS)))
+
+    def apply(self, source: Array, out: Array) -> None:
+        """Apply to one block of a field; see `BlockKernel.apply`."""
+        if not self.groups:
+            return
+        dtype = self.problem.dtype
+        source = np.ascontiguousarray(source, dtype)
+        target = out if out.flags.c_contiguous else np.empty(out.shape, dtype)
+        components = len(source) // self.problem.coupled
+        fields = [np.ascontiguousarray(self.problem.fields[name].values[c], dtype) for name, c in self._fields]
+        pointers = np.array([field.ctypes.data for field in fields], dtype=np.uint64)
+        parts = self._tasks(components)
+        while len(self._scratch) < parts:
+            self._scratch.append(aligned((self._scratch_size * self.lanes,), dtype))
+        tasks = [
+            partial(
+                self.code.run,
+                self.groups * part // parts,
+                self.groups * (part + 1) // parts,
+                self.problem.n_elements,
+                components,
+                source.ctypes.data,
+                target.ctypes.data,
+                self._geometry.ctypes.data,
+                self._points.ctypes.data,
+                pointers.ctypes.data,
+                self._parameters.ctypes.data,
+                self._scratch[part].ctypes.data,
+            )
+            for part in range(parts)
+        ]
+        run_all(tasks)
+        if target is not out:
+            out[...] = target

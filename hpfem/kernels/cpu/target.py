@@ -1,0 +1,154 @@
+"""The processor that kernels are compiled for, and LLVM: IR to object code, object code to functions."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+# (g0, g1, elements, components, in, out, geometry, points, fields, parameters, scratch)
+Run = Callable[[int, int, int, int, int, int, int, int, int, int, int], None]
+_PROTOTYPE = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4, *[ctypes.c_void_p] * 7)
+_LOCK = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Target:
+    """A processor.
+
+    Attributes
+    ----------
+    cpu : str
+        LLVM's name of it.
+    features : str
+        LLVM's feature string: "+avx2,-avx512f,...".
+    vector_bytes : int
+        Bytes of a vector: 64 with AVX-512, 32 with AVX, else 16.
+    """
+
+    cpu: str
+    features: str
+    vector_bytes: int
+
+    def lanes(self, dtype: DTypeLike) -> int:
+        """Elements of a group: numbers of a vector."""
+        return self.vector_bytes // np.dtype(dtype).itemsize
+
+
+@dataclass(frozen=True)
+class Code:
+    """Loaded object code.
+
+    Attributes
+    ----------
+    run : callable
+        See `Run`.
+    engine : object
+        What keeps the code in memory.
+    """
+
+    run: Run
+    engine: Any
+
+
+@cache
+def _llvm() -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm
+
+
+@cache
+def llvm_version() -> str:
+    """Version of LLVM, and of llvmlite."""
+    import llvmlite
+
+    return ".".join(map(str, _llvm().llvm_version_info)) + "/" + llvmlite.__version__
+
+
+@cache
+def host() -> Target:
+    """Find this machine's processor."""
+    llvm = _llvm()
+    features = llvm.get_host_cpu_features()
+    wide = 64 if features.get("avx512f") and features.get("avx512vl") else 32 if features.get("avx") else 16
+    return Target(llvm.get_host_cpu_name(), features.flatten(), wide)
+
+
+def narrower(vector_bytes: int) -> Target:
+    """Take this machine as if its vectors were shorter: 32 is AVX2 with FMA, 16 the least of its architecture."""
+    here = host()
+    if vector_bytes >= here.vector_bytes:
+        return here
+    if vector_bytes == 32:
+        return Target("haswell", "", 32)
+    return Target("generic", "", 16)
+
+
+@cache
+def missing() -> str | None:
+    """None if kernels can be compiled here, else one sentence that says why not."""
+    try:
+        code = compile_object("define void @run() {\n  ret void\n}\n", host())
+        load_object(code)
+    except ImportError as error:
+        return f"llvmlite cannot be imported ({error}); install it with: pip install llvmlite"
+    except (RuntimeError, OSError) as error:
+        return f"LLVM cannot compile here ({error}); another version of llvmlite may: pip install -U llvmlite"
+    return None
+
+
+def _machine(target: Target) -> Any:
+    llvm = _llvm()
+    triple = llvm.Target.from_default_triple()
+    return triple.create_target_machine(cpu=target.cpu, features=target.features, opt=2, reloc="pic", codemodel="small")
+
+
+def compile_object(text: str, target: Target) -> bytes:
+    """Compile IR to object code.
+
+    Parameters
+    ----------
+    text : str
+        A module in LLVM IR.
+    target : Target
+
+    Returns
+    -------
+    bytes
+    """
+    llvm = _llvm()
+    with _LOCK:
+        machine = _machine(target)
+        module = llvm.parse_assembly(text)
+        module.verify()
+        builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=1))
+        builder.getModulePassManager().run(module, builder)
+        return bytes(machine.emit_object(module))
+
+
+def load_object(code: bytes) -> Code:
+    """Load object code made by `compile_object` into this process.
+
+    Parameters
+    ----------
+    code : bytes
+
+    Returns
+    -------
+    Code
+    """
+    llvm = _llvm()
+    with _LOCK:
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine(host()))
+        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        engine.finalize_object()
+        return Code(_PROTOTYPE(engine.get_function_address("run")), engine)
