@@ -23,18 +23,13 @@ from numpy.typing import NDArray
 from ..form import BlockProblem
 from .border import Shape, write_reader, write_writer
 from .factors import Factors
-from .ir import Builder, Index, Pack
+from .ir import ARGUMENTS, Builder, Index, Pack
 from .levels import Sequence, groups, shared_leaves
 from .line import Line, join, split
 from .pointwise import Expressions
 
 Array = NDArray[np.floating[Any]]
 Name = tuple[Any, ...]
-
-ARGUMENTS = (
-    "i64 %g0, i64 %g1, i64 %elements, i64 %components, ptr noalias %in, ptr noalias %out, ptr noalias %geometry,"
-    " ptr noalias %points, ptr noalias %fields, ptr noalias %parameters, ptr noalias %scratch"
-)
 
 # Rows of a dense product that are formed together.
 DENSE_ROWS = 8

@@ -17,6 +17,12 @@ from numpy.typing import DTypeLike, NDArray
 
 Pack = tuple[str, ...]
 
+# Of every kernel; `target.Run` is the same in Python.
+ARGUMENTS = (
+    "i64 %g0, i64 %g1, i64 %elements, i64 %components, ptr noalias %in, ptr noalias %out, ptr noalias %geometry,"
+    " ptr noalias %points, ptr noalias %fields, ptr noalias %parameters, ptr noalias %scratch"
+)
+
 
 @dataclass(frozen=True)
 class Index:
@@ -34,6 +40,13 @@ class Index:
 
 
 Where = int | Index | tuple["int | Index", ...]
+
+
+def _member(pack: Any, f: int) -> Any:
+    """Member f of a pack; what is no pack, or has one member, is shared by all."""
+    if isinstance(pack, tuple):
+        return pack[f if len(pack) > 1 else 0]
+    return pack
 
 
 class Builder:
@@ -176,8 +189,8 @@ class Builder:
         unit = unit or self.vector
         out = []
         for f in range(max(sizes, default=1)):
-            start = base[f] if isinstance(base, tuple) else base
-            moving, fixed = self.linear(*((i[f] if isinstance(i, tuple) else i, s) for i, s in terms))
+            start = _member(base, f)
+            moving, fixed = self.linear(*((_member(i, f), s) for i, s in terms))
             if moving is not None:
                 start = self.new(f"getelementptr {unit}, ptr {start}, i64 {moving}")
             if fixed:
@@ -299,12 +312,12 @@ class Builder:
         self.lines.append(f"E{k}:")
         self._block = f"E{k}"
 
-    def reduce(self, n: int, start: Sequence[Pack], body: Callable[[Index, list[Pack]], Sequence[Pack]]) -> list[Pack]:
+    def reduce(self, n: int | str, start: Sequence[Pack], body: Callable[[Index, list[Pack]], Sequence[Pack]]) -> list[Pack]:
         """A loop over 0 .. n - 1 that carries vectors in registers; returns them after the last trip.
 
         Parameters
         ----------
-        n : int
+        n : int or str
         start : sequence of Pack
             Values before the first trip.
         body : callable
