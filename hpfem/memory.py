@@ -151,6 +151,13 @@ class PairArray:
         """Where the values can be read without a transfer; the host if on both sides."""
         return HOST if HOST.name in self._valid or self._device is None else self._device
 
+    def overlaps(self, other: PairArray) -> bool:
+        """Whether writing to this array would change another one."""
+        if self is other:
+            return True
+        mine, theirs = self._sides.get(HOST.name), other._sides.get(HOST.name)
+        return mine is not None and theirs is not None and bool(np.may_share_memory(mine, theirs))
+
     def read(self, device: Device = HOST) -> Any:
         """Array on `device` with the current values, for reading.
 

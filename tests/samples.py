@@ -96,19 +96,26 @@ class Polynomial:
         self.scales = rng.uniform(-1, 1, len(self.powers)) / (1 + self.powers.sum(axis=1))
 
     def __call__(self, *x):
-        return sum(c * np.prod([x_i**p for x_i, p in zip(x, powers, strict=True)], axis=0) for c, powers in self._terms)
-
-    @property
-    def _terms(self):
-        return list(zip(self.scales, self.powers.tolist(), strict=True))
+        return self._sum(self.scales, self.powers, x)
 
     def slope(self, i, *x):
         """Derivative by x_i."""
+        here = self.powers[:, i] > 0
+        lowered = self.powers[here] - np.eye(len(x), dtype=int)[i]
+        return self._sum(self.scales[here] * self.powers[here, i], lowered, x)
+
+    @staticmethod
+    def _sum(scales, powers, x):
+        table = [[np.ones(np.shape(x_k))] for x_k in x]
+        for x_k, row in zip(x, table, strict=True):
+            for _ in range(powers.max(initial=0)):
+                row.append(row[-1] * x_k)
         total = np.zeros(np.shape(x[0]))
-        for c, powers in self._terms:
-            if powers[i]:
-                lowered = [p - (k == i) for k, p in enumerate(powers)]
-                total += c * powers[i] * np.prod([x_k**p for x_k, p in zip(x, lowered, strict=True)], axis=0)
+        for scale, own in zip(scales, powers, strict=True):
+            term = table[0][own[0]]
+            for row, p in zip(table[1:], own[1:], strict=True):
+                term = term * row[p]
+            total += scale * term
         return total
 
 

@@ -123,6 +123,13 @@ def test_pickles_by_value_and_lands_on_the_host(pair, device):
     assert not pickle.loads(pickle.dumps(PairArray((3,), np.float64))).valid()
 
 
+def test_overlaps_in_memory(pair):
+    assert pair.overlaps(pair)
+    assert pair.overlaps(PairArray.of(pair.readwrite()[1:]))
+    assert not pair.overlaps(PairArray.of(pair.read().copy()))
+    assert not pair.overlaps(PairArray((2, 3), np.float64))
+
+
 def test_nested_counters_count_each_their_own(pair, device):
     with count_transfers() as outer:
         with count_transfers() as inner:

@@ -79,6 +79,8 @@ class Operator:
             raise ArgumentError(f"{name} is made on a Space, got {type(space).__name__}")
         self.space = space
         self.name = name
+        if isinstance(components, bool) or not isinstance(components, (int, np.integer)) or components < 1:
+            raise ArgumentError(f"components of {name} must be an integer >= 1, got {components!r}")
         self.strategy, self.algorithm = strategy, algorithm
         self.backend = choose_backend(backend or space.backend)
         self.parameters: dict[str, float] = {}
@@ -236,7 +238,7 @@ class Operator:
                 f"out of {self.name} must be a {self.output_state!r} field with {components} component(s) on the same"
                 " space"
             )
-        elif any(mine is theirs for mine, theirs in zip(out.data, field.data, strict=True)):
+        elif any(mine.overlaps(theirs) for mine, theirs in zip(out.data, field.data, strict=True)):
             raise StateError(f"{self.name} cannot write into its own argument; give another field as out")
         device = self.backend.device()
         for choice, source, target in zip(self.choices, field.data, out.data, strict=True):

@@ -6,7 +6,7 @@ is collapsed, factorised or chunked.
 
 import numpy as np
 
-from hpfem.shapes import equispaced_nodes, make_basis
+from hpfem.shapes import equispaced_nodes, make_basis, quadrature
 
 
 class BlockReference:
@@ -66,3 +66,30 @@ def random_field(space, rng, state="coeff", components=1):
     sizes = [block.n_points if state == "phys" else block.n_modes for block in space.blocks]
     shapes = [(components, block.n_elements, n) for block, n in zip(space.blocks, sizes, strict=True)]
     return space.field(state, [rng.uniform(-1, 1, shape).astype(space.dtype) for shape in shapes])
+
+
+def fine_points(block, n):
+    """A Gauss rule of n points a direction on a block's cells: xi, x [D, E, Q], weights [E, Q], dxi/dx [E, Q, d, D]."""
+    shape = block.shape
+    rule = quadrature(shape, [n] * shape.dim, ["gauss"] * shape.dim)
+    xi = shape.collapse(rule.eta)
+    geometry = make_basis("orthogonal", shape, block.geometry.order)
+    coefficients = block.geometry.coefficients
+    x = np.einsum("eim,mq->ieq", coefficients, geometry.evaluate(xi))
+    jacobian = np.einsum("eim,amq->eqia", coefficients, geometry.gradient(xi), optimize=True)
+    return xi, x, rule.weights * np.linalg.det(jacobian), np.linalg.inv(jacobian)
+
+
+def fine_integrals(space, u, w, n=16):
+    """Integrals of u w and grad u . grad w of two fields over curved cells, by a Gauss rule of n points a direction."""
+    mass = stiffness = 0.0
+    for number, block in enumerate(space.blocks):
+        xi, _, weights, inverse = fine_points(block, n)
+        values = [field.arrays[number][0] @ block.basis.evaluate(xi) for field in (u, w)]
+        slopes = [
+            np.einsum("em,amq,eqai->eqi", f.arrays[number][0], block.basis.gradient(xi), inverse, optimize=True)
+            for f in (u, w)
+        ]
+        mass += np.sum(weights * values[0] * values[1])
+        stiffness += np.einsum("eq,eqi,eqi->", weights, *slopes, optimize=True)
+    return mass, stiffness

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import hpfem as hp
-from hpfem.shapes import make_basis, quadrature
 from tests.cases import each_order
+from tests.operators.reference import fine_integrals
 from tests.samples import (
     FLAT,
     NAMES,
@@ -103,25 +103,6 @@ def test_other_bases(backend, name, basis, rng):
     d = dimension(name)
     space = hp.Space(skewed(straight(name)), 5, basis=basis)
     assert max(errors(space, backend, *integrals(rng, d, 5, SKEW[:d, :d], SHIFT[:d]))) < 1e-11
-
-
-def fine_integrals(space, u, w, n=16):
-    """Integrals of u w and grad u . grad w of two fields over curved cells, by a Gauss rule of n points a direction."""
-    mass = stiffness = 0.0
-    for number, block in enumerate(space.blocks):
-        shape = block.shape
-        rule = quadrature(shape, [n] * shape.dim, ["gauss"] * shape.dim)
-        xi = shape.collapse(rule.eta)
-        geometry = make_basis("orthogonal", shape, block.geometry.order)
-        jacobian = np.einsum("eim,amq->eqia", block.geometry.coefficients, geometry.gradient(xi))
-        weights = rule.weights * np.linalg.det(jacobian)
-        values = [field.arrays[number][0] @ block.basis.evaluate(xi) for field in (u, w)]
-        slopes = [np.einsum("em,amq->eqa", f.arrays[number][0], block.basis.gradient(xi)) for f in (u, w)]
-        inverse = np.linalg.inv(jacobian)
-        slopes = [np.einsum("eqai,eqa->eqi", inverse, slope) for slope in slopes]
-        mass += np.sum(weights * values[0] * values[1])
-        stiffness += np.einsum("eq,eqi,eqi->", weights, *slopes)
-    return mass, stiffness
 
 
 @each_name

@@ -1,0 +1,218 @@
+"""Strategies as providers: choice per block, refusals and their reports, names; backends with memory of their own."""
+
+import logging
+
+import numpy as np
+import pytest
+
+import hpfem as hp
+from hpfem.errors import ArgumentError, DeviceError, NotSuitable
+from hpfem.kernels.numpy import NumpyKernel
+from hpfem.memory import count_transfers
+from hpfem.mesh import box
+from hpfem.operators.strategies import BACKENDS, Backend, choose_backend, provider, register_strategy, strategy_names
+from hpfem.reporting import forget_reports, reports
+from tests.operators.reference import random_field
+from tests.samples import norm_error
+from tests.standin import StandIn, StandInStrategy
+
+
+@pytest.fixture
+def space():
+    """A space of two shapes, affine and deformed."""
+    mesh = box(("quad", "tri"), (4, 2)).elevated(2)
+    return hp.Space(mesh.transformed(lambda x: x + 0.1 * np.outer(np.maximum(x[:, 1] - 0.5, 0) ** 2, [1, 0])), 3)
+
+
+@pytest.fixture
+def providers(monkeypatch):
+    """The list of providers, put back afterwards; nothing has been reported."""
+    monkeypatch.setattr(provider, "_PROVIDERS", list(provider._PROVIDERS))
+    forget_reports()
+    yield provider._PROVIDERS
+    forget_reports()
+
+
+class Picky:
+    """A fast strategy of the NumPy backend that serves some shapes, or none."""
+
+    name, backend = "picky", "numpy"
+
+    def __init__(self, *serves):
+        self.serves = serves
+        self.asked = []
+
+    def build(self, problem):
+        """Build for the shapes it serves."""
+        self.asked.append((problem.shape.name, problem.geometry.affine, problem.algorithm))
+        if problem.shape.name not in self.serves:
+            raise NotSuitable(f"no {problem.shape.name}s today")
+        return NumpyKernel(problem, "sumfac")
+
+    def cost(self, problem):
+        """Less than anything."""
+        return 0.0 if problem.algorithm == "collocated" else 0.5
+
+
+class TestChoice:
+    """What is chosen, and what is said of it."""
+
+    def test_per_block(self, space, providers):
+        register_strategy(Picky("tri"))
+        operator = hp.Helmholtz(space, backend="numpy")
+        chosen = [(b.shape.name, c.strategy) for b, c in zip(space.blocks, operator.choices, strict=True)]
+        assert {strategy for name, strategy in chosen if name == "tri"} == {"picky"}
+        assert {strategy for name, strategy in chosen if name == "quad"} <= {"stdmat", "sumfac"}
+
+    def test_refusal_falls_back_and_is_reported_once(self, space, providers, caplog):
+        register_strategy(Picky())
+        with caplog.at_level(logging.WARNING, logger="hpfem"):
+            operator = hp.Helmholtz(space, backend="numpy")
+            hp.Helmholtz(space, backend="numpy")
+        said = [r.getMessage() for r in caplog.records if "picky" in r.getMessage()]
+        assert len(said) == 2  # one for each shape, whatever the number of blocks and operators
+        assert any("Helmholtz/quad P=3" in m and "picky: no quads today" in m for m in said)
+        assert any("Helmholtz/tri P=3" in m and "picky: no tris today" in m for m in said)
+        assert set(said) <= set(reports().values())
+        assert all("picky: no" in " ".join(c.unsuitable) for c in operator.choices)
+        assert operator.explain().count("not picky: no") >= len(space.blocks)
+        u = space.project(lambda x, y: x * y)
+        assert norm_error(operator(u).arrays[0], hp.Helmholtz(space, strategy="sumfac")(u).arrays[0]) < 1e-12
+
+    def test_refusal_of_what_was_asked_for(self, space, providers):
+        register_strategy(Picky("quad"))
+        with pytest.raises(NotSuitable, match="Helmholtz on tri: picky: no tris today"):
+            hp.Helmholtz(space, strategy="picky", backend="numpy")
+
+    def test_algorithm_that_was_asked_for(self, space, providers):
+        picky = Picky("quad", "tri")
+        register_strategy(picky)
+        operator = hp.Helmholtz(space, strategy="picky", algorithm="noncollocated", backend="numpy")
+        assert {c.algorithm for c in operator.choices} == {"noncollocated"}
+        assert {how for *_, how in picky.asked} == {"noncollocated"}
+
+    def test_explains(self, space):
+        text = hp.Helmholtz(space, strategy="sumfac", algorithm="collocated", backend="numpy").explain()
+        lines = text.splitlines()
+        assert lines[0] == "Helmholtz on backend numpy"
+        assert len(lines) == 1 + len(space.blocks)
+        for line, block in zip(lines[1:], space.blocks, strict=True):
+            assert repr(block) in line
+            assert "sumfac, collocated (asked for)" in line
+            assert f"metric: 4 numbers per {'element' if block.affine else 'point'}" in line
+        general = hp.AdvectionDiffusionReaction(space, [1.0, 0.0], backend="numpy").explain()
+        assert "jacobian: 5 numbers per point" in general
+        assert "wJ: 1 numbers per" in hp.Mass(space, backend="numpy").explain()
+        assert "numbers" not in hp.BwdTrans(space, backend="numpy").explain()
+
+    def test_cost_falls_with_factorisation_at_high_order(self):
+        mesh = box("hex", (2, 1, 1))
+        operators = [hp.Helmholtz(hp.Space(mesh, order), backend="numpy") for order in (1, 10)]
+        assert [op.choices[0].strategy for op in operators] == ["stdmat", "sumfac"]
+
+
+class TestNames:
+    """Unknown names: the valid ones are listed."""
+
+    def test_strategy(self, backend, space):
+        with pytest.raises(
+            ArgumentError, match=f"unknown strategy 'sumfact' of backend '{backend}'; valid: auto, .*sumfac"
+        ):
+            hp.Mass(space, strategy="sumfact", backend=backend)
+
+    def test_algorithm(self, backend, space):
+        for operator in (hp.Helmholtz, hp.Mass, hp.BwdTrans):
+            with pytest.raises(
+                ArgumentError, match="unknown algorithm 'colocated'; valid: auto, collocated, noncollocated"
+            ):
+                operator(space, algorithm="colocated", backend=backend)
+
+    def test_backend(self, space):
+        for make in (lambda: hp.Mass(space, backend="gpu"), lambda: hp.Mass(hp.Space(space.mesh, 2, backend="gpu"))):
+            with pytest.raises(ArgumentError, match="unknown backend 'gpu'; valid: auto, numpy"):
+                make()
+
+    def test_operator(self):
+        from hpfem.space import OPERATORS
+
+        with pytest.raises(ArgumentError, match="unknown operator 'Helmoltz'.*did you mean 'Helmholtz'.*BwdTrans"):
+            OPERATORS["Helmoltz"]
+
+    def test_options(self, space):
+        with pytest.raises(TypeError, match="strat"):
+            hp.Mass(space, strat="sumfac")
+
+    def test_strategies_of_a_backend(self, backend):
+        assert {"stdmat", "sumfac"} <= set(strategy_names(backend))
+        assert strategy_names("nothing") == []
+
+
+class TestBackends:
+    """Which backend serves; one with memory of its own."""
+
+    def test_of_the_space_and_of_the_operator(self, space):
+        numpy_space = hp.Space(space.mesh, 2, backend="numpy")
+        assert hp.Mass(numpy_space).backend.name == "numpy"
+        assert hp.Mass(space, backend="numpy").backend.name == "numpy"
+        assert hp.Mass(space).backend.name == choose_backend("auto").name
+
+    def test_one_that_cannot_run(self, space, monkeypatch):
+        broken = Backend("broken", lambda: None, lambda: "no such chip; install one")
+        monkeypatch.setitem(BACKENDS._objects, "broken", broken)
+        with pytest.raises(DeviceError, match="backend 'broken' cannot run here: no such chip; install one"):
+            hp.Mass(space, backend="broken")
+
+    def test_auto_goes_to_the_next_and_says_so(self, space, monkeypatch, providers, caplog):
+        broken = Backend("broken", lambda: None, lambda: "no such chip")
+        monkeypatch.setitem(BACKENDS._objects, "broken", broken)
+        monkeypatch.setattr(provider, "PREFERENCE", ("broken", "numpy"))
+        with caplog.at_level(logging.WARNING, logger="hpfem"):
+            assert hp.Mass(space).backend.name == "numpy"
+            assert hp.Laplacian(space).backend.name == "numpy"
+        assert [r.getMessage() for r in caplog.records] == ["backend 'broken' is not used: no such chip"]
+
+    @pytest.fixture
+    def device(self, monkeypatch, providers):
+        """A device with a backend that computes on it."""
+        device = StandIn()
+        monkeypatch.setitem(BACKENDS._objects, "stand-in", Backend("stand-in", lambda: device, lambda: None))
+        register_strategy(StandInStrategy())
+        return device
+
+    def test_fields_stay_on_the_device(self, space, device, rng):
+        u = random_field(space, rng)
+        expected = hp.Helmholtz(space, backend="numpy")(u)
+        operator = hp.Helmholtz(space, lam=lambda x, y: 1 + 0 * x, backend="stand-in")
+        out = operator(u)
+        with count_transfers() as count:
+            for _ in range(3):
+                operator(u, out=out)
+                out.dot(u)
+            assert out.home is device
+        assert count.total == 0
+        with count_transfers() as count:
+            arrays = [pair.read() for pair in out.data]
+        assert count.to_host == len(space.blocks)
+        assert all(norm_error(a, b) < 1e-12 for a, b in zip(arrays, expected.arrays, strict=True))
+
+    def test_only_what_changed_moves(self, space, device, rng):
+        u = random_field(space, rng)
+        mass = hp.Mass(space, backend="stand-in")
+        with count_transfers() as count:
+            out = mass(u)
+            mass(u, out=out)
+        assert (count.to_device, count.to_host) == (len(space.blocks), 0)
+        u.arrays[0][...] = 1.0  # `arrays` may be written to: all of them go stale on the device
+        with count_transfers() as count:
+            mass(u, out=out)
+        assert count.to_device == len(space.blocks)
+
+    def test_host_backends_move_nothing(self, backend, space, rng):
+        if BACKENDS[backend].device().name != "host":
+            return
+        u = random_field(space, rng)
+        with count_transfers() as count:
+            operator, out = hp.Helmholtz(space, backend=backend), space.zeros("dual")
+            for _ in range(3):
+                operator(u, out=out)
+        assert count.total == 0
