@@ -16,6 +16,7 @@ from ..mesh import Mesh
 from ..operators import Helmholtz
 from ..operators.strategies import choose_backend, strategy_names
 from ..space import Space
+from .results import rounded
 from .roofline import TARGETS
 from .timing import measure
 
@@ -61,7 +62,7 @@ class ComparisonRow:
 
     def as_dict(self) -> dict[str, Any]:
         """For result files."""
-        return asdict(self)
+        return rounded(asdict(self))
 
 
 def compare_algorithms(

@@ -44,6 +44,11 @@ _FIELDS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+def rounded(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record with floats of seven digits: more is noise, and files stay small."""
+    return {name: float(f"{value:.7g}") if isinstance(value, float) else value for name, value in record.items()}
+
+
 def document(kind: str, results: Sequence[Mapping[str, Any]], complete: bool, **about: Any) -> dict[str, Any]:
     """Put results and what is known about them together.
 

@@ -9,6 +9,7 @@ which is memory's.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,14 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy.linalg import get_blas_funcs
 
+from ..kernels.cpu import missing
+from ..kernels.cpu.limits import measure_fma, measure_read
+from ..kernels.cpu.threads import thread_count
 from ..registry import Registry
 from .timing import HostTimer, Timer, measure
 
 MIB = 1 << 20
+MATRIX_SIZE = 768
 
 
 @dataclass(frozen=True)
@@ -32,9 +37,10 @@ class Roofline:
     bandwidth : float
         Bytes per second: the best of the kinds below.
     flops : float
-        Operations per second of a large matrix product.
+        Operations per second: the better of a large matrix product and of multiply-adds in registers.
     details : dict
-        What was measured: "read", "copy", "axpy" in bytes per second, sizes in bytes.
+        What was measured: "read", "copy", "axpy", "compiled_read" in bytes per second, "gemm", "fma" in operations per
+        second, "array_bytes".
     """
 
     bandwidth: float
@@ -62,7 +68,7 @@ def last_level_cache() -> int:
 
 
 def host_roofline(dtype: DTypeLike = np.float64, quick: bool = False) -> Roofline:
-    """Measure the host with NumPy, with as many threads as its BLAS may use now.
+    """Measure the host on the threads that hpfem's kernels and BLAS may use now (`thread_limit`).
 
     Parameters
     ----------
@@ -74,25 +80,41 @@ def host_roofline(dtype: DTypeLike = np.float64, quick: bool = False) -> Rooflin
     Returns
     -------
     Roofline
+        The best of what NumPy and BLAS reach and, where kernels can be compiled, of what those reach.
     """
-    size = np.dtype(dtype).itemsize
     array_bytes = 64 * MIB if quick else int(np.clip(4 * last_level_cache(), 128 * MIB, 512 * MIB))
-    n = array_bytes // size
-    repeats = 3 if quick else 7
-    a, b = np.full(n, 1.0, dtype), np.full(n, 2.0, dtype)
+    rates = _numpy_rates(np.dtype(dtype), array_bytes, repeats=3 if quick else 7)
+    if missing() is None:
+        rates |= _compiled_rates(dtype, array_bytes, seconds=0.05 if quick else 0.3)
+    flops = max(rates.get(kind, 0.0) for kind in ("gemm", "fma"))
+    bandwidth = max(rate for kind, rate in rates.items() if kind not in ("gemm", "fma"))
+    return Roofline(bandwidth, flops, {**rates, "array_bytes": float(array_bytes)})
+
+
+def _numpy_rates(dtype: np.dtype[Any], array_bytes: int, repeats: int) -> dict[str, float]:
+    """Bytes per second of reading, copying and updating arrays, operations per second of a matrix product."""
+    a, b = np.full(array_bytes // dtype.itemsize, 1.0, dtype), np.full(array_bytes // dtype.itemsize, 2.0, dtype)
     axpy = get_blas_funcs("axpy", (a,))
     # BLAS dot reads both arrays and writes nothing: the pattern of operators, whose factors are read and forgotten.
-    kinds = {
+    kinds: dict[str, tuple[Callable[[], object], int]] = {
         "read": (lambda: np.dot(a, b), 2),
         "copy": (lambda: np.copyto(a, b), 2),
         "axpy": (lambda: axpy(b, a, a=1e-9), 3),
     }
-    rates = {name: count * n * size / measure(call, repeats=repeats).best for name, (call, count) in kinds.items()}
-    m = 512 if quick else 1536
-    left, right, out = np.ones((m, m), dtype), np.ones((m, m), dtype), np.empty((m, m), dtype)
-    product = measure(lambda: np.matmul(left, right, out=out), repeats=repeats)
-    details = {**rates, "array_bytes": float(array_bytes), "matrix_size": float(m)}
-    return Roofline(max(rates.values()), 2 * m**3 / product.best, details)
+    rates = {name: count * a.nbytes / measure(call, repeats=repeats).best for name, (call, count) in kinds.items()}
+    left, right = np.ones((2, MATRIX_SIZE, MATRIX_SIZE), dtype)
+    out = np.empty_like(left)
+    product = measure(lambda: np.matmul(left, right, out=out), repeats=3 * repeats)
+    return {**rates, "gemm": 2 * MATRIX_SIZE**3 / product.best}
+
+
+def _compiled_rates(dtype: DTypeLike, array_bytes: int, seconds: float) -> dict[str, float]:
+    """Operations per second in registers and bytes per second of reading, of all threads together."""
+    threads = thread_count()
+    with ThreadPoolExecutor(threads) as pool:
+        fma = sum(pool.map(lambda _: measure_fma(dtype, seconds), range(threads)))
+        read = sum(pool.map(lambda _: measure_read(array_bytes, seconds), range(threads)))
+    return {"fma": fma, "compiled_read": read}
 
 
 @dataclass(frozen=True)

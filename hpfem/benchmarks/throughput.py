@@ -16,6 +16,7 @@ from ..operators import Operator
 from ..operators.strategies import choose_backend, strategy_names
 from ..space import Space
 from .problems import BENCHMARKS, GEOMETRIES, ProblemSize, problem_mesh, problem_sizes
+from .results import rounded
 from .roofline import TARGETS, Roofline
 from .timing import Timer, Timing, measure
 
@@ -125,7 +126,7 @@ class Measurement:
 
     def as_dict(self) -> dict[str, Any]:
         """For result files."""
-        return asdict(self)
+        return rounded(asdict(self))
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -20,6 +21,7 @@ from ..benchmarks import (
     thread_limit,
 )
 from ..benchmarks.results import BENCH
+from ..errors import NotSuitable
 from ..kernels.form import ALGORITHMS
 from ..operators.strategies import choose_backend
 from ..reporting import machine_description, progress, write_json
@@ -33,6 +35,9 @@ EXAMPLES = """examples:
 
 Throughput is elements x modes over the median time, on one thread unless told otherwise. Draw it with hpfem plot.
 """
+
+# A long run is saved this often.
+SAVE_SECONDS = 30.0
 
 # What --quick sets where nothing else was said: two minutes become a few seconds.
 QUICK = {"orders": (1, 2, 3, 4, 5, 6), "dofs": (3e3, 3e4, 1e5), "repeats": 3, "min_seconds": 0.002}
@@ -113,33 +118,46 @@ def run(arguments: argparse.Namespace) -> None:
     check_settings(settings)
     path = None if arguments.output is None else options.output_file(arguments.output, ".json")
     backend = choose_backend(settings.backend).name
+    machine = machine_description()
     with thread_limit(arguments.threads) as threads:
         roofline = TARGETS[backend].roofline(settings.dtype, arguments.quick)
         bench = ThroughputRun(settings, roofline)
-        finished = False
-        try:
-            with progress("measuring", total=len(bench.cases())) as step:
-                for shape, geometry, order, size in bench:
-                    step(1, f"{shape} {geometry} P={order}, {size.n_dofs:.1e} DoFs")
-            finished = True
-        finally:
-            result = document(
+
+        def result(complete: bool) -> dict[str, Any]:
+            return document(
                 BENCH,
                 [measurement.as_dict() for measurement in bench.measurements],
-                finished,
+                complete,
                 settings=asdict(settings),
                 quick=arguments.quick,
                 threads=threads,
-                machine=machine_description(),
+                machine=machine,
                 roofline={"backend": backend, "dtype": settings.dtype, **roofline.as_dict()},
                 skipped=bench.skipped,
             )
+
+        def save(complete: bool) -> None:
             if path is not None and bench.measurements:
-                write_json(path, result)
+                write_json(path, result(complete))
+
+        complete = False
+        try:
+            with progress("measuring", total=len(bench.cases())) as step:
+                saved = time.monotonic()
+                for shape, geometry, order, size in bench:
+                    step(1, f"{shape} {geometry} P={order}, {size.n_dofs:.1e} DoFs")
+                    if time.monotonic() - saved > SAVE_SECONDS:
+                        save(complete)
+                        saved = time.monotonic()
+            complete = True
+        finally:
+            save(complete)
+    if not bench.measurements:
+        raise NotSuitable(f"nothing could be measured: {bench.skipped[0]['reason']}")
     if arguments.json:
-        output.print_json(result)
+        output.print_json(result(complete))
         return
-    _print(result)
+    _print(result(complete))
     if path is not None:
         output.say(f"written {path}; draw it with: hpfem plot {path}")
 

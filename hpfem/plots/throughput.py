@@ -16,7 +16,6 @@ from . import style
 Record = Mapping[str, Any]
 
 _OPERATORS = {"bk1": "BK1, mass", "bk3": "BK3, Helmholtz"}
-_GEOMETRIES = {"affine": "affine", "deformed": "deformed"}
 
 
 def plot_throughput(results: Mapping[str, Any], folder: str | os.PathLike[str], suffix: str = ".png") -> list[Path]:
@@ -48,7 +47,7 @@ def plot_throughput(results: Mapping[str, Any], folder: str | os.PathLike[str], 
         title = _OPERATORS.get(benchmark, benchmark)
         for geometry in _values(records, "geometry"):
             of_kind = [record for record in records if record["geometry"] == geometry]
-            heading = f"{title}, {_GEOMETRIES.get(geometry, geometry)} elements — {about}"
+            heading = f"{title}, {geometry} elements — {about}"
             path = folder / f"{benchmark}_{geometry}{suffix}"
             paths.append(_strategies(of_kind, heading, path))
         paths += _geometries(records, f"{title} — {about}", folder, benchmark, suffix)

@@ -53,7 +53,8 @@ def test_host_roofline_is_plausible(dtype):
     with thread_limit():
         limits = host_roofline(dtype, quick=True)
     assert 5e8 < limits.bandwidth < 2e12 and 5e8 < limits.flops < 1e13
-    assert limits.bandwidth == max(limits.details[kind] for kind in ("read", "copy", "axpy"))
+    assert limits.bandwidth == max(limits.details[kind] for kind in ("read", "copy", "axpy", "compiled_read"))
+    assert limits.flops == max(limits.details["gemm"], limits.details["fma"])
     assert limits.as_dict()["details"]["array_bytes"] >= 1 << 26
 
 

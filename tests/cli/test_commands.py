@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -241,12 +240,12 @@ def test_version(capsys):
     assert exit_.value.code == 0 and hp.__version__ in capsys.readouterr().out
 
 
-def test_interrupted_bench_keeps_what_it_has(capsys, tmp_path, monkeypatch):
+def test_ctrl_c_leaves_what_was_measured(capsys, tmp_path, monkeypatch):
     class Interrupted(bench_command.ThroughputRun):
         def __iter__(self):
             for number, case in enumerate(super().__iter__()):
                 if number == 2:
-                    raise KeyboardInterrupt
+                    signal.raise_signal(signal.SIGINT)
                 yield case
 
     monkeypatch.setattr(bench_command, "ThroughputRun", Interrupted)
@@ -258,28 +257,23 @@ def test_interrupted_bench_keeps_what_it_has(capsys, tmp_path, monkeypatch):
     assert run(capsys, "plot", path).count("written") >= 4
 
 
-def test_ctrl_c_ends_the_process_with_130(tmp_path):
-    path = tmp_path / "results.json"
-    command = [
-        sys.executable,
-        "-m",
-        "hpfem",
-        "bench",
-        "--shapes",
-        "hex",
-        "--orders",
-        "1",
-        "--dofs",
-        "1e3:1e6",
-        "-o",
-        str(path),
-    ]
-    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    time.sleep(2.5)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "Traceback" not in err
+def test_a_long_bench_is_saved_on_the_way(capsys, tmp_path, monkeypatch):
+    written = []
+    monkeypatch.setattr(bench_command, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(bench_command, "write_json", lambda path, result: written.append(result))
+    run(capsys, *SMALL_BENCH, "-o", tmp_path / "results.json")
+    assert [result["complete"] for result in written] == [False] * (len(written) - 1) + [True]
+    sizes = [len(result["results"]) for result in written]
+    assert len(sizes) > 3 and sizes == sorted(sizes)
+
+
+def test_nothing_measured_is_an_error(capsys, tmp_path, monkeypatch):
+    def picky(space, **options):
+        raise hp.NotSuitable("too tall")
+
+    monkeypatch.setattr("hpfem.benchmarks.throughput.BENCHMARKS", {"bk3": picky})
+    assert "too tall" in refused(capsys, *SMALL_BENCH, "-o", tmp_path / "results.json")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_closed_pipe_is_no_error():
