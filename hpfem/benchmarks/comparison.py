@@ -74,8 +74,8 @@ def compare_algorithms(
     quadrature: str | int | None = None,
     dtype: DTypeLike = np.float64,
     backend: str = "auto",
-    repeats: int = 5,
-    min_seconds: float = 0.01,
+    repeats: int = 9,
+    min_seconds: float = 0.002,
 ) -> Iterator[ComparisonRow]:
     """Apply the Helmholtz operator to random coefficients by every algorithm, block by block.
 

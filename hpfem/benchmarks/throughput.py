@@ -70,8 +70,8 @@ class BenchSettings:
     dtype: str = "float64"
     basis: str = "modified"
     quadrature: str | int | None = None
-    repeats: int = 5
-    min_seconds: float = 0.02
+    repeats: int = 9
+    min_seconds: float = 0.005
 
 
 @dataclass(frozen=True)

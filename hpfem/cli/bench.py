@@ -40,7 +40,7 @@ Throughput is elements x modes over the median time, on one thread unless told o
 SAVE_SECONDS = 30.0
 
 # What --quick sets where nothing else was said: two minutes become a few seconds.
-QUICK = {"orders": (1, 2, 3, 4, 5, 6), "dofs": (3e3, 3e4, 1e5), "repeats": 3, "min_seconds": 0.002}
+QUICK = {"orders": (1, 2, 3, 4, 5, 6), "dofs": (3e3, 3e4, 1e5), "repeats": 5, "min_seconds": 0.001}
 
 
 def add_parser(commands: Any) -> None:

@@ -43,7 +43,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--lam", type=float, default=1.0, metavar="NUMBER", help="reaction coefficient (default 1)")
     options.add_space_options(parser)
-    options.add_timing_options(parser, 5)
+    options.add_timing_options(parser, 9)
     parser.add_argument("-o", "--output", metavar="FOLDER", help="folder for compare.json and compare.png")
     options.add_json_option(parser)
     parser.set_defaults(run=run)

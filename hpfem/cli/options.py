@@ -174,7 +174,7 @@ def add_timing_options(parser: argparse.ArgumentParser, repeats: int | None) -> 
     """Options of what is timed."""
     group = parser.add_argument_group("timing")
     positive = checked(parse_positive)
-    group.add_argument("--repeats", type=positive, default=repeats, metavar="N", help="timings of each (default 5)")
+    group.add_argument("--repeats", type=positive, default=repeats, metavar="N", help="timings of each (default 9)")
     group.add_argument("--threads", type=positive, default=1, metavar="N", help="threads to measure on (default 1)")
 
 
