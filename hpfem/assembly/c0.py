@@ -88,13 +88,10 @@ class C0Space:
     @cached_property
     def _matrices(self) -> tuple[csr_array, csr_array]:
         """Q [local, global] and the average [global, local]."""
-        mesh, numbering = self.space.mesh, self.numbering
-        group, row = mesh.locations
-        parts = []
-        for block in self.space.blocks:
-            own, cells = int(group[block.elements[0]]), row[block.elements]
-            seen = [numbering.of_group(own, dim) for dim in range(mesh.dim + 1)]
-            parts.append(numbering.local_to_global(block.basis, [Seen(s.ids[cells], s.codes[cells]) for s in seen]))
+        parts = [
+            self.numbering.local_to_global(block.basis, self.seen(number))
+            for number, block in enumerate(self.space.blocks)
+        ]
         own_part = self._assembled([part.own for part in parts])
         turned = self._assembled([part.turned for part in parts])
         back = self._assembled([part.back for part in parts])
@@ -104,6 +101,22 @@ class C0Space:
         average = csr_array(back - back @ (turned @ back)) if turned.nnz else back
         dtype = self.space.dtype
         return csr_array(own_part + turned).astype(dtype, copy=False), average.astype(dtype, copy=False)
+
+    def seen(self, number: int) -> list[Seen]:
+        """Entities of the elements of a block, per dimension."""
+        group, row = self.space.mesh.locations
+        elements = self.space.blocks[number].elements
+        own, cells = int(group[elements[0]]), row[elements]
+        found = [self.numbering.of_group(own, dim) for dim in range(self.space.mesh.dim + 1)]
+        return [Seen(s.ids[cells], s.codes[cells]) for s in found]
+
+    def slots(self, number: int) -> NDArray[np.int64]:
+        """Global numbers in the places of the modes of a block (`Numbering.slots`), [E, n_modes]."""
+        return self.numbering.slots(self.space.blocks[number].basis, self.seen(number))
+
+    def rows(self, number: int) -> slice:
+        """Rows of a block in `matrix`."""
+        return self._rows[number]
 
     def _assembled(self, parts: Sequence[Entries]) -> csr_array:
         """Entries of all blocks as one matrix [local, global]."""

@@ -249,6 +249,32 @@ class Numbering:
                         turned += self._from_edges(basis, seen[1], number, chosen, code, order, rows)
         return LocalToGlobal(Entries.joined(own), Entries.joined(turned), Entries.joined(back))
 
+    def slots(self, basis: Basis, seen: Sequence[Seen]) -> Indices:
+        """The global number that stands where each mode does in the order of its entity, [n, n_modes]; -1 for none.
+
+        A global mode of an entity and the local one in its slot are the same up to what `orientation_matrix` says.
+
+        Parameters
+        ----------
+        basis : Basis
+            Of the cells or facets.
+        seen : sequence of Seen
+            Per dimension, from 0 on.
+
+        Returns
+        -------
+        ndarray of int, [n, n_modes]
+        """
+        result = np.full((len(seen[0].ids), basis.n_modes), -1, dtype=np.int64)
+        for dim, those in enumerate(seen):
+            for number, entity in enumerate(basis.shape.entities[dim]):
+                ids = those.ids[:, number]
+                modes = entity_modes(basis, dim, number)
+                for chosen, _, order in _alike(np.zeros_like(ids), self.orders[dim][ids]):
+                    local = modes[_kept(self.name, entity.shape, basis.order, order)]
+                    result[np.ix_(chosen, local)] = self.offsets[dim][ids[chosen]][:, None] + np.arange(len(local))
+        return result
+
     def _from_edges(
         self, basis: Basis, edges: Seen, number: int, chosen: Indices, code: int, order: int, rows: Indices
     ) -> list[Entries]:

@@ -9,11 +9,13 @@ import numpy as np
 
 from ..assembly import GlobalOperator
 from ..assembly.devices import vector_on
-from ..errors import ArgumentError, SolverError
+from ..errors import ArgumentError, NotSuitable, SolverError
+from ..reporting import report_once
+from .low_energy import low_energy
 
 Preconditioner = Callable[[Any], Any]
 
-NAMES = ("auto", "none", "jacobi")
+NAMES = ("auto", "none", "jacobi", "multilevel")
 
 
 def jacobi(A: GlobalOperator) -> Preconditioner:
@@ -37,7 +39,7 @@ def make_preconditioner(name: str, A: GlobalOperator) -> tuple[Preconditioner | 
     Parameters
     ----------
     name : str
-        "auto", "none", "jacobi".
+        "none", "jacobi", "multilevel" (`low_energy`), or "auto": multilevel where it can serve, else jacobi.
     A : GlobalOperator
 
     Returns
@@ -45,9 +47,23 @@ def make_preconditioner(name: str, A: GlobalOperator) -> tuple[Preconditioner | 
     callable or None
     str
         What "auto" stood for.
+
+    Raises
+    ------
+    ArgumentError
+        For an unknown name.
+    NotSuitable
+        If "multilevel" is asked for and cannot serve.
     """
     if name not in NAMES:
         raise ArgumentError(f"unknown preconditioner {name!r}; valid: {', '.join(NAMES)}")
     if name == "none":
         return None, name
+    if name != "jacobi":
+        try:
+            return low_energy(A), "multilevel"
+        except NotSuitable as reason:
+            if name == "multilevel":
+                raise
+            report_once(f"preconditioner/{reason}", f"preconditioner: jacobi instead of multilevel: {reason}")
     return jacobi(A), "jacobi"
