@@ -1,21 +1,19 @@
-"""Every other format, through meshio: linear and complete second-order cells.
+"""Every other format, through meshio in a process of its own: linear and complete second-order cells.
 
-meshio prints its complaints, leaves the process on some errors and lets whatever exception happens inside it through;
-all of that becomes one `MeshError` here. It brings the node orders of the formats into VTK's for second-order cells;
-of higher orders it passes the format's own order through unnamed, so they are refused.
+meshio brings the node orders of second-order cells into VTK's. Cells of higher order come in whatever order their
+format has, so they are refused.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
-import struct
-import threading
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
-import meshio
 import numpy as np
 from meshio._helpers import extension_to_filetypes, reader_map
 
@@ -42,34 +40,27 @@ _CELLS = {
     "pyramid": ("pyramid", 1),
     "pyramid14": ("pyramid", 2),
 }
-_OURS = {"gmsh", "vtk", "vtu"}
+# VTK has no second-order pyramid of 14 nodes; there the order is gmsh's.
+_IN_VTK_ORDER = frozenset(name for name, _ in _CELLS.values()) - {"pyramid"}
+
+# Read by ourselves, or holding no cells.
+_NOT_HERE = {"gmsh", "vtk", "vtu", "ansys", "neuroglancer"}
 
 # Integer cell data that group cells, as meshio calls them, format by format.
-_SET_NAMES = (
-    "medit:ref",
-    "su2:tag",
-    "cell_tags",
-    "avsucd:material",
-    "nastran:ref",
-    "flac3d:group",
-    "ansys:group",
-    "ref",
-)
+_SET_NAMES = ("medit:ref", "su2:tag", "cell_tags", "avsucd:material", "nastran:ref", "flac3d:group", "ref")
 
-# What meshio's readers let through when a file is not what they expect.
-_FAILURES = (
-    meshio.ReadError, ArithmeticError, AssertionError, AttributeError, BufferError, EOFError, ImportError, LookupError,
-    MemoryError, NameError, OSError, RecursionError, RuntimeError, SyntaxError, SystemExit, TypeError, ValueError,
-    struct.error, ElementTree.ParseError,
-)  # fmt: skip
-
-# Output is redirected for the whole process.
-_LOCK = threading.Lock()
+# What a reader may take: some seconds and gigabytes, and more for more data.
+_SECONDS, _SECONDS_PER_BYTE = 30.0, 1e-5
+_BYTES, _BYTES_PER_BYTE = 4 << 30, 100
 
 
 def readable_suffixes() -> list[str]:
-    """Suffixes of the formats that meshio reads."""
-    return sorted(suffix for suffix, kinds in extension_to_filetypes.items() if any(k in reader_map for k in kinds))
+    """Suffixes of the formats that meshio reads for us."""
+    return sorted(suffix for suffix in extension_to_filetypes if _kinds(suffix))
+
+
+def _kinds(suffix: str) -> list[str]:
+    return [k for k in extension_to_filetypes.get(suffix, []) if k in reader_map and k not in _NOT_HERE]
 
 
 def read_other(file: Path) -> MeshFile:
@@ -89,7 +80,7 @@ def read_other(file: Path) -> MeshFile:
     MeshError
         If it cannot be read; the message does not name the file.
     """
-    kinds = [k for k in extension_to_filetypes.get(file.suffix.lower(), []) if k in reader_map and k not in _OURS]
+    kinds = _kinds(file.suffix.lower())
     if not kinds:
         raise MeshError(
             f"files that end in {file.suffix!r} cannot be read; .msh, .vtk and .vtu can, and by meshio "
@@ -97,53 +88,69 @@ def read_other(file: Path) -> MeshFile:
         )
     reasons = []
     for kind in kinds:
-        said = io.StringIO()
-        with _LOCK, contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), np.errstate(all="ignore"):
-            try:
-                mesh = reader_map[kind](str(file))
-            except _FAILURES as error:
-                reasons.append(f"as {kind}: {type(error).__name__} {error}".strip()[:200])
-                continue
-        return _converted(mesh)
+        content, reason = _run(kind, file)
+        if content is not None:
+            return _converted(content)
+        reasons.append(f"as {kind}: {reason}")
     raise MeshError("meshio cannot read it " + "; ".join(reasons))
 
 
-def _converted(mesh: Any) -> MeshFile:
-    points = np.asarray(mesh.points, dtype=np.float64)
-    if points.ndim != 2 or points.shape[1] not in (2, 3):
-        raise MeshError(f"its points have {points.shape[-1] if points.ndim else 0} coordinates, not 2 or 3")
-    tags = next((mesh.cell_data[name] for name in _SET_NAMES if name in mesh.cell_data), None)
-    blocks, number = [], 1
-    for position, cells in enumerate(mesh.cells):
-        nodes = np.asarray(cells.data)
-        if cells.type not in _CELLS:
-            raise MeshError(
-                f"element {number} is a {cells.type}, which cannot be used; linear and complete second-order cells can"
+def _run(kind: str, file: Path) -> tuple[dict[str, Any] | None, str]:
+    """What a reader of meshio finds, or why it finds nothing."""
+    size = file.stat().st_size
+    script = Path(__file__).with_name("meshio_process.py")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"}
+    with tempfile.TemporaryDirectory() as folder:
+        result = Path(folder) / "mesh"
+        arguments = [kind, str(file.absolute()), str(result), str(_BYTES + _BYTES_PER_BYTE * size)]
+        try:
+            process = subprocess.run(
+                [sys.executable, str(script), *arguments],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_SECONDS + _SECONDS_PER_BYTE * size,
+                check=False,
             )
-        name, order = _CELLS[cells.type]
+        except subprocess.TimeoutExpired as error:
+            return None, f"its reader did not end within {error.timeout:.0f} s"
+        if result.exists():
+            return pickle.loads(result.read_bytes()), ""
+        lines = process.stderr.decode("utf-8", "replace").strip().splitlines()
+        return None, lines[-1].strip()[:200] if lines else f"its reader ended with status {process.returncode}"
+
+
+def _converted(content: dict[str, Any]) -> MeshFile:
+    points = content["points"]
+    if points.ndim != 2 or points.shape[1] not in (2, 3):
+        raise MeshError("meshio finds no points of 2 or 3 coordinates in it")
+    tags = next((content["cell_data"][name] for name in _SET_NAMES if name in content["cell_data"]), None)
+    blocks, number = [], 1
+    for position, (kind, nodes) in enumerate(content["cells"]):
+        if kind not in _CELLS:
+            raise MeshError(
+                f"element {number} is a {kind}, which cannot be used; linear and complete second-order cells can"
+            )
+        name, order = _CELLS[kind]
         shape = shape_named(name)
-        reference = gmsh_nodes(name, order) if name not in _IN_VTK_ORDER else vtk_nodes(name, order)
+        reference = vtk_nodes(name, order) if name in _IN_VTK_ORDER else gmsh_nodes(name, order)
         if nodes.dtype.kind not in "iu" or nodes.shape[1:] != (len(reference),):
-            raise MeshError(f"element {number} and others of type {cells.type} have {nodes.shape[1:]} nodes")
+            raise MeshError(f"element {number} and others of type {kind} have nodes of shape {nodes.shape[1:]}")
         ours = canonical(shape, order, reference, nodes.astype(np.int64))
-        sets = _sets(mesh, position, None if tags is None else np.asarray(tags[position]), len(nodes))
+        members = {name: own[position] for name, own in content["cell_sets"].items() if position < len(own)}
+        sets = _sets(members, None if tags is None else tags[position], len(nodes))
         blocks.append(Block(shape, order, ours, np.arange(number, number + len(nodes)), sets))
         number += len(nodes)
     return MeshFile(points, blocks)
 
 
-# VTK has no second-order pyramid of 14 nodes; there the order is gmsh's.
-_IN_VTK_ORDER = frozenset(name for name, _ in _CELLS.values()) - {"pyramid"}
-
-
-def _sets(mesh: Any, position: int, tags: Indices | None, count: int) -> dict[str, Indices]:
+def _sets(members: dict[str, Indices], tags: Indices | None, count: int) -> dict[str, Indices]:
     """Names of a block's cells: named sets of meshio, else integer cell data."""
-    sets = {}
-    for name, members in mesh.cell_sets.items():
-        own = members[position] if position < len(members) else None
-        rows = np.empty(0, dtype=np.int64) if own is None else np.asarray(own)
-        if rows.dtype.kind in "iu" and len(rows) and rows.min() >= 0 and rows.max() < count:
-            sets[str(name)] = np.unique(rows.astype(np.int64))
+    sets = {
+        name: np.unique(rows.astype(np.int64))
+        for name, rows in members.items()
+        if rows.dtype.kind in "iu" and rows.ndim == 1 and len(rows) and rows.min() >= 0 and rows.max() < count
+    }
     if not sets and tags is not None and tags.dtype.kind in "iu" and tags.shape == (count,):
         sets = {str(tag): np.flatnonzero(tags == tag) for tag in np.unique(tags)}
     return sets

@@ -26,6 +26,7 @@ _BEGINNINGS: tuple[tuple[bytes, Callable[[bytes], MeshFile]], ...] = (
     (b"# vtk DataFile", read_vtk),
     (b"<VTKFile", read_vtu),
 )
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SUFFIXES: dict[str, Callable[[bytes], MeshFile]] = {".msh": read_msh, ".vtk": read_vtk, ".vtu": read_vtu}
 
 
@@ -70,20 +71,19 @@ def _content(file: Path) -> MeshFile:
         raise MeshError("this is a folder, not a mesh file")
     try:
         with file.open("rb") as stream:
-            beginning = stream.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
+            beginning = stream.read(4096).removeprefix(_BYTE_ORDER_MARK).lstrip()
+        if not beginning:
+            raise MeshError("the file is empty")
         reader = next((reader for begin, reader in _BEGINNINGS if beginning.startswith(begin)), None)
         if reader is None and beginning.startswith(b"<?xml") and b"<VTKFile" in beginning:
             reader = read_vtu
         reader = reader or _SUFFIXES.get(file.suffix.lower())
-        if reader is None and file.stat().st_size:
+        if reader is None:
             return read_other(file)
         data = file.read_bytes()
     except OSError as error:
         raise MeshError(f"the file cannot be read: {error.strerror or error}") from error
-    if not data.strip():
-        raise MeshError("the file is empty")
-    assert reader is not None
-    return reader(data)
+    return reader(data.removeprefix(_BYTE_ORDER_MARK).lstrip())
 
 
 def _mesh(content: MeshFile, name: str, periodic: bool) -> Mesh:

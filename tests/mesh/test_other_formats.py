@@ -1,0 +1,107 @@
+"""Formats that meshio reads for us."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import meshio
+import numpy as np
+import pytest
+
+from hpfem.errors import MeshError
+from hpfem.mesh import Mesh, other_formats, read_mesh
+from hpfem.mesh.node_order import gmsh_nodes, permutation, vtk_nodes
+from hpfem.shapes import equispaced_nodes
+from tests.mesh.examples import flux, sample
+
+KINDS = {pair: kind for kind, pair in other_formats._CELLS.items()}
+
+
+def written(mesh: Mesh, path: Path, file_format: str, **arguments) -> Path:
+    points = np.zeros((len(mesh.points), 3))
+    points[:, : mesh.dim] = mesh.points
+    cells = []
+    for group in mesh.cells:
+        theirs = (gmsh_nodes if group.order == 1 else vtk_nodes)(group.shape, group.order)
+        columns = permutation(equispaced_nodes(group.shape, group.order), theirs, group.order)
+        cells.append((KINDS[group.shape.name, group.order], group.nodes[:, columns]))
+    meshio.Mesh(points, cells, **arguments).write(path, file_format=file_format)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("suffix", "file_format", "name", "order"),
+    [
+        (".mesh", "medit", "3-D mixed", 1),
+        (".inp", "abaqus", "tet", 2),
+        (".inp", "abaqus", "quad", 2),
+        (".mdpa", "mdpa", "hex", 2),
+        (".vol", "netgen", "3-D mixed", 1),
+        (".avs", "avsucd", "2-D mixed", 1),
+    ],
+)
+def test_files_of_meshio(suffix: str, file_format: str, name: str, order: int, tmp_path: Path) -> None:
+    mesh = sample(name, order)
+    found = read_mesh(written(mesh, tmp_path / f"x{suffix}", file_format))
+    assert found.summary().counts == mesh.summary().counts
+    assert found.summary().orders == mesh.summary().orders
+    assert found.summary().volume == pytest.approx(mesh.summary().volume, rel=1e-9)
+    assert flux(found) == pytest.approx(flux(mesh), rel=1e-9)
+
+
+def test_integer_data_name_regions(tmp_path: Path) -> None:
+    mesh = sample("hex")
+    references = {"medit:ref": [np.array([5, 6, 5, 5])]}
+    found = read_mesh(written(mesh, tmp_path / "x.mesh", "medit", cell_data=references))
+    assert {name: cells.tolist() for name, cells in found.regions.items()} == {"5": [0, 2, 3], "6": [1]}
+
+
+def test_sets_name_regions(tmp_path: Path) -> None:
+    mesh = sample("hex")
+    path = written(mesh, tmp_path / "x.inp", "abaqus", cell_sets={"inside": [np.array([1, 2])]})
+    assert {name: cells.tolist() for name, cells in read_mesh(path).regions.items()} == {"inside": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "match"),
+    [
+        ("x.mesh", "garbage", "meshio cannot read it as medit: "),
+        ("x.inp", "*NODE\n1, 0, zero\n", "meshio cannot read it as abaqus: .*zero"),
+        ("x.med", "no HDF5", "meshio cannot read it as med: "),
+        ("x.inp", "*NODE\n1,0,0,0\n2,1,0,0\n3,0,1,0\n4,1,1,0\n", "the file has no elements"),
+        ("x.obj", "v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 9\n", r"element 1 \(tri\) refers to a node that does not exist"),
+        ("x.stl", "solid x\nendsolid x\n", "no points|no elements"),
+    ],
+)
+def test_broken_files(name: str, text: str, match: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(MeshError, match=match) as caught:
+        read_mesh(tmp_path / name)
+    assert str(caught.value).startswith(str(tmp_path))
+    assert "\n" not in str(caught.value)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_serendipity_cells_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.inp").write_text(
+        "*NODE\n"
+        + "".join(f"{i},{i % 3},{i // 3},0\n" for i in range(1, 9))
+        + "*ELEMENT, TYPE=S8R\n1,1,2,3,4,5,6,7,8\n"
+    )
+    with pytest.raises(MeshError, match="element 1 is a quad8, which cannot be used"):
+        read_mesh(tmp_path / "x.inp")
+
+
+def test_readers_that_never_end_are_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty second file of tetgen keeps meshio reading its end."""
+    (tmp_path / "x.node").write_text("# nothing\n")
+    (tmp_path / "x.ele").write_text("# nothing\n")
+    monkeypatch.setattr(other_formats, "_SECONDS", 2.0)
+    with pytest.raises(MeshError, match="tetgen: its reader did not end within 2 s"):
+        read_mesh(tmp_path / "x.node")
+
+
+def test_readers_that_ask_for_too_much_are_stopped(tmp_path: Path) -> None:
+    (tmp_path / "x.ugrid").write_text("99999999999 0 0 1 0 0 0\n0 0 0\n")
+    with pytest.raises(MeshError, match="meshio cannot read it as ugrid: .*MemoryError|as ugrid: "):
+        read_mesh(tmp_path / "x.ugrid")
