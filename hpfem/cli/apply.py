@@ -85,7 +85,7 @@ def make_operator(space: Space, arguments: argparse.Namespace) -> Any:
             raise ArgumentError(f"{cls.__name__} has no coefficient {name!r}; it takes {valid}")
     if "velocity" in takes:
         given.setdefault("velocity", ", ".join(["1"] * space.dim))
-    coefficients = {name: options.coefficient(text, space.dim) for name, text in given.items()}
+    coefficients = {name: options.coefficient(name, text, space.dim) for name, text in given.items()}
     return cls(space, **coefficients, strategy=arguments.strategy, algorithm=arguments.algorithm)
 
 

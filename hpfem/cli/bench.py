@@ -24,7 +24,7 @@ from ..benchmarks.results import BENCH
 from ..errors import NotSuitable
 from ..kernels.form import ALGORITHMS
 from ..operators.strategies import choose_backend
-from ..reporting import machine_description, progress, write_json
+from ..reporting import machine_description, progress
 from . import options, output
 
 EXAMPLES = """examples:
@@ -136,29 +136,30 @@ def run(arguments: argparse.Namespace) -> None:
                 skipped=bench.skipped,
             )
 
-        def save(complete: bool) -> None:
-            if path is not None and bench.measurements:
-                write_json(path, result(complete))
+        def save(complete: bool) -> Exception | None:
+            return None if path is None or not bench.measurements else output.keep(path, result(complete))
 
-        complete = False
         try:
             with progress("measuring", total=len(bench.cases())) as step:
                 saved = time.monotonic()
                 for shape, geometry, order, size in bench:
                     step(1, f"{shape} {geometry} P={order}, {size.n_dofs:.1e} DoFs")
                     if time.monotonic() - saved > SAVE_SECONDS:
-                        save(complete)
+                        save(False)
                         saved = time.monotonic()
-            complete = True
-        finally:
-            save(complete)
+        except BaseException:
+            save(False)
+            raise
     if not bench.measurements:
         raise NotSuitable(f"nothing could be measured: {bench.skipped[0]['reason']}")
+    trouble = save(True)
     if arguments.json:
-        output.print_json(result(complete))
-        return
-    _print(result(complete))
-    if path is not None:
+        output.print_json(result(True))
+    else:
+        _print(result(True))
+    if trouble is not None:
+        raise trouble
+    if path is not None and not arguments.json:
         output.say(f"written {path}; draw it with: hpfem plot {path}")
 
 

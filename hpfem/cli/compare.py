@@ -9,7 +9,7 @@ from ..benchmarks import ComparisonRow, compare_algorithms, document, thread_lim
 from ..benchmarks.results import COMPARE
 from ..mesh import read_mesh
 from ..plots import plot_results
-from ..reporting import machine_description, progress, write_json
+from ..reporting import machine_description, progress
 from . import options, output
 
 EXAMPLES = """examples:
@@ -53,9 +53,25 @@ def run(arguments: argparse.Namespace) -> None:
     """Do it."""
     folder = None if arguments.output is None else options.output_folder(arguments.output)
     mesh = read_mesh(arguments.mesh)
+    machine = machine_description()
     rows: list[ComparisonRow] = []
-    finished = False
     with thread_limit(arguments.threads) as threads:
+
+        def result(complete: bool) -> dict[str, Any]:
+            return document(
+                COMPARE,
+                [row.as_dict() for row in rows],
+                complete,
+                mesh=arguments.mesh,
+                lam=arguments.lam,
+                space=options.space_options(arguments),
+                threads=threads,
+                machine=machine,
+            )
+
+        def save(complete: bool) -> Exception | None:
+            return None if folder is None or not rows else output.keep(folder / "compare.json", result(complete))
+
         try:
             with progress("comparing", total=len(arguments.orders)) as step:
                 for order in arguments.orders:
@@ -64,27 +80,19 @@ def run(arguments: argparse.Namespace) -> None:
                         mesh, order, lam=arguments.lam, repeats=arguments.repeats, **options.space_options(arguments)
                     )
                     step()
-            finished = True
-        finally:
-            result = document(
-                COMPARE,
-                [row.as_dict() for row in rows],
-                finished,
-                mesh=arguments.mesh,
-                lam=arguments.lam,
-                space=options.space_options(arguments),
-                threads=threads,
-                machine=machine_description(),
-            )
-            if folder is not None and rows:
-                write_json(folder / "compare.json", result)
-    written = [] if folder is None else [folder / "compare.json", *plot_results(result, folder)]
+        except BaseException:
+            save(False)
+            raise
+    trouble = save(True)
     if arguments.json:
-        output.print_json(result)
-        return
-    _print(rows)
-    for path in written:
-        output.say(f"written {path}")
+        output.print_json(result(True))
+    else:
+        _print(rows)
+    if trouble is not None:
+        raise trouble
+    for path in [] if folder is None else [folder / "compare.json", *plot_results(result(True), folder)]:
+        if not arguments.json:
+            output.say(f"written {path}")
 
 
 def _print(rows: list[ComparisonRow]) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -141,9 +141,18 @@ def parse_positive(text: str) -> int:
     return int(text)
 
 
-def coefficient(text: str, dim: int) -> float | FieldExpression:
-    """Read a coefficient of an operator: a number where the expression is constant."""
+def coefficient(name: str, text: str, dim: int) -> float | FieldExpression:
+    """Read a coefficient of an operator: a number where the expression is constant.
+
+    Raises
+    ------
+    ArgumentError
+        For what is no expression, or has other than the coefficient's components: D of a velocity, else one.
+    """
     expression = parse_field(text, dim)
+    components = dim if name == "velocity" else 1
+    if expression.components != components:
+        raise ArgumentError(f"{name} has {components} component(s), but {text!r} has {expression.components}")
     return expression if expression.constant is None else expression.constant
 
 
@@ -225,5 +234,8 @@ def output_folder(text: str) -> Path:
 def _open_folder(folder: Path) -> None:
     if not folder.is_dir():
         raise ArgumentError(f"there is no folder {folder}; create it first")
-    if not os.access(folder, os.W_OK):
-        raise ArgumentError(f"cannot write to the folder {folder}")
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ArgumentError(f"cannot write to the folder {folder}: {error.strerror}") from None

@@ -1,7 +1,6 @@
 """The command line as it is used: exit codes, one line of complaint, JSON alone on standard output, whole files."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -195,6 +194,8 @@ def test_bench_json_is_all_that_is_printed(capsys):
         (["apply", FLAT, "--field", "x + z"], "unknown name 'z'"),
         (["apply", MIXED, "--field", "1/(x - x)"], "not finite"),
         (["apply", MIXED, "--lam", "9**9**9"], "not a finite number"),
+        (["apply", MIXED, "--lam", "x, y"], "lam has 1 component"),
+        (["apply", FLAT, "--operator", "advectiondiffusionreaction", "--velocity", "1"], "velocity has 2 component"),
         (["apply", MIXED, "-o", "out.png"], "ends in .vtu"),
         (["apply", MIXED, "-o", "absent/out.vtu"], "there is no folder absent"),
         (["apply", MIXED, "--quadrature", "-2", "--algorithm", "collocated"], "points"),
@@ -260,7 +261,7 @@ def test_ctrl_c_leaves_what_was_measured(capsys, tmp_path, monkeypatch):
 def test_a_long_bench_is_saved_on_the_way(capsys, tmp_path, monkeypatch):
     written = []
     monkeypatch.setattr(bench_command, "SAVE_SECONDS", 0.0)
-    monkeypatch.setattr(bench_command, "write_json", lambda path, result: written.append(result))
+    monkeypatch.setattr("hpfem.cli.output.write_json", lambda path, result: written.append(result))
     run(capsys, *SMALL_BENCH, "-o", tmp_path / "results.json")
     assert [result["complete"] for result in written] == [False] * (len(written) - 1) + [True]
     sizes = [len(result["results"]) for result in written]
@@ -284,13 +285,17 @@ def test_closed_pipe_is_no_error():
     assert done.returncode == 0 and done.stderr == ""
 
 
-def test_full_disk_is_one_line(capsys, monkeypatch):
-    def full(*args, **kwargs):
+@pytest.mark.parametrize("command", [[*SMALL_BENCH, "-o", "out.json"], ["compare", FLAT, "--order", "2", "-o", "."]])
+def test_a_full_disk_does_not_lose_the_result(capsys, monkeypatch, tmp_path, command):
+    def full(path, result):
         raise OSError(28, "No space left on device", "out.json")
 
-    monkeypatch.setattr(bench_command, "write_json", full)
-    assert main([*SMALL_BENCH, "-o", "out.json"]) == 2
-    assert capsys.readouterr().err == "hpfem: error: out.json: No space left on device\n"
+    monkeypatch.setattr("hpfem.cli.output.write_json", full)
+    monkeypatch.chdir(tmp_path)
+    assert main([*command, "--json"]) == 2
+    out, err = capsys.readouterr()
+    assert err == "hpfem: error: out.json: No space left on device\n"
+    assert json.loads(out)["results"]
 
 
 def test_lack_of_memory_is_one_line(capsys, monkeypatch):
@@ -302,5 +307,8 @@ def test_lack_of_memory_is_one_line(capsys, monkeypatch):
 
 
 def test_closed_folder(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "access", lambda *a: False)
+    def closed(dir):
+        raise PermissionError(13, "Permission denied", str(dir))
+
+    monkeypatch.setattr("hpfem.cli.options.tempfile.TemporaryFile", closed)
     assert "cannot write to the folder" in refused(capsys, "bench", "-o", tmp_path / "r.json")
