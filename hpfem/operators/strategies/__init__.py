@@ -1,6 +1,7 @@
 """One file per strategy; importing this package registers them."""
 
 from .cpu import CpuStdMat, CpuSumFac
+from .cuda import CudaStdMat, CudaSumFacTop
 from .provider import (
     BACKENDS,
     Backend,
@@ -18,6 +19,8 @@ register_strategy(NumpySumFac())
 register_strategy(NumpyStdMat())
 register_strategy(CpuSumFac())
 register_strategy(CpuStdMat())
+register_strategy(CudaSumFacTop())
+register_strategy(CudaStdMat())
 
 __all__ = [
     "BACKENDS",

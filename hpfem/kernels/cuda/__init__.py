@@ -1,0 +1,1 @@
+"""CUDA kernels: C++ files specialised by a generated prelude, compiled by NVRTC."""

@@ -1,0 +1,557 @@
+// Elements per block, 1-D lines in registers: every operator on every shape, driven by the mode tree.
+//
+// A block takes E elements. Shared arrays are [row][lane] with lane = k E + e fastest and rows LS apart. A row is
+//   (p, q) or (p, j):  p R2 + q   on the way through the tree,      (i, j):  i R2 + j   at the points.
+// Phases, a barrier between any two:
+//   stage      coefficients of the block's elements, coalesced, to `modes`
+//   Z, Y       leaves -> k -> j. Where all nodes have the same children (UNIFORM3) lines along z are a phase of their
+//              own; elsewhere a warp takes a row p, whose ranges are compile-time constants, and fuses Z and Y.
+//   X          a thread takes the line (j, k, e): p -> i, pointwise, i -> p
+//   Y^T, Z^T   back; leaves of one mode are summed (`next_leaf`)
+// Collocated: after p -> i two more phases differentiate along y and z, and two more transpose that.
+
+constexpr bool FROM_MODES = STAGE == 0 || STAGE == 4;
+constexpr bool TO_MODES = STAGE != 0 && STAGE != 2;
+constexpr bool SLOPES_IN = STAGE == 2 || (STAGE == 4 && TRIAL_GRADIENT);
+constexpr bool SLOPES_OUT = STAGE == 3 || (STAGE == 4 && TEST_GRADIENT);
+constexpr bool LINES_IN = SLOPES_IN && COLLOCATED, LINES_OUT = SLOPES_OUT && COLLOCATED;
+constexpr bool TREE_IN = SLOPES_IN && !COLLOCATED, TREE_OUT = SLOPES_OUT && !COLLOCATED;
+constexpr bool PAIRS = TREE_IN || TREE_OUT;
+constexpr int LANES = Q3 * E, LINES = Q2 * LANES;
+constexpr int POINTS = Q1 * Q2 * Q3;
+constexpr int SOURCES = STAGE == 3 ? SPACE : COMPONENTS;              // components that come in together
+constexpr int SINKS = STAGE == 2 ? SPACE : COMPONENTS;                // and go out
+constexpr int ROW_WARPS = (LANES + 31) / 32;
+
+using Entry3 = typename Choose<PAIRS, Pair, real>::type;
+using Entry2 = typename Choose<PAIRS, Pair, real>::type;
+
+HPFEM_DEVICE real value_of(real x) { return x; }
+HPFEM_DEVICE real value_of(Pair x) { return x.v; }
+HPFEM_DEVICE real slope_of(real) { return 0; }
+HPFEM_DEVICE real slope_of(Pair x) { return x.d; }
+HPFEM_DEVICE void set(real &entry, real v, real) { entry = v; }
+HPFEM_DEVICE void set(Pair &entry, real v, real d) { entry = Pair{v, d}; }
+
+// Row of a level-2 node, and place of a leaf in `modes`.
+HPFEM_DEVICE int node_row(int s) {
+  if constexpr (UNIFORM2) return s / UNIFORM2_COUNT * R2 + s % UNIFORM2_COUNT;
+  else return NODE_ROW[s];
+}
+HPFEM_DEVICE int leaf_place(int leaf) {
+  if constexpr (UNIFORM3) return leaf / UNIFORM3_COUNT * (UNIFORM3_COUNT | 1) + leaf % UNIFORM3_COUNT;
+  else return leaf;
+}
+
+struct Tables {
+  const Entry2 *b; // [function][j], in shared memory if TABLES2_SHARED
+  const Entry3 *c; // [function][k], in shared memory unless UNIFORM3
+};
+template <int index> HPFEM_DEVICE Pair table2(const Tables &t) {
+  if constexpr (TABLES2_SHARED) return Pair{value_of(t.b[index]), slope_of(t.b[index])};
+  else return Pair{B2[index], PAIRS ? D2[index] : real(0)};
+}
+
+// Z and Y of row p on one lane: -> S rows (p, j) of one array, or of DIM arrays with slopes.
+template <int p> HPFEM_DEVICE void forward(const Tables &t, const real *modes, int k, real *S) {
+  constexpr int L = count2(p), first = node2(p), f0 = start2(p);
+  real f[L], fz[L];
+  each<0, L>([&](auto q_) {
+    constexpr int q = decltype(q_)::value, s = first + q;
+    if constexpr (TRIVIAL3) f[q] = modes[leaf_to_mode(first_leaf_of(s))];
+    else if constexpr (UNIFORM3) {
+      f[q] = S[(p * R2 + q) * LS];
+      if constexpr (TREE_IN) fz[q] = S[ARRAY + (p * R2 + q) * LS];
+    } else {
+      constexpr int leaf = first_leaf_of(s), c0 = start3(s);
+      real x = 0, y = 0;
+      each<0, count3(s)>([&](auto r_) {
+        constexpr int r = decltype(r_)::value;
+        const real v = modes[leaf_to_mode(leaf + r)];
+        const Entry3 c = t.c[(c0 + r) * Q3_PITCH + k];
+        x += value_of(c) * v;
+        if constexpr (TREE_IN) y += slope_of(c) * v;
+      });
+      f[q] = x;
+      fz[q] = y;
+    }
+  });
+  each<0, Q2>([&](auto j_) {
+    constexpr int j = decltype(j_)::value;
+    real a = 0, b = 0, c = 0;
+    each<0, L>([&](auto q_) {
+      constexpr int q = decltype(q_)::value;
+      const Pair w = table2<(f0 + q) * Q2 + j>(t);
+      a += w.v * f[q];
+      if constexpr (TREE_IN && DIM > 1) b += w.d * f[q];
+      if constexpr (TREE_IN && DIM > 2) c += w.v * fz[q];
+    });
+    S[(p * R2 + j) * LS] = a;
+    if constexpr (TREE_IN && DIM > 1) S[ARRAY + (p * R2 + j) * LS] = b;
+    if constexpr (TREE_IN && DIM > 2) S[2 * ARRAY + (p * R2 + j) * LS] = c;
+  });
+}
+
+// Y^T of row p on one lane: rows (p, j) -> rows (p, q) of one array, or of two (the second for the slopes along z).
+template <int p> HPFEM_DEVICE void backward(const Tables &t, real *S) {
+  constexpr int L = count2(p), f0 = start2(p);
+  real h[L], hz[L];
+  HPFEM_UNROLL for (int q = 0; q < L; q++) h[q] = hz[q] = 0;
+  each<0, Q2>([&](auto j_) {
+    constexpr int j = decltype(j_)::value;
+    const real a = S[(p * R2 + j) * LS];
+    real b = 0, c = 0;
+    if constexpr (TREE_OUT && DIM > 1) b = S[ARRAY + (p * R2 + j) * LS];
+    if constexpr (TREE_OUT && DIM > 2) c = S[2 * ARRAY + (p * R2 + j) * LS];
+    each<0, L>([&](auto q_) {
+      constexpr int q = decltype(q_)::value;
+      const Pair w = table2<(f0 + q) * Q2 + j>(t);
+      h[q] += w.v * a;
+      if constexpr (TREE_OUT && DIM > 1) h[q] += w.d * b;
+      if constexpr (TREE_OUT && DIM > 2) hz[q] += w.v * c;
+    });
+  });
+  HPFEM_UNROLL for (int q = 0; q < L; q++) {
+    S[(p * R2 + q) * LS] = h[q];
+    if constexpr (TREE_OUT && DIM > 2) S[ARRAY + (p * R2 + q) * LS] = hz[q];
+  }
+}
+
+// Calls f(Int<p>{}, lane) for all rows and lanes: a warp keeps to one row, long rows are paired with short ones.
+template <class F> HPFEM_DEVICE void rows(F &&f) {
+  const int warp = threadIdx.x / 32, inside = threadIdx.x % 32;
+  for (int item = warp; item < N1 * ROW_WARPS; item += THREADS / 32) {
+    const int at = item / ROW_WARPS, lane = item % ROW_WARPS * 32 + inside;
+    const int row = ROW_WARPS > 1 || at < 4 ? at : N1 + 3 - at;
+    if (lane < LANES) each<0, N1>([&](auto p) { if (row == decltype(p)::value) f(p, lane); });
+  }
+}
+// The same where all rows are alike: no lane is idle and the row is a run-time number.
+template <class F> HPFEM_DEVICE void alike_rows(F &&f) {
+  for (int item = threadIdx.x; item < N1 * LANES; item += THREADS) f(item / LANES, item % LANES);
+}
+
+HPFEM_DEVICE void z_lines(const real *modes, real *S) {
+  for (int item = threadIdx.x; item < N_NODES * E; item += THREADS) {
+    const int e = item % E, s = item / E;
+    const real *m = modes + e * MODES_PITCH + s * (UNIFORM3_COUNT | 1);
+    real *out = S + node_row(s) * LS + e, v[UNIFORM3_COUNT];
+    HPFEM_UNROLL for (int r = 0; r < UNIFORM3_COUNT; r++) v[r] = m[r];
+    HPFEM_UNROLL for (int k = 0; k < Q3; k++) {
+      real x = 0, y = 0;
+      HPFEM_UNROLL for (int r = 0; r < UNIFORM3_COUNT; r++) {
+        x += B3[r * Q3 + k] * v[r];
+        if constexpr (TREE_IN) y += D3[r * Q3 + k] * v[r];
+      }
+      out[k * E] = x;
+      if constexpr (TREE_IN) out[ARRAY + k * E] = y;
+    }
+  }
+}
+
+HPFEM_DEVICE void z_lines_back(const real *S, real *modes) {
+  for (int item = threadIdx.x; item < N_NODES * E; item += THREADS) {
+    const int e = item % E, s = item / E;
+    const real *in = S + node_row(s) * LS + e;
+    real *m = modes + e * MODES_PITCH + s * (UNIFORM3_COUNT | 1), v[UNIFORM3_COUNT];
+    HPFEM_UNROLL for (int r = 0; r < UNIFORM3_COUNT; r++) v[r] = 0;
+    HPFEM_UNROLL for (int k = 0; k < Q3; k++) {
+      const real x = in[k * E];
+      real y = 0;
+      if constexpr (TREE_OUT) y = in[ARRAY + k * E];
+      HPFEM_UNROLL for (int r = 0; r < UNIFORM3_COUNT; r++) {
+        v[r] += B3[r * Q3 + k] * x;
+        if constexpr (TREE_OUT) v[r] += D3[r * Q3 + k] * y;
+      }
+    }
+    HPFEM_UNROLL for (int r = 0; r < UNIFORM3_COUNT; r++) m[r] = v[r];
+  }
+}
+
+// Collocated derivatives along y and z of the values in array 0 -> arrays 1 and 2; or, transposed, in place.
+template <bool transposed> HPFEM_DEVICE void derivative_lines(real *S) {
+  constexpr int ny = DIM > 1 ? rounded_up(Q1 * LANES, 32) : 0, nz = DIM > 2 ? Q1 * Q2 * E : 0;
+  for (int item = threadIdx.x; item < ny + nz; item += THREADS) {
+    if (item < ny) {
+      if (item < Q1 * LANES) {
+        const int i = item / LANES, lane = item % LANES;
+        const real *in = S + (transposed ? ARRAY : 0) + i * R2 * LS + lane;
+        real *out = S + ARRAY + i * R2 * LS + lane, v[Q2];
+        HPFEM_UNROLL for (int j = 0; j < Q2; j++) v[j] = in[j * LS];
+        HPFEM_UNROLL for (int j = 0; j < Q2; j++) {
+          real x = 0;
+          HPFEM_UNROLL for (int m = 0; m < Q2; m++) x += C2[transposed ? m * Q2 + j : j * Q2 + m] * v[m];
+          out[j * LS] = x;
+        }
+      }
+    } else if constexpr (DIM > 2) {
+      const int e = (item - ny) % E, ij = (item - ny) / E, at = (ij / Q2 * R2 + ij % Q2) * LS + e;
+      const real *in = S + (transposed ? 2 * ARRAY : 0) + at;
+      real *out = S + 2 * ARRAY + at, v[Q3];
+      HPFEM_UNROLL for (int k = 0; k < Q3; k++) v[k] = in[k * E];
+      HPFEM_UNROLL for (int k = 0; k < Q3; k++) {
+        real x = 0;
+        HPFEM_UNROLL for (int m = 0; m < Q3; m++) x += C3[transposed ? m * Q3 + k : k * Q3 + m] * v[m];
+        out[k * E] = x;
+      }
+    }
+  }
+}
+
+// What a thread needs at the points of its line beside factors: coordinates and fields.
+struct Surroundings {
+  const real *points; // [group][i][x][line]
+  const real *const *fields;
+  long long element, n_elements, group;
+  int jk, line;
+  HPFEM_DEVICE void at(int i, real (&x)[SPACE], real *f) const {
+    if constexpr (USES_POINTS) {
+      const real *p = points + ((group * Q1 + i) * SPACE) * (long long)LINES_PADDED + line;
+      HPFEM_UNROLL for (int c = 0; c < SPACE; c++) x[c] = p[c * LINES_PADDED];
+    }
+    each<0, N_FIELDS>([&](auto n_) {
+      constexpr int n = decltype(n_)::value;
+      f[n] = fields[field_array(n)][(field_component(n) * n_elements + element) * POINTS + i * (Q2 * Q3) + jk];
+    });
+  }
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
+    HPFEM_KERNEL(const long long n_elements, const int groups, const real *__restrict__ in, real *__restrict__ out,
+                 const real *__restrict__ factors, const real *__restrict__ points HPFEM_ARGUMENTS) {
+  HPFEM_SHARED(shared);
+  real *const S = shared, *const modes = S + TOTAL_ARRAYS * ARRAY;
+  Entry3 *const c_table = reinterpret_cast<Entry3 *>(modes + MODES_SIZE);
+  Entry2 *const b_table = reinterpret_cast<Entry2 *>(c_table + C_TABLE_SIZE);
+  const Tables tables{b_table, c_table};
+  const int t = threadIdx.x;
+  const real parameters[N_PARAMETERS + 1] = {HPFEM_PARAMETERS real(0)};
+  const real *const fields[N_FIELD_ARRAYS + 1] = {HPFEM_FIELDS nullptr};
+
+  for (int n = t; n < C_TABLE_SIZE; n += THREADS) { // [function][k], padded
+    const int from = n % Q3_PITCH < Q3 ? n / Q3_PITCH * Q3 + n % Q3_PITCH : 0;
+    set(c_table[n], G3[from], GD3[from]);
+  }
+  for (int n = t; n < B_TABLE_SIZE; n += THREADS) set(b_table[n], G2[n], GD2[n]);
+
+  // The line of this thread in the X phase.
+  const bool on = t < LINES;
+  const int j = t / LANES, lane = t % LANES, k = lane / E, e = lane % E, jk = j * Q3 + k;
+  real *const own = S + j * LS + lane;
+  constexpr int step = R2 * LS; // between points of a line
+
+  const long long batch = blockIdx.y;
+  in += batch * SOURCES * n_elements * (FROM_MODES ? N_MODES : POINTS);
+  out += batch * SINKS * n_elements * (TO_MODES ? N_MODES : POINTS);
+
+  for (int group = blockIdx.x; group < groups; group += gridDim.x) {
+    const long long first = (long long)group * E;
+    const int live = n_elements - first < E ? int(n_elements - first) : E;
+    Factors ahead[larger(PREFETCH, 1)];
+    Line line;
+    if constexpr (STAGE != 0) {
+      if (on) {
+        const long long element = first + (e < live ? e : live - 1);
+        HPFEM_UNROLL for (int i = 0; i < PREFETCH; i++) ahead[i] = stored_factors(factors, group, i, t);
+        line.start(factors, element, jk);
+      }
+    }
+
+    // Stage.
+    if constexpr (FROM_MODES) {
+      constexpr int items = UNIFORM3 ? N_LEAVES : N_MODES, rounds = (E * items + THREADS - 1) / THREADS;
+      HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
+        const real *from = in + (c * n_elements + first) * N_MODES;
+        real v[rounds];
+        HPFEM_UNROLL for (int n = 0; n < rounds; n++) {
+          const int item = n * THREADS + t, ee = item / items, l = item % items;
+          const int m = UNIFORM3 && !LEAVES_ARE_MODES ? LEAF_TO_MODE[l] : l;
+          v[n] = ee < live ? HPFEM_STREAM(from + ee * N_MODES + m) : real(0);
+        }
+        HPFEM_UNROLL for (int n = 0; n < rounds; n++) {
+          const int item = n * THREADS + t, ee = item / items, l = item % items;
+          if (ee < E) modes[(c * E + ee) * MODES_PITCH + leaf_place(l)] = v[n];
+        }
+      }
+    } else {
+      constexpr int rounds = (E * POINTS + THREADS - 1) / THREADS;
+      HPFEM_UNROLL for (int c = 0; c < SOURCES; c++) {
+        const real *from = in + (c * n_elements + first) * POINTS;
+        HPFEM_UNROLL for (int n = 0; n < rounds; n++) {
+          const int item = n * THREADS + t, ee = item / POINTS, q = item % POINTS;
+          const int row = q / (Q2 * Q3) * R2 + q / Q3 % Q2;
+          if (ee < E) {
+            S[c * ARRAY + row * LS + q % Q3 * E + ee] = ee < live ? HPFEM_STREAM(from + ee * POINTS + q) : real(0);
+          }
+        }
+      }
+    }
+    __syncthreads();
+
+    // Z and Y.
+    if constexpr (FROM_MODES) {
+      HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
+        const real *const m = modes + c * E * MODES_PITCH;
+        real *const Sc = S + c * ARRAYS * ARRAY;
+        if constexpr (UNIFORM3) {
+          z_lines(m, Sc);
+          if (c + 1 == COMPONENTS) __syncthreads();
+        }
+      }
+      HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
+        const real *const m = modes + c * E * MODES_PITCH;
+        real *const Sc = S + c * ARRAYS * ARRAY;
+        if constexpr (UNIFORM2 && (UNIFORM3 || TRIVIAL3)) {
+          alike_rows([&](int p, int l) {
+            if constexpr (TRIVIAL3 && !LEAVES_ARE_MODES) {
+              each<0, N1>([&](auto p_) {
+                if (p == decltype(p_)::value) forward<decltype(p_)::value>(tables, m + l * MODES_PITCH, 0, Sc + l);
+              });
+            } else {
+              forward<0>(tables, m + l % E * MODES_PITCH + p * UNIFORM2_COUNT, l / E, Sc + p * step + l);
+            }
+          });
+        } else {
+          rows([&](auto p, int l) {
+            forward<decltype(p)::value>(tables, m + l % E * MODES_PITCH, l / E, Sc + l);
+          });
+        }
+      }
+      __syncthreads();
+    }
+
+    const Surroundings around{points, fields, first + (e < live ? e : live - 1), n_elements, group, jk, t};
+
+    // X without collocation: p -> i, pointwise, i -> p, all in registers.
+    if constexpr (STAGE == 0) {
+      if (on) {
+        real a[N1];
+        HPFEM_UNROLL for (int p = 0; p < N1; p++) a[p] = own[p * step];
+        HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
+          real u = 0;
+          HPFEM_UNROLL for (int p = 0; p < N1; p++) u += B1[p * Q1 + i] * a[p];
+          own[i * step] = u;
+        }
+      }
+    } else if constexpr (STAGE == 1) {
+      if (on) {
+        real b[N1];
+        HPFEM_UNROLL for (int p = 0; p < N1; p++) b[p] = 0;
+        HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
+          const Factors f = i < PREFETCH ? ahead[i < PREFETCH ? i : 0] : stored_factors(factors, group, i, t);
+          const real u = own[i * step] * line.weight(f, i);
+          HPFEM_UNROLL for (int p = 0; p < N1; p++) b[p] += B1[p * Q1 + i] * u;
+        }
+        HPFEM_UNROLL for (int p = 0; p < N1; p++) own[p * step] = b[p];
+      }
+    } else if constexpr (STAGE == 2) {
+      derivative_lines<false>(S);
+      __syncthreads();
+      if (on) {
+        real u[Q1];
+        HPFEM_UNROLL for (int i = 0; i < Q1; i++) u[i] = own[i * step];
+        HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
+          const Factors f = i < PREFETCH ? ahead[i < PREFETCH ? i : 0] : stored_factors(factors, group, i, t);
+          real s[DIM], du[SPACE];
+          s[0] = 0;
+          HPFEM_UNROLL for (int m = 0; m < Q1; m++) s[0] += C1[i * Q1 + m] * u[m];
+          HPFEM_UNROLL for (int a = 1; a < DIM; a++) s[a] = own[a * ARRAY + i * step];
+          line.gradient(f, i, s, du);
+          HPFEM_UNROLL for (int x = 0; x < SPACE; x++) own[x * ARRAY + i * step] = du[x];
+        }
+      }
+    } else if constexpr (STAGE == 3 && !COLLOCATED) {
+      if (on) {
+        real b[DIM][N1];
+        HPFEM_UNROLL for (int a = 0; a < DIM; a++) HPFEM_UNROLL for (int p = 0; p < N1; p++) b[a][p] = 0;
+        HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
+          const Factors f = i < PREFETCH ? ahead[i < PREFETCH ? i : 0] : stored_factors(factors, group, i, t);
+          real v[VECTOR];
+          HPFEM_UNROLL for (int x = 0; x < SPACE; x++) v[x] = own[x * ARRAY + i * step];
+          line.pull_back(f, i, v);
+          HPFEM_UNROLL for (int p = 0; p < N1; p++) {
+            b[0][p] += D1[p * Q1 + i] * v[0];
+            HPFEM_UNROLL for (int a = 1; a < DIM; a++) b[a][p] += B1[p * Q1 + i] * v[a];
+          }
+        }
+        HPFEM_UNROLL for (int a = 0; a < DIM; a++)
+          HPFEM_UNROLL for (int p = 0; p < N1; p++) own[a * ARRAY + p * step] = b[a][p];
+      }
+    } else if constexpr (STAGE == 4 && !LINES_IN && !LINES_OUT) {
+      if (on) {
+        constexpr int ain = TREE_IN ? DIM : 1, aout = TREE_OUT ? DIM : 1;
+        real a[COMPONENTS][ain][N1], b[COMPONENTS][aout][N1];
+        HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
+          HPFEM_UNROLL for (int d = 0; d < ain; d++)
+            HPFEM_UNROLL for (int p = 0; p < N1; p++) a[c][d][p] = own[(c * ARRAYS + d) * ARRAY + p * step];
+          HPFEM_UNROLL for (int d = 0; d < aout; d++) HPFEM_UNROLL for (int p = 0; p < N1; p++) b[c][d][p] = 0;
+        }
+        HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
+          const Factors f = i < PREFETCH ? ahead[i < PREFETCH ? i : 0] : stored_factors(factors, group, i, t);
+          real u[COMPONENTS], s[COMPONENTS][DIM], value[COMPONENTS], flux[COMPONENTS][VECTOR], x[SPACE];
+          real extra[N_FIELDS + 1];
+          around.at(i, x, extra);
+          HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
+            u[c] = 0;
+            HPFEM_UNROLL for (int d = 0; d < DIM; d++) s[c][d] = 0;
+            HPFEM_UNROLL for (int p = 0; p < N1; p++) {
+              u[c] += B1[p * Q1 + i] * a[c][0][p];
+              if constexpr (TREE_IN) {
+                s[c][0] += D1[p * Q1 + i] * a[c][0][p];
+                HPFEM_UNROLL for (int d = 1; d < DIM; d++) s[c][d] += B1[p * Q1 + i] * a[c][TREE_IN ? d : 0][p];
+              }
+            }
+          }
+          weak_point(line, f, i, x, extra, parameters, u, s, value, flux);
+          HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
+            HPFEM_UNROLL for (int p = 0; p < N1; p++) {
+              if constexpr (TEST_VALUE) b[c][0][p] += B1[p * Q1 + i] * value[c];
+              if constexpr (TREE_OUT) {
+                b[c][0][p] += D1[p * Q1 + i] * flux[c][0];
+                HPFEM_UNROLL for (int d = 1; d < DIM; d++) b[c][TREE_OUT ? d : 0][p] += B1[p * Q1 + i] * flux[c][d];
+              }
+            }
+          }
+        }
+        HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++)
+          HPFEM_UNROLL for (int d = 0; d < aout; d++)
+            HPFEM_UNROLL for (int p = 0; p < N1; p++) own[(c * ARRAYS + d) * ARRAY + p * step] = b[c][d][p];
+      }
+    } else {
+      // X with collocation. u: values of the line; total: what multiplies test values there, across the barriers.
+      real u[COMPONENTS][Q1], total[COMPONENTS][Q1];
+      if (on && FROM_MODES) {
+        HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
+          real a[N1], *const o = own + c * ARRAYS * ARRAY;
+          HPFEM_UNROLL for (int p = 0; p < N1; p++) a[p] = o[p * step];
+          HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
+            real x = 0;
+            HPFEM_UNROLL for (int p = 0; p < N1; p++) x += B1[p * Q1 + i] * a[p];
+            u[c][i] = x;
+            if constexpr (LINES_IN) o[i * step] = x;
+          }
+        }
+      }
+      if constexpr (LINES_IN) {
+        __syncthreads();
+        HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) derivative_lines<false>(S + c * ARRAYS * ARRAY);
+        __syncthreads();
+      }
+      if (on) {
+        HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) HPFEM_UNROLL for (int i = 0; i < Q1; i++) total[c][i] = 0;
+        HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
+          const Factors f = i < PREFETCH ? ahead[i < PREFETCH ? i : 0] : stored_factors(factors, group, i, t);
+          real flux[COMPONENTS][VECTOR];
+          if constexpr (STAGE == 3) {
+            HPFEM_UNROLL for (int x = 0; x < SPACE; x++) flux[0][x] = own[x * ARRAY + i * step];
+            line.pull_back(f, i, flux[0]);
+          } else {
+            real at[COMPONENTS], s[COMPONENTS][DIM], value[COMPONENTS], x[SPACE], extra[N_FIELDS + 1];
+            around.at(i, x, extra);
+            HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
+              at[c] = u[c][i];
+              HPFEM_UNROLL for (int d = 0; d < DIM; d++) s[c][d] = 0;
+              if constexpr (LINES_IN) {
+                HPFEM_UNROLL for (int m = 0; m < Q1; m++) s[c][0] += C1[i * Q1 + m] * u[c][m];
+                HPFEM_UNROLL for (int d = 1; d < DIM; d++) s[c][d] = own[(c * ARRAYS + d) * ARRAY + i * step];
+              }
+            }
+            weak_point(line, f, i, x, extra, parameters, at, s, value, flux);
+            if constexpr (TEST_VALUE) {
+              HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) total[c][i] += value[c];
+            }
+          }
+          if constexpr (LINES_OUT) {
+            HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
+              HPFEM_UNROLL for (int m = 0; m < Q1; m++) total[c][m] += C1[i * Q1 + m] * flux[c][0];
+              HPFEM_UNROLL for (int d = 1; d < DIM; d++) own[(c * ARRAYS + d) * ARRAY + i * step] = flux[c][d];
+            }
+          }
+        }
+      }
+      if constexpr (LINES_OUT && DIM > 1) {
+        __syncthreads();
+        HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) derivative_lines<true>(S + c * ARRAYS * ARRAY);
+        __syncthreads();
+      }
+      if (on) {
+        HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
+          real b[N1], *const o = own + c * ARRAYS * ARRAY;
+          HPFEM_UNROLL for (int p = 0; p < N1; p++) b[p] = 0;
+          HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
+            real x = total[c][i];
+            if constexpr (LINES_OUT) { HPFEM_UNROLL for (int d = 1; d < DIM; d++) x += o[d * ARRAY + i * step]; }
+            HPFEM_UNROLL for (int p = 0; p < N1; p++) b[p] += B1[p * Q1 + i] * x;
+          }
+          HPFEM_UNROLL for (int p = 0; p < N1; p++) o[p * step] = b[p];
+        }
+      }
+    }
+    __syncthreads();
+
+    if constexpr (TO_MODES) {
+      HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
+        real *const Sc = S + c * ARRAYS * ARRAY;
+        if constexpr (UNIFORM2) alike_rows([&](int p, int l) { backward<0>(tables, Sc + p * step + l); });
+        else rows([&](auto p, int l) { backward<decltype(p)::value>(tables, Sc + l); });
+      }
+      __syncthreads();
+      if constexpr (UNIFORM3) {
+        HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
+          z_lines_back(S + c * ARRAYS * ARRAY, modes + c * E * MODES_PITCH);
+        }
+        __syncthreads();
+      }
+      HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
+        real *const to = out + (c * n_elements + first) * N_MODES;
+        const real *const Sc = S + c * ARRAYS * ARRAY, *const m_c = modes + c * E * MODES_PITCH;
+        if constexpr (UNIFORM3) {
+          for (int item = t; item < E * N_MODES; item += THREADS) {
+            const int ee = item / N_MODES, m = item % N_MODES;
+            real x = 0;
+            int leaf = LEAVES_ARE_MODES ? m : FIRST_LEAF[m];
+            do {
+              x += m_c[ee * MODES_PITCH + leaf_place(leaf)];
+              leaf = INJECTIVE ? -1 : NEXT_LEAF[leaf];
+            } while (leaf >= 0);
+            if (ee < live) HPFEM_STORE(to + ee * N_MODES + m, x);
+          }
+        } else {
+          // Four modes (a 32-byte sector) of all elements side by side: stores stay whole, reads of S spread.
+          for (int item = t; item < E * rounded_up(N_MODES, 4); item += THREADS) {
+            const int m = item / (4 * E) * 4 + item % 4, ee = item / 4 % E;
+            if (m < N_MODES && ee < live) {
+              real x = 0;
+              int leaf = LEAVES_ARE_MODES ? m : FIRST_LEAF[m];
+              do {
+                const real *const h = Sc + LEAF_ROW[leaf] * LS + ee;
+                if constexpr (TRIVIAL3) x += h[0];
+                else {
+                  const Entry3 *const w = tables.c + LEAF_FUNCTION[leaf] * Q3_PITCH;
+                  real y = 0;
+                  HPFEM_UNROLL for (int kk = 0; kk < Q3; kk++) {
+                    x += value_of(w[kk]) * h[kk * E];
+                    if constexpr (TREE_OUT && DIM > 2) y += slope_of(w[kk]) * h[ARRAY + kk * E];
+                  }
+                  x += y;
+                }
+                leaf = INJECTIVE ? -1 : NEXT_LEAF[leaf];
+              } while (leaf >= 0);
+              HPFEM_STORE(to + ee * N_MODES + m, x);
+            }
+          }
+        }
+      }
+    } else {
+      HPFEM_UNROLL for (int c = 0; c < SINKS; c++) {
+        real *const to = out + (c * n_elements + first) * POINTS;
+        for (int item = t; item < E * POINTS; item += THREADS) {
+          const int ee = item / POINTS, q = item % POINTS;
+          const int row = q / (Q2 * Q3) * R2 + q / Q3 % Q2;
+          if (ee < live) HPFEM_STORE(to + ee * POINTS + q, S[c * ARRAY + row * LS + q % Q3 * E + ee]);
+        }
+      }
+    }
+    __syncthreads();
+  }
+}

@@ -1,0 +1,26 @@
+// A value and a derivative that are always used together: one access of twice the width.
+struct alignas(2 * sizeof(real)) Pair {
+  real v, d;
+};
+
+template <int I> struct Int {
+  static constexpr int value = I;
+};
+
+template <bool which, class A, class B> struct Choose {
+  using type = A;
+};
+template <class A, class B> struct Choose<false, A, B> {
+  using type = B;
+};
+
+// Calls f(Int<first>{}) ... f(Int<last - 1>{}): a loop whose counter is a compile-time constant.
+template <int first, int last, class F> HPFEM_DEVICE void each(F &&f) {
+  if constexpr (first < last) {
+    f(Int<first>{});
+    each<first + 1, last>(f);
+  }
+}
+
+HPFEM_DEVICE constexpr int larger(int a, int b) { return a > b ? a : b; }
+HPFEM_DEVICE constexpr int rounded_up(int n, int step) { return (n + step - 1) / step * step; }

@@ -1,0 +1,252 @@
+"""Forms on a block as CUDA kernels, ready to launch; they take and return CuPy arrays on the current stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...geometry import BlockGeometry
+from ..form import BlockKernel, BlockProblem
+from ..models import operator_flops
+from .device import CUDA, architecture, upload
+from .layout import fiber_factors, fiber_points
+from .nvrtc import cached
+from .prelude import arguments, fiber_source, header, point_source
+from .tables import Levels
+from .variant import FiberPlan, Variant, plan
+
+# Factors on the device, shared by the operators of a space: geometry -> {layout: array}.
+_FACTORS: WeakKeyDictionary[BlockGeometry, dict[tuple[Any, ...], Any]] = WeakKeyDictionary()
+# Bytes of scratch that StdMat takes at most; more elements are done in parts.
+STDMAT_BYTES = 4 << 30
+
+
+def shared_factors(geometry: BlockGeometry, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    """Factors of a geometry in a layout, on the device, made once."""
+    known = _FACTORS.setdefault(geometry, {})
+    if key not in known:
+        made = make()
+        known[key] = None if made is None else upload(made)
+    return known[key]
+
+
+def load(source: str, name: str, shared_bytes: int) -> Any:
+    """Compile a kernel for the current device, or find it in the cache, and load it."""
+    import cupy
+
+    function = cupy.RawModule(path=str(cached(source, architecture()))).get_function(name)
+    if shared_bytes > 48 * 1024:
+        function.max_dynamic_shared_size_bytes = shared_bytes
+    return function
+
+
+class CudaKernel(BlockKernel):
+    """What CUDA kernels share: pointwise arguments.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    strategy : str
+    """
+
+    def __init__(self, problem: BlockProblem, strategy: str) -> None:
+        self.problem, self.strategy = problem, strategy
+        self.flops = operator_flops(problem, strategy)
+        self.levels = Levels.of(problem.tabulation)
+        self._fields, self._parameters, _ = arguments(problem)
+
+    @property
+    def _extra(self) -> tuple[Any, ...]:
+        """Fields and parameters, as the kernel takes them after its own arguments."""
+        p = self.problem
+        fields = [p.fields[name].values for name in self._fields]
+        return (*fields, *[p.dtype.type(p.parameters[name]) for name in self._parameters])
+
+    def _layouts(self, layout: FiberPlan) -> tuple[Any, Any]:
+        """Factors and points on the device in the layout of a plan."""
+        p, e = self.problem, layout.variant.elements
+        kind = p.form.factor_kind
+        stored = (e, p.dtype.str)
+        factors = points = np.uint64(0)
+        if kind is not None:
+            key = (kind, *((0, p.dtype.str) if p.geometry.affine else stored))
+            factors = shared_factors(p.geometry, key, lambda: fiber_factors(p, self.levels, layout))
+        if p.form.trace is not None and any(key[0] == "x" for key in p.form.trace.inputs):
+            points = shared_factors(p.geometry, ("points", *stored), lambda: fiber_points(p, self.levels, layout))
+        return factors, points
+
+
+class FiberKernel(CudaKernel):
+    """Sum factorisation with the elements of a block's threads side by side, 1-D lines in registers.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    layout : FiberPlan
+    """
+
+    def __init__(self, problem: BlockProblem, layout: FiberPlan) -> None:
+        super().__init__(problem, "sumfac-top")
+        self.plan = layout
+        source = header("language.h") + fiber_source(problem, self.levels, layout)
+        self.function = load(source, "fiber", layout.shared_bytes)
+        self.factors, self.points = self._layouts(layout)
+        self.n_elements = problem.n_elements
+        self.transforms: tuple[Any, Any] | None = None
+        transform = problem.tabulation.basis.transform
+        if transform is not None:
+            forward = np.ascontiguousarray(transform.T, problem.dtype)
+            self.transforms = upload(forward), upload(np.ascontiguousarray(transform, problem.dtype))
+        self._scratch: dict[tuple[str, int], Any] = {}
+
+    def _buffer(self, name: str, components: int) -> Any:
+        if (name, components) not in self._scratch:
+            shape = (components, self.n_elements, self.levels.n_modes)
+            self._scratch[name, components] = CUDA.empty(shape, self.problem.dtype)
+        return self._scratch[name, components]
+
+    def apply(self, source: Any, out: Any) -> None:
+        """Apply to one block of a field; see `BlockKernel.apply`."""
+        stage = self.problem.form.stage
+        from_modes, to_modes = stage in ("bwd_trans", "weak"), stage not in ("bwd_trans", "phys_deriv")
+        given, wanted = source, out
+        if self.transforms is not None and from_modes:
+            source = self._buffer("in", len(given))
+            multiply(given, self.transforms[0], source)
+        if self.transforms is not None and to_modes:
+            out = self._buffer("out", len(wanted))
+        groups = -(-self.n_elements // self.plan.variant.elements)
+        if groups:
+            self.function(
+                (groups, len(given) // self.problem.coupled),
+                (self.plan.threads,),
+                (
+                    np.int64(self.n_elements),
+                    np.int32(groups),
+                    source,
+                    out,
+                    self.factors,
+                    self.points,
+                    *self._extra,
+                ),
+                shared_mem=self.plan.shared_bytes,
+            )
+        if self.transforms is not None and to_modes:
+            multiply(out, self.transforms[1], wanted)
+
+
+def multiply(left: Any, matrix: Any, out: Any) -> None:
+    """Product of [..., n] with a matrix [n, m] into [..., m], all in C order: one GEMM."""
+    import cupy
+
+    cupy.matmul(left.reshape(-1, left.shape[-1]), matrix, out=out.reshape(-1, out.shape[-1]))
+
+
+class DenseKernel(CudaKernel):
+    """Dense reference matrices: one GEMM for all elements, the pointwise part, one GEMM back ([X] Alg. 1, 2).
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    """
+
+    def __init__(self, problem: BlockProblem) -> None:
+        super().__init__(problem, "stdmat")
+        form, tabulation, dtype = problem.form, problem.tabulation, problem.dtype
+        dim, self.slots = problem.shape.dim, 1
+        stage = form.stage
+        collocated = problem.algorithm == "collocated" or stage == "phys_deriv"
+        if form.uses_gradient or stage in ("phys_deriv", "iproduct_wrt_deriv_base"):
+            self.slots += dim
+        basis = tabulation.dense  # [n_modes, Q]
+        self.chain: list[NDArray[Any]] = []  # matrices from the modes, or from the points of phys_deriv, to the slots
+        if self.slots == 1:
+            self.chain = [basis]
+        elif collocated:
+            lines = np.concatenate([np.eye(len(tabulation.rule)), *dense_differentiation(tabulation.differentiation)])
+            self.chain = [lines.T] if stage == "phys_deriv" else [basis, lines.T]
+        else:
+            self.chain = [np.concatenate([basis, *tabulation.dense_gradient], axis=1)]
+        self.forward = [upload(np.ascontiguousarray(m, dtype)) for m in self.chain]
+        self.back = [upload(np.ascontiguousarray(m.T, dtype)) for m in reversed(self.chain)]
+        self.layout = plan(problem, self.levels, Variant(1))
+        self.factors, self.points = self._layouts(self.layout)
+        self.function = None
+        if stage != "bwd_trans":
+            source = header("language.h") + point_source(problem, self.levels, self.layout, self.slots)
+            self.function = load(source, "point", 0)
+        # Numbers of scratch per element: the slots of all coupled components, and values between two products.
+        per_element = problem.n_points * form.components * (self.slots + (len(self.chain) > 1))
+        most = max(1, STDMAT_BYTES // (per_element * dtype.itemsize))
+        parts = max(1, -(-problem.n_elements // most))
+        self.chunk = -(-problem.n_elements // parts)
+        if stage != "bwd_trans":
+            self.work = CUDA.empty((form.components, self.chunk, self.slots * problem.n_points), dtype)
+            if len(self.chain) > 1:
+                self.values = CUDA.empty((form.components, self.chunk, problem.n_points), dtype)
+
+    def apply(self, source: Any, out: Any) -> None:
+        """Apply to one block of a field; see `BlockKernel.apply`."""
+        p = self.problem
+        if p.form.stage == "bwd_trans":
+            multiply(source, self.forward[0], out)
+            return
+        sinks = p.components_out(p.coupled)
+        for batch in range(len(source) // p.coupled):
+            given = source[batch * p.coupled : (batch + 1) * p.coupled]
+            wanted = out[batch * sinks : (batch + 1) * sinks]
+            for first in range(0, p.n_elements, self.chunk):
+                self._part(given, wanted, first, min(self.chunk, p.n_elements - first))
+
+    def _part(self, given: Any, wanted: Any, first: int, n: int) -> None:
+        p, stage = self.problem, self.problem.form.stage
+        components = p.form.components
+        # One component after the other: of a part of the elements, only they are side by side in memory.
+        work = self.work.ravel()[: components * n * self.slots * p.n_points].reshape(components, n, -1)
+        values = self.values.ravel()[: components * n * p.n_points].reshape(components, n, -1) if self._two else None
+        if stage in ("weak", "phys_deriv"):
+            for c in range(components):
+                steps = [given[c, first : first + n], *([] if values is None else [values[c]]), work[c]]
+                for matrix, before, after in zip(self.forward, steps, steps[1:]):
+                    multiply(before, matrix, after)
+        assert self.function is not None
+        threads = 256
+        self.function(
+            (-(-n * p.n_points // threads),),
+            (threads,),
+            (
+                np.int64(p.n_elements),
+                np.int64(first),
+                np.int64(n),
+                given,
+                wanted,
+                work,
+                self.factors,
+                self.points,
+                *self._extra,
+            ),
+        )
+        if stage != "phys_deriv":
+            for c in range(components):
+                steps = [work[c], *([] if values is None else [values[c]]), wanted[c, first : first + n]]
+                for matrix, before, after in zip(self.back, steps, steps[1:]):
+                    multiply(before, matrix, after)
+
+    @property
+    def _two(self) -> bool:
+        return len(self.chain) > 1
+
+
+def dense_differentiation(matrices: tuple[NDArray[np.float64], ...]) -> list[NDArray[np.float64]]:
+    """Collocated differentiation in each direction as matrices of all points, [Q, Q] each."""
+    out = []
+    for k in range(len(matrices)):
+        total = np.ones((1, 1))
+        for m, matrix in enumerate(matrices):
+            total = np.kron(total, matrix if m == k else np.eye(len(matrix)))
+        out.append(total)
+    return out

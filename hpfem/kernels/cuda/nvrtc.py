@@ -1,0 +1,186 @@
+"""NVRTC, CUDA's compiler as a library: kernel source to machine code, without a GPU, a toolkit or CuPy.
+
+The library is looked for where the wheel `nvidia-cuda-nvrtc` puts it (CuPy's extra `[ctk]` installs it), then where the
+system's loader looks.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import re
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from ...errors import DeviceError
+from ...reporting import atomic_path
+
+_NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll")
+# Lambdas need no annotation, on every NVRTC since 12.
+OPTIONS = ("--std=c++17", "--device-as-default-execution-space")
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What the compiler says of a kernel.
+
+    Attributes
+    ----------
+    registers : int
+        Per thread.
+    spill_bytes : int
+        Stored to and loaded from local memory because registers ran out, per thread.
+    stack_bytes : int
+        Local memory of a thread.
+    """
+
+    registers: int
+    spill_bytes: int
+    stack_bytes: int
+
+
+@dataclass(frozen=True)
+class Binary:
+    """A compiled kernel.
+
+    Attributes
+    ----------
+    cubin : bytes
+    log : str
+        What the compiler wrote, with the assembler's report.
+    """
+
+    cubin: bytes
+    log: str
+
+    @property
+    def resources(self) -> Resources:
+        """Registers and spills, from the assembler's report.
+
+        Raises
+        ------
+        DeviceError
+            If the report is not there.
+        """
+        registers = re.search(r"Used (\d+) registers", self.log)
+        local = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", self.log)
+        if registers is None or local is None:
+            raise DeviceError(f"the compiler reported no registers: {self.log[:200]!r}")
+        return Resources(int(registers[1]), int(local[2]) + int(local[3]), int(local[1]))
+
+
+def _candidates() -> list[str]:
+    folders = [Path(entry) / "nvidia" for entry in sys.path if entry]
+    found = [
+        str(path)
+        for folder in folders
+        for pattern in ("cu13/lib/libnvrtc.so.*", "cuda_nvrtc/lib/libnvrtc.so.*", "*/bin/**/nvrtc64_*0.dll")
+        for path in sorted(folder.glob(pattern))
+    ]
+    return [*found, *_NAMES]
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """Load NVRTC.
+
+    Raises
+    ------
+    DeviceError
+        If it is not there.
+    """
+    for name in _candidates():
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    raise DeviceError(
+        "NVRTC, CUDA's run-time compiler, was not found; it comes with pip install 'hpfem[cuda13]' (or cuda12)"
+    )
+
+
+def version() -> tuple[int, int]:
+    """Version of NVRTC."""
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+    return major.value, minor.value
+
+
+def _text(program: ctypes.c_void_p, what: str) -> bytes:
+    size = ctypes.c_size_t()
+    getattr(library(), f"nvrtcGet{what}Size")(program, ctypes.byref(size))
+    buffer = ctypes.create_string_buffer(size.value)
+    getattr(library(), f"nvrtcGet{what}")(program, buffer)
+    return buffer.raw[: size.value]
+
+
+def compile_source(source: str, architecture: str) -> Binary:
+    """Compile a kernel to machine code.
+
+    Parameters
+    ----------
+    source : str
+        CUDA C++.
+    architecture : str
+        "sm_90", ...
+
+    Returns
+    -------
+    Binary
+
+    Raises
+    ------
+    DeviceError
+        If NVRTC is missing, or refuses the source; its message is quoted.
+    """
+    nvrtc, program = library(), ctypes.c_void_p()
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"hpfem.cu", 0, None, None)
+    options = [*OPTIONS, f"--gpu-architecture={architecture}", "--ptxas-options=-v"]
+    given = (ctypes.c_char_p * len(options))(*[option.encode() for option in options])
+    status = nvrtc.nvrtcCompileProgram(program, len(options), given)
+    log = _text(program, "ProgramLog").decode(errors="replace").rstrip("\0")
+    try:
+        if status != 0:
+            raise DeviceError(f"a kernel does not compile for {architecture}: {log[:2000]}")
+        return Binary(_text(program, "CUBIN"), log)
+    finally:
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def cached(source: str, architecture: str) -> Path:
+    """Compile a kernel, or find it in the user's cache.
+
+    Parameters
+    ----------
+    source, architecture
+        As for `compile_source`.
+
+    Returns
+    -------
+    Path
+        A cubin file; beside it, with the suffix `.log`, what the compiler wrote.
+
+    Raises
+    ------
+    DeviceError
+        As `compile_source`.
+    """
+    key = hashlib.sha256("\n".join([source, architecture, str(version()), *OPTIONS]).encode()).hexdigest()[:32]
+    path = user_cache_path("hpfem") / "cuda" / f"{key}.cubin"
+    if not path.is_file():
+        binary = compile_source(source, architecture)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_path(path.with_suffix(".log")) as partial:
+            partial.write_text(binary.log, encoding="utf-8")
+        with atomic_path(path) as partial:
+            partial.write_bytes(binary.cubin)
+    return path
+
+
+def resources(cubin: Path) -> Resources:
+    """Registers and spills of a kernel in the cache."""
+    return Binary(b"", cubin.with_suffix(".log").read_text(encoding="utf-8")).resources

@@ -1,0 +1,176 @@
+"""A basis on a rule as a kernel in three directions sees it: tables and mode tree, missing directions made trivial."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpfem.shapes import Tabulation
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """Tables of a basis on a rule, in three directions.
+
+    Attributes
+    ----------
+    counts : tuple of int
+        Points per direction.
+    values, slopes : list of ndarray, [n_functions, Q_k]
+        1-D functions at the points.
+    differentiation : list of ndarray, [Q_k, Q_k]
+    start, count, child : list of ndarray
+        Per level 0, 1, 2 and node: first function, number and first of its children.
+    leaf_to_mode : ndarray, [n_leaves]
+    n_modes : int
+        Modes of the tree.
+    """
+
+    counts: tuple[int, ...]
+    values: list[Array]
+    slopes: list[Array]
+    differentiation: list[Array]
+    start: list[Indices]
+    count: list[Indices]
+    child: list[Indices]
+    leaf_to_mode: Indices
+    n_modes: int
+
+    @classmethod
+    def of(cls, tabulation: Tabulation) -> Levels:
+        """Tables of a tabulation."""
+        tree, rule, dim = tabulation.basis.tree, tabulation.rule, tabulation.basis.shape.dim
+        more = 3 - dim
+        start, count = list(tree.start), list(tree.count)
+        for _ in range(more):
+            start.append(np.zeros(tree.n_leaves, np.int64))
+            count.append(np.ones(tree.n_leaves, np.int64))
+        one, zero = np.ones((1, 1)), np.zeros((1, 1))
+        return cls(
+            (*rule.counts, *[1] * more),
+            [*tabulation.values, *[one] * more],
+            [*tabulation.slopes, *[zero] * more],
+            [*tabulation.differentiation, *[zero] * more],
+            start,
+            count,
+            [np.cumsum(n) - n for n in count],
+            tree.leaf_to_mode,
+            tree.n_modes,
+        )
+
+    @property
+    def n_rows(self) -> int:
+        """Nodes of level 1."""
+        return len(self.start[1])
+
+    @property
+    def n_nodes(self) -> int:
+        """Nodes of level 2."""
+        return len(self.start[2])
+
+    @property
+    def n_leaves(self) -> int:
+        """Leaves."""
+        return len(self.leaf_to_mode)
+
+    def uniform(self, level: int) -> bool:
+        """Whether all nodes of a level have the same functions as children."""
+        start, count = self.start[level], self.count[level]
+        return bool(np.all(start == start[0]) and np.all(count == count[0]))
+
+    @property
+    def trivial(self) -> bool:
+        """Whether the third direction is none."""
+        return self.counts[2] == 1 and self.n_leaves == self.n_nodes and len(self.values[2]) == 1
+
+    @property
+    def identity(self) -> bool:
+        """Whether leaf l is mode l."""
+        return bool(np.array_equal(self.leaf_to_mode, np.arange(self.n_modes)))
+
+    @property
+    def injective(self) -> bool:
+        """Whether every mode is one leaf."""
+        return self.n_modes == self.n_leaves
+
+    def chains(self) -> tuple[Indices, Indices]:
+        """First leaf of every mode, and for every leaf the next one of its mode (-1: none)."""
+        first, following = np.full(self.n_modes, -1), np.full(self.n_leaves, -1)
+        for leaf in range(self.n_leaves - 1, -1, -1):
+            mode = self.leaf_to_mode[leaf]
+            following[leaf], first[mode] = first[mode], leaf
+        return first, following
+
+
+@dataclass(frozen=True, eq=False)
+class Collapse:
+    """The matrix K = d eta / d xi at the points of a rule, entry by entry as products of 1-D functions.
+
+    Attributes
+    ----------
+    ones : tuple of bool
+        Per direction, whether K[a][a] is constantly 1.
+    entries : list of (a, b)
+        Entries that are not constantly 0 or 1 (off-diagonal ones are never 1).
+    x : ndarray, [n_entries, Q_1]
+    yz : ndarray, [n_entries, Q_2 Q_3]
+    weights_x : ndarray, [Q_1]
+    weights_yz : ndarray, [Q_2 Q_3]
+    """
+
+    ones: tuple[bool, ...]
+    entries: list[tuple[int, int]]
+    x: Array
+    yz: Array
+    weights_x: Array
+    weights_yz: Array
+
+    @classmethod
+    def of(cls, tabulation: Tabulation) -> Collapse:
+        """Collapse of a tabulation's shape at its rule."""
+        rule, shape = tabulation.rule, tabulation.basis.shape
+        inverse = np.linalg.inv(shape.collapse_matrix(rule.eta)).reshape(rule.counts[0], -1, shape.dim, shape.dim)
+        weights = rule.weights.reshape(rule.counts[0], -1)
+        ones, entries, x, yz = [], [], [], []
+        for a in range(shape.dim):
+            for b in range(shape.dim):
+                entry = inverse[..., a, b]
+                if a == b:
+                    ones.append(bool(np.allclose(entry, 1, atol=1e-14, rtol=0)))
+                    if ones[-1]:
+                        continue
+                elif np.allclose(entry, 0, atol=1e-13, rtol=0):
+                    continue
+                first, second = separated(entry)
+                entries.append((a, b))
+                x.append(first)
+                yz.append(second)
+        wx, wyz = separated(weights)
+        n = len(entries)
+        return cls(
+            tuple(ones),
+            entries,
+            np.array(x).reshape(n, weights.shape[0]),
+            np.array(yz).reshape(n, weights.shape[1]),
+            wx,
+            wyz,
+        )
+
+
+def separated(matrix: Array) -> tuple[Array, Array]:
+    """Factors a, b of a matrix a[i] b[j].
+
+    Raises
+    ------
+    AssertionError
+        If the matrix has another rank than 1.
+    """
+    i, j = np.unravel_index(np.argmax(np.abs(matrix)), matrix.shape)
+    first, second = matrix[:, j] / matrix[i, j], matrix[i]
+    assert np.allclose(np.outer(first, second), matrix, rtol=1e-12, atol=1e-13 * np.abs(matrix).max())
+    return first, second

@@ -1,0 +1,276 @@
+"""Variants of the fiber kernel: elements per block, threads, strides, and whether they fit on a device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ...errors import NotSuitable
+from ..form import BlockProblem
+from .tables import Levels
+
+BANKS = 32  # of shared memory, 4 bytes wide
+# Registers of all threads that a multiprocessor has.
+REGISTERS = 65536
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a block of threads may take on a device.
+
+    Attributes
+    ----------
+    shared_block, shared_multiprocessor : int
+        Bytes of shared memory of a block at most, and of a multiprocessor.
+    threads : int
+        Threads of a block at most.
+    """
+
+    shared_block: int = 232448
+    shared_multiprocessor: int = 233472
+    threads: int = 1024
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Free choices of the fiber kernel.
+
+    Attributes
+    ----------
+    elements : int
+        Elements per block, E.
+    prefetch : int
+        Points of an x-line whose factors are fetched before the first barrier.
+    min_blocks : int
+        Blocks per multiprocessor that registers have to leave room for; 0: by the model.
+    tables_shared : bool or None
+        Whether the second direction's table is in shared memory rather than in the constant bank; None: by the model.
+    """
+
+    elements: int
+    prefetch: int = 0
+    min_blocks: int = 0
+    tables_shared: bool | None = None
+
+
+@dataclass(frozen=True)
+class FiberPlan:
+    """Sizes of the fiber kernel for a problem and a variant; names as in fiber.h.
+
+    Attributes
+    ----------
+    variant : Variant
+    threads, row_stride, rows, arrays, total_arrays, modes_size, modes_pitch : int
+        Threads per block; LS; R1 and R2; arrays per component and in all; numbers of `modes` and of one element's.
+    table2, table3 : int
+        Entries of the tables in shared memory.
+    q3_pitch : int
+        Entries between functions of the third direction's table.
+    shared_bytes : int
+        Shared memory of a block.
+    min_blocks : int
+        For `__launch_bounds__`.
+    lines : int
+        Lines along the first direction of a block.
+    """
+
+    variant: Variant
+    threads: int
+    row_stride: int
+    rows: tuple[int, int]
+    arrays: int
+    total_arrays: int
+    modes_size: int
+    modes_pitch: int
+    table2: int
+    table3: int
+    q3_pitch: int
+    shared_bytes: int
+    min_blocks: int
+    lines: int
+
+    @property
+    def lines_padded(self) -> int:
+        """Lines of a block in the layout of stored factors."""
+        return -(-self.lines // 4) * 4
+
+
+def conflicts(addresses: np.ndarray[Any, Any], itemsize: int) -> int:
+    """Accesses that a warp's load or store at these addresses (in items) is split into.
+
+    Parameters
+    ----------
+    addresses : ndarray of int, [32 or fewer]
+    itemsize : int
+        4 or 8 bytes.
+
+    Returns
+    -------
+    int
+    """
+    group, total = 128 // itemsize, 0
+    for first in range(0, len(addresses), group):
+        part = np.unique(addresses[first : first + group])
+        total += int(np.bincount(part % group).max())
+    return total
+
+
+def row_stride(levels: Levels, elements: int, rows: tuple[int, int], itemsize: int, z_lines: bool) -> int:
+    """Distance of rows in shared memory with the fewest conflicts of lines along z."""
+    lanes = levels.counts[2] * elements
+    if not z_lines:
+        return lanes
+    t = np.arange(32)
+    per_row = levels.counts[1]
+    ij = t // elements
+    best = min(
+        range(lanes, lanes + 9),
+        key=lambda ls: (conflicts((ij // per_row * rows[1] + ij % per_row) * ls + t % elements, itemsize), ls),
+    )
+    return best
+
+
+def flags(problem: BlockProblem) -> dict[str, bool]:
+    """What a problem's kernel does, in the words of fiber.h."""
+    form, trace = problem.form, problem.form.trace
+    stage = form.stage
+    slopes_in = stage == "phys_deriv" or (stage == "weak" and trace is not None and trace.uses_gradient)
+    slopes_out = stage == "iproduct_wrt_deriv_base" or (stage == "weak" and "grad" in form.test)
+    collocated = problem.algorithm == "collocated" or stage == "phys_deriv"
+    return {
+        "from_modes": stage in ("bwd_trans", "weak"),
+        "to_modes": stage not in ("bwd_trans", "phys_deriv"),
+        "slopes_in": slopes_in,
+        "slopes_out": slopes_out,
+        "collocated": collocated,
+        "pairs": (slopes_in or slopes_out) and not collocated,
+    }
+
+
+def plan(problem: BlockProblem, levels: Levels, variant: Variant) -> FiberPlan:
+    """Sizes for a variant.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    levels : Levels
+        Of the problem's tabulation.
+    variant : Variant
+
+    Returns
+    -------
+    FiberPlan
+    """
+    what = flags(problem)
+    q1, q2, q3 = levels.counts
+    dim, space, e = problem.shape.dim, problem.geometry.space_dim, variant.elements
+    itemsize = problem.dtype.itemsize
+    rows = (max(levels.n_rows, q1), max(q2, int(levels.count[1].max())))
+    lines = q2 * q3 * e
+    threads = -(-lines // 32) * 32
+    uniform3 = levels.uniform(2) and not levels.trivial
+    z_lines = dim == 3 and (what["collocated"] or uniform3)
+    stride = row_stride(levels, e, rows, itemsize, z_lines)
+    components = problem.form.components
+    slopes = what["slopes_in"] or what["slopes_out"]
+    if problem.form.stage in ("phys_deriv", "iproduct_wrt_deriv_base"):
+        arrays = max(dim, space)
+    else:
+        arrays = dim if slopes else 1
+    total = arrays * components
+    size = -(-rows[0] * rows[1] * stride // 2) * 2
+    if uniform3:
+        pitch = (int(levels.count[2][0]) | 1) * levels.n_nodes
+        pitch += 1 - pitch % 2
+    else:
+        pitch = levels.n_modes | 1
+    needs_modes = what["from_modes"] or (what["to_modes"] and uniform3)
+    modes = -(-components * e * pitch // 2) * 2 if needs_modes else 0
+    q3_pitch = q3 | 1 if not what["pairs"] else q3
+    table3 = 0 if uniform3 or levels.trivial else len(levels.values[2]) * q3_pitch
+    shared2 = variant.tables_shared
+    if shared2 is None:
+        shared2 = not levels.uniform(1) and len(levels.values[1]) * q2 > 100
+    table2 = len(levels.values[1]) * q2 if shared2 else 0
+    width = 2 if what["pairs"] else 1
+    shared = (total * size + modes + width * (table2 + table3)) * itemsize
+    return FiberPlan(
+        replace(variant, tables_shared=shared2),
+        threads,
+        stride,
+        rows,
+        arrays,
+        total,
+        modes,
+        pitch,
+        table2,
+        table3,
+        q3_pitch,
+        shared,
+        variant.min_blocks or blocks_by_registers(problem, levels, threads),
+        lines,
+    )
+
+
+def line_registers(problem: BlockProblem, levels: Levels) -> int:
+    """Estimate of the registers (of 4 bytes) that a thread needs on its x-line."""
+    what, n, q = flags(problem), levels.n_rows, levels.counts[0]
+    dim, words = problem.shape.dim, problem.dtype.itemsize // 4
+    kind = problem.form.factor_kind
+    factors = problem.geometry.n_factors(kind) if kind else 0
+    c = problem.form.components
+    if what["pairs"]:
+        numbers = c * 2 * dim * n + 2 * factors + 4 * dim
+    elif what["slopes_in"] or what["slopes_out"]:
+        numbers = c * 2 * q + 2 * factors + 4 * dim
+    else:
+        numbers = c * 2 * n + 2 * factors + 4
+    return words * numbers + 30
+
+
+def blocks_by_registers(problem: BlockProblem, levels: Levels, threads: int) -> int:
+    """Blocks per multiprocessor that leave each thread the registers its line needs, at most 2048 threads."""
+    need = min(255, max(40, line_registers(problem, levels)))
+    return max(1, min(REGISTERS // (threads * (-(-need // 8) * 8)), 2048 // threads, 16))
+
+
+def default_variants(problem: BlockProblem, levels: Levels, limits: Limits) -> list[FiberPlan]:
+    """Plans that fit, the most promising first: few idle lanes, some eight warps, two blocks and more.
+
+    Raises
+    ------
+    NotSuitable
+        If not even one element fits.
+    """
+    q2, q3 = levels.counts[1:]
+    warp_rows = not (levels.uniform(1) and (levels.uniform(2) or levels.trivial))
+    found: list[tuple[float, FiberPlan]] = []
+    for e in range(1, 65):
+        if e > 1 and q2 * q3 * e > 512:
+            break
+        candidate = plan(problem, levels, Variant(e))
+        if candidate.threads > limits.threads or candidate.shared_bytes > limits.shared_block:
+            break
+        lanes = q3 * e
+        used = q2 * lanes / candidate.threads
+        if warp_rows:
+            used *= (lanes / (32 * -(-lanes // 32))) ** 0.5
+        resident = min(
+            limits.shared_multiprocessor // (candidate.shared_bytes + 1024),
+            candidate.min_blocks,
+            2048 // candidate.threads,
+        )
+        warps = candidate.threads / 32
+        # Twelve resident warps hide the memory; blocks should be small enough to be in different phases.
+        score = used * min(1.0, warps * resident / 12) * min(1.0, 0.7 + 0.1 * resident) * min(1.0, 0.6 + 0.1 * warps)
+        found.append((score, candidate))
+    if not found:
+        smallest = plan(problem, levels, Variant(1))
+        raise NotSuitable(
+            f"one element needs {smallest.shared_bytes} bytes of shared memory and {smallest.threads} threads; a block"
+            f" has at most {limits.shared_block} and {limits.threads}"
+        )
+    found.sort(key=lambda pair: -pair[0])
+    return [candidate for _, candidate in found]
