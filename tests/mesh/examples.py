@@ -67,8 +67,8 @@ def corners_of(mesh: Mesh, facets: np.ndarray, place: np.ndarray | None = None) 
     return [np.array(own) for own in rows.values()]
 
 
-def flux(mesh: Mesh, facets: np.ndarray | None = None) -> float:
-    """(1/d) times the integral of x . n over the boundary, from the geometry of the facets alone."""
+def flux(mesh: Mesh, facets: np.ndarray | None = None, *, absolute: bool = False) -> float:
+    """(1/d) times the integral of x . n, or |x . n|, over the boundary, from the geometry of the facets alone."""
     facets = mesh.facets.boundary if facets is None else facets
     cells, local = mesh.facets.cells[facets, 0], mesh.facets.local[facets, 0]
     group_of, row_of = mesh.locations
@@ -93,7 +93,8 @@ def flux(mesh: Mesh, facets: np.ndarray | None = None) -> float:
                 else np.cross(axes[0], axes[1], axis=1)
             )
             sign = outward_signs(group.shape)[number]
-            total += sign * float(np.einsum("fiq,fiq,q->", x, normal, rule.weights))
+            through = sign * np.einsum("fiq,fiq->fq", x, normal)
+            total += float(((np.abs(through) if absolute else through) @ rule.weights).sum())
     return total / mesh.dim
 
 
