@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .mapping import quality, volumes
+from .node_order import vertex_positions
 
 if TYPE_CHECKING:
     from .mesh import Mesh
@@ -44,6 +45,8 @@ class MeshSummary:
         Cells that were renumbered because det J was negative.
     n_stray : int
         Boundary elements of the file that are no facet of any cell.
+    n_coincident : int
+        Vertices on the boundary at the place of another one: the cells there touch without being joined.
     periodic : bool
         Whether periodic sides are identified.
     regions, boundaries : mapping of str to int
@@ -65,6 +68,7 @@ class MeshSummary:
     worst_label: str
     n_mirrored: int
     n_stray: int
+    n_coincident: int
     periodic: bool
     regions: Mapping[str, int]
     boundaries: Mapping[str, int]
@@ -91,6 +95,8 @@ class MeshSummary:
             lines.append(f"  {self.n_mirrored:,} mirrored cells were renumbered")
         if self.n_stray:
             lines.append(f"  {self.n_stray:,} boundary elements are no facet of a cell")
+        if self.n_coincident:
+            lines.append(f"  {self.n_coincident:,} boundary vertices lie on others: the cells there are not joined")
         for kind, sets in (("regions", self.regions), ("boundaries", self.boundaries)):
             if sets:
                 lines.append(f"  {kind}: " + ", ".join(f"{name} ({count:,})" for name, count in sets.items()))
@@ -138,7 +144,25 @@ def summarise(mesh: Mesh) -> MeshSummary:
         worst_label=mesh.describe_cell(worst_cell),
         n_mirrored=mesh.n_mirrored,
         n_stray=mesh.n_stray,
+        n_coincident=0 if mesh.periodic else _coincident(mesh),
         periodic=mesh.periodic,
         regions={name: len(cells) for name, cells in mesh.regions.items()},
         boundaries={name: len(facets) for name, facets in mesh.boundaries.items()},
     )
+
+
+def _coincident(mesh: Mesh) -> int:
+    """Vertices of the boundary less the places where they are."""
+    is_open = np.zeros(len(mesh.facets), dtype=bool)
+    is_open[mesh.facets.boundary] = True
+    vertices, points = [], []
+    for group in mesh.cells:
+        corners = group.nodes[:, vertex_positions(group.shape, group.order)]
+        for number, facet in enumerate(group.shape.facets):
+            chosen = is_open[group.facets[:, number]]
+            vertices.append(group.vertices[chosen][:, facet.vertices].ravel())
+            points.append(corners[chosen][:, facet.vertices].ravel())
+    ids, first = np.unique(np.concatenate(vertices), return_index=True)
+    places = mesh.points[np.concatenate(points)[first]]
+    step = 1e-10 * np.ptp(mesh.points, axis=0).max()
+    return len(ids) - len(np.unique(np.round(places / step), axis=0))

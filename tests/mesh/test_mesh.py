@@ -230,6 +230,16 @@ def test_summary() -> None:
     assert repr(two_triangles()) == "<Mesh mesh: 2 tri of order 1>"
 
 
+def test_cells_that_touch_without_being_joined_are_told() -> None:
+    first, second = box("quad", (1, 2)), box("quad", (1, 2), lower=(1, 0), upper=(2, 1))
+    points = np.concatenate([first.points, second.points])
+    nodes = np.concatenate([first.cells[0].nodes, second.cells[0].nodes + len(first.points)])
+    summary = Mesh.from_cells(points, [("quad", 1, nodes)]).summary()
+    assert summary.n_coincident == 3
+    assert "3 boundary vertices lie on others" in str(summary)
+    assert box("quad", (2, 2)).summary().n_coincident == 0
+
+
 def test_worst_cell_of_the_summary() -> None:
     mesh = box("quad", (3, 1)).transformed(lambda x: np.where((x[:, :1] > 0.9) & (x[:, 1:] > 0.9), x + 0.2, x))
     summary = mesh.summary()
