@@ -184,7 +184,10 @@ class Mesh:
         if coordinates.ndim != 2 or coordinates.shape[1] not in (2, 3):
             raise ArgumentError(f"points must be an array [n, 2] or [n, 3], not {coordinates.shape}")
         given = as_parts(cells)
-        labels = Labels(name, None if numbers is None else np.asarray(numbers, dtype=np.int64))
+        n_cells = sum(len(part.nodes) for part in given)
+        labels = Labels(name, None if numbers is None else _frozen(np.array(numbers, dtype=np.int64)))
+        if labels.numbers is not None and labels.numbers.shape != (n_cells,):
+            raise ArgumentError(f"{n_cells} cells take as many numbers, not an array {labels.numbers.shape}")
         checks.dimensions(given, coordinates.shape[1], labels)
         parts = merged(given)
         if check:
@@ -196,7 +199,6 @@ class Mesh:
             checks.neighbours(topology, labels, oriented=parts[0].shape.dim == coordinates.shape[1])
             checks.hanging(topology, labels)
             checks.gaps(topology, parts, coordinates, labels)
-        n_cells = sum(len(part.nodes) for part in parts)
         point_vertex = _moved(vertex_of, new_number)
         sides, n_stray = _sides(topology, boundaries or {}, point_vertex)
         if len(periodic):
@@ -385,13 +387,10 @@ class Mesh:
         for group, nodes in zip(self.cells, numbering, strict=True):
             points[nodes] = elevated_nodes(group, self.points, order)
             parts.append(Part(group.shape, order, nodes, group.indices))
-        merged_topology = Topology(
-            [part.shape for part in merged(parts)],
-            [np.concatenate([g.vertices for g in self.cells if g.shape is part.shape]) for part in merged(parts)],
-            [part.indices for part in merged(parts)],
-            self.n_vertices,
-        )
-        return replace(self, points=_frozen(points), cells=_groups(merged(parts), merged_topology))
+        same = merged(parts)
+        vertices = [np.concatenate([g.vertices for g in self.cells if g.shape is part.shape]) for part in same]
+        raised = Topology([p.shape for p in same], vertices, [p.indices for p in same], self.n_vertices)
+        return replace(self, points=_frozen(points), cells=_groups(same, raised))
 
     def _topology_in_space(self) -> Topology:
         """The topology without periodic identification."""

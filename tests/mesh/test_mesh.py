@@ -209,7 +209,9 @@ def test_bad_arrays(points, cells, message: str) -> None:
         Mesh.from_cells(points, cells)
 
 
-def test_bad_regions() -> None:
+def test_bad_numbers_and_regions() -> None:
+    with pytest.raises(ArgumentError, match="2 cells take as many numbers"):
+        two_triangles(numbers=[1])
     with pytest.raises(ArgumentError, match="region 'x' holds cells that do not exist"):
         two_triangles(regions={"x": [2]})
 
