@@ -9,6 +9,7 @@ Facets are elements of one dimension less: the same shapes, bases, rules and geo
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -128,9 +129,10 @@ class BoundaryConditions:
         Values of u. A function alone is for all of the boundary that `neumann` and `robin` do not name. Where two named
         boundaries meet the first one counts.
     neumann : callable, float or {boundary name: callable or float}, optional
-        Flux k du/dn. A function with D components is a vector whose normal component is taken.
+        Flux k du/dn. A function of 2 D arguments takes the coordinates and the outward unit normal; one that returns D
+        components is a vector whose normal component is taken.
     robin : (alpha, g) or {boundary name: (alpha, g)}, optional
-        k du/dn + alpha u = g; a g with D components is taken along the normal.
+        k du/dn + alpha u = g, with alpha and g functions as for `neumann`.
 
     Attributes
     ----------
@@ -245,24 +247,38 @@ class BoundaryConditions:
 
     def _integrate(self, facets: Indices, alpha: Any, g: Any, what: str) -> None:
         for block in facet_blocks(self.c0, facets):
-            x = block.geometry.coordinates()
-            data = values_of(g, x, what)
-            if len(data) == len(x) > 1:
-                flux = np.sum(data * block.normals, axis=0)
-            elif len(data) == 1:
-                flux = data[0]
-            else:
-                raise ArgumentError(f"{what}: the function has {len(data)} components; one, or {len(x)} for a vector")
+            flux = _side_values(g, block, what)
             self.load += block.matrix.T @ ((flux * block.weights) @ block.values.T).ravel()
             if alpha is None:
                 continue
-            scale = values_of(alpha, x, what)
-            if len(scale) != 1:
-                raise ArgumentError(f"{what}: alpha has {len(scale)} components, not one")
-            mass = np.einsum("mq,eq,nq->emn", block.values, scale[0] * block.weights, block.values, optimize=True)
+            scale = _side_values(alpha, block, what)
+            mass = np.einsum("mq,eq,nq->emn", block.values, scale * block.weights, block.values, optimize=True)
             n_facets, n, _ = mass.shape
             number = np.arange(n_facets * n).reshape(n_facets, n)
             rows, columns = np.broadcast_arrays(number[:, :, None], number[:, None, :])
             local = csr_array((mass.ravel(), (rows.ravel(), columns.ravel())), shape=(n_facets * n, n_facets * n))
             added = csr_array(block.matrix.T @ local @ block.matrix)
             self.matrix = added if self.matrix is None else self.matrix + added
+
+
+def _side_values(function: Any, block: FacetBlock, what: str) -> Array:
+    """Values of a user's function at the points of facets, [n, Q]."""
+    x = block.geometry.coordinates()
+    seen = np.concatenate([x, block.normals]) if _arguments(function) == 2 * len(x) else x
+    data = values_of(function, seen, what)
+    if len(data) == 1:
+        return data[0]
+    if len(data) == len(x):
+        return np.asarray(np.sum(data * block.normals, axis=0))
+    raise ArgumentError(f"{what}: the function has {len(data)} components; one, or {len(x)} for a vector")
+
+
+def _arguments(function: Any) -> int:
+    """Number of positional arguments that a function needs; 0 where it does not say."""
+    if not callable(function):
+        return 0
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return 0
+    return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty for p in parameters)

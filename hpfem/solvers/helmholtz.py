@@ -82,7 +82,7 @@ def solve_helmholtz(
         Values of u. A function alone is for all of the boundary that nothing else is named for; up to order 2 its
         values come from its L2 projection over the domain if that fits on the boundary (`domain_boundary_values`).
     neumann : callable, float or {boundary name: callable or float}, optional
-        Outward flux k du/dn, or a vector function whose normal component it is.
+        Outward flux k du/dn; a function of the coordinates, or of them and the outward normal (`BoundaryConditions`).
     robin : (alpha, g) or {boundary name: (alpha, g)}, optional
         k du/dn + alpha u = g.
     diffusivity : float, callable or Field, optional

@@ -1,7 +1,7 @@
 """A two-level Schwarz preconditioner whose iteration counts hardly grow with the order.
 
-The interiors of the cells are eliminated exactly, cell by cell. What is left, on vertices, edges and faces, is corrected
-additively in
+The interiors of the cells are eliminated exactly, cell by cell. What is left, on vertices, edges and faces, is
+corrected additively in
 
 - the vertex functions of order 1: a sparse LU factorisation, which carries information across the mesh;
 - one function of low energy per vertex: 1 there, 0 on what does not touch the vertex, minimal in every cell, averaged
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array
 from scipy.sparse.linalg import splu
 
-from hpfem.shapes import make_basis
+from hpfem.shapes import Basis, Shape, interpolation_nodes, make_basis
 
 from ..assembly import C0Space, GlobalOperator
 from ..assembly.entries import element_matrices
@@ -222,13 +222,13 @@ class _LowEnergy:
         return (z[:-1] + held).astype(self.dtype)
 
 
-def _hats(basis: Any) -> Array:
+def _hats(basis: Basis) -> Array:
     """Coefficients of the functions of order 1 that are 1 at one vertex, [n_modes, n_vertices]."""
     first = make_basis("modified", basis.shape, 1)
-    xi = make_basis("lagrange", basis.shape, basis.order).nodes
+    xi = interpolation_nodes(basis.shape, basis.order)
     values = np.linalg.solve(basis.evaluate(xi).T, first.evaluate(xi).T)
     order = np.argsort([mode.entity[1] for mode in first.modes])
-    return np.where(np.abs(values) < 1e-12, 0.0, values)[:, order]
+    return np.asarray(np.where(np.abs(values) < 1e-12, 0.0, values)[:, order], dtype=np.float64)
 
 
 def _condensed(A: GlobalOperator, number: int) -> _Condensed:
@@ -238,7 +238,7 @@ def _condensed(A: GlobalOperator, number: int) -> _Condensed:
     slots = c0.slots(number)
     matrices = element_matrices(A.operator, number).astype(np.float64)
     matrices = (matrices + np.swapaxes(matrices, 1, 2)) / 2
-    inverse = np.linalg.inv(matrices[:, inner][:, :, inner])
+    inverse = np.asarray(np.linalg.inv(matrices[:, inner][:, :, inner]), dtype=np.float64)
     extension = inverse @ matrices[:, inner][:, :, outer]
     schur = matrices[:, outer][:, :, outer] - matrices[:, outer][:, :, inner] @ extension
     turn = _turns(c0, number, slots, outer)
@@ -340,7 +340,9 @@ class _Patches:
         touching: dict[int, list[int]] = {}
         for e, f in _touching(block.shape):
             touching.setdefault(e, []).append(f)
-        stars = [(seen[1].ids[:, e], [(1, e), *((2, f) for f in touching.get(e, []))]) for e in range(len(block.shape.edges))]
+        stars = [
+            (seen[1].ids[:, e], [(1, e), *((2, f) for f in touching.get(e, []))]) for e in range(len(block.shape.edges))
+        ]
         if block.shape.dim == 3:
             stars += [(self.n_edges + seen[2].ids[:, f], [(2, f)]) for f in range(len(block.shape.faces))]
         for patch, members in stars:
@@ -399,7 +401,7 @@ class _Patches:
         return csr_array((v, (i, j)), shape=(size, size))
 
 
-def _touching(shape: Any) -> list[tuple[int, int]]:
+def _touching(shape: Shape) -> list[tuple[int, int]]:
     """Pairs (edge, face) of a 3-D cell such that the edge is one of the face's."""
     if shape.dim < 3:
         return []

@@ -1,0 +1,137 @@
+"""Boundary conditions: which unknowns, which values, integrals over facets, normals, refusals."""
+
+import numpy as np
+import pytest
+
+import hpfem as hp
+from hpfem.assembly.boundary import facet_blocks
+from hpfem.mesh import box
+from tests.assembly.meshes import OURS, ours
+
+
+def surface(mesh, order=2):
+    """Area of the boundary and the integral of the outward normal."""
+    c0 = hp.C0Space(hp.Space(mesh, order))
+    blocks = facet_blocks(c0, mesh.facets.boundary)
+    area = sum(float(block.weights.sum()) for block in blocks)
+    normal = sum(np.sum(block.normals * block.weights, axis=(1, 2)) for block in blocks)
+    flux = sum(float(np.sum(np.sum(b.normals * b.geometry.coordinates(), axis=0) * b.weights)) for b in blocks)
+    return area, normal, flux / mesh.dim
+
+
+@pytest.mark.parametrize("path", OURS, ids=lambda p: p.stem)
+def test_normals_close_and_give_the_volume(path):
+    mesh = hp.read_mesh(path)
+    _, normal, volume = surface(mesh)
+    space = hp.Space(mesh, 4)
+    one = space.evaluate(lambda *x: 1.0)
+    assert np.abs(normal).max() < 1e-12
+    assert volume == pytest.approx(space.integrate(one), rel=1e-12)
+
+
+def test_the_area_of_a_cube_of_all_shapes():
+    area, _, volume = surface(ours("cube_distorted.msh"))
+    assert area == pytest.approx(6, rel=1e-13)
+    assert volume == pytest.approx(1, rel=1e-13)
+
+
+@pytest.mark.parametrize("basis", ["modified", "lagrange"])
+@pytest.mark.parametrize("name", ["curved_mixed.msh", "curved_mixed_2d.msh"])
+def test_boundary_integrals_are_those_of_the_traces(name, basis, rng):
+    """Loads and Robin masses against a field's own boundary values, through the global numbering."""
+    mesh = ours(name)
+    c0 = hp.C0Space(hp.Space(mesh, 3, basis))
+
+    def quadratic(*x):
+        return 1 + x[0] * x[1] - x[-1]
+
+    def cubic(*x):
+        return x[0] ** 3 + x[-1]
+
+    # On a curved cell polynomials in x are not in the space, but constants are: sums over all modes are integrals.
+    bc = hp.BoundaryConditions(c0, robin=(quadratic, cubic))
+    one = c0.project(1.0)
+    exact = exact_alpha = 0.0
+    for block in facet_blocks(c0, mesh.facets.boundary):
+        x = block.geometry.coordinates()
+        exact += float(np.sum(cubic(*x) * block.weights))
+        exact_alpha += float(np.sum(quadratic(*x) * block.weights))
+    assert one @ bc.load == pytest.approx(exact, rel=1e-12)
+    assert one @ (bc.matrix @ one) == pytest.approx(exact_alpha, rel=1e-12)
+    assert np.abs(bc.matrix - bc.matrix.T).max() < 1e-14
+    # A function that vanishes on the boundary feels nothing.
+    inner = hp.BoundaryConditions(c0, dirichlet=0.0).free
+    assert np.abs(bc.matrix @ (rng.standard_normal(c0.size) * inner)).max() == 0
+
+
+def test_neumann_data_as_number_vector_and_function_of_the_normal():
+    c0 = hp.C0Space(hp.Space(ours("cube_mixed.msh"), 2))
+
+    def gradient(x, y, z):
+        return [y * z, x * z, x * y + 1]
+
+    def flux(x, y, z, nx, ny, nz):
+        return y * z * nx + x * z * ny + (x * y + 1) * nz
+
+    vector, scalar = (hp.BoundaryConditions(c0, neumann=g) for g in (gradient, flux))
+    assert np.abs(vector.load - scalar.load).max() < 1e-14
+    # div of the gradient is 0: what flows out at the top comes in at the bottom.
+    assert abs(vector.load @ c0.project(1.0)) < 1e-13
+    assert hp.BoundaryConditions(c0, neumann=2).load @ c0.project(1.0) == pytest.approx(12)
+
+
+@pytest.mark.parametrize("basis", ["modified", "lagrange"])
+def test_dirichlet_values_of_a_function_of_the_space(basis):
+    c0 = hp.C0Space(hp.Space(ours("cube_distorted.msh"), 4, basis))
+
+    def cubic(x, y, z):
+        return x**3 - y * z + 2
+
+    bc = hp.BoundaryConditions(c0, dirichlet=cubic)
+    assert bc.constrained.sum() + bc.free.sum() == c0.size
+    assert np.abs((bc.values - c0.project(cubic))[bc.constrained]).max() < 1e-13
+    assert np.all(bc.values[bc.free] == 0)
+
+
+def test_named_boundaries_share_their_corners():
+    mesh = box(("hex", "tet"), (2, 2, 2))
+    c0 = hp.C0Space(hp.Space(mesh, 3))
+    each = {name: hp.BoundaryConditions(c0, dirichlet={name: 1.0}) for name in mesh.boundaries}
+    union = np.any([bc.constrained for bc in each.values()], axis=0)
+    both = hp.BoundaryConditions(c0, dirichlet={"xmin": 1.0, "ymin": 2.0})
+    assert np.array_equal(union, hp.BoundaryConditions(c0, dirichlet=0.0).constrained)
+    assert np.array_equal(both.constrained, each["xmin"].constrained | each["ymin"].constrained)
+    # The first one counts where they meet.
+    assert np.abs(both.values - each["xmin"].values)[each["xmin"].constrained].max() < 1e-14
+
+
+def test_a_function_alone_is_for_the_rest_of_the_boundary():
+    c0 = hp.C0Space(hp.Space(box("prism", (2, 2, 2)), 3))
+    rest = hp.BoundaryConditions(c0, dirichlet=1.0, neumann={"xmin": 1.0}, robin={"zmax": (1.0, 0.0)})
+    named = hp.BoundaryConditions(c0, dirichlet=dict.fromkeys(("xmax", "ymin", "ymax", "zmin"), 1.0))
+    assert np.array_equal(rest.constrained, named.constrained)
+    # A flux on all that is left.
+    flux = hp.BoundaryConditions(c0, dirichlet={"xmin": 0.0}, robin={"xmax": (1.0, 0.0)})
+    assert flux.constrained.any() and flux.matrix is not None
+
+
+def test_refusals(shared_meshes):
+    mesh = box("tet", (2, 2, 2))
+    c0 = hp.C0Space(hp.Space(mesh, 2))
+    cases = {
+        "no boundary 'left'": {"dirichlet": {"left": 0.0}},
+        "another condition": {"dirichlet": {"xmin": 0.0}, "neumann": {"xmin": 1.0}},
+        "not finite": {"dirichlet": lambda x, y, z: np.log(x - 2)},
+        "2 components": {"neumann": lambda x, y, z: [x, y]},
+        "one component": {"dirichlet": lambda x, y, z: [x, y]},
+        "pair": {"robin": {"xmin": 3.0}},
+        "expected a function": {"neumann": {"xmin": "1"}},
+    }
+    for message, conditions in cases.items():
+        with pytest.raises(hp.ArgumentError, match=message):
+            hp.BoundaryConditions(c0, **conditions)
+    inside = hp.read_mesh(shared_meshes / "mfem/nested_cubes.msh")
+    names = [n for n, f in inside.boundaries.items() if np.any(inside.facets.cells[f, 1] >= 0)]
+    if names:
+        with pytest.raises(hp.ArgumentError, match="between two cells"):
+            hp.BoundaryConditions(hp.C0Space(hp.Space(inside, 1)), neumann={names[0]: 1.0})

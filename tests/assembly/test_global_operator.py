@@ -1,0 +1,143 @@
+"""Global operators: against assembled matrices, symmetry, diagonals, components, conditions."""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse.linalg
+
+import hpfem as hp
+from hpfem.mesh import box, read_mesh
+from tests.assembly.meshes import OURS, THEIRS, ours, turned
+
+
+@pytest.mark.parametrize("path", OURS, ids=lambda p: p.stem)
+def test_helmholtz_is_symmetric_positive_definite_on_our_meshes(path, rng):
+    check_definite(read_mesh(path), rng)
+
+
+@pytest.mark.parametrize("name", THEIRS)
+def test_helmholtz_is_symmetric_positive_definite_on_meshes_of_others(name, shared_meshes, rng):
+    check_definite(read_mesh(shared_meshes / name), rng)
+
+
+def check_definite(mesh, rng):
+    c0 = hp.C0Space(hp.Space(mesh, 2))
+    A = hp.GlobalOperator(hp.Helmholtz(c0.space, lam=1.0), c0)
+    matrix = A.assemble()
+    scale = np.abs(matrix).max()
+    assert np.abs(matrix - matrix.T).max() < 1e-13 * scale
+    # The least eigenvalue is far above rounding; those of a mass and a stiffness matrix are positive.
+    assert np.linalg.eigvalsh(matrix.toarray())[0] > 1e-9 * scale
+    x = rng.standard_normal(c0.size)
+    assert np.abs(A @ x - matrix @ x).max() < 1e-12 * np.abs(A @ x).max()
+    # Constants have no gradient: 1^T A 1 is lam times the volume.
+    one = c0.project(1.0)
+    assert one @ (A @ one) == pytest.approx(c0.space.integrate(c0.space.evaluate(lambda *x: 1.0)), rel=1e-11)
+
+
+@pytest.mark.parametrize("basis", ["modified", "lagrange"])
+@pytest.mark.parametrize("order", [1, 3, 5])
+def test_the_diagonal_needs_no_matrix(basis, order, rng):
+    mesh = turned(ours("curved_mixed.msh"), rng)
+    c0 = hp.C0Space(hp.Space(mesh, order, basis))
+    bc = hp.BoundaryConditions(c0, dirichlet={"xmin": 0.0} if "xmin" in mesh.boundaries else None, robin=None)
+    for operator in (
+        hp.Helmholtz(c0.space, lam=lambda x, y, z: 1 + x, diffusivity=lambda x, y, z: 2 + y * z),
+        hp.Mass(c0.space),
+        hp.AdvectionDiffusionReaction(c0.space, velocity=[1.0, 2.0, 3.0]),
+    ):
+        A = hp.GlobalOperator(operator, c0, bc)
+        exact = A.assemble().diagonal()
+        assert np.abs(A.diagonal() - exact).max() < 1e-12 * np.abs(exact).max()
+
+
+def test_the_diagonal_on_affine_blocks_of_different_orders(rng):
+    mesh = turned(ours("cube_mixed.msh"), rng)
+    c0 = hp.C0Space(hp.Space(mesh, {"hex": 4, "prism": 5, "pyramid": 3, "tet": 5}))
+    A = hp.GlobalOperator(hp.Laplacian(c0.space), c0)
+    assert np.allclose(A.diagonal(), A.assemble().diagonal(), rtol=1e-11)
+
+
+def test_symmetry_is_known_from_the_form():
+    c0 = hp.C0Space(hp.Space(box("hex", (2, 2, 2)), 2))
+    x = np.ones(c0.size)
+    assert hp.GlobalOperator(hp.Helmholtz(c0.space), c0).symmetric
+    advection = hp.GlobalOperator(hp.AdvectionDiffusionReaction(c0.space, velocity=[1.0, 0.0, 0.0]), c0)
+    assert not advection.symmetric
+    with pytest.raises(hp.StateError, match="transpose"):
+        advection.rmatvec(x)
+    symmetric = hp.GlobalOperator(hp.Helmholtz(c0.space), c0)
+    assert np.array_equal(symmetric.rmatvec(x), symmetric.matvec(x))
+
+
+def test_components_apply_one_by_one_or_coupled(rng):
+    c0 = hp.C0Space(hp.Space(ours("cube_mixed.msh"), 3))
+    scalar = hp.GlobalOperator(hp.Helmholtz(c0.space, lam=2.0), c0)
+    three = hp.GlobalOperator(hp.Helmholtz(c0.space, lam=2.0), c0, components=3)
+    x = rng.standard_normal((3, c0.size))
+    assert three.shape == (3 * c0.size,) * 2
+    assert np.allclose(three @ x.ravel(), np.concatenate([scalar @ row for row in x]), rtol=0, atol=1e-12)
+    assert np.allclose(three.diagonal(), np.tile(scalar.diagonal(), 3))
+    assert np.abs(three.assemble() @ x.ravel() - three @ x.ravel()).max() < 1e-12
+
+    def coupled(u, du):
+        return [u[0] + 0.5 * u[1], 0.5 * u[0] + 2 * u[1]], [du[0], du[1] * 3.0]
+
+    pair = hp.GlobalOperator(hp.WeakForm(c0.space, coupled, components=2), c0)
+    matrix = pair.assemble()
+    y = x[:2].ravel()
+    assert np.abs(matrix @ y - pair @ y).max() < 1e-12
+    assert np.abs(pair.diagonal() - matrix.diagonal()).max() < 1e-12
+
+
+def test_dirichlet_rows_are_those_of_the_identity(rng):
+    mesh = ours("cube_mixed.msh")
+    c0 = hp.C0Space(hp.Space(mesh, 3))
+    names = list(mesh.boundaries)
+    bc = hp.BoundaryConditions(c0, dirichlet={names[0]: 1.0}, robin={names[1]: (2.0, 1.0)})
+    A = hp.GlobalOperator(hp.Helmholtz(c0.space), c0, bc)
+    x = rng.standard_normal(c0.size)
+    assert np.array_equal((A @ x)[bc.constrained], x[bc.constrained])
+    matrix = A.assemble()
+    assert np.abs(matrix @ x - A @ x).max() < 1e-12
+    assert np.abs(matrix - matrix.T).max() < 1e-13
+    assert np.allclose(A.diagonal(), matrix.diagonal(), rtol=1e-12)
+
+
+def test_scipy_solves_with_it(rng):
+    c0 = hp.C0Space(hp.Space(box("tri", (3, 3)), 4))
+    A = hp.GlobalOperator(hp.Helmholtz(c0.space), c0)
+    b = rng.standard_normal(c0.size)
+    x, failed = scipy.sparse.linalg.cg(A, b, rtol=1e-12, maxiter=2000)
+    assert failed == 0
+    assert np.allclose(x, scipy.sparse.linalg.spsolve(A.assemble().tocsc(), b), rtol=0, atol=1e-9 * np.abs(x).max())
+
+
+def test_float32(rng):
+    mesh = ours("cube_mixed.msh")
+    spaces = [hp.C0Space(hp.Space(mesh, 3, dtype=dtype)) for dtype in (np.float32, np.float64)]
+    x = rng.standard_normal(spaces[0].size).astype(np.float32)
+    low, high = (hp.GlobalOperator(hp.Helmholtz(c0.space), c0) for c0 in spaces)
+    assert (low @ x).dtype == np.float32
+    assert np.abs(low @ x - high @ x.astype(float)).max() < 1e-5 * np.abs(high @ x).max()
+
+
+def test_a_global_operator_pickles(rng):
+    c0 = hp.C0Space(hp.Space(box("prism", (1, 1, 1)), 3))
+    A = hp.GlobalOperator(hp.Helmholtz(c0.space), c0, hp.BoundaryConditions(c0, dirichlet={"xmin": 0.0}))
+    x = rng.standard_normal(c0.size)
+    assert np.array_equal(pickle.loads(pickle.dumps(A)) @ x, A @ x)
+
+
+def test_refusals():
+    c0 = hp.C0Space(hp.Space(box("hex", (1, 1, 1)), 2))
+    other = hp.C0Space(hp.Space(box("hex", (1, 1, 1)), 2))
+    with pytest.raises(hp.ArgumentError, match="weak form"):
+        hp.GlobalOperator(hp.BwdTrans(c0.space), c0)
+    with pytest.raises(hp.ArgumentError, match="same space"):
+        hp.GlobalOperator(hp.Mass(c0.space), other)
+    with pytest.raises(hp.ArgumentError, match="another C0Space"):
+        hp.GlobalOperator(hp.Mass(c0.space), c0, hp.BoundaryConditions(other))
+    with pytest.raises(hp.StateError, match="real"):
+        hp.GlobalOperator(hp.Mass(c0.space), c0) @ np.full(c0.size, 1j)
