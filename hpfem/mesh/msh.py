@@ -257,12 +257,12 @@ def _announced(stream: Stream, binary: bool) -> int:
     return count
 
 
-def _element_kind(number: int, element: int) -> tuple[str, int, int]:
+def _element_kind(number: int, element: float) -> tuple[str, int, int]:
     """Shape name, order and number of nodes of an element type."""
     if number not in ELEMENT_TYPES:
         what = f" ({_INCOMPLETE[number]})" if number in _INCOMPLETE else ""
         raise MeshError(
-            f"element {element} is of gmsh type {number}{what}, which cannot be used; only complete elements can "
+            f"element {element:.0f} is of gmsh type {number}{what}, which cannot be used; only complete elements can "
             "(Mesh.SecondOrderIncomplete = 0)"
         )
     name, order = ELEMENT_TYPES[number]
@@ -275,7 +275,7 @@ def _read_elements_2(content: _Content, stream: Stream, binary: bool) -> None:
     while count > 0:
         if binary:
             kind, rows, n_tags = (int(n) for n in stream.integers("int", 3))
-            name, order, n_nodes = _element_kind(kind, int(stream.peek("int")))
+            name, order, n_nodes = _element_kind(kind, stream.peek("int"))
             if rows < 1 or rows > count or n_tags < 0:
                 raise MeshError(f"section $Elements has a block of {rows} elements with {n_tags} tags")
             table = stream.table("int", rows, 1 + n_tags + n_nodes)
@@ -317,20 +317,11 @@ def _run_of_elements(stream: Stream, most: int) -> tuple[Indices, str, int, int]
 
 
 def _read_periodic_2(content: _Content, lines: list[str]) -> None:
-    words = [line.split() for line in lines if not line.startswith("Affine")]
-    try:
-        numbers = [[int(word) for word in row] for row in words]
-    except ValueError:
-        raise MeshError("section $Periodic holds something that is not a number") from None
-    at = 1
-    for _ in range(numbers[0][0] if numbers and numbers[0] else 0):
-        if at + 1 >= len(numbers) or len(numbers[at + 1]) != 1 or numbers[at + 1][0] < 0:
-            raise MeshError("section $Periodic is cut short")
-        pairs = numbers[at + 2 : at + 2 + numbers[at + 1][0]]
-        if len(pairs) != numbers[at + 1][0] or any(len(pair) != 2 for pair in pairs):
-            raise MeshError("section $Periodic is cut short")
-        content.periodic.append(np.array(pairs, dtype=np.int64).reshape(-1, 2))
-        at += 2 + len(pairs)
+    text = "\n".join(line for line in lines if not line.startswith("Affine"))
+    stream = Stream("Periodic", parsed_numbers(text.encode())[0])
+    for _ in range(stream.integer("int")):
+        stream.integers("int", 3)
+        content.periodic.append(stream.table("int", stream.integer("int"), 2))
 
 
 def _read_entities(content: _Content, stream: Stream, binary: bool) -> None:
@@ -380,7 +371,7 @@ def _read_elements_4(content: _Content, stream: Stream, binary: bool) -> None:
     for _ in range(int(n_blocks)):
         dim, entity, kind = (int(n) for n in stream.integers("int", 3))
         count = stream.integer("size")
-        name, order, n_nodes = _element_kind(kind, int(stream.peek("size")))
+        name, order, n_nodes = _element_kind(kind, stream.peek("size"))
         if shape_named(name).dim != dim:
             raise MeshError(f"section $Elements has a block of {name}s on an entity of dimension {dim}")
         table = stream.table("size", count, 1 + n_nodes)

@@ -142,7 +142,7 @@ def read_vtk(data: bytes) -> MeshFile:
 
 
 def _count(words: list[str], position: int) -> int:
-    if len(words) <= position or not words[position].isdigit():
+    if len(words) <= position or not words[position].isdecimal():
         raise MeshError(f"a count is missing in {' '.join(words)[:60]!r}")
     return int(words[position])
 

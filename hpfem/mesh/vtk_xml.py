@@ -81,7 +81,7 @@ class _Arrays:
             data = self._bytes(text, raw=False)
         elif form == "appended":
             offset = array.get("offset", "")
-            if not offset.strip().isdigit() or int(offset) >= max(len(self.appended), 1):
+            if not offset.strip().isdecimal() or int(offset) >= max(len(self.appended), 1):
                 raise MeshError(f"array {name[:40]!r} starts at {offset[:20]!r}, beyond the appended data")
             data = self._bytes(self.appended[int(offset) :], raw=self.raw)
         else:
