@@ -1,5 +1,6 @@
 """Measured numbers: throughput against the machine's limits, and algorithms against each other."""
 
+from . import cuda
 from .comparison import ComparisonRow, compare_algorithms
 from .problems import BENCHMARKS, GEOMETRIES, problem_mesh, problem_sizes
 from .results import document, read_results
@@ -34,6 +35,7 @@ __all__ = [
     "Timing",
     "check_settings",
     "compare_algorithms",
+    "cuda",
     "document",
     "host_roofline",
     "measure",

@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 import threadpoolctl
 
-from hpfem.benchmarks import TARGETS, HostTimer, Roofline, host_roofline, measure, thread_limit
+from hpfem.benchmarks import (
+    TARGETS,
+    BenchSettings,
+    HostTimer,
+    Roofline,
+    ThroughputRun,
+    host_roofline,
+    measure,
+    thread_limit,
+)
 from hpfem.benchmarks import threads as threads_module
 from hpfem.errors import ArgumentError
 
@@ -92,5 +101,28 @@ def test_thread_limit_without_threadpoolctl(monkeypatch):
 
 def test_targets():
     assert TARGETS["numpy"].roofline is host_roofline
-    with pytest.raises(ArgumentError, match="unknown benchmark target 'abacus'; valid: numpy, cpu"):
+    with pytest.raises(ArgumentError, match="unknown benchmark target 'abacus'; valid: numpy, cpu, cuda"):
         TARGETS["abacus"]
+
+
+@pytest.mark.cuda
+def test_gpu_is_measured():
+    import cupy
+
+    target = TARGETS["cuda"]
+    a = cupy.ones(1 << 26)
+    timing = measure(lambda: cupy.add(a, a, out=a), target.timer())
+    # A GPU moves between 50 GB/s and 20 TB/s.
+    assert 2 * a.nbytes / 2e13 < timing.median < 2 * a.nbytes / 5e10
+    limits = target.roofline("float64", True)
+    assert 5e10 < limits.bandwidth < 2e13 and 1e11 < limits.flops < 1e15
+    assert 1 / 3 < limits.details["read"] / limits.details["copy"] < 3
+
+
+@pytest.mark.cuda
+def test_throughput_on_a_gpu():
+    settings = BenchSettings(shapes=("hex", "tet"), orders=(3,), dofs=(1e5,), backend="cuda", repeats=3)
+    run = ThroughputRun(settings, TARGETS["cuda"].roofline("float64", True))
+    list(run)
+    assert len(run.measurements) >= 8 and {m.backend for m in run.measurements} == {"cuda"}
+    assert all(1e7 < m.dofs_per_second < 1e12 and 0 < m.fraction < 1.5 for m in run.measurements)
