@@ -1,8 +1,7 @@
 """Mass and Helmholtz (CEED BK1, BK3) on one GPU: GDoF/s, fraction of the roofline measured in the same run.
 
     python benchmarks/bk_cuda.py OUT.json [--shapes hex,tet] [--orders 1:7] [--kinds deformed,affine]
-        [--operators helmholtz,mass] [--algorithms collocated,noncollocated] [--dtype float64] [--variants 3]
-        [--elements E,E,..] [--prefetch 0,2] [--dofs 2e7] [--jobs 16]
+        [--operators helmholtz,mass] [--dtype float64] [--first 8 --rounds 3 --table variants.json] [--sustained 2]
 
 Elements are copies of a few curved (or sheared) ones: every copy's factors are in memory, so traffic is as on a mesh.
 Every result is compared with NumPy before it is timed. Times are medians of 9 launches.
@@ -18,6 +17,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, astuple, dataclass, replace
 from multiprocessing import get_context
 from typing import Any
 
@@ -27,9 +27,9 @@ import hpfem as hp
 from hpfem.errors import NotSuitable
 from hpfem.kernels.cuda import nvrtc
 from hpfem.kernels.cuda.layout import line_layout
-from hpfem.kernels.cuda.prelude import fiber_source, header
+from hpfem.kernels.cuda.prelude import fiber_source, header, lane_source
 from hpfem.kernels.cuda.tables import Levels
-from hpfem.kernels.cuda.variant import Limits, Variant, default_variants, plan
+from hpfem.kernels.cuda.variant import Limits, Variant, check_lane, default_variants, plan, variant_key
 from hpfem.kernels.models import operator_bytes, operator_flops
 from hpfem.kernels.numpy import NumpyKernel
 from hpfem.mesh import box
@@ -96,25 +96,33 @@ def problem_of(operator: str, space: Any, algorithm: str) -> Any:
     return made.choices[0].kernel.problem
 
 
-def source(problem: Any, levels: Levels, layout: Any) -> str:
-    """Whole source of a kernel."""
-    return header("language.h") + fiber_source(problem, levels, layout)
-
-
 def compiled(text: str) -> tuple[int, int]:
     """Fill the cache; registers and spilled bytes."""
     found = nvrtc.resources(nvrtc.cached(text, "sm_90"))
     return found.registers, found.spill_bytes
 
 
-def measure(problem: Any, layout: Any, dofs: float) -> dict[str, float]:
-    """Time one kernel on tiled elements."""
+_REFERENCES: dict[int, Any] = {}
+
+
+def reference(problem: Any) -> tuple[Any, Any]:
+    """Random coefficients of the problem's few elements, and NumPy's result for them."""
+    if id(problem) not in _REFERENCES:
+        u = np.random.default_rng(1).random((1, problem.n_elements, problem.n_modes)).astype(problem.dtype) - 0.5
+        wanted = np.empty_like(u)
+        NumpyKernel(problem, "sumfac").apply(u, wanted)
+        _REFERENCES[id(problem)] = problem, u, wanted
+    return _REFERENCES[id(problem)][1:]
+
+
+def measure(problem: Any, strategy: str, layout: Any, dofs: float, repeats: int = 9, sustained: float = 0.0) -> Any:
+    """Check and time one kernel on copies of the problem's elements."""
     import cupy
 
-    from hpfem.kernels.cuda.kernel import FiberKernel
+    from hpfem.kernels.cuda.kernel import FiberKernel, LaneKernel
 
     base, e = problem.n_elements, layout.variant.elements
-    kernel = FiberKernel(problem, layout)
+    kernel = LaneKernel(problem) if strategy == "sumfac" else FiberKernel(problem, layout)
     n = int(dofs / problem.n_modes) // (base * e) * (base * e) + 1  # a tail
     groups = -(-n // e)
     kind = problem.form.factor_kind
@@ -127,50 +135,136 @@ def measure(problem: Any, layout: Any, dofs: float) -> dict[str, float]:
         part = line_layout(np.ascontiguousarray(part), kernel.levels.counts, layout.lines_padded)
         kernel.factors = cupy.tile(cupy.asarray(part), (groups // base + 1, 1, 1, 1))
     kernel.n_elements = n
-    u = cupy.random.default_rng(1).random((1, n, problem.n_modes), dtype=problem.dtype) - 0.5
+    given, wanted = (cupy.asarray(a) for a in reference(problem))
+    u = cupy.tile(given, (1, n // base + 1, 1))[:, :n]
     out = cupy.full_like(u, np.nan)
     kernel.apply(u, out)
-    reference = NumpyKernel(problem, "sumfac")
-    error = 0.0
-    for first in (0, (n - 1) // base * base - base):
-        wanted = np.empty((1, base, problem.n_modes), problem.dtype)
-        reference.apply(u[:, first : first + base].get(), wanted)
-        found = out[:, first : first + base].get()
-        error = max(error, float(np.abs(found - wanted).max() / np.abs(wanted).max()))
-    assert bool(cupy.isfinite(out).all()), "poison came through"
-    seconds = timed(lambda: kernel.apply(u, out))
-    return {"dofs": n * problem.n_modes, "elements": n, "seconds": seconds, "error": error}
+    # Not a number where something was left out.
+    scale, last = float(cupy.abs(wanted).max()), n // base * base
+    found = cupy.abs(out[:, :last].reshape(-1, base, problem.n_modes) - wanted).max()
+    error = max(float(found), float(cupy.abs(out[:, last:] - wanted[:, : n - last]).max())) / scale
+    assert error < (1e-12 if problem.dtype == np.float64 else 1e-4), (strategy, layout, error)
+    seconds = timed(lambda: kernel.apply(u, out), repeats)
+    result = {"dofs": n * problem.n_modes, "elements": n, "seconds": seconds, "error": error}
+    if sustained:
+        count = max(1, int(sustained / seconds))
+        start, end = cupy.cuda.Event(), cupy.cuda.Event()
+        start.record()
+        for _ in range(count):
+            kernel.apply(u, out)
+        end.record()
+        end.synchronize()
+        result["sustained_seconds"] = cupy.cuda.get_elapsed_time(start, end) * 1e-3 / count
+    del kernel, u, out
+    pool = cupy.get_default_memory_pool()
+    if pool.total_bytes() > 40 << 30:
+        pool.free_all_blocks()
+    return result
 
 
-def cases(options: argparse.Namespace) -> list[tuple[Any, ...]]:
-    """(row, problem, levels, plan) of everything to be measured."""
-    low, _, high = options.orders.partition(":")
-    found = []
-    wanted = itertools.product(
-        options.operators.split(","),
-        options.shapes.split(","),
-        range(int(low), int(high or low) + 1),
-        options.kinds.split(","),
-    )
-    for operator, shape, order, kind in wanted:
-        space = hp.Space(mesh(shape, kind), order, dtype=options.dtype)
-        for algorithm in ["noncollocated"] if operator == "mass" else options.algorithms.split(","):
-            problem = problem_of(operator, space, algorithm)
-            levels = Levels.of(problem.tabulation)
+@dataclass(frozen=True)
+class Candidate:
+    """A way to compute a case."""
+
+    strategy: str
+    algorithm: str
+    variant: Variant
+
+
+class Case:
+    """An operator on a shape at an order, the ways tried and their times."""
+
+    def __init__(self, operator: str, shape: str, order: int, kind: str, dtype: str) -> None:
+        self.row = {"operator": operator, "shape": shape, "order": order, "kind": kind, "dtype": dtype}
+        space = hp.Space(mesh(shape, kind), order, dtype=dtype)
+        algorithms = ["noncollocated"] if operator == "mass" else ["collocated", "noncollocated"]
+        self.problems = {algorithm: problem_of(operator, space, algorithm) for algorithm in algorithms}
+        self.levels = Levels.of(next(iter(self.problems.values())).tabulation)
+        self.times: dict[Candidate, float] = {}
+
+    def plan(self, candidate: Candidate) -> Any:
+        """Sizes of a candidate's kernel."""
+        return plan(self.problems[candidate.algorithm], self.levels, candidate.variant)
+
+    def source(self, candidate: Candidate) -> str:
+        """Source of a candidate's kernel."""
+        made = lane_source if candidate.strategy == "sumfac" else fiber_source
+        return header("language.h") + made(self.problems[candidate.algorithm], self.levels, self.plan(candidate))
+
+    def first(self, most: int) -> list[Candidate]:
+        """One element per thread where it fits; elements per block, by the model's order."""
+        found = []
+        for algorithm, problem in self.problems.items():
             try:
-                chosen = default_variants(problem, levels, Limits())
-            except NotSuitable as reason:
-                print(shape, order, reason)
-                continue
-            if options.elements:
-                chosen = [plan(problem, levels, Variant(int(e))) for e in options.elements.split(",")]
-            for layout in chosen[: options.variants]:
-                for prefetch, blocks in itertools.product(options.prefetch.split(","), options.blocks.split(",")):
-                    variant = Variant(layout.variant.elements, int(prefetch), int(blocks))
-                    row = {"operator": operator, "shape": shape, "order": order, "kind": kind, "dtype": options.dtype}
-                    row["algorithm"] = "" if operator == "mass" else algorithm
-                    found.append((row, problem, levels, plan(problem, levels, variant)))
-    return found
+                check_lane(problem, self.levels)
+                if algorithm == "noncollocated":
+                    found.append(Candidate("sumfac", algorithm, Variant(32)))
+            except NotSuitable:
+                pass
+            for layout in default_variants(problem, self.levels, Limits(), table=False)[:most]:
+                found.append(Candidate("sumfac-top", algorithm, Variant(layout.variant.elements)))
+        return found
+
+    def best(self, algorithm: str, strategy: str = "sumfac-top") -> list[Candidate]:
+        """Candidates of an algorithm, fastest first."""
+        mine = [c for c in self.times if c.algorithm == algorithm and c.strategy == strategy]
+        return sorted(mine, key=lambda c: self.times[c])
+
+    def second(self) -> list[Candidate]:
+        """Options one by one for the two best numbers of elements."""
+        found = []
+        q1, affine = self.levels.counts[0], self.row["kind"] == "affine"
+        for algorithm in self.problems:
+            for candidate in self.best(algorithm)[:2]:
+                v, blocks = candidate.variant, self.plan(candidate).min_blocks
+                options = [replace(v, min_blocks=blocks + 1)]
+                options += [replace(v, min_blocks=blocks - 1)] if blocks > 1 else []
+                if not affine:
+                    options += [replace(v, prefetch=1), replace(v, prefetch=2), replace(v, l2=True)]
+                    options += [replace(v, prefetch=q1)] if self.row["operator"] == "mass" else []
+                if not self.levels.uniform(1):
+                    options.append(replace(v, tables_shared=not self.plan(candidate).table2))
+                found += [replace(candidate, variant=option) for option in options]
+        return found
+
+    def third(self) -> list[Candidate]:
+        """The options that helped, together."""
+        found = []
+        for algorithm in self.problems:
+            ranked = self.best(algorithm)
+            plain = [c for c in ranked if c.variant == Variant(c.variant.elements)]
+            for base in plain[:2]:
+                better = [
+                    c.variant
+                    for c in ranked
+                    if c.variant.elements == base.variant.elements and self.times[c] < 0.995 * self.times[base]
+                ]
+                merged = base.variant
+                for v in reversed(better):
+                    changes = {
+                        name: value
+                        for name in ("prefetch", "min_blocks", "tables_shared", "l2")
+                        if (value := getattr(v, name)) != getattr(base.variant, name)
+                    }
+                    merged = replace(merged, **changes)
+                    found.append(replace(base, variant=merged))
+        return [c for c in dict.fromkeys(found) if c not in self.times]
+
+
+def run_round(pool: Any, work: list[tuple[Case, Candidate]], options: argparse.Namespace, deadline: float) -> None:
+    """Compile and time candidates."""
+    began = time.time()
+    resources = list(pool.map(compiled, [case.source(c) for case, c in work], chunksize=2))
+    print(f"{len(work)} kernels compiled in {time.time() - began:.0f} s", flush=True)
+    for (case, candidate), (_, spills) in zip(work, resources):
+        if spills > 400 and case.best(candidate.algorithm):
+            continue
+        if time.time() > deadline:
+            print("out of time")
+            return
+        layout, problem = case.plan(candidate), case.problems[candidate.algorithm]
+        case.times[candidate] = measure(problem, candidate.strategy, layout, options.dofs / 2, 5)["seconds"]
+    print(f"timed at {time.time() - began:.0f} s", flush=True)
 
 
 def main() -> None:
@@ -181,71 +275,75 @@ def main() -> None:
     parser.add_argument("--orders", default="1:7")
     parser.add_argument("--kinds", default="deformed,affine")
     parser.add_argument("--operators", default="helmholtz,mass")
-    parser.add_argument("--algorithms", default="collocated,noncollocated")
     parser.add_argument("--dtype", default="float64")
-    parser.add_argument("--variants", type=int, default=3)
-    parser.add_argument("--elements", default="")
-    parser.add_argument("--prefetch", default="0")
-    parser.add_argument("--blocks", default="0")
+    parser.add_argument("--first", type=int, default=1, help="numbers of elements per block to try")
+    parser.add_argument("--rounds", type=int, default=1, help="1: elements; 2: options one by one; 3: together")
     parser.add_argument("--dofs", type=float, default=2e7)
     parser.add_argument("--jobs", type=int, default=16)
-    parser.add_argument("--budget", type=float, default=420.0, help="seconds after which no case is begun")
+    parser.add_argument("--budget", type=float, default=500.0, help="seconds in all")
+    parser.add_argument("--sustained", type=float, default=0.0, help="seconds of the chosen kernel back to back")
+    parser.add_argument("--table", default="", help="where to write the table of variants")
     options = parser.parse_args()
     began = time.time()
-    todo = cases(options)
-    sources = [source(problem, levels, layout) for _, problem, levels, layout in todo]
+    deadline = began + 0.85 * options.budget
+    low, _, high = options.orders.partition(":")
+    names = (options.operators, options.kinds, options.shapes)
+    wanted = itertools.product(*(text.split(",") for text in names), range(int(low), int(high or low) + 1))
+    cases = [Case(operator, shape, order, kind, options.dtype) for operator, kind, shape, order in wanted]
     # Processes without a CUDA context of their own.
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("fork")) as pool:
-        resources = list(pool.map(compiled, sources))
-    print(f"{len(sources)} kernels compiled in {time.time() - began:.0f} s", flush=True)
-    import cupy
+        pool.submit(compiled, cases[0].source(cases[0].first(1)[0])).result()
+        list(pool.map(abs, range(64)))
+        import cupy
 
-    top = ceilings()
-    print({key: f"{value:.4g}" for key, value in top.items()}, cupy.cuda.runtime.getDeviceProperties(0)["name"])
-    rows = []
-    for (row, problem, _, layout), (registers, spills) in zip(todo, resources):
-        if time.time() - began > options.budget:
-            print("out of time")
-            break
-        measured = measure(problem, layout, options.dofs)
-        nbytes, flops = operator_bytes(problem), operator_flops(problem, "sumfac")
-        rate = measured["dofs"] / measured["seconds"]
-        per_second = {"bandwidth": top["copy"] / nbytes, "fma": top["dfma"] / flops}
-        bound = min(per_second, key=lambda key: per_second[key])
-        if row["dtype"] == "float32":
-            bound = "bandwidth"
-        roof = per_second[bound] * problem.n_modes
-        row = {**row, **measured, "rate": rate, "roof": roof, "fraction": rate / roof, "bound": bound}
-        row.update(registers=registers, spills=spills, threads=layout.threads, shared=layout.shared_bytes)
-        row.update(
-            elements_per_block=layout.variant.elements, min_blocks=layout.min_blocks, prefetch=layout.variant.prefetch
-        )
-        rows.append(row)
-        cupy.get_default_memory_pool().free_all_blocks()
+        top = ceilings()
+        print({key: f"{value:.4g}" for key, value in top.items()}, cupy.cuda.runtime.getDeviceProperties(0)["name"])
+        run_round(pool, [(case, c) for case in cases for c in case.first(options.first)], options, deadline)
+        if options.rounds > 1:
+            run_round(pool, [(case, c) for case in cases for c in case.second()], options, deadline)
+        if options.rounds > 2:
+            run_round(pool, [(case, c) for case in cases for c in case.third()], options, deadline)
+    rows, table = [], {}
+    for case in cases:
+        for algorithm, problem in case.problems.items():
+            for strategy in ("sumfac-top", "sumfac"):
+                ranked = case.best(algorithm, strategy)
+                if not ranked or time.time() > began + options.budget:
+                    continue
+                candidate, layout = ranked[0], case.plan(ranked[0])
+                measured = measure(problem, strategy, layout, options.dofs, 9, options.sustained)
+                registers, spills = compiled(case.source(candidate))
+                nbytes, flops = operator_bytes(problem), operator_flops(problem, "sumfac")
+                rate = measured["dofs"] / measured["seconds"]
+                per_second = {"bandwidth": top["copy"] / nbytes, "fma": top["dfma"] / flops}
+                bound = "bandwidth" if options.dtype == "float32" else min(per_second, key=lambda key: per_second[key])
+                roof = per_second[bound] * problem.n_modes
+                row = {**case.row, "strategy": strategy, "algorithm": algorithm, **measured, "rate": rate, "roof": roof}
+                row.update(fraction=rate / roof, bound=bound, registers=registers, spills=spills, tried=len(case.times))
+                row.update(threads=layout.threads, shared=layout.shared_bytes, blocks=layout.min_blocks)
+                row.update(variant=asdict(candidate.variant))
+                rows.append(row)
+                table[variant_key(problem, strategy)] = [*astuple(candidate.variant), round(rate * 1e-9, 1)]
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
-    report = {"command": " ".join(sys.argv), "commit": commit, "ceilings": top, "rows": rows}
+    device = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    report = {"command": " ".join(sys.argv), "commit": commit, "device": device, "ceilings": top, "rows": rows}
     with open(options.out, "w", encoding="utf-8") as file:
-        json.dump(report, file, indent=0)
-    best: dict[tuple[Any, ...], Any] = {}
-    for row in rows:
-        key = (row["operator"], row["shape"], row["order"], row["kind"])
-        for which in (key, (*key, row["algorithm"])):
-            if which not in best or row["rate"] > best[which]["rate"]:
-                best[which] = row
-    print("worst error", max(row["error"] for row in rows))
-    for key, row in best.items():
-        if len(key) == 4:
-            others = [
-                f"{a[0]} {best[(*key, a)]['rate'] / 1e9:.1f}"
-                for a in ("collocated", "noncollocated")
-                if (*key, a) in best
-            ]
+        file.write(json.dumps(report).replace('{"operator"', '\n{"operator"'))
+    if options.table:
+        with open(options.table, "w", encoding="utf-8") as file:
+            file.write(json.dumps(table, sort_keys=True).replace("], ", "],\n"))
+    print("worst error", max(row["error"] for row in rows), f"{time.time() - began:.0f} s")
+    for case in cases:
+        mine = sorted((r for r in rows if all(r[k] == v for k, v in case.row.items())), key=lambda r: -r["rate"])
+        if mine:
+            r, v = mine[0], mine[0]["variant"]
             print(
-                *key,
-                f"{row['rate'] / 1e9:.1f} G {row['fraction']:.2f} {row['bound'][:3]} | E{row['elements_per_block']}"
-                f" T{row['threads']} R{row['registers']}/{row['spills']} B{row['min_blocks']} F{row['prefetch']}"
-                f" S{row['shared'] // 1024}K {row['algorithm'][:3]}",
-                *others,
+                *list(case.row.values())[:4],
+                f"{r['rate'] / 1e9:.1f} G {r['fraction']:.2f} {r['bound'][:3]}",
+                *([f"sust {r['dofs'] / r['sustained_seconds'] / 1e9:.1f}"] if "sustained_seconds" in r else []),
+                f"| E{v['elements']} T{r['threads']} R{r['registers']}/{r['spills']} B{r['blocks']} F{v['prefetch']}"
+                f" L{int(v['l2'])} {r['strategy'][6:]}{r['algorithm'][:3]} |",
+                *[f"{o['strategy'][6:]}{o['algorithm'][0]} {o['rate'] / 1e9:.1f}" for o in mine[1:]],
             )
 
 

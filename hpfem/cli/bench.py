@@ -48,8 +48,8 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "bench",
         help="throughput shape by shape",
-        description="Measure the throughput of the mass (bk1) or Helmholtz (bk3) operator over shapes, orders, sizes,"
-        " strategies and geometries, and the machine's bandwidth and flop rate in the same run.",
+        description="Measure the throughput of the mass (bk1) or Helmholtz (bk3) operator over shapes, orders, sizes,\n"
+        "strategies and geometries, and the machine's bandwidth and flop rate in the same run.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

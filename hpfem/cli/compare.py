@@ -26,8 +26,8 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "compare",
         help="algorithms against each other",
-        description="Apply the Helmholtz operator to random coefficients by dense matrices, by non-collocated and by"
-        " collocated sum factorisation: agreement, time, operations and bytes per shape and order.",
+        description="Apply the Helmholtz operator to random coefficients by dense matrices, by non-collocated and by\n"
+        "collocated sum factorisation: agreement, time, operations and bytes per shape and order.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

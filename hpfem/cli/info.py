@@ -20,8 +20,8 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "info",
         help="what a mesh holds",
-        description="Read a mesh and print its cells per shape, geometry orders, affine share, volume, worst cell,"
-        " regions and boundaries.",
+        description="Read a mesh and print its cells per shape, geometry orders, affine share, volume, worst cell,\n"
+        "regions and boundaries.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
