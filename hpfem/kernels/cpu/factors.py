@@ -127,6 +127,10 @@ class Factors:
     def _factor(self, k: int, q: int) -> Pack:
         return self._element[q] if self.affine else self.b.load(self._fiber, k * self.n + q)
 
+    def element(self, q: int) -> Pack:
+        """Factor q of an affine element."""
+        return self._element[q]
+
     def weight(self, k: int) -> Pack:
         """Weight w |J|, or |J| of an affine element."""
         return self._factor(k, self.n - 1)
@@ -214,4 +218,4 @@ def stored(problem: BlockProblem, kind: str, lanes: int, direction: int) -> Arra
         return np.ascontiguousarray(made[:, :, 0])
     shaped = made.reshape(groups, n, *problem.tabulation.rule.counts, lanes)
     moved = np.moveaxis(np.moveaxis(shaped, 1, -2), 1 + direction, -3)
-    return np.ascontiguousarray(moved.reshape(groups, -1, lanes))
+    return np.ascontiguousarray(moved.reshape(groups, made.shape[1] * made.shape[2], lanes))

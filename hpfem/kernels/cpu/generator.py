@@ -45,10 +45,12 @@ class Generator:
         Elements of a group.
     width : int
         Fibers that share their coefficients.
+    prefetch : bool
+        Whether the next group's geometry and input are fetched while a group is worked on: for data out of cache.
     """
 
-    def __init__(self, problem: BlockProblem, lanes: int, width: int = 1) -> None:
-        self.p, self.width = problem, width
+    def __init__(self, problem: BlockProblem, lanes: int, width: int = 1, prefetch: bool = False) -> None:
+        self.p, self.width, self.prefetch = problem, width, prefetch
         self.b = Builder(lanes, problem.dtype)
         form, tabulation = problem.form, problem.tabulation
         self.tree, self.counts, self.dim = tabulation.basis.tree, tabulation.rule.counts, problem.shape.dim
@@ -140,18 +142,16 @@ class Generator:
         for group in self.groups[k]:
             nodes, children = Sequence(b, group.nodes), Sequence(b, group.children)
             if self.rest[k] == 1:
-                b.packs(
-                    len(group.nodes),
-                    self.width,
-                    lambda pack, f=group.functions, n=nodes, c=children: body(
-                        f, tuple(n[i] for i in pack), tuple(c[i] for i in pack), 0
-                    ),
-                )
+
+                def alone(pack: Any, f: slice = group.functions, n: Sequence = nodes, c: Sequence = children) -> None:
+                    body(f, tuple(n[i] for i in pack), tuple(c[i] for i in pack), 0)
+
+                self.fibers(len(group.nodes), self.width, alone)
                 continue
 
             def across(t: int | Index, f: slice = group.functions, n: Sequence = nodes, c: Sequence = children) -> None:
                 node, child = n[t], c[t]
-                b.packs(self.rest[k], self.width, lambda pack: body(f, node, child, pack))
+                self.fibers(self.rest[k], self.width, lambda pack: body(f, node, child, pack))
 
             if len(group.nodes) == 1:
                 across(0)
@@ -203,6 +203,16 @@ class Generator:
     def root(self) -> slice:
         """Functions of eta_1."""
         return self.groups[0][0].functions
+
+    def fibers(self, n: int, width: int, body: Callable[[Any], None]) -> None:
+        """Run a body over packs of fibers, each of which prefetches its share of the next group."""
+
+        def with_prefetch(pack: Any) -> None:
+            if self.prefetch:
+                self.b.prefetch()
+            body(pack)
+
+        self.b.packs(n, width, with_prefetch)
 
     # --- borders --------------------------------------------------------------------------------------------------
 
@@ -357,12 +367,11 @@ class Generator:
             if kind == "param":
                 return (self._parameters[key[1]],)
             if kind == "x":
-                where = b.at(self._points, (outer, n_fiber * self.space_dim))
-                return b.load(where, k * self.space_dim + key[1])
-            where = self.area("field", key[1], key[2], size=self.p.n_points)
+                return b.load(b.at(self._points, (outer, n_fiber * self.space_dim)), k * self.space_dim + key[1])
+            field = self.area("field", key[1], key[2], size=self.p.n_points)
             if self.by_rows:
-                return b.load(b.at(where, (outer, n_fiber)), k)
-            return b.load(b.at(where, (outer, 1)), k * self.rest[0])
+                return b.load(b.at(field, (outer, n_fiber)), k)
+            return b.load(b.at(field, (outer, 1)), k * self.rest[0])
 
         node = Expressions(b, trace, source)
         tested: list[Pack | None] = [None] * self.n
@@ -378,17 +387,63 @@ class Generator:
 
     def combine(self, node: Expressions, terms: dict[int, Any], slopes: Many[Many[Pack] | None]) -> list[Pack]:
         """Linear combination of the components' slopes."""
-        b, total = self.b, [None] * self.dim
+        b = self.b
+        total: list[Pack] = []
         for c, scale in terms.items():
             factor, slope = node[scale], slopes[c] or ()
-            for a in range(self.dim):
-                if factor == 1.0 and total[a] is None:
-                    total[a] = slope[a]
-                elif factor == 1.0:
-                    total[a] = b.add(total[a], slope[a])
-                else:
-                    total[a] = b.fma(factor, slope[a], total[a])
+            if total:
+                total = [b.fma(factor, x, t) for x, t in zip(slope, total)]
+            else:
+                total = list(slope) if factor == 1.0 else [b.mul(factor, x) for x in slope]
         return total
+
+    def at_points(
+        self,
+        outer: Any,
+        values: Many[list[Pack] | None],
+        slopes: Many[list[list[Pack]] | None],
+        given: Many[list[Pack]] = (),
+    ) -> tuple[list[list[Pack]], list[list[list[Pack]]]]:
+        """What happens at the points of a fiber, geometry included.
+
+        Parameters
+        ----------
+        outer : index
+            Number of the fiber.
+        values, slopes : sequence
+            Per component, values and derivatives by eta along the fiber; None where they are not wanted.
+        given : sequence
+            The form's own input where it is not made of modes: values, or the components of a vector.
+
+        Returns
+        -------
+        tested : list
+            Per component, what multiplies the test value along the fiber; empty if it is not tested.
+        fluxes : list
+            Per component and direction, what multiplies the test function's derivative; empty likewise.
+        """
+        b, n, factors = self.b, self.n, self.factors
+        tested: list[list[Pack]] = [[] for _ in range(n)]
+        fluxes: list[list[list[Pack]]] = [[[] for _ in range(self.dim)] for _ in range(n)]
+        factors.start_fiber(outer)
+        for k in range(factors.fiber_points):
+            t: list[Pack | None] = [None] * n
+            f: list[list[Pack] | None] = [None] * n
+            if self.trace is not None:
+                here = [None if v is None else v[k] for v in values]
+                there = [None if s is None else [part[k] for part in s] for s in slopes]
+                t, f = self.physics(outer, k, here, there)
+            elif self.test_gradient:
+                f[0] = factors.pull_back(k, [part[k] for part in given])
+            else:
+                t[0] = b.mul(given[0][k], factors.weight(k))
+            for c in range(n):
+                value = t[c]
+                if value is not None:
+                    tested[c].append(value)
+                for a, flux in enumerate(f[c] or ()):
+                    fluxes[c][a].append(flux)
+        return tested, fluxes
 
     # --- passes ---------------------------------------------------------------------------------------------------
 
@@ -397,44 +452,26 @@ class Generator:
         b, n, plane, q = self.b, self.n, self.plane, self.counts[0]
         functions = self.root()
         m = functions.stop - functions.start
-        derivative = self.p.form.stage == "iproduct_wrt_deriv_base"
 
         def load(chain: str, c: int, across: Any) -> list[Pack]:
             return b.load_fiber(b.at(self.level(1, chain, c), (across, 1)), plane, m)
 
         def body(across: Any) -> None:
-            self.factors.start_fiber(across)
             values: list[list[Pack] | None] = [None] * n
             slopes: list[list[list[Pack]] | None] = [None] * n
-            points: list[list[Pack]] = []
+            given: list[list[Pack]] = []
+            line = self.line("B", 0, functions, False)
             if self.trace is None:
-                inputs = self.space_dim if derivative else 1
-                points = [b.load_fiber(b.at(self.values(i), (across, 1)), plane, q) for i in range(inputs)]
+                inputs = self.space_dim if self.test_gradient else 1
+                given = [b.load_fiber(b.at(self.values(i), (across, 1)), plane, q) for i in range(inputs)]
             for c in range(n if self.trace is not None else 0):
                 chain = load("v", c, across)
                 if self.p.form.uses_value:
-                    values[c] = self.line("B", 0, functions, False).apply(b, chain)
+                    values[c] = line.apply(b, chain)
                 if self.trial_gradient:
-                    found = [self.line("S", 0, functions, False).apply(b, chain)]
-                    for a in range(1, self.dim):
-                        found.append(self.line("B", 0, functions, False).apply(b, load(f"s{a}", c, across)))
-                    slopes[c] = found
-            tested: list[list[Pack]] = [[] for _ in range(n)]
-            fluxes: list[list[list[Pack]]] = [[[] for _ in range(self.dim)] for _ in range(n)]
-            for k in range(q):
-                if self.trace is not None:
-                    here = [None if v is None else v[k] for v in values]
-                    there = [None if s is None else [part[k] for part in s] for s in slopes]
-                    t, f = self.physics(across, k, here, there)
-                elif derivative:
-                    t, f = [None], [self.factors.pull_back(k, [part[k] for part in points])]
-                else:
-                    t, f = [b.mul(points[0][k], self.factors.weight(k))], [None]
-                for c in range(n):
-                    if (value := t[c]) is not None:
-                        tested[c].append(value)
-                    for a, flux in enumerate(f[c] or ()):
-                        fluxes[c][a].append(flux)
+                    others = [line.apply(b, load(f"s{a}", c, across)) for a in range(1, self.dim)]
+                    slopes[c] = [self.line("S", 0, functions, False).apply(b, chain), *others]
+            tested, fluxes = self.at_points(across, values, slopes, given)
             for c in range(n):
                 result: list[Pack] | None = None
                 if tested[c]:
@@ -447,7 +484,7 @@ class Generator:
                         b.store_fiber(line.test(b, fluxes[c][a]), target, plane)
                 b.store_fiber(result or (), b.at(self.level(1, "v", c), (across, 1)), plane)
 
-        b.packs(self.rest[0], self.width, body)
+        self.fibers(self.rest[0], self.width, body)
 
     def first_derivative(self, c: int) -> str:
         """Derivatives by eta_1 at the points, or the fluxes that multiply them."""
@@ -471,7 +508,7 @@ class Generator:
             if differentiate:
                 b.store_fiber(derivatives, b.at(self.first_derivative(c), (across, 1)), plane)
 
-        b.packs(self.rest[0], self.width, body)
+        self.fibers(self.rest[0], self.width, body)
 
     def differentiate_points(self, c: int) -> None:
         """Fibers along eta_1 of given values: their derivative."""
@@ -482,7 +519,7 @@ class Generator:
             slope = self.derivative(0).apply(b, values)
             b.store_fiber(slope, b.at(self.first_derivative(c), (across, 1)), plane)
 
-        b.packs(self.rest[0], self.width, body)
+        self.fibers(self.rest[0], self.width, body)
 
     def from_points(self, c: int, differentiated: bool) -> None:
         """Fibers along eta_1: test values, and the fluxes of their derivative."""
@@ -502,7 +539,7 @@ class Generator:
                 result = line.test(b, values)
             b.store_fiber(result, b.at(self.level(1, "v", c), (across, 1)), plane)
 
-        b.packs(self.rest[0], self.width, body)
+        self.fibers(self.rest[0], self.width, body)
 
     def plane_pass(self, trial: bool, row: Callable[[Any, int | Index, Any], None]) -> None:
         """Plane by plane: derivatives by eta_2 where there are three directions, rows, and back."""
@@ -511,14 +548,13 @@ class Generator:
             row(0, 0, (0,))
             return
         if self.dim == 2:
-            b.packs(self.counts[0], 1, lambda pack: row(0, pack[0], pack))
+            self.fibers(self.counts[0], 1, lambda pack: row(0, pack[0], pack))
             return
         q1, q2 = self.counts[1:]
         with b.loop(self.counts[0]) as i:
             for c in range(self.n) if trial else ():
-                values = b.at(self.values(c), (i, self.plane))
-                self.middle(lambda across, v=values: b.load_fiber(b.at(v, (across, 1)), q2, q1), self.middle_area(c))
-            b.packs(q1, 1, lambda pack: row(pack, i, self.row_numbers(i, pack)))
+                self.middle(b.at(self.values(c), (i, self.plane)), self.middle_area(c))
+            self.fibers(q1, 1, lambda pack: row(pack, i, self.row_numbers(i, pack)))
             for c in range(self.n) if self.test_gradient else ():
                 values = b.at(self.values(c), (i, self.plane))
 
@@ -528,20 +564,21 @@ class Generator:
                     onto = b.load_fiber(target, q2, q1)
                     b.store_fiber(self.derivative(1, True).test(b, fluxes, onto), target, q2)
 
-                b.packs(q2, self.width, back)
+                self.fibers(q2, self.width, back)
 
     def middle_area(self, c: int) -> str:
         """Derivatives by eta_2 of one plane, or the fluxes that multiply them."""
         return self.area("d1", c, size=self.rest[0])
 
-    def middle(self, load: Callable[[Any], list[Pack]], target: str) -> None:
+    def middle(self, values: Pack, target: str) -> None:
         """Derivatives by eta_2 of one plane."""
-        b, q2 = self.b, self.counts[2]
-        b.packs(
-            q2,
-            self.width,
-            lambda across: b.store_fiber(self.derivative(1).apply(b, load(across)), b.at(target, (across, 1)), q2),
-        )
+        b, (q1, q2) = self.b, self.counts[1:]
+
+        def body(across: Any) -> None:
+            fiber = b.load_fiber(b.at(values, (across, 1)), q2, q1)
+            b.store_fiber(self.derivative(1).apply(b, fiber), b.at(target, (across, 1)), q2)
+
+        self.fibers(q2, self.width, body)
 
     def row_numbers(self, i: Index, pack: Any) -> Any:
         """Numbers of rows among all rows of an element."""
@@ -568,39 +605,24 @@ class Generator:
     def weak_row(self, j: Any, i: int | Index, outer: Any) -> None:
         """Pointwise function along a row of the last direction."""
         b, n, q, last = self.b, self.n, self.counts[-1], self.dim - 1
-        self.factors.start_fiber(outer)
         values: list[list[Pack] | None] = [None] * n
         slopes: list[list[list[Pack]] | None] = [None] * n
         places = [self.row_places(j, i, c) for c in range(n)]
-        derivative = self.p.form.stage == "iproduct_wrt_deriv_base"
-        inputs: list[list[Pack]] = []
-        if derivative:
-            inputs = [b.load_fiber(self.row_places(j, i, x)[0], 1, q) for x in range(self.space_dim)]
-        else:
-            for c in range(n):
-                values[c] = b.load_fiber(places[c][0], 1, q)
-                if self.trial_gradient:
-                    others = [b.load_fiber(place, 1, q) for place in places[c][1]]
-                    slopes[c] = [*others, self.derivative(last).apply(b, values[c])]
-        tested: list[list[Pack]] = [[] for _ in range(n)]
-        fluxes: list[list[list[Pack]]] = [[[] for _ in range(self.dim)] for _ in range(n)]
-        for k in range(q):
-            if derivative:
-                t, f = [None], [self.factors.pull_back(k, [part[k] for part in inputs])]
-            else:
-                here = [None if v is None else v[k] for v in values]
-                there = [None if s is None else [part[k] for part in s] for s in slopes]
-                t, f = self.physics(outer, k, here, there)
-            for c in range(n):
-                if (value := t[c]) is not None:
-                    tested[c].append(value)
-                for a, flux in enumerate(f[c] or ()):
-                    fluxes[c][a].append(flux)
+        given: list[list[Pack]] = []
+        if self.trace is None:
+            given = [b.load_fiber(self.row_places(j, i, x)[0], 1, q) for x in range(self.space_dim)]
+        for c in range(n if self.trace is not None else 0):
+            value = b.load_fiber(places[c][0], 1, q)
+            values[c] = value
+            if self.trial_gradient:
+                others = [b.load_fiber(place, 1, q) for place in places[c][1]]
+                slopes[c] = [*others, self.derivative(last).apply(b, value)]
+        tested, fluxes = self.at_points(outer, values, slopes, given)
         for c in range(n):
             total: list[Pack] | None = tested[c] or None
             if self.test_gradient:
-                for place, flux in zip(places[c][1], fluxes[c]):
-                    b.store_fiber(flux, place, 1)
+                for place, along in zip(places[c][1], fluxes[c]):
+                    b.store_fiber(along, place, 1)
                 total = self.derivative(last, True).test(b, fluxes[c][last], total)
             b.store_fiber(total or (), places[c][0], 1)
 
@@ -615,10 +637,10 @@ class Generator:
         for k in range(q):
             for x, result in enumerate(self.factors.physical(k, [part[k] for part in slopes])):
                 results[x].append(result)
-        for x, result in enumerate(results):
+        for x, along in enumerate(results):
             target = self.area("x", x, size=self.n_points)
             where = b.at(target, (i, self.plane), (j, self.counts[-1] if self.dim == 3 else 1))
-            b.store_fiber(result, where, 1)
+            b.store_fiber(along, where, 1)
 
     # --- forms ----------------------------------------------------------------------------------------------------
 
@@ -700,6 +722,10 @@ class Generator:
             b.emit("%last = sub nsw i64 %elements, 1")
             with b.loop("%g1", "%g0", trips=1) as self.group:
                 self.factors.start_group("%geometry", self.group)
+                if self.prefetch:
+                    following = Index(self.group.value, 1)
+                    geometry = b.at("%geometry", (following, self.factors.per_group))
+                    b.start_prefetch(geometry + b.at("%in", (following, self.p.n_input)))
                 self._points = b.at("%points", (self.group, self.p.n_points * self.space_dim))
                 self.start_fields()
                 with b.loop("%components", trips=1) as c:
@@ -708,5 +734,7 @@ class Generator:
                 f"  {self._pointers[name]} = getelementptr {b.vector}, ptr %scratch, i64 {offset}"
                 for name, offset in self._places.items()
             ]
+            if self.prefetch:
+                areas += b.finish_prefetch([n * b.nbytes for n in (self.factors.per_group, self.p.n_input)])
             b.lines[head:head] = areas
         return b.module()

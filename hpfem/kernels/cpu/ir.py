@@ -7,6 +7,7 @@ kernel knows its own work.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from numpy.typing import DTypeLike, NDArray
 
 Pack = tuple[str, ...]
 
+CACHE_LINE = 64
 # Of every kernel; `target.Run` is the same in Python.
 ARGUMENTS = (
     "i64 %g0, i64 %g1, i64 %elements, i64 %components, ptr noalias %in, ptr noalias %out, ptr noalias %geometry,"
@@ -76,6 +78,8 @@ class Builder:
         self._count = 0
         self._block = "entry"
         self._trips = [1]
+        self._prefetches: list[tuple[int, str]] = []
+        self._prefetch_count = 0
 
     # --- text -----------------------------------------------------------------------------------------------------
 
@@ -290,6 +294,37 @@ class Builder:
             for members in zip(*rows)
         )
 
+    # --- prefetch -------------------------------------------------------------------------------------------------
+
+    def start_prefetch(self, pointers: Sequence[str]) -> None:
+        """From here on every call of `prefetch` fetches its share of what lies at these pointers."""
+        for i, pointer in enumerate(pointers):
+            self.emit(f"store ptr {pointer}, ptr %ahead{i}")
+
+    def prefetch(self) -> None:
+        """Fetch a share, of a size that `finish_prefetch` knows."""
+        self._prefetches.append((len(self.lines), f"q{len(self._prefetches)}"))
+        self._prefetch_count += self._trips[-1]
+        self.lines.append("")
+
+    def finish_prefetch(self, nbytes: Sequence[int]) -> list[str]:
+        """Share out that many bytes of each stream; returns what has to stand at the head of the function."""
+        self.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        shares = [math.ceil(n / CACHE_LINE / max(self._prefetch_count, 1)) for n in nbytes]
+        for place, name in self._prefetches:
+            text = []
+            for s, each in enumerate(shares):
+                here = f"%{name}_{s}"
+                text.append(f"  {here} = load ptr, ptr %ahead{s}")
+                for i in range(each):
+                    text.append(f"  {here}_{i} = getelementptr i8, ptr {here}, i64 {CACHE_LINE * i}")
+                    # Read, into the second-level cache: the first has no room for a group.
+                    text.append(f"  call void @llvm.prefetch.p0(ptr {here}_{i}, i32 0, i32 2, i32 1)")
+                text.append(f"  {here}_n = getelementptr i8, ptr {here}, i64 {CACHE_LINE * each}")
+                text.append(f"  store ptr {here}_n, ptr %ahead{s}")
+            self.lines[place] = "\n".join(text)
+        return [f"  %ahead{s} = alloca ptr, align 8" for s in range(len(shares))]
+
     # --- loops ----------------------------------------------------------------------------------------------------
 
     @contextmanager
@@ -312,7 +347,9 @@ class Builder:
         self.lines.append(f"E{k}:")
         self._block = f"E{k}"
 
-    def reduce(self, n: int | str, start: Sequence[Pack], body: Callable[[Index, list[Pack]], Sequence[Pack]]) -> list[Pack]:
+    def reduce(
+        self, n: int | str, start: Sequence[Pack], body: Callable[[Index, list[Pack]], Sequence[Pack]]
+    ) -> list[Pack]:
         """A loop over 0 .. n - 1 that carries vectors in registers; returns them after the last trip.
 
         Parameters

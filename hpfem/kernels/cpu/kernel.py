@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
@@ -9,10 +10,12 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..form import BlockKernel, BlockProblem
-from ..models import operator_flops
+from ..models import operator_bytes, operator_flops
 from .cache import compiled
+from .dense import DenseGenerator
 from .factors import stored
 from .generator import Generator
+from .ir import Builder
 from .target import Target, host
 from .threads import run_all, thread_count
 
@@ -21,11 +24,14 @@ Array = NDArray[np.floating[Any]]
 ALIGNMENT = 4096
 # Operations below which a second thread is not worth its start.
 THREAD_FLOPS = 400_000
+# Geometry, input and output above which the next group is fetched ahead: more than a core's own caches hold.
+PREFETCH_BYTES = 4 << 20
 
 
 class Writer(Protocol):
     """Writes the IR of a kernel; `Generator` is one."""
 
+    b: Builder
     direction: int
     scratch_size: int
 
@@ -50,6 +56,9 @@ def aligned(shape: tuple[int, ...], dtype: DTypeLike) -> Array:
     return raw[start : start + nbytes].view(dtype).reshape(shape)
 
 
+_WRITERS: dict[str, Callable[..., Writer]] = {"sumfac": Generator, "dense": DenseGenerator}
+
+
 class CpuKernel(BlockKernel):
     """A form on a block, compiled for this processor.
 
@@ -57,7 +66,7 @@ class CpuKernel(BlockKernel):
     ----------
     problem : BlockProblem
     strategy : str
-        Name of the strategy that makes it.
+        "sumfac", or "dense" for reference matrices of affine elements.
     target : Target, optional
         This machine's processor when left out.
 
@@ -74,11 +83,12 @@ class CpuKernel(BlockKernel):
         self.target = target or host()
         self.lanes = self.target.lanes(problem.dtype)
         self.groups = -(-problem.n_elements // self.lanes)
-        writer = Generator(problem, self.lanes)
+        prefetch = operator_bytes(problem) * problem.n_elements > PREFETCH_BYTES
+        writer: Writer = _WRITERS[strategy](problem, self.lanes, prefetch=prefetch)
         self.text = writer.write()
         self.code = compiled(self.text, self.target)
         self.group_flops = writer.b.flops * self.lanes
-        self.flops = operator_flops(problem, strategy)
+        self.flops = operator_flops(problem, strategy) if strategy == "sumfac" else writer.b.flops
         self._scratch_size = writer.scratch_size
         self._scratch: list[Array] = []
         self._fields = writer.field_inputs()

@@ -50,7 +50,7 @@ def measure_fma(dtype: DTypeLike = np.float64, seconds: float = 0.1) -> float:
     with b.function("run", ARGUMENTS, internal=False):
         factor = b.load(("%in",))
 
-        def body(_: Index, sums: list[Pack]) -> list[Pack]:
+        def body(trip: Index, sums: list[Pack]) -> list[Pack]:
             for _ in range(4):
                 sums = [b.fma(s, factor, factor) for s in sums]
             return sums

@@ -88,11 +88,9 @@ class Expressions:
         if bits is None:
             (values,) = b.spread(self[condition])
             bits = tuple(b.new(f"fcmp une {b.vector} {x}, zeroinitializer") for x in values)
-        first, second = b.spread(self[yes], self[no])
-        size = max(len(bits), len(first), len(second))
-        bits, first, second = ([*v] * size if len(v) == 1 else [*v] for v in (bits, first, second))
+        wanted, first, second = b.spread(bits, self[yes], self[no])
         self._done[node.index] = tuple(
-            b.new(f"select {width} {c}, {b.vector} {x}, {b.vector} {y}") for c, x, y in zip(bits, first, second)
+            b.new(f"select {width} {c}, {b.vector} {x}, {b.vector} {y}") for c, x, y in zip(wanted, first, second)
         )
 
     def _library(self, name: str, values: Pack) -> Pack:

@@ -1,7 +1,7 @@
 """One file per strategy; importing this package registers them."""
 
-from .cpu import CpuStdMat, CpuSumFac
-from .cuda import CudaStdMat, CudaSumFacTop
+from .cpu import CpuDense, CpuStdMat, CpuSumFac
+from .cuda import CudaStdMat, CudaSumFac, CudaSumFacTop
 from .provider import (
     BACKENDS,
     Backend,
@@ -18,8 +18,10 @@ from .sumfac import NumpySumFac
 register_strategy(NumpySumFac())
 register_strategy(NumpyStdMat())
 register_strategy(CpuSumFac())
+register_strategy(CpuDense())
 register_strategy(CpuStdMat())
 register_strategy(CudaSumFacTop())
+register_strategy(CudaSumFac())
 register_strategy(CudaStdMat())
 
 __all__ = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...errors import NotSuitable
 from ...kernels.cuda.device import CUDA, limits, missing
-from ...kernels.cuda.kernel import DenseKernel, FiberKernel
+from ...kernels.cuda.kernel import DenseKernel, FiberKernel, LaneKernel
 from ...kernels.cuda.tables import Levels
 from ...kernels.cuda.variant import default_variants
 from ...kernels.form import BlockProblem
@@ -35,6 +35,26 @@ class CudaSumFacTop:
     def cost(self, problem: BlockProblem) -> float:
         """Operations; the collocated algorithm has twice the barriers."""
         return float(operator_flops(problem, "sumfac"))
+
+
+class CudaSumFac:
+    """Sum factorisation, one element per thread ([X] Alg. 3): small orders only."""
+
+    name, backend = "sumfac", "cuda"
+
+    def build(self, problem: BlockProblem) -> LaneKernel:
+        """Build the kernel.
+
+        Raises
+        ------
+        NotSuitable
+            If an element does not fit a thread's registers, or the algorithm is collocated.
+        """
+        return LaneKernel(problem)
+
+    def cost(self, problem: BlockProblem) -> float:
+        """Operations; waiting threads are fewer than in blocks that share elements."""
+        return 2.0 * operator_flops(problem, "sumfac")
 
 
 class CudaStdMat:

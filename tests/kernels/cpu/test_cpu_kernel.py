@@ -1,10 +1,16 @@
 """Compiled kernels against the NumPy reference: every form, shape, geometry kind, algorithm, dtype and processor."""
 
+import copy
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from hpfem.errors import ArgumentError, NotSuitable
 from hpfem.kernels.cpu.kernel import CpuKernel
 from hpfem.kernels.cpu.target import host, narrower
+from hpfem.kernels.cpu.threads import thread_count
+from hpfem.kernels.numpy import NumpyKernel
 from hpfem.mesh import box
 from hpfem.operators import (
     AdvectionDiffusionReaction,
@@ -23,7 +29,7 @@ from tests.cases import SHAPES, each_shape
 
 solid_shapes = each_shape([shape for shape in SHAPES if shape.dim > 1])
 
-QUAD, HEX = BY_NAME["quad"], BY_NAME["hex"]
+QUAD, HEX, TET = BY_NAME["quad"], BY_NAME["hex"], BY_NAME["tet"]
 TOLERANCE = {"float64": 1e-12, "float32": 1e-4}
 
 
@@ -77,7 +83,7 @@ def make_space(shape, order, deformed, dtype="float64", cells=2, **options):
     return Space(mesh, order, backend="numpy", dtype=dtype, **options)
 
 
-def differences(space, form, algorithm, rng, target=None):
+def differences(space, form, algorithm, rng, target=None, strategy="sumfac"):
     """Largest relative difference between compiled and NumPy results, per block."""
     operator = FORMS[form](space, strategy="sumfac", algorithm=algorithm)
     for choice in operator.choices:
@@ -87,7 +93,7 @@ def differences(space, form, algorithm, rng, target=None):
         out = np.full((problem.components_out(components), problem.n_elements, problem.n_output), 7, problem.dtype)
         expected = np.empty_like(out)
         choice.kernel.apply(source, expected)
-        CpuKernel(problem, target=target).apply(source, out)
+        CpuKernel(problem, strategy, target).apply(source, out)
         yield np.abs(out - expected).max() / np.abs(expected).max()
 
 
@@ -125,6 +131,117 @@ def test_other_points(quadrature, rng):
     for shape in (QUAD, HEX):
         space = make_space(shape, 3, True, quadrature=quadrature)
         assert max(differences(space, "Helmholtz", "collocated", rng)) < 1e-12
+
+
+@solid_shapes
+@pytest.mark.parametrize("order", [1, 2, 4])
+def test_dense_matrices_of_affine_elements(shape, order, rng):
+    space = make_space(shape, order, False)
+    for form in ("Mass", "Laplacian", "Helmholtz"):
+        assert max(differences(space, form, "collocated", rng, strategy="dense")) < 1e-12
+
+
+def test_dense_matrices_are_refused_where_there_are_none():
+    affine, deformed = make_space(HEX, 1, False), make_space(HEX, 1, True)
+    for space, form in ((deformed, "Mass"), (affine, "variable Helmholtz"), (affine, "coupled"), (affine, "BwdTrans")):
+        problem = FORMS[form](space, strategy="sumfac").choices[0].kernel.problem
+        with pytest.raises(NotSuitable):
+            CpuKernel(problem, "dense")
+
+
+@pytest.mark.parametrize("strategy", ["sumfac", "dense"])
+def test_kernels_for_data_out_of_cache(strategy, rng, monkeypatch):
+    monkeypatch.setattr("hpfem.kernels.cpu.kernel.PREFETCH_BYTES", 0)
+    for shape in (HEX, TET, QUAD):
+        space = make_space(shape, 2, False)
+        assert max(differences(space, "Helmholtz", "collocated", rng, strategy=strategy)) < 1e-12
+
+
+@pytest.mark.parametrize("elements", [1, 7, 8, 9, 27])
+def test_element_counts(elements, rng):
+    """Short last groups, and one element."""
+    space = make_space(HEX, 2, True, cells=3)
+    geometry = copy.copy(space.blocks[0].geometry)
+    geometry.coefficients = geometry.coefficients[:elements]
+    for form in ("Helmholtz", "PhysDeriv", "IProductWRTDerivBase", "transport"):
+        whole = FORMS[form](space, strategy="sumfac").choices[0].kernel.problem
+        fields = {k: replace(v, values=v.values[:, :elements].copy()) for k, v in whole.fields.items()}
+        problem = replace(whole, geometry=geometry, fields=fields)
+        source = rng.standard_normal((problem.coupled, elements, problem.n_input))
+        out = np.empty((problem.components_out(problem.coupled), elements, problem.n_output))
+        expected = out.copy()
+        NumpyKernel(problem, "sumfac").apply(source, expected)
+        CpuKernel(problem).apply(source, out)
+        assert np.abs(out - expected).max() <= 1e-12 * np.abs(expected).max()
+
+
+def test_no_elements():
+    space = make_space(HEX, 2, True)
+    problem = FORMS["Helmholtz"](space, strategy="sumfac").choices[0].kernel.problem
+    geometry = copy.copy(problem.geometry)
+    geometry.coefficients = geometry.coefficients[:0]
+    empty = np.empty((1, 0, 27))
+    CpuKernel(replace(problem, geometry=geometry)).apply(empty, empty)
+
+
+def test_threads_change_nothing(rng, monkeypatch):
+    """The same bits whatever the number of threads, and more threads than groups."""
+    monkeypatch.setattr("hpfem.kernels.cpu.kernel.THREAD_FLOPS", 1)
+    space = make_space(TET, 3, True)
+    problem = FORMS["Helmholtz"](space, strategy="sumfac").choices[0].kernel.problem
+    source = rng.standard_normal((2, problem.n_elements, problem.n_modes))
+    results = []
+    for threads in ("1", "2", "3", "64"):
+        monkeypatch.setenv("HPFEM_NUM_THREADS", threads)
+        results.append(np.empty_like(source))
+        CpuKernel(problem).apply(source, results[-1])
+    assert all(np.array_equal(results[0], other) for other in results)
+
+
+def test_bad_thread_count(monkeypatch):
+    monkeypatch.setenv("HPFEM_NUM_THREADS", "many")
+    with pytest.raises(ArgumentError, match="HPFEM_NUM_THREADS"):
+        thread_count()
+
+
+def test_strided_arrays(rng):
+    space = make_space(HEX, 2, True)
+    problem = FORMS["Helmholtz"](space, strategy="sumfac").choices[0].kernel.problem
+    kernel = CpuKernel(problem)
+    source = rng.standard_normal((1, problem.n_elements, problem.n_modes))
+    out, wide = np.empty_like(source), np.empty((1, problem.n_elements, 2 * problem.n_modes))
+    kernel.apply(source, out)
+    kernel.apply(np.asfortranarray(source), wide[:, :, ::2])
+    assert np.array_equal(out, wide[:, :, ::2])
+
+
+@each_shape([HEX, TET])
+def test_own_operations_are_below_the_model(shape):
+    """Parity saves operations of the textbook count, and they grow like P^(d+1)."""
+    counts = []
+    for order in (4, 8):
+        space = make_space(shape, order, True, cells=1)
+        problem = FORMS["Helmholtz"](space, strategy="sumfac").choices[0].kernel.problem
+        kernel = CpuKernel(problem)
+        counts.append(kernel.group_flops / kernel.lanes)
+        assert 0.4 * kernel.flops < counts[-1] < kernel.flops
+        assert kernel.factor_bytes == 7 * 8 * problem.n_points * kernel.lanes * kernel.groups
+    assert np.log2(counts[1] / counts[0]) < 4
+
+
+def test_live_fields(rng):
+    """A field that a form reads may change between applications."""
+    space = make_space(HEX, 2, True)
+    problem = FORMS["variable Helmholtz"](space, strategy="sumfac").choices[0].kernel.problem
+    problem = replace(problem, fields={k: replace(v, values=v.values.copy()) for k, v in problem.fields.items()})
+    kernel = CpuKernel(problem)
+    source = rng.standard_normal((1, problem.n_elements, problem.n_modes))
+    first, second = np.empty_like(source), np.empty_like(source)
+    kernel.apply(source, first)
+    for field in problem.fields.values():
+        field.values[...] *= 2
+    kernel.apply(source, second)
+    np.testing.assert_allclose(second, 2 * first, rtol=1e-13, atol=1e-14)
 
 
 @solid_shapes
