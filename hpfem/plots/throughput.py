@@ -142,7 +142,7 @@ def _collocation(records: Sequence[Record], heading: str, folder: Path, benchmar
     """Collocated solid, non-collocated dashed; affine elements where there are some, as in the paper."""
     geometry = "affine" if "affine" in _values(records, "geometry") else _values(records, "geometry")[0]
     chosen = [record for record in records if record["geometry"] == geometry]
-    both = [s for s in _values(chosen, "strategy") if len({r["algorithm"] for r in chosen if r["strategy"] == s}) > 1]
+    both = [strategy for strategy in _values(chosen, "strategy") if _has_both(chosen, strategy)]
     paths = []
     for strategy in both:
         own = [record for record in chosen if record["strategy"] == strategy]
@@ -157,6 +157,16 @@ def _collocation(records: Sequence[Record], heading: str, folder: Path, benchmar
         title = f"{heading}, {strategy}, {geometry} elements"
         paths.append(_curves(ordered, title, folder / f"{name}{suffix}", "algorithm", look))
     return paths
+
+
+def _has_both(records: Sequence[Record], strategy: str) -> bool:
+    """Whether some problem was solved by both algorithms of a strategy; "auto" takes one here and the other there."""
+    algorithms: dict[tuple[Any, ...], set[str]] = {}
+    for record in records:
+        if record["strategy"] == strategy:
+            key = (record["shape"], record["order"], record["n_dofs"])
+            algorithms.setdefault(key, set()).add(record["algorithm"])
+    return any(len(found) > 1 for found in algorithms.values())
 
 
 def _fastest(records: Sequence[Record], key: str) -> Any:

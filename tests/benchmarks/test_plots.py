@@ -102,6 +102,13 @@ def test_pictures_of_a_bench(tmp_path):
         assert len(np.unique(lines, axis=0)) > height / 4
 
 
+def test_an_algorithm_chosen_by_itself_makes_no_comparison(tmp_path):
+    result = bench()
+    for record in result["results"]:
+        record["algorithm"] = "collocated" if record["order"] < 3 else "noncollocated"
+    assert "bk3_collocation.png" not in [path.name for path in plot_results(result, tmp_path)]
+
+
 def test_picture_of_a_comparison(tmp_path):
     [path] = plot_results(comparison(), tmp_path)
     lines, _, height = pixels(path)

@@ -21,7 +21,20 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 MIXED = str(ROOT / "meshes" / "cube_mixed.msh")
 CURVED = str(ROOT / "meshes" / "curved_mixed.msh")
 FLAT = str(ROOT / "meshes" / "square_mixed.msh")
-SMALL_BENCH = ["bench", "--quick", "--shapes", "hex,tri", "--orders", "1,2", "--dofs", "500,2000", "--repeats", "1"]
+SMALL_BENCH = [
+    "bench",
+    "--quick",
+    "--backend",
+    "numpy",
+    "--shapes",
+    "hex,tri",
+    "--orders",
+    "1,2",
+    "--dofs",
+    "500,2000",
+    "--repeats",
+    "1",
+]
 
 
 def run(capsys, *arguments):
@@ -133,9 +146,9 @@ def test_compare(capsys, tmp_path):
     assert result == json.loads((folder / "compare.json").read_text())
     assert result["complete"] and result["machine"]["cpu"] and result["threads"]
     rows = result["results"]
-    assert len(rows) == 3 * 3 * 4
+    assert len(rows) >= 3 * 3 * 4
     assert max(row["difference"] for row in rows) <= 1e-12
-    assert {(row["strategy"], row["algorithm"]) for row in rows} == {
+    assert {(row["strategy"], row["algorithm"]) for row in rows} >= {
         ("stdmat", "noncollocated"),
         ("sumfac", "noncollocated"),
         ("sumfac", "collocated"),
