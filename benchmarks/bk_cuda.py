@@ -121,6 +121,9 @@ def measure(problem: Any, strategy: str, layout: Any, dofs: float, repeats: int 
 
     from hpfem.kernels.cuda.kernel import FiberKernel, LaneKernel
 
+    pool = cupy.get_default_memory_pool()
+    if pool.total_bytes() > 40 << 30:
+        pool.free_all_blocks()
     base, e = problem.n_elements, layout.variant.elements
     kernel = LaneKernel(problem) if strategy == "sumfac" else FiberKernel(problem, layout)
     n = int(dofs / problem.n_modes) // (base * e) * (base * e) + 1  # a tail
@@ -155,10 +158,6 @@ def measure(problem: Any, strategy: str, layout: Any, dofs: float, repeats: int 
         end.record()
         end.synchronize()
         result["sustained_seconds"] = cupy.cuda.get_elapsed_time(start, end) * 1e-3 / count
-    del kernel, u, out
-    pool = cupy.get_default_memory_pool()
-    if pool.total_bytes() > 40 << 30:
-        pool.free_all_blocks()
     return result
 
 
@@ -201,8 +200,12 @@ class Case:
                     found.append(Candidate("sumfac", algorithm, Variant(32)))
             except NotSuitable:
                 pass
-            for layout in default_variants(problem, self.levels, Limits(), table=False)[:most]:
-                found.append(Candidate("sumfac-top", algorithm, Variant(layout.variant.elements)))
+            tried: list[int] = []
+            for layout in default_variants(problem, self.levels, Limits(), table=False):
+                e = layout.variant.elements
+                if len(tried) < most and all(max(e, other) > 1.1 * min(e, other) for other in tried):
+                    tried.append(e)
+            found += [Candidate("sumfac-top", algorithm, Variant(e)) for e in tried]
         return found
 
     def best(self, algorithm: str, strategy: str = "sumfac-top") -> list[Candidate]:

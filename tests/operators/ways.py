@@ -1,7 +1,11 @@
 """The ways to compute an operator on a backend, for tests that compare them."""
 
+from hpfem.errors import NotSuitable
 from hpfem.kernels.form import ALGORITHMS
 from hpfem.operators.strategies import strategy_names
+
+# Strategies that serve some problems only, and say NotSuitable to the others.
+SPECIAL = {("cpu", "dense"), ("cuda", "sumfac")}
 
 
 def ways(backend, gradients=True):
@@ -10,5 +14,23 @@ def ways(backend, gradients=True):
     return [
         {"strategy": strategy, "algorithm": algorithm, "backend": backend}
         for strategy in strategy_names(backend)
+        if (backend, strategy) not in SPECIAL
         for algorithm in algorithms
     ]
+
+
+def special(backend, make):
+    """Pairs (strategy, operator) of the strategies that serve some problems only, where they serve this one.
+
+    Parameters
+    ----------
+    backend : str
+    make : callable
+        Keyword arguments `strategy` and `backend` -> Operator.
+    """
+    for strategy in strategy_names(backend):
+        if (backend, strategy) in SPECIAL:
+            try:
+                yield strategy, make(strategy=strategy, backend=backend)
+            except NotSuitable:
+                continue

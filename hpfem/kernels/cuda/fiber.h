@@ -249,13 +249,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     const int live = n_elements - first < E ? int(n_elements - first) : E;
     Factors ahead[larger(PREFETCH, 1)];
     Line line;
-    if constexpr (STAGE != 0) {
-      if (on) {
-        const long long element = first + (e < live ? e : live - 1);
-        HPFEM_UNROLL for (int i = 0; i < PREFETCH; i++) ahead[i] = stored_factors(factors, group, i, t);
-        line.start(factors, element, jk);
-      }
+    if constexpr (L2_PREFETCH && N_FACTORS > 0 && !AFFINE) {
+      constexpr int numbers = Q1 * N_FACTORS * LINES_PADDED;
+      if (t == 0) HPFEM_PREFETCH_L2(factors + group * (long long)numbers, numbers * int(sizeof(real)));
     }
+    // Factors are asked for after the coefficients, which are needed first.
+    const auto fetch = [&]() {
+      if constexpr (STAGE != 0) {
+        if (on) {
+          HPFEM_UNROLL for (int i = 0; i < PREFETCH; i++) ahead[i] = stored_factors(factors, group, i, t);
+          line.start(factors, first + (e < live ? e : live - 1), jk);
+        }
+      }
+    };
 
     // Stage.
     if constexpr (FROM_MODES) {
@@ -268,6 +274,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
           const int m = UNIFORM3 && !LEAVES_ARE_MODES ? LEAF_TO_MODE[l] : l;
           v[n] = ee < live ? HPFEM_STREAM(from + ee * N_MODES + m) : real(0);
         }
+        if (c == 0) fetch();
         HPFEM_UNROLL for (int n = 0; n < rounds; n++) {
           const int item = n * THREADS + t, ee = item / items, l = item % items;
           if (ee < E) modes[(c * E + ee) * MODES_PITCH + leaf_place(l)] = v[n];
@@ -275,6 +282,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       }
     } else {
       constexpr int rounds = (E * POINTS + THREADS - 1) / THREADS;
+      fetch();
       HPFEM_UNROLL for (int c = 0; c < SOURCES; c++) {
         const real *from = in + (c * n_elements + first) * POINTS;
         HPFEM_UNROLL for (int n = 0; n < rounds; n++) {

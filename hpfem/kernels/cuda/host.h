@@ -13,6 +13,7 @@
 #define HPFEM_UNROLL
 #define HPFEM_STREAM(pointer) (*(pointer))
 #define HPFEM_STORE(pointer, x) (*(pointer) = (x))
+#define HPFEM_PREFETCH_L2(pointer, bytes)
 #define HPFEM_SHARED(name) real *const name = reinterpret_cast<real *>(hpfem_host::shared)
 #define __global__
 #define __launch_bounds__(...)

@@ -15,9 +15,9 @@ from ..models import operator_flops
 from .device import CUDA, architecture, upload
 from .layout import fiber_factors, fiber_points
 from .nvrtc import cached
-from .prelude import arguments, fiber_source, header, point_source
+from .prelude import arguments, fiber_source, header, lane_source, point_source
 from .tables import Levels
-from .variant import FiberPlan, Variant, plan
+from .variant import LANE_THREADS, FiberPlan, Variant, check_lane, plan
 
 # Factors on the device, shared by the operators of a space: geometry -> {layout: array}.
 _FACTORS: WeakKeyDictionary[BlockGeometry, dict[tuple[Any, ...], Any]] = WeakKeyDictionary()
@@ -90,10 +90,10 @@ class FiberKernel(CudaKernel):
     """
 
     def __init__(self, problem: BlockProblem, layout: FiberPlan) -> None:
-        super().__init__(problem, "sumfac-top")
+        super().__init__(problem, self.name)
         self.plan = layout
-        source = header("language.h") + fiber_source(problem, self.levels, layout)
-        self.function = load(source, "fiber", layout.shared_bytes)
+        self.elements, self.threads, self.shared_bytes = self._sizes()
+        self.function = load(self.source(), self.kernel_name, self.shared_bytes)
         self.factors, self.points = self._layouts(layout)
         self.n_elements = problem.n_elements
         self.transforms: tuple[Any, Any] | None = None
@@ -102,6 +102,16 @@ class FiberKernel(CudaKernel):
             forward = np.ascontiguousarray(transform.T, problem.dtype)
             self.transforms = upload(forward), upload(np.ascontiguousarray(transform, problem.dtype))
         self._scratch: dict[tuple[str, int], Any] = {}
+
+    name, kernel_name = "sumfac-top", "fiber"
+
+    def source(self) -> str:
+        """Source of the kernel."""
+        return header("language.h") + fiber_source(self.problem, self.levels, self.plan)
+
+    def _sizes(self) -> tuple[int, int, int]:
+        """Elements, threads and bytes of shared memory of a block."""
+        return self.plan.variant.elements, self.plan.threads, self.plan.shared_bytes
 
     def _buffer(self, name: str, components: int) -> Any:
         if (name, components) not in self._scratch:
@@ -119,11 +129,11 @@ class FiberKernel(CudaKernel):
             multiply(given, self.transforms[0], source)
         if self.transforms is not None and to_modes:
             out = self._buffer("out", len(wanted))
-        groups = -(-self.n_elements // self.plan.variant.elements)
+        groups = -(-self.n_elements // self.elements)
         if groups:
             self.function(
                 (groups, len(given) // self.problem.coupled),
-                (self.plan.threads,),
+                (self.threads,),
                 (
                     np.int64(self.n_elements),
                     np.int32(groups),
@@ -133,10 +143,33 @@ class FiberKernel(CudaKernel):
                     self.points,
                     *self._extra,
                 ),
-                shared_mem=self.plan.shared_bytes,
+                shared_mem=self.shared_bytes,
             )
         if self.transforms is not None and to_modes:
             multiply(out, self.transforms[1], wanted)
+
+
+class LaneKernel(FiberKernel):
+    """Sum factorisation with one element per thread, in registers ([X] Alg. 3): for small orders.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    """
+
+    name, kernel_name = "sumfac", "lane"
+
+    def __init__(self, problem: BlockProblem) -> None:
+        levels = Levels.of(problem.tabulation)
+        check_lane(problem, levels)
+        super().__init__(problem, plan(problem, levels, Variant(32)))
+
+    def source(self) -> str:
+        """Source of the kernel."""
+        return header("language.h") + lane_source(self.problem, self.levels, self.plan)
+
+    def _sizes(self) -> tuple[int, int, int]:
+        return LANE_THREADS, LANE_THREADS, LANE_THREADS * (self.levels.n_modes | 1) * self.problem.dtype.itemsize
 
 
 def multiply(left: Any, matrix: Any, out: Any) -> None:

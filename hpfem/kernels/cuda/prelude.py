@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..form import STAGES, BlockProblem
 from .pointwise import field_keys, parameter_names, physics
 from .tables import Collapse, Levels
-from .variant import FiberPlan, flags
+from .variant import LANE_THREADS, FiberPlan, flags
 
 HERE = Path(__file__).parent
 _FLUX_KIND = {"wJ": 0, "metric": 1, "jacobian": 2, None: 0}
@@ -196,6 +196,7 @@ def fiber_constants(problem: BlockProblem, levels: Levels, plan: FiberPlan) -> s
         "LINES_PADDED": plan.lines_padded,
     }
     lines = [f"constexpr int {key} = {int(value)};" for key, value in n.items()]
+    lines.append(f"constexpr bool L2_PREFETCH = {'true' if plan.variant.l2 else 'false'};")
     lines.append(f"constexpr bool TABLES2_SHARED = {'true' if plan.table2 else 'false'};")
     # Row of every level-2 node, and of every leaf's parent.
     parent = np.repeat(np.arange(levels.n_rows), levels.count[1])
@@ -221,4 +222,11 @@ def point_source(problem: BlockProblem, levels: Levels, plan: FiberPlan, slots: 
     sizes = {"THREADS": 256, "K_SLOTS": slots, "LINES_PADDED": plan.lines_padded}
     lines = [f"constexpr int {key} = {value};" for key, value in sizes.items()]
     parts = [constants(problem, levels, name), *lines, header("helpers.h"), header("geometry.h"), header("point.h")]
+    return "\n".join(parts)
+
+
+def lane_source(problem: BlockProblem, levels: Levels, plan: FiberPlan, name: str = "lane") -> str:
+    """Source of the kernel with one element per thread, `language.h` apart; `plan` is of 32 elements (the layout)."""
+    lines = [f"constexpr int THREADS = {LANE_THREADS};", f"constexpr int LINES_PADDED = {plan.lines_padded};"]
+    parts = [constants(problem, levels, name), *lines, header("helpers.h"), header("geometry.h"), header("lane.h")]
     return "\n".join(parts)

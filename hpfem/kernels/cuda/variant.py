@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +17,10 @@ from .tables import Levels
 BANKS = 32  # of shared memory, 4 bytes wide
 # Registers of all threads that a multiprocessor has.
 REGISTERS = 65536
+# Threads, and so elements, of a block of the kernel with one element per thread.
+LANE_THREADS = 64
+# Numbers of 8 bytes that such a thread may keep in registers.
+LANE_NUMBERS = 90
 
 
 @dataclass(frozen=True)
@@ -47,12 +54,15 @@ class Variant:
         Blocks per multiprocessor that registers have to leave room for; 0: by the model.
     tables_shared : bool or None
         Whether the second direction's table is in shared memory rather than in the constant bank; None: by the model.
+    l2 : bool
+        Whether a block asks for all its factors in the L2 cache when it starts.
     """
 
     elements: int
     prefetch: int = 0
     min_blocks: int = 0
     tables_shared: bool | None = None
+    l2: bool = False
 
 
 @dataclass(frozen=True)
@@ -236,8 +246,48 @@ def blocks_by_registers(problem: BlockProblem, levels: Levels, threads: int) -> 
     return max(1, min(REGISTERS // (threads * (-(-need // 8) * 8)), 2048 // threads, 16))
 
 
-def default_variants(problem: BlockProblem, levels: Levels, limits: Limits) -> list[FiberPlan]:
-    """Plans that fit, the most promising first: few idle lanes, some eight warps, two blocks and more.
+@cache
+def variant_table() -> dict[str, list[Any]]:
+    """Variants that were the fastest of many on an H200, with their rates in GDoF/s (`benchmarks/bk_cuda.py`)."""
+    path = Path(__file__).with_name("variants.json")
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def variant_key(problem: BlockProblem, strategy: str) -> str:
+    """Key of a problem in `variant_table`: what its kernel's speed depends on."""
+    form = problem.form
+    kind = form.factor_kind or "values"
+    algorithm = problem.algorithm if form.uses_gradient else "noncollocated"
+    counts = "x".join(map(str, problem.tabulation.rule.counts))
+    shape, order = problem.shape.name, problem.tabulation.basis.order
+    geometry = "affine" if problem.geometry.affine else "deformed"
+    return f"{strategy}/{shape}/{order}/{counts}/{kind}/{algorithm}/{geometry}"
+
+
+def known_variant(problem: BlockProblem, strategy: str) -> tuple[Variant, float] | None:
+    """Variant and rate (GDoF/s) of a problem, if it was measured; float32 takes the variant of float64."""
+    if problem.form.stage != "weak" or problem.form.components > 1:
+        return None
+    row = variant_table().get(variant_key(problem, strategy))
+    return None if row is None else (Variant(*row[:-1]), float(row[-1]))
+
+
+def default_variants(problem: BlockProblem, levels: Levels, limits: Limits, table: bool = True) -> list[FiberPlan]:
+    """Plans that fit, the most promising first: the measured one, then by a model of idle lanes and resident warps.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    levels : Levels
+        Of the problem's tabulation.
+    limits : Limits
+        Of the device.
+    table : bool
+        Whether measured variants count.
+
+    Returns
+    -------
+    list of FiberPlan
 
     Raises
     ------
@@ -264,7 +314,8 @@ def default_variants(problem: BlockProblem, levels: Levels, limits: Limits) -> l
         )
         warps = candidate.threads / 32
         # Twelve resident warps hide the memory; blocks should be small enough to be in different phases.
-        score = used * min(1.0, warps * resident / 12) * min(1.0, 0.7 + 0.1 * resident) * min(1.0, 0.6 + 0.1 * warps)
+        score = used * min(1.0, warps * resident / 12) * min(1.0, 0.7 + 0.1 * resident)
+        score *= min(1.0, 0.6 + 0.1 * warps) * min(1.0, 1.4 - warps / 20)
         found.append((score, candidate))
     if not found:
         smallest = plan(problem, levels, Variant(1))
@@ -273,4 +324,31 @@ def default_variants(problem: BlockProblem, levels: Levels, limits: Limits) -> l
             f" has at most {limits.shared_block} and {limits.threads}"
         )
     found.sort(key=lambda pair: -pair[0])
-    return [candidate for _, candidate in found]
+    plans = [candidate for _, candidate in found]
+    known = known_variant(problem, "sumfac-top") if table else None
+    if known is not None:
+        measured = plan(problem, levels, known[0])
+        if measured.shared_bytes <= limits.shared_block and measured.threads <= limits.threads:
+            plans.insert(0, measured)
+    return plans
+
+
+def check_lane(problem: BlockProblem, levels: Levels) -> None:
+    """Check whether one element fits a thread.
+
+    Raises
+    ------
+    NotSuitable
+        If it does not, or the form differentiates at the points.
+    """
+    what, form = flags(problem), problem.form
+    if (what["slopes_in"] or what["slopes_out"]) and what["collocated"]:
+        raise NotSuitable("one element per thread is noncollocated; use algorithm='noncollocated'")
+    if form.components > 1:
+        raise NotSuitable("one element per thread couples no components")
+    deep = problem.shape.dim > 2 and what["pairs"]
+    numbers = levels.n_modes * (1 + levels.trivial) + levels.n_nodes * (4 if deep else 2)
+    numbers += 2 * levels.n_rows * (problem.shape.dim if what["pairs"] else 1)
+    numbers = numbers * problem.dtype.itemsize // 8
+    if numbers > LANE_NUMBERS:
+        raise NotSuitable(f"one element needs {numbers} numbers in a thread's registers, {LANE_NUMBERS} fit")
