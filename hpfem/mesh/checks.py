@@ -40,8 +40,8 @@ def dimensions(parts: Sequence[Part], n_coordinates: int, labels: Labels) -> Non
 
 def nodes(parts: Sequence[Part], points: Array, labels: Labels) -> None:
     """Node numbers exist and do not repeat within a cell; the coordinates in use are finite."""
-    # Products of coordinates must be finite too.
-    finite = np.asarray((np.abs(points) < 1e100).all(axis=1))
+    # Squares of areas must be finite too.
+    finite = np.asarray((np.abs(points) < 1e50).all(axis=1))
     for part in parts:
         wrong = ((part.nodes < 0) | (part.nodes >= len(points))).any(axis=1)
         if wrong.any():

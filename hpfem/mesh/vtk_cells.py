@@ -78,7 +78,7 @@ def cell_blocks(
         Where each cell starts, and the end.
     types : ndarray of int, [n_cells]
         VTK's cell types.
-    data : dict of str to ndarray, [n_cells, ...]
+    data : dict of str to ndarray, [n_cells, n_components]
         Cell data.
     before_2_1 : bool
         Whether hexes have the edge order of old files.
@@ -153,7 +153,7 @@ def _order_of(shape: Shape, size: int, number: int) -> int:
 def _same_degrees(data: dict[str, NDArray[np.generic]], types: Indices, first_number: int) -> None:
     """Lagrange cells must be of one degree in all directions."""
     degrees = data.get("HigherOrderDegrees")
-    if degrees is None or degrees.ndim != 2 or len(degrees) != len(types):
+    if degrees is None or degrees.shape != (len(types), 3):
         return
     solid = np.isin(types, (72, 73))
     flat = np.isin(types, (70,))
@@ -167,7 +167,6 @@ def _tags(data: dict[str, NDArray[np.generic]], count: int) -> Indices:
     """The integers that group the cells, none if there are none."""
     for wanted in SET_NAMES:
         for name, values in data.items():
-            flat = values.reshape(len(values), -1) if len(values) else values.reshape(0, 1)
-            if name.lower() == wanted and values.dtype.kind in "iu" and flat.shape == (count, 1):
-                return flat[:, 0].astype(np.int64)
+            if name.lower() == wanted and values.dtype.kind in "iu" and values.shape == (count, 1):
+                return values[:, 0].astype(np.int64)
     return np.empty(0, dtype=np.int64)

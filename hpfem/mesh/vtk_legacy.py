@@ -197,7 +197,7 @@ def _read_attribute(cursor: _Cursor, words: list[str], count: int) -> dict[str, 
         before = cursor.position
         if not cursor.line().upper().startswith("LOOKUP_TABLE"):
             cursor.position = before
-        return {words[1]: cursor.numbers(words[2], count * components).reshape(count, -1)}
+        return {words[1]: cursor.numbers(words[2], count * components).reshape(count, components)}
     if name == "TEXTURE_COORDINATES" and len(words) > 3:
         cursor.numbers(words[3], count * _count(words, 2))
         return {}
@@ -217,5 +217,5 @@ def _read_field(cursor: _Cursor, n_arrays: int) -> dict[str, NDArray[np.generic]
         if len(words) != 4:
             raise MeshError(f"a field array was expected, not {' '.join(words)[:60]!r}")
         columns, rows = _count(words, 1), _count(words, 2)
-        arrays[words[0]] = cursor.numbers(words[3], columns * rows).reshape(rows, -1 if rows else 0)
+        arrays[words[0]] = cursor.numbers(words[3], columns * rows).reshape(rows, columns)
     return arrays

@@ -33,7 +33,7 @@ def test_dimensions() -> None:
     refused(np.eye(4, 2), [("tet", 1, [[0, 1, 2, 3]])], "points have 2 coordinates")
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e200])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e60])
 def test_coordinates(value: float) -> None:
     mesh = box("tet", (1, 1, 1))
     points = mesh.points.copy()
