@@ -36,6 +36,10 @@ RobinCondition = tuple[Function, Function] | Mapping[str, tuple[Function, Functi
 Named = dict[str, tuple[Indices, Any]]
 
 
+# Further points: data and curved facets are not polynomial.
+_MORE = 6
+
+
 @dataclass(frozen=True, eq=False)
 class FacetBlock:
     """Facets of one shape, order and geometry order, with the same place in their cells.
@@ -105,8 +109,7 @@ def facet_blocks(c0: C0Space, facets: Indices) -> list[FacetBlock]:
         entity = own.shape.facets[number]
         order = c0.space.orders[own.shape.name]
         basis = make_basis(c0.space.basis, entity.shape, order)
-        # Curved facets and non-polynomial data want more points than the mass of a flat one.
-        rule = quadrature(entity.shape, default_counts(entity.shape, order, 2 + own.order))
+        rule = quadrature(entity.shape, default_counts(entity.shape, order, _MORE))
         nodes = own.nodes[rows][:, entity_nodes(own.shape, own.order, mesh.dim - 1, number)]
         coefficients = geometry_coefficients(Patch(entity.shape, own.order, nodes), mesh.points)
         geometry = BlockGeometry(entity.shape, own.order, coefficients, rule, affine=False)

@@ -127,6 +127,7 @@ def solve_helmholtz(
         rhs = np.where(bc.constrained, 0.0, rhs - lifted)
     constant = _constant(A, c0, bc) if not bc.constrained.any() else None
     if constant is not None:
+        weight = c0.gather(_functional(space, 1.0)).astype(np.float64)
         total = float(constant @ rhs)
         scale = float(np.abs(constant * rhs).sum())
         if abs(total) > 1e-6 * scale:
@@ -135,7 +136,7 @@ def solve_helmholtz(
                 f"pure Neumann problem: f and the fluxes sum up to {total:.3e} (of {scale:.3e}), not to 0; their"
                 " mean is taken out",
             )
-        rhs = rhs - total / float(constant @ constant) * constant
+        rhs = rhs - total / float(constant @ weight) * weight
     device = A.device
     precondition: Callable[[Any], Any] | None
     if callable(preconditioner):
@@ -153,7 +154,6 @@ def solve_helmholtz(
     )
     vector = vector_home(x, device).astype(np.float64) + values
     if constant is not None:
-        weight = c0.gather(_functional(space, 1.0))
         vector -= float(weight @ vector) / float(weight @ constant) * constant
     if not np.isfinite(vector).all():
         raise SolverError("solve_helmholtz: the solution is not finite; look at the data and the coefficients")
@@ -166,8 +166,9 @@ def _functional(space: Space, f: Callable[..., Any] | float | Field) -> Field:
     if isinstance(f, Field):
         return f if f.state == "dual" else IProductWRTBase(space)(f)
     if isinstance(f, (int, float, np.number)):
+        # By the rule of the operator, so that u = f / lam stays a solution on curved cells.
         value = float(f)
-        return moments(space, lambda *x: value)
+        return IProductWRTBase(space)(space.evaluate(lambda *x: value))
     return moments(space, f)
 
 

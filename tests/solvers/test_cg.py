@@ -1,0 +1,162 @@
+"""Conjugate gradients: SciPy's iterations, the history, what does not move between host and device, clear failures."""
+
+import numpy as np
+import pytest
+import scipy.sparse.linalg
+
+import hpfem as hp
+from hpfem.assembly.devices import vector_home, vector_on
+from hpfem.memory import count_transfers
+from hpfem.mesh import box
+from hpfem.operators.strategies import BACKENDS, Backend, provider
+from hpfem.solvers import make_preconditioner
+from tests.assembly.meshes import ours
+from tests.standin import StandIn, StandInStrategy
+
+
+@pytest.fixture
+def problem(rng):
+    """A Helmholtz problem with Dirichlet values on a mixed mesh: operator and right-hand side."""
+    c0 = hp.C0Space(hp.Space(ours("cube_mixed.msh"), 3))
+    bc = hp.BoundaryConditions(c0, dirichlet=0.0)
+    return hp.GlobalOperator(hp.Helmholtz(c0.space, lam=1.0), c0, bc), rng.standard_normal(c0.size) * bc.free
+
+
+@pytest.mark.parametrize("name", ["jacobi", "none"])
+def test_iterations_are_those_of_scipy_on_the_matrix(problem, name):
+    A, b = problem
+    precondition, used = make_preconditioner(name, A)
+    assert used == name
+    x, info = hp.cg(A.apply, b, precondition, tol=1e-9)
+    matrix = A.assemble()
+    count = []
+    inverse = None if name == "none" else scipy.sparse.diags_array(1 / matrix.diagonal())
+    y, failed = scipy.sparse.linalg.cg(matrix, b, rtol=1e-9, M=inverse, callback=count.append, maxiter=5000)
+    assert failed == 0
+    # Without a preconditioner rounding has two thousand iterations to grow in.
+    assert abs(info.iterations - len(count)) <= max(1, 0.01 * len(count) * (name == "none"))
+    assert np.abs(x - y).max() < 1e-7 * np.abs(y).max()
+
+
+def test_history(problem):
+    A, b = problem
+    x, info = hp.cg(A.apply, b, tol=1e-6)
+    assert len(info.residuals) == info.iterations + 1
+    assert info.residuals[0] == 1 and info.residuals[-1] <= 1e-6 < info.residuals[-2]
+    assert np.linalg.norm(b - A @ x) < 1.01e-6 * np.linalg.norm(b)
+    assert 0 < info.operator_time < info.time and info.size == len(b)
+    # A good start leaves nothing to do.
+    assert hp.cg(A.apply, b, start=x, tol=1e-5)[1].iterations == 0
+    assert hp.cg(A.apply, 0 * b)[1].iterations == 0
+
+
+@pytest.fixture
+def standin():
+    """A backend with memory of its own."""
+    device = StandIn()
+    strategy = StandInStrategy()
+    BACKENDS.add("stand-in", Backend("stand-in", lambda: device, lambda: None))
+    provider.register_strategy(strategy)
+    yield device
+    BACKENDS._objects.pop("stand-in")
+    provider._PROVIDERS.remove(strategy)
+
+
+def test_nothing_moves_inside_the_loop_on_a_device(standin, rng):
+    c0 = hp.C0Space(hp.Space(ours("cube_mixed.msh"), 3))
+    bc = hp.BoundaryConditions(c0, dirichlet=0.0, robin=None)
+    A = hp.GlobalOperator(hp.Helmholtz(c0.space, lam=1.0, backend="stand-in"), c0, bc)
+    on_host = hp.GlobalOperator(hp.Helmholtz(c0.space, lam=1.0, backend="numpy"), c0, bc)
+    b = rng.standard_normal(c0.size) * bc.free
+    precondition, _ = make_preconditioner("jacobi", A)
+    moved, solutions = [], []
+    for tol in (1e-1, 1e-9):
+        with count_transfers() as counter:
+            rhs = vector_on(b, standin)
+            x, info = hp.cg(lambda v: A.apply(v, standin), rhs, precondition, tol=tol)
+            solutions.append(vector_home(x, standin))
+        moved.append((counter.to_device, counter.to_host))
+    assert info.iterations > 50
+    # The right-hand side goes there and the solution comes back; the first run also takes the boundary's mask along.
+    assert moved == [(2, 1), (1, 1)]
+    x, _ = hp.cg(on_host.apply, b, make_preconditioner("jacobi", on_host)[0], tol=1e-9)
+    assert np.abs(x - solutions[1]).max() < 1e-7 * np.abs(x).max()
+
+
+def test_solving_on_a_device_is_the_same_script(standin):
+    mesh = ours("cube_mixed.msh")
+    vectors = [
+        hp.solve_helmholtz(hp.Space(mesh, 3, backend=name), 1.0, 1.0, dirichlet=0.0).vector
+        for name in ("stand-in", "numpy")
+    ]
+    assert np.abs(vectors[0] - vectors[1]).max() < 1e-10
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("basis", ["modified", "lagrange"])
+def test_solving_on_a_gpu_is_the_same_script(basis):
+    mesh = ours("curved_mixed.msh")
+    vectors = [
+        hp.solve_helmholtz(hp.Space(mesh, 4, basis, backend=name), 1.0, 1.0, dirichlet=0.0).vector
+        for name in ("cuda", "cpu")
+    ]
+    assert np.abs(vectors[0] - vectors[1]).max() < 1e-9
+
+
+@pytest.mark.cuda
+def test_nothing_moves_inside_the_loop_on_a_gpu(rng):
+    c0 = hp.C0Space(hp.Space(ours("cube_mixed.msh"), 3, backend="cuda"))
+    A = hp.GlobalOperator(hp.Helmholtz(c0.space), c0, hp.BoundaryConditions(c0, dirichlet=0.0))
+    b = rng.standard_normal(c0.size)
+    precondition, _ = make_preconditioner("jacobi", A)
+    moved = []
+    for tol in (1e-1, 1e-9):
+        with count_transfers() as counter:
+            x, _ = hp.cg(lambda v: A.apply(v, A.device), vector_on(b, A.device), precondition, tol=tol)
+            vector_home(x, A.device)
+        moved.append((counter.to_device, counter.to_host))
+    assert moved == [(2, 1), (1, 1)]
+
+
+def test_an_indefinite_operator_is_refused(problem):
+    A, b = problem
+    space = A.c0.space
+    with pytest.raises(hp.SolverError, match="not positive definite"):
+        hp.cg(lambda v: -A.apply(v), b)
+    with pytest.raises(hp.SolverError, match="not positive definite"):
+        hp.solve_helmholtz(space, -200.0, 1.0, dirichlet=0.0, preconditioner="none")
+    with pytest.raises(hp.SolverError, match="not positive definite"):
+        hp.solve_helmholtz(space, -2000.0, 1.0, dirichlet=0.0, preconditioner="jacobi")
+    with pytest.raises(hp.SolverError, match="not positive definite"):
+        hp.solve_helmholtz(space, -2000.0, 1.0, dirichlet=0.0, preconditioner="multilevel")
+    with pytest.raises(hp.SolverError, match="preconditioner is not positive"):
+        hp.cg(A.apply, b, lambda r: -r)
+
+
+def test_no_convergence_is_said(problem):
+    A, b = problem
+    with pytest.raises(hp.SolverError, match="after 3 iterations"):
+        hp.cg(A.apply, b, max_iterations=3)
+    with pytest.raises(hp.SolverError, match="after 2 iterations"):
+        hp.solve_helmholtz(A.c0.space, 1.0, 1.0, dirichlet=0.0, max_iterations=2)
+
+
+def test_what_is_not_finite_is_said(problem):
+    A, b = problem
+    with pytest.raises(hp.SolverError, match="right-hand side is not finite"):
+        hp.cg(A.apply, b * np.nan)
+    with pytest.raises(hp.SolverError, match="not finite after 0"):
+        hp.cg(lambda v: v * np.nan, b)
+
+
+def test_bad_arguments(problem):
+    A, b = problem
+    space = A.c0.space
+    with pytest.raises(hp.ArgumentError, match="tolerance"):
+        hp.cg(A.apply, b, tol=0)
+    with pytest.raises(hp.ArgumentError, match="unknown preconditioner 'ilu'; valid: auto, none, jacobi, multilevel"):
+        hp.solve_helmholtz(space, preconditioner="ilu")
+    with pytest.raises(hp.ArgumentError, match="another space"):
+        hp.solve_helmholtz(hp.Space(space.mesh, 3), c0=A.c0)
+    with pytest.raises(hp.ArgumentError, match="orthogonal"):
+        hp.solve_helmholtz(hp.Space(box("tet", (1, 1, 1)), 2, "orthogonal"))
