@@ -251,9 +251,7 @@ class _NoArray:
     __array_ufunc__ = None
 
     def __array__(self, *arguments: Any, **options: Any) -> Any:
-        raise ArgumentError(
-            "NumPy does not take vectors in a pointwise function; use a.dot(b), or components"
-        )
+        raise ArgumentError("NumPy does not take vectors in a pointwise function; use a.dot(b), or components")
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         raise ArgumentError(
@@ -421,6 +419,8 @@ class Pointwise:
     test: tuple[str, ...]
 
     def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise ArgumentError(f"a pointwise function is a function, got {type(self.function).__name__}")
         if self.test not in (("value",), ("grad",), ("value", "grad")):
             raise ArgumentError(f"test must be ('value',), ('grad',) or ('value', 'grad'), got {self.test!r}")
 

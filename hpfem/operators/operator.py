@@ -85,6 +85,8 @@ class Operator:
         self.backend = choose_backend(backend or space.backend)
         self.parameters: dict[str, float] = {}
         self.fields: dict[str, Field] = {}
+        if not isinstance(coefficients, (Mapping, type(None))):
+            raise ArgumentError(f"fields of {name} are a mapping from names, got {type(coefficients).__name__}")
         for key, value in (coefficients or {}).items():
             self._take(key, value)
         traced = None

@@ -167,7 +167,7 @@ class WeakForm(Operator):
         test gradient, or the pair of both (`hpfem.kernels.expression`).
     trial : tuple of str
         What the function may take of the trial function: "value", "grad" or both.
-    test : tuple of str
+    test : str or tuple of str
         What its results multiply: "value", "grad" or both.
     fields : mapping, optional
         Name -> number, function of the coordinates, field, or sequence of D numbers.
@@ -191,12 +191,12 @@ class WeakForm(Operator):
         space: Space,
         pointwise: Callable[..., Any],
         trial: Sequence[str] = ("value", "grad"),
-        test: Sequence[str] = ("value", "grad"),
+        test: str | Sequence[str] = ("value", "grad"),
         fields: Mapping[str, Coefficient] | None = None,
         components: int = 1,
         **options: Any,
     ) -> None:
-        form = Pointwise(pointwise, tuple(test))
+        form = Pointwise(pointwise, (test,) if isinstance(test, str) else tuple(test))
         for part, argument in (("value", "u"), ("grad", "du")):
             if argument in form.arguments and part not in trial:
                 raise ArgumentError(

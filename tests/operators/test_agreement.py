@@ -5,9 +5,9 @@ import pytest
 
 import hpfem as hp
 from hpfem.mesh import box
-from tests.cases import SHAPES_2D, SHAPES_3D, cases, each_shape
+from tests.cases import BASES, SHAPES_2D, SHAPES_3D, cases, each_shape
 from tests.operators.reference import random_field, references
-from tests.operators.ways import ways
+from tests.operators.ways import special, ways
 from tests.samples import curved, dimension, norm_error, skewed, straight, tapered
 
 SHAPES = SHAPES_2D + SHAPES_3D
@@ -29,17 +29,19 @@ def reaction(*x):
     return 2.0 + x[0] * x[1]
 
 
-@each_kind
 @cases(SHAPES, range(1, 9))
-def test_helmholtz_and_mass(backend, kind, shape, order, basis, rng):
-    space = hp.Space(MESHES[kind](shape.name), order, basis=basis)
+def test_helmholtz_and_mass(backend, shape, order, basis, rng):
+    # Affine and deformed cells take turns from order to order, each basis in its own time; compiled backends, where
+    # every kernel costs a second, take the algorithms in turns too. Below, both meet both.
+    turn = order + BASES.index(basis)
+    space = hp.Space(MESHES["affine" if turn % 2 else "deformed"](shape.name), order, basis=basis)
     field = random_field(space, rng)
     expected_mass, expected = [], []
     for ref, coefficients in zip(references(space), field.arrays, strict=True):
         value, slope = ref.trial(coefficients)
         expected_mass.append(ref.test(value))
         expected.append(ref.test(1.7 * value, slope))
-    for way in ways(backend):
+    for way in ways(backend) if backend == "numpy" else ways(backend)[turn // 2 % 2 :: 2]:
         result = hp.Helmholtz(space, lam=1.7, **way)(field)
         assert result.state == "dual"
         for found, wanted in zip(result.arrays, expected, strict=True):
@@ -206,3 +208,32 @@ def test_any_number_of_elements(backend, name, elements, rng):
         expected = ref.test(value, slope)
         for way in ways(backend):
             assert norm_error(hp.Helmholtz(space, **way)(field).arrays[number], expected) < 1e-12, way
+
+
+@each_kind
+@pytest.mark.parametrize("order", [1, 2, 5])
+@each_shape(SHAPES)
+def test_special_strategies(backend, kind, shape, order, rng):
+    mesh = MESHES[kind](shape.name)
+    for dtype in (np.float64, np.float32):
+        space = hp.Space(mesh, order, dtype=dtype)
+        d = space.dim
+        fields = {state: random_field(space, rng, state, d) for state in ("coeff", "phys")}
+        makers = [
+            lambda space=space, **o: hp.BwdTrans(space, **o),
+            lambda space=space, **o: hp.IProductWRTBase(space, **o),
+            lambda space=space, **o: hp.PhysDeriv(space, **o),
+            lambda space=space, **o: hp.IProductWRTDerivBase(space, **o),
+            lambda space=space, **o: hp.Mass(space, **o),
+            lambda space=space, **o: hp.Laplacian(space, **o),
+            lambda space=space, **o: hp.Helmholtz(space, lam=0.7, diffusivity=2.0, **o),
+            lambda space=space, **o: hp.Helmholtz(space, lam=reaction, diffusivity=diffusivity, **o),
+            lambda space=space, d=d, **o: hp.AdvectionDiffusionReaction(space, [1.0] * d, 0.1, 0.5, **o),
+        ]
+        for make in makers:
+            general = make(strategy="sumfac", backend="numpy")
+            expected = general(fields[general.input_state])
+            for strategy, operator in special(backend, make):
+                found = operator(fields[general.input_state])
+                for one, wanted in zip(found.arrays, expected.arrays, strict=True):
+                    assert norm_error(one, wanted) < TOLERANCE[np.dtype(dtype)], (strategy, operator.name)

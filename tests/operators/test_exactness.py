@@ -125,7 +125,7 @@ def test_stiffness_of_curved_cells_converges_with_the_points(name, rng):
     for more in (0, 4, 8):
         space = hp.Space(mesh, 4, quadrature=more)
         u = space.project(p)
-        exact = fine_integrals(space, u, u, n=24)[1]
+        exact = fine_integrals(space, u, u, n=15)[1]
         found.append(abs(u.dot(hp.Laplacian(space, backend="numpy")(u)) / exact - 1))
     assert found[2] < 1e-8
     assert found[1] < max(0.2 * found[0], 1e-12)

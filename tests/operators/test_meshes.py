@@ -114,9 +114,17 @@ def test_one_integrates_to_the_volume(mesh):
     assert sum(b.geometry.volumes().sum() for b in space.blocks) == pytest.approx(one, rel=1e-13)
 
 
-@pytest.mark.parametrize("copy", ["as read", "rotated"])
-def test_integrals_of_polynomials(mesh, copy, rng):
-    mesh = mesh if copy == "as read" else rotated(mesh)
+def test_integrals_of_polynomials_on_a_rotated_copy(mesh, rng):
+    check_integrals(rotated(mesh), rng)
+
+
+def test_integrals_of_polynomials(mesh, rng):
+    if mesh.n_cells < 100:  # the rotated copies of the large ones are enough
+        check_integrals(mesh, rng)
+
+
+def check_integrals(mesh, rng):
+    """Compare mass and stiffness of random polynomials with integrals over the cells."""
     d, order = mesh.points.shape[1], 3 if mesh.n_cells < 1000 else 2
     straight = all(group.order == 1 for group in mesh.cells)
     affine = all(mesh.affine(group).all() for group in mesh.cells)
@@ -142,7 +150,7 @@ def test_projection_error_falls_exponentially(mesh):
         return np.sin(2.5 * x[0] / size + 0.4) * np.exp(x[1] / size) + np.cos(1.5 * x[-1] / size)
 
     errors = []
-    for order in range(1, 7 if mesh.n_cells < 1000 else 4):
+    for order in range(1, 7 if mesh.n_cells < 100 else 6 if mesh.n_cells < 1000 else 4):
         space = hp.Space(mesh, order, quadrature=1, backend="numpy")
         f = space.evaluate(smooth)
         errors.append((f - hp.BwdTrans(space)(space.project(f))).norm() / f.norm())

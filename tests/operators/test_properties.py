@@ -6,10 +6,10 @@ import pytest
 import hpfem as hp
 from tests.operators.reference import random_field
 from tests.operators.ways import ways
-from tests.samples import NAMES, curved, skewed, straight, tapered
+from tests.samples import NAMES, curved, skewed, straight
 
 each_name = pytest.mark.parametrize("name", NAMES)
-MESHES = {"affine": lambda name: skewed(straight(name)), "straight": tapered, "curved": curved}
+MESHES = {"affine": lambda name: skewed(straight(name)), "curved": curved}
 
 
 @pytest.fixture(params=MESHES)

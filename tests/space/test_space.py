@@ -88,7 +88,7 @@ class TestQuadrature:
             expected[:, mode] = weights[:, mode]
             assert norm_error(found, expected) < 1e-13
 
-    @pytest.mark.parametrize("choice", ["gauss", "collocated", 0, 1, 3])
+    @pytest.mark.parametrize("choice", ["gauss", "collocated", 1])
     @each_name
     def test_stiffness_does_not_depend_on_sufficient_points(self, backend, name, choice, rng):
         mesh = skewed(straight(name))
