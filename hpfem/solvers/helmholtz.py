@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -143,10 +144,18 @@ def solve_helmholtz(
         precondition, used = preconditioner, "user"
     else:
         precondition, used = make_preconditioner(preconditioner, A)
+    start = vector_on(rhs, device, space.dtype)
+    apply: Callable[[Any], Any] = partial(A.apply, device=device)
+    if constant is not None:
+        # Rounding puts a little of the constant into every vector; a preconditioner may enlarge it.
+        without = _without(vector_on(constant / np.linalg.norm(constant), device, space.dtype))
+        inner = precondition or (lambda r: r)
+        apply, start = _chain(apply, without), without(start)
+        precondition = _chain(_chain(without, inner), without)
     set_up = perf_counter() - began
     x, info = cg(
-        lambda v: A.apply(v, device),
-        vector_on(rhs, device, space.dtype),
+        apply,
+        start,
         precondition,
         tol=tol,
         max_iterations=max_iterations,
@@ -159,6 +168,15 @@ def solve_helmholtz(
         raise SolverError("solve_helmholtz: the solution is not finite; look at the data and the coefficients")
     info = replace(info, time=perf_counter() - began, set_up_time=set_up, preconditioner=used)
     return Solution.of(vector.astype(space.dtype), c0, info)
+
+
+def _without(unit: Any) -> Callable[[Any], Any]:
+    """What is left of a vector without its part along a unit vector."""
+    return lambda vector: vector - (unit @ vector) * unit
+
+
+def _chain(first: Callable[[Any], Any], then: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda vector: then(first(vector))
 
 
 def _functional(space: Space, f: Callable[..., Any] | float | Field) -> Field:
@@ -176,5 +194,6 @@ def _constant(A: GlobalOperator, c0: C0Space, bc: BoundaryConditions) -> Array |
     """Global vector of the function 1 if the operator does not see it."""
     one = np.asarray(c0.project(1.0), dtype=np.float64)
     image = np.asarray(A.apply(one.astype(c0.space.dtype)), dtype=np.float64)
-    small = 1e3 * np.finfo(c0.space.dtype).eps * float(np.abs(A.diagonal()).max())
+    probe = A.apply(np.random.default_rng(0).standard_normal(c0.size).astype(c0.space.dtype))
+    small = 1e3 * np.finfo(c0.space.dtype).eps * float(np.abs(probe).max())
     return one if float(np.abs(image).max()) < small else None
