@@ -43,7 +43,7 @@ _CELLS = {
 # VTK has no second-order pyramid of 14 nodes; there the order is gmsh's.
 _IN_VTK_ORDER = frozenset(name for name, _ in _CELLS.values()) - {"pyramid"}
 
-# Read by ourselves, or holding no cells.
+# Read by ourselves; or, in meshio 5.3.5, never ended (ansys) and without cells (neuroglancer).
 _NOT_HERE = {"gmsh", "vtk", "vtu", "ansys", "neuroglancer"}
 
 # Integer cell data that group cells, as meshio calls them, format by format.
