@@ -5,5 +5,17 @@ from .helmholtz import Solution, solve_helmholtz
 from .norms import l2_error
 from .preconditioners import make_preconditioner
 from .projection import l2_project
+from .wave import AcousticWave, point_source, ricker
 
-__all__ = ["Solution", "SolveInfo", "cg", "l2_error", "l2_project", "make_preconditioner", "solve_helmholtz"]
+__all__ = [
+    "AcousticWave",
+    "Solution",
+    "SolveInfo",
+    "cg",
+    "l2_error",
+    "l2_project",
+    "make_preconditioner",
+    "point_source",
+    "ricker",
+    "solve_helmholtz",
+]

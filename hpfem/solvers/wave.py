@@ -1,0 +1,201 @@
+"""The acoustic wave equation M p_tt + c^2 K p = f, explicit in time ([R]: the spectral element proxy application).
+
+Leapfrog: p^{n+1} = 2 p^n - p^{n-1} + dt^2 M^{-1} (f^n - K p^n), of second order and stable for dt below
+2 / sqrt(largest eigenvalue of M^{-1} K). M is diagonal where the points of the rule are the nodes of the basis
+(`Space(basis="lagrange", quadrature="collocated")` on quads and hexes); elsewhere it is inverted by CG.
+"""p_tt = div(c^2 grad p) + f, with p = 0 on named boundaries and reflecting ones elsewhere.
+
+    Parameters
+    ----------
+    c0 : C0Space
+    speed_squared : float, callable or Field
+        c^2.
+    free_surface : sequence of str
+        Names of boundaries with p = 0.
+    dt : float, optional
+        Time step; `courant` times the largest stable one when left out.
+    courant : float
+    tol : float
+        Of the mass inversions by CG, where the mass is not diagonal.
+
+    Attributes
+    ----------
+    time : float
+    steps : int
+    diagonal_mass : bool
+    mass_iterations : int
+        CG iterations spent on the mass so far.
+
+    Raises
+    ------
+    ArgumentError
+        For a time step that is not positive.
+    SolverError
+        From `step`, if the solution grows without bound: the time step is too large.
+    """
+
+    def __init__(
+        self,
+        c0: C0Space,
+        speed_squared: Coefficient = 1.0,
+        free_surface: tuple[str, ...] = (),
+        dt: float | None = None,
+        courant: float = 0.9,
+        tol: float = 1e-12,
+    ) -> None:
+        bc = BoundaryConditions(c0, dirichlet=dict.fromkeys(free_surface, 0.0))
+        self.c0, self.bc, self.tol = c0, bc, tol
+        self.K = GlobalOperator(Helmholtz(c0.space, 0.0, speed_squared), c0, bc)
+        self.M = GlobalOperator(Mass(c0.space), c0, bc)
+        self.device = self.K.device
+        self._free = vector_on(bc.free.astype(c0.space.dtype), self.device)
+        diagonal = self.M.diagonal()
+        # A diagonal matrix is what it does to any vector; a random one tells.
+        probe = np.random.default_rng(0).uniform(0.5, 1.5, c0.size).astype(c0.space.dtype)
+        error = np.abs(self.M.apply(probe) - diagonal * probe).max()
+        self.diagonal_mass = bool(error < 1e4 * np.finfo(c0.space.dtype).eps * diagonal.max())
+        self._inverse = vector_on(1.0 / diagonal, self.device, c0.space.dtype)
+        self._precondition = jacobi(self.M)
+        self.mass_iterations = 0
+        if dt is None:
+            dt = courant * 2 / np.sqrt(self.largest_eigenvalue())
+        if not dt > 0:
+            raise ArgumentError(f"the time step must be > 0, got {dt!r}")
+        self.dt = float(dt)
+        self.time, self.steps = 0.0, 0
+        self._now = self._free * 0
+        self._before = self._free * 0
+
+    def solve_mass(self, rhs: Any) -> Any:
+        """M^-1 of a vector on the device."""
+        if self.diagonal_mass:
+            return self._inverse * rhs
+        x, info = cg(self._apply(self.M), rhs, self._precondition, tol=self.tol, name="mass")
+        self.mass_iterations += info.iterations
+        return x
+
+    def _apply(self, operator: GlobalOperator) -> Callable[[Any], Any]:
+        return lambda vector: operator.apply(vector, self.device)
+
+    def _stiffness(self, p: Any) -> Any:
+        return self._free * self.K.apply(p, self.device)
+
+    def largest_eigenvalue(self, iterations: int = 60) -> float:
+        """Upper estimate of the largest eigenvalue of M^-1 K, by power iteration with a margin of 5 %."""
+        rng = np.random.default_rng(1)
+        x = self._free * vector_on(rng.standard_normal(self.c0.size), self.device, self.c0.space.dtype)
+        value = 0.0
+        for _ in range(iterations):
+            Kx = self._stiffness(x)
+            y = self._free * self.solve_mass(Kx)
+            value = float(y @ self.M.apply(y, self.device)) ** 0.5 / float(x @ self.M.apply(x, self.device)) ** 0.5
+            x = y * (1 / float(y @ y) ** 0.5)
+        return 1.05 * value
+
+    def start(self, pressure: Array, velocity: Array | None = None) -> None:
+        """Set p and p_t at time 0.
+
+        Parameters
+        ----------
+        pressure, velocity : ndarray, [size]
+            Global vectors, such as `c0.project(function)`; the velocity is zero when left out.
+        """
+        dtype = self.c0.space.dtype
+        self._now = self._free * vector_on(np.asarray(pressure), self.device, dtype)
+        rate = self._free * 0 if velocity is None else self._free * vector_on(velocity, self.device, dtype)
+        bend = self._free * self.solve_mass(self._stiffness(self._now))
+        self._before = self._now - self.dt * rate - (self.dt**2 / 2) * bend
+        self.time, self.steps = 0.0, 0
+
+    def step(self, load: Any | None = None) -> None:
+        """Advance by dt.
+
+        Parameters
+        ----------
+        load : array, [size], optional
+            f at the present time, as a functional: on the device.
+        """
+        force = -self._stiffness(self._now)
+        if load is not None:
+            force = force + self._free * load
+        ahead = 2 * self._now - self._before + self.dt**2 * (self._free * self.solve_mass(force))
+        self._before, self._now = self._now, ahead
+        self.time += self.dt
+        self.steps += 1
+        if self.steps % 100 == 0 and not np.isfinite(float(ahead @ ahead)):
+            raise SolverError(f"the wave grows without bound after {self.steps} steps; take dt below {self.dt:.2e}")
+
+    def energy(self) -> float:
+        """(p_t, p_t)/2 + (c^2 grad p, grad p)/2 half a step ago; without a load it varies by O(dt^2) only."""
+        rate = (self._now - self._before) * (1 / self.dt)
+        middle = (self._now + self._before) * 0.5
+        kinetic = float(rate @ (self._free * self.M.apply(rate, self.device)))
+        return 0.5 * (kinetic + float(middle @ self._stiffness(middle)))
+
+    def invariant(self) -> float:
+        """What leapfrog conserves exactly: (p_t, p_t)/2 + (c^2 grad p^n, grad p^{n-1})/2."""
+        rate = (self._now - self._before) * (1 / self.dt)
+        kinetic = float(rate @ (self._free * self.M.apply(rate, self.device)))
+        return 0.5 * (kinetic + float(self._now @ self._stiffness(self._before)))
+
+    @property
+    def vector(self) -> Array:
+        """The present p as a global vector on the host, [size]."""
+        return vector_home(self._now, self.device).astype(np.float64)
+
+    @property
+    def pressure(self) -> Field:
+        """The present p as a field."""
+        return self.c0.scatter(self.vector.astype(self.c0.space.dtype))
+
+
+def point_source(c0: C0Space, point: Any) -> Array:
+    """The functional v -> v(point): a point source of strength one, or a receiver.
+
+    Parameters
+    ----------
+    c0 : C0Space
+    point : array_like, [D]
+
+    Returns
+    -------
+    ndarray, [size]
+
+    Raises
+    ------
+    ArgumentError
+        If the point is in no cell.
+    """
+    space = c0.space
+    block, element, xi = space.locator.find(np.asarray(point, dtype=float)[None])
+    if block[0] < 0:
+        raise ArgumentError(f"the point {np.asarray(point).tolist()} is in no cell of the mesh")
+    load = space.zeros("dual")
+    load.arrays[block[0]][0, element[0]] = space.blocks[block[0]].basis.evaluate(xi)[:, 0]
+    return np.asarray(c0.gather(load), dtype=np.float64)
+
+
+def ricker(frequency: float, delay: float | None = None) -> Callable[[float], float]:
+    """Ricker's wavelet (1 - 2 a^2) exp(-a^2), a = pi f (t - delay).
+
+    Parameters
+    ----------
+    frequency : float
+        Peak frequency, > 0.
+    delay : float, optional
+        1.2 / frequency when left out, so that it starts from nothing.
+
+    Returns
+    -------
+    callable
+        t -> amplitude.
+    """
+    if not frequency > 0:
+        raise ArgumentError(f"the frequency of a wavelet must be > 0, got {frequency!r}")
+    middle = 1.2 / frequency if delay is None else delay
+
+    def wavelet(t: float) -> float:
+        a = (np.pi * frequency * (t - middle)) ** 2
+        return float((1 - 2 * a) * np.exp(-a))
+
+    return wavelet
