@@ -3,7 +3,30 @@
 Leapfrog: p^{n+1} = 2 p^n - p^{n-1} + dt^2 M^{-1} (f^n - K p^n), of second order and stable for dt below
 2 / sqrt(largest eigenvalue of M^{-1} K). M is diagonal where the points of the rule are the nodes of the basis
 (`Space(basis="lagrange", quadrature="collocated")` on quads and hexes); elsewhere it is inverted by CG.
-"""p_tt = div(c^2 grad p) + f, with p = 0 on named boundaries and reflecting ones elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..assembly import BoundaryConditions, C0Space, GlobalOperator
+from ..assembly.devices import vector_home, vector_on
+from ..errors import ArgumentError, SolverError
+from ..field import Field
+from ..operators import Helmholtz, Mass
+from ..operators.operator import Coefficient
+from .cg import cg
+from .preconditioners import jacobi
+
+Array = NDArray[np.float64]
+
+
+class AcousticWave:
+    """p_tt = div(c^2 grad p) + f, with p = 0 on named boundaries and reflecting ones elsewhere.
 
     Parameters
     ----------
