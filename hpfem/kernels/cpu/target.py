@@ -97,7 +97,7 @@ def narrower(vector_bytes: int) -> Target:
 def missing() -> str | None:
     """None if kernels can be compiled here, else one sentence that says why not."""
     try:
-        code = compile_object("define void @run() {\n  ret void\n}\n", host())
+        code = compile_object("define void @run(ptr %out) {\n  ret void\n}\n", host())
         load_object(code)
     except ImportError as error:
         return f"llvmlite cannot be imported ({error}); install it with: pip install llvmlite"

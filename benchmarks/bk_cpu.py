@@ -1,0 +1,252 @@
+"""BK1 and BK3 on one core: every shape and order, in and out of cache, against the core's limits and libCEED.
+
+    python benchmarks/bk_cpu.py -o benchmarks/results/bk_cpu.json
+    python benchmarks/bk_cpu.py --shapes hex,tet --orders 3,7 --kernels bk3 --peers
+
+Every kernel is timed alone: coefficients in, results out, in the users' layout, geometric factors stored. Elements of a
+small mesh are repeated until there are enough. Limits are measured before and after each case by kernels that are
+generated like the others; the better ones count, and the shortest time does: other processes only ever take away.
+`fraction` is the share of min(FMA peak / flops, read bandwidth / bytes); data in cache is held against the FMA peak.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from dataclasses import asdict, dataclass, replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from hpfem.benchmarks import document, problem_mesh, problem_sizes
+from hpfem.benchmarks.results import BENCH
+from hpfem.geometry import BlockGeometry
+from hpfem.kernels.cpu import CpuKernel
+from hpfem.kernels.cpu.kernel import aligned
+from hpfem.kernels.cpu.limits import best_seconds, measure_fma, measure_read
+from hpfem.kernels.form import BlockProblem
+from hpfem.kernels.models import operator_bytes, operator_flops
+from hpfem.operators import Helmholtz, Mass
+from hpfem.reporting import machine_description, write_json
+from hpfem.space import Space
+
+SHAPES = ("hex", "prism", "pyramid", "tet", "quad", "tri")
+KERNELS = {"bk1": Mass, "bk3": Helmholtz}
+SIZES = {"in": 3e4, "out": 1.5e6}
+READ_BYTES = 192 << 20
+
+
+class Repeated(BlockGeometry):
+    """Geometry of a few elements, over and over.
+
+    Parameters
+    ----------
+    base : BlockGeometry
+    n_elements : int
+    """
+
+    def __init__(self, base: BlockGeometry, n_elements: int) -> None:
+        super().__init__(base.shape, base.order, base.coefficients, base.rule, base.affine)
+        self.count = n_elements
+
+    @property
+    def n_elements(self) -> int:
+        """Elements, repetitions included."""
+        return self.count
+
+    def factors(self, kind, lanes=1, dtype=np.float64):
+        """Factors of whole groups, repeated."""
+        made = BlockGeometry(self.shape, self.order, self.coefficients, self.rule, self.affine)
+        whole = made.factors(kind, lanes, dtype)[: made.n_elements // lanes]
+        groups = -(-self.count // lanes)
+        return np.tile(whole, (-(-groups // len(whole)), 1, 1, 1))[:groups]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measurement, with what `hpfem plot` reads."""
+
+    benchmark: str
+    shape: str
+    geometry: str
+    order: int
+    cache: str
+    dtype: str
+    strategy: str
+    algorithm: str
+    n_cells: int
+    n_dofs: int
+    seconds: float
+    dofs_per_second: float
+    gflops: float
+    own_gflops: float
+    bytes_per_dof: float
+    fma_peak: float
+    read_bandwidth: float
+    fraction: float
+    bound: str
+    compile_seconds: float
+
+
+def make_problem(kernel: str, shape: str, order: int, geometry: str, dofs: float, dtype: str, algorithm: str):
+    """A block problem of about so many degrees of freedom."""
+    few = problem_sizes(shape, order, [64 * order**3])[0]
+    mesh = problem_mesh(shape, few.counts, geometry)
+    space = Space(mesh, order, dtype=dtype, backend="cpu")
+    operator = KERNELS[kernel](space, strategy="sumfac", algorithm=algorithm)
+    problem = operator.choices[0].kernel.problem
+    lanes = operator.choices[0].kernel.lanes
+    elements = max(round(dofs / problem.n_modes / lanes), 1) * lanes
+    return replace(problem, geometry=Repeated(problem.geometry, elements))
+
+
+def time_kernel(kernel: CpuKernel, seconds: float) -> float:
+    """Shortest time of one application."""
+    problem = kernel.problem
+    source = aligned((1, problem.n_elements, problem.n_input), problem.dtype)
+    source[...] = np.random.default_rng(0).standard_normal(source.shape)
+    out = aligned((1, problem.n_elements, problem.n_output), problem.dtype)
+    return best_seconds(lambda: kernel.apply(source, out), seconds)
+
+
+def measure_case(problem: BlockProblem, cache: str, strategy: str, benchmark: str, seconds: float) -> Row:
+    """Measure a kernel between two measurements of the limits."""
+    start = time.perf_counter()
+    kernel = CpuKernel(problem, strategy)
+    built = time.perf_counter() - start
+    peaks, reads = [measure_fma(problem.dtype, 0.03)], [measure_read(READ_BYTES, 0.15)] if cache == "out" else [0.0]
+    best = time_kernel(kernel, seconds)
+    peaks.append(measure_fma(problem.dtype, 0.03))
+    if cache == "out":
+        reads.append(measure_read(READ_BYTES, 0.15))
+    elements = problem.n_elements
+    nominal = operator_flops(problem, "sumfac") * elements
+    nbytes = operator_bytes(problem) * elements
+    bounds = {"flops": nominal / max(peaks)}
+    if cache == "out":
+        bounds["bandwidth"] = nbytes / max(reads)
+    bound = max(bounds, key=lambda kind: bounds[kind])
+    dofs = elements * problem.n_modes
+    return Row(
+        benchmark=benchmark,
+        shape=problem.shape.name,
+        geometry="affine" if problem.geometry.affine else "deformed",
+        order=problem.tabulation.basis.order,
+        cache=cache,
+        dtype=problem.dtype.name,
+        strategy=strategy,
+        algorithm=problem.algorithm,
+        n_cells=elements,
+        n_dofs=dofs,
+        seconds=best,
+        dofs_per_second=dofs / best,
+        gflops=nominal / best / 1e9,
+        own_gflops=kernel.group_flops * kernel.groups / best / 1e9,
+        bytes_per_dof=nbytes / dofs,
+        fma_peak=max(peaks) / 1e9,
+        read_bandwidth=max(reads) / 1e9,
+        fraction=bounds[bound] / best,
+        bound=bound,
+        compile_seconds=built,
+    )
+
+
+def libceed_rate(problem: BlockProblem, benchmark: str, seconds: float) -> float | None:
+    """Degrees of freedom per second of libCEED on the same elements; None where it has no such case.
+
+    Element-local, stored factors, on Gauss points of hexes and quads and on our own points elsewhere.
+    """
+    import libceed
+
+    shape, order, dim = problem.shape, problem.tabulation.basis.order, problem.shape.dim
+    if problem.dtype != np.float64 or problem.geometry.affine:
+        return None
+    ceed = libceed.Ceed("/cpu/self/avx/blocked")
+    tensor = not any(direction.collapsed for direction in shape.directions)
+    if tensor:
+        basis = ceed.BasisTensorH1Lagrange(dim, 1, order + 1, order + 2, libceed.GAUSS)
+        points = (order + 2) ** dim
+    else:
+        topology = {"tri": "TRIANGLE", "prism": "PRISM", "pyramid": "PYRAMID", "tet": "TET"}[shape.name]
+        tabulation, rule = problem.tabulation, problem.tabulation.rule
+        points = len(rule)
+        inverse = np.linalg.inv(shape.collapse_matrix(rule.eta))
+        slopes = np.einsum("qai,amq->iqm", inverse, tabulation.dense_gradient)
+        basis = ceed.BasisH1(
+            getattr(libceed, topology),
+            1,
+            problem.n_modes,
+            points,
+            np.ascontiguousarray(tabulation.dense.T).ravel(),
+            np.ascontiguousarray(slopes).ravel(),
+            np.ascontiguousarray(shape.collapse(rule.eta).T).ravel(),
+            np.ascontiguousarray(rule.weights),
+        )
+    elements, modes = problem.n_elements, problem.n_modes
+    numbers = 1 if benchmark == "bk1" else dim * (dim + 1) // 2
+    strides = np.array([1, modes, modes], dtype="int32")
+    local = ceed.StridedElemRestriction(elements, modes, 1, elements * modes, strides)
+    data_strides = np.array([1, points, points * numbers], dtype="int32")
+    stored = ceed.StridedElemRestriction(elements, points, numbers, elements * points * numbers, data_strides)
+    data = ceed.Vector(elements * points * numbers)
+    data.set_value(1.0)
+    function = ceed.QFunctionByName("MassApply" if benchmark == "bk1" else f"Poisson{dim}DApply")
+    operator = ceed.Operator(function)
+    source, target = ("u", "v") if benchmark == "bk1" else ("du", "dv")
+    operator.set_field(source, local, basis, libceed.VECTOR_ACTIVE)
+    operator.set_field("qdata", stored, libceed.BASIS_NONE, data)
+    operator.set_field(target, local, basis, libceed.VECTOR_ACTIVE)
+    u, v = ceed.Vector(elements * modes), ceed.Vector(elements * modes)
+    u.set_value(1.0)
+    return elements * modes / best_seconds(lambda: operator.apply(u, v), seconds)
+
+
+def main(arguments: list[str] | None = None) -> list[Row]:
+    """Measure what was asked for, print a line each, write the results."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shapes", default=",".join(SHAPES))
+    parser.add_argument("--orders", default="1,2,3,4,5,6,7")
+    parser.add_argument("--kernels", default="bk1,bk3")
+    parser.add_argument("--geometries", default="deformed,affine")
+    parser.add_argument("--caches", default="in,out")
+    parser.add_argument("--dtypes", default="float64,float32")
+    parser.add_argument("--algorithms", default="collocated")
+    parser.add_argument("--strategies", default="sumfac")
+    parser.add_argument("--seconds", type=float, default=0.15)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--peers", action="store_true", help="libCEED beside, where it can do the case")
+    parser.add_argument("-o", "--output", type=Path)
+    chosen = parser.parse_args(arguments)
+    os.environ["HPFEM_NUM_THREADS"] = str(chosen.threads)
+    names = (chosen.kernels, chosen.geometries, chosen.caches, chosen.dtypes, chosen.shapes, chosen.orders)
+    rows, peers = [], []
+    for kernel, geometry, cache, dtype, shape, order in product(*(part.split(",") for part in names)):
+        for algorithm, strategy in product(chosen.algorithms.split(","), chosen.strategies.split(",")):
+            if strategy == "dense" and geometry != "affine":
+                continue
+            problem = make_problem(kernel, shape, int(order), geometry, SIZES[cache], dtype, algorithm)
+            row = measure_case(problem, cache, strategy, kernel, chosen.seconds)
+            rows.append(row)
+            line = (
+                f"{kernel} {shape:8}P{order} {geometry:9}{dtype:8} {cache:4}{strategy:7}{algorithm[:4]}"
+                f"{row.dofs_per_second / 1e6:8.1f} MDoF/s {row.gflops:6.1f} GF/s of {row.fma_peak:5.1f}"
+                f" {row.bytes_per_dof:6.1f} B/DoF  {row.fraction:5.2f} of {row.bound}"
+            )
+            if chosen.peers:
+                rate = libceed_rate(problem, kernel, chosen.seconds)
+                if rate:
+                    peers.append({"peer": "libceed", **asdict(row), "dofs_per_second": rate, "fraction": None})
+                    line += f"  libceed {rate / 1e6:6.1f} ({row.dofs_per_second / rate:.1f}x)"
+            print(line, flush=True)
+    if chosen.output:
+        results = [asdict(row) for row in rows]
+        about = {"machine": machine_description(), "threads": chosen.threads, "peers": peers}
+        write_json(chosen.output, document(BENCH, results, True, **about))
+    return rows
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
