@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from os import PathLike
+from os import PathLike, fspath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,8 @@ def write_vtu(
 
     Each cell has points of its own, so that what jumps between cells does so in the file. Its order there is the
     larger of P and the geometry order: the file holds the functions and the curved cells exactly. VTK has no
-    pyramids above order 1 and no cells above order 10: these are cut into linear cells on their lattice of points.
+    pyramids above order 1 and no cells above order 10: these are cut into linear cells on their lattice of points,
+    which is where programs that draw Lagrange cells by pieces cut the neighbours' faces, too: no gaps are seen.
     Vectors of two components get a third one, zero, as VTK's vectors have three.
 
     Cell data: "cell" (number in the mesh), "shape" (VTK's number for the linear cell of that shape), "order" (P),
@@ -55,9 +57,10 @@ def write_vtu(
     StateError
         For a "dual" field, or fields on different spaces.
     ArgumentError
-        For anything that is no field, a value that is not finite, a bad number of subdivisions, or a file that cannot
-        be written.
+        For no fields, anything that is no field, a value that is not finite, a bad number of subdivisions, a path that
+        does not end in .vtu, or a file that cannot be written.
     """
+    target = _checked_path(path)
     named = _checked(fields, subdivide)
     space = next(iter(named.values())).space
     patterns = [_pattern(block, subdivide) for block in space.blocks]
@@ -67,10 +70,19 @@ def write_vtu(
     names = enumerate(space.mesh.regions, start=1)
     regions = {name: np.array([[number, space.mesh.dim]], dtype=np.int32) for number, name in names}
     try:
-        with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
+        with atomic_path(target) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
             write_unstructured_grid(file, points, cells, point_data, cell_data, regions, compress)
     except OSError as error:
-        raise ArgumentError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
+        raise ArgumentError(f"cannot write {target}: {error.strerror or error}; choose another place") from error
+
+
+def _checked_path(path: str | PathLike[str]) -> Path:
+    if not isinstance(path, (str, PathLike)) or not isinstance(name := fspath(path), str):
+        raise ArgumentError(f"path must be a text or a path, got {type(path).__name__}")
+    # Programs choose their reader by it.
+    if Path(name).suffix != ".vtu":
+        raise ArgumentError(f"cannot write {name!r}: give a name that ends in .vtu")
+    return Path(name)
 
 
 def _checked(fields: Field | Mapping[str, Field], subdivide: int | None) -> dict[str, Field]:
@@ -80,8 +92,10 @@ def _checked(fields: Field | Mapping[str, Field], subdivide: int | None) -> dict
     ):
         raise ArgumentError(f"subdivide must be an integer >= 1 or None, got {subdivide!r}")
     named = {"u": fields} if isinstance(fields, Field) else fields
-    if not isinstance(named, Mapping) or not named:
+    if not isinstance(named, Mapping):
         raise ArgumentError(f"fields must be a Field or a mapping of names to Fields, got {type(fields).__name__}")
+    if not named:
+        raise ArgumentError("there are no fields to write; give a Field or a mapping of names to Fields")
     result: dict[str, Field] = {}
     for name, field in named.items():
         if not isinstance(name, str) or not name:

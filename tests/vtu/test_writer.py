@@ -286,7 +286,12 @@ def test_the_package_reads_its_own_files(name, tmp_path):
         assert again.summary().volume == pytest.approx(mesh.summary().volume, rel=0.02)
 
 
-@pytest.mark.parametrize("fields", [None, 3, {}, [], {"u": 1.0}, {"": "field"}, {3: "field"}])
+def test_no_fields_are_refused(tmp_path):
+    with pytest.raises(ArgumentError, match="there are no fields to write"):
+        write_vtu(tmp_path / "u.vtu", {})
+
+
+@pytest.mark.parametrize("fields", [None, 3, [], {"u": 1.0}, {"": "field"}, {3: "field"}])
 def test_what_is_no_field(fields, tmp_path):
     u = hp.Space(box("quad", (1, 1)), 1).zeros("coeff")
     if isinstance(fields, dict):
@@ -330,11 +335,18 @@ def test_files_that_cannot_be_written(tmp_path):
     u = hp.Space(box("quad", (1, 1)), 1).zeros("coeff")
     with pytest.raises(ArgumentError, match="no folder"):
         write_vtu(tmp_path / "absent" / "u.vtu", u)
-    with pytest.raises(ArgumentError, match="it is a folder"):
-        write_vtu(tmp_path, u)
     with pytest.raises(ArgumentError, match=r"cannot write .*name too long"):
         write_vtu(tmp_path / ("u" * 300 + ".vtu"), u)
+    for name in ("u.xyz", "u", ".vtu", "u.vtu.gz", ""):
+        with pytest.raises(ArgumentError, match=r"give a name that ends in \.vtu"):
+            write_vtu(str(tmp_path / name), u)
+    for path in (3, None, b"u.vtu", ["u.vtu"]):
+        with pytest.raises(ArgumentError, match="path must be a text or a path"):
+            write_vtu(path, u)
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "folder.vtu").mkdir()
+    with pytest.raises(ArgumentError, match="it is a folder"):
+        write_vtu(tmp_path / "folder.vtu", u)
 
 
 def test_a_failure_leaves_the_old_file(tmp_path):
