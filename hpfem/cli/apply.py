@@ -108,7 +108,7 @@ def run(arguments: argparse.Namespace) -> None:
         mesh = read_mesh(arguments.mesh)
         step(description="making the space")
         space = Space(mesh, arguments.order, **options.space_options(arguments))
-        expression = parse_field(arguments.field or DEFAULT_FIELDS[space.dim], space.dim)
+        expression = parse_field(DEFAULT_FIELDS[space.dim] if arguments.field is None else arguments.field, space.dim)
         operator = make_operator(space, arguments)
         step(description="projecting the field")
         field, argument = argument_of(operator, space, expression)

@@ -204,6 +204,7 @@ def test_bench_json_is_all_that_is_printed(capsys):
         (["apply", MIXED, "--order", "hex=2"], "order says nothing of"),
         (["apply", MIXED, "--order", "cube=2"], "unknown shape 'cube'"),
         (["apply", MIXED, "--field", "sin(q)"], "column 5: unknown name 'q'"),
+        (["apply", MIXED, "--field", ""], "field expression is empty"),
         (["apply", FLAT, "--field", "x + z"], "unknown name 'z'"),
         (["apply", MIXED, "--field", "1/(x - x)"], "not finite"),
         (["apply", MIXED, "--lam", "9**9**9"], "not a finite number"),
