@@ -161,6 +161,10 @@ class AcousticWave:
         kinetic = float(rate @ (self._free * self.M.apply(rate, self.device)))
         return 0.5 * (kinetic + float(self._now @ self._stiffness(self._before)))
 
+    def listen(self, receiver: Any) -> float:
+        """Value of a functional such as `point_source` at the present p; the functional is on the device."""
+        return float(receiver @ self._now)
+
     @property
     def vector(self) -> Array:
         """The present p as a global vector on the host, [size]."""

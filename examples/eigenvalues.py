@@ -1,0 +1,90 @@
+"""Eigenvalues of the Laplacian on a mesh of all shapes, matrix-free: K u = lambda M u by SciPy's LOBPCG.
+
+    python examples/eigenvalues.py --output modes.vtu
+
+On the unit cube with u = 0 on the boundary they are pi^2 (i^2 + j^2 + k^2): 3, 6, 6, 6, 9, ... times pi^2. SciPy sees
+the operators as `LinearOperator`s; the multilevel preconditioner of the Helmholtz solver makes LOBPCG converge fast.
+"""
+
+import argparse
+import warnings
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator, eigsh, lobpcg
+
+import hpfem as hp
+from hpfem.solvers import make_preconditioner
+from hpfem.vtu import write_vtu
+
+MESH = Path(__file__).resolve().parent.parent / "meshes" / "cube_mixed.msh"
+
+
+def on_free(operator, free):
+    """The operator between free unknowns only; those that are held have eigenvalue 1, which is not ours."""
+
+    def apply(x):
+        full = np.zeros(free.size)
+        full[free] = x.ravel()
+        return operator(full)[free]
+
+    n = int(free.sum())
+    return LinearOperator((n, n), matvec=apply, dtype=float)
+
+
+def main(path=MESH, order=5, count=5, method="lobpcg", tol=1e-6, output=None):
+    """Compute the smallest eigenvalues of the cube.
+
+    Parameters
+    ----------
+    method : str
+        "lobpcg", or "eigsh": Lanczos on the inverse, applied by CG.
+
+    Returns
+    -------
+    dict
+        "values" (over pi^2) and "errors" (relative).
+    """
+    space = hp.Space(hp.read_mesh(path), order)
+    c0 = hp.C0Space(space)
+    bc = hp.BoundaryConditions(c0, dirichlet=0.0)
+    K = hp.GlobalOperator(hp.Laplacian(space), c0, bc)
+    M = hp.GlobalOperator(hp.Mass(space), c0, bc)
+    precondition, used = make_preconditioner("auto", K)
+    print(f"{int(bc.free.sum()):,} free unknowns, preconditioner {used}")
+    stiffness, mass = on_free(K.matvec, bc.free), on_free(M.matvec, bc.free)
+    if method == "lobpcg":
+        rng = np.random.default_rng(0)
+        # A few more than wanted: the last ones of a block converge last.
+        guess = rng.standard_normal((stiffness.shape[0], count + 5))
+        preconditioner = on_free(precondition, bc.free)
+        with warnings.catch_warnings():
+            # It warns of those last ones.
+            warnings.simplefilter("ignore", UserWarning)
+            values, vectors = lobpcg(stiffness, guess, B=mass, M=preconditioner, largest=False, tol=tol, maxiter=40)
+        best = np.argsort(values)[:count]
+        values, vectors = values[best], vectors[:, best]
+    else:
+        inverse = on_free(lambda b: hp.cg(K.matvec, b, precondition, tol=1e-12)[0], bc.free)
+        values, vectors = eigsh(stiffness, count, M=mass, sigma=0.0, OPinv=inverse, tol=tol)
+    triples = np.stack(np.meshgrid(*[np.arange(1, 6)] * 3), axis=-1).reshape(-1, 3)
+    exact = np.sort(np.sum(triples**2, axis=1))[:count]
+    errors = np.abs(values / np.pi**2 / exact - 1)
+    for value, error in zip(values, errors):
+        print(f"lambda = {value / np.pi**2:.10f} pi^2, relative error {error:.1e}")
+    if output is not None:
+        full = np.zeros((count, c0.size))
+        full[:, bc.free] = vectors.T
+        write_vtu(output, {f"mode_{k}": c0.scatter(row) for k, row in enumerate(full)})
+        print("written", output)
+    return {"values": values / np.pi**2, "errors": errors}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Eigenvalues of the Laplacian.")
+    parser.add_argument("--order", type=int, default=5)
+    parser.add_argument("--count", type=int, default=5)
+    parser.add_argument("--method", choices=("lobpcg", "eigsh"), default="lobpcg")
+    parser.add_argument("--output", metavar="FILE.vtu")
+    given = parser.parse_args()
+    main(order=given.order, count=given.count, method=given.method, output=given.output)
