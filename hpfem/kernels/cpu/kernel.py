@@ -85,17 +85,23 @@ class CpuKernel(BlockKernel):
         self.groups = -(-problem.n_elements // self.lanes)
         prefetch = operator_bytes(problem) * problem.n_elements > PREFETCH_BYTES
         writer: Writer = _WRITERS[strategy](problem, self.lanes, prefetch=prefetch)
-        self.text = writer.write()
-        self.code = compiled(self.text, self.target)
+        self.code = compiled(writer.write(), self.target)
         self.group_flops = writer.b.flops * self.lanes
         self.flops = operator_flops(problem, strategy) if strategy == "sumfac" else writer.b.flops
         self._scratch_size = writer.scratch_size
-        self._scratch: list[Array] = []
+        self._scratch: list[tuple[Array, int]] = []
         self._fields = writer.field_inputs()
-        self._parameters = np.array([problem.parameters[name] for name in writer.parameter_inputs()], problem.dtype)
+        self._parameter_names = writer.parameter_inputs()
+        self._parameters = np.zeros(len(self._parameter_names), problem.dtype)
         kind = problem.form.factor_kind
         self._geometry = self._stored(kind, writer.direction) if kind else self._parameters
         self._points = self._stored("points", writer.direction) if writer.uses_points() else self._parameters
+        # Asking an array for its address takes as long as the call of a small kernel.
+        self._addresses = tuple(array.ctypes.data for array in (self._geometry, self._points, self._parameters))
+
+    def _add_scratch(self) -> None:
+        array = aligned((self._scratch_size * self.lanes,), self.problem.dtype)
+        self._scratch.append((array, array.ctypes.data))
 
     def _stored(self, kind: str, direction: int) -> Array:
         made = stored(self.problem, kind, self.lanes, direction)
@@ -116,30 +122,23 @@ class CpuKernel(BlockKernel):
         """Apply to one block of a field; see `BlockKernel.apply`."""
         if not self.groups:
             return
-        dtype = self.problem.dtype
-        source = np.ascontiguousarray(source, dtype)
-        target = out if out.flags.c_contiguous else np.empty(out.shape, dtype)
-        components = len(source) // self.problem.coupled
-        fields = [np.ascontiguousarray(self.problem.fields[name].values[c], dtype) for name, c in self._fields]
+        problem = self.problem
+        for i, name in enumerate(self._parameter_names):
+            self._parameters[i] = problem.parameters[name]
+        source = np.ascontiguousarray(source, problem.dtype)
+        target = out if out.flags.c_contiguous else np.empty(out.shape, problem.dtype)
+        components = len(source) // problem.coupled
+        fields = [np.ascontiguousarray(problem.fields[name].values[c], problem.dtype) for name, c in self._fields]
         pointers = np.array([field.ctypes.data for field in fields], dtype=np.uint64)
         parts = self._tasks(components)
         while len(self._scratch) < parts:
-            self._scratch.append(aligned((self._scratch_size * self.lanes,), dtype))
+            self._add_scratch()
+        geometry, points, parameters = self._addresses
+        arrays = (source.ctypes.data, target.ctypes.data, geometry, points)
+        common = (problem.n_elements, components, *arrays, pointers.ctypes.data if fields else 0, parameters)
+        bounds = [self.groups * part // parts for part in range(parts + 1)]
         tasks = [
-            partial(
-                self.code.run,
-                self.groups * part // parts,
-                self.groups * (part + 1) // parts,
-                self.problem.n_elements,
-                components,
-                source.ctypes.data,
-                target.ctypes.data,
-                self._geometry.ctypes.data,
-                self._points.ctypes.data,
-                pointers.ctypes.data,
-                self._parameters.ctypes.data,
-                self._scratch[part].ctypes.data,
-            )
+            partial(self.code.run, bounds[part], bounds[part + 1], *common, self._scratch[part][1])
             for part in range(parts)
         ]
         run_all(tasks)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 # (g0, g1, elements, components, in, out, geometry, points, fields, parameters, scratch)
-Run = Callable[[int, int, int, int, int, int, int, int, int, int, int], None]
+Run = Callable[..., None]
 _PROTOTYPE = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4, *[ctypes.c_void_p] * 7)
 _LOCK = threading.Lock()
 
@@ -102,7 +102,8 @@ def missing() -> str | None:
     except ImportError as error:
         return f"llvmlite cannot be imported ({error}); install it with: pip install llvmlite"
     except (RuntimeError, OSError) as error:
-        return f"LLVM cannot compile here ({error}); another version of llvmlite may: pip install -U llvmlite"
+        reason = str(error).splitlines()[0]
+        return f"LLVM cannot compile here ({reason}); another version of llvmlite may: pip install -U llvmlite"
     return None
 
 

@@ -9,7 +9,7 @@ import pytest
 from hpfem.errors import ArgumentError, NotSuitable
 from hpfem.kernels.cpu.kernel import CpuKernel
 from hpfem.kernels.cpu.target import host, narrower
-from hpfem.kernels.cpu.threads import thread_count
+from hpfem.kernels.cpu.threads import run_all, thread_count
 from hpfem.kernels.numpy import NumpyKernel
 from hpfem.mesh import box
 from hpfem.operators import (
@@ -202,6 +202,19 @@ def test_bad_thread_count(monkeypatch):
     monkeypatch.setenv("HPFEM_NUM_THREADS", "many")
     with pytest.raises(ArgumentError, match="HPFEM_NUM_THREADS"):
         thread_count()
+
+
+def test_an_error_in_a_thread_is_raised():
+    done = []
+
+    def fail():
+        raise ArgumentError("from a thread")
+
+    for _ in range(2):
+        with pytest.raises(ArgumentError, match="from a thread"):
+            run_all([lambda: done.append(1), fail, lambda: done.append(2)])
+    run_all([lambda: done.append(3), lambda: done.append(4)])
+    assert sorted(done) == [1, 1, 2, 2, 3, 4]
 
 
 def test_strided_arrays(rng):
