@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 import hpfem as hp
-from hpfem.errors import NotSuitable
+from hpfem.errors import DeviceError, NotSuitable
 from hpfem.kernels.cuda import nvrtc
 from hpfem.kernels.cuda.layout import line_layout
 from hpfem.kernels.cuda.prelude import fiber_source, header, lane_source
@@ -98,7 +98,11 @@ def problem_of(operator: str, space: Any, algorithm: str) -> Any:
 
 def compiled(text: str) -> tuple[int, int]:
     """Fill the cache; registers and spilled bytes."""
-    found = nvrtc.resources(nvrtc.cached(text, "sm_90"))
+    cubin = nvrtc.cached(text, "sm_90")
+    try:
+        found = nvrtc.resources(cubin)
+    except DeviceError:  # NVRTC took it from a cache of its own
+        return -1, 0
     return found.registers, found.spill_bytes
 
 

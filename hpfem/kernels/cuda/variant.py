@@ -19,8 +19,8 @@ BANKS = 32  # of shared memory, 4 bytes wide
 REGISTERS = 65536
 # Threads, and so elements, of a block of the kernel with one element per thread.
 LANE_THREADS = 64
-# Numbers of 8 bytes that such a thread may keep in registers.
-LANE_NUMBERS = 90
+# Numbers of 8 bytes that such a thread may keep in registers, and points of an element whose loops are unrolled.
+LANE_NUMBERS, LANE_POINTS = 90, 128
 
 
 @dataclass(frozen=True)
@@ -350,5 +350,9 @@ def check_lane(problem: BlockProblem, levels: Levels) -> None:
     numbers = levels.n_modes * (1 + levels.trivial) + levels.n_nodes * (4 if deep else 2)
     numbers += 2 * levels.n_rows * (problem.shape.dim if what["pairs"] else 1)
     numbers = numbers * problem.dtype.itemsize // 8
+    if problem.n_points > LANE_POINTS:
+        raise NotSuitable(
+            f"one element has {problem.n_points} points, {LANE_POINTS} are unrolled in a thread's registers"
+        )
     if numbers > LANE_NUMBERS:
         raise NotSuitable(f"one element needs {numbers} numbers in a thread's registers, {LANE_NUMBERS} fit")

@@ -2,18 +2,17 @@
 
 import ctypes
 import hashlib
-import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from hpfem.kernels.cuda.layout import fiber_factors, fiber_points
-from hpfem.kernels.cuda.prelude import arguments, fiber_source, header
+from hpfem.kernels.cuda.prelude import arguments, fiber_source, header, lane_source
 from hpfem.kernels.cuda.tables import Levels
-from hpfem.kernels.cuda.variant import FiberPlan, Limits, default_variants, plan
+from hpfem.kernels.cuda.variant import LANE_THREADS, FiberPlan, Limits, Variant, check_lane, default_variants, plan
 
 OUTCOMES = {1: "threads of a block parted at a barrier", 2: "a kernel wrote behind the end of shared memory"}
 
@@ -26,18 +25,39 @@ class Case:
     plan: FiberPlan
     levels: Levels
     name: str
+    lane: bool = False
+    alteration: tuple[str, str] | None = None
 
     @classmethod
     def of(cls, problem, name, variant=None):
-        """A case of the fiber kernel; the variant is the default one where it is left out."""
+        """A case of the fiber kernel with a variant (None: the default one), or of the "lane" kernel."""
         levels = Levels.of(problem.tabulation)
+        if variant == "lane":
+            check_lane(problem, levels)
+            return cls(problem, plan(problem, levels, Variant(32)), levels, name, lane=True)
         chosen = default_variants(problem, levels, Limits())[0] if variant is None else plan(problem, levels, variant)
         return cls(problem, chosen, levels, name)
+
+    def altered(self, old, new):
+        """The case with a text of its source replaced by another."""
+        return replace(self, alteration=(old, new))
+
+    @property
+    def block(self):
+        """Elements, threads and bytes of shared memory of a block."""
+        if self.lane:
+            size = LANE_THREADS * (self.levels.n_modes | 1) * self.problem.dtype.itemsize
+            return LANE_THREADS, LANE_THREADS, size
+        return self.plan.variant.elements, self.plan.threads, self.plan.shared_bytes
 
     def source(self):
         """C++ of the kernel in a namespace of its own, with a plain function that launches it."""
         arrays, parameters, _ = arguments(self.problem)
-        body = fiber_source(self.problem, self.levels, self.plan, self.name)
+        make = lane_source if self.lane else fiber_source
+        body = make(self.problem, self.levels, self.plan, self.name)
+        if self.alteration is not None:
+            assert self.alteration[0] in body
+            body = body.replace(*self.alteration)
         given = [f"fields[{i}]" for i in range(len(arrays))] + [
             f"real(parameters[{i}])" for i in range(len(parameters))
         ]
@@ -78,7 +98,19 @@ def build(cases, folder):
     name = hashlib.sha256(text.encode()).hexdigest()[:16]
     source, library = folder / f"{name}.cpp", folder / f"{name}.so"
     source.write_text(text, encoding="utf-8")
-    command = [sys.executable, "-m", "ziglang", "c++", "-shared", "-fPIC", os.environ.get("ZO","-O0"), "-std=c++17", "-nostdlib++", "-w"]
+    command = [
+        sys.executable,
+        "-m",
+        "ziglang",
+        "c++",
+        "-shared",
+        "-fPIC",
+        "-O0",
+        "-nostdlib",
+        "-std=c++17",
+        "-nostdlib++",
+        "-w",
+    ]
     command += ["-fno-exceptions", "-fno-sanitize=all", "-ffp-contract=off"]
     done = subprocess.run([*command, "-o", str(library), str(source)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
@@ -101,7 +133,8 @@ def apply(library, case, source, descending=False):
     held = [np.ascontiguousarray(problem.fields[name].values, problem.dtype) for name in arrays]
     fields = (ctypes.c_void_p * max(len(held), 1))(*[a.ctypes.data for a in held])
     parameters = (ctypes.c_double * max(len(names), 1))(*[problem.parameters[name] for name in names])
-    groups = -(-problem.n_elements // case.plan.variant.elements)
+    elements, threads, shared = case.block
+    groups = -(-problem.n_elements // elements)
     outcome = getattr(library, f"run_{case.name}")(
         ctypes.c_longlong(problem.n_elements),
         groups,
@@ -112,8 +145,8 @@ def apply(library, case, source, descending=False):
         pointer(points),
         fields,
         parameters,
-        case.plan.threads,
-        ctypes.c_longlong(case.plan.shared_bytes),
+        threads,
+        ctypes.c_longlong(shared),
         int(descending),
     )
     assert outcome == 0, f"{case.name}: {OUTCOMES[outcome]}"

