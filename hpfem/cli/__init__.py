@@ -1,4 +1,4 @@
-"""The command `hpfem`: look at a mesh, apply an operator, compare algorithms, measure throughput, draw it.
+"""The command `hpfem`: look at a mesh, apply an operator, solve, compare algorithms, measure throughput, draw it.
 
 Exit codes: 0 done, 2 bad input (one line on standard error says what), 130 interrupted.
 """
@@ -13,13 +13,14 @@ from typing import NoReturn
 
 from .. import __version__
 from ..errors import HpfemError
-from . import apply, bench, compare, info, plot
+from . import apply, bench, compare, info, plot, solve
 
 __all__ = ["main"]
 
 EXAMPLES = """examples:
   hpfem info meshes/cube_mixed.msh
   hpfem apply meshes/cube_mixed.msh --operator helmholtz --order 4 -o helmholtz.vtu
+  hpfem solve meshes/cube_mixed.msh --order 5 -o u.vtu
   hpfem compare meshes/curved_mixed.msh --order 2:8
   hpfem bench --quick -o results.json
   hpfem plot results.json
@@ -46,7 +47,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hpfem {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in (info, apply, compare, bench, plot):
+    for module in (info, apply, solve, compare, bench, plot):
         module.add_parser(commands)
     return parser
 

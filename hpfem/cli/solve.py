@@ -1,0 +1,170 @@
+"""`hpfem solve`: solve -div(k grad u) + lam u = f on a mesh."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ..errors import ArgumentError
+from ..mesh import Mesh, read_mesh
+from ..reporting import progress
+from ..solvers import l2_error, solve_helmholtz
+from ..solvers.preconditioners import NAMES
+from ..space import Space
+from ..vtu import write_vtu
+from . import options, output
+from .field_expression import FieldExpression, parse_field
+
+EXAMPLES = """examples:
+  hpfem solve meshes/cube_mixed.msh --order 5 -o u.vtu
+  hpfem solve meshes/curved_mixed.msh --order 6 --source "2*pi**2*sin(pi*x)*cos(pi*y)*exp(z)" \\
+      --dirichlet "sin(pi*x)*cos(pi*y)*exp(z)" --exact "sin(pi*x)*cos(pi*y)*exp(z)"
+  hpfem solve meshes/cube_mixed.msh --lam 0 --dirichlet "xmin: 0" --neumann "xmax: 1" --robin "zmax: 2, x"
+
+Boundary conditions are an expression for all of the boundary, or NAME: EXPRESSION, given once or more; `hpfem info`
+lists a mesh's boundaries. Where there is none no flux passes, but without any condition u = 0 holds on all of it.
+Neumann data are k du/dn, with D components a vector whose normal component is taken; Robin data are alpha, g in
+k du/dn + alpha u = g.
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the parser's."""
+    parser = commands.add_parser(
+        "solve",
+        help="solve a Helmholtz or Poisson problem",
+        description="Solve -div(k grad u) + lam u = f with continuous elements of high order, matrix-free.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("mesh", metavar="MESH", help="mesh file")
+    parser.add_argument(
+        "--order",
+        type=options.checked(options.parse_order),
+        default=4,
+        metavar="P",
+        help="polynomial order, or one per shape: hex=3,tet=4 (default 4)",
+    )
+    parser.add_argument("--lam", default="1", metavar="EXPR", help="reaction coefficient, >= 0 (default 1)")
+    parser.add_argument("--diffusivity", metavar="EXPR", help="k, > 0 (default 1)")
+    parser.add_argument("--source", default="1", metavar="EXPR", help="f (default 1)")
+    parser.add_argument("--dirichlet", action="append", metavar="[NAME:]EXPR", help="values of u on the boundary")
+    parser.add_argument("--neumann", action="append", metavar="[NAME:]EXPR", help="flux through the boundary")
+    parser.add_argument("--robin", action="append", metavar="[NAME:]ALPHA,EXPR", help="flux plus alpha u")
+    parser.add_argument("--exact", metavar="EXPR", help="the solution, where it is known, for the error")
+    parser.add_argument("--periodic", action="store_true", help="identify the sides that the file calls periodic")
+    solver = parser.add_argument_group("solver")
+    solver.add_argument("--preconditioner", default="auto", choices=NAMES, help="default auto")
+    solver.add_argument("--tol", type=float, default=1e-12, metavar="T", help="of the residual (default 1e-12)")
+    solver.add_argument("--iterations", type=options.checked(options.parse_positive), metavar="N", help="at most")
+    options.add_space_options(parser)
+    parser.add_argument("-o", "--output", metavar="FILE.vtu", help="write the solution for ParaView")
+    options.add_json_option(parser)
+    parser.set_defaults(run=run)
+
+
+def condition(name: str, texts: list[str] | None, mesh: Mesh, pair: bool = False) -> Any:
+    """A boundary condition: None, data for all of the boundary, or {name: data}.
+
+    Raises
+    ------
+    ArgumentError
+        For what is no expression, a boundary named twice, or names mixed with data for all of it.
+    """
+    if not texts:
+        return None
+    dim = int(mesh.points.shape[1])
+    found: dict[str | None, Any] = {}
+    for text in texts:
+        boundary, colon, expression = text.rpartition(":")
+        key = boundary.strip() if colon else None
+        if key in found:
+            raise ArgumentError(f"--{name}: two conditions {'for ' + repr(key) if key else 'for all of the boundary'}")
+        found[key] = _pair(name, expression, dim) if pair else parse_field(expression, dim)
+    if None in found and len(found) > 1:
+        raise ArgumentError(f"--{name}: name every boundary, or give one condition for all of it")
+    return found[None] if None in found else found
+
+
+def _pair(name: str, text: str, dim: int) -> tuple[FieldExpression, FieldExpression]:
+    """Alpha and g of a Robin condition."""
+    both = parse_field(text, dim)
+    if both.components != 2:
+        raise ArgumentError(f"--{name}: {text.strip()!r} is not alpha, g: two expressions with a comma between them")
+    parts = (FieldExpression(both.text, dim, (part,)) for part in both.parts)
+    return next(parts), next(parts)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Do it."""
+    target = None if arguments.output is None else options.output_file(arguments.output, ".vtu")
+    with progress("reading the mesh", total=3) as step:
+        mesh = read_mesh(arguments.mesh, periodic=arguments.periodic)
+        step(description="making the space")
+        space = Space(mesh, arguments.order, **options.space_options(arguments))
+        given = {
+            "dirichlet": condition("dirichlet", arguments.dirichlet, mesh),
+            "neumann": condition("neumann", arguments.neumann, mesh),
+            "robin": condition("robin", arguments.robin, mesh, pair=True),
+        }
+        if all(value is None for value in given.values()) and len(mesh.facets.boundary):
+            given["dirichlet"] = 0.0
+        coefficients: dict[str, Any] = {"lam": options.coefficient("lam", arguments.lam, space.dim)}
+        if arguments.diffusivity is not None:
+            coefficients["diffusivity"] = options.coefficient("diffusivity", arguments.diffusivity, space.dim)
+        source = options.coefficient("source", arguments.source, space.dim)
+        exact = None if arguments.exact is None else parse_field(arguments.exact, space.dim)
+        if exact is not None and exact.components != 1:
+            raise ArgumentError(f"--exact {arguments.exact!r} has {exact.components} components, not one")
+        step(description="solving")
+        u = solve_helmholtz(
+            space,
+            f=source,
+            **coefficients,
+            **given,
+            tol=arguments.tol,
+            preconditioner=arguments.preconditioner,
+            max_iterations=arguments.iterations,
+        )
+        step()
+    report: dict[str, Any] = {
+        "mesh": arguments.mesh,
+        "order": space.orders,
+        "basis": space.basis,
+        "cells": space.n_cells,
+        "unknowns": u.c0.size,
+        "norm": space.norm(u),
+        "integral": space.integrate(u),
+        "preconditioner": u.info.preconditioner,
+        "iterations": u.info.iterations,
+        "residuals": u.info.residuals,
+        "seconds": u.info.time,
+        "set_up_seconds": u.info.set_up_time,
+    }
+    if exact is not None:
+        report["error"] = l2_error(u, exact)
+    if target is not None:
+        write_vtu(target, {"u": u})
+        report["output"] = str(target)
+    if arguments.json:
+        output.print_json(report)
+    else:
+        _print(report)
+
+
+def _print(report: dict[str, Any]) -> None:
+    iterations = f"{report['iterations']} iterations ({report['preconditioner']})"
+    rows = [
+        ("mesh", f"{report['mesh']}: {report['cells']:,} cells"),
+        ("space", f"order {output.flat(report['order'])}, {report['basis']}, {report['unknowns']:,} unknowns"),
+        ("solver", f"{iterations}, residual {report['residuals'][-1]:.1e}"),
+        ("solution", f"L2 norm {report['norm']:.10g}, integral {report['integral']:.10g}"),
+    ]
+    if "error" in report:
+        rows.append(("error", f"{report['error']:.3e} in L2, relative"))
+    set_up = output.engineering(report["set_up_seconds"], "s")
+    rows.append(("time", f"{output.engineering(report['seconds'], 's')}, of which {set_up} before the iterations"))
+    if "output" in report:
+        rows.append(("written", report["output"]))
+    for name, text in rows:
+        output.say(f"{name:12}{text}")

@@ -1,0 +1,68 @@
+"""`hpfem solve`: what it reports and refuses."""
+
+import json
+
+import numpy as np
+import pytest
+
+import hpfem as hp
+from tests.cli.test_commands import FLAT, MIXED, read_vtu, refused, run
+
+EXACT = "sin(pi*x)*cos(pi*y)*exp(z)"
+
+
+def test_a_known_solution(capsys, tmp_path):
+    target = tmp_path / "u.vtu"
+    text = run(
+        capsys, "solve", MIXED, "--order", "5", "--source", f"2*pi**2*{EXACT}", "--dirichlet", EXACT,
+        "--exact", EXACT, "-o", target, "--json",
+    )  # fmt: skip
+    report = json.loads(text)
+    assert report["error"] < 2e-5 and report["iterations"] < 70
+    assert report["preconditioner"] == "multilevel"
+    assert report["residuals"][-1] < 1e-12 and len(report["residuals"]) == report["iterations"] + 1
+    assert read_vtu(target)
+
+
+def test_the_report(capsys):
+    text = run(capsys, "solve", FLAT, "--order", "3")
+    space = hp.Space(hp.read_mesh(FLAT), 3)
+    u = hp.solve_helmholtz(space, 1.0, 1.0, dirichlet=0.0)
+    assert f"{u.c0.size:,} unknowns" in text and f"{u.info.iterations} iterations" in text
+    assert f"{space.norm(u):.8g}" in text and "error" not in text
+
+
+def test_named_conditions(capsys):
+    """-u'' = 0 between u = 1 and a flux of 2, insulated elsewhere: u = 1 + 2 x; with Robin data alike."""
+    for flux in (["--neumann", "xmax: 2"], ["--robin", "xmax: 3, 2 + 3*(1 + 2*x)"], ["--neumann", "xmax: 2, y, 0"]):
+        text = run(
+            capsys, "solve", MIXED, "--order", "2", "--lam", "0", "--source", "0", "--diffusivity", "1",
+            "--dirichlet", "xmin: 1", *flux, "--exact", "1 + 2*x", "--json",
+        )  # fmt: skip
+        assert json.loads(text)["error"] < 1e-10
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--dirichlet", "left: 0"], "no boundary 'left'"),
+        (["--dirichlet", "0", "--dirichlet", "xmin: 0"], "name every boundary"),
+        (["--dirichlet", "xmin: 0", "--dirichlet", "xmin: 1"], "two conditions for 'xmin'"),
+        (["--dirichlet", "xmin: 0", "--neumann", "xmin: 0"], "another condition"),
+        (["--robin", "xmin: 1"], "alpha, g"),
+        (["--source", "x, y"], "1 component"),
+        (["--lam", "-1000"], "not positive definite"),
+        (["--iterations", "2"], "did not converge"),
+        (["--basis", "orthogonal"], "not continuous"),
+        (["--exact", "x, y"], "2 components"),
+        (["--tol", "0"], "tolerance"),
+        (["-o", "u.txt"], "ends in .vtu"),
+    ],
+)
+def test_refusals(capsys, arguments, message):
+    assert message in refused(capsys, "solve", MIXED, "--order", "2", *arguments)
+
+
+def test_the_orders_may_differ(capsys):
+    text = run(capsys, "solve", MIXED, "--order", "hex=2,prism=3,pyramid=2,tet=3", "--json")
+    assert np.isfinite(json.loads(text)["norm"])
