@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,23 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         if free is not None:
             out = out * free + (rows - inner)
         return out.reshape(vector.shape)
+
+    def on_device(self) -> Any:
+        """The same operator for CuPy arrays.
+
+        Returns
+        -------
+        cupyx.scipy.sparse.linalg.LinearOperator
+
+        Raises
+        ------
+        ArgumentError
+            If the operator computes on the host.
+        """
+        if self.device.name == HOST.name:
+            raise ArgumentError(f"{self.operator.name} computes on the host; make its space with backend='cuda'")
+        linear_operator = import_module("cupyx.scipy.sparse.linalg").LinearOperator
+        return linear_operator(self.shape, matvec=lambda x: self.apply(x.ravel(), self.device), dtype=self.dtype)
 
     def _parts_on(self, device: Device) -> tuple[Any, Any]:
         """Mask of the free degrees of freedom and the Robin matrix, on a device."""

@@ -28,7 +28,8 @@ def finer_space(space: Space, more: int) -> Space:
     -------
     Space
     """
-    return Space(space.mesh, space.orders, space.basis, more, space.dtype, space.backend)
+    # Work of the set-up, once: on the host, wherever the solver runs.
+    return Space(space.mesh, space.orders, space.basis, more, space.dtype)
 
 
 def moments(space: Space, function: Callable[..., Any]) -> Field:

@@ -130,6 +130,27 @@ def test_a_global_operator_pickles(rng):
     assert np.array_equal(pickle.loads(pickle.dumps(A)) @ x, A @ x)
 
 
+@pytest.mark.cuda
+def test_cupyx_solves_with_it(rng):
+    import cupy
+    import cupyx.scipy.sparse.linalg
+
+    mesh = ours("cube_mixed.msh")
+    b = None
+    found = []
+    for backend in ("cuda", "cpu"):
+        c0 = hp.C0Space(hp.Space(mesh, 3, "lagrange", backend=backend))
+        A = hp.GlobalOperator(hp.Helmholtz(c0.space), c0, hp.BoundaryConditions(c0, robin=(1.0, 1.0)))
+        b = rng.standard_normal(c0.size) if b is None else b
+        if backend == "cuda":
+            x, failed = cupyx.scipy.sparse.linalg.cg(A.on_device(), cupy.asarray(b), tol=1e-12, maxiter=3000)
+            assert failed == 0
+            found.append(cupy.asnumpy(x))
+        else:
+            found.append(hp.cg(A.apply, b, tol=1e-12)[0])
+    assert np.abs(found[0] - found[1]).max() < 1e-9 * np.abs(found[1]).max()
+
+
 def test_refusals():
     c0 = hp.C0Space(hp.Space(box("hex", (1, 1, 1)), 2))
     other = hp.C0Space(hp.Space(box("hex", (1, 1, 1)), 2))
@@ -139,5 +160,7 @@ def test_refusals():
         hp.GlobalOperator(hp.Mass(c0.space), other)
     with pytest.raises(hp.ArgumentError, match="another C0Space"):
         hp.GlobalOperator(hp.Mass(c0.space), c0, hp.BoundaryConditions(other))
+    with pytest.raises(hp.ArgumentError, match="on the host"):
+        hp.GlobalOperator(hp.Mass(c0.space), c0).on_device()
     with pytest.raises(hp.StateError, match="real"):
         hp.GlobalOperator(hp.Mass(c0.space), c0) @ np.full(c0.size, 1j)
