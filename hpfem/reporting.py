@@ -27,6 +27,7 @@ from hpfem.errors import ArgumentError
 
 __all__ = [
     "atomic_path",
+    "available_memory",
     "forget_reports",
     "machine_description",
     "plain",
@@ -71,7 +72,13 @@ def report_once(key: str, message: str) -> bool:
 
 
 def reports() -> dict[str, str]:
-    """Key → message of everything reported so far in this process."""
+    """Tell everything reported so far in this process.
+
+    Returns
+    -------
+    dict
+        Message by key.
+    """
     with _reports_lock:
         return dict(_reports)
 
@@ -116,6 +123,16 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give the name of a temporary file beside `path` that becomes `path` when the body ends without an exception.
 
     The temporary name ends like `path`, so writers that go by the suffix do what they should.
+
+    Parameters
+    ----------
+    path : path
+        File to write; its folder must exist.
+
+    Yields
+    ------
+    Path
+        The temporary name.
 
     Raises
     ------
@@ -164,6 +181,10 @@ def plain(obj: Any) -> Any:
     ----------
     obj
         See `write_json`.
+
+    Returns
+    -------
+    dict, list, str, int, float, bool or None
 
     Raises
     ------
@@ -233,6 +254,25 @@ def _memory_bytes() -> int | None:
     if not hasattr(os, "sysconf") or "SC_PHYS_PAGES" not in os.sysconf_names:
         return None
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def available_memory() -> float:
+    """Tell how much memory this process may still take.
+
+    Returns
+    -------
+    float
+        Bytes: what the system has free, or the limit of the process's control group if that is less; infinity where
+        nothing of it is told.
+    """
+    sizes = [float(_memory_bytes() or math.inf)]
+    info, limit = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
+    if info.exists():
+        lines = (line.split() for line in info.read_text(encoding="ascii").splitlines())
+        sizes += [1024.0 * int(words[1]) for words in lines if words[0] == "MemAvailable:"]
+    if limit.exists() and (text := limit.read_text(encoding="ascii").strip()).isdigit():
+        sizes.append(float(text))
+    return min(sizes)
 
 
 def _commit() -> str | None:

@@ -150,3 +150,8 @@ def test_commit_is_told_in_a_checkout():
     commit = reporting.machine_description()["commit"]
     in_checkout = (Path(reporting.__file__).parents[1] / ".git").exists()
     assert (commit is not None) == in_checkout
+
+
+def test_available_memory_is_less_than_the_machine_has():
+    free, all_of_it = reporting.available_memory(), reporting.machine_description()["memory_bytes"]
+    assert 1e7 < free <= all_of_it
