@@ -9,8 +9,8 @@ _checkout = Path(__file__).resolve().parent.parent
 if not Path(__file__).with_name("shapes").exists() and (_checkout / "shapes" / "polynomials.py").exists():
     __path__.append(str(_checkout))
 
-from .assembly import BoundaryConditions, C0Space, GlobalOperator  # noqa: E402
-from .errors import (  # noqa: E402
+from .assembly import BoundaryConditions, C0Space, GlobalOperator
+from .errors import (
     ArgumentError,
     DeviceError,
     HpfemError,
@@ -19,10 +19,10 @@ from .errors import (  # noqa: E402
     SolverError,
     StateError,
 )
-from .field import Field  # noqa: E402
-from .kernels.expression import Gradient, Pointwise, Vector  # noqa: E402
-from .mesh import Mesh, read_mesh  # noqa: E402
-from .operators import (  # noqa: E402
+from .field import Field
+from .kernels.expression import Gradient, Pointwise, Vector
+from .mesh import Mesh, from_meshio, read_mesh
+from .operators import (
     AdvectionDiffusionReaction,
     BwdTrans,
     FwdTrans,
@@ -34,6 +34,44 @@ from .operators import (  # noqa: E402
     PhysDeriv,
     WeakForm,
 )
-from .solvers import SolveInfo, cg, l2_error, l2_project, solve_helmholtz  # noqa: E402
-from .space import Block, Space  # noqa: E402
-from .vtu import write_vtu  # noqa: E402
+from .solvers import SolveInfo, cg, l2_error, l2_project, solve_helmholtz
+from .space import Block, Space
+from .vtu import write_vtu
+
+__all__ = [
+    "AdvectionDiffusionReaction",
+    "ArgumentError",
+    "Block",
+    "BoundaryConditions",
+    "BwdTrans",
+    "C0Space",
+    "DeviceError",
+    "Field",
+    "FwdTrans",
+    "GlobalOperator",
+    "Gradient",
+    "Helmholtz",
+    "HpfemError",
+    "IProductWRTBase",
+    "IProductWRTDerivBase",
+    "Laplacian",
+    "Mass",
+    "Mesh",
+    "MeshError",
+    "NotSuitable",
+    "PhysDeriv",
+    "Pointwise",
+    "SolveInfo",
+    "SolverError",
+    "Space",
+    "StateError",
+    "Vector",
+    "WeakForm",
+    "cg",
+    "from_meshio",
+    "l2_error",
+    "l2_project",
+    "read_mesh",
+    "solve_helmholtz",
+    "write_vtu",
+]

@@ -26,6 +26,32 @@ if TYPE_CHECKING:
 STATES = ("coeff", "phys", "dual")
 
 
+_ADVICE = {"coeff": "use FwdTrans or space.project first", "phys": "use BwdTrans or space.evaluate first"}
+
+
+def check_state(field: Field, wanted: str, what: str) -> None:
+    """Check that a field is in the state that something takes.
+
+    Parameters
+    ----------
+    field : Field
+    wanted : str
+        "coeff" or "phys".
+    what : str
+        What takes it, for the message.
+
+    Raises
+    ------
+    StateError
+        If it is in another state; the message says how to get there.
+    """
+    if field.state != wanted:
+        advice = _ADVICE[wanted]
+        if field.state == "dual":
+            advice = "it is a functional, not a function: solve with the mass, or use dot"
+        raise StateError(f"{what} takes a {wanted!r} field, got {field.state!r}; {advice}")
+
+
 class Field:
     """Values on a space. Made by `Space.zeros`, `Space.evaluate`, `Space.project`, `Space.field` and by operators.
 
@@ -105,17 +131,41 @@ class Field:
 
         Parameters
         ----------
-        state, components
-            Those of this field when left out.
+        state : str, optional
+            That of this field when left out.
+        components : int, optional
+            That of this field when left out.
+
+        Returns
+        -------
+        Field
         """
-        return self.space.empty(state or self.state, components or self.components)
+        state = self.state if state is None else state
+        return self.space.empty(state, self.components if components is None else components)
 
     def copy(self) -> Field:
         """Make a copy, on the device where the values are."""
         return self._map(lambda a: a * 1)
 
     def component(self, number: int) -> Field:
-        """Make a field of one component of this one (a copy)."""
+        """Make a field of one component of this one (a copy).
+
+        Parameters
+        ----------
+        number : int
+            0 to components - 1; negative numbers count from the end.
+
+        Returns
+        -------
+        Field
+
+        Raises
+        ------
+        ArgumentError
+            If there is no such component.
+        """
+        if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
+            raise ArgumentError(f"the number of a component is an integer, got {number!r}")
         if not -self.components <= number < self.components:
             raise ArgumentError(f"component {number} of a field with {self.components}")
         return self._map(lambda a: a[[number]])
@@ -129,6 +179,8 @@ class Field:
         return Field(self.space, self.state, data)
 
     def _check_matching(self, other: Field, what: str, states: Iterable[str]) -> None:
+        if not isinstance(other, Field):
+            raise StateError(f"{what} of a field and a {type(other).__name__}; both must be fields")
         if other.space is not self.space:
             raise StateError(f"{what} of fields on different spaces; evaluate one of them on the other's space first")
         if other.state not in states:
@@ -185,11 +237,26 @@ class Field:
     def axpy(self, scale: float, other: Field) -> Field:
         """Add `scale` times another field to this one, in place.
 
+        Parameters
+        ----------
+        scale : float
+        other : Field
+            In the same state, on the same space.
+
         Returns
         -------
         Field
             This field.
+
+        Raises
+        ------
+        ArgumentError
+            If `scale` is no number.
+        StateError
+            If the fields do not fit.
         """
+        if not isinstance(scale, (int, float, np.number)):
+            raise ArgumentError(f"a field is scaled by a number, got {type(scale).__name__}")
         self._check_matching(other, "sum", (self.state,))
         device = self.home
         for mine, theirs in zip(self.data, other.data, strict=True):

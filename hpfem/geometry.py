@@ -39,6 +39,40 @@ def symmetric_pairs(dim: int) -> list[tuple[int, int]]:
     return [(a, b) for a in range(dim) for b in range(a, dim)]
 
 
+def determinant_and_inverse(J: Array) -> tuple[Array, Array]:
+    """Determinant and inverse of many small matrices, by cofactors; of tall ones the area and the left inverse.
+
+    Parameters
+    ----------
+    J : ndarray, [D, d, ...]
+        D >= d.
+
+    Returns
+    -------
+    determinant : ndarray, [...]
+        det J, or sqrt(det(J^T J)) for D > d.
+    inverse : ndarray, [d, D, ...]
+        J^-1, or (J^T J)^-1 J^T. Not finite where J is singular.
+    """
+    big, d = J.shape[:2]
+    if big > d:
+        gram = np.einsum("ia...,ib...->ab...", J, J)
+        det, inverse = determinant_and_inverse(gram)
+        return np.sqrt(np.maximum(det, 0.0)), np.einsum("ab...,ib...->ai...", inverse, J)
+    cofactors = np.ones((d, d, *J.shape[2:]))  # [a, i]: the transpose is the adjugate
+    for a in range(d):
+        for i in range(d):
+            if d == 2:
+                cofactors[a, i] = J[1 - i, 1 - a] if i == a else -J[1 - i, 1 - a]
+            elif d == 3:
+                # Cyclic neighbours instead of minors: the signs come out by themselves.
+                (i1, i2), (a1, a2) = ((i + 1) % 3, (i + 2) % 3), ((a + 1) % 3, (a + 2) % 3)
+                cofactors[a, i] = J[i1, a1] * J[i2, a2] - J[i1, a2] * J[i2, a1]
+    det = sum((J[i, 0] * cofactors[0, i] for i in range(1, d)), J[0, 0] * cofactors[0, 0])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return det, cofactors / det
+
+
 class BlockGeometry:
     """The mapping of the elements of one block, at the points of one rule.
 
@@ -120,7 +154,8 @@ class BlockGeometry:
         """Points that a kind of factors is stored at: 1 for affine ones."""
         return 1 if self.affine and kind != "points" else len(self.rule)
 
-    def _chunks(self) -> list[slice]:
+    def chunks(self) -> list[slice]:
+        """Ranges of elements whose values at the points take tens of megabytes."""
         step = max(1, 2_000_000 // (len(self.rule) * self.dim * self.space_dim))
         return [slice(e, min(e + step, self.n_elements)) for e in range(0, self.n_elements, step)]
 
@@ -139,11 +174,23 @@ class BlockGeometry:
         return np.matmul(self.coefficients[elements].transpose(1, 0, 2), self._values)
 
     def jacobian(self, elements: slice = slice(None)) -> Array:
-        """Derivatives dx_i/d eta_a at the points, [E, Q, D, d]."""
-        c = self.coefficients[elements]
-        return np.ascontiguousarray(
-            np.stack([np.matmul(c, self._slopes[a]) for a in range(self.dim)], axis=-1).transpose(0, 2, 1, 3)
-        )
+        """Derivatives dx_i/d eta_a at the points.
+
+        Parameters
+        ----------
+        elements : slice
+            Which elements of the block.
+
+        Returns
+        -------
+        ndarray, [E, Q, D, d]
+        """
+        return np.ascontiguousarray(self._columns(elements).transpose(3, 2, 0, 1))
+
+    def _columns(self, elements: slice) -> Array:
+        """Derivatives dx_i/d eta_a at the points, [D, d, Q, E]."""
+        c = self.coefficients[elements].transpose(1, 2, 0)
+        return np.stack([np.matmul(slopes.T, c) for slopes in self._slopes], axis=1)
 
     def _factors(self, kind: str, elements: slice) -> Array:
         """Factors of a chunk, [factor, point, element]."""
@@ -151,20 +198,38 @@ class BlockGeometry:
             return self.coordinates(elements).transpose(0, 2, 1)
         w = self.rule.weights
         if self.affine:
-            jacobian, scale = np.matmul(self.coefficients[elements], self._mean_slopes)[:, None], np.ones(1)
+            jacobian = np.matmul(self.coefficients[elements], self._mean_slopes).transpose(1, 2, 0)[:, :, None]
+            scale = np.ones(1)
         else:
-            jacobian, scale = self.jacobian(elements), w / np.linalg.det(self._collapse)
-        gram = np.einsum("eqia,eqib->eqab", jacobian, jacobian)
-        weighted = scale * np.sqrt(np.linalg.det(gram))
+            jacobian, scale = self._columns(elements), w / np.linalg.det(self._collapse)
+        det, inverse = determinant_and_inverse(jacobian)
+        weighted = scale[:, None] * det
         if kind == "wJ":
-            return weighted.T[None]
-        metric = np.linalg.inv(gram)
+            return weighted[None]
         if kind == "metric":
-            rows = [(weighted * metric[..., a, b]).T for a, b in symmetric_pairs(self.dim)]
+            rows = [
+                weighted * sum(inverse[a, i] * inverse[b, i] for i in range(self.space_dim))
+                for a, b in symmetric_pairs(self.dim)
+            ]
         else:
-            inverse = np.einsum("eqab,eqib->eqai", metric, jacobian)
-            rows = [inverse[..., a, i].T for a in range(self.dim) for i in range(self.space_dim)]
-        return np.stack([*rows, weighted.T])
+            rows = list(inverse.reshape(-1, *weighted.shape))
+        return np.stack([*rows, weighted])
+
+    def flatness(self) -> Array:
+        """Smallest det J over the product of the lengths of J's columns, of every element.
+
+        Returns
+        -------
+        ndarray, [E]
+            In [-1, 1]; where it is not positive, the element is tangled at a point of the rule.
+        """
+        smallest = np.empty(self.n_elements)
+        for chunk in self.chunks():
+            J = self._columns(chunk)
+            lengths = np.prod(np.sqrt(np.sum(J * J, axis=0)), axis=0)
+            det = determinant_and_inverse(J)[0]
+            smallest[chunk] = np.divide(det, lengths, out=np.zeros_like(det), where=lengths > 0).min(axis=0)
+        return smallest
 
     def factors(self, kind: str, lanes: int = 1, dtype: DTypeLike = np.float64) -> NDArray[np.floating[Any]]:
         """Make the factors of a kind.
@@ -194,7 +259,7 @@ class BlockGeometry:
     def _make_factors(self, kind: str, lanes: int, dtype: DTypeLike) -> NDArray[np.floating[Any]]:
         groups = -(-self.n_elements // lanes)
         out = np.zeros((groups, self.n_factors(kind), self.n_points(kind), lanes), dtype)
-        for chunk in self._chunks():
+        for chunk in self.chunks():
             values = self._factors(kind, chunk)
             element = np.arange(chunk.start, chunk.stop)
             out[element // lanes, :, :, element % lanes] = values.transpose(2, 0, 1)
@@ -216,7 +281,7 @@ class BlockGeometry:
 
     def volumes(self) -> Array:
         """Volume of every element by the rule, [E]."""
-        total = np.concatenate([self._factors("wJ", chunk)[0].sum(axis=0) for chunk in self._chunks()] or [np.empty(0)])
+        total = np.concatenate([self._factors("wJ", chunk)[0].sum(axis=0) for chunk in self.chunks()] or [np.empty(0)])
         return total * self.shape.volume if self.affine else total
 
 

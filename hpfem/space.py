@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,16 +13,22 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from hpfem.shapes import BASES, SHAPES, Basis, Shape, Tabulation, TensorRule, default_counts, make_basis, quadrature
 
-from .errors import ArgumentError, StateError
+from .backend import checked_name
+from .errors import ArgumentError, MeshError, StateError
 from .field import Field
 from .geometry import BlockGeometry
 from .memory import PairArray
 from .mesh import Mesh
-from .mesh.mapping import geometry_coefficients
+from .mesh.mapping import FLAT_TOLERANCE, geometry_coefficients
 from .registry import Registry
 
 if TYPE_CHECKING:
     from .locate import Locator
+
+
+# Beyond these, bases and rules still work but take minutes to make and gigabytes to hold.
+MAX_ORDER = 32
+MAX_POINTS = 100
 
 
 class FieldMap(Protocol):
@@ -120,7 +127,9 @@ class Space:
     Raises
     ------
     ArgumentError
-        For an unknown basis, quadrature or dtype, an order < 1, or a missing order of a shape.
+        For an unknown basis, quadrature, dtype or backend, an order outside 1..32, or a missing order of a shape.
+    MeshError
+        If a cell is tangled at a quadrature point.
     """
 
     def __init__(
@@ -140,9 +149,15 @@ class Space:
         self.basis = basis
         self.quadrature = quadrature
         self.dtype = _dtype(dtype)
-        self.backend = backend
+        self.backend = checked_name(backend)
         self.orders = _orders(order, mesh)
         self.blocks = tuple(self._make_blocks())
+        self._made = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if "_made" in self.__dict__:
+            raise ArgumentError(f"a space cannot be changed ({name!r}); make another one")
+        super().__setattr__(name, value)
 
     def __repr__(self) -> str:
         return f"Space({self.n_cells} cells, order={self.orders}, basis={self.basis!r}, dofs={self.n_dofs})"
@@ -164,8 +179,22 @@ class Space:
                 chosen = np.flatnonzero(affine == kind)
                 if len(chosen):
                     geometry = BlockGeometry(group.shape, group.order, coefficients[chosen], rule, kind)
+                    self._check_upright(geometry, group.indices[chosen])
                     blocks.append(Block(tabulation, geometry, group.indices[chosen]))
         return blocks
+
+    def _check_upright(self, geometry: BlockGeometry, cells: NDArray[np.int64]) -> None:
+        """Refuse cells that are tangled at a quadrature point: reading has checked other points."""
+        if geometry.affine:  # one Jacobian, which reading has checked
+            return
+        flatness = geometry.flatness()
+        worst = int(np.argmin(flatness))
+        if flatness[worst] <= FLAT_TOLERANCE:
+            raise MeshError(
+                f"{self.mesh.describe_cell(int(cells[worst]))} is tangled: its Jacobian determinant at the quadrature"
+                f" points {geometry.rule.counts} comes down to {flatness[worst]:.3g} of the product of its columns'"
+                f" lengths ({np.count_nonzero(flatness <= FLAT_TOLERANCE)} such cell(s)); repair the mesh"
+            )
 
     @property
     def dim(self) -> int:
@@ -229,6 +258,8 @@ class Space:
         -------
         Field
         """
+        if not isinstance(arrays, (list, tuple)):
+            raise ArgumentError(f"a field is made of a list with one array per block, got {type(arrays).__name__}")
         return Field(self, state, [PairArray.of(np.ascontiguousarray(array)) for array in arrays])
 
     def coordinates(self) -> Field:
@@ -255,22 +286,32 @@ class Space:
         ArgumentError
             If the result has the wrong shape, or is not finite (the message names the cell and the point).
         """
-        arrays = []
-        for block in self.blocks:
-            x = block.geometry.coordinates()
+        arrays = [self._evaluated(function, block) for block in self.blocks]
+        if len({len(a) for a in arrays}) > 1:
+            raise ArgumentError("the function returns different numbers of components in different blocks")
+        return self.field("phys", arrays)
+
+    def _evaluated(self, function: Callable[..., Any], block: Block) -> NDArray[np.floating[Any]]:
+        """Values at the points of a block, [components, E, Q], a bounded number of elements at a time."""
+        out: NDArray[np.floating[Any]] | None = None
+        for chunk in block.geometry.chunks():
+            x = block.geometry.coordinates(chunk)
             values = evaluated(function, list(x), x.shape[1:])
             bad = ~np.isfinite(values).all(axis=0)
             if bad.any():
                 e, q = np.argwhere(bad)[0]
                 where = ", ".join(f"{c:.6g}" for c in x[:, e, q])
                 raise ArgumentError(
-                    f"the function is not finite at ({where}) in cell {block.elements[e]} ({block.shape.name});"
-                    f" {np.count_nonzero(bad)} point(s) of this block are"
+                    f"the function is not finite at ({where}) in cell {block.elements[chunk][e]} ({block.shape.name}),"
+                    f" nor at {np.count_nonzero(bad) - 1} more point(s) beside it"
                 )
-            arrays.append(values.astype(self.dtype, copy=False))
-        if len({len(a) for a in arrays}) > 1:
-            raise ArgumentError("the function returns different numbers of components in different blocks")
-        return self.field("phys", arrays)
+            if out is None:
+                out = np.empty((len(values), block.n_elements, block.n_points), self.dtype)
+            if len(values) != len(out):
+                raise ArgumentError("the function returns different numbers of components at different points")
+            out[:, chunk] = values
+        assert out is not None  # a block has elements
+        return out
 
     def project(self, function: Callable[..., Any] | Field) -> Field:
         """Project a function onto the space, cell by cell in L2 (FwdTrans of its values at the points).
@@ -360,11 +401,22 @@ def evaluated(
     """
     if not callable(function):
         raise ArgumentError(f"expected a function of the {len(coordinates)} coordinates, got {type(function).__name__}")
+    try:
+        inspect.signature(function).bind(*coordinates)
+    except TypeError:
+        names = ", ".join(("x", "y", "z")[: len(coordinates)])
+        raise ArgumentError(
+            f"the mesh is in {len(coordinates)}-D: the function must take {len(coordinates)} arguments ({names})"
+        ) from None
+    except ValueError:  # built-in functions have no signature
+        pass
     with np.errstate(all="ignore"):
         result = function(*coordinates)
     parts = list(result) if isinstance(result, (tuple, list)) else [result]
     if not isinstance(result, (tuple, list)) and np.ndim(result) == len(shape) + 1:
         parts = list(np.asarray(result))
+    if not parts:
+        raise ArgumentError("the function returned no components")
     values = np.empty((len(parts), *shape))
     for one, part in zip(values, parts, strict=True):
         try:
@@ -403,8 +455,8 @@ def _orders(order: int | Mapping[str, int], mesh: Mesh) -> dict[str, int]:
         raise ArgumentError(f"order says nothing of {', '.join(missing)}, which the mesh has")
     for name in names:
         value = order[name]
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-            raise ArgumentError(f"order must be an integer >= 1, got {value!r} for {name}")
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value <= MAX_ORDER:
+            raise ArgumentError(f"order must be an integer from 1 to {MAX_ORDER}, got {value!r} for {name}")
     return {name: int(order[name]) for name in names}
 
 
@@ -416,7 +468,13 @@ def _rule(shape: Shape, order: int, choice: str | int | None) -> TensorRule:
     if choice == "collocated":
         return quadrature(shape, [order + 1] * shape.dim)
     if isinstance(choice, (int, np.integer)) and not isinstance(choice, bool):
-        return quadrature(shape, default_counts(shape, order, int(choice)))
+        counts = default_counts(shape, order, int(choice)) if abs(choice) <= MAX_POINTS else (0,)
+        if not 2 <= min(counts) <= max(counts) <= MAX_POINTS:
+            raise ArgumentError(
+                f"quadrature={choice} of order {order} on a {shape.name} is not from 2 to {MAX_POINTS} points in each"
+                f" direction; the default, quadrature=0, has {default_counts(shape, order)}"
+            )
+        return quadrature(shape, counts)
     raise ArgumentError(
         f"unknown quadrature {choice!r}; valid: None, 'gauss', 'collocated' or a number of further points"
     )

@@ -31,7 +31,7 @@ def shared_meshes():
 
 def _backends():
     """Every backend there is, fastest last; "cuda" only where there is a GPU."""
-    from hpfem.operators.strategies import BACKENDS
+    from hpfem.backend import BACKENDS
 
     return [pytest.param(name, marks=pytest.mark.cuda) if name == "cuda" else name for name in BACKENDS]
 

@@ -50,7 +50,7 @@ class StandInKernel(BlockKernel):
 class StandInStrategy:
     """Provider of the stand-in backend."""
 
-    name, backend = "sumfac", "stand-in"
+    name, backend, special = "sumfac", "stand-in", False
 
     def build(self, problem):
         """Serve everything."""

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ..backend import choose_backend
 from ..errors import NotSuitable
 from ..kernels.models import operator_bytes
 from ..mesh import Mesh
 from ..operators import Helmholtz
-from ..operators.strategies import choose_backend, strategy_names
+from ..operators.strategies import strategy_names
 from ..space import Space
 from .results import rounded
 from .roofline import TARGETS

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from hpfem.shapes import SHAPES
 
+from ..backend import choose_backend
 from ..errors import ArgumentError, NotSuitable
 from ..kernels.form import ALGORITHMS
 from ..operators import Operator
-from ..operators.strategies import choose_backend, strategy_names
-from ..space import Space
-from .problems import BENCHMARKS, GEOMETRIES, ProblemSize, problem_mesh, problem_sizes
+from ..operators.strategies import strategy_names
+from ..reporting import available_memory
+from ..space import MAX_ORDER, Space
+from .problems import BENCHMARKS, GEOMETRIES, ProblemSize, problem_bytes, problem_sizes, problem_space
 from .results import rounded
 from .roofline import TARGETS, Roofline
 from .timing import Timer, Timing, measure
@@ -23,6 +26,7 @@ from .timing import Timer, Timing, measure
 # Shape, geometry, order, size.
 Case = tuple[str, str, int, ProblemSize]
 
+GIB = 1 << 30
 DEFAULT_DOFS = (3e3, 1e4, 3e4, 1e5, 3e5, 1e6)
 SOLID_SHAPES = tuple(name for name, shape in SHAPES.items() if shape.dim == 3)
 BOX_SHAPES = tuple(name for name, shape in SHAPES.items() if shape.dim >= 2)
@@ -181,8 +185,7 @@ class ThroughputRun:
         for case in self.cases():
             shape, geometry, order, size = case
             s = self.settings
-            mesh = problem_mesh(shape, size.counts, geometry)
-            space = Space(mesh, order, basis=s.basis, quadrature=s.quadrature, dtype=s.dtype, backend=backend)
+            space = problem_space(shape, order, size, geometry, backend=backend, **_space_options(s))
             done: set[tuple[str, str]] = set()
             for strategy in strategies:
                 for algorithm in s.algorithms:
@@ -266,6 +269,10 @@ def time_operator(operator: Operator, timer: Timer, repeats: int, min_seconds: f
     return measure(lambda: operator(argument, out=out), timer, repeats, min_seconds)
 
 
+def _space_options(settings: BenchSettings) -> dict[str, Any]:
+    return {"basis": settings.basis, "quadrature": settings.quadrature, "dtype": settings.dtype}
+
+
 def check_settings(settings: BenchSettings) -> None:
     """Refuse settings that cannot be measured, before anything is.
 
@@ -276,7 +283,7 @@ def check_settings(settings: BenchSettings) -> None:
     Raises
     ------
     ArgumentError
-        For unknown names, empty lists, or numbers out of range.
+        For unknown names, empty lists, numbers out of range, or problems that do not fit in memory.
     DeviceError
         If the backend cannot run here.
     """
@@ -295,11 +302,31 @@ def check_settings(settings: BenchSettings) -> None:
                 raise ArgumentError(f"unknown {kind} {name!r}; valid: {', '.join(known)}")
         if not names and kind != "strategy":
             raise ArgumentError(f"no {kind} to measure; valid: {', '.join(known)}")
-    if not settings.orders or min(settings.orders) < 1:
-        raise ArgumentError(f"orders to measure must be >= 1, got {list(settings.orders)}")
+    if not settings.orders or not all(1 <= order <= MAX_ORDER for order in settings.orders):
+        raise ArgumentError(f"orders to measure must lie between 1 and {MAX_ORDER}, got {list(settings.orders)}")
     if not settings.dofs or not all(1 <= n <= 1e11 for n in settings.dofs):
         raise ArgumentError(
             f"degrees of freedom to measure must lie between 1 and 1e11, got {list(map(float, settings.dofs))}"
         )
     if settings.repeats < 1:
         raise ArgumentError(f"repeats must be >= 1, got {settings.repeats}")
+    _check_memory(settings)
+
+
+def _check_memory(settings: BenchSettings) -> None:
+    """Refuse problems that do not fit in memory."""
+    available = available_memory()
+    most = max(settings.dofs)
+    for shape, order, geometry in product(settings.shapes, settings.orders, settings.geometries):
+        [size] = problem_sizes(shape, order, [most], settings.basis)
+        try:
+            options = _space_options(settings)
+            needed = problem_bytes(settings.benchmark, shape, order, size, geometry, backend="numpy", **options)
+        except NotSuitable:
+            continue  # The run says so of each strategy.
+        if needed > available:
+            raise ArgumentError(
+                f"{size.n_dofs:.3g} degrees of freedom on {geometry} {shape} elements of order {order} take about"
+                f" {needed / GIB:.3g} GiB, but {available / GIB:.3g} GiB of memory are free;"
+                f" measure at most about {most * available / needed:.1g}"
+            )

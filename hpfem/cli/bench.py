@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from ..backend import choose_backend
 from ..benchmarks import (
     BENCHMARKS,
     BOX_SHAPES,
@@ -23,7 +24,6 @@ from ..benchmarks import (
 from ..benchmarks.results import BENCH
 from ..errors import NotSuitable
 from ..kernels.form import ALGORITHMS
-from ..operators.strategies import choose_backend
 from ..reporting import machine_description, progress
 from . import options, output
 

@@ -3,7 +3,7 @@
 from .box import box
 from .mesh import CellGroup, Mesh
 from .node_order import gmsh_nodes, vtk_nodes
-from .reader import read_mesh
+from .reader import from_meshio, read_mesh
 from .summary import MeshSummary
 from .symmetry import symmetries
 from .topology import Entities, Facets, Topology
@@ -16,6 +16,7 @@ __all__ = [
     "MeshSummary",
     "Topology",
     "box",
+    "from_meshio",
     "gmsh_nodes",
     "read_mesh",
     "symmetries",

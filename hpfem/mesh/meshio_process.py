@@ -12,6 +12,7 @@ import importlib.util
 import pickle
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,13 +25,9 @@ def limit_memory(n_bytes: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (n_bytes, n_bytes))
 
 
-def main(kind: str, file: str, result: str, n_bytes: str) -> None:
-    """Read `file` as format `kind` and pickle plain arrays to `result`."""
-    from meshio._helpers import reader_map
-
-    limit_memory(int(n_bytes))
-    mesh = reader_map[kind](file)
-    content = {
+def plain(mesh: Any) -> dict[str, Any]:
+    """What a `meshio.Mesh` holds, as arrays by name."""
+    return {
         "points": np.asarray(mesh.points, dtype=np.float64),
         "cells": [(str(cells.type), np.asarray(cells.data)) for cells in mesh.cells],
         "cell_data": {str(name): [np.asarray(own) for own in data] for name, data in mesh.cell_data.items()},
@@ -39,7 +36,14 @@ def main(kind: str, file: str, result: str, n_bytes: str) -> None:
             for name, members in mesh.cell_sets.items()
         },
     }
-    Path(result).write_bytes(pickle.dumps(content))
+
+
+def main(kind: str, file: str, result: str, n_bytes: str) -> None:
+    """Read `file` as format `kind` and pickle plain arrays to `result`."""
+    from meshio._helpers import reader_map
+
+    limit_memory(int(n_bytes))
+    Path(result).write_bytes(pickle.dumps(plain(reader_map[kind](file))))
 
 
 if __name__ == "__main__":

@@ -14,12 +14,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import meshio
 import numpy as np
 from meshio._helpers import extension_to_filetypes, reader_map
 
 from hpfem.errors import MeshError
 
 from .mesh_file import Block, MeshFile, canonical, shape_named
+from .meshio_process import plain
 from .node_order import gmsh_nodes, vtk_nodes
 from .symmetry import Indices
 
@@ -47,7 +49,16 @@ _IN_VTK_ORDER = frozenset(name for name, _ in _CELLS.values()) - {"pyramid"}
 _NOT_HERE = {"gmsh", "vtk", "vtu", "ansys", "neuroglancer"}
 
 # Integer cell data that group cells, as meshio calls them, format by format.
-_SET_NAMES = ("medit:ref", "su2:tag", "cell_tags", "avsucd:material", "nastran:ref", "flac3d:group", "ref")
+_SET_NAMES = (
+    "gmsh:physical",
+    "medit:ref",
+    "su2:tag",
+    "cell_tags",
+    "avsucd:material",
+    "nastran:ref",
+    "flac3d:group",
+    "ref",
+)
 
 # What a reader may take: some seconds and gigabytes, and more for more data.
 _SECONDS, _SECONDS_PER_BYTE = 30.0, 1e-5
@@ -93,6 +104,26 @@ def read_other(file: Path) -> MeshFile:
             return _converted(content)
         reasons.append(f"as {kind}: {reason}")
     raise MeshError("meshio cannot read it " + "; ".join(reasons))
+
+
+def converted(mesh: meshio.Mesh) -> MeshFile:
+    """What a mesh in meshio's form says.
+
+    Parameters
+    ----------
+    mesh : meshio.Mesh
+        Linear and complete second-order cells, in meshio's node order.
+
+    Returns
+    -------
+    MeshFile
+
+    Raises
+    ------
+    MeshError
+        If it holds other cells, or no points of 2 or 3 coordinates.
+    """
+    return _converted(plain(mesh))
 
 
 def _run(kind: str, file: Path) -> tuple[dict[str, Any] | None, str]:

@@ -6,15 +6,16 @@ from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
 
+import meshio
 import numpy as np
 
-from hpfem.errors import MeshError
+from hpfem.errors import ArgumentError, MeshError
 
 from .mesh import Mesh
 from .mesh_file import Block, MeshFile, joined
 from .msh import read_msh
 from .node_order import vertex_positions
-from .other_formats import read_other
+from .other_formats import converted, read_other
 from .parts import Labels
 from .symmetry import Indices
 from .vtk_legacy import read_vtk
@@ -22,7 +23,9 @@ from .vtk_xml import read_vtu
 
 # How the files begin that we read ourselves.
 _BEGINNINGS: tuple[tuple[bytes, Callable[[bytes], MeshFile]], ...] = (
-    (b"$", read_msh),
+    (b"$MeshFormat", read_msh),
+    (b"$Comments", read_msh),
+    (b"$NOD", read_msh),
     (b"# vtk DataFile", read_vtk),
     (b"<VTKFile", read_vtu),
 )
@@ -52,10 +55,14 @@ def read_mesh(path: str | PathLike[str], periodic: bool = False) -> Mesh:
 
     Raises
     ------
+    ArgumentError
+        If `path` is no path.
     MeshError
         If the file cannot be read, or its mesh cannot be computed on; the message names the file, the element and the
         reason.
     """
+    if not isinstance(path, (str, PathLike)):
+        raise ArgumentError(f"read_mesh takes the path of a file, got {type(path).__name__}")
     file = Path(path)
     try:
         content = _content(file)
@@ -63,6 +70,30 @@ def read_mesh(path: str | PathLike[str], periodic: bool = False) -> Mesh:
     except MeshError as error:
         message = str(error)
         raise MeshError(message if message.startswith(f"{file}: ") else f"{file}: {message}") from error.__cause__
+
+
+def from_meshio(mesh: meshio.Mesh) -> Mesh:
+    """Make a mesh of one that meshio holds in memory, with the checks of `read_mesh`.
+
+    Parameters
+    ----------
+    mesh : meshio.Mesh
+        Linear and complete second-order cells.
+
+    Returns
+    -------
+    Mesh
+
+    Raises
+    ------
+    ArgumentError
+        If it is no `meshio.Mesh`.
+    MeshError
+        If it cannot be computed on; the message names the element and the reason.
+    """
+    if not isinstance(mesh, meshio.Mesh):
+        raise ArgumentError(f"from_meshio takes a meshio.Mesh, got {type(mesh).__name__}; files go to read_mesh")
+    return _mesh(converted(mesh), "", periodic=False)
 
 
 def _content(file: Path) -> MeshFile:

@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from ..backend import choose_backend
 from ..errors import ArgumentError, StateError
-from ..field import Field
+from ..field import Field, check_state
 from ..kernels.expression import Pointwise, trace
 from ..kernels.form import BlockProblem, FieldValues, Form
 from ..kernels.models import operator_bytes
+from ..memory import HOST
 from ..space import OPERATORS, Space
-from .strategies import Choice, choose, choose_backend
+from .strategies import Choice, choose
 
 # stage -> (state of the argument, state of the result)
 _STATES = {
@@ -61,6 +63,9 @@ class Operator:
     DeviceError
         If the backend cannot run here.
     """
+
+    # Whether results are checked to be finite: those of functions that users write.
+    guarded = False
 
     def __init__(
         self,
@@ -198,9 +203,7 @@ class Operator:
             raise StateError(f"{self.name} takes a Field, got {type(field).__name__}")
         if field.space is not self.space:
             raise StateError(f"{self.name} got a field on another space")
-        if field.state != self.input_state:
-            hint = {"coeff": "FwdTrans or space.project", "phys": "BwdTrans or space.evaluate"}[self.input_state]
-            raise StateError(f"{self.name} takes a {self.input_state!r} field, got {field.state!r}; use {hint} first")
+        check_state(field, self.input_state, self.name)
         d, n = self.space.dim, self.form.components
         if self.form.stage == "iproduct_wrt_deriv_base" and field.components % d:
             raise StateError(f"{self.name} takes vectors of {d} components, got a field with {field.components}")
@@ -231,10 +234,14 @@ class Operator:
         ------
         StateError
             If a field has the wrong state, space or number of components, or `out` is the argument itself.
+        ArgumentError
+            If a user's pointwise function gives values that are not finite (checked on the host only).
         """
         components = self._check(field)
         if out is None:
             out = self.space.empty(self.output_state, components)
+        elif not isinstance(out, Field):
+            raise StateError(f"out of {self.name} must be a Field, got {type(out).__name__}")
         elif out.space is not self.space or out.state != self.output_state or out.components != components:
             raise StateError(
                 f"out of {self.name} must be a {self.output_state!r} field with {components} component(s) on the same"
@@ -245,4 +252,24 @@ class Operator:
         device = self.backend.device()
         for choice, source, target in zip(self.choices, field.data, out.data, strict=True):
             choice.kernel.apply(source.read(device), target.write(device))
+        if self.guarded and device.name == HOST.name:
+            self._check_finite(field, out)
         return out
+
+    def _check_finite(self, field: Field, out: Field) -> None:
+        """Say in which cell the user's pointwise function, or its argument, is not finite."""
+        for block, source, target in zip(self.space.blocks, field.data, out.data, strict=True):
+            result = target.read()
+            if np.isfinite(np.sum(result)):
+                continue
+            bad = ~np.isfinite(result).all(axis=(0, 2))
+            if not bad.any():  # the sum alone overflowed
+                continue
+            element = int(np.argmax(bad))
+            where = f"cell {block.elements[element]} ({block.shape.name})"
+            if not np.isfinite(source.read()[:, element]).all():
+                raise StateError(f"{self.name} got a field that is not finite in {where}")
+            raise ArgumentError(
+                f"pointwise function {self.name!r} gives values that are not finite in {where} and"
+                f" {np.count_nonzero(bad) - 1} more cell(s) of its block; guard it with np.where or np.maximum"
+            )

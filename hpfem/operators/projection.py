@@ -16,19 +16,21 @@ from scipy.linalg import lu_factor, lu_solve
 
 from hpfem.shapes import Basis, Shape, Tabulation, make_basis, quadrature
 
+from ..backend import choose_backend
 from ..errors import ArgumentError, SolverError, StateError
-from ..field import Field
+from ..field import Field, check_state
 from ..kernels.expression import Pointwise, trace
 from ..kernels.form import BlockKernel, BlockProblem, Form
 from ..memory import HOST
 from ..space import OPERATORS, Block, Space
 from . import forms
-from .strategies import choose, choose_backend
+from .strategies import choose
 
 Array = NDArray[np.float64]
 
 TOLERANCE = 4e-15
 MAX_ITERATIONS = 200
+WORTH_COMPILING = 200_000
 
 
 @cache
@@ -59,12 +61,12 @@ class FwdTrans:
     strategy, algorithm : str
         Of the mass and inner-product kernels inside.
     backend : str, optional
-        Ignored but for its name being checked: the solve runs on the host in float64.
+        Where the products with the mass matrix run, in float64, if it works on the host's memory.
 
     Raises
     ------
     ArgumentError
-        For unknown names.
+        For unknown names, or if a direction has fewer than P + 1 points.
     """
 
     input_state, output_state = "phys", "coeff"
@@ -76,7 +78,8 @@ class FwdTrans:
             raise ArgumentError(f"FwdTrans is made on a Space, got {type(space).__name__}")
         self.space = space
         self.name = "FwdTrans"
-        choose_backend(backend or space.backend)
+        chosen = choose_backend(backend or space.backend)
+        self._backend = chosen if chosen.device().name == HOST.name else choose_backend("auto")
         mass = Pointwise(forms.mass, ("value",))
         self._mass = Form("Mass", "weak", mass, trace(mass, space.dim))
         self._iproduct = Form("IProductWRTBase", "iproduct_wrt_base")
@@ -94,11 +97,18 @@ class FwdTrans:
         return f"FwdTrans({self.space!r})"
 
     def _kernels(self, block: Block) -> tuple[BlockKernel, BlockKernel]:
+        if min(block.rule.counts) <= block.order:
+            raise ArgumentError(
+                f"FwdTrans of order {block.order} on {block.shape.name} needs at least {block.order + 1} points in each"
+                f" direction, the rule has {block.rule.counts}: the mass matrix is singular; use more points"
+            )
         tabulation = Tabulation(make_basis("orthogonal", block.shape, block.order), block.rule)
+        # Compiling takes longer than a small block's projection.
+        backend = self._backend if block.n_elements * block.n_modes > WORTH_COMPILING else choose_backend("numpy")
         made = []
         for form in (self._mass, self._iproduct):
             problem = BlockProblem(form, tabulation, block.geometry, np.dtype(np.float64))
-            made.append(choose(problem, self.strategy, self.algorithm, choose_backend("numpy")).kernel)
+            made.append(choose(problem, self.strategy, self.algorithm, backend).kernel)
         return made[0], made[1]
 
     def __call__(self, field: Field, out: Field | None = None) -> Field:
@@ -119,16 +129,13 @@ class FwdTrans:
         Raises
         ------
         StateError
-            If a field has the wrong state, space or number of components.
+            If a field has the wrong state, space or number of components, or is not finite.
         SolverError
             If the mass system of an element does not converge: too few quadrature points make it singular.
         """
         if not isinstance(field, Field) or field.space is not self.space:
             raise StateError("FwdTrans takes a field on its own space")
-        if field.state != "phys":
-            raise StateError(
-                f"FwdTrans takes a 'phys' field, got {field.state!r}; use BwdTrans or space.evaluate first"
-            )
+        check_state(field, "phys", "FwdTrans")
         if out is None:
             out = self.space.empty("coeff", field.components)
         elif out.space is not self.space or out.state != "coeff" or out.components != field.components:
@@ -138,8 +145,12 @@ class FwdTrans:
             values = np.ascontiguousarray(source.read(HOST), dtype=np.float64)
             rhs = np.empty((field.components, block.n_elements, block.n_modes))
             iproduct.apply(values, rhs)
+            if not np.isfinite(np.sum(rhs)):
+                cell = block.elements[np.argmin(np.isfinite(rhs).all(axis=(0, 2)))]
+                raise StateError(f"FwdTrans got a field that is not finite in cell {cell} ({block.shape.name})")
             coefficients = self._solve(block, mass, rhs)
-            flat = lu_solve(_conversion(block.basis), coefficients.reshape(-1, block.n_modes).T).T
+            columns = coefficients.reshape(-1, block.n_modes).T
+            flat = lu_solve(_conversion(block.basis), columns, check_finite=False).T
             target.write(HOST)[...] = flat.reshape(rhs.shape)
         return out
 

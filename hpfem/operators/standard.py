@@ -186,6 +186,8 @@ class WeakForm(Operator):
     >>> residual = WeakForm(space, allen_cahn, fields={"k": 0.01})  # doctest: +SKIP
     """
 
+    guarded = True
+
     def __init__(
         self,
         space: Space,

@@ -8,8 +8,8 @@ import meshio
 import numpy as np
 import pytest
 
-from hpfem.errors import MeshError
-from hpfem.mesh import Mesh, other_formats, read_mesh
+from hpfem.errors import ArgumentError, MeshError
+from hpfem.mesh import Mesh, from_meshio, other_formats, read_mesh
 from hpfem.mesh.node_order import gmsh_nodes, permutation, vtk_nodes
 from hpfem.shapes import equispaced_nodes
 from tests.mesh.examples import flux, sample
@@ -105,3 +105,29 @@ def test_readers_that_ask_for_too_much_are_stopped(tmp_path: Path) -> None:
     (tmp_path / "x.ugrid").write_text("99999999999 0 0 1 0 0 0\n0 0 0\n")
     with pytest.raises(MeshError, match="meshio cannot read it as ugrid: .*MemoryError|as ugrid: "):
         read_mesh(tmp_path / "x.ugrid")
+
+
+def test_a_mesh_of_meshio_in_memory():
+    points = np.array([[0.0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0], [2, 0, 0]])
+    cells = [("quad", np.array([[0, 1, 2, 3]])), ("triangle", np.array([[1, 4, 2]]))]
+    mesh = from_meshio(meshio.Mesh(points, cells, cell_data={"gmsh:physical": [np.array([7]), np.array([8])]}))
+    assert [(group.shape.name, len(group)) for group in mesh.cells] == [("quad", 1), ("tri", 1)]
+    assert mesh.summary().volume == pytest.approx(1.5)
+    assert {name: list(cells) for name, cells in mesh.regions.items()} == {"7": [0], "8": [1]}
+    with pytest.raises(ArgumentError, match=r"takes a meshio\.Mesh, got str; files go to read_mesh"):
+        from_meshio("mesh.msh")
+    with pytest.raises(MeshError, match="tangled"):
+        from_meshio(meshio.Mesh(points[:4], [("quad", np.array([[0, 2, 1, 3]]))]))
+
+
+@pytest.mark.parametrize("path", [None, 3, b"mesh.msh"])
+def test_what_is_no_path(path):
+    with pytest.raises(ArgumentError, match="takes the path of a file"):
+        read_mesh(path)
+
+
+def test_nastran_begins_like_gmsh(tmp_path):
+    points = np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]])
+    meshio.write(tmp_path / "one.bdf", meshio.Mesh(points, [("tetra", np.array([[0, 1, 2, 3]]))]))
+    assert (tmp_path / "one.bdf").read_text().startswith("$")
+    assert read_mesh(tmp_path / "one.bdf").summary().volume == pytest.approx(1 / 6)

@@ -67,9 +67,9 @@ class TestEvery:
         for state in ("coeff", "phys", "dual"):
             if state != operator.input_state:
                 field = random_field(space, rng, state, self.components(name, space))
-                with pytest.raises(
-                    StateError, match=f"{name} takes a '{operator.input_state}' field, got '{state}'; use"
-                ):
+                advice = "it is a functional" if state == "dual" else "use"
+                message = f"{name} takes a '{operator.input_state}' field, got '{state}'; {advice}"
+                with pytest.raises(StateError, match=message):
                     operator(field)
 
     def test_wrong_spaces_and_things(self, space, name, rng):

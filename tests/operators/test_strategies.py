@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 import hpfem as hp
+from hpfem import backend as backends
+from hpfem.backend import BACKENDS, Backend, choose_backend
 from hpfem.errors import ArgumentError, DeviceError, NotSuitable
 from hpfem.kernels.numpy import NumpyKernel
 from hpfem.memory import count_transfers
 from hpfem.mesh import box
-from hpfem.operators.strategies import BACKENDS, Backend, choose_backend, provider, register_strategy, strategy_names
+from hpfem.operators.strategies import provider, register_strategy, strategy_names
 from hpfem.reporting import forget_reports, reports
 from tests.operators.reference import random_field
 from tests.samples import norm_error
@@ -36,7 +38,7 @@ def providers(monkeypatch):
 class Picky:
     """A fast strategy of the NumPy backend that serves some shapes, or none."""
 
-    name, backend = "picky", "numpy"
+    name, backend, special = "picky", "numpy", False
 
     def __init__(self, *serves):
         self.serves = serves
@@ -165,7 +167,7 @@ class TestBackends:
     def test_auto_goes_to_the_next_and_says_so(self, space, monkeypatch, providers, caplog):
         broken = Backend("broken", lambda: None, lambda: "no such chip")
         monkeypatch.setitem(BACKENDS._objects, "broken", broken)
-        monkeypatch.setattr(provider, "PREFERENCE", ("broken", "numpy"))
+        monkeypatch.setattr(backends, "PREFERENCE", ("broken", "numpy"))
         with caplog.at_level(logging.WARNING, logger="hpfem"):
             assert hp.Mass(space).backend.name == "numpy"
             assert hp.Laplacian(space).backend.name == "numpy"

@@ -262,3 +262,21 @@ class TestRefused:
         self.refused(space, lambda u, k: u * k, r"not finite at .* in cell \d+", fields={"k": lambda x, y: 0 / (x - x)})
         with pytest.raises(hp.ArgumentError, match="velocity|dot"):
             hp.AdvectionDiffusionReaction(space, 1.0)
+
+
+def test_results_that_are_not_finite_name_the_cell(backend):
+    space = hp.Space(straight("quad"), 2, backend=backend)
+    u = space.project(lambda x, y: x - 100)
+    bad = hp.WeakForm(space, lambda u: np.log(u), test=("value",))
+    message = r"values that are not finite in cell \d+ \(quad\)"
+    with np.errstate(invalid="ignore"), pytest.raises(hp.ArgumentError, match=message):
+        bad(u)
+    good = hp.WeakForm(space, lambda u: u * u, test=("value",))
+    u.arrays[0][0, 2, 1] = np.nan
+    with pytest.raises(hp.StateError, match=rf"a field that is not finite in cell {space.blocks[0].elements[2]}"):
+        good(u)
+
+
+def test_only_functions_are_pointwise_functions():
+    with pytest.raises(hp.ArgumentError, match="a pointwise function is a function, got int"):
+        hp.WeakForm(hp.Space(straight("tri"), 1), 3)

@@ -6,9 +6,10 @@ import scipy.sparse.linalg
 
 import hpfem as hp
 from hpfem.assembly.devices import vector_home, vector_on
+from hpfem.backend import BACKENDS, Backend
 from hpfem.memory import count_transfers
 from hpfem.mesh import box
-from hpfem.operators.strategies import BACKENDS, Backend, provider
+from hpfem.operators.strategies import provider
 from hpfem.solvers import make_preconditioner
 from tests.assembly.meshes import ours
 from tests.standin import StandIn, StandInStrategy

@@ -237,3 +237,28 @@ class TestDevices:
         with count_transfers() as count:
             assert field.dot(field) == field.size
         assert count.total == 0
+
+
+def test_what_is_no_field_is_refused():
+    space = hp.Space(box("tri", (1, 1)), 2)
+    u = space.project(lambda x, y: x * y)
+    for wrong in (3, None, np.zeros(3)):
+        with pytest.raises(StateError, match="both must be fields"):
+            u.dot(wrong)
+        with pytest.raises(StateError, match="both must be fields"):
+            u.axpy(1.0, wrong)
+        if wrong is not None:
+            with pytest.raises(StateError, match="out of Mass must be a Field"):
+                hp.Mass(space)(u, out=wrong)
+    with pytest.raises(ArgumentError, match="scaled by a number, got str"):
+        u.axpy("a", u)
+    with pytest.raises(ArgumentError, match="number of a component is an integer"):
+        u.component("a")
+    with pytest.raises(ArgumentError, match="components must be an integer >= 1"):
+        u.like(components=0)
+    with pytest.raises(ArgumentError, match="unknown field state ''"):
+        u.like(state="")
+    with pytest.raises(ArgumentError, match="one array per block, got NoneType"):
+        space.field("coeff", None)
+    with pytest.raises(StateError, match="it is a functional, not a function"):
+        hp.Mass(space)(hp.Mass(space)(u))

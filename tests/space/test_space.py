@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import hpfem as hp
-from hpfem.errors import ArgumentError, SolverError, StateError
+from hpfem.errors import ArgumentError, MeshError, SolverError, StateError
 from hpfem.mesh import box
+from hpfem.operators import projection
 from hpfem.shapes import BASES
 from tests.operators.reference import random_field
 from tests.samples import NAMES, Polynomial, curved, dimension, norm_error, skewed, straight, tapered
@@ -277,18 +278,62 @@ class TestProjection:
         with pytest.raises(ArgumentError, match="FwdTrans is made on a Space, got Mesh"):
             hp.FwdTrans(mixed)
 
-    def test_too_few_points_are_found_out(self):
-        space = hp.Space(straight("hex"), 4, quadrature=-3)
-        with pytest.raises(SolverError, match=r"cell \d+ \(hex, P=4.*more quadrature points"):
+    @pytest.mark.parametrize("fewer", [-2, -3])
+    def test_too_few_points_are_refused(self, fewer):
+        space = hp.Space(straight("hex"), 4, quadrature=fewer)
+        with pytest.raises(ArgumentError, match=r"FwdTrans of order 4 on hex needs at least 5 points.*use more points"):
             space.project(lambda x, y, z: np.exp(3 * x) * np.cos(5 * y + z))
+
+    def test_no_convergence_names_the_cell(self, monkeypatch):
+        monkeypatch.setattr(projection, "MAX_ITERATIONS", 1)
+        with pytest.raises(SolverError, match=r"cell \d+ \(hex, P=4.*more quadrature points"):
+            hp.Space(curved("hex"), 4).project(lambda x, y, z: np.exp(3 * x) * np.cos(5 * y + z))
+
+    def test_fields_that_are_not_finite_name_the_cell(self):
+        space = hp.Space(straight("hex"), 2)
+        values = space.evaluate(lambda x, y, z: x)
+        values.arrays[0][0, 2, 1] = np.nan
+        with pytest.raises(StateError, match=rf"not finite in cell {space.blocks[0].elements[2]} \(hex\)"):
+            space.project(values)
 
 
 class TestArguments:
     """What a space refuses."""
 
+    @each_name
+    def test_cells_tangled_at_the_points(self, name):
+        def fold(x):
+            return np.column_stack([x[:, 0] - 1.4 * x[:, 0] ** 2 * (x[:, 1] > 0.4), x[:, 1:]])
+
+        mesh = straight(name).elevated(2).transformed(fold, check=False)
+        with pytest.raises(
+            MeshError, match=rf"\({name}\) is tangled: its Jacobian determinant at the quadrature points"
+        ):
+            hp.Space(mesh, 3)
+
+    def test_cannot_be_changed(self, mixed):
+        space = hp.Space(mixed, 2)
+        with pytest.raises(ArgumentError, match="a space cannot be changed \\('basis'\\)"):
+            space.basis = "orthogonal"
+        assert space.locator is space.locator
+
+    def test_backends(self, mixed):
+        for name in ("junk", None):
+            with pytest.raises(ArgumentError, match="unknown backend.*valid: .*numpy"):
+                hp.Space(mixed, 2, backend=name)
+
+    def test_functions_of_too_few_coordinates(self, mixed):
+        space = hp.Space(mixed, 2)
+        with pytest.raises(ArgumentError, match=r"the mesh is in 3-D: the function must take 3 arguments \(x, y, z\)"):
+            space.evaluate(lambda x, y: x)
+        with pytest.raises(ArgumentError, match="must take 3 arguments"):
+            hp.Helmholtz(space, lam=lambda x, y: x)
+        with pytest.raises(ArgumentError, match="no components"):
+            space.evaluate(lambda x, y, z: [])
+
     @pytest.mark.parametrize("order", [0, -1, 1.5, True, "3", None, [2]])
     def test_orders(self, order):
-        with pytest.raises(ArgumentError, match="order must be an integer >= 1"):
+        with pytest.raises(ArgumentError, match="order must be an integer from 1 to 32"):
             hp.Space(straight("tri"), order)
 
     def test_orders_of_shapes(self, mixed):

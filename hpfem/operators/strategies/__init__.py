@@ -3,12 +3,9 @@
 from .cpu import CpuDense, CpuStdMat, CpuSumFac
 from .cuda import CudaStdMat, CudaSumFac, CudaSumFacTop
 from .provider import (
-    BACKENDS,
-    Backend,
     Choice,
     Strategy,
     choose,
-    choose_backend,
     register_strategy,
     strategy_names,
 )
@@ -25,12 +22,9 @@ register_strategy(CudaSumFac())
 register_strategy(CudaStdMat())
 
 __all__ = [
-    "BACKENDS",
-    "Backend",
     "Choice",
     "Strategy",
     "choose",
-    "choose_backend",
     "register_strategy",
     "strategy_names",
 ]

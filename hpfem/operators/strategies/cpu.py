@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from ...backend import BACKENDS, Backend
 from ...kernels.cpu import CpuKernel, missing
 from ...kernels.form import BlockProblem
 from ...kernels.models import operator_flops
 from ...kernels.numpy import NumpyKernel
 from ...memory import HOST
-from .provider import BACKENDS, Backend
 
 # Time per operation against collocated sum factorisation (measured on AVX-512, P = 1..7).
 NONCOLLOCATED_COST = 0.9
@@ -19,7 +19,7 @@ BLAS_COST = 4.0
 class CpuSumFac:
     """Sum factorisation, one element per SIMD lane, fused over all stages ([X] Alg. 3)."""
 
-    name, backend = "sumfac", "cpu"
+    name, backend, special = "sumfac", "cpu", False
 
     def build(self, problem: BlockProblem) -> CpuKernel:
         """Build the kernel; it serves every form."""
@@ -34,7 +34,7 @@ class CpuSumFac:
 class CpuDense:
     """Dense reference matrices of affine elements, compiled, one element per SIMD lane: fastest at low order."""
 
-    name, backend = "dense", "cpu"
+    name, backend, special = "dense", "cpu", True
 
     def build(self, problem: BlockProblem) -> CpuKernel:
         """Build the kernel.
@@ -56,7 +56,7 @@ class CpuDense:
 class CpuStdMat:
     """Dense reference matrices through BLAS."""
 
-    name, backend = "stdmat", "cpu"
+    name, backend, special = "stdmat", "cpu", False
 
     def build(self, problem: BlockProblem) -> NumpyKernel:
         """Build the kernel; it serves every form."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...backend import BACKENDS, Backend
 from ...errors import NotSuitable
 from ...kernels.cuda.device import CUDA, limits, missing
 from ...kernels.cuda.kernel import DenseKernel, FiberKernel, LaneKernel
@@ -9,7 +10,6 @@ from ...kernels.cuda.tables import Levels
 from ...kernels.cuda.variant import default_variants
 from ...kernels.form import BlockProblem
 from ...kernels.models import operator_flops
-from .provider import BACKENDS, Backend
 
 # Matrices of StdMat that are larger take longer to make than they are worth.
 STDMAT_BYTES = 1 << 28
@@ -20,7 +20,7 @@ BACKENDS.add("cuda", Backend("cuda", lambda: CUDA, missing))
 class CudaSumFacTop:
     """Sum factorisation, some elements per block of threads ([X] Alg. 4), 1-D lines in registers."""
 
-    name, backend = "sumfac-top", "cuda"
+    name, backend, special = "sumfac-top", "cuda", False
 
     def build(self, problem: BlockProblem) -> FiberKernel:
         """Build the kernel.
@@ -40,7 +40,7 @@ class CudaSumFacTop:
 class CudaSumFac:
     """Sum factorisation, one element per thread ([X] Alg. 3): small orders only."""
 
-    name, backend = "sumfac", "cuda"
+    name, backend, special = "sumfac", "cuda", True
 
     def build(self, problem: BlockProblem) -> LaneKernel:
         """Build the kernel.
@@ -60,7 +60,7 @@ class CudaSumFac:
 class CudaStdMat:
     """Dense reference matrices and cuBLAS, all elements in one GEMM."""
 
-    name, backend = "stdmat", "cuda"
+    name, backend, special = "stdmat", "cuda", False
 
     def build(self, problem: BlockProblem) -> DenseKernel:
         """Build the kernel.

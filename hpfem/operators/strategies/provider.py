@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from ...errors import ArgumentError, DeviceError, NotSuitable
+from ...backend import Backend
+from ...errors import ArgumentError, NotSuitable
 from ...kernels.form import ALGORITHMS, BlockKernel, BlockProblem
-from ...memory import HOST, Device
-from ...registry import Registry
 from ...reporting import report_once
 
 
@@ -22,10 +20,13 @@ class Strategy(Protocol):
         What users ask for: "stdmat", "sumfac", ...
     backend : str
         Name of the backend it belongs to.
+    special : bool
+        Whether it is meant for some problems only, so that its refusal is no fall from a fast path.
     """
 
     name: str
     backend: str
+    special: bool
 
     def build(self, problem: BlockProblem) -> BlockKernel:
         """Build the kernel.
@@ -40,35 +41,7 @@ class Strategy(Protocol):
         """Estimate the relative time per element, to choose by before anything is measured."""
 
 
-@dataclass(frozen=True)
-class Backend:
-    """Where kernels run.
-
-    Attributes
-    ----------
-    name : str
-        "numpy", "cpu" or "cuda".
-    device : callable
-        () -> the memory its kernels read and write.
-    missing : callable
-        () -> None if it works here, else one sentence: what is missing and how to install it.
-    """
-
-    name: str
-    device: Callable[[], Device]
-    missing: Callable[[], str | None]
-
-    def __reduce__(self) -> tuple[Callable[[str], Backend], tuple[str]]:
-        # By name: where it is opened, the backend may have to be refused.
-        return choose_backend, (self.name,)
-
-
-BACKENDS: Registry[Backend] = Registry("backend")
 _PROVIDERS: list[Strategy] = []
-# The order in which "auto" looks for a backend that works.
-PREFERENCE = ("cpu", "numpy")
-
-BACKENDS.add("numpy", Backend("numpy", lambda: HOST, lambda: None))
 
 
 def register_strategy(strategy: Strategy) -> None:
@@ -79,31 +52,6 @@ def register_strategy(strategy: Strategy) -> None:
 def strategy_names(backend: str) -> list[str]:
     """Names of the strategies of a backend."""
     return [provider.name for provider in _PROVIDERS if provider.backend == backend]
-
-
-def choose_backend(name: str) -> Backend:
-    """Backend of that name, or the first that works for "auto".
-
-    Raises
-    ------
-    ArgumentError
-        For an unknown name.
-    DeviceError
-        If the backend cannot run here; the message says what is missing.
-    """
-    if name == "auto":
-        for candidate in (BACKENDS[n] for n in PREFERENCE if n in BACKENDS):
-            reason = candidate.missing()
-            if reason is None:
-                return candidate
-            report_once(f"backend/{candidate.name}", f"backend {candidate.name!r} is not used: {reason}")
-    if name not in BACKENDS:
-        raise ArgumentError(f"unknown backend {name!r}; valid: auto, {', '.join(BACKENDS)}")
-    backend = BACKENDS[name]
-    reason = backend.missing()
-    if reason is not None:
-        raise DeviceError(f"backend {name!r} cannot run here: {reason}")
-    return backend
 
 
 @dataclass(frozen=True)
@@ -183,15 +131,18 @@ def choose(problem: BlockProblem, strategy: str, algorithm: str, backend: Backen
     ]
     candidates.sort(key=lambda pair: pair[0].cost(pair[1]))
     unsuitable: list[str] = []
+    missed: list[str] = []
     for provider, variant in candidates:
         try:
             kernel = provider.build(variant)
         except NotSuitable as reason:
-            unsuitable.append(f"{provider.name}: {reason}")
+            refusal = f"{provider.name}: {reason}"
+            unsuitable += [refusal] * (refusal not in unsuitable)
+            missed += [refusal] * (refusal not in missed and not provider.special)
             continue
         what = f"{problem.form.name}/{problem.shape.name} P={problem.tabulation.basis.order}"
-        if unsuitable:
-            report_once(f"{what}/{backend.name}", f"{what}: using {provider.name} ({'; '.join(unsuitable)})")
+        if missed:
+            report_once(f"{what}/{backend.name}", f"{what}: using {provider.name} ({'; '.join(missed)})")
         why = "asked for" if strategy != "auto" else "least expected time"
         return Choice(kernel, provider.name, variant.algorithm, backend.name, why, tuple(unsuitable))
     raise NotSuitable(f"{problem.form.name} on {problem.shape.name}: {'; '.join(unsuitable)}")

@@ -10,7 +10,7 @@ from ...kernels.numpy import NumpyKernel
 class NumpyStdMat:
     """Dense reference matrices, one product for a chunk of elements."""
 
-    name, backend = "stdmat", "numpy"
+    name, backend, special = "stdmat", "numpy", False
 
     def build(self, problem: BlockProblem) -> NumpyKernel:
         """Build the kernel; it serves every form."""

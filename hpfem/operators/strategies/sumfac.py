@@ -10,7 +10,7 @@ from ...kernels.numpy import NumpyKernel
 class NumpySumFac:
     """Sum factorisation, elements fastest."""
 
-    name, backend = "sumfac", "numpy"
+    name, backend, special = "sumfac", "numpy", False
 
     def build(self, problem: BlockProblem) -> NumpyKernel:
         """Build the kernel; it serves every form."""
