@@ -112,10 +112,10 @@ def time_kernel(kernel: CpuKernel, seconds: float) -> float:
     return best_seconds(lambda: kernel.apply(source, out), seconds)
 
 
-def measure_case(problem: BlockProblem, cache: str, strategy: str, benchmark: str, seconds: float) -> Row:
+def measure_case(problem: BlockProblem, cache: str, strategy: str, benchmark: str, seconds: float, width: int) -> Row:
     """Measure a kernel between two measurements of the limits."""
     start = time.perf_counter()
-    kernel = CpuKernel(problem, strategy)
+    kernel = CpuKernel(problem, strategy, width=width)
     built = time.perf_counter() - start
     peaks, reads = [measure_fma(problem.dtype, 0.03)], [measure_read(READ_BYTES, 0.15)] if cache == "out" else [0.0]
     best = time_kernel(kernel, seconds)
@@ -217,6 +217,7 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     parser.add_argument("--strategies", default="sumfac")
     parser.add_argument("--seconds", type=float, default=0.15)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--width", type=int, default=1, help="fibers that share their coefficients")
     parser.add_argument("--peers", action="store_true", help="libCEED beside, where it can do the case")
     parser.add_argument("-o", "--output", type=Path)
     chosen = parser.parse_args(arguments)
@@ -228,14 +229,14 @@ def main(arguments: list[str] | None = None) -> list[Row]:
             if strategy == "dense" and geometry != "affine":
                 continue
             problem = make_problem(kernel, shape, int(order), geometry, SIZES[cache], dtype, algorithm)
-            row = measure_case(problem, cache, strategy, kernel, chosen.seconds)
+            row = measure_case(problem, cache, strategy, kernel, chosen.seconds, chosen.width)
             rows.append(row)
             line = (
                 f"{kernel} {shape:8}P{order} {geometry:9}{dtype:8} {cache:4}{strategy:7}{algorithm[:4]}"
                 f"{row.dofs_per_second / 1e6:8.1f} MDoF/s {row.gflops:6.1f} GF/s of {row.fma_peak:5.1f}"
                 f" {row.bytes_per_dof:6.1f} B/DoF  {row.fraction:5.2f} of {row.bound}"
             )
-            if chosen.peers:
+            if chosen.peers and cache == "in":
                 rate = libceed_rate(problem, kernel, chosen.seconds)
                 if rate:
                     peers.append({"peer": "libceed", **asdict(row), "dofs_per_second": rate, "fraction": None})

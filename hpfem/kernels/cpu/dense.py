@@ -110,6 +110,8 @@ class DenseGenerator:
     ----------
     problem : BlockProblem
     lanes : int
+    width : int
+        Means nothing here.
     prefetch : bool
 
     Raises
@@ -120,7 +122,7 @@ class DenseGenerator:
 
     direction = 0
 
-    def __init__(self, problem: BlockProblem, lanes: int, prefetch: bool = False) -> None:
+    def __init__(self, problem: BlockProblem, lanes: int, width: int = 1, prefetch: bool = False) -> None:
         check(problem)
         self.p, self.prefetch = problem, prefetch
         self.b = Builder(lanes, problem.dtype)

@@ -69,6 +69,8 @@ class CpuKernel(BlockKernel):
         "sumfac", or "dense" for reference matrices of affine elements.
     target : Target, optional
         This machine's processor when left out.
+    width : int
+        Fibers that share their coefficients: more than 1 pays where loads bind, which they did on no machine yet.
 
     Attributes
     ----------
@@ -78,13 +80,15 @@ class CpuKernel(BlockKernel):
         Operations that the kernel performs on a group, counted as it was written.
     """
 
-    def __init__(self, problem: BlockProblem, strategy: str = "sumfac", target: Target | None = None) -> None:
+    def __init__(
+        self, problem: BlockProblem, strategy: str = "sumfac", target: Target | None = None, width: int = 1
+    ) -> None:
         self.problem, self.strategy = problem, strategy
         self.target = target or host()
         self.lanes = self.target.lanes(problem.dtype)
         self.groups = -(-problem.n_elements // self.lanes)
         prefetch = operator_bytes(problem) * problem.n_elements > PREFETCH_BYTES
-        writer: Writer = _WRITERS[strategy](problem, self.lanes, prefetch=prefetch)
+        writer: Writer = _WRITERS[strategy](problem, self.lanes, width=width, prefetch=prefetch)
         self.code = compiled(writer.write(), self.target)
         self.group_flops = writer.b.flops * self.lanes
         self.flops = operator_flops(problem, strategy) if strategy == "sumfac" else writer.b.flops

@@ -83,7 +83,7 @@ def make_space(shape, order, deformed, dtype="float64", cells=2, **options):
     return Space(mesh, order, backend="numpy", dtype=dtype, **options)
 
 
-def differences(space, form, algorithm, rng, target=None, strategy="sumfac"):
+def differences(space, form, algorithm, rng, target=None, strategy="sumfac", width=1):
     """Largest relative difference between compiled and NumPy results, per block."""
     operator = FORMS[form](space, strategy="sumfac", algorithm=algorithm)
     for choice in operator.choices:
@@ -93,7 +93,7 @@ def differences(space, form, algorithm, rng, target=None, strategy="sumfac"):
         out = np.full((problem.components_out(components), problem.n_elements, problem.n_output), 7, problem.dtype)
         expected = np.empty_like(out)
         choice.kernel.apply(source, expected)
-        CpuKernel(problem, strategy, target).apply(source, out)
+        CpuKernel(problem, strategy, target, width).apply(source, out)
         yield np.abs(out - expected).max() / np.abs(expected).max()
 
 
@@ -155,6 +155,14 @@ def test_kernels_for_data_out_of_cache(strategy, rng, monkeypatch):
     for shape in (HEX, TET, QUAD):
         space = make_space(shape, 2, False)
         assert max(differences(space, "Helmholtz", "collocated", rng, strategy=strategy)) < 1e-12
+
+
+@solid_shapes
+def test_fibers_side_by_side(shape, rng):
+    space = make_space(shape, 2, True)
+    for form in ("Helmholtz", "reaction", "PhysDeriv"):
+        assert max(differences(space, form, "collocated", rng, width=2)) < 1e-12
+    assert max(differences(make_space(shape, 2, False), "Helmholtz", "noncollocated", rng, width=3)) < 1e-12
 
 
 @pytest.mark.parametrize("elements", [1, 7, 8, 9, 27])
