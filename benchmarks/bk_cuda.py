@@ -29,7 +29,7 @@ from hpfem.kernels.cuda import nvrtc
 from hpfem.kernels.cuda.layout import line_layout
 from hpfem.kernels.cuda.prelude import fiber_source, header, lane_source
 from hpfem.kernels.cuda.tables import Levels
-from hpfem.kernels.cuda.variant import Limits, Variant, check_lane, default_variants, plan, variant_key
+from hpfem.kernels.cuda.variant import Limits, Variant, check_lane, default_variants, plan, variant_key, variant_table
 from hpfem.kernels.models import operator_bytes, operator_flops
 from hpfem.kernels.numpy import NumpyKernel
 from hpfem.mesh import box
@@ -204,6 +204,9 @@ class Case:
                     found.append(Candidate("sumfac", algorithm, Variant(32)))
             except NotSuitable:
                 pass
+            if not most:
+                layout = default_variants(problem, self.levels, Limits())[0]
+                found.append(Candidate("sumfac-top", algorithm, layout.variant))
             tried: list[int] = []
             for layout in default_variants(problem, self.levels, Limits(), table=False):
                 e = layout.variant.elements
@@ -228,6 +231,7 @@ class Case:
                 options += [replace(v, min_blocks=blocks - 1)] if blocks > 1 else []
                 if not affine:
                     options += [replace(v, prefetch=1), replace(v, prefetch=2), replace(v, l2=True)]
+                    options += [replace(v, prefetch=n, late=True) for n in (1, 2, 4)]
                     options += [replace(v, prefetch=q1)] if self.row["operator"] == "mass" else []
                 if not self.levels.uniform(1):
                     options.append(replace(v, tables_shared=not self.plan(candidate).table2))
@@ -247,10 +251,11 @@ class Case:
                     if c.variant.elements == base.variant.elements and self.times[c] < 0.995 * self.times[base]
                 ]
                 merged = base.variant
+                # The best option of each name last, so that it stays.
                 for v in reversed(better):
                     changes = {
                         name: value
-                        for name in ("prefetch", "min_blocks", "tables_shared", "l2")
+                        for name in ("prefetch", "min_blocks", "tables_shared", "l2", "late")
                         if (value := getattr(v, name)) != getattr(base.variant, name)
                     }
                     merged = replace(merged, **changes)
@@ -283,7 +288,9 @@ def main() -> None:
     parser.add_argument("--kinds", default="deformed,affine")
     parser.add_argument("--operators", default="helmholtz,mass")
     parser.add_argument("--dtype", default="float64")
-    parser.add_argument("--first", type=int, default=1, help="numbers of elements per block to try")
+    parser.add_argument(
+        "--first", type=int, default=0, help="numbers of elements per block to try; 0: the shipped variant only"
+    )
     parser.add_argument("--rounds", type=int, default=1, help="1: elements; 2: options one by one; 3: together")
     parser.add_argument("--dofs", type=float, default=2e7)
     parser.add_argument("--jobs", type=int, default=16)
@@ -310,7 +317,7 @@ def main() -> None:
             run_round(pool, [(case, c) for case in cases for c in case.second()], options, deadline)
         if options.rounds > 2:
             run_round(pool, [(case, c) for case in cases for c in case.third()], options, deadline)
-    rows, table = [], {}
+    rows, table = [], dict(variant_table())
     for case in cases:
         for algorithm, problem in case.problems.items():
             for strategy in ("sumfac-top", "sumfac"):
@@ -330,7 +337,7 @@ def main() -> None:
                 row.update(threads=layout.threads, shared=layout.shared_bytes, blocks=layout.min_blocks)
                 row.update(variant=asdict(candidate.variant))
                 rows.append(row)
-                table[variant_key(problem, strategy)] = [*astuple(candidate.variant), round(rate * 1e-9, 1)]
+                table[variant_key(problem, strategy)] = [round(rate * 1e-9, 1), *astuple(candidate.variant)]
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
     device = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
     report = {"command": " ".join(sys.argv), "commit": commit, "device": device, "ceilings": top, "rows": rows}
@@ -349,7 +356,7 @@ def main() -> None:
                 f"{r['rate'] / 1e9:.1f} G {r['fraction']:.2f} {r['bound'][:3]}",
                 *([f"sust {r['dofs'] / r['sustained_seconds'] / 1e9:.1f}"] if "sustained_seconds" in r else []),
                 f"| E{v['elements']} T{r['threads']} R{r['registers']}/{r['spills']} B{r['blocks']} F{v['prefetch']}"
-                f" L{int(v['l2'])} {r['strategy'][6:]}{r['algorithm'][:3]} |",
+                f" {'L' * v['l2']}{'l' * v['late']} {r['strategy'][6:]}{r['algorithm'][:3]} |",
                 *[f"{o['strategy'][6:]}{o['algorithm'][0]} {o['rate'] / 1e9:.1f}" for o in mine[1:]],
             )
 

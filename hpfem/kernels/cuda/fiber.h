@@ -254,12 +254,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       if (t == 0) HPFEM_PREFETCH_L2(factors + group * (long long)numbers, numbers * int(sizeof(real)));
     }
     // Factors are asked for after the coefficients, which are needed first.
-    const auto fetch = [&]() {
-      if constexpr (STAGE != 0) {
-        if (on) {
-          HPFEM_UNROLL for (int i = 0; i < PREFETCH; i++) ahead[i] = stored_factors(factors, group, i, t);
-          line.start(factors, first + (e < live ? e : live - 1), jk);
-        }
+    const auto fetch = [&](bool now) {
+      if (STAGE != 0 && now && on) {
+        HPFEM_UNROLL for (int i = 0; i < PREFETCH; i++) ahead[i] = stored_factors(factors, group, i, t);
+        line.start(factors, first + (e < live ? e : live - 1), jk);
       }
     };
 
@@ -274,7 +272,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
           const int m = UNIFORM3 && !LEAVES_ARE_MODES ? LEAF_TO_MODE[l] : l;
           v[n] = ee < live ? HPFEM_STREAM(from + ee * N_MODES + m) : real(0);
         }
-        if (c == 0) fetch();
+        if (c == 0) fetch(!LATE);
         HPFEM_UNROLL for (int n = 0; n < rounds; n++) {
           const int item = n * THREADS + t, ee = item / items, l = item % items;
           if (ee < E) modes[(c * E + ee) * MODES_PITCH + leaf_place(l)] = v[n];
@@ -282,7 +280,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       }
     } else {
       constexpr int rounds = (E * POINTS + THREADS - 1) / THREADS;
-      fetch();
+      fetch(!LATE || STAGE != 4);
       HPFEM_UNROLL for (int c = 0; c < SOURCES; c++) {
         const real *from = in + (c * n_elements + first) * POINTS;
         HPFEM_UNROLL for (int n = 0; n < rounds; n++) {
@@ -325,6 +323,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
           });
         }
       }
+      if constexpr (!LINES_IN) fetch(LATE);
       __syncthreads();
     }
 
@@ -443,6 +442,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       if constexpr (LINES_IN) {
         __syncthreads();
         HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) derivative_lines<false>(S + c * ARRAYS * ARRAY);
+        fetch(LATE);
         __syncthreads();
       }
       if (on) {

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..form import STAGES, BlockProblem
 from .pointwise import field_keys, parameter_names, physics
 from .tables import Collapse, Levels
-from .variant import LANE_THREADS, FiberPlan, flags
+from .variant import LANE_THREADS, FiberPlan, flags, node_rows
 
 HERE = Path(__file__).parent
 _FLUX_KIND = {"wJ": 0, "metric": 1, "jacobian": 2, None: 0}
@@ -197,10 +197,10 @@ def fiber_constants(problem: BlockProblem, levels: Levels, plan: FiberPlan) -> s
     }
     lines = [f"constexpr int {key} = {int(value)};" for key, value in n.items()]
     lines.append(f"constexpr bool L2_PREFETCH = {'true' if plan.variant.l2 else 'false'};")
+    lines.append(f"constexpr bool LATE = {'true' if plan.variant.late else 'false'};")
     lines.append(f"constexpr bool TABLES2_SHARED = {'true' if plan.table2 else 'false'};")
     # Row of every level-2 node, and of every leaf's parent.
-    parent = np.repeat(np.arange(levels.n_rows), levels.count[1])
-    rows = parent * plan.rows[1] + np.arange(levels.n_nodes) - levels.child[1][parent]
+    rows = node_rows(levels, plan.rows[1])
     lines += [_shorts("NODE_ROW", rows), _shorts("LEAF_ROW", np.repeat(rows, levels.count[2]))]
     return "\n".join(lines)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import NotSuitable
 from ..form import BlockProblem
@@ -56,6 +58,8 @@ class Variant:
         Whether the second direction's table is in shared memory rather than in the constant bank; None: by the model.
     l2 : bool
         Whether a block asks for all its factors in the L2 cache when it starts.
+    late : bool
+        Whether `prefetch` happens before the last barrier in front of the pointwise phase, not the first.
     """
 
     elements: int
@@ -63,6 +67,7 @@ class Variant:
     min_blocks: int = 0
     tables_shared: bool | None = None
     l2: bool = False
+    late: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,39 +112,67 @@ class FiberPlan:
         return -(-self.lines // 4) * 4
 
 
-def conflicts(addresses: np.ndarray[Any, Any], itemsize: int) -> int:
-    """Accesses that a warp's load or store at these addresses (in items) is split into.
+def wavefronts(addresses: NDArray[np.int64], itemsize: int) -> NDArray[np.int64]:
+    """Shared-memory accesses that the instructions of a block of threads are split into by bank conflicts.
 
     Parameters
     ----------
-    addresses : ndarray of int, [32 or fewer]
+    addresses : ndarray of int, [candidates, items]
+        Of consecutive threads, in numbers.
     itemsize : int
-        4 or 8 bytes.
+        Bytes of a number: 4 or 8.
 
     Returns
     -------
-    int
+    ndarray of int, [candidates]
     """
-    group, total = 128 // itemsize, 0
-    for first in range(0, len(addresses), group):
-        part = np.unique(addresses[first : first + group])
-        total += int(np.bincount(part % group).max())
-    return total
+    group = 4 * BANKS // itemsize  # threads that are served at once
+    fill = -addresses.shape[1] % group
+    banks = np.pad(addresses % group, ((0, 0), (0, fill)), constant_values=-1).reshape(len(addresses), -1, group)
+    return (banks[..., None] == np.arange(group)).sum(axis=2).max(axis=-1).sum(axis=-1)
 
 
-def row_stride(levels: Levels, elements: int, rows: tuple[int, int], itemsize: int, z_lines: bool) -> int:
-    """Distance of rows in shared memory with the fewest conflicts of lines along z."""
-    lanes = levels.counts[2] * elements
-    if not z_lines:
-        return lanes
-    t = np.arange(32)
-    per_row = levels.counts[1]
-    ij = t // elements
-    best = min(
-        range(lanes, lanes + 9),
-        key=lambda ls: (conflicts((ij // per_row * rows[1] + ij % per_row) * ls + t % elements, itemsize), ls),
-    )
-    return best
+def row_stride(levels: Levels, elements: int, rows: tuple[int, int], itemsize: int, what: Mapping[str, bool]) -> int:
+    """Distance of rows in shared memory, with the fewest bank conflicts over all phases."""
+    q1, q2, q3 = levels.counts
+    lanes, r2 = q3 * elements, rows[1]
+    stride = np.arange(lanes, lanes + 17)[:, None]
+    slopes = what["slopes_in"] or what["slopes_out"]
+    collocated = slopes and what["collocated"]
+    cost = np.zeros(len(stride))
+
+    def add(weight: float, row: NDArray[np.int64], lane: NDArray[np.int64]) -> None:
+        cost[:] += weight * wavefronts(row * stride + lane, itemsize)
+
+    line, item = np.arange(q2 * lanes), np.arange(q1 * lanes)
+    add(2 * levels.n_rows + (7 * q1 if collocated else 4 * levels.n_rows * slopes), line // lanes, line % lanes)
+    if collocated:
+        add(4 * q2, item // lanes * r2, item % lanes)
+        if q3 > 1:
+            z = np.arange(q1 * q2 * elements)
+            add(4 * q3, z // elements // q2 * r2 + z // elements % q2, z % elements)
+    if levels.uniform(1):
+        row = np.arange(levels.n_rows * lanes)
+        add((2 + 3 * what["pairs"]) * 2 * q2, row // lanes * r2, row % lanes)
+    if levels.uniform(2) and not levels.trivial:
+        node = np.arange(levels.n_nodes * elements)
+        add((2 + 2 * what["pairs"]) * q3, node_rows(levels, r2)[node // elements], node % elements)
+    return lanes + int(np.argmin(cost))
+
+
+def uniform_pitch(levels: Levels, elements: int, itemsize: int) -> int:
+    """Distance of the elements' modes in shared memory where all nodes have equally many leaves."""
+    count = int(levels.count[2][0]) | 1
+    least = count * levels.n_nodes
+    item = np.arange(levels.n_nodes * elements)
+    pitch = np.arange(least, least + 17)[:, None]
+    return least + int(np.argmin(wavefronts(item % elements * pitch + item // elements * count, itemsize)))
+
+
+def node_rows(levels: Levels, r2: int) -> NDArray[np.int64]:
+    """Row in shared memory of every level-2 node."""
+    parent = np.repeat(np.arange(levels.n_rows), levels.count[1])
+    return parent * r2 + np.arange(levels.n_nodes) - levels.child[1][parent]
 
 
 def flags(problem: BlockProblem) -> dict[str, bool]:
@@ -181,8 +214,7 @@ def plan(problem: BlockProblem, levels: Levels, variant: Variant) -> FiberPlan:
     lines = q2 * q3 * e
     threads = -(-lines // 32) * 32
     uniform3 = levels.uniform(2) and not levels.trivial
-    z_lines = dim == 3 and (what["collocated"] or uniform3)
-    stride = row_stride(levels, e, rows, itemsize, z_lines)
+    stride = row_stride(levels, e, rows, itemsize, what)
     components = problem.form.components
     slopes = what["slopes_in"] or what["slopes_out"]
     if problem.form.stage in ("phys_deriv", "iproduct_wrt_deriv_base"):
@@ -192,8 +224,7 @@ def plan(problem: BlockProblem, levels: Levels, variant: Variant) -> FiberPlan:
     total = arrays * components
     size = -(-rows[0] * rows[1] * stride // 2) * 2
     if uniform3:
-        pitch = (int(levels.count[2][0]) | 1) * levels.n_nodes
-        pitch += 1 - pitch % 2
+        pitch = uniform_pitch(levels, e, itemsize)
     else:
         pitch = levels.n_modes | 1
     needs_modes = what["from_modes"] or (what["to_modes"] and uniform3)
@@ -269,7 +300,7 @@ def known_variant(problem: BlockProblem, strategy: str) -> tuple[Variant, float]
     if problem.form.stage != "weak" or problem.form.components > 1:
         return None
     row = variant_table().get(variant_key(problem, strategy))
-    return None if row is None else (Variant(*row[:-1]), float(row[-1]))
+    return None if row is None else (Variant(*row[1:]), float(row[0]))
 
 
 def default_variants(problem: BlockProblem, levels: Levels, limits: Limits, table: bool = True) -> list[FiberPlan]:
