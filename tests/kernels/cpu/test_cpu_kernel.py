@@ -49,6 +49,12 @@ def rotated(u, du):
     return [du[0][1] * u[1], du[1][0]]
 
 
+def library(u, x, c):
+    waves = np.sin(u) * np.cos(u) + np.tanh(u)
+    powers = np.abs(u) ** c + np.log(2 + u * u) + np.exp(-u * u) / np.sqrt(1 + u * u)
+    return waves + powers + np.where(u <= 0, np.maximum(u, -1), np.minimum(u, c)) + (u >= c) * x[0]
+
+
 def source_of(u, x):
     return [u * x[0]] * len(x)
 
@@ -67,6 +73,7 @@ FORMS = {
     "transport": lambda space, **k: WeakForm(space, transport, fields={"c": 0.3, "v": lambda *x: [x[0], *x[1:]]}, **k),
     "coupled": lambda space, **k: WeakForm(space, coupled, components=2, **k),
     "rotated": lambda space, **k: WeakForm(space, rotated, test=("value",), components=2, **k),
+    "library": lambda space, **k: WeakForm(space, library, test=("value",), fields={"c": 0.7}, **k),
     "source": lambda space, **k: WeakForm(space, source_of, test=("grad",), **k),
 }
 
@@ -107,6 +114,15 @@ def test_every_form(shape, deformed, rng):
     for form in FORMS_WITH_GRADIENT:
         for difference in differences(space, form, "noncollocated", rng):
             assert difference < 1e-12, form
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("vector_bytes", [16, 64])
+def test_library_functions(dtype, vector_bytes, rng):
+    """Functions that LLVM turns into calls of the C library, lane by lane, and what it keeps in vectors."""
+    space = make_space(QUAD, 2, True, dtype)
+    difference = max(differences(space, "library", "collocated", rng, narrower(vector_bytes)))
+    assert difference < TOLERANCE[dtype]
 
 
 @solid_shapes
