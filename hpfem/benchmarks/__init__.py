@@ -2,7 +2,7 @@
 
 from . import cuda
 from .comparison import ComparisonRow, compare_algorithms
-from .problems import BENCHMARKS, GEOMETRIES, problem_mesh, problem_sizes
+from .problems import BENCHMARKS, GEOMETRIES, problem_bytes, problem_mesh, problem_sizes, problem_space
 from .results import document, read_results
 from .roofline import TARGETS, Roofline, Target, host_roofline
 from .threads import thread_limit
@@ -39,8 +39,10 @@ __all__ = [
     "document",
     "host_roofline",
     "measure",
+    "problem_bytes",
     "problem_mesh",
     "problem_sizes",
+    "problem_space",
     "read_results",
     "thread_limit",
 ]

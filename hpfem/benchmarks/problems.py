@@ -1,10 +1,15 @@
-"""Benchmark problems: boxes of one shape, straight or curved, of about a wanted number of degrees of freedom."""
+"""Benchmark problems: boxes of one shape, straight or curved, of about a wanted number of degrees of freedom.
+
+A large problem is a row of equal patches, which fit together as the deformation is periodic.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +20,14 @@ from ..errors import ArgumentError
 from ..mesh import Mesh, box
 from ..operators import Helmholtz, Mass, Operator
 from ..registry import Registry
+from ..space import Space
+from .repeated import RepeatedSpace
 
 GEOMETRIES = ("deformed", "affine")
+# Small boxes across a patch, and the most along it: multiples of 64 cells, however many lanes a kernel has.
+PATCH = {2: (16, 64), 3: (8, 8, 8)}
 # Curved problems are of geometry order 2 and wavy with this amplitude in units of the box.
-WAVE = 0.03
+WAVE = 0.02
 
 # CEED's bake-off kernels by name: (space, **options) -> operator.
 BENCHMARKS: Registry[Callable[..., Operator]] = Registry("benchmark")
@@ -31,12 +40,30 @@ def _cells_per_box(shape: str) -> int:
     return box(shape, (1,) * SHAPES[shape].dim).n_cells
 
 
-def box_counts(shape: str, n_cells: float) -> tuple[int, ...]:
-    """Small boxes per direction for about `n_cells` cells of a shape, at least one."""
+def box_counts(shape: str, n_cells: float) -> tuple[tuple[int, ...], int]:
+    """Small boxes and copies of them for about so many cells.
+
+    Parameters
+    ----------
+    shape : str
+    n_cells : float
+        Wanted number of cells.
+
+    Returns
+    -------
+    counts : tuple of int
+        Small boxes per direction of a patch.
+    copies : int
+        Patches.
+    """
     dim = SHAPES[shape].dim
     wanted = max(n_cells / _cells_per_box(shape), 1.0)
-    side = max(round(wanted ** (1 / dim)), 1)
-    return (max(round(wanted / side ** (dim - 1)), 1), *(side,) * (dim - 1))
+    most, *across = PATCH[dim]
+    if wanted <= most * math.prod(across):
+        side = max(round(wanted ** (1 / dim)), 1)
+        return (max(round(wanted / side ** (dim - 1)), 1), *(side,) * (dim - 1)), 1
+    copies = math.ceil(wanted / (most * math.prod(across)))
+    return (max(round(wanted / copies / math.prod(across)), 1), *across), copies
 
 
 @dataclass(frozen=True)
@@ -46,12 +73,15 @@ class ProblemSize:
     Attributes
     ----------
     counts : tuple of int
-        Small boxes per direction.
+        Small boxes per direction of a patch.
+    copies : int
+        Patches.
     n_cells, n_modes : int
-        Cells, and modes of each.
+        Cells of all patches, and modes of each.
     """
 
     counts: tuple[int, ...]
+    copies: int
     n_cells: int
     n_modes: int
 
@@ -81,21 +111,31 @@ def problem_sizes(shape: str, order: int, dofs: list[float], basis: str = "modif
     n_modes = make_basis(basis, SHAPES[shape], order).n_modes
     sizes = {}
     for wanted in dofs:
-        counts = box_counts(shape, wanted / n_modes)
-        n_cells = _cells_per_box(shape) * int(np.prod(counts))
-        sizes[n_cells] = ProblemSize(counts, n_cells, n_modes)
+        counts, copies = box_counts(shape, wanted / n_modes)
+        n_cells = _cells_per_box(shape) * math.prod(counts) * copies
+        sizes[n_cells] = ProblemSize(counts, copies, n_cells, n_modes)
     return [sizes[n] for n in sorted(sizes)]
 
 
 def wave(points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A smooth deformation of the unit box that curves every cell, [n, D] to [n, D]."""
-    shift = np.sin(2.3 * np.roll(points, 1, axis=1) + 0.4) * np.cos(1.7 * points - 0.3)
-    return points + WAVE * shift
+    """Deform the unit box smoothly, so that every cell is curved.
+
+    Parameters
+    ----------
+    points : ndarray, [n, D]
+
+    Returns
+    -------
+    ndarray, [n, D]
+        The deformation has period 1 along every axis.
+    """
+    angle = 2 * np.pi * points
+    return points + WAVE * np.sin(np.roll(angle, 1, axis=1) + 0.4) * np.cos(angle - 0.3)
 
 
 @lru_cache(maxsize=2)
 def problem_mesh(shape: str, counts: tuple[int, ...], geometry: str) -> Mesh:
-    """Mesh of a benchmark problem.
+    """Mesh of a patch of a benchmark problem.
 
     Parameters
     ----------
@@ -118,3 +158,66 @@ def problem_mesh(shape: str, counts: tuple[int, ...], geometry: str) -> Mesh:
         raise ArgumentError(f"unknown geometry {geometry!r}; valid: {', '.join(GEOMETRIES)}, both")
     mesh = box(shape, counts)
     return mesh if geometry == "affine" else mesh.elevated(2).transformed(wave, check=False)
+
+
+def problem_space(shape: str, order: int, size: ProblemSize, geometry: str, **options: Any) -> Space:
+    """Space of a benchmark problem.
+
+    Parameters
+    ----------
+    shape : str
+    order : int
+    size : ProblemSize
+        From `problem_sizes`.
+    geometry : str
+        "affine" or "deformed".
+    **options
+        See `Space`.
+
+    Returns
+    -------
+    Space
+        Of one block.
+
+    Raises
+    ------
+    ArgumentError
+        For an unknown geometry, shape or option.
+    """
+    mesh = problem_mesh(shape, size.counts, geometry)
+    return Space(mesh, order, **options) if size.copies == 1 else RepeatedSpace(mesh, size.copies, order, **options)
+
+
+def problem_bytes(benchmark: str, shape: str, order: int, size: ProblemSize, geometry: str, **options: Any) -> int:
+    """Estimate the memory that a benchmark problem takes.
+
+    Parameters
+    ----------
+    benchmark : str
+        Name in `BENCHMARKS`.
+    shape : str
+    order : int
+    size : ProblemSize
+    geometry : str
+        "affine" or "deformed".
+    **options
+        See `Space`.
+
+    Returns
+    -------
+    int
+        Bytes of fields, geometric factors and the cells' maps; not of a strategy's own tables.
+
+    Raises
+    ------
+    NotSuitable
+        If no kernel serves it.
+    ArgumentError
+        For an unknown name or option.
+    """
+    space = Space(problem_mesh(shape, (1,) * SHAPES[shape].dim, geometry), order, **options)
+    operator = BENCHMARKS[benchmark](space)
+    [block] = space.blocks
+    one_field = block.n_modes * space.dtype.itemsize
+    each = operator.nbytes / space.n_cells + one_field + block.geometry.coefficients[0].nbytes + block.elements.itemsize
+    return int(size.n_cells * each)

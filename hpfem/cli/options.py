@@ -13,11 +13,11 @@ from hpfem.shapes import BASES
 
 from ..errors import ArgumentError
 from ..kernels.form import ALGORITHMS
+from ..space import MAX_ORDER
 from .field_expression import FieldExpression, parse_field
 
 T = TypeVar("T")
 
-MAX_ORDER = 32
 DTYPES = ("float64", "float32")
 
 

@@ -1,5 +1,7 @@
 """Benchmark problems are what they are called, and a run measures every combination, consistently."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -11,10 +13,14 @@ from hpfem.benchmarks import (
     Roofline,
     ThroughputRun,
     compare_algorithms,
+    problem_bytes,
     problem_mesh,
     problem_sizes,
+    problem_space,
 )
+from hpfem.benchmarks.repeated import RepeatedGeometry
 from hpfem.errors import ArgumentError, NotSuitable
+from hpfem.geometry import BlockGeometry
 from hpfem.kernels.models import operator_bytes, operator_flops
 
 LIMITS = Roofline(bandwidth=1e10, flops=1e11, details={})
@@ -34,6 +40,38 @@ def test_problems_are_of_one_block_of_the_kind_asked_for(shape):
         mesh.transformed(lambda x: x, check=True)
     with pytest.raises(ArgumentError, match="unknown geometry 'bent'; valid: deformed, affine"):
         problem_mesh(shape, size.counts, "bent")
+
+
+@pytest.mark.parametrize("geometry", ["affine", "deformed"])
+@pytest.mark.parametrize("shape", BOX_SHAPES)
+def test_large_problems_are_copies_of_a_patch_that_fit_together(shape, geometry):
+    [size] = problem_sizes(shape, 1, [3e4])
+    assert size.copies > 1 and size.n_dofs == pytest.approx(3e4, rel=0.1)
+    space = problem_space(shape, 1, size, geometry)
+    [block] = space.blocks
+    assert (block.n_elements, block.n_modes) == (size.n_cells, size.n_modes)
+    assert block.affine == (geometry == "affine")
+    # A row of unit boxes: wavy ends, but as much space.
+    assert space.integrate(space.evaluate(lambda *x: 1.0)) == pytest.approx(size.copies, rel=1e-6)
+    # The right side of a patch is the left one of the next.
+    points = problem_mesh(shape, size.counts, geometry).points
+    box_points = problem_mesh(shape, size.counts, "affine").elevated(1 + (geometry == "deformed")).points
+    left, right = (points[np.isclose(box_points[:, 0], end)] for end in (0, 1))
+    left[:, 0] += 1
+    assert len(left) and np.allclose(left[np.lexsort(left.T.round(9))], right[np.lexsort(right.T.round(9))], atol=1e-12)
+
+
+@pytest.mark.parametrize("lanes", [1, 8, 24, 7])
+@pytest.mark.parametrize("kind", ["wJ", "metric", "jacobian", "points"])
+def test_every_element_of_a_copy_has_factors_of_its_own(kind, lanes):
+    patch = hp.Space(problem_mesh("prism", (2, 1, 1), "deformed"), 2).blocks[0].geometry
+    made = RepeatedGeometry(patch, 11)
+    plain = BlockGeometry(made.shape, made.order, made.coefficients, made.rule, made.affine)
+    found = made.factors(kind, lanes, np.float32)
+    assert found.strides[0] > 0 and found.flags.c_contiguous and found.dtype == np.float32
+    np.testing.assert_allclose(found, plain.factors(kind, lanes, np.float32), rtol=1e-5, atol=1e-7)
+    again = pickle.loads(pickle.dumps(made))
+    np.testing.assert_array_equal(again.factors(kind, lanes), made.factors(kind, lanes))
 
 
 @pytest.mark.parametrize("shape", BOX_SHAPES)
@@ -112,6 +150,8 @@ def test_what_was_measured_is_there_at_any_time():
         ({"shapes": ()}, "no shape to measure"),
         ({"orders": ()}, "orders"),
         ({"orders": (0,)}, "orders"),
+        ({"orders": (4, 33)}, "orders to measure must lie between 1 and 32"),
+        ({"quadrature": "magic"}, "unknown quadrature"),
         ({"dofs": ()}, "degrees of freedom"),
         ({"dofs": (0.1,)}, "degrees of freedom"),
         ({"dofs": (float("nan"),)}, "degrees of freedom"),
@@ -125,6 +165,30 @@ def test_what_was_measured_is_there_at_any_time():
 def test_bad_settings_are_refused_before_anything_is_measured(changes, message):
     with pytest.raises(ArgumentError, match=message):
         ThroughputRun(BenchSettings(**changes), LIMITS)
+
+
+def test_what_does_not_fit_in_memory_is_refused_before_anything_is_measured(monkeypatch):
+    wanted = BenchSettings(shapes=("tet",), orders=(1, 3), dofs=(1e3, 1e11), **QUICK)
+    with pytest.raises(ArgumentError, match=r"1e\+11 degrees of .* order 1 take about \S+ GiB, but .* are free"):
+        ThroughputRun(wanted, LIMITS)
+    monkeypatch.setattr(hp.benchmarks.throughput, "available_memory", lambda: 1e6)
+    with pytest.raises(ArgumentError, match="measure at most about [567]e"):
+        ThroughputRun(BenchSettings(shapes=("hex",), orders=(2,), dofs=(1e6,), **QUICK), LIMITS)
+    ThroughputRun(BenchSettings(shapes=("hex",), orders=(2,), dofs=(1e3,), **QUICK), LIMITS)
+
+
+@pytest.mark.parametrize("geometry", ["affine", "deformed"])
+@pytest.mark.parametrize("benchmark", ["bk1", "bk3"])
+def test_the_estimate_of_memory_is_what_arrays_take(benchmark, geometry):
+    [size] = problem_sizes("prism", 3, [3e4])
+    options = {"backend": "numpy", "dtype": "float32"}
+    estimate = problem_bytes(benchmark, "prism", 3, size, geometry, **options)
+    space = problem_space("prism", 3, size, geometry, **options)
+    [block] = space.blocks
+    kind = {"bk1": "wJ", "bk3": "metric"}[benchmark]
+    arrays = [block.geometry.factors(kind, 1, np.float32), block.geometry.coefficients, block.elements]
+    fields = [array for _ in range(3) for array in space.zeros("coeff").arrays]
+    assert estimate == pytest.approx(sum(array.nbytes for array in [*arrays, *fields]), rel=1e-3)
 
 
 @pytest.mark.parametrize("basis", ["modified", "lagrange"])
