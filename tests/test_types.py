@@ -2,11 +2,51 @@
 
 import pytest
 
+from hpfem.errors import HpfemError
 from tests import type_check
 
 RIGHT = "from hpfem.shapes.errors import ArgumentError\nraise ArgumentError('order must be at least 1')\n"
 WRONG = "from hpfem.shapes.polynomials import jacobi\njacobi('one', 2, 3, 4, 5, 6, 7)\n"
 ABSENT = "from hpfem.shapes.errors import NoSuchError\n"
+
+
+# What a user's program looks like to the checker: the names of the README are exported and have types.
+CONSUMER = """
+import numpy as np
+import hpfem as hp
+
+mesh: hp.Mesh = hp.read_mesh("meshes/cube_mixed.msh")
+space = hp.Space(mesh, order=4, basis="modified", dtype=np.float32)
+u: hp.Field = space.project(lambda x, y, z: x * y + z)
+f: hp.Field = space.evaluate(lambda x, y, z: x * y + z)
+helmholtz = hp.Helmholtz(space, lam=1.0, strategy="sumfac", algorithm="collocated")
+v: hp.Field = helmholtz(u)
+energy: float = u.dot(v)
+size: float = space.norm(hp.BwdTrans(space)(u) - f)
+names: list[str] = [block.shape.name for block in space.blocks]
+total = sum(array.nbytes for array in v.arrays)
+hp.write_vtu("u.vtu", {"u": u})
+
+
+def reaction(u: float, du: hp.Gradient, k: float) -> tuple[float, hp.Gradient]:
+    return u**3 - u, k * du
+
+
+residual: hp.Field = hp.WeakForm(space, reaction, fields={"k": 2.0})(u)
+try:
+    hp.read_mesh("absent.msh")
+except (hp.MeshError, hp.ArgumentError) as error:
+    raise hp.HpfemError(str(error)) from error
+"""
+# Of what is imported only the types count, as with an installed package.
+STRICT = ("--strict", "--follow-imports", "silent")
+MISUSE = """
+import hpfem as hp
+
+space = hp.Space("meshes/cube_mixed.msh", order=4)
+hp.Helmholtz(space)("u")
+hp.Hemlholtz(space)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -29,3 +69,24 @@ def test_uses_of_shapes_are_checked(folder, source, message):
     else:
         assert result.returncode == 1, result.stdout + result.stderr
         assert message in result.stdout
+
+
+def test_a_strictly_typed_program_passes(folder):
+    (folder / "program.py").write_text(CONSUMER)
+    result = type_check.mypy(folder, *STRICT, "program.py")
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_misuse_of_the_api_is_reported(folder):
+    (folder / "misuse.py").write_text(MISUSE)
+    found = type_check.mypy(folder, *STRICT, "misuse.py").stdout
+    lines = {int(line.split(":")[1]) for line in found.splitlines() if line.startswith("misuse.py")}
+    assert lines == {4, 5, 6}, found
+
+
+def test_a_strictly_typed_program_runs(monkeypatch, tmp_path):
+    monkeypatch.chdir(type_check.ROOT)
+    source = CONSUMER.replace('"u.vtu"', repr(str(tmp_path / "u.vtu")))
+    with pytest.raises(HpfemError, match=r"absent\.msh"):
+        exec(compile(source, "program.py", "exec"), {})
+    assert (tmp_path / "u.vtu").stat().st_size > 0
