@@ -116,7 +116,13 @@ def main(
             f" {row['operator_of_roofline']:8.0%}"
         )
     if output is not None:
-        about = {"machine": machine_description(), "counts": list(counts), "order": order}
+        about = {
+            "machine": machine_description(),
+            "counts": list(counts),
+            "order": order,
+            "backend": backend,
+            "tol": tol,
+        }
         about["roofline"] = {name: limit.as_dict() for name, limit in limits.items()}
         write_json(output, {**about, "rows": rows})
         print("written", output)

@@ -24,7 +24,7 @@ from ..errors import ArgumentError, StateError
 from ..field import Field
 from ..memory import HOST, Device
 from ..space import Space
-from .devices import array_module, sparse_on
+from .devices import array_module, sparse_on, take, vector_on
 from .numbering import Entries, Numbering, Seen
 from .projection import Piece, project
 
@@ -63,16 +63,17 @@ class C0Space:
         ends = np.cumsum([block.n_elements * block.n_modes for block in space.blocks])
         self._rows = [slice(int(end - n), int(end)) for end, n in zip(ends, np.diff(ends, prepend=0), strict=True)]
         self._on: dict[str, tuple[Any, Any]] = {}
+        self._indices_on: dict[str, tuple[Any, Any]] = {}
 
     def __repr__(self) -> str:
         return f"C0Space({self.size} of {self.space.n_dofs} dofs, {self.space!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "_on"}
+        return {key: value for key, value in self.__dict__.items() if key not in ("_on", "_indices_on")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._on = {}
+        self._on, self._indices_on = {}, {}
 
     @property
     def size(self) -> int:
@@ -156,6 +157,16 @@ class C0Space:
         signs = None if np.all(matrix.data == 1) else matrix.data
         return matrix.indices, signs
 
+    def _signs_on(self, device: Device) -> tuple[Any, Any] | None:
+        """`_signs` on a device; moved there once."""
+        if self._signs is None or device.name == HOST.name:
+            return self._signs
+        if device.name not in self._indices_on:
+            columns, signs = self._signs
+            moved = vector_on(columns, device), None if signs is None else vector_on(signs, device)
+            self._indices_on[device.name] = moved
+        return self._indices_on[device.name]
+
     def on(self, device: Device) -> tuple[Any, Any]:
         """Q and its transpose, as CSR matrices on a device; moved there once."""
         if device.name not in self._on:
@@ -191,18 +202,17 @@ class C0Space:
         elif out.space is not self.space or out.state != "coeff" or out.components != len(rows):
             raise StateError(f"out of scatter must be a 'coeff' field with {len(rows)} component(s) on the same space")
         targets = [pair.write(device) for pair in out.data]
-        on_host = array_module(rows) is np
-        matrix = None if on_host and self._signs is not None else self.on(device)[0]
+        signed = self._signs_on(device)
         for c, row in enumerate(rows):
-            if matrix is None and self._signs is not None:
-                columns, signs = self._signs
+            if signed is not None:
+                columns, signs = signed
                 for place, target in zip(self._rows, targets, strict=True):
                     flat = target[c].reshape(-1)
-                    np.take(row, columns[place], out=flat, mode="clip")
+                    take(row, columns[place], flat)
                     if signs is not None:
                         flat *= signs[place]
-            elif matrix is not None:
-                local = matrix @ row
+            else:
+                local = self.on(device)[0] @ row
                 for place, target in zip(self._rows, targets, strict=True):
                     target[c] = local[place].reshape(target[c].shape)
         return out

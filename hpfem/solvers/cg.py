@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..assembly.devices import add_scaled, scale_and_add
 from ..errors import ArgumentError, SolverError
 from ..reporting import progress
 
@@ -128,7 +129,10 @@ def cg(
             rho = float(r @ z)
             if rho <= 0:
                 raise SolverError(f"{name}: the preconditioner is not positive definite (r.z = {rho:.3e} at {done})")
-            p = z * 1 if done == 0 else z + (rho / before) * p
+            if done == 0:
+                p = z * 1
+            else:
+                scale_and_add(p, rho / before, z)
             q = A(p)
             curvature = float(p @ q)
             if not (np.isfinite(rho) and np.isfinite(curvature)):
@@ -138,8 +142,8 @@ def cg(
                     f"{name}: the operator is not positive definite (p.Ap = {curvature:.3e} after {done} iterations);"
                     " lam must be >= 0, and a pure Neumann problem with lam = 0 has a constant to take out"
                 )
-            x += (rho / curvature) * p
-            r -= (rho / curvature) * q
+            add_scaled(x, rho / curvature, p)
+            add_scaled(r, -rho / curvature, q)
             before = rho
             residuals.append(float(r @ r) ** 0.5 / scale)
             advance()

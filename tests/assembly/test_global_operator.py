@@ -143,7 +143,7 @@ def test_cupyx_solves_with_it(rng):
         A = hp.GlobalOperator(hp.Helmholtz(c0.space), c0, hp.BoundaryConditions(c0, robin=(1.0, 1.0)))
         b = rng.standard_normal(c0.size) if b is None else b
         if backend == "cuda":
-            x, failed = cupyx.scipy.sparse.linalg.cg(A.on_device(), cupy.asarray(b), tol=1e-12, maxiter=3000)
+            x, failed = cupyx.scipy.sparse.linalg.cg(A.on_device(), cupy.asarray(b), rtol=1e-12, maxiter=3000)
             assert failed == 0
             found.append(cupy.asnumpy(x))
         else:
