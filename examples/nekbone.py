@@ -53,6 +53,7 @@ def solve(c0, lam, components, preconditioner, tol, options, limits):
     if name not in limits:
         limits[name] = TARGETS[name].roofline(c0.space.dtype, True)
     kernel = measure(lambda: A.operator(local, out=out), timer=TARGETS[name].timer()).median
+    whole = measure(lambda: A.apply(rhs, device), timer=TARGETS[name].timer()).median
     least, _ = limits[name].bound(A.operator.nbytes * components, A.operator.flops * components)
     iteration = seconds / max(info.iterations, 1)
     n = c0.space.n_cells * (c0.space.blocks[0].order + 1) ** 3 * components
@@ -69,6 +70,7 @@ def solve(c0, lam, components, preconditioner, tol, options, limits):
         "gflops": count / iteration / 1e9,
         "gdofs": n / iteration / 1e9,
         "share_of_operator": min(kernel / iteration, 1.0),
+        "share_of_gather_scatter": max(whole - kernel, 0.0) / iteration,
         "operator_gdofs": n / kernel / 1e9,
         "operator_of_roofline": least / kernel,
     }
@@ -102,10 +104,9 @@ def main(
     space = hp.Space(box("hex", counts), order, "lagrange", "collocated", backend=backend)
     c0 = hp.C0Space(space)
     print(f"{space.n_cells} hexes, order {order}, {c0.size:,} unknowns a component")
-    heading = (
-        "equation   d precond. variant                       error   iter.  GFLOP/s  GDOF/s  operator  its roofline"
+    print(
+        "equation   d precond. variant                       error   iter.  GFLOP/s  GDOF/s  operator  roofline  gather"
     )
-    print(heading)
     rows, limits = [], {}
     for lam, n, preconditioner, options in product(lams, components, preconditioners, variants):
         row = solve(c0, lam, n, preconditioner, tol, options, limits)
@@ -113,7 +114,7 @@ def main(
         print(
             f"{row['equation']:10} {n} {preconditioner:8} {row['variant']:28} {row['error']:.2e} {row['iterations']:5}"
             f" {row['gflops']:9.2f} {row['gdofs']:7.4f} {row['share_of_operator']:8.0%}"
-            f" {row['operator_of_roofline']:8.0%}"
+            f" {row['operator_of_roofline']:8.0%} {row['share_of_gather_scatter']:7.0%}"
         )
     if output is not None:
         about = {

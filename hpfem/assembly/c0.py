@@ -264,6 +264,9 @@ class C0Space:
             raise StateError("a 'phys' field has no modes to gather; use IProductWRTBase or FwdTrans first")
         arrays = [pair.read(device) for pair in field.data]
         module = array_module(arrays[0])
+        if len(arrays) == 1:  # nothing to put in a row
+            parts = [matrix @ row.reshape(-1) for row in arrays[0]]
+            return parts[0] if len(parts) == 1 else module.stack(parts)
         parts = [
             matrix @ (module.concatenate([array[c].reshape(-1) for array in arrays])) for c in range(field.components)
         ]

@@ -146,7 +146,7 @@ def cg(
             add_scaled(r, -rho / curvature, q)
             before = rho
             residuals.append(float(r @ r) ** 0.5 / scale)
-            advance()
+            advance(description=f"{name} {residuals[-1]:.1e}")
     info = SolveInfo(
         len(residuals) - 1,
         residuals,

@@ -6,7 +6,7 @@ import numpy as np
 
 from hpfem.mesh import Mesh, read_mesh
 
-OURS = sorted(p for p in (Path(__file__).resolve().parents[2] / "meshes").glob("*.msh") if "bench" not in p.name)
+OURS = sorted((Path(__file__).resolve().parents[2] / "meshes").glob("*.msh"))
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "meshes"
 THEIRS = (
     "nektar/cube_all.msh",
