@@ -12,7 +12,7 @@ from .ir import Builder, Index
 
 
 @dataclass(frozen=True)
-class Shape:
+class Layout:
     """What one element of a user's array looks like inside.
 
     Attributes
@@ -92,15 +92,15 @@ def _store_row(b: Builder, value: str, pointer: str, n: int) -> None:
     b.emit(f"call void {name}({b.vector} {value}, ptr {pointer}, i32 {b.dtype.itemsize}, {bits} {_mask(b, n)})")
 
 
-def _border(b: Builder, name: str, shape: Shape, positions: str | None, inwards: bool) -> None:
-    w, n = b.lanes, min(b.lanes, shape.n)
+def _border(b: Builder, name: str, layout: Layout, positions: str | None, inwards: bool) -> None:
+    w, n = b.lanes, min(b.lanes, layout.n)
 
     def block(rows: list[str], segment: Index | int, first: Index | int) -> None:
-        outside = [b.at(row, (segment, shape.n), (first, 1), unit=b.real)[0] for row in rows]
+        outside = [b.at(row, (segment, layout.n), (first, 1), unit=b.real)[0] for row in rows]
         inside = []
         for i in range(n):
             if positions is None:
-                inside.append(b.at("%inside", (segment, shape.stride), (first, 1), (i, 1)))
+                inside.append(b.at("%inside", (segment, layout.stride), (first, 1), (i, 1)))
             else:
                 at = first + i if isinstance(first, int) else Index(first.value, first.offset + i)
                 slot = b.load_index(positions, at) if isinstance(at, Index) else b.load_index(positions, Index("0", at))
@@ -116,25 +116,25 @@ def _border(b: Builder, name: str, shape: Shape, positions: str | None, inwards:
                 _store_row(b, value, pointer, n)
 
     def segment(rows: list[str], index: Index | int) -> None:
-        full, rest = divmod(shape.n, n)
+        full, rest = divmod(layout.n, n)
         if full > 1:
             with b.loop(full) as i:
                 block(rows, index, Index(b.new(f"mul nsw i64 {i.value}, {n}")))
         else:
             block(rows, index, 0)
         if rest:
-            block(rows, index, shape.n - n)
+            block(rows, index, layout.n - n)
 
     with b.function(name, "ptr noalias %outside, ptr noalias %inside, i64 %g, i64 %last"):
-        rows = _rows(b, "%outside", shape.numbers)
-        if shape.segments > 1:
-            with b.loop(shape.segments) as index:
+        rows = _rows(b, "%outside", layout.numbers)
+        if layout.segments > 1:
+            with b.loop(layout.segments) as index:
                 segment(rows, index)
         else:
             segment(rows, 0)
 
 
-def write_reader(b: Builder, name: str, shape: Shape, positions: str | None = None) -> None:
+def write_reader(b: Builder, name: str, layout: Layout, positions: str | None = None) -> None:
     """Write a function that loads a group of elements into vectors.
 
     Parameters
@@ -142,13 +142,13 @@ def write_reader(b: Builder, name: str, shape: Shape, positions: str | None = No
     b : Builder
     name : str
         The function is `name(ptr outside, ptr inside, i64 g, i64 last)`.
-    shape : Shape
+    layout : Layout
     positions : str, optional
         Index table: vector that each number goes to; in order when left out.
     """
-    _border(b, name, shape, positions, True)
+    _border(b, name, layout, positions, True)
 
 
-def write_writer(b: Builder, name: str, shape: Shape, positions: str | None = None) -> None:
+def write_writer(b: Builder, name: str, layout: Layout, positions: str | None = None) -> None:
     """Write a function that stores a group of elements from vectors; see `write_reader`."""
-    _border(b, name, shape, positions, False)
+    _border(b, name, layout, positions, False)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...errors import NotSuitable
 from ..expression import Expression
 from ..form import BlockProblem
-from .border import Shape, write_reader, write_writer
+from .border import Layout, write_reader, write_writer
 from .factors import Factors
 from .ir import ARGUMENTS, Builder, Index, Pack
 from .line import product
@@ -160,8 +160,8 @@ class DenseGenerator:
         """The module, with the function `run`."""
         b, n = self.b, self.p.n_modes
         matrices = reference_matrices(self.p)
-        write_reader(b, "read_modes", Shape(n))
-        write_writer(b, "write_modes", Shape(n))
+        write_reader(b, "read_modes", Layout(n))
+        write_writer(b, "write_modes", Layout(n))
         with b.function("run", ARGUMENTS, internal=False):
             head = len(b.lines)
             b.emit("%last = sub nsw i64 %elements, 1")

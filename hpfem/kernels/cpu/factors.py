@@ -8,7 +8,7 @@ Weights of affine elements are part of the matrices that test (`generator`), so 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -195,7 +195,7 @@ class Factors:
         return self.from_local(k, fluxes)
 
 
-def stored(problem: BlockProblem, kind: str, lanes: int, direction: int) -> Array:
+def stored(problem: BlockProblem, kind: str, lanes: int, direction: int, make: Callable[..., Array]) -> Array:
     """Factors in the order in which a kernel reads them.
 
     Parameters
@@ -206,16 +206,20 @@ def stored(problem: BlockProblem, kind: str, lanes: int, direction: int) -> Arra
     lanes : int
     direction : int
         Of the fibers along which the kernel visits points.
+    make : callable
+        (shape, dtype) -> the array that is filled.
 
     Returns
     -------
     ndarray, [group, fiber, point of the fiber, factor, lane]
-        Affine factors: [group, factor, lane].
+        The fiber's number is split by direction; affine factors: [group, factor, lane].
     """
     made = problem.geometry.factors(kind, lanes, problem.dtype)
-    groups, n = made.shape[:2]
     if problem.geometry.affine and kind != "points":
-        return np.ascontiguousarray(made[:, :, 0])
-    shaped = made.reshape(groups, n, *problem.tabulation.rule.counts, lanes)
-    moved = np.moveaxis(np.moveaxis(shaped, 1, -2), 1 + direction, -3)
-    return np.ascontiguousarray(moved.reshape(groups, made.shape[1] * made.shape[2], lanes))
+        ordered = made[:, :, 0]
+    else:
+        shaped = made.reshape(*made.shape[:2], *problem.tabulation.rule.counts, lanes)
+        ordered = np.moveaxis(np.moveaxis(shaped, 1, -2), 1 + direction, -3)
+    out = make(ordered.shape, problem.dtype)
+    out[...] = ordered
+    return out

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .border import Shape, write_reader, write_writer
+from .border import Layout, write_reader, write_writer
 from .ir import ARGUMENTS, Index
 from .points import PointPasses
 
@@ -23,15 +23,15 @@ class Generator(PointPasses):
 
     # --- borders --------------------------------------------------------------------------------------------------
 
-    def modes_shape(self) -> Shape:
+    def modes_layout(self) -> Layout:
         """How the modes of an element lie inside."""
-        return Shape(self.p.n_modes)
+        return Layout(self.p.n_modes)
 
-    def points_shape(self, plane: int) -> Shape:
+    def points_layout(self, plane: int) -> Layout:
         """How the points of an element lie inside."""
         if plane == self.rest[0]:
-            return Shape(self.p.n_points)
-        return Shape(self.rest[0], self.counts[0], plane)
+            return Layout(self.p.n_points)
+        return Layout(self.rest[0], self.counts[0], plane)
 
     def write_borders(self) -> None:
         """Write the functions that transpose users' arrays."""
@@ -39,15 +39,15 @@ class Generator(PointPasses):
         identity = bool(np.array_equal(self.first, np.arange(len(self.first))))
         slots = None if identity or self.p.tabulation.basis.transform is not None else b.index_table(self.first)
         if stage in ("bwd_trans", "weak"):
-            write_reader(b, "read_modes", self.modes_shape(), slots)
+            write_reader(b, "read_modes", self.modes_layout(), slots)
         else:
-            write_reader(b, "read_values", self.points_shape(self.plane))
+            write_reader(b, "read_values", self.points_layout(self.plane))
         if stage in ("bwd_trans", "phys_deriv"):
-            write_writer(b, "write_values", self.points_shape(self.plane))
+            write_writer(b, "write_values", self.points_layout(self.plane))
         else:
-            write_writer(b, "write_modes", self.modes_shape(), slots)
+            write_writer(b, "write_modes", self.modes_layout(), slots)
         if self.field_inputs():
-            write_reader(b, "read_field", self.points_shape(self.rest[0]))
+            write_reader(b, "read_field", self.points_layout(self.rest[0]))
 
     def call_border(self, name: str, outside: str, inside: str) -> None:
         """Call a function of `write_borders` on the present group."""

@@ -108,10 +108,7 @@ class CpuKernel(BlockKernel):
         self._scratch.append((array, array.ctypes.data))
 
     def _stored(self, kind: str, direction: int) -> Array:
-        made = stored(self.problem, kind, self.lanes, direction)
-        out = aligned(made.shape, made.dtype)
-        out[...] = made
-        return out
+        return stored(self.problem, kind, self.lanes, direction, aligned)
 
     @property
     def factor_bytes(self) -> int:
