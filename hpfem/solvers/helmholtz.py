@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -80,8 +80,9 @@ def solve_helmholtz(
     f : callable, float or Field
         Right-hand side: a function of the coordinates, a number, or a field in state "phys" or "dual".
     dirichlet : callable, float or {boundary name: callable or float}, optional
-        Values of u. A function alone is for all of the boundary that nothing else is named for; up to order 2 its
-        values come from its L2 projection over the domain if that fits on the boundary (`domain_boundary_values`).
+        Values of u. A function alone is for all of the boundary that nothing else is named for. Where there is one
+        function only, up to order 2 its values come from its L2 projection over the domain if that fits on the boundary
+        (`domain_boundary_values`).
     neumann : callable, float or {boundary name: callable or float}, optional
         Outward flux k du/dn; a function of the coordinates, or of them and the outward normal (`BoundaryConditions`).
     robin : (alpha, g) or {boundary name: (alpha, g)}, optional
@@ -117,8 +118,9 @@ def solve_helmholtz(
     operator = Helmholtz(space, lam, diffusivity)
     A = GlobalOperator(operator, c0, bc)
     values = bc.values
-    if callable(dirichlet) and max(space.orders.values()) <= _DOMAIN_ORDER and bc.constrained.any():
-        values = domain_boundary_values(c0, dirichlet, bc)
+    function = _only_function(dirichlet)
+    if function is not None and max(space.orders.values()) <= _DOMAIN_ORDER and bc.constrained.any():
+        values = domain_boundary_values(c0, function, bc)
     load = c0.gather(_functional(space, f)) + bc.load
     rhs = np.asarray(load, dtype=np.float64)
     if bc.constrained.any():
@@ -168,6 +170,13 @@ def solve_helmholtz(
         raise SolverError("solve_helmholtz: the solution is not finite; look at the data and the coefficients")
     info = replace(info, time=perf_counter() - began, set_up_time=set_up, preconditioner=used)
     return Solution.of(vector.astype(space.dtype), c0, info)
+
+
+def _only_function(condition: Condition | None) -> Callable[..., Any] | None:
+    """The function of a condition that has one only, for one boundary or several."""
+    given = list(condition.values()) if isinstance(condition, Mapping) else [condition]
+    first = given[0] if given else None
+    return first if callable(first) and all(other is first for other in given) else None
 
 
 def _without(unit: Any) -> Callable[[Any], Any]:
