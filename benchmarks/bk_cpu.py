@@ -31,6 +31,8 @@ from hpfem.kernels.form import BlockProblem
 from hpfem.kernels.models import operator_bytes, operator_flops
 from hpfem.operators import Helmholtz, Mass
 from hpfem.reporting import machine_description, write_json
+from hpfem.shapes import SHAPES as BY_NAME
+from hpfem.shapes import make_basis
 from hpfem.space import Space
 
 SHAPES = ("hex", "prism", "pyramid", "tet", "quad", "tri")
@@ -93,7 +95,8 @@ class Row:
 
 def make_problem(kernel: str, shape: str, order: int, geometry: str, dofs: float, dtype: str, algorithm: str):
     """A block problem of about so many degrees of freedom."""
-    few = problem_sizes(shape, order, [64 * order**3])[0]
+    # About a hundred elements: more than a group of any vector width.
+    few = problem_sizes(shape, order, [100 * make_basis("modified", BY_NAME[shape], order).n_modes])[0]
     mesh = problem_mesh(shape, few.counts, geometry)
     space = Space(mesh, order, dtype=dtype, backend="cpu")
     operator = KERNELS[kernel](space, strategy="sumfac", algorithm=algorithm)
@@ -204,6 +207,31 @@ def libceed_rate(problem: BlockProblem, benchmark: str, seconds: float) -> float
     return elements * modes / best_seconds(lambda: operator.apply(u, v), seconds)
 
 
+def markdown(rows: list[Row], peers: list[dict]) -> str:
+    """Tables: MDoF/s and the share of the limit, a line per case and a column per order."""
+    orders = sorted({row.order for row in rows})
+    head = "| kernel | geometry | cache | dtype | strategy | shape | " + " | ".join(f"P={p}" for p in orders) + " |"
+    lines = ["MDoF/s (share of the limit)", "", head, "|---" * (6 + len(orders)) + "|"]
+    cases = {}
+    for row in rows:
+        how = row.strategy if row.algorithm == "collocated" else f"{row.strategy}, {row.algorithm}"
+        key = (row.benchmark, row.geometry, row.cache, row.dtype, how, row.shape)
+        cases.setdefault(key, {})[row.order] = f"{row.dofs_per_second / 1e6:.0f} ({row.fraction:.2f})"
+    for key, cells in cases.items():
+        lines.append("| " + " | ".join([*key, *(cells.get(p, "") for p in orders)]) + " |")
+    if peers:
+        lines += ["", "libCEED in the same run, MDoF/s (how many times faster ours is)", ""]
+        lines += ["| kernel | shape | " + " | ".join(f"P={p}" for p in orders) + " |", "|---" * (2 + len(orders)) + "|"]
+        cases = {}
+        for peer in peers:
+            times = peer["ours"] / peer["dofs_per_second"]
+            cell = f"{peer['dofs_per_second'] / 1e6:.1f} ({times:.1f})"
+            cases.setdefault((peer["benchmark"], peer["shape"]), {})[peer["order"]] = cell
+        for key, cells in cases.items():
+            lines.append("| " + " | ".join([*key, *(cells.get(p, "") for p in orders)]) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def main(arguments: list[str] | None = None) -> list[Row]:
     """Measure what was asked for, print a line each, write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -239,13 +267,15 @@ def main(arguments: list[str] | None = None) -> list[Row]:
             if chosen.peers and cache == "in":
                 rate = libceed_rate(problem, kernel, chosen.seconds)
                 if rate:
-                    peers.append({"peer": "libceed", **asdict(row), "dofs_per_second": rate, "fraction": None})
+                    case = {"benchmark": kernel, "shape": shape, "order": int(order), "n_dofs": row.n_dofs}
+                    peers.append({"peer": "libceed", **case, "dofs_per_second": rate, "ours": row.dofs_per_second})
                     line += f"  libceed {rate / 1e6:6.1f} ({row.dofs_per_second / rate:.1f}x)"
             print(line, flush=True)
     if chosen.output:
         results = [asdict(row) for row in rows]
         about = {"machine": machine_description(), "threads": chosen.threads, "peers": peers}
         write_json(chosen.output, document(BENCH, results, True, **about))
+        chosen.output.with_suffix(".md").write_text(markdown(rows, peers), encoding="utf-8")
     return rows
 
 
