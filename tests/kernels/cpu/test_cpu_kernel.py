@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 
 from hpfem.errors import ArgumentError, NotSuitable
+from hpfem.geometry import BlockGeometry
 from hpfem.kernels.cpu.generator import Generator
 from hpfem.kernels.cpu.kernel import CpuKernel
 from hpfem.kernels.cpu.line import Line
 from hpfem.kernels.cpu.target import host, narrower
 from hpfem.kernels.cpu.threads import run_all, thread_count
+from hpfem.kernels.expression import Pointwise, trace
+from hpfem.kernels.form import STAGES, BlockProblem, Form
 from hpfem.kernels.models import operator_flops
 from hpfem.kernels.numpy import NumpyKernel
 from hpfem.mesh import box
@@ -27,6 +30,7 @@ from hpfem.operators import (
     WeakForm,
 )
 from hpfem.shapes import SHAPES as BY_NAME
+from hpfem.shapes import Tabulation, default_counts, make_basis, quadrature
 from hpfem.space import Space
 from tests.cases import SHAPES, each_shape
 
@@ -145,10 +149,10 @@ def test_orders_and_bases(shape, order, basis, rng):
     assert max(differences(space, "advection", "noncollocated", rng)) < 1e-12
 
 
-@pytest.mark.parametrize("quadrature", ["gauss", "collocated", 2])
-def test_other_points(quadrature, rng):
+@pytest.mark.parametrize("points", ["gauss", "collocated", 2])
+def test_other_points(points, rng):
     for shape in (QUAD, HEX):
-        space = make_space(shape, 3, True, quadrature=quadrature)
+        space = make_space(shape, 3, True, quadrature=points)
         assert max(differences(space, "Helmholtz", "collocated", rng)) < 1e-12
 
 
@@ -308,3 +312,28 @@ def test_other_processors(shape, vector_bytes, rng):
     for dtype, form in (("float64", "Helmholtz"), ("float64", "reaction"), ("float32", "Helmholtz")):
         space = make_space(shape, 2, True, dtype)
         assert max(differences(space, form, "collocated", rng, target)) < TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize("order", [1, 4])
+@pytest.mark.parametrize("affine", [False, True])
+def test_curves_in_the_plane(order, affine, rng):
+    """One direction, two coordinates: rows and columns are the same fibers."""
+    segment = BY_NAME["segment"]
+    basis = make_basis("modified", segment, order)
+    tabulation = Tabulation(basis, quadrature(segment, default_counts(segment, order)))
+    ends = rng.standard_normal((11, 2, 2)) + 3 * np.array([[0.0, 1.0], [0.0, 0.5]])
+    geometry = BlockGeometry(segment, 1, ends, tabulation.rule, affine)
+    forms = [
+        Form(stage, stage) for stage in ("bwd_trans", "iproduct_wrt_base", "phys_deriv", "iproduct_wrt_deriv_base")
+    ]
+    pointwise = Pointwise(lambda u, du: (u * u, du * u), ("value", "grad"))
+    forms.append(Form("nonlinear", "weak", pointwise, trace(pointwise, 2)))
+    for form in forms:
+        for algorithm in ("collocated", "noncollocated"):
+            problem = BlockProblem(form, tabulation, geometry, np.dtype(float), algorithm)
+            source = rng.standard_normal((problem.coupled, 11, problem.n_input))
+            out = np.empty((problem.components_out(problem.coupled), 11, problem.n_output))
+            expected = out.copy()
+            NumpyKernel(problem, "sumfac").apply(source, expected)
+            CpuKernel(problem).apply(source, out)
+            assert np.abs(out - expected).max() <= 1e-12 * np.abs(expected).max(), form.name
