@@ -122,10 +122,11 @@ def _strategies(records: Sequence[Record], heading: str, path: Path) -> Path:
 
 
 def _geometries(records: Sequence[Record], heading: str, folder: Path, benchmark: str, suffix: str) -> list[Path]:
-    """Affine solid, deformed dashed; by the strategy with the best throughput of all."""
-    if len(_values(records, "geometry")) < 2:
+    """Affine solid, deformed dashed; by the strategy with the best throughput of those that serve both."""
+    both = _with_both(records, "geometry", "shape", "order")
+    if not both:
         return []
-    strategy = _fastest(records, "strategy")
+    strategy = max((r for r in records if r["strategy"] in both), key=lambda r: r["dofs_per_second"])["strategy"]
     chosen = [record for record in records if record["strategy"] == strategy]
     colours = style.order_colours(_values(chosen, "order"))
 
@@ -142,7 +143,8 @@ def _collocation(records: Sequence[Record], heading: str, folder: Path, benchmar
     """Collocated solid, non-collocated dashed; affine elements where there are some, as in the paper."""
     geometry = "affine" if "affine" in _values(records, "geometry") else _values(records, "geometry")[0]
     chosen = [record for record in records if record["geometry"] == geometry]
-    both = [strategy for strategy in _values(chosen, "strategy") if _has_both(chosen, strategy)]
+    # By some problem's size as well: "auto" takes one algorithm here and the other there.
+    both = _with_both(chosen, "algorithm", "shape", "order", "n_dofs")
     paths = []
     for strategy in both:
         own = [record for record in chosen if record["strategy"] == strategy]
@@ -159,18 +161,12 @@ def _collocation(records: Sequence[Record], heading: str, folder: Path, benchmar
     return paths
 
 
-def _has_both(records: Sequence[Record], strategy: str) -> bool:
-    """Whether some problem was solved by both algorithms of a strategy; "auto" takes one here and the other there."""
-    algorithms: dict[tuple[Any, ...], set[str]] = {}
+def _with_both(records: Sequence[Record], key: str, *same: str) -> list[str]:
+    """Strategies that have more than one value of `key` among some records that agree in `same`."""
+    found: dict[tuple[Any, ...], set[Any]] = {}
     for record in records:
-        if record["strategy"] == strategy:
-            key = (record["shape"], record["order"], record["n_dofs"])
-            algorithms.setdefault(key, set()).add(record["algorithm"])
-    return any(len(found) > 1 for found in algorithms.values())
-
-
-def _fastest(records: Sequence[Record], key: str) -> Any:
-    return max(records, key=lambda record: record["dofs_per_second"])[key]
+        found.setdefault((record["strategy"], *(record[name] for name in same)), set()).add(record[key])
+    return list(dict.fromkeys(place[0] for place, values in found.items() if len(values) > 1))
 
 
 def _by_order(records: Sequence[Record], heading: str, path: Path) -> Path:
@@ -191,7 +187,7 @@ def _by_order(records: Sequence[Record], heading: str, path: Path) -> Path:
     for strategy in strategies:
         entries = [style.handle(shape, markersize=4.5, **look(strategy, shape)) for shape in shapes]
         legend.append([style.handle(f"{strategy}:", linestyle="none"), *entries])
-    figure, axes = style.columns([f"{g} elements" for g in geometries], legend)
+    figure, axes = style.columns([f"{g.capitalize()} elements" for g in geometries], legend)
     style.heading(figure, heading)
     for axis, geometry in zip(axes, geometries, strict=True):
         own = [record for record in records if record["geometry"] == geometry]
@@ -212,13 +208,14 @@ def _roofline(records: Sequence[Record], heading: str, path: Path) -> Path:
     geometries, shapes = _values(records, "geometry"), style.in_order(_values(records, "shape"))
     orders, strategies = sorted(_values(records, "order")), _values(records, "strategy")
     colours = style.strategy_colours(strategies)
-    series = [(strategy, geometry) for strategy in strategies for geometry in geometries]
+    measured = {(record["strategy"], record["geometry"]) for record in records}
+    series = [(s, g) for s in strategies for g in geometries if (s, g) in measured]
 
     def colour(strategy: str, geometry: str) -> Any:
         return colours[strategy] if geometry == "deformed" else _lighter(colours[strategy])
 
     bound = Patch(label="bound by flops (else by bandwidth)", facecolor="#888888", edgecolor="white", hatch="////")
-    legend = [[Patch(label=f"{s}, {g}", facecolor=colour(s, g)) for g in geometries] for s in strategies]
+    legend = [[Patch(label=f"{s}, {g}", facecolor=colour(s, g)) for s, g in series if s == own] for own in strategies]
     figure, axes = style.columns([style.shape_title(shape) for shape in shapes], [*legend, [bound]])
     style.heading(figure, heading)
     width = 0.8 / len(series)
@@ -243,7 +240,9 @@ def _roofline(records: Sequence[Record], heading: str, path: Path) -> Path:
         axis.set_xlabel("Order P", fontsize=9)
         axis.grid(visible=False, axis="x")
     axes[0].set_ylim(0, 1.06 * top)
-    axes[0].set_ylabel("Share of the roofline", fontsize=9)
+    # Bounds are of memory's bandwidth and of nominal operations.
+    note = "" if top == 1.0 else "\n(above 1: in cache, or fewer flops than nominal)"
+    axes[0].set_ylabel(f"Share of the roofline{note}", fontsize=9 if top == 1.0 else 8)
     return style.save(figure, path)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hpfem.benchmarks import document, read_results
 from hpfem.benchmarks.results import BENCH, COMPARE
 from hpfem.errors import ArgumentError
-from hpfem.plots import plot_results
+from hpfem.plots import plot_results, throughput
 from hpfem.plots.style import broken, in_order, strategy_colours
 from hpfem.reporting import write_json
 
@@ -107,6 +107,23 @@ def test_an_algorithm_chosen_by_itself_makes_no_comparison(tmp_path):
     for record in result["results"]:
         record["algorithm"] = "collocated" if record["order"] < 3 else "noncollocated"
     assert "bk3_collocation.png" not in [path.name for path in plot_results(result, tmp_path)]
+
+
+def test_geometries_are_compared_by_a_strategy_that_serves_both(tmp_path, monkeypatch):
+    headings = {}
+    save = throughput.style.save
+    monkeypatch.setattr(throughput.style, "save", lambda f, p: headings.update({p.stem: f}) or save(f, p))
+    result = bench(strategies=("dense", "sumfac"), fraction=1.3)
+    rates = [record["dofs_per_second"] for record in result["results"] if record["strategy"] == "dense"]
+    assert max(rates) > max(r["dofs_per_second"] for r in result["results"] if r["strategy"] == "sumfac")
+    result["results"] = [r for r in result["results"] if (r["strategy"], r["geometry"]) != ("dense", "deformed")]
+    plot_results(result, tmp_path)
+    assert headings["bk3_geometry"].get_suptitle().endswith("sumfac")
+    [legend] = headings["bk3_roofline"].legends
+    labels = [text.get_text().strip() for text in legend.get_texts()]
+    assert "dense, affine" in labels and "sumfac, deformed" in labels and "dense, deformed" not in labels
+    # Above the line there is a word on why.
+    assert "above 1" in headings["bk3_roofline"].axes[0].get_ylabel()
 
 
 def test_picture_of_a_comparison(tmp_path):

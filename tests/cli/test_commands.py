@@ -283,6 +283,15 @@ def test_a_long_bench_is_saved_on_the_way(capsys, tmp_path, monkeypatch):
     assert len(sizes) > 3 and sizes == sorted(sizes)
 
 
+def test_the_table_of_a_bench_has_a_line_per_strategy(capsys):
+    table = run(capsys, *SMALL_BENCH)
+    lines = [line.split()[:4] for line in table.splitlines() if line.startswith(("hex", "tri"))]
+    assert len(lines) == 2 * 2 * 2 == len({tuple(line) for line in lines}) and {line[3] for line in lines} == {"auto"}
+    both = run(capsys, *SMALL_BENCH, "--algorithm", "both", "--strategies", "sumfac", "--geometry", "affine")
+    lines = [line.split()[:4] for line in both.splitlines() if line.startswith(("hex", "tri"))]
+    assert {line[3] for line in lines} == {"collocated", "noncollocated"}
+
+
 def test_nothing_measured_is_an_error(capsys, tmp_path, monkeypatch):
     def picky(space, **options):
         raise hp.NotSuitable("too tall")
