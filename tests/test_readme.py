@@ -61,6 +61,34 @@ def test_commands_of_the_demo_exist(command, monkeypatch):
     parse(command[1:], monkeypatch)
 
 
+# What makes long commands short: options given again, of which the last counts.
+CHEAP = {
+    "compare": ["--order", "2", "--repeats", "1"],
+    "bench": ["--orders", "1,2", "--dofs", "1000", "--repeats", "1", "--quick"],
+}
+
+
+def written_by(command):
+    """Files or folders that a command is told to write."""
+    return [Path(command[i + 1]) for i, argument in enumerate(command[:-1]) if argument == "-o"]
+
+
+@pytest.mark.parametrize("commands", [COMMANDS, DEMO], ids=["README", "make demo"])
+def test_commands_do_what_they_say(commands, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "meshes").symlink_to(ROOT / "meshes")
+    (tmp_path / "demo-output").mkdir()
+    done = [command for command in commands if command[0] == "hpfem"]
+    for command in done:
+        assert main([*command[1:], *CHEAP.get(command[1], [])]) == 0, command
+        out, err = capsys.readouterr()
+        assert out and "error" not in err, command
+        assert all(path.exists() for path in written_by(command)), command
+    assert {command[1] for command in done} >= {"info", "apply", "compare", "bench", "plot"}
+    # In the end there are pictures of a bench.
+    assert {"bk3_deformed.png", "bk3_affine.png"} <= {path.name for path in tmp_path.rglob("*.png")}
+
+
 def test_an_unknown_command_is_noticed(monkeypatch):
     with pytest.raises(SystemExit):
         parse(["fly", "meshes/cube_mixed.msh"], monkeypatch)
