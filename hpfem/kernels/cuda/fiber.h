@@ -168,6 +168,52 @@ HPFEM_DEVICE void z_lines_back(const real *S, real *modes) {
   }
 }
 
+// The same from and to the user's arrays, where neighbouring modes belong to different lines (REVERSED). `between` is
+// called when the first loads are on their way.
+template <class F> HPFEM_DEVICE void z_lines_direct(const real *from, int live, real *S, F &&between) {
+  bool called = false;
+  for (int item = threadIdx.x; item < N_NODES * E; item += THREADS) {
+    const int e = item / N_NODES, s = item % N_NODES;
+    real *out = S + (s % N1 * R2 + s / N1) * LS + e, v[UNIFORM3_COUNT];
+    HPFEM_UNROLL for (int r = 0; r < UNIFORM3_COUNT; r++) {
+      v[r] = e < live ? HPFEM_STREAM(from + e * N_MODES + r * N_NODES + s) : real(0);
+    }
+    if (!called) between();
+    called = true;
+    HPFEM_UNROLL for (int k = 0; k < Q3; k++) {
+      real x = 0, y = 0;
+      HPFEM_UNROLL for (int r = 0; r < UNIFORM3_COUNT; r++) {
+        x += B3[r * Q3 + k] * v[r];
+        if constexpr (TREE_IN) y += D3[r * Q3 + k] * v[r];
+      }
+      out[k * E] = x;
+      if constexpr (TREE_IN) out[ARRAY + k * E] = y;
+    }
+  }
+  if (!called) between();
+}
+
+HPFEM_DEVICE void z_lines_back_direct(const real *S, real *to, int live) {
+  for (int item = threadIdx.x; item < N_NODES * E; item += THREADS) {
+    const int e = item / N_NODES, s = item % N_NODES;
+    const real *in = S + (s % N1 * R2 + s / N1) * LS + e;
+    real v[UNIFORM3_COUNT];
+    HPFEM_UNROLL for (int r = 0; r < UNIFORM3_COUNT; r++) v[r] = 0;
+    HPFEM_UNROLL for (int k = 0; k < Q3; k++) {
+      const real x = in[k * E];
+      real y = 0;
+      if constexpr (TREE_OUT) y = in[ARRAY + k * E];
+      HPFEM_UNROLL for (int r = 0; r < UNIFORM3_COUNT; r++) {
+        v[r] += B3[r * Q3 + k] * x;
+        if constexpr (TREE_OUT) v[r] += D3[r * Q3 + k] * y;
+      }
+    }
+    HPFEM_UNROLL for (int r = 0; r < UNIFORM3_COUNT; r++) {
+      if (e < live) HPFEM_STORE(to + e * N_MODES + r * N_NODES + s, v[r]);
+    }
+  }
+}
+
 // Collocated derivatives along y and z of the values in array 0 -> arrays 1 and 2; or, transposed, in place.
 template <bool transposed> HPFEM_DEVICE void derivative_lines(real *S) {
   constexpr int ny = DIM > 1 ? rounded_up(Q1 * LANES, 32) : 0, nz = DIM > 2 ? Q1 * Q2 * E : 0;
@@ -211,13 +257,13 @@ struct Surroundings {
     }
     each<0, N_FIELDS>([&](auto n_) {
       constexpr int n = decltype(n_)::value;
-      f[n] = fields[field_array(n)][(field_component(n) * n_elements + element) * POINTS + i * (Q2 * Q3) + jk];
+      f[n] = fields[field_array(n)][(field_component(n) * n_elements + element) * POINTS + user_point(i, jk)];
     });
   }
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
-    HPFEM_KERNEL(const long long n_elements, const int groups, const real *__restrict__ in, real *__restrict__ out,
+    HPFEM_KERNEL(const long long n_elements, const real *__restrict__ in, real *__restrict__ out,
                  const real *__restrict__ factors, const real *__restrict__ points HPFEM_ARGUMENTS) {
   HPFEM_SHARED(shared);
   real *const S = shared, *const modes = S + TOTAL_ARRAYS * ARRAY;
@@ -244,322 +290,331 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   in += batch * SOURCES * n_elements * (FROM_MODES ? N_MODES : POINTS);
   out += batch * SINKS * n_elements * (TO_MODES ? N_MODES : POINTS);
 
-  for (int group = blockIdx.x; group < groups; group += gridDim.x) {
-    const long long first = (long long)group * E;
-    const int live = n_elements - first < E ? int(n_elements - first) : E;
-    Factors ahead[larger(PREFETCH, 1)];
-    Line line;
-    if constexpr (L2_PREFETCH && N_FACTORS > 0 && !AFFINE) {
-      constexpr int numbers = Q1 * N_FACTORS * LINES_PADDED;
-      if (t == 0) HPFEM_PREFETCH_L2(factors + group * (long long)numbers, numbers * int(sizeof(real)));
+  const long long group = blockIdx.x;
+  const long long first = group * E;
+  const int live = n_elements - first < E ? int(n_elements - first) : E;
+  Factors ahead[larger(PREFETCH, 1)];
+  Line line;
+  if constexpr (L2_PREFETCH && N_FACTORS > 0 && !AFFINE) {
+    constexpr int numbers = Q1 * N_FACTORS * LINES_PADDED;
+    if (t == 0) HPFEM_PREFETCH_L2(factors + group * (long long)numbers, numbers * int(sizeof(real)));
+  }
+  // Factors are asked for after the coefficients, which are needed first.
+  const auto fetch = [&](bool now) {
+    if (STAGE != 0 && now && on) {
+      HPFEM_UNROLL for (int i = 0; i < PREFETCH; i++) ahead[i] = stored_factors(factors, group, i, t);
+      line.start(factors, first + (e < live ? e : live - 1), jk);
     }
-    // Factors are asked for after the coefficients, which are needed first.
-    const auto fetch = [&](bool now) {
-      if (STAGE != 0 && now && on) {
-        HPFEM_UNROLL for (int i = 0; i < PREFETCH; i++) ahead[i] = stored_factors(factors, group, i, t);
-        line.start(factors, first + (e < live ? e : live - 1), jk);
-      }
-    };
+  };
 
-    // Stage.
-    if constexpr (FROM_MODES) {
-      constexpr int items = UNIFORM3 ? N_LEAVES : N_MODES, rounds = (E * items + THREADS - 1) / THREADS;
-      HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
-        const real *from = in + (c * n_elements + first) * N_MODES;
-        real v[rounds];
-        HPFEM_UNROLL for (int n = 0; n < rounds; n++) {
-          const int item = n * THREADS + t, ee = item / items, l = item % items;
-          const int m = UNIFORM3 && !LEAVES_ARE_MODES ? LEAF_TO_MODE[l] : l;
-          v[n] = ee < live ? HPFEM_STREAM(from + ee * N_MODES + m) : real(0);
-        }
-        if (c == 0) fetch(!LATE);
-        HPFEM_UNROLL for (int n = 0; n < rounds; n++) {
-          const int item = n * THREADS + t, ee = item / items, l = item % items;
-          if (ee < E) modes[(c * E + ee) * MODES_PITCH + leaf_place(l)] = v[n];
-        }
+  // Stage.
+  if constexpr (FROM_MODES && REVERSED) {
+    HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
+      z_lines_direct(in + (c * n_elements + first) * N_MODES, live, S + c * ARRAYS * ARRAY,
+                     [&]() { fetch(!LATE && c == 0); });
+    }
+  } else if constexpr (FROM_MODES) {
+    constexpr int items = UNIFORM3 ? N_LEAVES : N_MODES, rounds = (E * items + THREADS - 1) / THREADS;
+    HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
+      const real *from = in + (c * n_elements + first) * N_MODES;
+      real v[rounds];
+      HPFEM_UNROLL for (int n = 0; n < rounds; n++) {
+        const int item = n * THREADS + t, ee = item / items, l = item % items;
+        const int m = UNIFORM3 && !LEAVES_ARE_MODES ? LEAF_TO_MODE[l] : l;
+        v[n] = ee < live ? HPFEM_STREAM(from + ee * N_MODES + m) : real(0);
       }
-    } else {
-      constexpr int rounds = (E * POINTS + THREADS - 1) / THREADS;
-      fetch(!LATE || STAGE != 4);
-      HPFEM_UNROLL for (int c = 0; c < SOURCES; c++) {
-        const real *from = in + (c * n_elements + first) * POINTS;
-        HPFEM_UNROLL for (int n = 0; n < rounds; n++) {
-          const int item = n * THREADS + t, ee = item / POINTS, q = item % POINTS;
-          const int row = q / (Q2 * Q3) * R2 + q / Q3 % Q2;
-          if (ee < E) {
-            S[c * ARRAY + row * LS + q % Q3 * E + ee] = ee < live ? HPFEM_STREAM(from + ee * POINTS + q) : real(0);
-          }
+      if (c == 0) fetch(!LATE);
+      HPFEM_UNROLL for (int n = 0; n < rounds; n++) {
+        const int item = n * THREADS + t, ee = item / items, l = item % items;
+        if (ee < E) modes[(c * E + ee) * MODES_PITCH + leaf_place(l)] = v[n];
+      }
+    }
+  } else {
+    constexpr int rounds = (E * POINTS + THREADS - 1) / THREADS;
+    fetch(!LATE || STAGE != 4);
+    HPFEM_UNROLL for (int c = 0; c < SOURCES; c++) {
+      const real *from = in + (c * n_elements + first) * POINTS;
+      HPFEM_UNROLL for (int n = 0; n < rounds; n++) {
+        const int item = n * THREADS + t, ee = item / POINTS, q = item % POINTS;
+        const int row = point_i(q) * R2 + point_j(q);
+        if (ee < E) {
+          S[c * ARRAY + row * LS + point_k(q) * E + ee] = ee < live ? HPFEM_STREAM(from + ee * POINTS + q) : real(0);
         }
       }
     }
+  }
+  __syncthreads();
+
+  // Z and Y.
+  if constexpr (FROM_MODES) {
+    HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
+      const real *const m = modes + c * E * MODES_PITCH;
+      real *const Sc = S + c * ARRAYS * ARRAY;
+      if constexpr (UNIFORM3 && !REVERSED) {
+        z_lines(m, Sc);
+        if (c + 1 == COMPONENTS) __syncthreads();
+      }
+    }
+    HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
+      const real *const m = modes + c * E * MODES_PITCH;
+      real *const Sc = S + c * ARRAYS * ARRAY;
+      if constexpr (UNIFORM2 && (UNIFORM3 || TRIVIAL3)) {
+        alike_rows([&](int p, int l) {
+          if constexpr (TRIVIAL3 && !LEAVES_ARE_MODES) {
+            each<0, N1>([&](auto p_) {
+              if (p == decltype(p_)::value) forward<decltype(p_)::value>(tables, m + l * MODES_PITCH, 0, Sc + l);
+            });
+          } else {
+            forward<0>(tables, m + l % E * MODES_PITCH + p * UNIFORM2_COUNT, l / E, Sc + p * step + l);
+          }
+        });
+      } else {
+        rows([&](auto p, int l) {
+          forward<decltype(p)::value>(tables, m + l % E * MODES_PITCH, l / E, Sc + l);
+        });
+      }
+    }
+    if constexpr (!LINES_IN) fetch(LATE);
     __syncthreads();
+  }
 
-    // Z and Y.
-    if constexpr (FROM_MODES) {
-      HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
-        const real *const m = modes + c * E * MODES_PITCH;
-        real *const Sc = S + c * ARRAYS * ARRAY;
-        if constexpr (UNIFORM3) {
-          z_lines(m, Sc);
-          if (c + 1 == COMPONENTS) __syncthreads();
-        }
+  const Surroundings around{points, fields, first + (e < live ? e : live - 1), n_elements, group, jk, t};
+
+  // X without collocation: p -> i, pointwise, i -> p, all in registers.
+  if constexpr (STAGE == 0) {
+    if (on) {
+      real a[N1];
+      HPFEM_UNROLL for (int p = 0; p < N1; p++) a[p] = own[p * step];
+      HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
+        real u = 0;
+        HPFEM_UNROLL for (int p = 0; p < N1; p++) u += B1[p * Q1 + i] * a[p];
+        own[i * step] = u;
       }
-      HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
-        const real *const m = modes + c * E * MODES_PITCH;
-        real *const Sc = S + c * ARRAYS * ARRAY;
-        if constexpr (UNIFORM2 && (UNIFORM3 || TRIVIAL3)) {
-          alike_rows([&](int p, int l) {
-            if constexpr (TRIVIAL3 && !LEAVES_ARE_MODES) {
-              each<0, N1>([&](auto p_) {
-                if (p == decltype(p_)::value) forward<decltype(p_)::value>(tables, m + l * MODES_PITCH, 0, Sc + l);
-              });
-            } else {
-              forward<0>(tables, m + l % E * MODES_PITCH + p * UNIFORM2_COUNT, l / E, Sc + p * step + l);
-            }
-          });
-        } else {
-          rows([&](auto p, int l) {
-            forward<decltype(p)::value>(tables, m + l % E * MODES_PITCH, l / E, Sc + l);
-          });
-        }
-      }
-      if constexpr (!LINES_IN) fetch(LATE);
-      __syncthreads();
     }
-
-    const Surroundings around{points, fields, first + (e < live ? e : live - 1), n_elements, group, jk, t};
-
-    // X without collocation: p -> i, pointwise, i -> p, all in registers.
-    if constexpr (STAGE == 0) {
-      if (on) {
-        real a[N1];
-        HPFEM_UNROLL for (int p = 0; p < N1; p++) a[p] = own[p * step];
-        HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
-          real u = 0;
-          HPFEM_UNROLL for (int p = 0; p < N1; p++) u += B1[p * Q1 + i] * a[p];
-          own[i * step] = u;
+  } else if constexpr (STAGE == 1) {
+    if (on) {
+      real b[N1];
+      HPFEM_UNROLL for (int p = 0; p < N1; p++) b[p] = 0;
+      HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
+        const Factors f = i < PREFETCH ? ahead[i < PREFETCH ? i : 0] : stored_factors(factors, group, i, t);
+        const real u = own[i * step] * line.weight(f, i);
+        HPFEM_UNROLL for (int p = 0; p < N1; p++) b[p] += B1[p * Q1 + i] * u;
+      }
+      HPFEM_UNROLL for (int p = 0; p < N1; p++) own[p * step] = b[p];
+    }
+  } else if constexpr (STAGE == 2) {
+    derivative_lines<false>(S);
+    __syncthreads();
+    if (on) {
+      real u[Q1];
+      HPFEM_UNROLL for (int i = 0; i < Q1; i++) u[i] = own[i * step];
+      HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
+        const Factors f = i < PREFETCH ? ahead[i < PREFETCH ? i : 0] : stored_factors(factors, group, i, t);
+        real s[DIM], du[SPACE];
+        s[0] = 0;
+        HPFEM_UNROLL for (int m = 0; m < Q1; m++) s[0] += C1[i * Q1 + m] * u[m];
+        HPFEM_UNROLL for (int a = 1; a < DIM; a++) s[a] = own[a * ARRAY + i * step];
+        line.gradient(f, i, s, du);
+        HPFEM_UNROLL for (int x = 0; x < SPACE; x++) own[x * ARRAY + i * step] = du[x];
+      }
+    }
+  } else if constexpr (STAGE == 3 && !COLLOCATED) {
+    if (on) {
+      real b[DIM][N1];
+      HPFEM_UNROLL for (int a = 0; a < DIM; a++) HPFEM_UNROLL for (int p = 0; p < N1; p++) b[a][p] = 0;
+      HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
+        const Factors f = i < PREFETCH ? ahead[i < PREFETCH ? i : 0] : stored_factors(factors, group, i, t);
+        real v[VECTOR];
+        HPFEM_UNROLL for (int x = 0; x < SPACE; x++) v[x] = own[x * ARRAY + i * step];
+        line.pull_back(f, i, v);
+        HPFEM_UNROLL for (int p = 0; p < N1; p++) {
+          b[0][p] += D1[p * Q1 + i] * v[0];
+          HPFEM_UNROLL for (int a = 1; a < DIM; a++) b[a][p] += B1[p * Q1 + i] * v[a];
         }
       }
-    } else if constexpr (STAGE == 1) {
-      if (on) {
-        real b[N1];
-        HPFEM_UNROLL for (int p = 0; p < N1; p++) b[p] = 0;
-        HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
-          const Factors f = i < PREFETCH ? ahead[i < PREFETCH ? i : 0] : stored_factors(factors, group, i, t);
-          const real u = own[i * step] * line.weight(f, i);
-          HPFEM_UNROLL for (int p = 0; p < N1; p++) b[p] += B1[p * Q1 + i] * u;
-        }
-        HPFEM_UNROLL for (int p = 0; p < N1; p++) own[p * step] = b[p];
+      HPFEM_UNROLL for (int a = 0; a < DIM; a++)
+        HPFEM_UNROLL for (int p = 0; p < N1; p++) own[a * ARRAY + p * step] = b[a][p];
+    }
+  } else if constexpr (STAGE == 4 && !LINES_IN && !LINES_OUT) {
+    if (on) {
+      constexpr int ain = TREE_IN ? DIM : 1, aout = TREE_OUT ? DIM : 1;
+      real a[COMPONENTS][ain][N1], b[COMPONENTS][aout][N1];
+      HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
+        HPFEM_UNROLL for (int d = 0; d < ain; d++)
+          HPFEM_UNROLL for (int p = 0; p < N1; p++) a[c][d][p] = own[(c * ARRAYS + d) * ARRAY + p * step];
+        HPFEM_UNROLL for (int d = 0; d < aout; d++) HPFEM_UNROLL for (int p = 0; p < N1; p++) b[c][d][p] = 0;
       }
-    } else if constexpr (STAGE == 2) {
-      derivative_lines<false>(S);
-      __syncthreads();
-      if (on) {
-        real u[Q1];
-        HPFEM_UNROLL for (int i = 0; i < Q1; i++) u[i] = own[i * step];
-        HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
-          const Factors f = i < PREFETCH ? ahead[i < PREFETCH ? i : 0] : stored_factors(factors, group, i, t);
-          real s[DIM], du[SPACE];
-          s[0] = 0;
-          HPFEM_UNROLL for (int m = 0; m < Q1; m++) s[0] += C1[i * Q1 + m] * u[m];
-          HPFEM_UNROLL for (int a = 1; a < DIM; a++) s[a] = own[a * ARRAY + i * step];
-          line.gradient(f, i, s, du);
-          HPFEM_UNROLL for (int x = 0; x < SPACE; x++) own[x * ARRAY + i * step] = du[x];
-        }
-      }
-    } else if constexpr (STAGE == 3 && !COLLOCATED) {
-      if (on) {
-        real b[DIM][N1];
-        HPFEM_UNROLL for (int a = 0; a < DIM; a++) HPFEM_UNROLL for (int p = 0; p < N1; p++) b[a][p] = 0;
-        HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
-          const Factors f = i < PREFETCH ? ahead[i < PREFETCH ? i : 0] : stored_factors(factors, group, i, t);
-          real v[VECTOR];
-          HPFEM_UNROLL for (int x = 0; x < SPACE; x++) v[x] = own[x * ARRAY + i * step];
-          line.pull_back(f, i, v);
+      HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
+        const Factors f = i < PREFETCH ? ahead[i < PREFETCH ? i : 0] : stored_factors(factors, group, i, t);
+        real u[COMPONENTS], s[COMPONENTS][DIM], value[COMPONENTS], flux[COMPONENTS][VECTOR], x[SPACE];
+        real extra[N_FIELDS + 1];
+        around.at(i, x, extra);
+        HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
+          u[c] = 0;
+          HPFEM_UNROLL for (int d = 0; d < DIM; d++) s[c][d] = 0;
           HPFEM_UNROLL for (int p = 0; p < N1; p++) {
-            b[0][p] += D1[p * Q1 + i] * v[0];
-            HPFEM_UNROLL for (int a = 1; a < DIM; a++) b[a][p] += B1[p * Q1 + i] * v[a];
+            u[c] += B1[p * Q1 + i] * a[c][0][p];
+            if constexpr (TREE_IN) {
+              s[c][0] += D1[p * Q1 + i] * a[c][0][p];
+              HPFEM_UNROLL for (int d = 1; d < DIM; d++) s[c][d] += B1[p * Q1 + i] * a[c][TREE_IN ? d : 0][p];
+            }
           }
         }
-        HPFEM_UNROLL for (int a = 0; a < DIM; a++)
-          HPFEM_UNROLL for (int p = 0; p < N1; p++) own[a * ARRAY + p * step] = b[a][p];
-      }
-    } else if constexpr (STAGE == 4 && !LINES_IN && !LINES_OUT) {
-      if (on) {
-        constexpr int ain = TREE_IN ? DIM : 1, aout = TREE_OUT ? DIM : 1;
-        real a[COMPONENTS][ain][N1], b[COMPONENTS][aout][N1];
+        weak_point(line, f, i, x, extra, parameters, u, s, value, flux);
         HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
-          HPFEM_UNROLL for (int d = 0; d < ain; d++)
-            HPFEM_UNROLL for (int p = 0; p < N1; p++) a[c][d][p] = own[(c * ARRAYS + d) * ARRAY + p * step];
-          HPFEM_UNROLL for (int d = 0; d < aout; d++) HPFEM_UNROLL for (int p = 0; p < N1; p++) b[c][d][p] = 0;
+          HPFEM_UNROLL for (int p = 0; p < N1; p++) {
+            if constexpr (TEST_VALUE) b[c][0][p] += B1[p * Q1 + i] * value[c];
+            if constexpr (TREE_OUT) {
+              b[c][0][p] += D1[p * Q1 + i] * flux[c][0];
+              HPFEM_UNROLL for (int d = 1; d < DIM; d++) b[c][TREE_OUT ? d : 0][p] += B1[p * Q1 + i] * flux[c][d];
+            }
+          }
         }
+      }
+      HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++)
+        HPFEM_UNROLL for (int d = 0; d < aout; d++)
+          HPFEM_UNROLL for (int p = 0; p < N1; p++) own[(c * ARRAYS + d) * ARRAY + p * step] = b[c][d][p];
+    }
+  } else {
+    // X with collocation. u: values of the line; total: what multiplies test values there, across the barriers.
+    real u[COMPONENTS][Q1], total[COMPONENTS][Q1];
+    if (on && FROM_MODES) {
+      HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
+        real a[N1], *const o = own + c * ARRAYS * ARRAY;
+        HPFEM_UNROLL for (int p = 0; p < N1; p++) a[p] = o[p * step];
         HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
-          const Factors f = i < PREFETCH ? ahead[i < PREFETCH ? i : 0] : stored_factors(factors, group, i, t);
-          real u[COMPONENTS], s[COMPONENTS][DIM], value[COMPONENTS], flux[COMPONENTS][VECTOR], x[SPACE];
-          real extra[N_FIELDS + 1];
+          real x = 0;
+          HPFEM_UNROLL for (int p = 0; p < N1; p++) x += B1[p * Q1 + i] * a[p];
+          u[c][i] = x;
+          if constexpr (LINES_IN) o[i * step] = x;
+        }
+      }
+    }
+    if constexpr (LINES_IN) {
+      __syncthreads();
+      HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) derivative_lines<false>(S + c * ARRAYS * ARRAY);
+      fetch(LATE);
+      __syncthreads();
+    }
+    if (on) {
+      HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) HPFEM_UNROLL for (int i = 0; i < Q1; i++) total[c][i] = 0;
+      HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
+        const Factors f = i < PREFETCH ? ahead[i < PREFETCH ? i : 0] : stored_factors(factors, group, i, t);
+        real flux[COMPONENTS][VECTOR];
+        if constexpr (STAGE == 3) {
+          HPFEM_UNROLL for (int x = 0; x < SPACE; x++) flux[0][x] = own[x * ARRAY + i * step];
+          line.pull_back(f, i, flux[0]);
+        } else {
+          real at[COMPONENTS], s[COMPONENTS][DIM], value[COMPONENTS], x[SPACE], extra[N_FIELDS + 1];
           around.at(i, x, extra);
           HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
-            u[c] = 0;
+            at[c] = u[c][i];
             HPFEM_UNROLL for (int d = 0; d < DIM; d++) s[c][d] = 0;
-            HPFEM_UNROLL for (int p = 0; p < N1; p++) {
-              u[c] += B1[p * Q1 + i] * a[c][0][p];
-              if constexpr (TREE_IN) {
-                s[c][0] += D1[p * Q1 + i] * a[c][0][p];
-                HPFEM_UNROLL for (int d = 1; d < DIM; d++) s[c][d] += B1[p * Q1 + i] * a[c][TREE_IN ? d : 0][p];
-              }
+            if constexpr (LINES_IN) {
+              HPFEM_UNROLL for (int m = 0; m < Q1; m++) s[c][0] += C1[i * Q1 + m] * u[c][m];
+              HPFEM_UNROLL for (int d = 1; d < DIM; d++) s[c][d] = own[(c * ARRAYS + d) * ARRAY + i * step];
             }
           }
-          weak_point(line, f, i, x, extra, parameters, u, s, value, flux);
+          weak_point(line, f, i, x, extra, parameters, at, s, value, flux);
+          if constexpr (TEST_VALUE) {
+            HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) total[c][i] += value[c];
+          }
+        }
+        if constexpr (LINES_OUT) {
           HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
-            HPFEM_UNROLL for (int p = 0; p < N1; p++) {
-              if constexpr (TEST_VALUE) b[c][0][p] += B1[p * Q1 + i] * value[c];
-              if constexpr (TREE_OUT) {
-                b[c][0][p] += D1[p * Q1 + i] * flux[c][0];
-                HPFEM_UNROLL for (int d = 1; d < DIM; d++) b[c][TREE_OUT ? d : 0][p] += B1[p * Q1 + i] * flux[c][d];
-              }
-            }
+            HPFEM_UNROLL for (int m = 0; m < Q1; m++) total[c][m] += C1[i * Q1 + m] * flux[c][0];
+            HPFEM_UNROLL for (int d = 1; d < DIM; d++) own[(c * ARRAYS + d) * ARRAY + i * step] = flux[c][d];
           }
-        }
-        HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++)
-          HPFEM_UNROLL for (int d = 0; d < aout; d++)
-            HPFEM_UNROLL for (int p = 0; p < N1; p++) own[(c * ARRAYS + d) * ARRAY + p * step] = b[c][d][p];
-      }
-    } else {
-      // X with collocation. u: values of the line; total: what multiplies test values there, across the barriers.
-      real u[COMPONENTS][Q1], total[COMPONENTS][Q1];
-      if (on && FROM_MODES) {
-        HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
-          real a[N1], *const o = own + c * ARRAYS * ARRAY;
-          HPFEM_UNROLL for (int p = 0; p < N1; p++) a[p] = o[p * step];
-          HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
-            real x = 0;
-            HPFEM_UNROLL for (int p = 0; p < N1; p++) x += B1[p * Q1 + i] * a[p];
-            u[c][i] = x;
-            if constexpr (LINES_IN) o[i * step] = x;
-          }
-        }
-      }
-      if constexpr (LINES_IN) {
-        __syncthreads();
-        HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) derivative_lines<false>(S + c * ARRAYS * ARRAY);
-        fetch(LATE);
-        __syncthreads();
-      }
-      if (on) {
-        HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) HPFEM_UNROLL for (int i = 0; i < Q1; i++) total[c][i] = 0;
-        HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
-          const Factors f = i < PREFETCH ? ahead[i < PREFETCH ? i : 0] : stored_factors(factors, group, i, t);
-          real flux[COMPONENTS][VECTOR];
-          if constexpr (STAGE == 3) {
-            HPFEM_UNROLL for (int x = 0; x < SPACE; x++) flux[0][x] = own[x * ARRAY + i * step];
-            line.pull_back(f, i, flux[0]);
-          } else {
-            real at[COMPONENTS], s[COMPONENTS][DIM], value[COMPONENTS], x[SPACE], extra[N_FIELDS + 1];
-            around.at(i, x, extra);
-            HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
-              at[c] = u[c][i];
-              HPFEM_UNROLL for (int d = 0; d < DIM; d++) s[c][d] = 0;
-              if constexpr (LINES_IN) {
-                HPFEM_UNROLL for (int m = 0; m < Q1; m++) s[c][0] += C1[i * Q1 + m] * u[c][m];
-                HPFEM_UNROLL for (int d = 1; d < DIM; d++) s[c][d] = own[(c * ARRAYS + d) * ARRAY + i * step];
-              }
-            }
-            weak_point(line, f, i, x, extra, parameters, at, s, value, flux);
-            if constexpr (TEST_VALUE) {
-              HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) total[c][i] += value[c];
-            }
-          }
-          if constexpr (LINES_OUT) {
-            HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
-              HPFEM_UNROLL for (int m = 0; m < Q1; m++) total[c][m] += C1[i * Q1 + m] * flux[c][0];
-              HPFEM_UNROLL for (int d = 1; d < DIM; d++) own[(c * ARRAYS + d) * ARRAY + i * step] = flux[c][d];
-            }
-          }
-        }
-      }
-      if constexpr (LINES_OUT && DIM > 1) {
-        __syncthreads();
-        HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) derivative_lines<true>(S + c * ARRAYS * ARRAY);
-        __syncthreads();
-      }
-      if (on) {
-        HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
-          real b[N1], *const o = own + c * ARRAYS * ARRAY;
-          HPFEM_UNROLL for (int p = 0; p < N1; p++) b[p] = 0;
-          HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
-            real x = total[c][i];
-            if constexpr (LINES_OUT) { HPFEM_UNROLL for (int d = 1; d < DIM; d++) x += o[d * ARRAY + i * step]; }
-            HPFEM_UNROLL for (int p = 0; p < N1; p++) b[p] += B1[p * Q1 + i] * x;
-          }
-          HPFEM_UNROLL for (int p = 0; p < N1; p++) o[p * step] = b[p];
         }
       }
     }
-    __syncthreads();
-
-    if constexpr (TO_MODES) {
+    if constexpr (LINES_OUT && DIM > 1) {
+      __syncthreads();
+      HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) derivative_lines<true>(S + c * ARRAYS * ARRAY);
+      __syncthreads();
+    }
+    if (on) {
       HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
-        real *const Sc = S + c * ARRAYS * ARRAY;
-        if constexpr (UNIFORM2) alike_rows([&](int p, int l) { backward<0>(tables, Sc + p * step + l); });
-        else rows([&](auto p, int l) { backward<decltype(p)::value>(tables, Sc + l); });
+        real b[N1], *const o = own + c * ARRAYS * ARRAY;
+        HPFEM_UNROLL for (int p = 0; p < N1; p++) b[p] = 0;
+        HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
+          real x = total[c][i];
+          if constexpr (LINES_OUT) { HPFEM_UNROLL for (int d = 1; d < DIM; d++) x += o[d * ARRAY + i * step]; }
+          HPFEM_UNROLL for (int p = 0; p < N1; p++) b[p] += B1[p * Q1 + i] * x;
+        }
+        HPFEM_UNROLL for (int p = 0; p < N1; p++) o[p * step] = b[p];
+      }
+    }
+  }
+  __syncthreads();
+
+  if constexpr (TO_MODES) {
+    HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
+      real *const Sc = S + c * ARRAYS * ARRAY;
+      if constexpr (UNIFORM2) alike_rows([&](int p, int l) { backward<0>(tables, Sc + p * step + l); });
+      else rows([&](auto p, int l) { backward<decltype(p)::value>(tables, Sc + l); });
+    }
+    __syncthreads();
+    if constexpr (REVERSED) {
+      HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
+        z_lines_back_direct(S + c * ARRAYS * ARRAY, out + (c * n_elements + first) * N_MODES, live);
+      }
+      return;
+    }
+    if constexpr (UNIFORM3) {
+      HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
+        z_lines_back(S + c * ARRAYS * ARRAY, modes + c * E * MODES_PITCH);
       }
       __syncthreads();
+    }
+    HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
+      real *const to = out + (c * n_elements + first) * N_MODES;
+      const real *const Sc = S + c * ARRAYS * ARRAY, *const m_c = modes + c * E * MODES_PITCH;
       if constexpr (UNIFORM3) {
-        HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
-          z_lines_back(S + c * ARRAYS * ARRAY, modes + c * E * MODES_PITCH);
+        for (int item = t; item < E * N_MODES; item += THREADS) {
+          const int ee = item / N_MODES, m = item % N_MODES;
+          real x = 0;
+          int leaf = LEAVES_ARE_MODES ? m : FIRST_LEAF[m];
+          do {
+            x += m_c[ee * MODES_PITCH + leaf_place(leaf)];
+            leaf = INJECTIVE ? -1 : NEXT_LEAF[leaf];
+          } while (leaf >= 0);
+          if (ee < live) HPFEM_STORE(to + ee * N_MODES + m, x);
         }
-        __syncthreads();
-      }
-      HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
-        real *const to = out + (c * n_elements + first) * N_MODES;
-        const real *const Sc = S + c * ARRAYS * ARRAY, *const m_c = modes + c * E * MODES_PITCH;
-        if constexpr (UNIFORM3) {
-          for (int item = t; item < E * N_MODES; item += THREADS) {
-            const int ee = item / N_MODES, m = item % N_MODES;
+      } else {
+        // Four modes (a 32-byte sector) of all elements side by side: stores stay whole, reads of S spread.
+        for (int item = t; item < E * rounded_up(N_MODES, 4); item += THREADS) {
+          const int m = item / (4 * E) * 4 + item % 4, ee = item / 4 % E;
+          if (m < N_MODES && ee < live) {
             real x = 0;
             int leaf = LEAVES_ARE_MODES ? m : FIRST_LEAF[m];
             do {
-              x += m_c[ee * MODES_PITCH + leaf_place(leaf)];
+              const real *const h = Sc + LEAF_ROW[leaf] * LS + ee;
+              if constexpr (TRIVIAL3) x += h[0];
+              else {
+                const Entry3 *const w = tables.c + LEAF_FUNCTION[leaf] * Q3_PITCH;
+                real y = 0;
+                HPFEM_UNROLL for (int kk = 0; kk < Q3; kk++) {
+                  x += value_of(w[kk]) * h[kk * E];
+                  if constexpr (TREE_OUT && DIM > 2) y += slope_of(w[kk]) * h[ARRAY + kk * E];
+                }
+                x += y;
+              }
               leaf = INJECTIVE ? -1 : NEXT_LEAF[leaf];
             } while (leaf >= 0);
-            if (ee < live) HPFEM_STORE(to + ee * N_MODES + m, x);
+            HPFEM_STORE(to + ee * N_MODES + m, x);
           }
-        } else {
-          // Four modes (a 32-byte sector) of all elements side by side: stores stay whole, reads of S spread.
-          for (int item = t; item < E * rounded_up(N_MODES, 4); item += THREADS) {
-            const int m = item / (4 * E) * 4 + item % 4, ee = item / 4 % E;
-            if (m < N_MODES && ee < live) {
-              real x = 0;
-              int leaf = LEAVES_ARE_MODES ? m : FIRST_LEAF[m];
-              do {
-                const real *const h = Sc + LEAF_ROW[leaf] * LS + ee;
-                if constexpr (TRIVIAL3) x += h[0];
-                else {
-                  const Entry3 *const w = tables.c + LEAF_FUNCTION[leaf] * Q3_PITCH;
-                  real y = 0;
-                  HPFEM_UNROLL for (int kk = 0; kk < Q3; kk++) {
-                    x += value_of(w[kk]) * h[kk * E];
-                    if constexpr (TREE_OUT && DIM > 2) y += slope_of(w[kk]) * h[ARRAY + kk * E];
-                  }
-                  x += y;
-                }
-                leaf = INJECTIVE ? -1 : NEXT_LEAF[leaf];
-              } while (leaf >= 0);
-              HPFEM_STORE(to + ee * N_MODES + m, x);
-            }
-          }
-        }
-      }
-    } else {
-      HPFEM_UNROLL for (int c = 0; c < SINKS; c++) {
-        real *const to = out + (c * n_elements + first) * POINTS;
-        for (int item = t; item < E * POINTS; item += THREADS) {
-          const int ee = item / POINTS, q = item % POINTS;
-          const int row = q / (Q2 * Q3) * R2 + q / Q3 % Q2;
-          if (ee < live) HPFEM_STORE(to + ee * POINTS + q, S[c * ARRAY + row * LS + q % Q3 * E + ee]);
         }
       }
     }
-    __syncthreads();
+  } else {
+    HPFEM_UNROLL for (int c = 0; c < SINKS; c++) {
+      real *const to = out + (c * n_elements + first) * POINTS;
+      for (int item = t; item < E * POINTS; item += THREADS) {
+        const int ee = item / POINTS, q = item % POINTS;
+        const int row = point_i(q) * R2 + point_j(q);
+        if (ee < live) HPFEM_STORE(to + ee * POINTS + q, S[c * ARRAY + row * LS + point_k(q) * E + ee]);
+      }
+    }
   }
 }

@@ -51,12 +51,14 @@ class CudaKernel(BlockKernel):
     ----------
     problem : BlockProblem
     strategy : str
+    reversible : bool
+        Whether the kernel may take the directions last first (`Levels`).
     """
 
-    def __init__(self, problem: BlockProblem, strategy: str) -> None:
+    def __init__(self, problem: BlockProblem, strategy: str, reversible: bool = True) -> None:
         self.problem, self.strategy = problem, strategy
         self.flops = operator_flops(problem, strategy)
-        self.levels = Levels.of(problem.tabulation)
+        self.levels = Levels.of(problem.tabulation, reversible)
         self._fields, self._parameters, _ = arguments(problem)
 
     @property
@@ -70,10 +72,10 @@ class CudaKernel(BlockKernel):
         """Factors and points on the device in the layout of a plan."""
         p, e = self.problem, layout.variant.elements
         kind = p.form.factor_kind
-        stored = (e, p.dtype.str)
+        stored = (e, p.dtype.str, self.levels.reverse)
         factors = points = np.uint64(0)
         if kind is not None:
-            key = (kind, *((0, p.dtype.str) if p.geometry.affine else stored))
+            key = (kind, *((0, *stored[1:]) if p.geometry.affine else stored))
             factors = shared_factors(p.geometry, key, lambda: fiber_factors(p, self.levels, layout))
         if p.form.trace is not None and any(key[0] == "x" for key in p.form.trace.inputs):
             points = shared_factors(p.geometry, ("points", *stored), lambda: fiber_points(p, self.levels, layout))
@@ -136,7 +138,6 @@ class FiberKernel(CudaKernel):
                 (self.threads,),
                 (
                     np.int64(self.n_elements),
-                    np.int32(groups),
                     source,
                     out,
                     self.factors,
@@ -188,7 +189,7 @@ class DenseKernel(CudaKernel):
     """
 
     def __init__(self, problem: BlockProblem) -> None:
-        super().__init__(problem, "stdmat")
+        super().__init__(problem, "stdmat", reversible=False)
         form, tabulation, dtype = problem.form, problem.tabulation, problem.dtype
         dim, self.slots = problem.shape.dim, 1
         stage = form.stage
@@ -280,6 +281,6 @@ def dense_differentiation(matrices: tuple[NDArray[np.float64], ...]) -> list[NDA
     for k in range(len(matrices)):
         total = np.ones((1, 1))
         for m, matrix in enumerate(matrices):
-            total = np.kron(total, matrix if m == k else np.eye(len(matrix)))
+            total = np.asarray(np.kron(total, matrix if m == k else np.eye(len(matrix))))
         out.append(total)
     return out

@@ -12,7 +12,7 @@ constexpr int SOURCES = STAGE == 3 ? SPACE : COMPONENTS;
 constexpr int PITCH = N_MODES | 1;
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    HPFEM_KERNEL(const long long n_elements, const int groups, const real *__restrict__ in, real *__restrict__ out,
+    HPFEM_KERNEL(const long long n_elements, const real *__restrict__ in, real *__restrict__ out,
                  const real *__restrict__ factors, const real *__restrict__ points HPFEM_ARGUMENTS) {
   HPFEM_SHARED(shared);
   const real parameters[N_PARAMETERS + 1] = {HPFEM_PARAMETERS real(0)};
@@ -76,7 +76,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             HPFEM_UNROLL for (int d = 1; d < DIM; d++) s[0][d] += B1[p * Q1 + i] * a[d][p];
           }
         }
-        const long long point = element * POINTS + i * (Q2 * Q3) + jk;
+        const long long point = element * POINTS + user_point(i, jk);
         if constexpr (STAGE == 0) {
           if (t < live) out[point] = u[0];
         } else if constexpr (STAGE == 1) {

@@ -22,7 +22,7 @@ REGISTERS = 65536
 # Threads, and so elements, of a block of the kernel with one element per thread.
 LANE_THREADS = 64
 # Numbers of 8 bytes that such a thread may keep in registers, and points of an element whose loops are unrolled.
-LANE_NUMBERS, LANE_POINTS = 90, 128
+LANE_NUMBERS, LANE_POINTS = 90, 150
 
 
 @dataclass(frozen=True)
@@ -156,6 +156,10 @@ def row_stride(levels: Levels, elements: int, rows: tuple[int, int], itemsize: i
         add((2 + 3 * what["pairs"]) * 2 * q2, row // lanes * r2, row % lanes)
     if levels.uniform(2) and not levels.trivial:
         node = np.arange(levels.n_nodes * elements)
+        if levels.reverse:
+            s, node = node % levels.n_nodes, node // levels.n_nodes
+            add((2 + 2 * what["pairs"]) * q3, s % levels.n_rows * r2 + s // levels.n_rows, node)
+            return lanes + int(np.argmin(cost))
         add((2 + 2 * what["pairs"]) * q3, node_rows(levels, r2)[node // elements], node % elements)
     return lanes + int(np.argmin(cost))
 
@@ -227,7 +231,7 @@ def plan(problem: BlockProblem, levels: Levels, variant: Variant) -> FiberPlan:
         pitch = uniform_pitch(levels, e, itemsize)
     else:
         pitch = levels.n_modes | 1
-    needs_modes = what["from_modes"] or (what["to_modes"] and uniform3)
+    needs_modes = not levels.reverse and (what["from_modes"] or (what["to_modes"] and uniform3))
     modes = -(-components * e * pitch // 2) * 2 if needs_modes else 0
     q3_pitch = q3 | 1 if not what["pairs"] else q3
     table3 = 0 if uniform3 or levels.trivial else len(levels.values[2]) * q3_pitch

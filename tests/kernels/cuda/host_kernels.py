@@ -61,18 +61,18 @@ class Case:
         given = [f"fields[{i}]" for i in range(len(arrays))] + [
             f"real(parameters[{i}])" for i in range(len(parameters))
         ]
-        call = ", ".join(["n", "groups", "in", "out", "factors", "points", *given])
+        call = ", ".join(["n", "in", "out", "factors", "points", *given])
         return f"""
 namespace {self.name}_ {{
 {body}
-static long long n; static int groups; static const real *in, *factors, *points; static real *out;
+static long long n; static const real *in, *factors, *points; static real *out;
 static const real **fields; static const double *parameters;
 static void call() {{ {self.name}({call}); }}
 }}
 extern "C" int run_{self.name}(long long n, int groups, int batches, const void *in, void *out, const void *factors,
     const void *points, const void **fields, const double *parameters, int threads, long long shared, int descending) {{
   using namespace {self.name}_;
-  {self.name}_::n = n; {self.name}_::groups = groups; {self.name}_::in = (const real *)in;
+  {self.name}_::n = n; {self.name}_::in = (const real *)in;
   {self.name}_::out = (real *)out; {self.name}_::factors = (const real *)factors;
   {self.name}_::points = (const real *)points; {self.name}_::fields = (const real **)fields;
   {self.name}_::parameters = parameters;

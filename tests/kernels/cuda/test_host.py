@@ -94,7 +94,7 @@ def test_the_shim_sees_parted_threads_and_overruns(tmp_path):
     kernel = hp.Mass(hp.Space(straight("tri"), 1), backend="numpy").choices[0].kernel
     case = Case.of(kernel.problem, "case0")
     source = np.ones((1, kernel.problem.n_elements, kernel.problem.n_modes))
-    parted = case.altered("    __syncthreads();\n\n    // Z and Y.", "    if (t) __syncthreads();\n\n    // Z and Y.")
+    parted = case.altered("  __syncthreads();\n\n  // Z and Y.", "  if (t) __syncthreads();\n\n  // Z and Y.")
     with pytest.raises(AssertionError, match="parted at a barrier"):
         apply(build([parted], tmp_path), parted, source)
     behind = case.altered(
@@ -102,7 +102,7 @@ def test_the_shim_sees_parted_threads_and_overruns(tmp_path):
     )
     with pytest.raises(AssertionError, match="behind the end"):
         apply(build([behind], tmp_path), behind, source)
-    unordered = case.altered("    __syncthreads();\n\n    // Z and Y.", "    // Z and Y.")
+    unordered = case.altered("  __syncthreads();\n\n  // Z and Y.", "  // Z and Y.")
     library = build([unordered], tmp_path)
     ahead, back = (apply(library, unordered, source, descending=d) for d in (False, True))
     assert not np.array_equal(ahead, back)
