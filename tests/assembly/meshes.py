@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from hpfem.mesh import Mesh, read_mesh
+from hpfem.mesh.symmetry import entity_nodes, lattice_permutations, parities
 
 OURS = sorted((Path(__file__).resolve().parents[2] / "meshes").glob("*.msh"))
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "meshes"
@@ -30,33 +31,27 @@ def ours(name):
 
 def turned(mesh, rng):
     """The same mesh with its vertices renumbered and every cell turned within what its type allows, at random."""
-    from hpfem.mesh.symmetry import lattice_permutations, parities
-
     new = rng.permutation(len(mesh.points))
     points = np.empty_like(mesh.points)
     points[new] = mesh.points
-    cells, start = [], 0
-    old_number = []
+    cells = []
     for group in mesh.cells:
         table = lattice_permutations(group.shape, group.order)[parities(group.shape) > 0]
-        order = rng.permutation(len(group))
-        turn = rng.integers(len(table), size=len(group))
-        nodes = np.take_along_axis(new[group.nodes], table[turn], axis=1)[order]
-        cells.append((group.shape.name, group.order, nodes))
-        old_number.append(group.indices[order])
-        start += len(group)
-    boundaries = {}
-    group, row = mesh.locations
-    for name, facets in mesh.boundaries.items():
-        corners = []
-        for facet in facets:
-            cell, local = mesh.facets.cells[facet, 0], mesh.facets.local[facet, 0]
-            own = mesh.cells[group[cell]]
-            from hpfem.mesh.symmetry import entity_nodes
-
-            entity = own.shape.facets[local]
-            where = [entity_nodes(own.shape, own.order, 0, v)[0] for v in entity.vertices]
-            corners.append(new[own.nodes[row[cell]][where]])
-        sizes = {len(c) for c in corners}
-        boundaries[name] = [np.array([c for c in corners if len(c) == size]) for size in sizes]
+        turn = table[rng.integers(len(table), size=len(group))]
+        nodes = np.take_along_axis(new[group.nodes], turn, axis=1)
+        cells.append((group.shape.name, group.order, rng.permutation(nodes)))
+    boundaries = {name: _corners(mesh, facets, new) for name, facets in mesh.boundaries.items()}
     return Mesh.from_cells(points, cells, boundaries=boundaries, name=mesh.name)
+
+
+def _corners(mesh, facets, new):
+    """Points at the corners of facets, one array per number of corners."""
+    group, row = mesh.locations
+    found = {}
+    for facet in facets:
+        cell, local = mesh.facets.cells[facet, 0], mesh.facets.local[facet, 0]
+        own = mesh.cells[group[cell]]
+        vertices = own.shape.facets[local].vertices
+        where = [entity_nodes(own.shape, own.order, 0, v)[0] for v in vertices]
+        found.setdefault(len(where), []).append(new[own.nodes[row[cell]][where]])
+    return [np.array(rows) for rows in found.values()]
