@@ -29,6 +29,11 @@ class Registry(Generic[T]):
     def add(self, name: str, obj: T) -> None:
         """Register `obj` under `name`.
 
+        Parameters
+        ----------
+        name : str
+        obj : object
+
         Raises
         ------
         ArgumentError
@@ -39,7 +44,22 @@ class Registry(Generic[T]):
         self._objects[name] = obj
 
     def register(self, name: str) -> Callable[[T], T]:
-        """Return a decorator that registers the function or class below it under `name`."""
+        """Make a decorator that registers the function or class below it.
+
+        Parameters
+        ----------
+        name : str
+
+        Returns
+        -------
+        callable
+            Returns what it decorates.
+
+        Raises
+        ------
+        ArgumentError
+            From the decorator, if the name is taken.
+        """
 
         def decorator(obj: T) -> T:
             self.add(name, obj)
@@ -71,5 +91,11 @@ class Registry(Generic[T]):
         return len(self._objects)
 
     def items(self) -> Iterator[tuple[str, T]]:
-        """Pairs (name, object) in order of registration."""
+        """Go through what is registered.
+
+        Returns
+        -------
+        iterator of (str, object)
+            In order of registration.
+        """
         return iter(self._objects.items())

@@ -62,7 +62,12 @@ class ComparisonRow:
         return f"{self.strategy}, {self.algorithm}"
 
     def as_dict(self) -> dict[str, Any]:
-        """For result files."""
+        """Make a record for result files.
+
+        Returns
+        -------
+        dict
+        """
         return rounded(asdict(self))
 
 

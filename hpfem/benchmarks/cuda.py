@@ -44,7 +44,20 @@ class CudaTimer:
     """A clock for work on the current CUDA stream: events before the first call and after the last."""
 
     def seconds(self, call: Callable[[], object], calls: int) -> float:
-        """Time `calls` calls in a row, until the device has done their work."""
+        """Time calls in a row, until the device has done their work.
+
+        Parameters
+        ----------
+        call : callable
+            The work.
+        calls : int
+            How often.
+
+        Returns
+        -------
+        float
+            Seconds of all of them.
+        """
         cuda = import_module("cupy").cuda
         start, stop = cuda.Event(), cuda.Event()
         start.record()

@@ -45,7 +45,16 @@ _FIELDS: Mapping[str, Mapping[str, Any]] = {
 
 
 def rounded(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record with floats of seven digits: more is noise, and files stay small."""
+    """Round the floats of a record to seven digits: more is noise, and files stay small.
+
+    Parameters
+    ----------
+    record : mapping
+
+    Returns
+    -------
+    dict
+    """
     return {name: float(f"{value:.7g}") if isinstance(value, float) else value for name, value in record.items()}
 
 

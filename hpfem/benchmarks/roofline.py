@@ -48,17 +48,41 @@ class Roofline:
     details: dict[str, float]
 
     def bound(self, nbytes: float, flops: float) -> tuple[float, str]:
-        """Least seconds for work of so many bytes and operations, and which of both it is bound by."""
+        """Least time for some work.
+
+        Parameters
+        ----------
+        nbytes : float
+            Bytes to move.
+        flops : float
+            Operations.
+
+        Returns
+        -------
+        tuple
+            Seconds, and what they are bound by: "bandwidth" or "flops".
+        """
         memory, arithmetic = nbytes / self.bandwidth, flops / self.flops
         return (memory, "bandwidth") if memory >= arithmetic else (arithmetic, "flops")
 
     def as_dict(self) -> dict[str, Any]:
-        """For result files."""
+        """Make a record for result files.
+
+        Returns
+        -------
+        dict
+        """
         return asdict(self)
 
 
 def last_level_cache() -> int:
-    """Size of the largest cache in bytes, 32 MiB where the system does not tell."""
+    """Tell the size of the largest cache.
+
+    Returns
+    -------
+    int
+        Bytes; 32 MiB where the system does not tell.
+    """
     sizes = []
     for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         text = path.read_text(encoding="ascii").strip()

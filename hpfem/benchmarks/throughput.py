@@ -129,7 +129,12 @@ class Measurement:
     fraction: float
 
     def as_dict(self) -> dict[str, Any]:
-        """For result files."""
+        """Make a record for result files.
+
+        Returns
+        -------
+        dict
+        """
         return rounded(asdict(self))
 
 
@@ -167,7 +172,13 @@ class ThroughputRun:
         check_settings(self.settings)
 
     def cases(self) -> list[Case]:
-        """Every (shape, geometry, order, size)."""
+        """List what is measured.
+
+        Returns
+        -------
+        list of (str, str, int, ProblemSize)
+            Shape, geometry, order and size.
+        """
         s = self.settings
         return [
             (shape, geometry, order, size)

@@ -19,14 +19,40 @@ class Timer(Protocol):
     """A clock for work on some device."""
 
     def seconds(self, call: Callable[[], object], calls: int) -> float:
-        """Time `calls` calls in a row, until all their work is done."""
+        """Time calls in a row, until all their work is done.
+
+        Parameters
+        ----------
+        call : callable
+            The work.
+        calls : int
+            How often.
+
+        Returns
+        -------
+        float
+            Seconds of all of them.
+        """
 
 
 class HostTimer:
     """A clock for work on the host."""
 
     def seconds(self, call: Callable[[], object], calls: int) -> float:
-        """Time `calls` calls in a row."""
+        """Time calls in a row.
+
+        Parameters
+        ----------
+        call : callable
+            The work.
+        calls : int
+            How often.
+
+        Returns
+        -------
+        float
+            Seconds of all of them.
+        """
         start = time.perf_counter()
         for _ in range(calls):
             call()

@@ -33,12 +33,27 @@ class Parser(argparse.ArgumentParser):
     """A parser whose complaints take one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong and leave."""
+        """Say what is wrong and leave with exit code 2.
+
+        Parameters
+        ----------
+        message : str
+
+        Raises
+        ------
+        SystemExit
+            Always.
+        """
         self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Parser of the whole command line."""
+    """Make the parser of the whole command line.
+
+    Returns
+    -------
+    ArgumentParser
+    """
     parser = Parser(
         prog="hpfem",
         description="High-order finite element operators on meshes that mix element shapes.",

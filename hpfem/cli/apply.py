@@ -36,13 +36,19 @@ COEFFICIENTS = ("lam", "velocity", "diffusivity", "reaction")
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command to the parser's."""
-    parser = commands.add_parser(
+    """Add the command to the parser's.
+
+    Parameters
+    ----------
+    commands : argparse's subparsers
+    """
+    parser = options.add_command(
+        commands,
         "apply",
+        run,
+        EXAMPLES,
         help="apply an operator to a field",
         description="Project a field on a space, apply an operator, and report norms, time and what was chosen.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("mesh", metavar="MESH", help="mesh file")
     parser.add_argument(
@@ -51,31 +57,55 @@ def add_parser(commands: Any) -> None:
         metavar="NAME",
         help=f"{', '.join(OPERATORS)}; in any case (default helmholtz)",
     )
-    parser.add_argument(
-        "--order",
-        type=options.checked(options.parse_order),
-        default=4,
-        metavar="P",
-        help="polynomial order, or one per shape: hex=3,tet=4 (default 4)",
-    )
+    options.add_order_option(parser)
     parser.add_argument("--field", metavar="EXPR", help="the field; a smooth one when left out")
     for name in COEFFICIENTS:
         parser.add_argument(f"--{name}", metavar="EXPR", help=f"coefficient {name}, where the operator has it")
     options.add_space_options(parser)
     options.add_choice_options(parser)
     parser.add_argument("-o", "--output", metavar="FILE.vtu", help="write field and result for ParaView")
-    options.add_json_option(parser)
-    parser.set_defaults(run=run)
 
 
 def operator_class(name: str) -> Any:
-    """Registered operator of that name, in any case, with or without - and _."""
+    """Look an operator up.
+
+    Parameters
+    ----------
+    name : str
+        In any case, with or without - and _.
+
+    Returns
+    -------
+    callable
+        (space, **options) -> operator.
+
+    Raises
+    ------
+    ArgumentError
+        If there is none of that name.
+    """
     by_key = {known.lower(): known for known in OPERATORS}
     return OPERATORS[by_key.get(name.lower().replace("-", "").replace("_", ""), name)]
 
 
 def make_operator(space: Space, arguments: argparse.Namespace) -> Any:
-    """The operator with the coefficients given."""
+    """Make the operator with the coefficients given.
+
+    Parameters
+    ----------
+    space : Space
+    arguments : Namespace
+        The command's.
+
+    Returns
+    -------
+    Operator, FwdTrans or InverseMass
+
+    Raises
+    ------
+    ArgumentError
+        For a coefficient that it does not take, or an unknown strategy or algorithm.
+    """
     cls = operator_class(arguments.operator)
     takes = inspect.signature(cls).parameters
     given = {name: getattr(arguments, name) for name in COEFFICIENTS if getattr(arguments, name) is not None}
@@ -90,7 +120,19 @@ def make_operator(space: Space, arguments: argparse.Namespace) -> Any:
 
 
 def argument_of(operator: Any, space: Space, expression: FieldExpression) -> tuple[Field, Field]:
-    """The field as a function, and in the state that the operator takes."""
+    """Make the operator's argument of the field.
+
+    Parameters
+    ----------
+    operator : Operator
+    space : Space
+    expression : FieldExpression
+
+    Returns
+    -------
+    tuple of Field
+        The field as a function, and in the state that the operator takes.
+    """
     if operator.input_state == "coeff":
         u = space.project(expression)
         return u, u
@@ -101,7 +143,18 @@ def argument_of(operator: Any, space: Space, expression: FieldExpression) -> tup
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Do it."""
+    """Run the command.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        The command's.
+
+    Raises
+    ------
+    HpfemError
+        For bad input.
+    """
     target = None if arguments.output is None else options.output_file(arguments.output, ".vtu")
     operator_class(arguments.operator)
     with progress("reading the mesh", total=4) as step:

@@ -44,14 +44,20 @@ QUICK = {"orders": (1, 2, 3, 4, 5, 6), "dofs": (3e3, 3e4, 1e5), "repeats": 5, "m
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command to the parser's."""
-    parser = commands.add_parser(
+    """Add the command to the parser's.
+
+    Parameters
+    ----------
+    commands : argparse's subparsers
+    """
+    parser = options.add_command(
+        commands,
         "bench",
+        run,
+        EXAMPLES,
         help="throughput shape by shape",
         description="Measure the throughput of the mass (bk1) or Helmholtz (bk3) operator over shapes, orders, sizes,\n"
         "strategies and geometries, and the machine's bandwidth and flop rate in the same run.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     names = options.checked(options.parse_names)
     parser.add_argument(
@@ -90,12 +96,20 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "-o", "--output", metavar="FILE.json", help="write the results, also those of an interrupted run"
     )
-    options.add_json_option(parser)
-    parser.set_defaults(run=run)
 
 
 def settings_of(arguments: argparse.Namespace) -> BenchSettings:
-    """Settings from the command line."""
+    """Make settings of the command line.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        The command's.
+
+    Returns
+    -------
+    BenchSettings
+    """
     chosen: dict[str, Any] = {
         "benchmark": arguments.benchmark,
         "shapes": BOX_SHAPES if arguments.shapes == ("all",) else arguments.shapes,
@@ -113,7 +127,18 @@ def settings_of(arguments: argparse.Namespace) -> BenchSettings:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Do it."""
+    """Run the command.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        The command's.
+
+    Raises
+    ------
+    HpfemError
+        For bad input.
+    """
     settings = settings_of(arguments)
     check_settings(settings)
     path = None if arguments.output is None else options.output_file(arguments.output, ".json")

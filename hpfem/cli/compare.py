@@ -22,14 +22,20 @@ With -o the folder gets compare.json and the picture compare.png.
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command to the parser's."""
-    parser = commands.add_parser(
+    """Add the command to the parser's.
+
+    Parameters
+    ----------
+    commands : argparse's subparsers
+    """
+    parser = options.add_command(
+        commands,
         "compare",
+        run,
+        EXAMPLES,
         help="algorithms against each other",
         description="Apply the Helmholtz operator to random coefficients by dense matrices, by non-collocated and by\n"
         "collocated sum factorisation: agreement, time, operations and bytes per shape and order.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("mesh", metavar="MESH", help="mesh file")
     parser.add_argument(
@@ -45,12 +51,21 @@ def add_parser(commands: Any) -> None:
     options.add_space_options(parser)
     options.add_timing_options(parser, 9)
     parser.add_argument("-o", "--output", metavar="FOLDER", help="folder for compare.json and compare.png")
-    options.add_json_option(parser)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Do it."""
+    """Run the command.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        The command's.
+
+    Raises
+    ------
+    HpfemError
+        For bad input.
+    """
     folder = None if arguments.output is None else options.output_folder(arguments.output)
     mesh = read_mesh(arguments.mesh)
     machine = machine_description()

@@ -16,23 +16,38 @@ EXAMPLES = """examples:
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command to the parser's."""
-    parser = commands.add_parser(
+    """Add the command to the parser's.
+
+    Parameters
+    ----------
+    commands : argparse's subparsers
+    """
+    parser = options.add_command(
+        commands,
         "info",
+        run,
+        EXAMPLES,
         help="what a mesh holds",
         description="Read a mesh and print its cells per shape, geometry orders, affine share, volume, worst cell,\n"
         "regions and boundaries.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("mesh", metavar="MESH", help="mesh file: gmsh, VTK and what else meshio reads")
     parser.add_argument("--periodic", action="store_true", help="identify the periodic sides that the file names")
-    options.add_json_option(parser)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Do it."""
+    """Run the command.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        The command's.
+
+    Raises
+    ------
+    HpfemError
+        For bad input.
+    """
     summary = read_mesh(arguments.mesh, periodic=arguments.periodic).summary()
     if arguments.json:
         output.print_json({**asdict(summary), "affine_share": summary.affine_share})

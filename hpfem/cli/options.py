@@ -22,7 +22,18 @@ DTYPES = ("float64", "float32")
 
 
 def checked(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """A type for argparse that shows our messages."""
+    """Make a type for argparse that shows our messages.
+
+    Parameters
+    ----------
+    parse : callable
+        Reads a text, or raises an ArgumentError.
+
+    Returns
+    -------
+    callable
+        Raises argparse's error instead.
+    """
 
     def convert(text: str) -> T:
         try:
@@ -35,6 +46,15 @@ def checked(parse: Callable[[str], T]) -> Callable[[str], T]:
 
 def parse_orders(text: str) -> tuple[int, ...]:
     """Read orders: "4", "2:8" (both ends included), "1,3,5", "1:3,6".
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    tuple of int
+        Each once, as they come.
 
     Raises
     ------
@@ -55,6 +75,14 @@ def parse_orders(text: str) -> tuple[int, ...]:
 
 def parse_order(text: str) -> int | dict[str, int]:
     """Read the order of a space: "4", or "hex=3,tet=4".
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    int or {shape name: int}
 
     Raises
     ------
@@ -79,6 +107,15 @@ def parse_order(text: str) -> int | dict[str, int]:
 def parse_dofs(text: str) -> tuple[float, ...]:
     """Read sizes: "1e5", "1e4,1e6", or "1e3:1e6" for 1e3, 3e3, 1e4, ... 1e6.
 
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    tuple of float
+        Ascending, each once.
+
     Raises
     ------
     ArgumentError
@@ -100,6 +137,15 @@ def parse_dofs(text: str) -> tuple[float, ...]:
 def parse_names(text: str) -> tuple[str, ...]:
     """Read names separated by commas.
 
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    tuple of str
+        Each once, as they come.
+
     Raises
     ------
     ArgumentError
@@ -113,6 +159,15 @@ def parse_names(text: str) -> tuple[str, ...]:
 
 def parse_quadrature(text: str) -> str | int | None:
     """Read a quadrature: "default", "gauss", "collocated" or a number of further points.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    None, str or int
+        As `Space` takes it.
 
     Raises
     ------
@@ -131,6 +186,14 @@ def parse_quadrature(text: str) -> str | int | None:
 def parse_positive(text: str) -> int:
     """Read an integer from 1 to 10000.
 
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    int
+
     Raises
     ------
     ArgumentError
@@ -142,7 +205,21 @@ def parse_positive(text: str) -> int:
 
 
 def coefficient(name: str, text: str, dim: int) -> float | FieldExpression:
-    """Read a coefficient of an operator: a number where the expression is constant.
+    """Read a coefficient of an operator.
+
+    Parameters
+    ----------
+    name : str
+        What messages call it.
+    text : str
+        An expression of the coordinates.
+    dim : int
+        Dimension D of the coordinates.
+
+    Returns
+    -------
+    float or FieldExpression
+        A number where the expression is constant.
 
     Raises
     ------
@@ -156,8 +233,61 @@ def coefficient(name: str, text: str, dim: int) -> float | FieldExpression:
     return expression if expression.constant is None else expression.constant
 
 
+def add_command(
+    commands: Any, name: str, run: Callable[[argparse.Namespace], None], examples: str, *, help: str, description: str
+) -> argparse.ArgumentParser:
+    """Add a command, with the option `--json`: the result on standard output, nothing else there.
+
+    Parameters
+    ----------
+    commands : argparse's subparsers
+    name : str
+    run : callable
+        Takes the parsed arguments.
+    examples : str
+        Shown below the options.
+    help, description : str
+        One line for the list of commands, and what its own help begins with.
+
+    Returns
+    -------
+    ArgumentParser
+        For the command's own arguments.
+    """
+    form = argparse.RawDescriptionHelpFormatter
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=help, description=description, epilog=examples, formatter_class=form
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON instead of a table")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def add_order_option(parser: argparse.ArgumentParser) -> None:
+    """Add the order of a space.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Gets the option.
+    """
+    parser.add_argument(
+        "--order",
+        type=checked(parse_order),
+        default=4,
+        metavar="P",
+        help="polynomial order, or one per shape: hex=3,tet=4 (default 4)",
+    )
+
+
 def add_space_options(parser: argparse.ArgumentParser) -> None:
-    """Options of a space and of where its operators run."""
+    """Add the options of a space and of where its operators run.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Gets the options.
+    """
     group = parser.add_argument_group("space")
     group.add_argument("--basis", default="modified", metavar="NAME", help=f"{', '.join(BASES)} (default modified)")
     group.add_argument(
@@ -172,7 +302,13 @@ def add_space_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_choice_options(parser: argparse.ArgumentParser) -> None:
-    """Options that choose how an operator computes."""
+    """Add the options that choose how an operator computes.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Gets the options.
+    """
     group = parser.add_argument_group("how")
     group.add_argument("--strategy", default="auto", metavar="NAME", help="auto, stdmat, sumfac, ... (default auto)")
     algorithms = ", ".join(("auto", *ALGORITHMS))
@@ -180,25 +316,49 @@ def add_choice_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_timing_options(parser: argparse.ArgumentParser, repeats: int | None) -> None:
-    """Options of what is timed."""
+    """Add the options of what is timed.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Gets the options.
+    repeats : int or None
+        Default number of timings.
+    """
     group = parser.add_argument_group("timing")
     positive = checked(parse_positive)
     group.add_argument("--repeats", type=positive, default=repeats, metavar="N", help="timings of each (default 9)")
     group.add_argument("--threads", type=positive, default=1, metavar="N", help="threads to measure on (default 1)")
 
 
-def add_json_option(parser: argparse.ArgumentParser) -> None:
-    """`--json`: the result on standard output, nothing else there."""
-    parser.add_argument("--json", action="store_true", help="print the result as JSON instead of a table")
-
-
 def space_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Keyword arguments of `Space` but for its mesh and order."""
+    """Keyword arguments of `Space` but for its mesh and order.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        With what `add_space_options` added.
+
+    Returns
+    -------
+    dict
+    """
     return {name: getattr(arguments, name) for name in ("basis", "quadrature", "dtype", "backend")}
 
 
 def output_file(text: str, suffix: str) -> Path:
     """Check, before any work, that a file can be written.
+
+    Parameters
+    ----------
+    text : str
+        Its path.
+    suffix : str
+        What the name ends in.
+
+    Returns
+    -------
+    Path
 
     Raises
     ------
@@ -216,6 +376,15 @@ def output_file(text: str, suffix: str) -> Path:
 
 def output_folder(text: str) -> Path:
     """Make a folder for results, if it is not there.
+
+    Parameters
+    ----------
+    text : str
+        Its path.
+
+    Returns
+    -------
+    Path
 
     Raises
     ------

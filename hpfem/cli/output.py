@@ -18,12 +18,28 @@ WIDE = 200
 
 
 def say(text: str) -> None:
-    """Print a line of a result."""
+    """Print a line of a result.
+
+    Parameters
+    ----------
+    text : str
+    """
     print(text)
 
 
 def print_json(obj: Any) -> None:
-    """Print JSON; NumPy numbers become numbers, NaN and infinities null."""
+    """Print JSON; NumPy numbers become numbers, NaN and infinities null.
+
+    Parameters
+    ----------
+    obj : object
+        See `hpfem.reporting.write_json`.
+
+    Raises
+    ------
+    ArgumentError
+        If something in it has no JSON form.
+    """
     print(json.dumps(plain(obj), indent=1, allow_nan=False))
 
 
@@ -47,7 +63,18 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
 
 
 def keep(path: Path, result: Mapping[str, Any]) -> OSError | ArgumentError | None:
-    """Write a result file; what went wrong is returned, so that the result can be printed before it is raised."""
+    """Write a result file.
+
+    Parameters
+    ----------
+    path : Path
+    result : mapping
+
+    Returns
+    -------
+    OSError, ArgumentError or None
+        What went wrong, so that the result can be printed before it is raised.
+    """
     try:
         write_json(path, result)
     except (OSError, ArgumentError) as error:
@@ -56,7 +83,17 @@ def keep(path: Path, result: Mapping[str, Any]) -> OSError | ArgumentError | Non
 
 
 def engineering(value: float, unit: str = "") -> str:
-    """Three digits with k, M, G or m, µ, n."""
+    """Write a number with three digits and k, M, G or m, µ, n.
+
+    Parameters
+    ----------
+    value : float
+    unit : str
+
+    Returns
+    -------
+    str
+    """
     for scale, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""), (1e-3, "m"), (1e-6, "µ")):
         if abs(value) >= scale:
             return f"{value / scale:.3g} {prefix}{unit}".strip()
@@ -64,5 +101,14 @@ def engineering(value: float, unit: str = "") -> str:
 
 
 def flat(mapping: Mapping[str, Any]) -> str:
-    """`a 3, b 4` of a mapping."""
+    """Write a mapping as `a 3, b 4`.
+
+    Parameters
+    ----------
+    mapping : mapping
+
+    Returns
+    -------
+    str
+    """
     return ", ".join(f"{name} {value}" for name, value in mapping.items())

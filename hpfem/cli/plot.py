@@ -20,23 +20,38 @@ share of the roofline. Of a compare: throughput, operations and agreement by ord
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command to the parser's."""
-    parser = commands.add_parser(
+    """Add the command to the parser's.
+
+    Parameters
+    ----------
+    commands : argparse's subparsers
+    """
+    parser = options.add_command(
+        commands,
         "plot",
+        run,
+        EXAMPLES,
         help="pictures of results",
         description="Draw the results of hpfem bench or hpfem compare.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("results", metavar="RESULTS.json", help="written by hpfem bench or hpfem compare")
     parser.add_argument("-o", "--output", metavar="FOLDER", help="where the pictures go (default: beside the results)")
     parser.add_argument("--format", default="png", choices=[suffix[1:] for suffix in SUFFIXES], help="default png")
-    options.add_json_option(parser)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Do it."""
+    """Run the command.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        The command's.
+
+    Raises
+    ------
+    HpfemError
+        For bad input.
+    """
     results = read_results(arguments.results)
     folder = options.output_folder(arguments.output or str(Path(arguments.results).parent))
     paths = plot_results(results, folder, f".{arguments.format}")

@@ -29,22 +29,22 @@ k du/dn + alpha u = g.
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command to the parser's."""
-    parser = commands.add_parser(
+    """Add the command to the parser's.
+
+    Parameters
+    ----------
+    commands : argparse's subparsers
+    """
+    parser = options.add_command(
+        commands,
         "solve",
+        run,
+        EXAMPLES,
         help="solve a Helmholtz or Poisson problem",
         description="Solve -div(k grad u) + lam u = f with continuous elements of high order, matrix-free.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("mesh", metavar="MESH", help="mesh file")
-    parser.add_argument(
-        "--order",
-        type=options.checked(options.parse_order),
-        default=4,
-        metavar="P",
-        help="polynomial order, or one per shape: hex=3,tet=4 (default 4)",
-    )
+    options.add_order_option(parser)
     parser.add_argument("--lam", default="1", metavar="EXPR", help="reaction coefficient, >= 0 (default 1)")
     parser.add_argument("--diffusivity", metavar="EXPR", help="k, > 0 (default 1)")
     parser.add_argument("--source", default="1", metavar="EXPR", help="f (default 1)")
@@ -59,12 +59,25 @@ def add_parser(commands: Any) -> None:
     solver.add_argument("--iterations", type=options.checked(options.parse_positive), metavar="N", help="at most")
     options.add_space_options(parser)
     parser.add_argument("-o", "--output", metavar="FILE.vtu", help="write the solution for ParaView")
-    options.add_json_option(parser)
-    parser.set_defaults(run=run)
 
 
 def condition(name: str, texts: list[str] | None, mesh: Mesh, pair: bool = False) -> Any:
-    """A boundary condition: None, data for all of the boundary, or {name: data}.
+    """Read a boundary condition.
+
+    Parameters
+    ----------
+    name : str
+        Its option.
+    texts : list of str or None
+        Each an expression, or NAME: expression.
+    mesh : Mesh
+    pair : bool
+        Whether the data are two expressions, alpha and g.
+
+    Returns
+    -------
+    None, data or {name: data}
+        None without texts; data for all of the boundary, or for each of the named ones.
 
     Raises
     ------
@@ -96,7 +109,18 @@ def _pair(name: str, text: str, dim: int) -> tuple[FieldExpression, FieldExpress
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Do it."""
+    """Run the command.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        The command's.
+
+    Raises
+    ------
+    HpfemError
+        For bad input.
+    """
     target = None if arguments.output is None else options.output_file(arguments.output, ".vtu")
     with progress("reading the mesh", total=3) as step:
         mesh = read_mesh(arguments.mesh, periodic=arguments.periodic)

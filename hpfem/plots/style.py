@@ -32,45 +32,116 @@ ENTRY_WIDTH = 0.8
 
 
 def strategy_colours(names: Iterable[str]) -> dict[str, str]:
-    """A colour for each strategy: always the same for the usual ones."""
+    """Choose a colour for each strategy: always the same for the usual ones.
+
+    Parameters
+    ----------
+    names : iterable of str
+
+    Returns
+    -------
+    dict
+        Colour by name.
+    """
     further = iter(_FURTHER_COLOURS * 4)
     return {name: _STRATEGY_COLOURS.get(name) or next(further) for name in dict.fromkeys(names)}
 
 
 def order_marker(order: int) -> str:
-    """Marker of an order."""
+    """Marker of an order.
+
+    Parameters
+    ----------
+    order : int
+        Polynomial order.
+
+    Returns
+    -------
+    str
+    """
     return _MARKERS[(order - 1) % len(_MARKERS)]
 
 
 def order_dash(order: int) -> Any:
-    """Line style of an order: changes slower than the marker, so that neighbours differ in both."""
+    """Line style of an order: changes slower than the marker, so that neighbours differ in both.
+
+    Parameters
+    ----------
+    order : int
+        Polynomial order.
+
+    Returns
+    -------
+    str or tuple
+    """
     return _DASHES[(order - 1) // 2 % len(_DASHES)]
 
 
 def order_colours(orders: Sequence[int]) -> dict[int, Any]:
-    """A colour per order, from dark to light."""
+    """Choose a colour per order, from dark to light.
+
+    Parameters
+    ----------
+    orders : sequence of int
+
+    Returns
+    -------
+    dict
+        Colour by order.
+    """
     shades = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.85, max(len(orders), 2)))
     return {order: tuple(shades[i]) for i, order in enumerate(sorted(orders))}
 
 
 def in_order(shapes: Iterable[str]) -> list[str]:
-    """Shapes, each once, in the order of `hpfem.shapes.SHAPES`: the paper's columns."""
+    """Sort shapes in the order of `hpfem.shapes.SHAPES`: the paper's columns.
+
+    Parameters
+    ----------
+    shapes : iterable of str
+        Names.
+
+    Returns
+    -------
+    list of str
+        Each once.
+    """
     known = list(SHAPES)
     return sorted(dict.fromkeys(shapes), key=lambda name: known.index(name) if name in known else len(known))
 
 
 def shape_title(name: str) -> str:
-    """Heading of a shape's column."""
+    """Heading of a shape's column.
+
+    Parameters
+    ----------
+    name : str
+
+    Returns
+    -------
+    str
+    """
     return name.capitalize()
 
 
 def heading(figure: Figure, text: str) -> None:
-    """Title of a whole figure."""
+    """Give a whole figure a title.
+
+    Parameters
+    ----------
+    figure : Figure
+    text : str
+    """
     figure.suptitle(text, fontsize=10, y=1 - 0.12 / figure.get_size_inches()[1], va="top")
 
 
 def plain_panel(axis: Axes) -> None:
-    """Grid behind the data, no frame."""
+    """Put a grid behind the data, and take the frame off.
+
+    Parameters
+    ----------
+    axis : Axes
+    """
     axis.grid(color="#dddddd", linewidth=0.6)
     axis.set_axisbelow(True)
     axis.tick_params(labelsize=8)
@@ -116,7 +187,13 @@ def columns(titles: Sequence[str], legend: Sequence[Row], height: float = 3.4) -
 
 
 def log_dofs(axes: Iterable[Axes]) -> None:
-    """Logarithmic axis of degrees of freedom with one label per decade."""
+    """Make the horizontal axis one of degrees of freedom: logarithmic, one label per decade.
+
+    Parameters
+    ----------
+    axes : iterable of Axes
+        With their lines drawn; they get equal limits.
+    """
     axes = list(axes)
     sizes = [float(x) for axis in axes for line in axis.get_lines() for x in np.asarray(line.get_xdata())]
     for axis in axes:
@@ -128,7 +205,13 @@ def log_dofs(axes: Iterable[Axes]) -> None:
 
 
 def throughput_axis(axis: Axes) -> None:
-    """Throughput from zero, in engineers' units."""
+    """Make the vertical axis one of throughput: from zero, in engineers' units.
+
+    Parameters
+    ----------
+    axis : Axes
+        With its lines, and those of the panels that share it, drawn.
+    """
     lines = [line for own in axis.get_shared_y_axes().get_siblings(axis) for line in own.get_lines()]
     top = max((float(np.max(line.get_ydata())) for line in lines), default=1.0)
     unit, name = next(
@@ -140,7 +223,18 @@ def throughput_axis(axis: Axes) -> None:
 
 
 def handle(label: str, **style: Any) -> Line2D:
-    """An entry of a legend."""
+    """Make an entry of a legend.
+
+    Parameters
+    ----------
+    label : str
+    **style
+        Of the line.
+
+    Returns
+    -------
+    Line2D
+    """
     return Line2D([], [], label=label, **style)
 
 
@@ -170,13 +264,29 @@ def legend_below(figure: Figure, rows: Sequence[Row]) -> None:
 
 
 def broken(rows: Sequence[Row], width: float) -> list[list[Artist]]:
-    """Rows of a legend, cut where they are longer than a figure of `width` inches."""
+    """Cut the rows of a legend where they are longer than a figure.
+
+    Parameters
+    ----------
+    rows : sequence of sequences of artists
+    width : float
+        Of the figure, in inches.
+
+    Returns
+    -------
+    list of lists of artists
+    """
     most = max(int(width / ENTRY_WIDTH), 1)
     return [list(row[i : i + most]) for row in rows for i in range(0, len(row), most)]
 
 
 def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
     """Write a figure, whole or not at all.
+
+    Parameters
+    ----------
+    figure : Figure
+    path : path
 
     Returns
     -------
