@@ -16,7 +16,7 @@ from ..expression import Expression
 from ..form import BlockProblem
 from .border import Layout, write_reader, write_writer
 from .factors import Factors
-from .ir import ARGUMENTS, Builder, Index, Pack
+from .ir import ARGUMENTS, Builder, Index, Pack, groups_ahead
 from .line import product
 from .pointwise import Expressions
 
@@ -173,7 +173,7 @@ class DenseGenerator:
                 self.factors.start_group("%geometry", group)
                 scales = [self.scaled(q, coefficients[q]) for q in used]
                 if self.prefetch:
-                    following = Index(group.value, 1)
+                    following = Index(group.value, groups_ahead((self.factors.per_group + n) * b.nbytes))
                     geometry = b.at("%geometry", (following, self.factors.per_group))
                     b.start_prefetch(geometry + b.at("%in", (following, n)))
                 with b.loop("%components", trips=1) as c:

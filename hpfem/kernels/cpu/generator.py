@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .border import Layout, write_reader, write_writer
-from .ir import ARGUMENTS, Index
+from .ir import ARGUMENTS, Index, groups_ahead
 from .points import PointPasses
 
 
@@ -176,7 +176,8 @@ class Generator(PointPasses):
             with b.loop("%g1", "%g0", trips=1) as self.group:
                 self.factors.start_group("%geometry", self.group)
                 if self.prefetch:
-                    following = Index(self.group.value, 1)
+                    nbytes = (self.factors.per_group + self.p.n_input) * b.nbytes
+                    following = Index(self.group.value, groups_ahead(nbytes))
                     geometry = b.at("%geometry", (following, self.factors.per_group))
                     b.start_prefetch(geometry + b.at("%in", (following, self.p.n_input)))
                 self.coordinates = b.at("%points", (self.group, self.p.n_points * self.space_dim))

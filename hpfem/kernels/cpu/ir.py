@@ -19,11 +19,18 @@ from numpy.typing import DTypeLike, NDArray
 Pack = tuple[str, ...]
 
 CACHE_LINE = 64
+# Bytes between what is worked on and what is fetched, where groups are small.
+PREFETCH_DISTANCE = 32 << 10
 # Of every kernel; `target.Run` is the same in Python.
 ARGUMENTS = (
     "i64 %g0, i64 %g1, i64 %elements, i64 %components, ptr noalias %in, ptr noalias %out, ptr noalias %geometry,"
     " ptr noalias %points, ptr noalias %fields, ptr noalias %parameters, ptr noalias %scratch"
 )
+
+
+def groups_ahead(nbytes: int) -> int:
+    """How far ahead a group of that many bytes is prefetched: far enough for memory to answer."""
+    return max(1, min(PREFETCH_DISTANCE // max(nbytes, 1), 16))
 
 
 @dataclass(frozen=True)
