@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -26,6 +25,7 @@ from ..errors import NotSuitable
 from ..kernels.form import ALGORITHMS
 from ..reporting import machine_description, progress
 from . import options, output
+from .result_file import ResultFile
 
 EXAMPLES = """examples:
   hpfem bench --quick
@@ -35,9 +35,6 @@ EXAMPLES = """examples:
 
 Throughput is elements x modes over the median time, on one thread unless told otherwise. Draw it with hpfem plot.
 """
-
-# A long run is saved this often.
-SAVE_SECONDS = 30.0
 
 # What --quick sets where nothing else was said: two minutes become a few seconds.
 QUICK = {"orders": (1, 2, 3, 4, 5, 6), "dofs": (3e3, 3e4, 1e5), "repeats": 5, "min_seconds": 0.001}
@@ -161,29 +158,13 @@ def run(arguments: argparse.Namespace) -> None:
                 skipped=bench.skipped,
             )
 
-        def save(complete: bool) -> Exception | None:
-            return None if path is None or not bench.measurements else output.keep(path, result(complete))
-
-        try:
-            with progress("measuring", total=len(bench.cases())) as step:
-                saved = time.monotonic()
-                for shape, geometry, order, size in bench:
-                    step(1, f"{shape} {geometry} P={order}, {size.n_dofs:.1e} DoFs")
-                    if time.monotonic() - saved > SAVE_SECONDS:
-                        save(False)
-                        saved = time.monotonic()
-        except BaseException:
-            save(False)
-            raise
+        with ResultFile(path, result) as file, progress("measuring", total=len(bench.cases())) as step:
+            for shape, geometry, order, size in bench:
+                step(1, f"{shape} {geometry} P={order}, {size.n_dofs:.1e} DoFs")
+                file.save_sometimes()
     if not bench.measurements:
         raise NotSuitable(f"nothing could be measured: {bench.skipped[0]['reason']}")
-    trouble = save(True)
-    if arguments.json:
-        output.print_json(result(True))
-    else:
-        _print(result(True))
-    if trouble is not None:
-        raise trouble
+    file.finish(arguments, _print)
     if path is not None and not arguments.json:
         output.say(f"written {path}; draw it with: hpfem plot {path}")
 

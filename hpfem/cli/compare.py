@@ -11,6 +11,7 @@ from ..mesh import read_mesh
 from ..plots import plot_results
 from ..reporting import machine_description, progress
 from . import options, output
+from .result_file import ResultFile
 
 EXAMPLES = """examples:
   hpfem compare meshes/cube_mixed.msh --order 2:8
@@ -84,30 +85,19 @@ def run(arguments: argparse.Namespace) -> None:
                 machine=machine,
             )
 
-        def save(complete: bool) -> Exception | None:
-            return None if folder is None or not rows else output.keep(folder / "compare.json", result(complete))
-
-        try:
-            with progress("comparing", total=len(arguments.orders)) as step:
-                for order in arguments.orders:
-                    step(0, f"order {order}")
-                    rows += compare_algorithms(
-                        mesh, order, lam=arguments.lam, repeats=arguments.repeats, **options.space_options(arguments)
-                    )
-                    step()
-        except BaseException:
-            save(False)
-            raise
-    trouble = save(True)
-    if arguments.json:
-        output.print_json(result(True))
-    else:
-        _print(rows)
-    if trouble is not None:
-        raise trouble
-    for path in [] if folder is None else [folder / "compare.json", *plot_results(result(True), folder)]:
+        path = None if folder is None else folder / "compare.json"
+        with ResultFile(path, result) as file, progress("comparing", total=len(arguments.orders)) as step:
+            for order in arguments.orders:
+                step(0, f"order {order}")
+                rows += compare_algorithms(
+                    mesh, order, lam=arguments.lam, repeats=arguments.repeats, **options.space_options(arguments)
+                )
+                step()
+                file.save_sometimes()
+    file.finish(arguments, lambda _: _print(rows))
+    for written in [] if folder is None else [path, *plot_results(result(True), folder)]:
         if not arguments.json:
-            output.say(f"written {path}")
+            output.say(f"written {written}")
 
 
 def _print(rows: list[ComparisonRow]) -> None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from ..errors import ArgumentError
-from ..reporting import plain, write_json
+from ..reporting import plain
 
 WIDE = 200
 
@@ -60,26 +58,6 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
         table.add_row(*row)
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else WIDE, highlight=False)
     console.print(table)
-
-
-def keep(path: Path, result: Mapping[str, Any]) -> OSError | ArgumentError | None:
-    """Write a result file.
-
-    Parameters
-    ----------
-    path : Path
-    result : mapping
-
-    Returns
-    -------
-    OSError, ArgumentError or None
-        What went wrong, so that the result can be printed before it is raised.
-    """
-    try:
-        write_json(path, result)
-    except (OSError, ArgumentError) as error:
-        return error
-    return None
 
 
 def engineering(value: float, unit: str = "") -> str:

@@ -275,8 +275,8 @@ def test_ctrl_c_leaves_what_was_measured(capsys, tmp_path, monkeypatch):
 
 def test_a_long_bench_is_saved_on_the_way(capsys, tmp_path, monkeypatch):
     written = []
-    monkeypatch.setattr(bench_command, "SAVE_SECONDS", 0.0)
-    monkeypatch.setattr("hpfem.cli.output.write_json", lambda path, result: written.append(result))
+    monkeypatch.setattr("hpfem.cli.result_file.SAVE_SECONDS", 0.0)
+    monkeypatch.setattr("hpfem.cli.result_file.write_json", lambda path, result: written.append(result))
     run(capsys, *SMALL_BENCH, "-o", tmp_path / "results.json")
     assert [result["complete"] for result in written] == [False] * (len(written) - 1) + [True]
     sizes = [len(result["results"]) for result in written]
@@ -314,7 +314,7 @@ def test_a_full_disk_does_not_lose_the_result(capsys, monkeypatch, tmp_path, com
     def full(path, result):
         raise OSError(28, "No space left on device", "out.json")
 
-    monkeypatch.setattr("hpfem.cli.output.write_json", full)
+    monkeypatch.setattr("hpfem.cli.result_file.write_json", full)
     monkeypatch.chdir(tmp_path)
     assert main([*command, "--json"]) == 2
     out, err = capsys.readouterr()

@@ -1,0 +1,82 @@
+"""A result that grows: written on the way, when the run is interrupted, and at the end."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import ArgumentError
+from ..reporting import write_json
+from . import output
+
+# A long run is saved this often.
+SAVE_SECONDS = 30.0
+
+Result = Mapping[str, Any]
+
+
+class ResultFile:
+    """The file of a run's result. In a `with` block around the run, what there is so far survives an interruption.
+
+    Parameters
+    ----------
+    path : Path or None
+        Where it goes; None: nowhere.
+    result : callable
+        Whether the run is complete -> the document so far, with its entries under "results".
+    """
+
+    def __init__(self, path: Path | None, result: Callable[[bool], Result]) -> None:
+        self.path = path
+        self.result = result
+        self._saved = time.monotonic()
+
+    def __enter__(self) -> ResultFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._save(False)
+
+    def save_sometimes(self) -> None:
+        """Write what there is so far, if the last time was long ago."""
+        if time.monotonic() - self._saved > SAVE_SECONDS:
+            self._save(False)
+            self._saved = time.monotonic()
+
+    def finish(self, arguments: argparse.Namespace, show: Callable[[Result], None]) -> None:
+        """Write the result, and print it even if that failed.
+
+        Parameters
+        ----------
+        arguments : Namespace
+            With `json`: whether to print JSON.
+        show : callable
+            Prints a table of the result.
+
+        Raises
+        ------
+        OSError, ArgumentError
+            If the file could not be written.
+        """
+        trouble = self._save(True)
+        result = self.result(True)
+        if arguments.json:
+            output.print_json(result)
+        else:
+            show(result)
+        if trouble is not None:
+            raise trouble
+
+    def _save(self, complete: bool) -> OSError | ArgumentError | None:
+        result = self.result(complete)
+        if self.path is None or not result["results"]:
+            return None
+        try:
+            write_json(self.path, result)
+        except (OSError, ArgumentError) as error:
+            return error
+        return None
