@@ -18,21 +18,25 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csc_array, csr_array
 from scipy.sparse.linalg import splu
 
 from hpfem.shapes import Basis, Shape, interpolation_nodes, make_basis
 
 from ..assembly import C0Space, GlobalOperator
+from ..assembly.devices import sparse_on, vector_on
 from ..assembly.entries import element_matrices
 from ..errors import NotSuitable
+from ..memory import HOST, Device
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 # Entries of all element matrices together.
 _MOST_ENTRIES = 100_000_000
+# Vertices of a coarse system that is inverted densely, where there is no sparse LU.
+_MOST_DENSE = 6000
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +72,7 @@ class _Condensed:
 
 
 def low_energy(A: GlobalOperator) -> Callable[[Any], Any]:
-    """Make the preconditioner of an operator on the host.
+    """Make the preconditioner of an operator; set up on the host, it works where the operator does.
 
     Parameters
     ----------
@@ -83,13 +87,14 @@ def low_energy(A: GlobalOperator) -> Callable[[Any], Any]:
     Raises
     ------
     NotSuitable
-        If the operator couples components, computes on a device, or its element matrices take too much memory.
+        If the operator has several components, its element matrices take too much memory, or the mesh has too many
+        vertices for a coarse solve on a device.
     """
     space = A.c0.space
     if A.components > 1:
         raise NotSuitable("the low-energy preconditioner is for operators of one component")
-    if A.device.name != "host":
-        raise NotSuitable("the low-energy preconditioner works on host arrays")
+    if A.device.name != HOST.name and space.mesh.n_vertices > _MOST_DENSE:
+        raise NotSuitable(f"the coarse solve on a device takes {_MOST_DENSE} vertices at most, the mesh has more")
     entries = sum(block.n_elements * block.n_modes**2 for block in space.blocks)
     if entries > _MOST_ENTRIES:
         raise NotSuitable(f"the element matrices take {8e-9 * entries:.1f} GB")
@@ -98,24 +103,62 @@ def low_energy(A: GlobalOperator) -> Callable[[Any], Any]:
 
 
 class _LowEnergy:
-    """The preconditioner: vectors have a further entry at the end, for slots without a number."""
+    """The preconditioner, as sparse matrices on the operator's device."""
+
+    # Host arrays first, then those of the device.
+    free: Any
+    low_scale: Any
 
     def __init__(self, A: GlobalOperator, free: NDArray[np.bool_]) -> None:
         c0 = A.c0
-        self.size, self.dtype = c0.size, A.dtype
+        self.size = c0.size
         self.free = np.append(free, False)
         self.blocks = [_condensed(A, number) for number in range(len(c0.space.blocks))]
         robin = None if A.bc is None else A.bc.matrix
-        self._coarse(c0, robin)
         # At order 1 the coarse space is everything.
         self.exact = max(c0.space.orders.values()) == 1
+        self._coarse(c0, robin)
         if not self.exact:
             self._vertices(c0, robin)
             self._edges(c0, robin)
+        self._interiors()
+        del self.blocks
+        self._move(A.device, A.dtype)
+
+    def _interiors(self) -> None:
+        """Inverses of the interiors, and what the outer unknowns do to the inner ones."""
+        own, slots, inverses, extensions = [], [], [], []
+        for part in self.blocks:
+            own.append(np.broadcast_to(part.own[:, :, None], part.extension.shape))
+            slots.append(np.broadcast_to(part.slots[:, None], part.extension.shape))
+            extensions.append(part.extension)
+            inverses.append((part.own, part.inverse))
+        self.extension = self._sparse(own, np.where(self.free[_flat(slots)], _flat(slots), -1), extensions, self.size)
+        self.extension_t = csr_array(self.extension.T)
+        rows = [np.broadcast_to(own[:, :, None], inverse.shape) for own, inverse in inverses]
+        columns = [np.broadcast_to(own[:, None], inverse.shape) for own, inverse in inverses]
+        self.inverse = self._sparse(rows, columns, [inverse for _, inverse in inverses], self.size)
+
+    def _move(self, device: Device, dtype: DTypeLike) -> None:
+        """Bring what `__call__` needs to the device."""
+        names = ["extension", "extension_t", "inverse", "hat", "hat_t"]
+        names += [] if self.exact else ["low", "low_t", "local"]
+        for name in names:
+            setattr(self, name, sparse_on(getattr(self, name).astype(dtype), device))
+        if not self.exact:
+            self.low_scale = vector_on(self.low_scale, device, dtype)
+        self.free = vector_on(self.free[:-1].astype(dtype), device)
+        self.solve_coarse = None
+        if self.coarse is not None and device.name == HOST.name:
+            self.solve_coarse = splu(csc_array(self.coarse)).solve
+        elif self.coarse is not None:
+            dense = vector_on(np.linalg.inv(self.coarse.toarray()), device, dtype)
+            self.solve_coarse = lambda r: dense @ r
+        del self.coarse
 
     def _sparse(self, rows: Any, columns: Any, values: Any, width: int) -> csr_array:
         """Of what is free."""
-        i, j, v = (np.concatenate([np.ravel(part) for part in parts]) for parts in (rows, columns, values))
+        i, j, v = (_flat(parts) for parts in (rows, columns, values))
         keep = self.free[i] & (j >= 0)
         return csr_array((v[keep], (i[keep], j[keep])), shape=(self.size, width))
 
@@ -151,7 +194,7 @@ class _LowEnergy:
             null = np.abs(matrix @ np.ones(matrix.shape[0])).max() < 1e-9 * largest
             if null:  # a constant is not seen; its share of a consistent residual is rounding
                 matrix = matrix + csr_array((np.full(matrix.shape[0], 1e-6 * largest), (range(matrix.shape[0]),) * 2))
-            self.coarse = splu(csc_array(matrix))
+            self.coarse = matrix
 
     def _vertices(self, c0: C0Space, robin: csr_array | None) -> None:
         """One function of low energy per vertex."""
@@ -200,26 +243,19 @@ class _LowEnergy:
         self.local = patches.inverse(self.size, robin)
 
     def __call__(self, r: Any) -> Any:
-        x = np.append(np.asarray(r, dtype=np.float64), 0.0)
-        held = np.where(self.free, 0.0, x)[:-1]
-        x[~self.free] = 0
-        inner = []
-        for part in self.blocks:
-            load = x[part.own]
-            inner.append(np.matmul(part.inverse, load[:, :, None])[:, :, 0])
-            moved = np.matmul(load[:, None], part.extension)
-            x -= np.bincount(part.slots.ravel(), moved.ravel(), len(x))
-        x[~self.free] = 0
-        rest = x[:-1]
-        z = np.zeros(self.size)
+        rest = r * self.free
+        z = rest * 0
+        outer = rest - self.extension_t @ rest
         if not self.exact:
-            z += self.local @ rest + self.low @ (self.low_scale * (self.low_t @ rest))
-        if self.coarse is not None:
-            z += self.hat @ self.coarse.solve(self.hat_t @ rest)
-        z = np.append(z, 0.0)
-        for part, own in zip(self.blocks, inner, strict=True):
-            z[part.own] = own - np.matmul(part.extension, z[part.slots][:, :, None])[:, :, 0]
-        return (z[:-1] + held).astype(self.dtype)
+            z = self.local @ outer + self.low @ (self.low_scale * (self.low_t @ outer))
+        if self.solve_coarse is not None:
+            z = z + self.hat @ self.solve_coarse(self.hat_t @ outer)
+        return z + self.inverse @ rest - self.extension @ z + (r - rest)
+
+
+def _flat(parts: Any) -> NDArray[Any]:
+    """Arrays, or one that is so already, as one vector."""
+    return parts if isinstance(parts, np.ndarray) else np.concatenate([np.ravel(part) for part in parts])
 
 
 def _hats(basis: Basis) -> Array:

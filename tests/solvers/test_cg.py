@@ -63,13 +63,15 @@ def standin():
     provider._PROVIDERS.remove(strategy)
 
 
-def test_nothing_moves_inside_the_loop_on_a_device(standin, rng):
+@pytest.mark.parametrize("name", ["jacobi", "multilevel"])
+def test_nothing_moves_inside_the_loop_on_a_device(name, standin, rng):
     c0 = hp.C0Space(hp.Space(ours("cube_mixed.msh"), 3))
     bc = hp.BoundaryConditions(c0, dirichlet=0.0, robin=None)
     A = hp.GlobalOperator(hp.Helmholtz(c0.space, lam=1.0, backend="stand-in"), c0, bc)
     on_host = hp.GlobalOperator(hp.Helmholtz(c0.space, lam=1.0, backend="numpy"), c0, bc)
     b = rng.standard_normal(c0.size) * bc.free
-    precondition, _ = make_preconditioner("jacobi", A)
+    precondition, used = make_preconditioner(name, A)
+    assert used == name
     moved, solutions = [], []
     for tol in (1e-1, 1e-9):
         with count_transfers() as counter:
@@ -77,7 +79,7 @@ def test_nothing_moves_inside_the_loop_on_a_device(standin, rng):
             x, info = hp.cg(lambda v: A.apply(v, standin), rhs, precondition, tol=tol)
             solutions.append(vector_home(x, standin))
         moved.append((counter.to_device, counter.to_host))
-    assert info.iterations > 50
+    assert info.iterations > 30
     # The right-hand side goes there and the solution comes back; the first run also takes the boundary's mask along.
     assert moved == [(2, 1), (1, 1)]
     x, _ = hp.cg(on_host.apply, b, make_preconditioner("jacobi", on_host)[0], tol=1e-9)
@@ -105,11 +107,12 @@ def test_solving_on_a_gpu_is_the_same_script(basis):
 
 
 @pytest.mark.cuda
-def test_nothing_moves_inside_the_loop_on_a_gpu(rng):
+@pytest.mark.parametrize("name", ["jacobi", "multilevel"])
+def test_nothing_moves_inside_the_loop_on_a_gpu(name, rng):
     c0 = hp.C0Space(hp.Space(ours("cube_mixed.msh"), 3, backend="cuda"))
     A = hp.GlobalOperator(hp.Helmholtz(c0.space), c0, hp.BoundaryConditions(c0, dirichlet=0.0))
     b = rng.standard_normal(c0.size)
-    precondition, _ = make_preconditioner("jacobi", A)
+    precondition, _ = make_preconditioner(name, A)
     moved = []
     for tol in (1e-1, 1e-9):
         with count_transfers() as counter:
