@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from hpfem.benchmarks import document, problem_mesh, problem_sizes
-from hpfem.benchmarks.results import BENCH
+from hpfem.benchmarks.results import BENCH, rounded
 from hpfem.geometry import BlockGeometry
 from hpfem.kernels.cpu import CpuKernel
 from hpfem.kernels.cpu.kernel import aligned
@@ -272,7 +272,7 @@ def main(arguments: list[str] | None = None) -> list[Row]:
                     line += f"  libceed {rate / 1e6:6.1f} ({row.dofs_per_second / rate:.1f}x)"
             print(line, flush=True)
     if chosen.output:
-        results = [asdict(row) for row in rows]
+        results = [rounded(asdict(row)) for row in rows]
         about = {"machine": machine_description(), "threads": chosen.threads, "peers": peers}
         write_json(chosen.output, document(BENCH, results, True, **about))
         chosen.output.with_suffix(".md").write_text(markdown(rows, peers), encoding="utf-8")

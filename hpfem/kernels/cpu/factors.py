@@ -39,7 +39,7 @@ class PointTable:
         self.rows = rows
         self.along = bool(np.ptp(rows, axis=1).max() > 1e-14 * size)
         self.across = bool(np.ptp(rows, axis=0).max() > 1e-14 * size)
-        self.zero = not size
+        self.zero = bool(size < 1e-14)
         self._fiber: Pack | None = None
 
     @property
