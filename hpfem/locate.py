@@ -283,8 +283,7 @@ class _BlockMap:
 
     def excess(self, elements: Indices, x: Array) -> Array:
         """How far the affine guess lies outside the reference shape, [n]."""
-        xi = self._guess(elements, x)
-        return np.asarray(np.abs(xi - self.shape.collapse(self._clipped(xi))).max(axis=1))
+        return np.maximum(-self.shape.depth(self._guess(elements, x)), 0.0)
 
     def _closest_node(self, elements: Indices, x: Array) -> Array:
         """Local coordinates of the node of the element that is closest to the point, [n, d]."""

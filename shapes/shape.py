@@ -198,22 +198,21 @@ class Shape:
             matrix[:, :-1, :-1] = inner
         return matrix
 
-    def contains(self, xi: Array, tolerance: float = 1e-10) -> NDArray[np.bool_]:
-        """Whether points lie in the shape.
+    def depth(self, xi: Array) -> Array:
+        """How deep points lie in the shape.
 
         Parameters
         ----------
         xi : ndarray, [n, dim]
-            Local coordinates; a point with a NaN lies outside.
-        tolerance : float
-            By how much the inequality of a facet, such as xi_1 >= -1 or xi_1 + xi_2 <= 0, may be violated.
+            Local coordinates.
 
         Returns
         -------
-        ndarray of bool, [n]
+        ndarray, [n]
+            What the closest facet's inequality, such as xi_1 >= -1 or xi_1 + xi_2 <= 0, is kept by; negative outside.
         """
         unit = (1 + coordinates(xi, self.dim, self.name)) / 2
-        return 2 * self._slack(unit, np.ones(len(unit))) >= -tolerance
+        return 2 * self._slack(unit, np.ones(len(unit)))
 
     def _slack(self, unit: Array, size: Array) -> Array:
         """Least of x_k and `size` - x_k.. over the facets of the unit shape scaled by `size`; negative outside."""

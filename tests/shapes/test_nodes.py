@@ -66,7 +66,7 @@ def test_lattice(shape, order):
     assert indices.min() == 0
     assert indices.max() == order
     if order:
-        assert np.all(shape.contains(equispaced_nodes(shape, order), 1e-14))
+        assert np.all(shape.depth(equispaced_nodes(shape, order)) >= -1e-14)
 
 
 @each_shape()
@@ -146,7 +146,7 @@ def test_other_shapes_are_symmetric(shape, count, order):
 def test_nodes_lie_apart_inside_the_shape(shape, order):
     nodes = interpolation_nodes(shape, order)
     assert nodes.shape == (N_MODES[shape.name](order), shape.dim)
-    assert np.all(shape.contains(nodes, 1e-14))
+    assert np.all(shape.depth(nodes) >= -1e-14)
     gap = np.diff(make_rule("lobatto", order + 1).points).min()
     for block in np.array_split(nodes, max(1, len(nodes) // 100)):
         distance = np.linalg.norm(block[:, None] - nodes[None], axis=-1)

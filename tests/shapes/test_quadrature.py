@@ -113,7 +113,7 @@ def test_default_rule_is_no_better_than_it_says(shape, order):
 def test_points_lie_inside_and_never_on_a_collapsed_vertex(shape, order):
     for kinds in (None, ["gauss"] * shape.dim):
         rule = quadrature(shape, default_counts(shape, order), kinds)
-        assert np.all(shape.contains(shape.collapse(rule.eta), 1e-14))
+        assert np.all(shape.depth(shape.collapse(rule.eta)) >= -1e-14)
         for k, direction in enumerate(shape.directions):
             if direction.collapsed:
                 assert rule.eta[:, k].max() < 1 - 1e-3
