@@ -16,7 +16,6 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .arguments import coordinates
 from .errors import ArgumentError

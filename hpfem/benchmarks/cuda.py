@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from .roofline import MIB, TARGETS, Roofline, Target
-from .timing import measure
+from .timing import Timer, measure
 
 _THREADS, _TRIPS, _CHAINS = 256, 512, 8
 
@@ -40,24 +40,11 @@ extern "C" __global__ void multiply_add(REAL* out, REAL factor) {
 """
 
 
-class CudaTimer:
+class CudaTimer(Timer):
     """A clock for work on the current CUDA stream: events before the first call and after the last."""
 
     def seconds(self, call: Callable[[], object], calls: int) -> float:
-        """Time calls in a row, until the device has done their work.
-
-        Parameters
-        ----------
-        call : callable
-            The work.
-        calls : int
-            How often.
-
-        Returns
-        -------
-        float
-            Seconds of all of them.
-        """
+        """Time calls in a row, until the device has done their work."""
         cuda = import_module("cupy").cuda
         start, stop = cuda.Event(), cuda.Event()
         start.record()

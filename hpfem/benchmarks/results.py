@@ -16,31 +16,10 @@ VERSION = 1
 
 _NUMBER = (int, float)
 # What plots and tables need of each entry.
+_COMMON = {"shape": str, "geometry": str, "strategy": str, "algorithm": str, "order": int, "n_dofs": int}
 _FIELDS: Mapping[str, Mapping[str, Any]] = {
-    BENCH: {
-        "benchmark": str,
-        "shape": str,
-        "geometry": str,
-        "strategy": str,
-        "algorithm": str,
-        "order": int,
-        "n_dofs": int,
-        "dofs_per_second": _NUMBER,
-        "fraction": _NUMBER,
-        "bound": str,
-    },
-    COMPARE: {
-        "shape": str,
-        "geometry": str,
-        "strategy": str,
-        "algorithm": str,
-        "order": int,
-        "n_dofs": int,
-        "dofs_per_second": _NUMBER,
-        "flops": _NUMBER,
-        "nbytes": _NUMBER,
-        "difference": _NUMBER,
-    },
+    BENCH: {"benchmark": str, **_COMMON, "dofs_per_second": _NUMBER, "fraction": _NUMBER, "bound": str},
+    COMPARE: {**_COMMON, "dofs_per_second": _NUMBER, "flops": _NUMBER, "nbytes": _NUMBER, "difference": _NUMBER},
 }
 
 

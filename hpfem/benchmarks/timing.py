@@ -35,24 +35,11 @@ class Timer(Protocol):
         """
 
 
-class HostTimer:
+class HostTimer(Timer):
     """A clock for work on the host."""
 
     def seconds(self, call: Callable[[], object], calls: int) -> float:
-        """Time calls in a row.
-
-        Parameters
-        ----------
-        call : callable
-            The work.
-        calls : int
-            How often.
-
-        Returns
-        -------
-        float
-            Seconds of all of them.
-        """
+        """Time calls in a row."""
         start = time.perf_counter()
         for _ in range(calls):
             call()

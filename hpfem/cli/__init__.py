@@ -63,7 +63,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"hpfem {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for module in (info, apply, solve, compare, bench, plot):
-        module.add_parser(commands)
+        module.COMMAND.add_to(commands)
     return parser
 
 

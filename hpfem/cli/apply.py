@@ -17,6 +17,7 @@ from ..reporting import progress
 from ..space import OPERATORS, Space
 from ..vtu import write_vtu
 from . import options, output
+from .command import Command
 from .field_expression import FieldExpression, parse_field
 
 EXAMPLES = """examples:
@@ -35,21 +36,7 @@ DEFAULT_FIELDS = {1: "sin(pi*x)", 2: "sin(pi*x)*cos(pi*y)", 3: "sin(pi*x)*cos(pi
 COEFFICIENTS = ("lam", "velocity", "diffusivity", "reaction")
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command to the parser's.
-
-    Parameters
-    ----------
-    commands : argparse's subparsers
-    """
-    parser = options.add_command(
-        commands,
-        "apply",
-        run,
-        EXAMPLES,
-        help="apply an operator to a field",
-        description="Project a field on a space, apply an operator, and report norms, time and what was chosen.",
-    )
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("mesh", metavar="MESH", help="mesh file")
     parser.add_argument(
         "--operator",
@@ -142,19 +129,7 @@ def argument_of(operator: Any, space: Space, expression: FieldExpression) -> tup
     return values, values
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Run the command.
-
-    Parameters
-    ----------
-    arguments : Namespace
-        The command's.
-
-    Raises
-    ------
-    HpfemError
-        For bad input.
-    """
+def _run(arguments: argparse.Namespace) -> None:
     target = None if arguments.output is None else options.output_file(arguments.output, ".vtu")
     operator_class(arguments.operator)
     with progress("reading the mesh", total=4) as step:
@@ -247,6 +222,15 @@ def _print(report: dict[str, Any], operator: Any) -> None:
     rows.append(("time", f"{output.engineering(report['seconds'], 's')}, {rate}"))
     if "output" in report:
         rows.append(("written", report["output"]))
-    for name, text in rows:
-        output.say(f"{name:12}{text}")
+    output.print_pairs(rows)
     output.say(operator.explain() if isinstance(operator, Operator) else repr(operator))
+
+
+COMMAND = Command(
+    "apply",
+    "apply an operator to a field",
+    "Project a field on a space, apply an operator, and report norms, time and what was chosen.",
+    EXAMPLES,
+    _add_arguments,
+    _run,
+)

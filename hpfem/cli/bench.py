@@ -25,6 +25,7 @@ from ..errors import NotSuitable
 from ..kernels.form import ALGORITHMS
 from ..reporting import machine_description, progress
 from . import options, output
+from .command import Command
 from .result_file import ResultFile
 
 EXAMPLES = """examples:
@@ -40,22 +41,7 @@ Throughput is elements x modes over the median time, on one thread unless told o
 QUICK = {"orders": (1, 2, 3, 4, 5, 6), "dofs": (3e3, 3e4, 1e5), "repeats": 5, "min_seconds": 0.001}
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command to the parser's.
-
-    Parameters
-    ----------
-    commands : argparse's subparsers
-    """
-    parser = options.add_command(
-        commands,
-        "bench",
-        run,
-        EXAMPLES,
-        help="throughput shape by shape",
-        description="Measure the throughput of the mass (bk1) or Helmholtz (bk3) operator over shapes, orders, sizes,\n"
-        "strategies and geometries, and the machine's bandwidth and flop rate in the same run.",
-    )
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     names = options.checked(options.parse_names)
     parser.add_argument(
         "--shapes",
@@ -123,19 +109,7 @@ def settings_of(arguments: argparse.Namespace) -> BenchSettings:
     return BenchSettings(**chosen)
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Run the command.
-
-    Parameters
-    ----------
-    arguments : Namespace
-        The command's.
-
-    Raises
-    ------
-    HpfemError
-        For bad input.
-    """
+def _run(arguments: argparse.Namespace) -> None:
     settings = settings_of(arguments)
     check_settings(settings)
     path = None if arguments.output is None else options.output_file(arguments.output, ".json")
@@ -194,3 +168,14 @@ def _print(result: Mapping[str, Any]) -> None:
 def _cell(measured: Mapping[str, Any] | None) -> str:
     """MDoF/s and share of the roofline."""
     return "" if measured is None else f"{measured['dofs_per_second'] / 1e6:.1f} ({measured['fraction']:.0%})"
+
+
+COMMAND = Command(
+    "bench",
+    "throughput shape by shape",
+    "Measure the throughput of the mass (bk1) or Helmholtz (bk3) operator over shapes, orders, sizes,\n"
+    "strategies and geometries, and the machine's bandwidth and flop rate in the same run.",
+    EXAMPLES,
+    _add_arguments,
+    _run,
+)

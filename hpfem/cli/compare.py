@@ -11,6 +11,7 @@ from ..mesh import read_mesh
 from ..plots import plot_results
 from ..reporting import machine_description, progress
 from . import options, output
+from .command import Command
 from .result_file import ResultFile
 
 EXAMPLES = """examples:
@@ -22,22 +23,7 @@ With -o the folder gets compare.json and the picture compare.png.
 """
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command to the parser's.
-
-    Parameters
-    ----------
-    commands : argparse's subparsers
-    """
-    parser = options.add_command(
-        commands,
-        "compare",
-        run,
-        EXAMPLES,
-        help="algorithms against each other",
-        description="Apply the Helmholtz operator to random coefficients by dense matrices, by non-collocated and by\n"
-        "collocated sum factorisation: agreement, time, operations and bytes per shape and order.",
-    )
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("mesh", metavar="MESH", help="mesh file")
     parser.add_argument(
         "--order",
@@ -54,19 +40,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("-o", "--output", metavar="FOLDER", help="folder for compare.json and compare.png")
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Run the command.
-
-    Parameters
-    ----------
-    arguments : Namespace
-        The command's.
-
-    Raises
-    ------
-    HpfemError
-        For bad input.
-    """
+def _run(arguments: argparse.Namespace) -> None:
     folder = None if arguments.output is None else options.output_folder(arguments.output)
     mesh = read_mesh(arguments.mesh)
     machine = machine_description()
@@ -130,3 +104,14 @@ def _print(rows: list[ComparisonRow]) -> None:
     ]
     output.print_table("Helmholtz", columns, lines)
     output.say(f"largest relative difference {max(row.difference for row in rows):.1e}")
+
+
+COMMAND = Command(
+    "compare",
+    "algorithms against each other",
+    "Apply the Helmholtz operator to random coefficients by dense matrices, by non-collocated and by\n"
+    "collocated sum factorisation: agreement, time, operations and bytes per shape and order.",
+    EXAMPLES,
+    _add_arguments,
+    _run,
+)

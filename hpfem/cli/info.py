@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from typing import Any
 
 from ..mesh import read_mesh
-from . import options, output
+from . import output
+from .command import Command
 
 EXAMPLES = """examples:
   hpfem info meshes/cube_mixed.msh
@@ -15,41 +15,25 @@ EXAMPLES = """examples:
 """
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command to the parser's.
-
-    Parameters
-    ----------
-    commands : argparse's subparsers
-    """
-    parser = options.add_command(
-        commands,
-        "info",
-        run,
-        EXAMPLES,
-        help="what a mesh holds",
-        description="Read a mesh and print its cells per shape, geometry orders, affine share, volume, worst cell,\n"
-        "regions and boundaries.",
-    )
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("mesh", metavar="MESH", help="mesh file: gmsh, VTK and what else meshio reads")
     parser.add_argument("--periodic", action="store_true", help="identify the periodic sides that the file names")
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Run the command.
-
-    Parameters
-    ----------
-    arguments : Namespace
-        The command's.
-
-    Raises
-    ------
-    HpfemError
-        For bad input.
-    """
+def _run(arguments: argparse.Namespace) -> None:
     summary = read_mesh(arguments.mesh, periodic=arguments.periodic).summary()
     if arguments.json:
         output.print_json({**asdict(summary), "affine_share": summary.affine_share})
     else:
         output.say(str(summary))
+
+
+COMMAND = Command(
+    "info",
+    "what a mesh holds",
+    "Read a mesh and print its cells per shape, geometry orders, affine share, volume, worst cell,\n"
+    "regions and boundaries.",
+    EXAMPLES,
+    _add_arguments,
+    _run,
+)

@@ -233,36 +233,6 @@ def coefficient(name: str, text: str, dim: int) -> float | FieldExpression:
     return expression if expression.constant is None else expression.constant
 
 
-def add_command(
-    commands: Any, name: str, run: Callable[[argparse.Namespace], None], examples: str, *, help: str, description: str
-) -> argparse.ArgumentParser:
-    """Add a command, with the option `--json`: the result on standard output, nothing else there.
-
-    Parameters
-    ----------
-    commands : argparse's subparsers
-    name : str
-    run : callable
-        Takes the parsed arguments.
-    examples : str
-        Shown below the options.
-    help, description : str
-        One line for the list of commands, and what its own help begins with.
-
-    Returns
-    -------
-    ArgumentParser
-        For the command's own arguments.
-    """
-    form = argparse.RawDescriptionHelpFormatter
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name, help=help, description=description, epilog=examples, formatter_class=form
-    )
-    parser.add_argument("--json", action="store_true", help="print the result as JSON instead of a table")
-    parser.set_defaults(run=run)
-    return parser
-
-
 def add_order_option(parser: argparse.ArgumentParser) -> None:
     """Add the order of a space.
 

@@ -41,6 +41,18 @@ def print_json(obj: Any) -> None:
     print(json.dumps(plain(obj), indent=1, allow_nan=False))
 
 
+def print_pairs(pairs: Iterable[tuple[str, str]]) -> None:
+    """Print what things are, one a line.
+
+    Parameters
+    ----------
+    pairs : iterable of (str, str)
+        A short name, and what is said of it.
+    """
+    for name, text in pairs:
+        say(f"{name:12}{text}")
+
+
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table; numbers are right-aligned.
 

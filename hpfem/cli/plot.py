@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from ..benchmarks import read_results
 from ..plots import SUFFIXES, plot_results
 from . import options, output
+from .command import Command
 
 EXAMPLES = """examples:
   hpfem plot results.json
@@ -19,39 +19,13 @@ share of the roofline. Of a compare: throughput, operations and agreement by ord
 """
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command to the parser's.
-
-    Parameters
-    ----------
-    commands : argparse's subparsers
-    """
-    parser = options.add_command(
-        commands,
-        "plot",
-        run,
-        EXAMPLES,
-        help="pictures of results",
-        description="Draw the results of hpfem bench or hpfem compare.",
-    )
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("results", metavar="RESULTS.json", help="written by hpfem bench or hpfem compare")
     parser.add_argument("-o", "--output", metavar="FOLDER", help="where the pictures go (default: beside the results)")
     parser.add_argument("--format", default="png", choices=[suffix[1:] for suffix in SUFFIXES], help="default png")
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Run the command.
-
-    Parameters
-    ----------
-    arguments : Namespace
-        The command's.
-
-    Raises
-    ------
-    HpfemError
-        For bad input.
-    """
+def _run(arguments: argparse.Namespace) -> None:
     results = read_results(arguments.results)
     folder = options.output_folder(arguments.output or str(Path(arguments.results).parent))
     paths = plot_results(results, folder, f".{arguments.format}")
@@ -60,3 +34,13 @@ def run(arguments: argparse.Namespace) -> None:
         return
     for path in paths:
         output.say(f"written {path}")
+
+
+COMMAND = Command(
+    "plot",
+    "pictures of results",
+    "Draw the results of hpfem bench or hpfem compare.",
+    EXAMPLES,
+    _add_arguments,
+    _run,
+)

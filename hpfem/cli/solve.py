@@ -13,6 +13,7 @@ from ..solvers.preconditioners import NAMES
 from ..space import Space
 from ..vtu import write_vtu
 from . import options, output
+from .command import Command
 from .field_expression import FieldExpression, parse_field
 
 EXAMPLES = """examples:
@@ -28,21 +29,7 @@ k du/dn + alpha u = g.
 """
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command to the parser's.
-
-    Parameters
-    ----------
-    commands : argparse's subparsers
-    """
-    parser = options.add_command(
-        commands,
-        "solve",
-        run,
-        EXAMPLES,
-        help="solve a Helmholtz or Poisson problem",
-        description="Solve -div(k grad u) + lam u = f with continuous elements of high order, matrix-free.",
-    )
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("mesh", metavar="MESH", help="mesh file")
     options.add_order_option(parser)
     parser.add_argument("--lam", default="1", metavar="EXPR", help="reaction coefficient, >= 0 (default 1)")
@@ -108,19 +95,7 @@ def _pair(name: str, text: str, dim: int) -> tuple[FieldExpression, FieldExpress
     return next(parts), next(parts)
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Run the command.
-
-    Parameters
-    ----------
-    arguments : Namespace
-        The command's.
-
-    Raises
-    ------
-    HpfemError
-        For bad input.
-    """
+def _run(arguments: argparse.Namespace) -> None:
     target = None if arguments.output is None else options.output_file(arguments.output, ".vtu")
     with progress("reading the mesh", total=3) as step:
         mesh = read_mesh(arguments.mesh, periodic=arguments.periodic)
@@ -190,5 +165,14 @@ def _print(report: dict[str, Any]) -> None:
     rows.append(("time", f"{output.engineering(report['seconds'], 's')}, of which {set_up} before the iterations"))
     if "output" in report:
         rows.append(("written", report["output"]))
-    for name, text in rows:
-        output.say(f"{name:12}{text}")
+    output.print_pairs(rows)
+
+
+COMMAND = Command(
+    "solve",
+    "solve a Helmholtz or Poisson problem",
+    "Solve -div(k grad u) + lam u = f with continuous elements of high order, matrix-free.",
+    EXAMPLES,
+    _add_arguments,
+    _run,
+)

@@ -238,7 +238,7 @@ def test_bad_input_leaves_nothing_behind(capsys, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", [[], ["info"], ["apply"], ["compare"], ["bench"], ["plot"]])
+@pytest.mark.parametrize("command", [[], ["info"], ["apply"], ["solve"], ["compare"], ["bench"], ["plot"]])
 def test_help_has_examples(capsys, command):
     with pytest.raises(SystemExit) as exit_:
         main([*command, "--help"])
