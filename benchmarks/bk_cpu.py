@@ -246,36 +246,41 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     parser.add_argument("--seconds", type=float, default=0.15)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--width", type=int, default=1, help="fibers that share their coefficients")
+    parser.add_argument("--sweeps", type=int, default=1, help="measure everything so often; the shortest times count")
     parser.add_argument("--peers", action="store_true", help="libCEED beside, where it can do the case")
     parser.add_argument("-o", "--output", type=Path)
     chosen = parser.parse_args(arguments)
     os.environ["HPFEM_NUM_THREADS"] = str(chosen.threads)
     names = (chosen.kernels, chosen.geometries, chosen.caches, chosen.dtypes, chosen.shapes, chosen.orders)
-    rows, peers = [], []
-    for kernel, geometry, cache, dtype, shape, order in product(*(part.split(",") for part in names)):
-        for algorithm, strategy in product(chosen.algorithms.split(","), chosen.strategies.split(",")):
-            if strategy == "dense" and geometry != "affine":
-                continue
-            problem = make_problem(kernel, shape, int(order), geometry, SIZES[cache], dtype, algorithm)
-            row = measure_case(problem, cache, strategy, kernel, chosen.seconds, chosen.width)
-            rows.append(row)
-            line = (
-                f"{kernel} {shape:8}P{order} {geometry:9}{dtype:8} {cache:4}{strategy:7}{algorithm[:4]}"
-                f"{row.dofs_per_second / 1e6:8.1f} MDoF/s {row.gflops:6.1f} GF/s of {row.fma_peak:5.1f}"
-                f" {row.bytes_per_dof:6.1f} B/DoF  {row.fraction:5.2f} of {row.bound}"
-            )
-            if chosen.peers and cache == "in":
-                rate = libceed_rate(problem, kernel, chosen.seconds)
-                if rate:
-                    case = {"benchmark": kernel, "shape": shape, "order": int(order), "n_dofs": row.n_dofs}
-                    peers.append({"peer": "libceed", **case, "dofs_per_second": rate, "ours": row.dofs_per_second})
-                    line += f"  libceed {rate / 1e6:6.1f} ({row.dofs_per_second / rate:.1f}x)"
-            print(line, flush=True)
+    every = product(*(part.split(",") for part in names), chosen.algorithms.split(","), chosen.strategies.split(","))
+    cases = [case for case in every if case[-1] != "dense" or case[1] == "affine"]
+    fastest: dict[tuple[str, ...], Row] = {}
+    peers: dict[tuple[str, ...], dict] = {}
+    for case in cases * chosen.sweeps:
+        kernel, geometry, cache, dtype, shape, order, algorithm, strategy = case
+        problem = make_problem(kernel, shape, int(order), geometry, SIZES[cache], dtype, algorithm)
+        row = measure_case(problem, cache, strategy, kernel, chosen.seconds, chosen.width)
+        row = max(row, fastest.get(case, row), key=lambda r: r.dofs_per_second)
+        fastest[case] = row
+        line = (
+            f"{kernel} {shape:8}P{order} {geometry:9}{dtype:8} {cache:4}{strategy:7}{algorithm[:4]}"
+            f"{row.dofs_per_second / 1e6:8.1f} MDoF/s {row.gflops:6.1f} GF/s of {row.fma_peak:5.1f}"
+            f" {row.bytes_per_dof:6.1f} B/DoF  {row.fraction:5.2f} of {row.bound}"
+        )
+        if chosen.peers and cache == "in":
+            rate = libceed_rate(problem, kernel, chosen.seconds)
+            if rate:
+                rate = max(rate, peers.get(case, {}).get("dofs_per_second", 0.0))
+                about = {"peer": "libceed", "benchmark": kernel, "shape": shape, "order": int(order)}
+                peers[case] = {**about, "n_dofs": row.n_dofs, "dofs_per_second": rate, "ours": row.dofs_per_second}
+                line += f"  libceed {rate / 1e6:6.1f} ({row.dofs_per_second / rate:.1f}x)"
+        print(line, flush=True)
+    rows = list(fastest.values())
     if chosen.output:
         results = [rounded(asdict(row)) for row in rows]
-        about = {"machine": machine_description(), "threads": chosen.threads, "peers": peers}
+        about = {"machine": machine_description(), "threads": chosen.threads, "peers": list(peers.values())}
         write_json(chosen.output, document(BENCH, results, True, **about))
-        chosen.output.with_suffix(".md").write_text(markdown(rows, peers), encoding="utf-8")
+        chosen.output.with_suffix(".md").write_text(markdown(rows, list(peers.values())), encoding="utf-8")
     return rows
 
 
