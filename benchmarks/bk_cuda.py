@@ -26,7 +26,7 @@ import numpy as np
 import hpfem as hp
 from hpfem.errors import DeviceError, NotSuitable
 from hpfem.kernels.cuda import nvrtc
-from hpfem.kernels.cuda.layout import kernel_order, line_layout
+from hpfem.kernels.cuda.layout import line_layout
 from hpfem.kernels.cuda.prelude import fiber_source, header, lane_source
 from hpfem.kernels.cuda.tables import Levels
 from hpfem.kernels.cuda.variant import Limits, Variant, check_lane, default_variants, plan, variant_key, variant_table
@@ -133,7 +133,7 @@ def measure(problem: Any, strategy: str, layout: Any, dofs: float, repeats: int 
     n = int(dofs / problem.n_modes) // (base * e) * (base * e) + 1  # a tail
     groups = -(-n // e)
     kind = problem.form.factor_kind
-    stored = kernel_order(problem.geometry.factors(kind, 1, problem.dtype), problem, kernel.levels, kind)
+    stored = problem.geometry.factors(kind, 1, problem.dtype)
     if problem.geometry.affine:
         kernel.factors = cupy.tile(cupy.asarray(stored), (groups * e // base + 1, 1, 1, 1))
     else:

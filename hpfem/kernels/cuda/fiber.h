@@ -168,52 +168,6 @@ HPFEM_DEVICE void z_lines_back(const real *S, real *modes) {
   }
 }
 
-// The same from and to the user's arrays, where neighbouring modes belong to different lines (REVERSED). `between` is
-// called when the first loads are on their way.
-template <class F> HPFEM_DEVICE void z_lines_direct(const real *from, int live, real *S, F &&between) {
-  bool called = false;
-  for (int item = threadIdx.x; item < N_NODES * E; item += THREADS) {
-    const int e = item / N_NODES, s = item % N_NODES;
-    real *out = S + (s % N1 * R2 + s / N1) * LS + e, v[UNIFORM3_COUNT];
-    HPFEM_UNROLL for (int r = 0; r < UNIFORM3_COUNT; r++) {
-      v[r] = e < live ? HPFEM_STREAM(from + e * N_MODES + r * N_NODES + s) : real(0);
-    }
-    if (!called) between();
-    called = true;
-    HPFEM_UNROLL for (int k = 0; k < Q3; k++) {
-      real x = 0, y = 0;
-      HPFEM_UNROLL for (int r = 0; r < UNIFORM3_COUNT; r++) {
-        x += B3[r * Q3 + k] * v[r];
-        if constexpr (TREE_IN) y += D3[r * Q3 + k] * v[r];
-      }
-      out[k * E] = x;
-      if constexpr (TREE_IN) out[ARRAY + k * E] = y;
-    }
-  }
-  if (!called) between();
-}
-
-HPFEM_DEVICE void z_lines_back_direct(const real *S, real *to, int live) {
-  for (int item = threadIdx.x; item < N_NODES * E; item += THREADS) {
-    const int e = item / N_NODES, s = item % N_NODES;
-    const real *in = S + (s % N1 * R2 + s / N1) * LS + e;
-    real v[UNIFORM3_COUNT];
-    HPFEM_UNROLL for (int r = 0; r < UNIFORM3_COUNT; r++) v[r] = 0;
-    HPFEM_UNROLL for (int k = 0; k < Q3; k++) {
-      const real x = in[k * E];
-      real y = 0;
-      if constexpr (TREE_OUT) y = in[ARRAY + k * E];
-      HPFEM_UNROLL for (int r = 0; r < UNIFORM3_COUNT; r++) {
-        v[r] += B3[r * Q3 + k] * x;
-        if constexpr (TREE_OUT) v[r] += D3[r * Q3 + k] * y;
-      }
-    }
-    HPFEM_UNROLL for (int r = 0; r < UNIFORM3_COUNT; r++) {
-      if (e < live) HPFEM_STORE(to + e * N_MODES + r * N_NODES + s, v[r]);
-    }
-  }
-}
-
 // Collocated derivatives along y and z of the values in array 0 -> arrays 1 and 2; or, transposed, in place.
 template <bool transposed> HPFEM_DEVICE void derivative_lines(real *S) {
   constexpr int ny = DIM > 1 ? rounded_up(Q1 * LANES, 32) : 0, nz = DIM > 2 ? Q1 * Q2 * E : 0;
@@ -257,7 +211,7 @@ struct Surroundings {
     }
     each<0, N_FIELDS>([&](auto n_) {
       constexpr int n = decltype(n_)::value;
-      f[n] = fields[field_array(n)][(field_component(n) * n_elements + element) * POINTS + user_point(i, jk)];
+      f[n] = fields[field_array(n)][(field_component(n) * n_elements + element) * POINTS + i * (Q2 * Q3) + jk];
     });
   }
 };
@@ -308,12 +262,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   };
 
   // Stage.
-  if constexpr (FROM_MODES && REVERSED) {
-    HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
-      z_lines_direct(in + (c * n_elements + first) * N_MODES, live, S + c * ARRAYS * ARRAY,
-                     [&]() { fetch(!LATE && c == 0); });
-    }
-  } else if constexpr (FROM_MODES) {
+  if constexpr (FROM_MODES) {
     constexpr int items = UNIFORM3 ? N_LEAVES : N_MODES, rounds = (E * items + THREADS - 1) / THREADS;
     HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
       const real *from = in + (c * n_elements + first) * N_MODES;
@@ -336,9 +285,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       const real *from = in + (c * n_elements + first) * POINTS;
       HPFEM_UNROLL for (int n = 0; n < rounds; n++) {
         const int item = n * THREADS + t, ee = item / POINTS, q = item % POINTS;
-        const int row = point_i(q) * R2 + point_j(q);
+        const int row = q / (Q2 * Q3) * R2 + q / Q3 % Q2;
         if (ee < E) {
-          S[c * ARRAY + row * LS + point_k(q) * E + ee] = ee < live ? HPFEM_STREAM(from + ee * POINTS + q) : real(0);
+          S[c * ARRAY + row * LS + q % Q3 * E + ee] = ee < live ? HPFEM_STREAM(from + ee * POINTS + q) : real(0);
         }
       }
     }
@@ -350,7 +299,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
       const real *const m = modes + c * E * MODES_PITCH;
       real *const Sc = S + c * ARRAYS * ARRAY;
-      if constexpr (UNIFORM3 && !REVERSED) {
+      if constexpr (UNIFORM3) {
         z_lines(m, Sc);
         if (c + 1 == COMPONENTS) __syncthreads();
       }
@@ -555,12 +504,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       else rows([&](auto p, int l) { backward<decltype(p)::value>(tables, Sc + l); });
     }
     __syncthreads();
-    if constexpr (REVERSED) {
-      HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
-        z_lines_back_direct(S + c * ARRAYS * ARRAY, out + (c * n_elements + first) * N_MODES, live);
-      }
-      return;
-    }
     if constexpr (UNIFORM3) {
       HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
         z_lines_back(S + c * ARRAYS * ARRAY, modes + c * E * MODES_PITCH);
@@ -612,8 +555,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       real *const to = out + (c * n_elements + first) * POINTS;
       for (int item = t; item < E * POINTS; item += THREADS) {
         const int ee = item / POINTS, q = item % POINTS;
-        const int row = point_i(q) * R2 + point_j(q);
-        if (ee < live) HPFEM_STORE(to + ee * POINTS + q, S[c * ARRAY + row * LS + point_k(q) * E + ee]);
+        const int row = q / (Q2 * Q3) * R2 + q / Q3 % Q2;
+        if (ee < live) HPFEM_STORE(to + ee * POINTS + q, S[c * ARRAY + row * LS + q % Q3 * E + ee]);
       }
     }
   }

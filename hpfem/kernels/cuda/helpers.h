@@ -24,11 +24,3 @@ template <int first, int last, class F> HPFEM_DEVICE void each(F &&f) {
 
 HPFEM_DEVICE constexpr int larger(int a, int b) { return a > b ? a : b; }
 HPFEM_DEVICE constexpr int rounded_up(int n, int step) { return (n + step - 1) / step * step; }
-
-// The user's point q = (i Q2 + j) Q3 + k, or with the directions reversed (k Q2 + j) Q1 + i.
-HPFEM_DEVICE int point_i(int q) { return REVERSED ? q % Q1 : q / (Q2 * Q3); }
-HPFEM_DEVICE int point_j(int q) { return REVERSED ? q / Q1 % Q2 : q / Q3 % Q2; }
-HPFEM_DEVICE int point_k(int q) { return REVERSED ? q / (Q1 * Q2) : q % Q3; }
-HPFEM_DEVICE int user_point(int i, int jk) {
-  return REVERSED ? (jk % Q3 * Q2 + jk / Q3) * Q1 + i : i * (Q2 * Q3) + jk;
-}

@@ -51,14 +51,12 @@ class CudaKernel(BlockKernel):
     ----------
     problem : BlockProblem
     strategy : str
-    reversible : bool
-        Whether the kernel may take the directions last first (`Levels`).
     """
 
-    def __init__(self, problem: BlockProblem, strategy: str, reversible: bool = True) -> None:
+    def __init__(self, problem: BlockProblem, strategy: str) -> None:
         self.problem, self.strategy = problem, strategy
         self.flops = operator_flops(problem, strategy)
-        self.levels = Levels.of(problem.tabulation, reversible)
+        self.levels = Levels.of(problem.tabulation)
         self._fields, self._parameters, _ = arguments(problem)
 
     @property
@@ -72,7 +70,7 @@ class CudaKernel(BlockKernel):
         """Factors and points on the device in the layout of a plan."""
         p, e = self.problem, layout.variant.elements
         kind = p.form.factor_kind
-        stored = (e, p.dtype.str, self.levels.reverse)
+        stored = (e, p.dtype.str)
         factors = points = np.uint64(0)
         if kind is not None:
             key = (kind, *((0, *stored[1:]) if p.geometry.affine else stored))
@@ -189,7 +187,7 @@ class DenseKernel(CudaKernel):
     """
 
     def __init__(self, problem: BlockProblem) -> None:
-        super().__init__(problem, "stdmat", reversible=False)
+        super().__init__(problem, "stdmat")
         form, tabulation, dtype = problem.form, problem.tabulation, problem.dtype
         dim, self.slots = problem.shape.dim, 1
         stage = form.stage

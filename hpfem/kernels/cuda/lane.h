@@ -76,7 +76,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             HPFEM_UNROLL for (int d = 1; d < DIM; d++) s[0][d] += B1[p * Q1 + i] * a[d][p];
           }
         }
-        const long long point = element * POINTS + user_point(i, jk);
+        const long long point = element * POINTS + i * (Q2 * Q3) + jk;
         if constexpr (STAGE == 0) {
           if (t < live) out[point] = u[0];
         } else if constexpr (STAGE == 1) {

@@ -13,7 +13,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const long long item = (long long)blockIdx.x * THREADS + threadIdx.x;
   if (item >= chunk * POINTS) return;
   const long long local = item / POINTS, element = first + local;
-  const int q = int(item % POINTS), i = point_i(q), jk = point_j(q) * Q3 + point_k(q);
+  const int q = int(item % POINTS), i = q / (Q2 * Q3), jk = q % (Q2 * Q3);
   const Factors f = stored_factors(factors, element, i, jk);
   Line line;
   line.start(factors, element, jk);

@@ -99,7 +99,7 @@ def constants(problem: BlockProblem, levels: Levels, name: str) -> str:
         "N_FIELD_ARRAYS": len(arrays),
         "N_PARAMETERS": len(parameters),
     }
-    collapse = Collapse.of(problem.tabulation, levels) if affine else None
+    collapse = Collapse.of(problem.tabulation) if affine else None
     n["N_COLLAPSE"] = len(collapse.entries) if collapse else 0
     b = {
         "COLLOCATED": what["collocated"],
@@ -108,7 +108,6 @@ def constants(problem: BlockProblem, levels: Levels, name: str) -> str:
         "TEST_GRADIENT": "grad" in form.test,
         "UNIFORM2": uniform2,
         "UNIFORM3": uniform3,
-        "REVERSED": levels.reverse,
         "TRIVIAL3": trivial,
         "LEAVES_ARE_MODES": levels.identity,
         "INJECTIVE": levels.injective,

@@ -30,9 +30,6 @@ class Levels:
     leaf_to_mode : ndarray, [n_leaves]
     n_modes : int
         Modes of the tree.
-    reverse : bool
-        Whether the directions are taken last first: then modes and points that are next to each other in memory belong
-        to different lines of the direction that the kernel begins and ends with, and loads are coalesced.
     """
 
     counts: tuple[int, ...]
@@ -44,11 +41,10 @@ class Levels:
     child: list[Indices]
     leaf_to_mode: Indices
     n_modes: int
-    reverse: bool = False
 
     @classmethod
-    def of(cls, tabulation: Tabulation, reversible: bool = True) -> Levels:
-        """Tables of a tabulation; products of three segments are reversed if `reversible`."""
+    def of(cls, tabulation: Tabulation) -> Levels:
+        """Tables of a tabulation."""
         tree, rule, dim = tabulation.basis.tree, tabulation.rule, tabulation.basis.shape.dim
         more = 3 - dim
         start, count = list(tree.start), list(tree.count)
@@ -56,7 +52,7 @@ class Levels:
             start.append(np.zeros(tree.n_leaves, np.int64))
             count.append(np.ones(tree.n_leaves, np.int64))
         one, zero = np.ones((1, 1)), np.zeros((1, 1))
-        made = cls(
+        return cls(
             (*rule.counts, *[1] * more),
             [*tabulation.values, *[one] * more],
             [*tabulation.slopes, *[zero] * more],
@@ -67,34 +63,6 @@ class Levels:
             tree.leaf_to_mode,
             tree.n_modes,
         )
-        product = dim == 3 and made.identity and made.uniform(1) and made.uniform(2)
-        return made._reversed() if product and reversible else made
-
-    def _reversed(self) -> Levels:
-        sizes = [int(count[0]) for count in self.count]
-        start, count = [], []
-        for k, nodes in enumerate((1, sizes[2], sizes[2] * sizes[1])):
-            start.append(np.full(nodes, self.start[2 - k][0]))
-            count.append(np.full(nodes, sizes[2 - k]))
-        return Levels(
-            self.counts[::-1],
-            self.values[::-1],
-            self.slopes[::-1],
-            self.differentiation[::-1],
-            start,
-            count,
-            [np.cumsum(n) - n for n in count],
-            np.arange(self.n_modes).reshape(sizes).transpose(2, 1, 0).ravel(),
-            self.n_modes,
-            True,
-        )
-
-    def points(self, values: NDArray[Any], axis: int) -> NDArray[Any]:
-        """Values at the points, their axis replaced by the kernel's three."""
-        counts = self.counts[::-1] if self.reverse else self.counts
-        shape = values.shape
-        out = values.reshape(*shape[:axis], *counts, *shape[axis + 1 :])
-        return out.swapaxes(axis, axis + 2) if self.reverse else out
 
     @property
     def n_rows(self) -> int:
@@ -164,14 +132,11 @@ class Collapse:
     weights_yz: Array
 
     @classmethod
-    def of(cls, tabulation: Tabulation, levels: Levels) -> Collapse:
-        """Collapse of a tabulation's shape at its rule, in the directions of its levels."""
+    def of(cls, tabulation: Tabulation) -> Collapse:
+        """Collapse of a tabulation's shape at its rule."""
         rule, shape = tabulation.rule, tabulation.basis.shape
-        inverse = np.linalg.inv(shape.collapse_matrix(rule.eta))
-        if levels.reverse:
-            inverse = inverse[:, ::-1, ::-1]
-        inverse = levels.points(inverse, 0).reshape(levels.counts[0], -1, shape.dim, shape.dim)
-        weights = levels.points(rule.weights, 0).reshape(levels.counts[0], -1)
+        inverse = np.linalg.inv(shape.collapse_matrix(rule.eta)).reshape(rule.counts[0], -1, shape.dim, shape.dim)
+        weights = rule.weights.reshape(rule.counts[0], -1)
         ones, entries, x, yz = [], [], [], []
         for a in range(shape.dim):
             for b in range(shape.dim):

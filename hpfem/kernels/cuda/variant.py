@@ -156,10 +156,6 @@ def row_stride(levels: Levels, elements: int, rows: tuple[int, int], itemsize: i
         add((2 + 3 * what["pairs"]) * 2 * q2, row // lanes * r2, row % lanes)
     if levels.uniform(2) and not levels.trivial:
         node = np.arange(levels.n_nodes * elements)
-        if levels.reverse:
-            s, node = node % levels.n_nodes, node // levels.n_nodes
-            add((2 + 2 * what["pairs"]) * q3, s % levels.n_rows * r2 + s // levels.n_rows, node)
-            return lanes + int(np.argmin(cost))
         add((2 + 2 * what["pairs"]) * q3, node_rows(levels, r2)[node // elements], node % elements)
     return lanes + int(np.argmin(cost))
 
@@ -231,7 +227,7 @@ def plan(problem: BlockProblem, levels: Levels, variant: Variant) -> FiberPlan:
         pitch = uniform_pitch(levels, e, itemsize)
     else:
         pitch = levels.n_modes | 1
-    needs_modes = not levels.reverse and (what["from_modes"] or (what["to_modes"] and uniform3))
+    needs_modes = what["from_modes"] or (what["to_modes"] and uniform3)
     modes = -(-components * e * pitch // 2) * 2 if needs_modes else 0
     q3_pitch = q3 | 1 if not what["pairs"] else q3
     table3 = 0 if uniform3 or levels.trivial else len(levels.values[2]) * q3_pitch

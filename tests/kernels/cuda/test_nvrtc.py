@@ -77,7 +77,7 @@ def test_an_element_that_does_not_fit_is_refused():
     space = hp.Space(curved("hex", order=2), 10)
     problem, levels = problem_of(hp.Helmholtz(space, lam=1.0, backend="numpy"))
     with pytest.raises(NotSuitable, match="one element needs"):
-        default_variants(problem, levels, Limits(shared_block=16 * 1024))
+        default_variants(problem, levels, Limits(shared_block=24 * 1024))
 
 
 def test_a_source_that_does_not_compile_is_quoted():
