@@ -337,7 +337,7 @@ def output_file(text: str, suffix: str) -> Path:
     """
     path = Path(text)
     if path.suffix != suffix:
-        raise ArgumentError(f"cannot write {path}: give a name that ends in {suffix}")
+        raise ArgumentError(f"cannot write {text!r}: give a name that ends in {suffix}")
     if path.is_dir():
         raise ArgumentError(f"cannot write {path}: it is a folder")
     _open_folder(path.parent)
@@ -359,8 +359,10 @@ def output_folder(text: str) -> Path:
     Raises
     ------
     ArgumentError
-        If it cannot be made or written to.
+        If it has no name, or cannot be made or written to.
     """
+    if not text:
+        raise ArgumentError("the name of the folder is empty; write . for this one")
     path = Path(text)
     try:
         path.mkdir(parents=True, exist_ok=True)

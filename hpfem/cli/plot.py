@@ -27,7 +27,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> None:
     results = read_results(arguments.results)
-    folder = options.output_folder(arguments.output or str(Path(arguments.results).parent))
+    folder = options.output_folder(
+        str(Path(arguments.results).parent) if arguments.output is None else arguments.output
+    )
     paths = plot_results(results, folder, f".{arguments.format}")
     if arguments.json:
         output.print_json({"pictures": [str(path) for path in paths]})

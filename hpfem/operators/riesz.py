@@ -56,8 +56,8 @@ class InverseMass(FwdTrans):
             out = self.space.empty("coeff", field.components)
         elif out.space is not self.space or out.state != "coeff" or out.components != field.components:
             raise StateError(f"out of InverseMass must be a 'coeff' field with {field.components} component(s)")
-        for block, source, target in zip(self.space.blocks, field.data, out.data, strict=True):
-            mass, _ = self._kernels(block)
+        for number, (block, source, target) in enumerate(zip(self.space.blocks, field.data, out.data, strict=True)):
+            mass, _ = self._made[number]
             values = np.asarray(source.read(HOST), dtype=np.float64)
             conversion = _conversion(block.basis)
             rhs = lu_solve(conversion, values.reshape(-1, block.n_modes).T, trans=1).T

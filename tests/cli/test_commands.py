@@ -224,6 +224,8 @@ def test_bench_json_is_all_that_is_printed(capsys):
         (["bench", "--dofs", "many"], "sizes 'many' are not understood"),
         (["bench", "--basis", "magic", "--quick"], "unknown basis 'magic'"),
         (["bench", "-o", "absent/r.json"], "there is no folder absent"),
+        (["compare", MIXED, "-o", ""], "the name of the folder is empty"),
+        (["bench", "-o", ""], "cannot write '': give a name that ends in .json"),
         (["plot", "absent.json"], "cannot read absent.json"),
         (["plot", MIXED], "is not JSON"),
     ],

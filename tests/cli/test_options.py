@@ -94,3 +94,10 @@ def test_output_is_checked_before_work(tmp_path):
             output_file(str(tmp_path / path), ".json")
     with pytest.raises(ArgumentError, match="cannot make the folder"):
         output_folder(str(tmp_path / "file" / "folder"))
+
+
+def test_an_empty_name_is_not_the_default_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ArgumentError, match="the name of the folder is empty"):
+        output_folder("")
+    assert output_folder(".").samefile(tmp_path)
