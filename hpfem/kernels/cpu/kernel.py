@@ -22,8 +22,8 @@ from .threads import run_all, thread_count
 Array = NDArray[np.floating[Any]]
 
 ALIGNMENT = 4096
-# Operations below which a second thread is not worth its start.
-THREAD_FLOPS = 400_000
+# Operations that each thread must have: below about 50 microseconds waking one costs more than it saves.
+THREAD_FLOPS = 3_000_000
 # Geometry, input and output above which the next group is fetched ahead: more than a core's own caches hold.
 PREFETCH_BYTES = 4 << 20
 
