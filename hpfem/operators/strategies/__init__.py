@@ -1,6 +1,6 @@
 """One file per strategy; importing this package registers them."""
 
-from .cpu import CpuDense, CpuStdMat, CpuSumFac
+from .cpu import CpuDense, CpuPlain, CpuStdMat, CpuSumFac
 from .cuda import CudaStdMat, CudaSumFac, CudaSumFacTop
 from .provider import (
     Choice,
@@ -17,6 +17,7 @@ register_strategy(NumpyStdMat())
 register_strategy(CpuSumFac())
 register_strategy(CpuDense())
 register_strategy(CpuStdMat())
+register_strategy(CpuPlain())
 register_strategy(CudaSumFacTop())
 register_strategy(CudaSumFac())
 register_strategy(CudaStdMat())

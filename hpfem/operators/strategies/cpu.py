@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...backend import BACKENDS, Backend
+from ...errors import NotSuitable
 from ...kernels.cpu import CpuKernel, missing
 from ...kernels.form import BlockProblem
 from ...kernels.models import operator_flops
@@ -14,6 +15,9 @@ NONCOLLOCATED_COST = 0.9
 DENSE_COST, DENSE_OVERHEAD = 1.2, 0.6
 # Compiled fibers run at the processor's peak; BLAS streams its arguments and results through memory.
 BLAS_COST = 4.0
+NUMPY_COST = 12.0
+# Points of a direction beyond which a kernel takes a minute or more to compile.
+LONGEST_FIBER = 32
 
 
 class CpuSumFac:
@@ -22,13 +26,44 @@ class CpuSumFac:
     name, backend, special = "sumfac", "cpu", False
 
     def build(self, problem: BlockProblem) -> CpuKernel:
-        """Build the kernel; it serves every form."""
+        """Build the kernel; it serves every form.
+
+        Raises
+        ------
+        NotSuitable
+            If a direction has so many points that its unrolled fibers take minutes to compile.
+        """
+        points = max(problem.tabulation.rule.counts)
+        if points > LONGEST_FIBER:
+            raise NotSuitable(f"fibers of {points} points are too long to compile, the limit is {LONGEST_FIBER}")
         return CpuKernel(problem)
 
     def cost(self, problem: BlockProblem) -> float:
         """Operations; parity saves more of those that are not collocated."""
         share = 1.0 if problem.algorithm == "collocated" else NONCOLLOCATED_COST
         return share * operator_flops(problem, "sumfac")
+
+
+class CpuPlain:
+    """Sum factorisation by NumPy, for what is too large to compile."""
+
+    name, backend, special = "numpy", "cpu", True
+
+    def build(self, problem: BlockProblem) -> NumpyKernel:
+        """Build the kernel.
+
+        Raises
+        ------
+        NotSuitable
+            Where compiled sum factorisation serves.
+        """
+        if max(problem.tabulation.rule.counts) <= LONGEST_FIBER:
+            raise NotSuitable("compiled sum factorisation serves here")
+        return NumpyKernel(problem, "sumfac")
+
+    def cost(self, problem: BlockProblem) -> float:
+        """Operations, several times slower than compiled ones."""
+        return NUMPY_COST * operator_flops(problem, "sumfac")
 
 
 class CpuDense:
