@@ -15,7 +15,7 @@ from hpfem.mesh import box
 from hpfem.operators.strategies import provider, register_strategy, strategy_names
 from hpfem.reporting import forget_reports, reports
 from tests.operators.reference import random_field
-from tests.samples import norm_error, straight
+from tests.samples import curved, norm_error
 from tests.standin import StandIn, StandInStrategy
 
 
@@ -222,7 +222,7 @@ class TestBackends:
 
 def test_what_is_too_large_to_compile_falls_back():
     forget_reports()
-    space = hp.Space(straight("quad"), 20, quadrature=12, backend="cpu")
+    space = hp.Space(curved("quad"), 20, quadrature=12, backend="cpu")
     operator = hp.Mass(space)
     assert [choice.strategy for choice in operator.choices] == ["numpy"]
     assert any("fibers of 34 points are too long to compile" in text for text in reports().values())
