@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from .. import __version__
 from ..errors import HpfemError
-from . import apply, bench, compare, info, plot, solve
+from . import apply, bench, cache, compare, info, plot, solve
 
 __all__ = ["main"]
 
@@ -62,7 +62,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hpfem {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in (info, apply, solve, compare, bench, plot):
+    for module in (info, apply, solve, compare, bench, plot, cache):
         module.COMMAND.add_to(commands)
     return parser
 

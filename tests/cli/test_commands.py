@@ -240,7 +240,7 @@ def test_bad_input_leaves_nothing_behind(capsys, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", [[], ["info"], ["apply"], ["solve"], ["compare"], ["bench"], ["plot"]])
+@pytest.mark.parametrize("command", [[], ["info"], ["apply"], ["solve"], ["compare"], ["bench"], ["plot"], ["cache"]])
 def test_help_has_examples(capsys, command):
     with pytest.raises(SystemExit) as exit_:
         main([*command, "--help"])
@@ -250,6 +250,18 @@ def test_help_has_examples(capsys, command):
     for line in text.split("examples:")[1].splitlines():
         if line.startswith("  hpfem ") and command:
             assert line.split()[1] == command[0]
+
+
+def test_cache(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("HPFEM_CACHE_DIR", str(tmp_path))
+    empty = json.loads(run(capsys, "cache", "info", "--json"))
+    assert empty["path"] == str(tmp_path / "kernels") and empty["entries"] == empty["nbytes"] == 0
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "0.kernel").write_bytes(b"0" * 1000)
+    assert "1 kernels, 0.0 of 268 MB" in run(capsys, "cache", "info")
+    assert json.loads(run(capsys, "cache", "clear", "--json"))["deleted"] == 1
+    assert not list((tmp_path / "kernels").iterdir())
+    assert "invalid choice: 'burn'" in refused(capsys, "cache", "burn")
 
 
 def test_version(capsys):
