@@ -1,0 +1,73 @@
+"""Which kernel is expected to be the fastest, and the table that says so."""
+
+import numpy as np
+import pytest
+
+import hpfem as hp
+from hpfem.errors import NotSuitable
+from hpfem.kernels.cuda.tables import Collapse, Levels, separated
+from hpfem.kernels.cuda.variant import check_lane, known_variant, variant_key, variant_table, wavefronts
+from hpfem.operators.strategies.cuda import CudaStdMat, CudaSumFac, CudaSumFacTop
+from tests.samples import NAMES, curved, skewed, straight
+
+
+def problem_of(name, order, make=hp.Mass, **options):
+    """Problem of an operator on deformed cells."""
+    return make(hp.Space(curved(name, order=2), order), backend="numpy", **options).choices[0].kernel.problem
+
+
+def test_measured_rates_decide():
+    low, high = problem_of("tet", 2), problem_of("tet", 7)
+    assert CudaSumFac().cost(low) < CudaSumFacTop().cost(low) < CudaStdMat().cost(low)
+    assert CudaSumFacTop().cost(high) < CudaSumFac().cost(high)
+    variant, rate = known_variant(low, "sumfac")
+    assert CudaSumFac().cost(low) == pytest.approx(low.n_modes / rate)
+    assert variant.elements == 32
+
+
+def test_what_was_not_measured_is_modelled():
+    reaction = problem_of("tri", 2, hp.WeakForm, pointwise=lambda u: u * u, test=("value",))
+    assert known_variant(reaction, "sumfac-top") is not None  # as fast as the mass: the same factors
+    derivative = problem_of("tri", 2, hp.PhysDeriv)
+    assert known_variant(derivative, "sumfac-top") is None
+    assert CudaSumFacTop().cost(derivative) > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_table_covers_both_operators(name):
+    for order in range(1, 8):
+        for algorithm in ("collocated", "noncollocated"):
+            problem = problem_of(name, order, hp.Helmholtz, lam=1.0, algorithm=algorithm)
+            assert variant_key(problem, "sumfac-top") in variant_table()
+        assert variant_key(problem_of(name, order), "sumfac-top") in variant_table()
+
+
+def test_one_element_per_thread_says_why_not():
+    for problem, reason in (
+        (problem_of("hex", 6), "points"),
+        (problem_of("hex", 3, hp.Helmholtz, lam=1.0, algorithm="noncollocated"), "registers"),
+        (problem_of("tri", 1, hp.Helmholtz, lam=1.0, algorithm="collocated"), "noncollocated"),
+    ):
+        with pytest.raises(NotSuitable, match=reason):
+            check_lane(problem, Levels.of(problem.tabulation))
+
+
+def test_bank_conflicts():
+    t = np.arange(32)
+    assert wavefronts(np.stack([t, 2 * t, 16 * t, 17 * t]), 8).tolist() == [2, 4, 32, 2]
+    assert wavefronts(t[None] * 2, 4).tolist() == [2]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_collapse_is_a_product_of_functions(name):
+    space = hp.Space(skewed(straight(name)), 3)
+    tabulation = space.blocks[0].tabulation
+    collapse, shape, rule = Collapse.of(tabulation), tabulation.basis.shape, tabulation.rule
+    matrix = np.zeros((len(rule), shape.dim, shape.dim))
+    matrix[:, range(shape.dim), range(shape.dim)] = collapse.ones
+    for (a, b), x, yz in zip(collapse.entries, collapse.x, collapse.yz, strict=True):
+        matrix[:, a, b] = np.outer(x, yz).ravel()
+    np.testing.assert_allclose(matrix, np.linalg.inv(shape.collapse_matrix(rule.eta)), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(np.outer(collapse.weights_x, collapse.weights_yz).ravel(), rule.weights, rtol=1e-13)
+    with pytest.raises(AssertionError):
+        separated(np.eye(2))
