@@ -19,6 +19,7 @@ import hpfem as hp
 from hpfem.assembly.boundary import facet_blocks
 from hpfem.assembly.devices import vector_on
 from hpfem.mesh import box, read_mesh
+from hpfem.reporting import progress
 from hpfem.solvers import AcousticWave, point_source, ricker
 from hpfem.vtu import write_vtu
 
@@ -74,14 +75,16 @@ def main(mesh=None, order=5, end=0.9, frequency=8.0, courant=0.5, backend="auto"
     receivers = np.array([point_source(c0, point) for point in RECEIVERS])
     listening = [vector_on(row, wave.device, space.dtype) for row in receivers]
     times, traces, energies, pictures = [], [], [], []
-    for step in range(steps):
-        wave.step(wavelet(wave.time) * on_device if wave.time < dies else None)
-        times.append(wave.time)
-        traces.append([wave.listen(row) for row in listening])
-        if wave.time > dies + 2 * wave.dt:
-            energies.append(wave.energy())
-        if output is not None and step % max(1, steps // frames) == 0:
-            pictures.append((wave.time, wave.pressure))
+    with progress("steps", steps) as advance:
+        for step in range(steps):
+            wave.step(wavelet(wave.time) * on_device if wave.time < dies else None)
+            times.append(wave.time)
+            traces.append([wave.listen(row) for row in listening])
+            if wave.time > dies + 2 * wave.dt:
+                energies.append(wave.energy())
+            if output is not None and step % max(1, steps // frames) == 0:
+                pictures.append((wave.time, wave.pressure))
+            advance()
     variation = float(np.ptp(energies) / energies[0])
     print(f"energy {energies[0]:.4e}, varying by {variation:.1e} of it over {len(energies)} steps")
     iterations = (wave.mass_iterations - before) / steps

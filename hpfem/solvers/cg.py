@@ -8,6 +8,7 @@ side.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -61,6 +62,10 @@ class _Timed:
         return result
 
 
+def _silent(n: int = 1, description: str | None = None) -> None:
+    """The steps of a progress bar that is not there."""
+
+
 def cg(
     apply: Callable[[Any], Any],
     rhs: Any,
@@ -70,6 +75,7 @@ def cg(
     max_iterations: int | None = None,
     start: Any | None = None,
     name: str = "CG",
+    bar: bool = True,
 ) -> tuple[Any, SolveInfo]:
     """Solve A x = b with a symmetric positive definite A.
 
@@ -89,6 +95,8 @@ def cg(
         First guess; zero when left out.
     name : str
         For messages and the progress bar.
+    bar : bool
+        Whether to show one: not where a solve is one of many.
 
     Returns
     -------
@@ -117,7 +125,7 @@ def cg(
         return rhs * 0, SolveInfo(0, [0.0], perf_counter() - began, A.time, size=int(rhs.shape[0]))
     residuals = [float(r @ r) ** 0.5 / scale]
     p, before = r, 1.0
-    with progress(name, None) as advance:
+    with progress(name) if bar else nullcontext(_silent) as advance:
         while residuals[-1] > tol:
             done = len(residuals) - 1
             if done >= most:

@@ -93,7 +93,7 @@ class AcousticWave:
         """M^-1 of a vector on the device."""
         if self.diagonal_mass:
             return self._inverse * rhs
-        x, info = cg(self._apply(self.M), rhs, self._precondition, tol=self.tol, name="mass")
+        x, info = cg(self._apply(self.M), rhs, self._precondition, tol=self.tol, name="mass", bar=False)
         self.mass_iterations += info.iterations
         return x
 
