@@ -117,11 +117,15 @@ def test_dependencies_are_justified():
         assert name in ARCHITECTURE.split("## Dependencies")[1].lower()
 
 
-def test_the_snippet_prints_what_it_says(monkeypatch, capsys):
-    [snippet] = blocks("python")
+def test_the_snippets_print_what_they_say(monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
-    exec(compile(snippet, "README.md", "exec"), {})
-    assert float(capsys.readouterr().out) == pytest.approx(85 / 36, rel=1e-10)
+    printed = []
+    for snippet in blocks("python"):
+        exec(compile(snippet, "README.md", "exec"), {})
+        printed.append([float(word) for word in capsys.readouterr().out.split()])
+    [[energy], [error, iterations]] = printed
+    assert energy == pytest.approx(85 / 36, rel=1e-10)
+    assert error == pytest.approx(4.4e-7, rel=0.02) and iterations == pytest.approx(49, abs=3)
 
 
 @pytest.mark.parametrize("text", [README, ARCHITECTURE], ids=["README", "ARCHITECTURE"])
