@@ -65,7 +65,7 @@ def main(path=MESH, order=5, count=5, method="lobpcg", tol=1e-6, output=None):
         best = np.argsort(values)[:count]
         values, vectors = values[best], vectors[:, best]
     else:
-        inverse = on_free(lambda b: hp.cg(K.matvec, b, precondition, tol=1e-12)[0], bc.free)
+        inverse = on_free(lambda b: hp.cg(K.matvec, b, precondition, tol=1e-12, bar=False)[0], bc.free)
         values, vectors = eigsh(stiffness, count, M=mass, sigma=0.0, OPinv=inverse, tol=tol)
     triples = np.stack(np.meshgrid(*[np.arange(1, 6)] * 3), axis=-1).reshape(-1, 3)
     exact = np.sort(np.sum(triples**2, axis=1))[:count]

@@ -77,23 +77,32 @@ def main(path=MESH, orders=(1, 2, 3, 4, 5, 6), conditions=tuple(CONDITIONS), bac
         output = Path(output)
         output.mkdir(parents=True, exist_ok=True)
         write_vtu(output / "helmholtz_solution.vtu", {"u": u})
-        plot(results, output / "helmholtz_convergence.png")
+        plot(results, u, output / "helmholtz_convergence.png")
     return results
 
 
-def plot(results, path):
-    """Error against order."""
+def plot(results, u, path):
+    """Error against order, and the last solution half way up the mesh."""
     import matplotlib
 
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
 
-    figure, axis = plt.subplots(figsize=(6, 4), layout="constrained")
+    figure, (axis, slice_) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained", width_ratios=(3, 2))
     for (name, rows), marker in zip(results.items(), "osd"):
         axis.semilogy([r["order"] for r in rows], [r["error"] for r in rows], marker=marker, label=name)
     axis.set(xlabel="order P", ylabel="relative L2 error", title="Helmholtz problem, curved cells of all shapes")
+    axis.set_xticks([row["order"] for row in rows])
     axis.grid(alpha=0.3)
     axis.legend(title="on the boundary")
+    nodes = u.space.mesh.points
+    lower, upper = nodes.min(axis=0), nodes.max(axis=0)
+    x, y = np.meshgrid(*np.linspace(lower[:2], upper[:2], 120).T)
+    points = np.stack([x, y, np.full_like(x, (lower[2] + upper[2]) / 2)], axis=-1)
+    values = u.at(points.reshape(-1, 3)).reshape(x.shape)
+    drawn = slice_.contourf(x, y, np.ma.masked_invalid(values), 20, cmap="RdBu")
+    slice_.set(aspect="equal", xlabel="x", ylabel="y", title=f"u at z = {points[0, 0, 2]:.2f}")
+    figure.colorbar(drawn, ax=slice_)
     figure.savefig(path, dpi=150)
     plt.close(figure)
     print("written", path)

@@ -5,7 +5,8 @@
 
 Order 7, nodes and points at Gauss-Lobatto points, one or three components, the diagonal or nothing as preconditioner.
 Every variant of the operator must take as many iterations to the same error (Table 6 of paper 000). The work of an
-iteration is counted as Nekbone does: 12 E N^4 + 34 E N^3 flops (37 with a mass term), N = P + 1, per component.
+iteration is counted as Nekbone does: 12 E N^4 + 34 E N^3 flops (37 with a mass term), N = P + 1, per component. The
+operator's share of the roofline is against the bandwidth of main memory: a small box, staying in cache, passes it.
 """
 
 import argparse

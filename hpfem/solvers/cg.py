@@ -136,7 +136,10 @@ def cg(
             z = r if M is None else M(r)
             rho = float(r @ z)
             if rho <= 0:
-                raise SolverError(f"{name}: the preconditioner is not positive definite (r.z = {rho:.3e} at {done})")
+                raise SolverError(
+                    f"{name}: the preconditioner is not positive definite (r.z = {rho:.3e} after {done} iterations);"
+                    " one that is made from the operator is not where lam < 0 makes that indefinite"
+                )
             if done == 0:
                 p = z * 1
             else:
