@@ -101,10 +101,11 @@ def test_stale_lanes_of_a_short_chunk_do_no_harm(monkeypatch, rng):
         operator = hp.WeakForm(space, lambda u, du: (1.0 / u, du / u), **way)
         broken = u.copy()
         broken.arrays[0][:, :4] = 0.0
-        with np.errstate(all="ignore"):
-            first = operator(broken)
+        first = np.empty_like(u.arrays[0])
+        with np.errstate(all="ignore"):  # the operator would refuse the broken elements' results
+            operator.choices[0].kernel.apply(broken.arrays[0], first)
         # The last element shares its chunk with what was left of the broken ones.
-        assert np.isfinite(first.arrays[0][:, 4]).all()
+        assert np.isfinite(first[:, 4]).all()
         again = operator(u)
         assert np.isfinite(again.arrays[0]).all()
-        assert np.array_equal(again.arrays[0][:, 4], first.arrays[0][:, 4])
+        assert np.array_equal(again.arrays[0][:, 4], first[:, 4])
