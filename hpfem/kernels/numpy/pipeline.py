@@ -23,12 +23,12 @@ from .sumfac import SumFac
 Array = NDArray[np.floating[Any]]
 
 # Numbers of one array of a chunk: enough to pay for the calls, few enough for the caches.
-CHUNK_NUMBERS = 20_000
+CHUNK_NUMBERS = 24_000
 
 
 def chunk_lanes(problem: BlockProblem) -> int:
     """Elements of a chunk, such that calls cost little, arrays stay in cache and chunks are of equal size."""
-    most = int(np.clip(CHUNK_NUMBERS // problem.n_points, 96, 512))
+    most = int(np.clip(CHUNK_NUMBERS // problem.n_points, 128, 512))
     elements = max(problem.n_elements, 1)
     return -(-elements // -(-elements // most))
 
