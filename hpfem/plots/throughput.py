@@ -37,33 +37,41 @@ def plot_throughput(results: Mapping[str, Any], folder: str | os.PathLike[str], 
         - ``<benchmark>_geometry``: affine and deformed ([X] Figs 7, 8),
         - ``<benchmark>_collocation``: collocated and not ([X] Fig. 9),
         - ``<benchmark>_by_order``: best throughput by order,
-        - ``<benchmark>_roofline``: share of the machine's limit.
+        - ``<benchmark>_roofline``: share of the machine's limit;
+
+        with the precision after the benchmark's name where the results hold several.
     """
     folder = Path(folder)
-    about = _about(results)
+    dtypes = list(dict.fromkeys(record.get("dtype") for record in results["results"]))
     paths = []
-    for benchmark in dict.fromkeys(record["benchmark"] for record in results["results"]):
-        records = [record for record in results["results"] if record["benchmark"] == benchmark]
-        title = _OPERATORS.get(benchmark, benchmark)
-        for geometry in _values(records, "geometry"):
-            of_kind = [record for record in records if record["geometry"] == geometry]
-            heading = f"{title}, {geometry} elements — {about}"
-            path = folder / f"{benchmark}_{geometry}{suffix}"
-            paths.append(_strategies(of_kind, heading, path))
-        paths += _geometries(records, f"{title} — {about}", folder, benchmark, suffix)
-        paths += _collocation(records, f"{title} — {about}", folder, benchmark, suffix)
-        paths.append(
-            _by_order(records, f"{title}, best throughput — {about}", folder / f"{benchmark}_by_order{suffix}")
-        )
-        heading = f"{title}, share of the roofline — {about}"
-        paths.append(_roofline(records, heading, folder / f"{benchmark}_roofline{suffix}"))
+    for dtype in dtypes:
+        of_dtype = [record for record in results["results"] if record.get("dtype") == dtype]
+        about = _about(results, of_dtype[0])
+        for benchmark in _values(of_dtype, "benchmark"):
+            records = [record for record in of_dtype if record["benchmark"] == benchmark]
+            name = benchmark if len(dtypes) == 1 else f"{benchmark}_{dtype}"
+            paths += _benchmark(records, _OPERATORS.get(benchmark, benchmark), about, folder, name, suffix)
     return paths
 
 
-def _about(results: Mapping[str, Any]) -> str:
+def _benchmark(records: Sequence[Record], title: str, about: str, folder: Path, name: str, suffix: str) -> list[Path]:
+    """Figures of one benchmark in one precision."""
+    paths = []
+    for geometry in _values(records, "geometry"):
+        of_kind = [record for record in records if record["geometry"] == geometry]
+        heading = f"{title}, {geometry} elements — {about}"
+        paths.append(_strategies(of_kind, heading, folder / f"{name}_{geometry}{suffix}"))
+    paths += _geometries(records, f"{title} — {about}", folder, name, suffix)
+    paths += _collocation(records, f"{title} — {about}", folder, name, suffix)
+    paths.append(_by_order(records, f"{title}, best throughput — {about}", folder / f"{name}_by_order{suffix}"))
+    heading = f"{title}, share of the roofline — {about}"
+    paths.append(_roofline(records, heading, folder / f"{name}_roofline{suffix}"))
+    return paths
+
+
+def _about(results: Mapping[str, Any], first: Record) -> str:
     """Machine, backend and precision, for headings."""
     machine, settings = results.get("machine") or {}, results.get("settings") or {}
-    first = results["results"][0]
     parts = [first.get("backend", settings.get("backend")), first.get("dtype", settings.get("dtype"))]
     gpus = machine.get("gpu") or []
     processor = gpus[0] if first.get("backend") == "cuda" and gpus else machine.get("cpu")

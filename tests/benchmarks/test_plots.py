@@ -102,6 +102,19 @@ def test_pictures_of_a_bench(tmp_path):
         assert len(np.unique(lines, axis=0)) > height / 4
 
 
+def test_precisions_are_not_mixed(tmp_path, monkeypatch):
+    headings = {}
+    save = throughput.style.save
+    monkeypatch.setattr(throughput.style, "save", lambda f, p: headings.update({p.stem: f}) or save(f, p))
+    result = bench()
+    single = [{**record, "dtype": "float32"} for record in result["results"]]
+    result["results"] = [{**record, "dtype": "float64"} for record in result["results"]] + single
+    plot_results(result, tmp_path)
+    assert headings["bk3_float64_by_order"].get_suptitle().endswith("float64")
+    assert headings["bk3_float32_by_order"].get_suptitle().endswith("float32")
+    assert "bk3_by_order" not in headings
+
+
 def test_an_algorithm_chosen_by_itself_makes_no_comparison(tmp_path):
     result = bench()
     for record in result["results"]:
