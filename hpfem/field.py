@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 STATES = ("coeff", "phys", "dual")
 
 
-_ADVICE = {"coeff": "use FwdTrans or space.project first", "phys": "use BwdTrans or space.evaluate first"}
+_ADVICE = {
+    "coeff": "use FwdTrans or space.project first",
+    "phys": "use BwdTrans or space.evaluate first",
+    "dual": "apply Mass or another form first",
+}
 
 
 def check_state(field: Field, wanted: str, what: str) -> None:
@@ -36,7 +40,7 @@ def check_state(field: Field, wanted: str, what: str) -> None:
     ----------
     field : Field
     wanted : str
-        "coeff" or "phys".
+        "coeff", "phys" or "dual".
     what : str
         What takes it, for the message.
 

@@ -77,7 +77,7 @@ class FwdTrans:
         if not isinstance(space, Space):
             raise ArgumentError(f"FwdTrans is made on a Space, got {type(space).__name__}")
         self.space = space
-        self.name = "FwdTrans"
+        self.name = type(self).__name__
         chosen = choose_backend(backend or space.backend)
         self._backend = chosen if chosen.device().name == HOST.name else choose_backend("auto")
         mass = Pointwise(forms.mass, ("value",))
@@ -112,12 +112,12 @@ class FwdTrans:
         return made[0], made[1]
 
     def __call__(self, field: Field, out: Field | None = None) -> Field:
-        """Project.
+        """Solve the mass system of every element.
 
         Parameters
         ----------
         field : Field
-            State "phys".
+            In state `input_state`.
         out : Field, optional
             Overwritten and returned.
 
@@ -131,28 +131,32 @@ class FwdTrans:
         StateError
             If a field has the wrong state, space or number of components, or is not finite.
         SolverError
-            If the mass system of an element does not converge: too few quadrature points make it singular.
+            If the mass system of an element does not converge.
         """
         if not isinstance(field, Field) or field.space is not self.space:
-            raise StateError("FwdTrans takes a field on its own space")
-        check_state(field, "phys", "FwdTrans")
+            raise StateError(f"{self.name} takes a field on its own space")
+        check_state(field, self.input_state, self.name)
         if out is None:
             out = self.space.empty("coeff", field.components)
         elif out.space is not self.space or out.state != "coeff" or out.components != field.components:
-            raise StateError(f"out of FwdTrans must be a 'coeff' field with {field.components} component(s)")
+            raise StateError(f"out of {self.name} must be a 'coeff' field with {field.components} component(s)")
         for number, (block, source, target) in enumerate(zip(self.space.blocks, field.data, out.data, strict=True)):
-            mass, iproduct = self._made[number]
             values = np.ascontiguousarray(source.read(HOST), dtype=np.float64)
-            rhs = np.empty((field.components, block.n_elements, block.n_modes))
-            iproduct.apply(values, rhs)
+            rhs = self._moments(number, values)
             if not np.isfinite(np.sum(rhs)):
                 cell = block.elements[np.argmin(np.isfinite(rhs).all(axis=(0, 2)))]
-                raise StateError(f"FwdTrans got a field that is not finite in cell {cell} ({block.shape.name})")
-            coefficients = self._solve(block, mass, rhs)
-            columns = coefficients.reshape(-1, block.n_modes).T
+                raise StateError(f"{self.name} got a field that is not finite in cell {cell} ({block.shape.name})")
+            columns = self._solve(block, self._made[number][0], rhs).reshape(-1, block.n_modes).T
             flat = lu_solve(_conversion(block.basis), columns, check_finite=False).T
             target.write(HOST)[...] = flat.reshape(rhs.shape)
         return out
+
+    def _moments(self, number: int, values: Array) -> Array:
+        """Inner products of a block's values with the orthogonal basis, [components, E, n_modes]."""
+        block = self.space.blocks[number]
+        rhs = np.empty((len(values), block.n_elements, block.n_modes))
+        self._made[number][1].apply(values, rhs)
+        return rhs
 
     @staticmethod
     def _solve(block: Block, mass: BlockKernel, rhs: Array) -> Array:
