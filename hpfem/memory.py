@@ -127,7 +127,7 @@ class PairArray:
         return {"shape": self.shape, "dtype": self.dtype, "host": self.read() if self._valid else None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["shape"], state["dtype"])  # type: ignore[misc]
+        PairArray.__init__(self, state["shape"], state["dtype"])
         if state["host"] is not None:
             self._sides[HOST.name] = np.array(state["host"])
             self._valid.add(HOST.name)

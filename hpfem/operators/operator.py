@@ -29,6 +29,37 @@ _STATES = {
 Coefficient = float | Field | Callable[..., Any] | Sequence[float]
 
 
+def result_field(space: Space, name: str, state: str, components: int, out: Field | None) -> Field:
+    """Make the field for a result, or check the one that the caller gives.
+
+    Parameters
+    ----------
+    space : Space
+    name : str
+        Of the operator, for messages.
+    state : str
+    components : int
+    out : Field or None
+        What the caller gives.
+
+    Returns
+    -------
+    Field
+
+    Raises
+    ------
+    StateError
+        If `out` is no field, or has another space, state or number of components.
+    """
+    if out is None:
+        return space.empty(state, components)
+    if not isinstance(out, Field):
+        raise StateError(f"out of {name} must be a Field, got {type(out).__name__}")
+    if out.space is not space or out.state != state or out.components != components:
+        raise StateError(f"out of {name} must be a {state!r} field with {components} component(s) on the same space")
+    return out
+
+
 class Operator:
     """A form applied to fields of a space.
 
@@ -238,16 +269,8 @@ class Operator:
             If a user's pointwise function gives values that are not finite (checked on the host only).
         """
         components = self._check(field)
-        if out is None:
-            out = self.space.empty(self.output_state, components)
-        elif not isinstance(out, Field):
-            raise StateError(f"out of {self.name} must be a Field, got {type(out).__name__}")
-        elif out.space is not self.space or out.state != self.output_state or out.components != components:
-            raise StateError(
-                f"out of {self.name} must be a {self.output_state!r} field with {components} component(s) on the same"
-                " space"
-            )
-        elif any(mine.overlaps(theirs) for mine, theirs in zip(out.data, field.data, strict=True)):
+        given, out = out, result_field(self.space, self.name, self.output_state, components, out)
+        if given is not None and any(mine.overlaps(theirs) for mine, theirs in zip(out.data, field.data, strict=True)):
             raise StateError(f"{self.name} cannot write into its own argument; give another field as out")
         device = self.backend.device()
         for choice, source, target in zip(self.choices, field.data, out.data, strict=True):

@@ -24,6 +24,7 @@ from ..kernels.form import BlockKernel, BlockProblem, Form
 from ..memory import HOST
 from ..space import OPERATORS, Block, Space
 from . import forms
+from .operator import result_field
 from .strategies import choose
 
 Array = NDArray[np.float64]
@@ -84,7 +85,7 @@ class FwdTrans:
         self._mass = Form("Mass", "weak", mass, trace(mass, space.dim))
         self._iproduct = Form("IProductWRTBase", "iproduct_wrt_base")
         self.strategy, self.algorithm = strategy, algorithm
-        self._made: tuple[tuple[BlockKernel, BlockKernel], ...] = tuple(self._kernels(b) for b in space.blocks)
+        self._made: tuple[tuple[BlockKernel, BlockKernel, Array], ...] = tuple(self._kernels(b) for b in space.blocks)
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in self.__dict__.items() if key != "_made"}
@@ -96,7 +97,8 @@ class FwdTrans:
     def __repr__(self) -> str:
         return f"FwdTrans({self.space!r})"
 
-    def _kernels(self, block: Block) -> tuple[BlockKernel, BlockKernel]:
+    def _kernels(self, block: Block) -> tuple[BlockKernel, BlockKernel, Array]:
+        """Mass and inner product in the orthogonal basis, and the elements' volumes."""
         if min(block.rule.counts) <= block.order:
             raise ArgumentError(
                 f"FwdTrans of order {block.order} on {block.shape.name} needs at least {block.order + 1} points in each"
@@ -109,7 +111,7 @@ class FwdTrans:
         for form in (self._mass, self._iproduct):
             problem = BlockProblem(form, tabulation, block.geometry, np.dtype(np.float64))
             made.append(choose(problem, self.strategy, self.algorithm, backend).kernel)
-        return made[0], made[1]
+        return made[0], made[1], block.geometry.volumes()
 
     def __call__(self, field: Field, out: Field | None = None) -> Field:
         """Solve the mass system of every element.
@@ -136,17 +138,14 @@ class FwdTrans:
         if not isinstance(field, Field) or field.space is not self.space:
             raise StateError(f"{self.name} takes a field on its own space")
         check_state(field, self.input_state, self.name)
-        if out is None:
-            out = self.space.empty("coeff", field.components)
-        elif out.space is not self.space or out.state != "coeff" or out.components != field.components:
-            raise StateError(f"out of {self.name} must be a 'coeff' field with {field.components} component(s)")
+        out = result_field(self.space, self.name, self.output_state, field.components, out)
         for number, (block, source, target) in enumerate(zip(self.space.blocks, field.data, out.data, strict=True)):
             values = np.ascontiguousarray(source.read(HOST), dtype=np.float64)
             rhs = self._moments(number, values)
             if not np.isfinite(np.sum(rhs)):
                 cell = block.elements[np.argmin(np.isfinite(rhs).all(axis=(0, 2)))]
                 raise StateError(f"{self.name} got a field that is not finite in cell {cell} ({block.shape.name})")
-            columns = self._solve(block, self._made[number][0], rhs).reshape(-1, block.n_modes).T
+            columns = self._solve(number, rhs).reshape(-1, block.n_modes).T
             flat = lu_solve(_conversion(block.basis), columns, check_finite=False).T
             target.write(HOST)[...] = flat.reshape(rhs.shape)
         return out
@@ -158,10 +157,9 @@ class FwdTrans:
         self._made[number][1].apply(values, rhs)
         return rhs
 
-    @staticmethod
-    def _solve(block: Block, mass: BlockKernel, rhs: Array) -> Array:
-        volume = block.geometry.volumes() / block.shape.volume
-        diagonal = volume[:, None] * _orthogonal_norms(block.shape, block.order)
+    def _solve(self, number: int, rhs: Array) -> Array:
+        block, (mass, _, volumes) = self.space.blocks[number], self._made[number]
+        diagonal = (volumes / block.shape.volume)[:, None] * _orthogonal_norms(block.shape, block.order)
         x = rhs / diagonal
         product = np.empty_like(rhs)
         mass.apply(x, product)

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import hpfem as hp
+from hpfem.errors import StateError
+from hpfem.mesh import box
 from hpfem.operators import InverseMass
 from tests.operators.reference import random_field
 from tests.samples import NAMES, curved, skewed, straight
@@ -45,3 +47,11 @@ def test_what_is_no_functional_on_the_space_is_refused(rng):
     for out in (space.zeros("dual"), space.zeros("coeff", 2), other.zeros("coeff")):
         with pytest.raises(hp.StateError, match="out of InverseMass must be a 'coeff' field"):
             operator(space.zeros("dual"), out=out)
+
+
+@pytest.mark.parametrize("make", [hp.FwdTrans, InverseMass])
+def test_out_that_is_no_field_is_refused(make):
+    space = hp.Space(box("tri", (1, 1)), 2)
+    operator = make(space)
+    with pytest.raises(StateError, match=f"out of {make.__name__} must be a Field, got ndarray"):
+        operator(space.zeros(operator.input_state), out=np.zeros(3))
