@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import asdict, astuple, dataclass
 from multiprocessing import get_context
 from typing import Any
 
@@ -28,8 +28,9 @@ from hpfem.errors import DeviceError, NotSuitable
 from hpfem.kernels.cuda import nvrtc
 from hpfem.kernels.cuda.layout import line_layout
 from hpfem.kernels.cuda.prelude import fiber_source, header, lane_source
+from hpfem.kernels.cuda.search import search
 from hpfem.kernels.cuda.tables import Levels
-from hpfem.kernels.cuda.variant import Limits, Variant, check_lane, default_variants, plan, variant_key, variant_table
+from hpfem.kernels.cuda.variant import Limits, Variant, check_lane, plan, variant_key, variant_table
 from hpfem.kernels.models import operator_bytes, operator_flops
 from hpfem.kernels.numpy import NumpyKernel
 from hpfem.mesh import box
@@ -177,12 +178,16 @@ class Candidate:
 class Case:
     """An operator on a shape at an order, the ways tried and their times."""
 
-    def __init__(self, operator: str, shape: str, order: int, kind: str, dtype: str) -> None:
+    def __init__(self, operator: str, shape: str, order: int, kind: str, dtype: str, most: int) -> None:
         self.row = {"operator": operator, "shape": shape, "order": order, "kind": kind, "dtype": dtype}
         space = hp.Space(mesh(shape, kind), order, dtype=dtype)
         algorithms = ["noncollocated"] if operator == "mass" else ["collocated", "noncollocated"]
         self.problems = {algorithm: problem_of(operator, space, algorithm) for algorithm in algorithms}
         self.levels = Levels.of(next(iter(self.problems.values())).tabulation)
+        self.searches = {
+            algorithm: search(problem, self.levels, Limits(), most, table=not most)
+            for algorithm, problem in self.problems.items()
+        }
         self.times: dict[Candidate, float] = {}
 
     def plan(self, candidate: Candidate) -> Any:
@@ -194,73 +199,26 @@ class Case:
         made = lane_source if candidate.strategy == "sumfac" else fiber_source
         return header("language.h") + made(self.problems[candidate.algorithm], self.levels, self.plan(candidate))
 
-    def first(self, most: int) -> list[Candidate]:
-        """One element per thread where it fits; elements per block, by the model's order."""
+    def next_round(self) -> list[Candidate]:
+        """What to time next; the first round has the kernel with one element per thread too, where it fits."""
         found = []
         for algorithm, problem in self.problems.items():
             try:
                 check_lane(problem, self.levels)
-                if algorithm == "noncollocated":
+                if not self.times and algorithm == "noncollocated":
                     found.append(Candidate("sumfac", algorithm, Variant(32)))
             except NotSuitable:
                 pass
-            if not most:
-                layout = default_variants(problem, self.levels, Limits())[0]
-                found.append(Candidate("sumfac-top", algorithm, layout.variant))
-            tried: list[int] = []
-            for layout in default_variants(problem, self.levels, Limits(), table=False):
-                e = layout.variant.elements
-                if len(tried) < most and all(max(e, other) > 1.1 * min(e, other) for other in tried):
-                    tried.append(e)
-            found += [Candidate("sumfac-top", algorithm, Variant(e)) for e in tried]
+            rounds = self.searches[algorithm]
+            timed = {c.variant: self.times[c] for c in self.best(algorithm)}
+            variants = rounds.send(timed) if self.times else next(rounds)
+            found += [Candidate("sumfac-top", algorithm, variant) for variant in variants]
         return found
 
     def best(self, algorithm: str, strategy: str = "sumfac-top") -> list[Candidate]:
         """Candidates of an algorithm, fastest first."""
         mine = [c for c in self.times if c.algorithm == algorithm and c.strategy == strategy]
         return sorted(mine, key=lambda c: self.times[c])
-
-    def second(self) -> list[Candidate]:
-        """Options one by one for the two best numbers of elements."""
-        found = []
-        q1, affine = self.levels.counts[0], self.row["kind"] == "affine"
-        for algorithm in self.problems:
-            for candidate in self.best(algorithm)[:2]:
-                v, blocks = candidate.variant, self.plan(candidate).min_blocks
-                options = [replace(v, min_blocks=blocks + 1)]
-                options += [replace(v, min_blocks=blocks - 1)] if blocks > 1 else []
-                if not affine:
-                    options += [replace(v, prefetch=1), replace(v, prefetch=2), replace(v, l2=True)]
-                    options += [replace(v, prefetch=n, late=True) for n in (1, 2, 4)]
-                    options += [replace(v, prefetch=q1)] if self.row["operator"] == "mass" else []
-                if not self.levels.uniform(1):
-                    options.append(replace(v, tables_shared=not self.plan(candidate).table2))
-                found += [replace(candidate, variant=option) for option in options]
-        return found
-
-    def third(self) -> list[Candidate]:
-        """The options that helped, together."""
-        found = []
-        for algorithm in self.problems:
-            ranked = self.best(algorithm)
-            plain = [c for c in ranked if c.variant == Variant(c.variant.elements)]
-            for base in plain[:2]:
-                better = [
-                    c.variant
-                    for c in ranked
-                    if c.variant.elements == base.variant.elements and self.times[c] < 0.995 * self.times[base]
-                ]
-                merged = base.variant
-                # The best option of each name last, so that it stays.
-                for v in reversed(better):
-                    changes = {
-                        name: value
-                        for name in ("prefetch", "min_blocks", "tables_shared", "l2", "late")
-                        if (value := getattr(v, name)) != getattr(base.variant, name)
-                    }
-                    merged = replace(merged, **changes)
-                    found.append(replace(base, variant=merged))
-        return [c for c in dict.fromkeys(found) if c not in self.times]
 
 
 def run_round(pool: Any, work: list[tuple[Case, Candidate]], options: argparse.Namespace, deadline: float) -> None:
@@ -303,20 +261,21 @@ def main() -> None:
     low, _, high = options.orders.partition(":")
     names = (options.operators, options.kinds, options.shapes)
     wanted = itertools.product(*(text.split(",") for text in names), range(int(low), int(high or low) + 1))
-    cases = [Case(operator, shape, order, kind, options.dtype) for operator, kind, shape, order in wanted]
+    cases = [
+        Case(operator, shape, order, kind, options.dtype, options.first) for operator, kind, shape, order in wanted
+    ]
     # Processes without a CUDA context of their own.
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("fork")) as pool:
-        pool.submit(compiled, cases[0].source(cases[0].first(1)[0])).result()
+        work = [(case, c) for case in cases for c in case.next_round()]
+        pool.submit(compiled, cases[0].source(work[0][1])).result()
         list(pool.map(abs, range(64)))
         import cupy
 
         top = ceilings()
         print({key: f"{value:.4g}" for key, value in top.items()}, cupy.cuda.runtime.getDeviceProperties(0)["name"])
-        run_round(pool, [(case, c) for case in cases for c in case.first(options.first)], options, deadline)
-        if options.rounds > 1:
-            run_round(pool, [(case, c) for case in cases for c in case.second()], options, deadline)
-        if options.rounds > 2:
-            run_round(pool, [(case, c) for case in cases for c in case.third()], options, deadline)
+        run_round(pool, work, options, deadline)
+        for _ in range(1, options.rounds):
+            run_round(pool, [(case, c) for case in cases for c in case.next_round()], options, deadline)
     rows, table = [], dict(variant_table())
     for case in cases:
         for algorithm, problem in case.problems.items():

@@ -4,6 +4,7 @@ import numpy as np
 
 from hpfem.kernels.form import BlockKernel
 from hpfem.kernels.numpy import NumpyKernel
+from hpfem.operators.strategies import Strategy
 
 
 class StandIn:
@@ -47,12 +48,12 @@ class StandInKernel(BlockKernel):
         self.inner.apply(source, out)
 
 
-class StandInStrategy:
+class StandInStrategy(Strategy):
     """Provider of the stand-in backend."""
 
     name, backend, special = "sumfac", "stand-in", False
 
-    def build(self, problem):
+    def build(self, problem, variant=None):
         """Serve everything."""
         return StandInKernel(problem, self.name)
 

@@ -35,7 +35,7 @@ def providers(monkeypatch):
     forget_reports()
 
 
-class Picky:
+class Picky(provider.Strategy):
     """A fast strategy of the NumPy backend that serves some shapes, or none."""
 
     name, backend, special = "picky", "numpy", False
@@ -44,7 +44,7 @@ class Picky:
         self.serves = serves
         self.asked = []
 
-    def build(self, problem):
+    def build(self, problem, variant=None):
         """Build for the shapes it serves."""
         self.asked.append((problem.shape.name, problem.geometry.affine, problem.algorithm))
         if problem.shape.name not in self.serves:

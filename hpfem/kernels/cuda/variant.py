@@ -364,6 +364,64 @@ def default_variants(problem: BlockProblem, levels: Levels, limits: Limits, tabl
     return plans
 
 
+def default_variant(problem: BlockProblem, levels: Levels, limits: Limits) -> Variant:
+    """The variant to take where nobody has searched: the measured one if it fits, else the model's.
+
+    Parameters
+    ----------
+    problem, levels, limits
+        As for `default_variants`.
+
+    Returns
+    -------
+    Variant
+
+    Raises
+    ------
+    NotSuitable
+        If not even one element fits.
+    """
+    known = known_variant(problem, "sumfac-top")
+    if known is not None:
+        try:
+            checked_plan(problem, levels, known[0], limits)
+        except NotSuitable:
+            pass  # measured on a larger device
+        else:
+            return known[0]
+    return Variant(default_variants(problem, levels, limits, table=False)[0].variant.elements)
+
+
+def checked_plan(problem: BlockProblem, levels: Levels, variant: Variant, limits: Limits) -> FiberPlan:
+    """Plan of a variant that is to fit on a device.
+
+    Parameters
+    ----------
+    problem, levels, variant
+        As for `plan`.
+    limits : Limits
+        Of the device.
+
+    Returns
+    -------
+    FiberPlan
+
+    Raises
+    ------
+    NotSuitable
+        If it does not fit.
+    """
+    if not 1 <= variant.elements <= limits.threads:
+        raise NotSuitable(f"{variant.elements} elements in a block of threads, 1 to {limits.threads} are possible")
+    found = plan(problem, levels, variant)
+    if found.shared_bytes > limits.shared_block or found.threads > limits.threads:
+        raise NotSuitable(
+            f"{variant.elements} element(s) need {found.shared_bytes} bytes of shared memory and {found.threads}"
+            f" threads; a block has at most {limits.shared_block} and {limits.threads}"
+        )
+    return found
+
+
 def check_lane(problem: BlockProblem, levels: Levels) -> None:
     """Check whether one element fits a thread.
 

@@ -9,6 +9,7 @@ from ...kernels.form import BlockProblem
 from ...kernels.models import operator_flops
 from ...kernels.numpy import NumpyKernel
 from ...memory import HOST
+from .provider import Strategy, Variant, no_variants
 
 # Time per operation against collocated sum factorisation (measured on AVX-512, P = 1..7).
 NONCOLLOCATED_COST = 0.9
@@ -20,12 +21,12 @@ NUMPY_COST = 12.0
 LONGEST_FIBER = 32
 
 
-class CpuSumFac:
+class CpuSumFac(Strategy):
     """Sum factorisation, one element per SIMD lane, fused over all stages ([X] Alg. 3)."""
 
     name, backend, special = "sumfac", "cpu", False
 
-    def build(self, problem: BlockProblem) -> CpuKernel:
+    def build(self, problem: BlockProblem, variant: Variant = None) -> CpuKernel:
         """Build the kernel; it serves every form.
 
         Raises
@@ -33,6 +34,7 @@ class CpuSumFac:
         NotSuitable
             If a direction has so many points that its unrolled fibers take minutes to compile.
         """
+        no_variants(self, variant)
         points = max(problem.tabulation.rule.counts)
         if points > LONGEST_FIBER:
             raise NotSuitable(f"fibers of {points} points are too long to compile, the limit is {LONGEST_FIBER}")
@@ -44,12 +46,12 @@ class CpuSumFac:
         return share * operator_flops(problem, "sumfac")
 
 
-class CpuPlain:
+class CpuPlain(Strategy):
     """Sum factorisation by NumPy, for what is too large to compile."""
 
     name, backend, special = "numpy", "cpu", True
 
-    def build(self, problem: BlockProblem) -> NumpyKernel:
+    def build(self, problem: BlockProblem, variant: Variant = None) -> NumpyKernel:
         """Build the kernel.
 
         Raises
@@ -57,6 +59,7 @@ class CpuPlain:
         NotSuitable
             Where compiled sum factorisation serves.
         """
+        no_variants(self, variant)
         if max(problem.tabulation.rule.counts) <= LONGEST_FIBER:
             raise NotSuitable("compiled sum factorisation serves here")
         return NumpyKernel(problem, "sumfac")
@@ -66,12 +69,12 @@ class CpuPlain:
         return NUMPY_COST * operator_flops(problem, "sumfac")
 
 
-class CpuDense:
+class CpuDense(Strategy):
     """Dense reference matrices of affine elements, compiled, one element per SIMD lane: fastest at low order."""
 
     name, backend, special = "dense", "cpu", True
 
-    def build(self, problem: BlockProblem) -> CpuKernel:
+    def build(self, problem: BlockProblem, variant: Variant = None) -> CpuKernel:
         """Build the kernel.
 
         Raises
@@ -79,6 +82,7 @@ class CpuDense:
         NotSuitable
             Unless elements are affine and the form is linear with constant coefficients.
         """
+        no_variants(self, variant)
         return CpuKernel(problem, "dense")
 
     def cost(self, problem: BlockProblem) -> float:
@@ -88,13 +92,14 @@ class CpuDense:
         return (DENSE_COST * matrices + DENSE_OVERHEAD) * 2.0 * problem.n_modes**2
 
 
-class CpuStdMat:
+class CpuStdMat(Strategy):
     """Dense reference matrices through BLAS."""
 
     name, backend, special = "stdmat", "cpu", False
 
-    def build(self, problem: BlockProblem) -> NumpyKernel:
+    def build(self, problem: BlockProblem, variant: Variant = None) -> NumpyKernel:
         """Build the kernel; it serves every form."""
+        no_variants(self, variant)
         return NumpyKernel(problem, "stdmat")
 
     def cost(self, problem: BlockProblem) -> float:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...backend import BACKENDS, Backend
 from ...errors import NotSuitable
-from ...kernels.cuda.device import CUDA, limits, missing
+from ...kernels import variants as text
+from ...kernels.cuda import variant as fiber
+from ...kernels.cuda.device import CUDA, architecture, limits, missing
 from ...kernels.cuda.kernel import DenseKernel, FiberKernel, LaneKernel
+from ...kernels.cuda.nvrtc import cached
+from ...kernels.cuda.prelude import fiber_source, header, lane_source
+from ...kernels.cuda.search import MOST, first_variants, search
 from ...kernels.cuda.tables import Levels
-from ...kernels.cuda.variant import default_variants, known_variant
 from ...kernels.form import BlockProblem
 from ...kernels.models import operator_bytes, operator_flops
+from .provider import Search, Strategy, Variant, no_variants
 
 # Matrices of StdMat that are larger take longer to make than they are worth.
 STDMAT_BYTES = 1 << 28
@@ -22,38 +29,80 @@ BACKENDS.add("cuda", Backend("cuda", lambda: CUDA, missing))
 
 def expected_time(problem: BlockProblem, strategy: str) -> float:
     """Time of a sum-factorised kernel per element in nanoseconds: measured (variants.json), or by a model."""
-    known = known_variant(problem, strategy)
+    known = fiber.known_variant(problem, strategy)
     if known is not None:
         return problem.n_modes / known[1]
     return max(operator_bytes(problem) / BYTES, operator_flops(problem, "sumfac") / FLOPS)
 
 
-class CudaSumFacTop:
+class CudaSumFacTop(Strategy):
     """Sum factorisation, some elements per block of threads ([X] Alg. 4), 1-D lines in registers."""
 
     name, backend, special = "sumfac-top", "cuda", False
 
-    def build(self, problem: BlockProblem) -> FiberKernel:
-        """Build the kernel.
+    def variants(self, problem: BlockProblem) -> Sequence[Variant]:
+        """The measured variant, if there is one, and numbers of elements per block in the model's order.
 
         Raises
         ------
         NotSuitable
             If one element does not fit a block.
         """
-        return FiberKernel(problem, default_variants(problem, Levels.of(problem.tabulation), limits())[0])
+        found = first_variants(problem, Levels.of(problem.tabulation), limits(), MOST, table=True)
+        return [text.to_text(variant) for variant in found]
+
+    def search(self, problem: BlockProblem) -> Search:
+        """Elements per block, then options one by one, then those that helped together."""
+        rounds = search(problem, Levels.of(problem.tabulation), limits())
+        found = next(rounds)
+        while True:
+            timed = yield [text.to_text(variant) for variant in found]
+            read = {text.from_text(fiber.Variant, name): t for name, t in timed.items() if name is not None}
+            try:
+                found = rounds.send(read)
+            except StopIteration:
+                return
+
+    def _plan(self, problem: BlockProblem, variant: Variant) -> fiber.FiberPlan:
+        levels = Levels.of(problem.tabulation)
+        if variant is None:
+            return fiber.plan(problem, levels, fiber.default_variant(problem, levels, limits()))
+        return fiber.checked_plan(problem, levels, text.from_text(fiber.Variant, variant), limits())
+
+    def prepare(self, problem: BlockProblem, variant: Variant = None) -> None:
+        """Compile into the cache."""
+        source = fiber_source(problem, Levels.of(problem.tabulation), self._plan(problem, variant))
+        cached(header("language.h") + source, architecture())
+
+    def build(self, problem: BlockProblem, variant: Variant = None) -> FiberKernel:
+        """Build the kernel.
+
+        Raises
+        ------
+        NotSuitable
+            If one element, or those of the variant, do not fit a block.
+        """
+        return FiberKernel(problem, self._plan(problem, variant))
 
     def cost(self, problem: BlockProblem) -> float:
         """Expected time per element in nanoseconds."""
         return expected_time(problem, self.name)
 
 
-class CudaSumFac:
+class CudaSumFac(Strategy):
     """Sum factorisation, one element per thread ([X] Alg. 3): small orders only."""
 
     name, backend, special = "sumfac", "cuda", True
 
-    def build(self, problem: BlockProblem) -> LaneKernel:
+    def prepare(self, problem: BlockProblem, variant: Variant = None) -> None:
+        """Compile into the cache."""
+        no_variants(self, variant)
+        levels = Levels.of(problem.tabulation)
+        fiber.check_lane(problem, levels)
+        source = lane_source(problem, levels, fiber.plan(problem, levels, fiber.Variant(32)))
+        cached(header("language.h") + source, architecture())
+
+    def build(self, problem: BlockProblem, variant: Variant = None) -> LaneKernel:
         """Build the kernel.
 
         Raises
@@ -61,20 +110,21 @@ class CudaSumFac:
         NotSuitable
             If an element does not fit a thread's registers, or the algorithm is collocated.
         """
+        no_variants(self, variant)
         return LaneKernel(problem)
 
     def cost(self, problem: BlockProblem) -> float:
         """Expected time per element in nanoseconds; unmeasured, other strategies go first."""
-        unmeasured = known_variant(problem, self.name) is None
+        unmeasured = fiber.known_variant(problem, self.name) is None
         return (3.0 if unmeasured else 1.0) * expected_time(problem, self.name)
 
 
-class CudaStdMat:
+class CudaStdMat(Strategy):
     """Dense reference matrices and cuBLAS, all elements in one GEMM."""
 
     name, backend, special = "stdmat", "cuda", False
 
-    def build(self, problem: BlockProblem) -> DenseKernel:
+    def build(self, problem: BlockProblem, variant: Variant = None) -> DenseKernel:
         """Build the kernel.
 
         Raises
@@ -82,6 +132,7 @@ class CudaStdMat:
         NotSuitable
             If its matrices are too large.
         """
+        no_variants(self, variant)
         size = problem.n_points * max(problem.n_modes, problem.n_points) * (1 + problem.shape.dim) * 8
         if size > STDMAT_BYTES:
             raise NotSuitable(f"its matrices take {size / 1e6:.0f} MB, the limit is {STDMAT_BYTES / 1e6:.0f} MB")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -9,6 +10,11 @@ from ...backend import Backend
 from ...errors import ArgumentError, NotSuitable
 from ...kernels.form import ALGORITHMS, BlockKernel, BlockProblem
 from ...reporting import report_once
+
+# One of the ways in which a strategy can build a kernel, as text (`hpfem.kernels.variants`); None: the strategy's own.
+Variant = str | None
+# Gives variants to time; is sent the seconds of all that were timed so far.
+Search = Generator[Sequence[Variant], Mapping[Variant, float], None]
 
 
 class Strategy(Protocol):
@@ -28,17 +34,86 @@ class Strategy(Protocol):
     backend: str
     special: bool
 
-    def build(self, problem: BlockProblem) -> BlockKernel:
+    def variants(self, problem: BlockProblem) -> Sequence[Variant]:
+        """Variants worth timing before anything is known, the one that `build` takes by itself first.
+
+        Parameters
+        ----------
+        problem : BlockProblem
+
+        Returns
+        -------
+        sequence of str or None
+            (None,) where there is nothing to choose.
+
+        Raises
+        ------
+        NotSuitable
+            With the reason, if this strategy cannot serve the problem; `build` may still refuse if this does not.
+        """
+        return (None,)
+
+    def search(self, problem: BlockProblem) -> Search:
+        """Search the variants in rounds.
+
+        Parameters
+        ----------
+        problem : BlockProblem
+
+        Yields
+        ------
+        sequence of str or None
+            Variants to time, `variants` first; what is sent back are the seconds of all that were timed so far, which
+            may be none of these, or all of them.
+        """
+        yield self.variants(problem)
+
+    def prepare(self, problem: BlockProblem, variant: Variant = None) -> None:
+        """Do ahead of `build`, and beside others in threads, what takes long: compile into a cache.
+
+        Parameters
+        ----------
+        problem : BlockProblem
+        variant : str, optional
+
+        Raises
+        ------
+        NotSuitable, ArgumentError
+            As `build`.
+        """
+        return None
+
+    def build(self, problem: BlockProblem, variant: Variant = None) -> BlockKernel:
         """Build the kernel.
+
+        Parameters
+        ----------
+        problem : BlockProblem
+        variant : str, optional
+            One of `variants` or `search`; the strategy's own choice when left out.
 
         Raises
         ------
         NotSuitable
             With the reason, if this strategy cannot serve the problem.
+        ArgumentError
+            If there is no such variant.
         """
 
     def cost(self, problem: BlockProblem) -> float:
         """Estimate the relative time per element, to choose by before anything is measured."""
+
+
+def no_variants(strategy: Strategy, variant: Variant) -> None:
+    """Refuse a variant of a strategy that has none.
+
+    Raises
+    ------
+    ArgumentError
+        If one is asked for.
+    """
+    if variant is not None:
+        raise ArgumentError(f"strategy {strategy.name!r} of backend {strategy.backend!r} has no variant {variant!r}")
 
 
 _PROVIDERS: list[Strategy] = []

@@ -1,0 +1,75 @@
+"""Variants of kernels as text, "elements=4 prefetch=2 late": for caches, messages and command lines.
+
+A variant is a frozen dataclass whose fields are integers, or true, false or undecided (None).
+"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields
+from typing import Any, TypeVar
+
+from ..errors import ArgumentError
+
+T = TypeVar("T")
+
+
+def to_text(variant: Any) -> str:
+    """Write a variant.
+
+    Parameters
+    ----------
+    variant : dataclass
+        With fields that are int, bool or None.
+
+    Returns
+    -------
+    str
+        Fields that differ from their defaults, in order: `name=number`, `name` for true, `no-name` for false.
+    """
+    words = []
+    for field in fields(variant):
+        value = getattr(variant, field.name)
+        if value is True or value is False:
+            word = field.name if value else f"no-{field.name}"
+        else:
+            word = f"{field.name}={value}"
+        if value != field.default or field.default is MISSING:
+            words.append(word)
+    return " ".join(words)
+
+
+def from_text(kind: type[T], text: str) -> T:
+    """Read a variant.
+
+    Parameters
+    ----------
+    kind : dataclass type
+    text : str
+        As `to_text` writes it.
+
+    Returns
+    -------
+    kind
+
+    Raises
+    ------
+    ArgumentError
+        If the text is no variant of this kind.
+    """
+    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    values: dict[str, int | bool] = {}
+    for word in text.split():
+        name, equals, number = word.partition("=")
+        value: int | bool = not word.startswith("no-")
+        if equals:
+            if not (number.isascii() and number.isdigit() and len(number) < 9):
+                raise ArgumentError(f"variant {text!r}: {word!r} is not name=number")
+            value = int(number)
+        name = name if equals else word.removeprefix("no-")
+        if name not in names or name in values:
+            raise ArgumentError(f"variant {text!r}: {name!r} is unknown or twice there; valid: {', '.join(names)}")
+        values[name] = value
+    try:
+        return kind(**values)
+    except TypeError:
+        raise ArgumentError(f"variant {text!r} is incomplete; it takes {', '.join(names)}") from None
