@@ -32,6 +32,8 @@ from .errors import ArgumentError
 Array = NDArray[np.float64]
 
 KINDS = ("wJ", "metric", "jacobian", "points")
+# Entries of Jacobians that are made at a time: with everything made of them ten times as many numbers.
+CHUNK = 2_000_000
 
 
 def symmetric_pairs(dim: int) -> list[tuple[int, int]]:
@@ -39,38 +41,71 @@ def symmetric_pairs(dim: int) -> list[tuple[int, int]]:
     return [(a, b) for a in range(dim) for b in range(a, dim)]
 
 
-def determinant_and_inverse(J: Array) -> tuple[Array, Array]:
+def cofactor(J: Any, a: int, i: int) -> Any:
+    """Cofactor of the entry J[i, a] of many d x d matrices [d, d, ...], d <= 3: entry (a, i) of the adjugate."""
+    if len(J) == 1:
+        return 0 * J[0, 0] + 1
+    if len(J) == 2:
+        return J[1 - i, 1 - a] if i == a else -J[1 - i, 1 - a]
+    # Cyclic neighbours instead of minors: the signs come out by themselves.
+    (i1, i2), (a1, a2) = ((i + 1) % 3, (i + 2) % 3), ((a + 1) % 3, (a + 2) % 3)
+    return J[i1, a1] * J[i2, a2] - J[i1, a2] * J[i2, a1]
+
+
+def gram(J: Any, xp: Any = np) -> Any:
+    """J^T J of many matrices [D, d, ...]."""
+    return xp.einsum("ia...,ib...->ab...", J, J)
+
+
+def determinant(J: Any, xp: Any = np) -> Any:
+    """Determinant of many small matrices; of tall ones the area.
+
+    Parameters
+    ----------
+    J : array, [D, d, ...]
+        D >= d.
+    xp : module
+        NumPy, or another module of arrays like it that J is of: CuPy.
+
+    Returns
+    -------
+    array, [...]
+        det J, or sqrt(det(J^T J)) for D > d.
+    """
+    if J.shape[0] > J.shape[1]:
+        return xp.sqrt(xp.maximum(determinant(gram(J, xp), xp), 0.0))
+    return sum((J[i, 0] * cofactor(J, 0, i) for i in range(1, len(J))), J[0, 0] * cofactor(J, 0, 0))
+
+
+def determinant_and_inverse(J: Any, xp: Any = np) -> tuple[Any, Any]:
     """Determinant and inverse of many small matrices, by cofactors; of tall ones the area and the left inverse.
 
     Parameters
     ----------
-    J : ndarray, [D, d, ...]
+    J : array, [D, d, ...]
         D >= d.
+    xp : module
+        See `determinant`.
 
     Returns
     -------
-    determinant : ndarray, [...]
-        det J, or sqrt(det(J^T J)) for D > d.
-    inverse : ndarray, [d, D, ...]
+    determinant : array, [...]
+        See `determinant`.
+    inverse : array, [d, D, ...]
         J^-1, or (J^T J)^-1 J^T. Not finite where J is singular.
     """
     big, d = J.shape[:2]
     if big > d:
-        gram = np.einsum("ia...,ib...->ab...", J, J)
-        det, inverse = determinant_and_inverse(gram)
-        return np.sqrt(np.maximum(det, 0.0)), np.einsum("ab...,ib...->ai...", inverse, J)
-    cofactors = np.ones((d, d, *J.shape[2:]))  # [a, i]: the transpose is the adjugate
+        det, inverse = determinant_and_inverse(gram(J, xp), xp)
+        return xp.sqrt(xp.maximum(det, 0.0)), xp.einsum("ab...,ib...->ai...", inverse, J)
+    inverse = xp.empty(J.shape)
     for a in range(d):
         for i in range(d):
-            if d == 2:
-                cofactors[a, i] = J[1 - i, 1 - a] if i == a else -J[1 - i, 1 - a]
-            elif d == 3:
-                # Cyclic neighbours instead of minors: the signs come out by themselves.
-                (i1, i2), (a1, a2) = ((i + 1) % 3, (i + 2) % 3), ((a + 1) % 3, (a + 2) % 3)
-                cofactors[a, i] = J[i1, a1] * J[i2, a2] - J[i1, a2] * J[i2, a1]
-    det = sum((J[i, 0] * cofactors[0, i] for i in range(1, d)), J[0, 0] * cofactors[0, 0])
+            inverse[a, i] = cofactor(J, a, i)
+    det = sum((J[i, 0] * inverse[0, i] for i in range(1, d)), J[0, 0] * inverse[0, 0])
     with np.errstate(divide="ignore", invalid="ignore"):
-        return det, cofactors / det
+        inverse /= det
+    return det, inverse
 
 
 class BlockGeometry:
@@ -154,9 +189,22 @@ class BlockGeometry:
         """Points that a kind of factors is stored at: 1 for affine ones."""
         return 1 if self.affine and kind != "points" else len(self.rule)
 
-    def chunks(self) -> list[slice]:
-        """Ranges of elements whose values at the points take tens of megabytes."""
-        step = max(1, 2_000_000 // (len(self.rule) * self.dim * self.space_dim))
+    def chunks(self, lanes: int = 1, size: int | None = None) -> list[slice]:
+        """Ranges of elements whose values at the points take tens of megabytes.
+
+        Parameters
+        ----------
+        lanes : int
+            Elements that stay together.
+        size : int, optional
+            Entries of Jacobians of a range at most, if it has more than `lanes` elements; `CHUNK` when left out.
+
+        Returns
+        -------
+        list of slice
+        """
+        fit = (CHUNK if size is None else size) // (len(self.rule) * self.dim * self.space_dim)
+        step = max(1, fit // lanes) * lanes
         return [slice(e, min(e + step, self.n_elements)) for e in range(0, self.n_elements, step)]
 
     def coordinates(self, elements: slice = slice(None)) -> Array:
@@ -187,25 +235,28 @@ class BlockGeometry:
         """
         return np.ascontiguousarray(self._columns(elements).transpose(3, 2, 0, 1))
 
-    def _columns(self, elements: slice) -> Array:
+    def _columns(self, elements: slice, xp: Any = np) -> Any:
         """Derivatives dx_i/d eta_a at the points, [D, d, Q, E]."""
-        c = self.coefficients[elements].transpose(1, 2, 0)
-        return np.stack([np.matmul(slopes.T, c) for slopes in self._slopes], axis=1)
+        c = xp.asarray(self.coefficients[elements]).transpose(1, 2, 0)
+        slopes = xp.asarray(self._slopes.transpose(0, 2, 1).reshape(-1, self.basis.n_modes))
+        return xp.matmul(slopes, c).reshape(self.space_dim, self.dim, len(self.rule), -1)
 
-    def _factors(self, kind: str, elements: slice) -> Array:
+    def _factors(self, kind: str, elements: slice, xp: Any = np) -> Any:
         """Factors of a chunk, [factor, point, element]."""
+        c = xp.asarray(self.coefficients[elements])
         if kind == "points":
-            return self.coordinates(elements).transpose(0, 2, 1)
-        w = self.rule.weights
+            return xp.matmul(c.transpose(1, 0, 2), xp.asarray(self._values)).transpose(0, 2, 1)
         if self.affine:
-            jacobian = np.matmul(self.coefficients[elements], self._mean_slopes).transpose(1, 2, 0)[:, :, None]
+            jacobian = xp.matmul(c, xp.asarray(self._mean_slopes)).transpose(1, 2, 0)[:, :, None]
             scale = np.ones(1)
         else:
-            jacobian, scale = self._columns(elements), w / np.linalg.det(self._collapse)
-        det, inverse = determinant_and_inverse(jacobian)
-        weighted = scale[:, None] * det
+            jacobian = self._columns(elements, xp)
+            scale = self.rule.weights / np.linalg.det(self._collapse)
+        weight = xp.asarray(scale)[:, None]
         if kind == "wJ":
-            return weighted[None]
+            return (weight * determinant(jacobian, xp))[None]
+        det, inverse = determinant_and_inverse(jacobian, xp)
+        weighted = weight * det
         if kind == "metric":
             rows = [
                 weighted * sum(inverse[a, i] * inverse[b, i] for i in range(self.space_dim))
@@ -213,7 +264,7 @@ class BlockGeometry:
             ]
         else:
             rows = list(inverse.reshape(-1, *weighted.shape))
-        return np.stack([*rows, weighted])
+        return xp.stack([*rows, weighted])
 
     def flatness(self) -> Array:
         """Smallest det J over the product of the lengths of J's columns, of every element.
@@ -227,7 +278,7 @@ class BlockGeometry:
         for chunk in self.chunks():
             J = self._columns(chunk)
             lengths = np.prod(np.sqrt(np.sum(J * J, axis=0)), axis=0)
-            det = determinant_and_inverse(J)[0]
+            det = determinant(J)
             smallest[chunk] = np.divide(det, lengths, out=np.zeros_like(det), where=lengths > 0).min(axis=0)
         return smallest
 
@@ -258,12 +309,35 @@ class BlockGeometry:
 
     def _make_factors(self, kind: str, lanes: int, dtype: DTypeLike) -> NDArray[np.floating[Any]]:
         groups = -(-self.n_elements // lanes)
-        out = np.zeros((groups, self.n_factors(kind), self.n_points(kind), lanes), dtype)
-        for chunk in self.chunks():
-            values = self._factors(kind, chunk)
-            element = np.arange(chunk.start, chunk.stop)
-            out[element // lanes, :, :, element % lanes] = values.transpose(2, 0, 1)
+        out = np.empty((groups, self.n_factors(kind), self.n_points(kind), lanes), dtype)
+        self.write_factors(kind, out)
         return out
+
+    def write_factors(self, kind: str, out: Any, xp: Any = np, size: int | None = None) -> None:
+        """Make the factors of a kind where they are wanted.
+
+        Parameters
+        ----------
+        kind : str
+            "wJ", "metric", "jacobian" or "points".
+        out : array of xp, [groups, n_factors, *points, lanes]
+            Overwritten: computed in float64, then rounded; zeros past the last element. It may be a view with any
+            strides, with its points in as many axes as that takes, the first direction slowest.
+        xp : module
+            NumPy or CuPy: where `out` is, and where everything is computed.
+        size : int, optional
+            See `chunks`.
+        """
+        lanes = out.shape[-1]
+        for chunk in self.chunks(lanes, size):
+            values = self._factors(kind, chunk, xp)
+            first, (full, rest) = chunk.start // lanes, divmod(values.shape[-1], lanes)
+            groups = values[..., : full * lanes].reshape(*values.shape[:-1], full, lanes)
+            out[first : first + full] = xp.moveaxis(groups, 2, 0).reshape(full, *out.shape[1:])
+            if rest:
+                last = out[first + full]
+                last[...] = 0
+                last[..., :rest] = values[..., full * lanes :].reshape(*out.shape[1:-1], rest)
 
     def expansion(self, kind: str) -> Array:
         """Matrix from the affine factors of an element to the factors at the points.

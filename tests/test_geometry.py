@@ -154,12 +154,29 @@ def test_volume_of_a_skewed_box():
         assert geometry.volumes().sum() == pytest.approx(np.linalg.det(SKEW[:d, :d]), rel=1e-13)
 
 
-def test_many_elements_are_made_in_chunks(monkeypatch):
-    block = block_of(curved("tri"), 3)
-    whole = block.geometry.factors("jacobian", 3)
-    monkeypatch.setattr(type(block.geometry), "chunks", lambda self: [slice(0, 1), slice(1, 3), slice(3, 4)])
-    assert block.n_elements == 4
-    assert np.array_equal(block.geometry.factors("jacobian", 3), whole)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_many_elements_are_made_in_chunks(lanes, kind, monkeypatch):
+    mesh = straight("tri", (3, 2)).elevated(2).transformed(lambda x: x + 0.1 * np.sin(x[:, ::-1]))
+    geometry = block_of(mesh, 3).geometry
+    whole = geometry.factors(kind, lanes)
+    size = len(geometry.rule) * 4
+    monkeypatch.setattr("hpfem.geometry.CHUNK", 5 * size)
+    assert [c.stop - c.start for c in geometry.chunks(3)] == [3, 3, 3, 3]
+    assert [c.stop - c.start for c in geometry.chunks()] == [5, 5, 2]
+    assert [c.stop - c.start for c in geometry.chunks(7, size)] == [7, 5]
+    assert norm_error(geometry._make_factors(kind, lanes, np.float64), whole) < 1e-15
+
+
+def test_factors_are_written_into_any_layout():
+    geometry = block_of(curved("hex"), 1).geometry
+    whole = geometry.factors("metric", 4, np.float32)
+    out = np.full((3, 7, geometry.n_factors("metric"), 27, 5), np.nan, np.float32)
+    geometry.write_factors("metric", out[:, 2:3, :, ::3, :4].transpose(1, 2, 0, 3, 4))
+    taken = out[:, 2, :, ::3, :4].transpose(1, 0, 2, 3)
+    assert np.array_equal(taken.reshape(whole.shape), whole)
+    out[:, 2, :, ::3, :4] = np.nan
+    assert np.isnan(out).all()
 
 
 def test_unknown_kinds_are_refused():
