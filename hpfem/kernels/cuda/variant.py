@@ -127,9 +127,12 @@ def wavefronts(addresses: NDArray[np.int64], itemsize: int) -> NDArray[np.int64]
     ndarray of int, [candidates]
     """
     group = 4 * BANKS // itemsize  # threads that are served at once
-    fill = -addresses.shape[1] % group
-    banks = np.pad(addresses % group, ((0, 0), (0, fill)), constant_values=-1).reshape(len(addresses), -1, group)
-    return (banks[..., None] == np.arange(group)).sum(axis=2).max(axis=-1).sum(axis=-1)
+    candidates, items = addresses.shape
+    groups = -(-items // group)
+    # Threads per candidate, group and bank.
+    slot = (np.arange(candidates)[:, None] * groups + np.arange(items) // group) * group + addresses % group
+    hits = np.bincount(slot.ravel(), minlength=candidates * groups * group)
+    return hits.reshape(candidates, groups, group).max(axis=-1).sum(axis=-1)
 
 
 def row_stride(levels: Levels, elements: int, rows: tuple[int, int], itemsize: int, what: Mapping[str, bool]) -> int:
