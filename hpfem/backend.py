@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from .errors import ArgumentError, DeviceError
-from .memory import HOST, Device
+from .memory import HOST, Device, PairArray, dlpack_device
 from .registry import Registry
 from .reporting import report_once
 
@@ -23,11 +24,14 @@ class Backend:
         () -> the memory its kernels read and write.
     missing : callable
         () -> None if it works here, else one sentence: what is missing and how to install it.
+    held : callable
+        A block's geometry -> {device: {what: bytes}} that kernels on it keep in memory of their own.
     """
 
     name: str
     device: Callable[[], Device]
     missing: Callable[[], str | None]
+    held: Callable[[Any], dict[str, dict[str, int]]] = lambda geometry: {}
 
     def __reduce__(self) -> tuple[Callable[[str], Backend], tuple[str]]:
         # By name: where it is opened, the backend may have to be refused.
@@ -93,3 +97,46 @@ def choose_backend(name: str) -> Backend:
     if reason is not None:
         raise DeviceError(f"backend {name!r} cannot run here: {reason}")
     return backend
+
+
+def where_is(array: Any) -> str:
+    """Say what an array is and where, for messages."""
+    place = dlpack_device(array)
+    names = {1: "on the host", 2: f"on cuda:{place[1] if place else 0}", 3: "on the host", 13: "in managed memory"}
+    if place is not None:
+        return f"{type(array).__name__} {names.get(place[0], f'on a device of DLPack type {place[0]}')}"
+    return f"{type(array).__name__} on a GPU" if hasattr(array, "__cuda_array_interface__") else type(array).__name__
+
+
+def wrap(array: Any) -> PairArray:
+    """Pair of any library's array, on its memory: that of the host, or of a backend's current device.
+
+    Parameters
+    ----------
+    array : array
+        Of NumPy, CuPy, PyTorch, JAX, ...: with `__dlpack__`, `__cuda_array_interface__` or `__array__`.
+
+    Returns
+    -------
+    PairArray
+
+    Raises
+    ------
+    ArgumentError
+        If it is no array, is on a device that no backend uses now, or its library does not give it away.
+    """
+    found = HOST.adopt(array)
+    if found is not None:
+        return PairArray.of(found)
+    if dlpack_device(array) is None and not hasattr(array, "__cuda_array_interface__"):
+        raise ArgumentError(f"expected an array of NumPy, CuPy or the like, got {type(array).__name__}")
+    for backend in (BACKENDS[name] for name in BACKENDS):
+        device = backend.device() if backend.missing() is None else HOST
+        found = device.adopt(array) if device is not HOST else None
+        if found is not None:
+            return PairArray.of(found, device)
+    here = ", ".join(dict.fromkeys(b.device().name for n in BACKENDS if (b := BACKENDS[n]).missing() is None))
+    raise ArgumentError(
+        f"got {where_is(array)}, which no backend uses here and now ({here}); copy it to one of these, or make its"
+        " device the current one"
+    )

@@ -1,7 +1,8 @@
 """Host/device pairs: one array with a copy on the host, on a device, or on both ([X] section 3.1, A.1).
 
 Each side has a validity flag. An array is asked for as `read`, `write` or `readwrite` on a device; data moves only when
-the asked side is stale, and every move is counted.
+the asked side is stale, and every move is counted. Other libraries take a pair without a copy through DLPack, the CUDA
+array interface or `numpy.asarray`: each counts as `readwrite` where the values are, so that the other side is stale.
 """
 
 from __future__ import annotations
@@ -14,7 +15,28 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import DTypeLike
 
-from .errors import ArgumentError, StateError
+from .errors import ArgumentError, DeviceError, StateError
+
+# Device types of DLPack whose memory is the host's: plain and pinned.
+_DLPACK_HOST = (1, 3)
+
+
+class OutOfMemory(DeviceError):
+    """A device has no room for an array.
+
+    Parameters
+    ----------
+    message : str
+    needed, free, total : int
+        Bytes that were asked for, that are free, and that the device has.
+    """
+
+    def __init__(self, message: str, needed: int = 0, free: int = 0, total: int = 0) -> None:
+        super().__init__(message)
+        self.needed, self.free, self.total = needed, free, total
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OutOfMemory, (str(self), self.needed, self.free, self.total)
 
 
 class Device(Protocol):
@@ -30,6 +52,27 @@ class Device(Protocol):
 
     def to_host(self, source: Any, out: np.ndarray[Any, Any]) -> None:
         """Copy a device array into a host array."""
+
+    def adopt(self, array: Any) -> Any | None:
+        """The device's own kind of array on the memory of any library's array; None if that is elsewhere.
+
+        Raises
+        ------
+        ArgumentError
+            If its library does not give it away.
+        """
+
+    def overlap(self, first: Any, second: Any) -> bool:
+        """Whether two of the device's arrays may share memory."""
+
+
+def dlpack_device(array: Any) -> tuple[int, int] | None:
+    """Where DLPack says that an array is, (type, number); None for what does not speak DLPack."""
+    ask = getattr(array, "__dlpack_device__", None)
+    if ask is None or isinstance(array, type):
+        return None
+    kind, number = ask()
+    return int(kind), int(number)
 
 
 class Host:
@@ -48,6 +91,29 @@ class Host:
     def to_host(self, source: Any, out: np.ndarray[Any, Any]) -> None:
         """Copy a host array."""
         np.copyto(out, source)
+
+    def adopt(self, array: Any) -> Any | None:
+        """NumPy array on the memory of any library's array; None if that is not the host's.
+
+        Raises
+        ------
+        ArgumentError
+            If its library does not give it away.
+        """
+        if isinstance(array, np.ndarray):
+            return array
+        place = dlpack_device(array)
+        speaks = hasattr(array, "__array__") or hasattr(array, "__array_interface__")
+        if (place is not None and place[0] not in _DLPACK_HOST) or (place is None and not speaks):
+            return None
+        try:
+            return np.asarray(array) if speaks else np.from_dlpack(array)
+        except (BufferError, RuntimeError, TypeError, ValueError) as error:
+            raise ArgumentError(f"{type(array).__name__} gives no NumPy array of its memory: {error}") from error
+
+    def overlap(self, first: Any, second: Any) -> bool:
+        """Whether two arrays may share memory."""
+        return bool(np.may_share_memory(first, second))
 
 
 HOST = Host()
@@ -155,8 +221,86 @@ class PairArray:
         """Whether writing to this array would change another one."""
         if self is other:
             return True
-        mine, theirs = self._sides.get(HOST.name), other._sides.get(HOST.name)
-        return mine is not None and theirs is not None and bool(np.may_share_memory(mine, theirs))
+        return any(
+            device.name in self._sides
+            and device.name in other._sides
+            and device.overlap(self._sides[device.name], other._sides[device.name])
+            for device in (HOST, self._device)
+            if device is not None
+        )
+
+    @property
+    def held(self) -> dict[str, int]:
+        """Bytes that the pair holds, by device."""
+        return dict.fromkeys(self._sides, self.nbytes)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """DLPack capsule of the side that has the values; of a copy on the host where that is asked for.
+
+        Parameters
+        ----------
+        stream, max_version, dl_device, copy
+            Of the array API standard.
+
+        Raises
+        ------
+        StateError
+            If nothing has been written yet.
+        """
+        home = self.home
+        given = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
+        wanted = {key: value for key, value in given.items() if value is not None}
+        if dl_device is not None and int(dl_device[0]) in _DLPACK_HOST and home.name != HOST.name:
+            if copy is False:
+                raise BufferError(f"the values are on {home.name}: they are copied to the host, or not at all")
+            wanted.pop("stream", None)
+            return np.array(self.read(HOST)).__dlpack__(**wanted)
+        return self.readwrite(home).__dlpack__(**wanted)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """DLPack's type and number of where the values are."""
+        kind, number = self.read(self.home).__dlpack_device__()
+        return int(kind), int(number)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The CUDA array interface of the device's side; the attribute is absent where that has not the values."""
+        if self._device is None or not self.valid(self._device):
+            raise AttributeError("the values are not on a device: ask for readwrite(device) first")
+        interface: dict[str, Any] = self.readwrite(self._device).__cuda_array_interface__
+        return interface
+
+    def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """The host's side, after a counted transfer if the values are on a device only.
+
+        Parameters
+        ----------
+        dtype, copy
+            As for `numpy.asarray`.
+
+        Raises
+        ------
+        StateError
+            If nothing has been written yet.
+        ValueError
+            If a copy is forbidden, and needed for another dtype or because the values are on a device.
+        """
+        other = dtype is not None and np.dtype(dtype) != self.dtype
+        if copy is False and (other or not self.valid(HOST)):
+            raise ValueError(
+                f"no array of {dtype or self.dtype} on the host without a copy of what is at {self.home.name}"
+            )
+        if copy or other:
+            return np.array(self.read(HOST), dtype=dtype)
+        side: np.ndarray[Any, Any] = self.readwrite(HOST)
+        return side
 
     def read(self, device: Device = HOST) -> Any:
         """Array on `device` with the current values, for reading.

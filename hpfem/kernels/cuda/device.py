@@ -1,60 +1,125 @@
-"""CUDA's memory through CuPy, which is imported on first use only."""
+"""CUDA's memory through CuPy, which is imported on first use only; one `CudaDevice` per GPU, by its number."""
 
 from __future__ import annotations
 
 import importlib.util
+import re
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ...errors import DeviceError
+from ...errors import ArgumentError, DeviceError
+from ...memory import OutOfMemory, dlpack_device
 from .variant import Limits
+
+OLDEST_CUPY = (14, 2)
+# Device types of DLPack: CUDA's memory, and memory that CUDA moves by itself.
+_DLPACK_CUDA = (2, 13)
 
 
 class CudaDevice:
-    """The current CUDA device's memory, as `hpfem.memory.Device`."""
+    """Memory of one GPU, as `hpfem.memory.Device`.
 
-    name = "cuda"
+    Parameters
+    ----------
+    number : int
+        As CUDA counts them.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.name = f"cuda:{number}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return cuda_device, (self.number,)
+
+    def __repr__(self) -> str:
+        return f"CudaDevice({self.number})"
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
         """Allocate an uninitialised C-ordered CuPy array.
 
         Raises
         ------
-        DeviceError
+        OutOfMemory
             If the device has not that much memory left.
         """
         import cupy
 
-        try:
-            return cupy.empty(shape, dtype)
-        except cupy.cuda.memory.OutOfMemoryError as error:
-            free, total = cupy.cuda.Device().mem_info
-            size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-            raise DeviceError(
-                f"the GPU has no room for {size / 1e9:.3g} GB: {free / 1e9:.3g} GB of {total / 1e9:.3g} GB are free"
-                " (hpfem's arrays already there are listed by space.memory_report()); use fewer elements, a lower"
-                " order or float32"
-            ) from error
+        with cupy.cuda.Device(self.number) as device:
+            try:
+                return cupy.empty(shape, dtype)
+            except cupy.cuda.memory.OutOfMemoryError as error:
+                free, total = device.mem_info
+                size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+                raise OutOfMemory(
+                    f"{self.name} has no room for {size / 1e9:.3g} GB: {free / 1e9:.3g} GB of {total / 1e9:.3g} GB are"
+                    " free; space.memory_report() lists what hpfem holds there",
+                    size,
+                    int(free),
+                    int(total),
+                ) from error
 
     def from_host(self, source: np.ndarray[Any, Any], out: Any) -> None:
-        """Copy a host array into a device array."""
+        """Copy a host array into a device array, on the caller's stream."""
         out.set(np.ascontiguousarray(source))
 
     def to_host(self, source: Any, out: np.ndarray[Any, Any]) -> None:
-        """Copy a device array into a host array."""
+        """Copy a device array into a host array, on the caller's stream, and wait for it."""
         source.get(out=out)
 
+    def adopt(self, array: Any) -> Any | None:
+        """CuPy array on the memory of any library's array; None if that is not this GPU's.
 
-CUDA = CudaDevice()
+        DLPack orders the streams of the two libraries without waiting on the host.
+
+        Raises
+        ------
+        ArgumentError
+            If its library does not give it away.
+        """
+        import cupy
+
+        if not isinstance(array, cupy.ndarray):
+            place = dlpack_device(array)
+            if place is not None and (place[0] not in _DLPACK_CUDA or place[1] != self.number):
+                return None
+            if place is None and not hasattr(array, "__cuda_array_interface__"):
+                return None
+            try:
+                array = cupy.from_dlpack(array) if place is not None else cupy.asarray(array)
+            except (BufferError, RuntimeError, TypeError, ValueError) as error:
+                raise ArgumentError(f"{type(array).__name__} gives no CuPy array of its memory: {error}") from error
+        return array if int(array.device.id) == self.number else None
+
+    def overlap(self, first: Any, second: Any) -> bool:
+        """Whether two arrays may share memory."""
+        a, b = int(first.data.ptr), int(second.data.ptr)
+        return a < b + int(second.nbytes) and b < a + int(first.nbytes)
+
+
+@cache
+def cuda_device(number: int) -> CudaDevice:
+    """Memory of a GPU by its number: one object each."""
+    return CudaDevice(number)
+
+
+def current_device() -> CudaDevice:
+    """Memory of the current GPU, as `cupy.cuda.Device` sets it."""
+    import cupy
+
+    return cuda_device(int(cupy.cuda.runtime.getDevice()))
 
 
 def upload(array: np.ndarray[Any, Any]) -> Any:
-    """Copy of a host array on the device."""
-    out = CUDA.empty(array.shape, array.dtype)
+    """Copy of a host array on the current device, ready for kernels on any stream."""
+    import cupy
+
+    out = current_device().empty(array.shape, array.dtype)
     out.set(np.ascontiguousarray(array))
+    cupy.cuda.get_current_stream().synchronize()
     return out
 
 
@@ -66,29 +131,56 @@ def missing() -> str | None:
         return f"CuPy is not installed; {install}"
     try:
         import cupy
-
-        count = cupy.cuda.runtime.getDeviceCount()
     except (ImportError, OSError, RuntimeError) as error:
-        return f"CuPy cannot reach a GPU ({error}); it needs an NVIDIA driver that fits: {install}"
-    return None if count else "there is no NVIDIA GPU"
+        return f"CuPy is installed but cannot be imported ({error}); {install}"
+    oldest = ".".join(map(str, OLDEST_CUPY))
+    version = tuple(int(digits) for digits in re.findall(r"\d+", cupy.__version__)[:2])
+    if version < OLDEST_CUPY:
+        return f"CuPy {cupy.__version__} is too old, {oldest} is needed; {install}"
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except RuntimeError as error:
+        if "NoDevice" in str(error):
+            return f"there is no NVIDIA GPU ({error}); use backend 'cpu'"
+        return f"CuPy cannot reach a GPU ({error}); it needs NVIDIA's driver, of a version that fits: {install}"
+    return None if count else "there is no NVIDIA GPU; use backend 'cpu'"
 
 
 @cache
+def _architecture(number: int) -> str:
+    import cupy
+
+    return f"sm_{cupy.cuda.Device(number).compute_capability}"
+
+
 def architecture() -> str:
     """Architecture of the current device, as the compiler names it."""
-    import cupy
-
-    return f"sm_{cupy.cuda.Device().compute_capability}"
+    return _architecture(current_device().number)
 
 
 @cache
-def limits() -> Limits:
-    """What a block of threads may take on the current device."""
+def _limits(number: int) -> Limits:
     import cupy
 
-    attributes = cupy.cuda.Device().attributes
+    attributes = cupy.cuda.Device(number).attributes
     return Limits(
         int(attributes["MaxSharedMemoryPerBlockOptin"]),
         int(attributes["MaxSharedMemoryPerMultiprocessor"]),
         int(attributes["MaxThreadsPerBlock"]),
     )
+
+
+def limits() -> Limits:
+    """What a block of threads may take on the current device."""
+    return _limits(current_device().number)
+
+
+class _Current:
+    """The current GPU."""
+
+    def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
+        """Allocate there."""
+        return current_device().empty(shape, dtype)
+
+
+CUDA = _Current()
