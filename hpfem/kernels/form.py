@@ -190,6 +190,16 @@ class BlockKernel:
     strategy: str
     flops: int
 
+    def finish(self) -> None:
+        """Wait for what making the kernel has begun in the background; `apply` would do so at its first call.
+
+        Raises
+        ------
+        DeviceError
+            If that failed.
+        """
+        return None
+
     def apply(self, source: Any, out: Any) -> None:
         """Apply to one block of a field.
 

@@ -130,7 +130,7 @@ class Operator:
             scalars = {key: 0 if field.components == 1 else field.components for key, field in self.fields.items()}
             traced = trace(pointwise, space.dim, components, scalars, tuple(self.parameters))
         self.form = Form(name, stage, pointwise, traced, components)
-        self.choices: tuple[Choice, ...] = tuple(self._choose(i) for i in range(len(space.blocks)))
+        self.choices = self._choose_all()
 
     def _take(self, key: str, value: Coefficient) -> None:
         if isinstance(value, Field):
@@ -167,6 +167,13 @@ class Operator:
         else:
             self.parameters[key] = float(numbers)
 
+    def _choose_all(self) -> tuple[Choice, ...]:
+        """Choose and build all kernels; what they compile is compiled side by side."""
+        choices = tuple(self._choose(i) for i in range(len(self.space.blocks)))
+        for choice in choices:
+            choice.kernel.finish()
+        return choices
+
     def _choose(self, number: int) -> Choice:
         block = self.space.blocks[number]
         device = self.backend.device()
@@ -185,7 +192,7 @@ class Operator:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.choices = tuple(self._choose(i) for i in range(len(self.space.blocks)))
+        self.choices = self._choose_all()
 
     def __repr__(self) -> str:
         return f"{self.name}({self.space!r}, backend={self.backend.name!r})"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -14,7 +17,7 @@ from ..form import BlockKernel, BlockProblem
 from ..models import operator_flops
 from .device import CUDA, architecture, upload
 from .layout import fiber_factors, fiber_points
-from .nvrtc import cached
+from .nvrtc import start
 from .prelude import arguments, fiber_source, header, lane_source, point_source
 from .tables import Levels
 from .variant import LANE_THREADS, FiberPlan, Variant, check_lane, plan
@@ -34,18 +37,18 @@ def shared_factors(geometry: BlockGeometry, key: tuple[Any, ...], make: Callable
     return known[key]
 
 
-def load(source: str, name: str, shared_bytes: int) -> Any:
-    """Compile a kernel for the current device, or find it in the cache, and load it."""
+def load(cubin: Path, name: str, shared_bytes: int) -> Any:
+    """Load a compiled kernel onto the current device."""
     import cupy
 
-    function = cupy.RawModule(path=str(cached(source, architecture()))).get_function(name)
+    function = cupy.RawModule(path=str(cubin)).get_function(name)
     if shared_bytes > 48 * 1024:
         function.max_dynamic_shared_size_bytes = shared_bytes
     return function
 
 
 class CudaKernel(BlockKernel):
-    """What CUDA kernels share: pointwise arguments.
+    """What CUDA kernels share: compilation beside others, pointwise arguments.
 
     Parameters
     ----------
@@ -58,6 +61,23 @@ class CudaKernel(BlockKernel):
         self.flops = operator_flops(problem, strategy)
         self.levels = Levels.of(problem.tabulation)
         self._fields, self._parameters, _ = arguments(problem)
+        self._compiling: tuple[Future[Path], str, int] | None = None
+
+    def _compile(self, source: str, name: str, shared_bytes: int) -> None:
+        """Begin to compile a kernel, or find it in the cache."""
+        self._compiling = start(source, architecture()), name, shared_bytes
+
+    @cached_property
+    def function(self) -> Any:
+        """The compiled kernel on the device; None where there is none."""
+        if self._compiling is None:
+            return None
+        cubin, name, shared_bytes = self._compiling
+        return load(cubin.result(), name, shared_bytes)
+
+    def finish(self) -> None:
+        """Wait for the compiler and load the kernel; see `BlockKernel.finish`."""
+        _ = self.function
 
     @property
     def _extra(self) -> tuple[Any, ...]:
@@ -93,7 +113,7 @@ class FiberKernel(CudaKernel):
         super().__init__(problem, self.name)
         self.plan = layout
         self.elements, self.threads, self.shared_bytes = self._sizes()
-        self.function = load(self.source(), self.kernel_name, self.shared_bytes)
+        self._compile(self.source(), self.kernel_name, self.shared_bytes)
         self.factors, self.points = self._layouts(layout)
         self.n_elements = problem.n_elements
         self.transforms: tuple[Any, Any] | None = None
@@ -207,10 +227,9 @@ class DenseKernel(CudaKernel):
         self.back = [upload(np.ascontiguousarray(m.T, dtype)) for m in reversed(self.chain)]
         self.layout = plan(problem, self.levels, Variant(1))
         self.factors, self.points = self._layouts(self.layout)
-        self.function = None
         if stage != "bwd_trans":
             source = header("language.h") + point_source(problem, self.levels, self.layout, self.slots)
-            self.function = load(source, "point", 0)
+            self._compile(source, "point", 0)
         # Numbers of scratch per element: the slots of all coupled components, and values between two products.
         per_element = problem.n_points * form.components * (self.slots + (len(self.chain) > 1))
         most = max(1, STDMAT_BYTES // (per_element * dtype.itemsize))
@@ -245,7 +264,6 @@ class DenseKernel(CudaKernel):
                 steps = [given[c, first : first + n], *([] if values is None else [values[c]]), work[c]]
                 for matrix, before, after in zip(self.forward, steps, steps[1:]):
                     multiply(before, matrix, after)
-        assert self.function is not None
         threads = 256
         self.function(
             (-(-n * p.n_points // threads),),

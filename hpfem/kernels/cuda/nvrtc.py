@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 import re
 import sys
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -169,8 +171,7 @@ def cached(source: str, architecture: str) -> Path:
     DeviceError
         As `compile_source`.
     """
-    key = hashlib.sha256("\n".join([source, architecture, str(version()), *OPTIONS]).encode()).hexdigest()[:32]
-    path = user_cache_path("hpfem") / "cuda" / f"{key}.cubin"
+    path = _cache_path(source, architecture)
     if not path.is_file():
         binary = compile_source(source, architecture)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -179,6 +180,42 @@ def cached(source: str, architecture: str) -> Path:
         with atomic_path(path) as partial:
             partial.write_bytes(binary.cubin)
     return path
+
+
+def _cache_path(source: str, architecture: str) -> Path:
+    key = hashlib.sha256("\n".join([source, architecture, str(version()), *OPTIONS]).encode()).hexdigest()[:32]
+    return user_cache_path("hpfem") / "cuda" / f"{key}.cubin"
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    """Threads that compile: NVRTC works on different programs at the same time, without Python's lock."""
+    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="nvrtc")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_threads.cache_clear)  # a forked process has none of the threads
+
+
+def start(source: str, architecture: str) -> Future[Path]:
+    """Begin `cached`, in a thread of its own unless there is nothing to compile.
+
+    Parameters
+    ----------
+    source, architecture
+        As for `compile_source`.
+
+    Returns
+    -------
+    Future
+        Its result is that of `cached`, exceptions included.
+    """
+    path = _cache_path(source, architecture)
+    if not path.is_file():
+        return _threads().submit(cached, source, architecture)
+    there: Future[Path] = Future()
+    there.set_result(path)
+    return there
 
 
 def resources(cubin: Path) -> Resources:

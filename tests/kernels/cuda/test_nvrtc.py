@@ -1,5 +1,8 @@
 """Every kernel family compiles for every architecture, without a GPU; registers and spills as the assembler tells."""
 
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
 import numpy as np
 import pytest
 
@@ -8,7 +11,9 @@ from hpfem.errors import DeviceError, NotSuitable
 from hpfem.kernels.cuda import nvrtc
 from hpfem.kernels.cuda.prelude import fiber_source, header, lane_source, point_source
 from hpfem.kernels.cuda.tables import Levels
-from hpfem.kernels.cuda.variant import REGISTERS, Limits, Variant, default_variants, plan
+from hpfem.kernels.cuda.variant import REGISTERS, Limits, Variant, default_variant, default_variants, plan
+from hpfem.kernels.numpy import NumpyKernel
+from hpfem.mesh import box
 from tests.samples import NAMES, curved, skewed, straight
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
@@ -93,3 +98,56 @@ def test_the_cache_is_used(tmp_path, monkeypatch):
     assert nvrtc.cached(source, "sm_90") == first
     assert first.read_bytes().startswith(b"\x7fELF")
     assert nvrtc.resources(first).spill_bytes == 0
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty cache of kernels."""
+    monkeypatch.setattr(nvrtc, "user_cache_path", lambda name: tmp_path / name)
+    return tmp_path / "hpfem" / "cuda"
+
+
+def test_kernels_of_four_shapes_compile_side_by_side(folder):
+    space = hp.Space(box(("hex", "prism", "pyramid", "tet"), (4, 1, 1)).elevated(2), 2)
+    operator = hp.Helmholtz(space, lam=1.0, backend="numpy")
+    sources = []
+    for choice in operator.choices:
+        problem, levels = choice.kernel.problem, Levels.of(choice.kernel.problem.tabulation)
+        layout = plan(problem, levels, default_variant(problem, levels, Limits()))
+        sources.append(header("language.h") + fiber_source(problem, levels, layout))
+    assert len(sources) == 4
+    begun = [nvrtc.start(source, "sm_90") for source in sources]
+    found = [future.result() for future in begun]
+    assert sorted(found) == sorted(folder.glob("*.cubin"))
+    assert [nvrtc.cached(source, "sm_90") for source in sources] == found
+    for path in found:
+        assert path.read_bytes().startswith(b"\x7fELF")
+        assert nvrtc.resources(path).spill_bytes == 0
+    assert all(nvrtc.start(source, "sm_90").done() for source in sources)
+
+
+def test_a_kernel_that_does_not_compile_in_a_thread_raises_where_it_is_waited_for(folder):
+    good = 'extern "C" __global__ void empty() {}'
+    begun = [nvrtc.start(source, "sm_90") for source in ("__global__ void broken( {}", good)]
+    with pytest.raises(DeviceError, match="does not compile for sm_90"):
+        begun[0].result()
+    assert [begun[1].result()] == list(folder.glob("*.cubin"))
+
+
+def test_an_operator_waits_for_all_its_kernels(folder, monkeypatch):
+    waited = []
+    monkeypatch.setattr(NumpyKernel, "finish", lambda self: waited.append(self))
+    operator = hp.Mass(hp.Space(box(("hex", "tet"), (2, 1, 1)), 1), backend="numpy")
+    assert waited == [choice.kernel for choice in operator.choices]
+    assert len(waited) > 1
+
+
+def test_a_forked_process_has_threads_of_its_own(folder):
+    nvrtc.start('extern "C" __global__ void before() {}', "sm_90").result()
+    with ProcessPoolExecutor(1, mp_context=get_context("fork")) as pool:
+        assert pool.submit(_compiled_in_a_thread, 'extern "C" __global__ void after() {}').result(timeout=60)
+    assert len(list(folder.glob("*.cubin"))) == 2
+
+
+def _compiled_in_a_thread(source):
+    return nvrtc.start(source, "sm_90").result().is_file()
