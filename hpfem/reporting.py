@@ -14,11 +14,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import platformdirs
 import scipy
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -28,9 +30,11 @@ from hpfem.errors import ArgumentError
 __all__ = [
     "atomic_path",
     "available_memory",
+    "cache_folder",
     "forget_reports",
     "machine_description",
     "plain",
+    "processor_name",
     "progress",
     "report_once",
     "reports",
@@ -152,6 +156,23 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def cache_folder(name: str) -> Path:
+    """Tell where things are kept that can be made again.
+
+    Parameters
+    ----------
+    name : str
+        Kind of things: "kernels", "tuning", ...
+
+    Returns
+    -------
+    Path
+        In the folder that HPFEM_CACHE_DIR names, or else in the user's cache folder; it may not exist yet.
+    """
+    chosen = os.environ.get("HPFEM_CACHE_DIR")
+    return (Path(chosen) if chosen else platformdirs.user_cache_path("hpfem", appauthor=False)) / name
+
+
 def write_json(path: str | os.PathLike[str], obj: Any) -> None:
     """Write `obj` as indented JSON, whole or not at all.
 
@@ -247,6 +268,18 @@ def _cpu() -> tuple[str, set[str]]:
         fields.setdefault(name.strip(), value.strip())
     flags = fields.get("flags") or fields.get("Features") or ""
     return fields.get("model name") or platform.machine(), set(flags.split())
+
+
+@cache
+def processor_name() -> str:
+    """Name the processor.
+
+    Returns
+    -------
+    str
+        As the system calls it.
+    """
+    return _cpu()[0]
 
 
 def _memory_bytes() -> int | None:

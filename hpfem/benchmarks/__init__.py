@@ -1,5 +1,6 @@
 """Measured numbers: throughput against the machine's limits, and algorithms against each other."""
 
+from ..tuning import HostTimer, Timer
 from . import cuda
 from .comparison import ComparisonRow, compare_algorithms
 from .problems import BENCHMARKS, GEOMETRIES, problem_bytes, problem_mesh, problem_sizes, problem_space
@@ -15,7 +16,7 @@ from .throughput import (
     ThroughputRun,
     check_settings,
 )
-from .timing import HostTimer, Timer, Timing, measure
+from .timing import Timing, measure
 
 __all__ = [
     "BENCHMARKS",

@@ -1,4 +1,4 @@
-"""Clock and limits of a GPU, for backend "cuda"."""
+"""Limits of a GPU, for backend "cuda"."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ..tuning import CudaTimer
 from .roofline import MIB, TARGETS, Roofline, Target
-from .timing import Timer, measure
+from .timing import measure
 
 _THREADS, _TRIPS, _CHAINS = 256, 512, 8
 
@@ -38,21 +39,6 @@ extern "C" __global__ void multiply_add(REAL* out, REAL factor) {
   if (sum == (REAL)-1) out[0] = sum;
 }
 """
-
-
-class CudaTimer(Timer):
-    """A clock for work on the current CUDA stream: events before the first call and after the last."""
-
-    def seconds(self, call: Callable[[], object], calls: int) -> float:
-        """Time calls in a row, until the device has done their work."""
-        cuda = import_module("cupy").cuda
-        start, stop = cuda.Event(), cuda.Event()
-        start.record()
-        for _ in range(calls):
-            call()
-        stop.record()
-        stop.synchronize()
-        return float(cuda.get_elapsed_time(start, stop)) * 1e-3
 
 
 def cuda_roofline(dtype: DTypeLike = np.float64, quick: bool = False) -> Roofline:

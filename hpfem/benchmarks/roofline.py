@@ -22,7 +22,8 @@ from ..kernels.cpu import missing
 from ..kernels.cpu.limits import measure_fma, measure_read
 from ..kernels.cpu.threads import thread_count
 from ..registry import Registry
-from .timing import HostTimer, Timer, measure
+from ..tuning import HostTimer, Timer
+from .timing import measure
 
 MIB = 1 << 20
 MATRIX_SIZE = 768

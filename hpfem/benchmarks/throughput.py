@@ -18,10 +18,11 @@ from ..operators import Operator
 from ..operators.strategies import strategy_names
 from ..reporting import available_memory
 from ..space import MAX_ORDER, Space
+from ..tuning import Timer
 from .problems import BENCHMARKS, GEOMETRIES, ProblemSize, problem_bytes, problem_sizes, problem_space
 from .results import rounded
 from .roofline import TARGETS, Roofline
-from .timing import Timer, Timing, measure
+from .timing import Timing, measure
 
 # Shape, geometry, order, size.
 Case = tuple[str, str, int, ProblemSize]

@@ -6,44 +6,13 @@ Many short repeats stand interruptions by other processes better than a few long
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+
+from ..tuning import HostTimer, Timer
 
 MAX_CALLS = 10_000
 SLOW_SECONDS = 1.0
-
-
-class Timer(Protocol):
-    """A clock for work on some device."""
-
-    def seconds(self, call: Callable[[], object], calls: int) -> float:
-        """Time calls in a row, until all their work is done.
-
-        Parameters
-        ----------
-        call : callable
-            The work.
-        calls : int
-            How often.
-
-        Returns
-        -------
-        float
-            Seconds of all of them.
-        """
-
-
-class HostTimer(Timer):
-    """A clock for work on the host."""
-
-    def seconds(self, call: Callable[[], object], calls: int) -> float:
-        """Time calls in a row."""
-        start = time.perf_counter()
-        for _ in range(calls):
-            call()
-        return time.perf_counter() - start
 
 
 @dataclass(frozen=True)

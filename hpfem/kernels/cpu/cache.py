@@ -17,9 +17,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-import platformdirs
-
-from ...reporting import report_once
+from ...reporting import cache_folder, report_once
 from .target import Code, Target, compile_object, llvm_version, load_object
 
 # Version of what an entry is: to be raised with the layout of its file, or with the arguments of a kernel.
@@ -32,26 +30,26 @@ _LOCK = threading.Lock()
 
 @dataclass(frozen=True)
 class CacheInfo:
-    """State of the folder of compiled kernels.
+    """State of a folder of things that are kept.
 
     Attributes
     ----------
     path : Path
     entries : int
-    nbytes, limit : int
+    nbytes : int
+    limit : int or None
+        Bytes that it may grow to; None where nothing stops it.
     """
 
     path: Path
     entries: int
     nbytes: int
-    limit: int
+    limit: int | None = None
 
 
 def folder() -> Path:
-    """Folder of compiled kernels: HPFEM_CACHE_DIR, or one in the user's cache folder."""
-    chosen = os.environ.get("HPFEM_CACHE_DIR")
-    base = Path(chosen) if chosen else platformdirs.user_cache_path("hpfem", appauthor=False)
-    return base / "kernels"
+    """Folder of compiled kernels."""
+    return cache_folder("kernels")
 
 
 def cache_info() -> CacheInfo:

@@ -1,0 +1,190 @@
+"""Results of races in the user's cache folder: one small file each, named by the SHA-256 of what it depends on.
+
+Files are written under a temporary name and renamed, so that nobody sees half of one, and processes that measure at the
+same time lose nothing. A file that is damaged, or of another format, is reported once and ignored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import ArgumentError
+from ..kernels.cpu import CacheInfo
+from ..reporting import atomic_path, cache_folder, report_once
+from .race import Name
+
+# Version of what a file holds.
+FORMAT = 1
+# Larger files are not ours.
+MOST_BYTES = 1 << 16
+_SUFFIX = ".json"
+
+
+@dataclass(frozen=True)
+class Record:
+    """What won a race.
+
+    Attributes
+    ----------
+    key : mapping
+        Everything that the result depends on: strings and integers.
+    winner : Name
+    seconds : float
+        Of one call.
+    runner_up : Name or None
+    ratio : float
+        Seconds of the runner-up by the winner's.
+    kept : bool
+        Whether another was faster, but not by enough.
+    tried : int
+        How many took part.
+    about : mapping
+        What else people want to know: strings and numbers.
+    """
+
+    key: Mapping[str, str | int]
+    winner: Name
+    seconds: float
+    runner_up: Name | None
+    ratio: float
+    kept: bool
+    tried: int
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+
+def folder() -> Path:
+    """Folder of results."""
+    return cache_folder("tuning")
+
+
+def _path(key: Mapping[str, str | int]) -> Path:
+    text = json.dumps(dict(key), sort_keys=True)
+    return folder() / (hashlib.sha256(text.encode()).hexdigest()[:32] + _SUFFIX)
+
+
+def _name(value: Any) -> Name:
+    if not isinstance(value, list) or not value or not all(word is None or isinstance(word, str) for word in value):
+        raise ValueError("a name is not a list of words")
+    return tuple(value)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value <= 0:
+        raise ValueError("a number is missing or not positive")
+    return float(value)
+
+
+def _record(content: Any) -> Record:
+    """Check what a file holds.
+
+    Raises
+    ------
+    ValueError
+        Says what is wrong.
+    """
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise ValueError("it is of another format")
+    key, about = content.get("key"), content.get("about")
+    if not isinstance(key, dict) or not isinstance(about, dict):
+        raise ValueError("its key is missing")
+    if not all(isinstance(value, (str, int)) for value in key.values()):
+        raise ValueError("its key is damaged")
+    rival = content.get("runner_up")
+    return Record(
+        key,
+        _name(content.get("winner")),
+        _number(content.get("seconds")),
+        None if rival is None else _name(rival),
+        _number(content.get("ratio")),
+        content.get("kept") is True,
+        int(_number(content.get("tried"))),
+        about,
+    )
+
+
+def _read(path: Path) -> Record | None:
+    """Result in a file; None, and a report, if it cannot be used."""
+    try:
+        with open(path, "rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise ValueError("it is too large")
+        return _record(json.loads(content.decode("utf-8")))
+    except FileNotFoundError:
+        return None
+    # Nesting without end is a damage too.
+    except (OSError, ValueError, RecursionError) as error:
+        what = error.strerror if isinstance(error, OSError) else error
+        report_once(f"tuning/{path}", f"the tuning result {path} is ignored: {what}; hpfem tune makes it anew")
+        return None
+
+
+def find(key: Mapping[str, str | int]) -> Record | None:
+    """Look a result up.
+
+    Parameters
+    ----------
+    key : mapping
+        Everything that it depends on.
+
+    Returns
+    -------
+    Record or None
+        None if there is none, or none to be used; that is reported once.
+    """
+    path = _path(key)
+    record = _read(path)
+    if record is None or dict(record.key) == dict(key):
+        return record
+    report_once(f"tuning/{path}", f"the tuning result {path} is ignored: it belongs to another problem")
+    return None
+
+
+def keep(record: Record) -> None:
+    """Write a result; a folder that cannot be written is reported once.
+
+    Parameters
+    ----------
+    record : Record
+    """
+    path = _path(record.key)
+    content = {"format": FORMAT, **asdict(record)}
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with atomic_path(path) as temporary:
+            temporary.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    except (OSError, ArgumentError) as error:
+        report_once("tuning", f"tuning results are not kept: {error}")
+
+
+def _files() -> list[Path]:
+    try:
+        return sorted(path for path in folder().iterdir() if path.suffix == _SUFFIX)
+    except OSError:
+        return []
+
+
+def entries() -> list[Record]:
+    """Read all results that can be used."""
+    found = [_read(path) for path in _files()]
+    return [record for record in found if record is not None]
+
+
+def forget() -> int:
+    """Delete all results; returns how many there were."""
+    files = _files()
+    for path in files:
+        path.unlink(missing_ok=True)
+    return len(files)
+
+
+def store_info() -> CacheInfo:
+    """Count the results."""
+    sizes = [path.stat().st_size for path in _files()]
+    return CacheInfo(folder(), len(sizes), sum(sizes))
