@@ -26,7 +26,7 @@ import numpy as np
 import hpfem as hp
 from hpfem.errors import DeviceError, NotSuitable
 from hpfem.kernels.cuda import nvrtc
-from hpfem.kernels.cuda.layout import line_layout
+from hpfem.kernels.cuda.layout import line_view
 from hpfem.kernels.cuda.prelude import fiber_source, header, lane_source
 from hpfem.kernels.cuda.search import search
 from hpfem.kernels.cuda.tables import Levels
@@ -139,9 +139,11 @@ def measure(problem: Any, strategy: str, layout: Any, dofs: float, repeats: int 
         kernel.factors = cupy.tile(cupy.asarray(stored), (groups * e // base + 1, 1, 1, 1))
     else:
         part = np.ascontiguousarray(stored[np.arange(base * e) % base, :, :, 0])
-        part = part.reshape(base, e, *part.shape[1:]).transpose(0, 2, 3, 1)
-        part = line_layout(np.ascontiguousarray(part), kernel.levels.counts, layout.lines_padded)
-        kernel.factors = cupy.tile(cupy.asarray(part), (groups // base + 1, 1, 1, 1))
+        counts = kernel.levels.counts
+        lines = np.zeros((base, counts[0], part.shape[1], layout.lines_padded), problem.dtype)
+        view = line_view(lines, counts, e)
+        view[...] = part.reshape(base, e, *part.shape[1:]).transpose(0, 2, 3, 1).reshape(view.shape)
+        kernel.factors = cupy.tile(cupy.asarray(lines), (groups // base + 1, 1, 1, 1))
     kernel.n_elements = n
     given, wanted = (cupy.asarray(a) for a in reference(problem))
     u = cupy.tile(given, (1, n // base + 1, 1))[:, :n]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from ...geometry import BlockGeometry
 from ..form import BlockKernel, BlockProblem
 from ..models import operator_flops
-from .device import CUDA, architecture, upload
-from .layout import fiber_factors, fiber_points
+from .device import CUDA, architecture, current_device, upload
+from .layout import stored_factors, stored_kinds
 from .nvrtc import start
 from .prelude import arguments, fiber_source, header, lane_source, point_source
 from .tables import Levels
@@ -26,15 +26,43 @@ from .variant import LANE_THREADS, FiberPlan, Variant, check_lane, plan
 _FACTORS: WeakKeyDictionary[BlockGeometry, dict[tuple[Any, ...], Any]] = WeakKeyDictionary()
 # Bytes of scratch that StdMat takes at most; more elements are done in parts.
 STDMAT_BYTES = 4 << 30
+# Factors of fewer bytes are made by NumPy: CuPy has to compile its array operations first, which takes a second.
+HOST_BYTES = 32 << 20
+# Entries of Jacobians that the device makes at a time, and bytes that one takes with everything that is made of it.
+DEVICE_CHUNK, CHUNK_BYTES = 10_000_000, 100
 
 
 def shared_factors(geometry: BlockGeometry, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
     """Factors of a geometry in a layout, on the device, made once."""
     known = _FACTORS.setdefault(geometry, {})
     if key not in known:
-        made = make()
-        known[key] = None if made is None else upload(made)
+        known[key] = make()
     return known[key]
+
+
+def device_factors(problem: BlockProblem, levels: Levels, layout: FiberPlan, kind: str) -> Any:
+    """Factors in the layout of a plan on the current device, made there unless they are few.
+
+    Parameters
+    ----------
+    problem, levels, layout, kind
+        As for `stored_factors`.
+
+    Returns
+    -------
+    cupy.ndarray
+    """
+    import cupy
+
+    geometry = problem.geometry
+    nbytes = geometry.n_elements * geometry.n_factors(kind) * geometry.n_points(kind) * problem.dtype.itemsize
+    if nbytes < HOST_BYTES:
+        return upload(stored_factors(problem, levels, layout, kind))
+    room = cupy.cuda.Device().mem_info[0] + cupy.get_default_memory_pool().free_bytes() - nbytes
+    size = max(1, min(DEVICE_CHUNK, room // CHUNK_BYTES))
+    made = stored_factors(problem, levels, layout, kind, cupy, current_device().empty, size)
+    cupy.cuda.get_current_stream().synchronize()  # ready for kernels on any stream, as after an upload
+    return made
 
 
 def load(cubin: Path, name: str, shared_bytes: int) -> Any:
@@ -89,15 +117,15 @@ class CudaKernel(BlockKernel):
     def _layouts(self, layout: FiberPlan) -> tuple[Any, Any]:
         """Factors and points on the device in the layout of a plan."""
         p, e = self.problem, layout.variant.elements
-        kind = p.form.factor_kind
-        stored = (e, p.dtype.str)
-        factors = points = np.uint64(0)
-        if kind is not None:
-            key = (kind, *((0, *stored[1:]) if p.geometry.affine else stored))
-            factors = shared_factors(p.geometry, key, lambda: fiber_factors(p, self.levels, layout))
-        if p.form.trace is not None and any(key[0] == "x" for key in p.form.trace.inputs):
-            points = shared_factors(p.geometry, ("points", *stored), lambda: fiber_points(p, self.levels, layout))
-        return factors, points
+        arrays: list[Any] = []
+        for kind in stored_kinds(p):
+            if kind is None:
+                arrays.append(np.uint64(0))
+                continue
+            lanes = e if p.geometry.n_points(kind) > 1 else 0
+            make = partial(device_factors, p, self.levels, layout, kind)
+            arrays.append(shared_factors(p.geometry, (kind, lanes, p.dtype.str), make))
+        return arrays[0], arrays[1]
 
 
 class FiberKernel(CudaKernel):

@@ -2,55 +2,81 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..form import BlockProblem
 from .tables import Levels
 from .variant import FiberPlan
 
 
-def line_layout(factors: NDArray[np.floating[Any]], counts: tuple[int, ...], padded: int) -> NDArray[np.floating[Any]]:
-    """Factors as the fiber kernel reads them.
+def line_view(lines: Any, counts: tuple[int, ...], lanes: int) -> Any:
+    """Factors in the layout of the fiber kernel, element by element and point by point.
 
     Parameters
     ----------
-    factors : ndarray, [groups, factors, Q, E]
-        Of `BlockGeometry.factors` with E lanes.
+    lines : array, [groups, Q1, factors, padded]
+        Line (j Q3 + k) E + e, with padding behind the last.
     counts : tuple of int
         Q1, Q2, Q3.
-    padded : int
-        Lines of a block, with padding.
+    lanes : int
+        E.
 
     Returns
     -------
-    ndarray, [groups, Q1, factors, padded]
-        Line (j Q3 + k) E + e.
+    array, [groups, factors, Q1, Q2 Q3, E]
+        A view.
     """
-    groups, n = factors.shape[:2]
-    lines = factors[0, 0].size // counts[0]
-    out = np.zeros((groups, counts[0], n, padded), factors.dtype)
-    out[..., :lines] = factors.reshape(groups, n, counts[0], lines).transpose(0, 2, 1, 3)
+    rest = counts[1] * counts[2]
+    return lines[..., : rest * lanes].reshape(*lines.shape[:3], rest, lanes).transpose(0, 2, 1, 3, 4)
+
+
+def stored_factors(
+    problem: BlockProblem,
+    levels: Levels,
+    plan: FiberPlan,
+    kind: str,
+    xp: Any = np,
+    empty: Callable[..., Any] = np.empty,
+    size: int | None = None,
+) -> Any:
+    """Geometric factors in the layout of the fiber kernel.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    levels : Levels
+        Of the problem's tabulation.
+    plan : FiberPlan
+    kind : str
+        See `hpfem.geometry`.
+    xp, size
+        Where they are made, and how many at a time; see `BlockGeometry.write_factors`.
+    empty : callable
+        (shape, dtype) -> an uninitialised array of xp.
+
+    Returns
+    -------
+    array of xp, [groups, Q1, factors, padded]
+        Affine ones: [elements, factors, 1, 1].
+    """
+    geometry, lanes = problem.geometry, plan.variant.elements
+    n = geometry.n_factors(kind)
+    if geometry.n_points(kind) == 1:
+        view = out = empty((geometry.n_elements, n, 1, 1), problem.dtype)
+    else:
+        groups = -(-geometry.n_elements // lanes)
+        out = empty((groups, levels.counts[0], n, plan.lines_padded), problem.dtype)
+        out[..., plan.lines :] = 0
+        view = line_view(out, levels.counts, lanes)
+    geometry.write_factors(kind, view, xp, size)
     return out
 
 
-def fiber_factors(problem: BlockProblem, levels: Levels, plan: FiberPlan) -> NDArray[np.floating[Any]] | None:
-    """Geometric factors of a problem in the layout of the fiber kernel, on the host; None where it needs none."""
-    kind = problem.form.factor_kind
-    if kind is None:
-        return None
-    if problem.geometry.affine:
-        return problem.geometry.factors(kind, 1, problem.dtype)
-    stored = problem.geometry.factors(kind, plan.variant.elements, problem.dtype)
-    return line_layout(stored, levels.counts, plan.lines_padded)
-
-
-def fiber_points(problem: BlockProblem, levels: Levels, plan: FiberPlan) -> NDArray[np.floating[Any]] | None:
-    """Coordinates of the points in the layout of the fiber kernel, on the host; None where they are not used."""
+def stored_kinds(problem: BlockProblem) -> tuple[str | None, str | None]:
+    """Kind of factors that a problem's kernel reads, and "points" if it reads the points; None for what it does not."""
     trace = problem.form.trace
-    if trace is None or not any(key[0] == "x" for key in trace.inputs):
-        return None
-    stored = problem.geometry.factors("points", plan.variant.elements, problem.dtype)
-    return line_layout(stored, levels.counts, plan.lines_padded)
+    uses_points = trace is not None and any(key[0] == "x" for key in trace.inputs)
+    return problem.form.factor_kind, "points" if uses_points else None

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfem.kernels.cuda.layout import fiber_factors, fiber_points
+from hpfem.kernels.cuda.layout import stored_factors, stored_kinds
 from hpfem.kernels.cuda.prelude import arguments, fiber_source, header, lane_source
 from hpfem.kernels.cuda.tables import Levels
 from hpfem.kernels.cuda.variant import LANE_THREADS, FiberPlan, Limits, Variant, check_lane, default_variants, plan
@@ -128,7 +128,8 @@ def apply(library, case, source, descending=False):
     components = problem.components_out(len(source))
     n_output = problem.n_points if problem.form.stage in ("bwd_trans", "phys_deriv") else case.levels.n_modes
     out = np.full((components, problem.n_elements, n_output), np.nan, problem.dtype)
-    factors, points = fiber_factors(*layout), fiber_points(*layout)
+    kinds = stored_kinds(problem)
+    factors, points = (None if kind is None else stored_factors(*layout, kind) for kind in kinds)
     arrays, names, _ = arguments(problem)
     held = [np.ascontiguousarray(problem.fields[name].values, problem.dtype) for name in arrays]
     fields = (ctypes.c_void_p * max(len(held), 1))(*[a.ctypes.data for a in held])
