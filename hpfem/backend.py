@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from .errors import ArgumentError, DeviceError
 from .memory import HOST, Device, PairArray, dlpack_device
 from .registry import Registry
@@ -99,6 +101,13 @@ def choose_backend(name: str) -> Backend:
     return backend
 
 
+def is_array(array: Any) -> bool:
+    """Whether something is an array of some library; a `Field` is none."""
+    if hasattr(array, "space") or isinstance(array, (type, np.generic)):
+        return False
+    return any(hasattr(array, name) for name in ("__dlpack_device__", "__cuda_array_interface__", "__array__"))
+
+
 def where_is(array: Any) -> str:
     """Say what an array is and where, for messages."""
     place = dlpack_device(array)
@@ -108,13 +117,27 @@ def where_is(array: Any) -> str:
     return f"{type(array).__name__} on a GPU" if hasattr(array, "__cuda_array_interface__") else type(array).__name__
 
 
-def wrap(array: Any) -> PairArray:
+def _ordered(array: Any, copy: bool) -> Any:
+    """The array, or a copy in C order."""
+    if array.flags.c_contiguous:
+        return array
+    if not copy:
+        raise ArgumentError(
+            f"got {where_is(array)} of strides {tuple(array.strides)}, which is not in C order; give"
+            f" {type(array).__module__.partition('.')[0]}.ascontiguousarray(array)"
+        )
+    return array.copy(order="C")
+
+
+def wrap(array: Any, copy: bool = False) -> PairArray:
     """Pair of any library's array, on its memory: that of the host, or of a backend's current device.
 
     Parameters
     ----------
     array : array
         Of NumPy, CuPy, PyTorch, JAX, ...: with `__dlpack__`, `__cuda_array_interface__` or `__array__`.
+    copy : bool
+        Whether an array in another order than C is copied; else it is refused.
 
     Returns
     -------
@@ -123,18 +146,19 @@ def wrap(array: Any) -> PairArray:
     Raises
     ------
     ArgumentError
-        If it is no array, is on a device that no backend uses now, or its library does not give it away.
+        If it is no array, is not in C order, is on a device that no backend uses now, or its library does not give it
+        away.
     """
     found = HOST.adopt(array)
     if found is not None:
-        return PairArray.of(found)
-    if dlpack_device(array) is None and not hasattr(array, "__cuda_array_interface__"):
+        return PairArray.of(_ordered(found, copy))
+    if not is_array(array):
         raise ArgumentError(f"expected an array of NumPy, CuPy or the like, got {type(array).__name__}")
     for backend in (BACKENDS[name] for name in BACKENDS):
         device = backend.device() if backend.missing() is None else HOST
         found = device.adopt(array) if device is not HOST else None
         if found is not None:
-            return PairArray.of(found, device)
+            return PairArray.of(_ordered(found, copy), device)
     here = ", ".join(dict.fromkeys(b.device().name for n in BACKENDS if (b := BACKENDS[n]).missing() is None))
     raise ArgumentError(
         f"got {where_is(array)}, which no backend uses here and now ({here}); copy it to one of these, or make its"

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .errors import ArgumentError, StateError
 from .memory import HOST, Device, PairArray
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from .space import Space
 
 STATES = ("coeff", "phys", "dual")
+
+# Fields that are alive, by their space.
+_ALIVE: WeakKeyDictionary[Space, WeakSet[Field]] = WeakKeyDictionary()
 
 
 _ADVICE = {
@@ -56,8 +60,34 @@ def check_state(field: Field, wanted: str, what: str) -> None:
         raise StateError(f"{what} takes a {wanted!r} field, got {field.state!r}; {advice}")
 
 
+def held_by_fields(space: Space, number: int) -> dict[str, int]:
+    """Bytes that all fields of a space hold for a block, by device.
+
+    Parameters
+    ----------
+    space : Space
+    number : int
+        Of the block.
+
+    Returns
+    -------
+    dict
+        {device name: bytes}.
+    """
+    pairs = {id(field.data[number]): field.data[number] for field in list(_ALIVE.get(space, ()))}
+    found: dict[str, int] = {}
+    for pair in pairs.values():
+        for device, size in pair.held.items():
+            found[device] = found.get(device, 0) + size
+    return found
+
+
 class Field:
     """Values on a space. Made by `Space.zeros`, `Space.evaluate`, `Space.project`, `Space.field` and by operators.
+
+    On a space with one block a field is taken by other libraries without a copy, as `numpy.asarray(field)`,
+    `torch.from_dlpack(field)`, `cupy.asarray(field)` and so on: [components, elements, modes or points], where the
+    values are (`PairArray` says what that means for the other side). On a space with several blocks `field.data[i]` is.
 
     Parameters
     ----------
@@ -93,6 +123,40 @@ class Field:
         self.space = space
         self.state = state
         self.data = tuple(data)
+        _ALIVE.setdefault(space, WeakSet()).add(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        _ALIVE.setdefault(self.space, WeakSet()).add(self)
+
+    def _only(self) -> PairArray:
+        if len(self.data) != 1:
+            raise StateError(
+                f"this field has {len(self.data)} arrays, one per block: take field.data[i], or field.arrays"
+            )
+        return self.data[0]
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """DLPack capsule of the only block's array, where the values are (`PairArray.__dlpack__`)."""
+        return self._only().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """DLPack's type and number of where the only block's values are."""
+        return self._only().__dlpack_device__()
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """CUDA array interface of the only block's array; absent where there are several, or not on a GPU."""
+        if len(self.data) != 1:
+            raise AttributeError("a field with several arrays, one per block, has no array interface of its own")
+        return self.data[0].__cuda_array_interface__
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        """The only block's array on the host (`PairArray.__array__`)."""
+        return self._only().__array__(dtype, copy)
 
     @property
     def components(self) -> int:

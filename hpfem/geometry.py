@@ -339,6 +339,13 @@ class BlockGeometry:
                 last[...] = 0
                 last[..., :rest] = values[..., full * lanes :].reshape(*out.shape[1:-1], rest)
 
+    def held(self) -> dict[str, int]:
+        """Bytes of the factors on the host that something uses now, by kind."""
+        found: dict[str, int] = {}
+        for (kind, *_), array in list(self._made.items()):
+            found[kind] = found.get(kind, 0) + array.nbytes
+        return found
+
     def expansion(self, kind: str) -> Array:
         """Matrix from the affine factors of an element to the factors at the points.
 

@@ -277,7 +277,7 @@ class PairArray:
         interface: dict[str, Any] = self.readwrite(self._device).__cuda_array_interface__
         return interface
 
-    def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """The host's side, after a counted transfer if the values are on a device only.
 
         Parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from hpfem.shapes import BASES, SHAPES, Basis, Shape, Tabulation, TensorRule, default_counts, make_basis, quadrature
 
-from .backend import checked_name
+from .backend import BACKENDS, checked_name, wrap
 from .errors import ArgumentError, MeshError, StateError
-from .field import Field
+from .field import Field, held_by_fields
 from .geometry import BlockGeometry
 from .memory import PairArray
 from .mesh import Mesh
@@ -244,23 +244,32 @@ class Space:
             pair.write()[...] = 0
         return field
 
-    def field(self, state: str, arrays: list[NDArray[Any]]) -> Field:
-        """Make a field of arrays, without copying those that are in C order.
+    def field(self, state: str, arrays: Sequence[Any]) -> Field:
+        """Make a field of arrays, without copying those that are in C order: NumPy's, or those of a backend's device.
 
         Parameters
         ----------
         state : str
             "coeff", "phys" or "dual".
-        arrays : list of ndarray
-            One per block, [components, elements, modes or points], of the space's dtype.
+        arrays : list or tuple of arrays
+            One per block, [components, elements, modes or points], of the space's dtype: of NumPy, or on the GPU of
+            CuPy, PyTorch, JAX, ... (anything with `__dlpack__` or `__cuda_array_interface__`).
 
         Returns
         -------
         Field
+            Its values are where the arrays are.
+
+        Raises
+        ------
+        ArgumentError
+            If the arrays do not fit, or are on a device that no backend uses now.
+        StateError
+            If an array has another dtype than the space.
         """
         if not isinstance(arrays, (list, tuple)):
             raise ArgumentError(f"a field is made of a list with one array per block, got {type(arrays).__name__}")
-        return Field(self, state, [PairArray.of(np.ascontiguousarray(array)) for array in arrays])
+        return Field(self, state, [wrap(array, copy=True) for array in arrays])
 
     def coordinates(self) -> Field:
         """Make a "phys" field whose components are the coordinates of the quadrature points."""
@@ -378,14 +387,28 @@ class Space:
         return field if field.state == "phys" else OPERATORS["BwdTrans"](self)(field)
 
     def memory_report(self) -> list[dict[str, Any]]:
-        """List, per block, the bytes of one field in each state and of each kind of geometric factors."""
+        """List, per block, what arrays take and what is held now, in bytes.
+
+        Returns
+        -------
+        list of dict
+            "block"; "coeff" and "phys", one component of a field; "wJ", "metric" and "jacobian", geometric factors;
+            "held", {"host", "cuda:0", ...: {"fields", "metric", "scratch", ...: bytes}}: all fields that are alive, the
+            factors that operators share, and the matrices and scratch of their kernels on a device.
+        """
         rows = []
-        for block in self.blocks:
+        for number, block in enumerate(self.blocks):
             size, e = self.dtype.itemsize, block.n_elements
             kinds = ("wJ", "metric", "jacobian")
             factors = {k: e * block.geometry.n_factors(k) * block.geometry.n_points(k) * size for k in kinds}
             row = {"block": repr(block), "coeff": e * block.n_modes * size, "phys": e * block.n_points * size}
-            rows.append({**row, **factors})
+            held: dict[str, dict[str, int]] = {"host": dict(block.geometry.held())}
+            for where, amount in held_by_fields(self, number).items():
+                held.setdefault(where, {})["fields"] = amount
+            for name in BACKENDS:
+                for where, amounts in BACKENDS[name].held(block.geometry).items():
+                    held.setdefault(where, {}).update(amounts)
+            rows.append({**row, **factors, "held": held})
         return rows
 
 

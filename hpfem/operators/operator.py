@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -13,8 +13,10 @@ from ..field import Field, check_state
 from ..kernels.expression import Pointwise, trace
 from ..kernels.form import BlockProblem, FieldValues, Form
 from ..kernels.models import operator_bytes
-from ..memory import HOST
+from ..memory import HOST, OutOfMemory
 from ..space import OPERATORS, Space
+from .arrays import apply_to_arrays, check_current
+from .room import no_room
 from .strategies import Choice, choose
 
 # stage -> (state of the argument, state of the result)
@@ -119,6 +121,7 @@ class Operator:
             raise ArgumentError(f"components of {name} must be an integer >= 1, got {components!r}")
         self.strategy, self.algorithm = strategy, algorithm
         self.backend = choose_backend(backend or space.backend)
+        self.device = self.backend.device()
         self.parameters: dict[str, float] = {}
         self.fields: dict[str, Field] = {}
         if not isinstance(coefficients, (Mapping, type(None))):
@@ -140,7 +143,9 @@ class Operator:
                 raise StateError(
                     f"coefficient {key!r} of {self.name} is a 'dual' field; give it in state 'phys' or 'coeff'"
                 )
-            field = value if value.state == "phys" else OPERATORS["BwdTrans"](self.space)(value)
+            field = (
+                value if value.state == "phys" else OPERATORS["BwdTrans"](self.space, backend=self.backend.name)(value)
+            )
             self.fields[key] = field
         elif callable(value):
             self.fields[key] = self.space.evaluate(value)
@@ -176,22 +181,25 @@ class Operator:
 
     def _choose(self, number: int) -> Choice:
         block = self.space.blocks[number]
-        device = self.backend.device()
-        fields = {
-            key: FieldValues(field.data[number].read(device), field.components > 1)
-            for key, field in self.fields.items()
-        }
-        problem = BlockProblem(
-            self.form, block.tabulation, block.geometry, self.space.dtype, fields=fields, parameters=self.parameters
-        )
-        return choose(problem, self.strategy, self.algorithm, self.backend)
+        try:
+            fields = {
+                key: FieldValues(field.data[number].read(self.device), field.components > 1)
+                for key, field in self.fields.items()
+            }
+            problem = BlockProblem(
+                self.form, block.tabulation, block.geometry, self.space.dtype, fields=fields, parameters=self.parameters
+            )
+            return choose(problem, self.strategy, self.algorithm, self.backend)
+        except OutOfMemory as error:
+            raise no_room(self.space, number, self.form, self.form.components, self.device, error) from error
 
     def __getstate__(self) -> dict[str, Any]:
         # Kernels hold compiled code and scratch; they are made again where the operator is opened.
-        return {key: value for key, value in self.__dict__.items() if key != "choices"}
+        return {key: value for key, value in self.__dict__.items() if key not in ("choices", "device")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self.device = self.backend.device()
         self.choices = self._choose_all()
 
     def __repr__(self) -> str:
@@ -253,35 +261,50 @@ class Operator:
             return field.components // d
         return field.components
 
-    def __call__(self, field: Field, out: Field | None = None) -> Field:
+    @overload
+    def __call__(self, field: Field, out: Field | None = None) -> Field: ...
+
+    @overload
+    def __call__(self, field: Any, out: Any = None) -> Any: ...
+
+    def __call__(self, field: Any, out: Any = None) -> Any:
         """Apply.
 
         Parameters
         ----------
-        field : Field
-            In state `input_state`.
-        out : Field, optional
-            Overwritten and returned; made anew when left out.
+        field : Field, array or sequence of arrays
+            In state `input_state`; arrays are [components, elements, n], one per block, of NumPy, CuPy, PyTorch, ...
+        out : Field, array or sequence of arrays, optional
+            Overwritten and returned; made anew when left out. Arrays are on the operator's device.
 
         Returns
         -------
-        Field
-            In state `output_state`.
+        Field, array or list of arrays
+            In state `output_state`; arrays are of the library, and on the device, that the argument is of.
 
         Raises
         ------
         StateError
-            If a field has the wrong state, space or number of components, or `out` is the argument itself.
+            If a field has the wrong state, space, dtype or number of components, or `out` is the argument itself.
         ArgumentError
-            If a user's pointwise function gives values that are not finite (checked on the host only).
+            If an array has the wrong shape, order or device, or a user's pointwise function gives values that are not
+            finite (checked on the host only).
+        DeviceError
+            If another GPU is current than the operator was made on, or there is no room on it.
         """
+        if not isinstance(field, Field):
+            return apply_to_arrays(self, field, out)
         components = self._check(field)
         given, out = out, result_field(self.space, self.name, self.output_state, components, out)
         if given is not None and any(mine.overlaps(theirs) for mine, theirs in zip(out.data, field.data, strict=True)):
             raise StateError(f"{self.name} cannot write into its own argument; give another field as out")
-        device = self.backend.device()
-        for choice, source, target in zip(self.choices, field.data, out.data, strict=True):
-            choice.kernel.apply(source.read(device), target.write(device))
+        device = self.device
+        check_current(self.name, device, self.backend.device())
+        for number, choice in enumerate(self.choices):
+            try:
+                choice.kernel.apply(field.data[number].read(device), out.data[number].write(device))
+            except OutOfMemory as error:
+                raise no_room(self.space, number, self.form, field.components, device, error) from error
         if self.guarded and device.name == HOST.name:
             self._check_finite(field, out)
         return out

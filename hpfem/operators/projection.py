@@ -8,7 +8,7 @@ own step lengths, preconditioned by the reference diagonal. The result is then e
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,10 @@ from ..errors import ArgumentError, SolverError, StateError
 from ..field import Field, check_state
 from ..kernels.expression import Pointwise, trace
 from ..kernels.form import BlockKernel, BlockProblem, Form
-from ..memory import HOST
+from ..memory import HOST, Device
 from ..space import OPERATORS, Block, Space
 from . import forms
+from .arrays import apply_to_arrays
 from .operator import result_field
 from .strategies import choose
 
@@ -80,6 +81,7 @@ class FwdTrans:
         self.space = space
         self.name = type(self).__name__
         chosen = choose_backend(backend or space.backend)
+        self.backend = chosen
         self._backend = chosen if chosen.device().name == HOST.name else choose_backend("auto")
         mass = Pointwise(forms.mass, ("value",))
         self._mass = Form("Mass", "weak", mass, trace(mass, space.dim))
@@ -97,6 +99,11 @@ class FwdTrans:
     def __repr__(self) -> str:
         return f"FwdTrans({self.space!r})"
 
+    @property
+    def device(self) -> Device:
+        """Where arrays given as `out` are; the work is done on the host."""
+        return self.backend.device()
+
     def _kernels(self, block: Block) -> tuple[BlockKernel, BlockKernel, Array]:
         """Mass and inner product in the orthogonal basis, and the elements' volumes."""
         if min(block.rule.counts) <= block.order:
@@ -113,19 +120,25 @@ class FwdTrans:
             made.append(choose(problem, self.strategy, self.algorithm, backend).kernel)
         return made[0], made[1], block.geometry.volumes()
 
-    def __call__(self, field: Field, out: Field | None = None) -> Field:
+    @overload
+    def __call__(self, field: Field, out: Field | None = None) -> Field: ...
+
+    @overload
+    def __call__(self, field: Any, out: Any = None) -> Any: ...
+
+    def __call__(self, field: Any, out: Any = None) -> Any:
         """Solve the mass system of every element.
 
         Parameters
         ----------
-        field : Field
-            In state `input_state`.
-        out : Field, optional
+        field : Field, array or sequence of arrays
+            In state `input_state`; arrays as for `Operator`.
+        out : Field, array or sequence of arrays, optional
             Overwritten and returned.
 
         Returns
         -------
-        Field
+        Field, array or list of arrays
             State "coeff".
 
         Raises
@@ -135,7 +148,9 @@ class FwdTrans:
         SolverError
             If the mass system of an element does not converge.
         """
-        if not isinstance(field, Field) or field.space is not self.space:
+        if not isinstance(field, Field):
+            return apply_to_arrays(self, field, out)
+        if field.space is not self.space:
             raise StateError(f"{self.name} takes a field on its own space")
         check_state(field, self.input_state, self.name)
         out = result_field(self.space, self.name, self.output_state, field.components, out)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ...errors import ArgumentError, DeviceError
+from ...errors import ArgumentError
 from ...memory import OutOfMemory, dlpack_device
 from .variant import Limits
 
@@ -173,14 +173,3 @@ def _limits(number: int) -> Limits:
 def limits() -> Limits:
     """What a block of threads may take on the current device."""
     return _limits(current_device().number)
-
-
-class _Current:
-    """The current GPU."""
-
-    def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
-        """Allocate there."""
-        return current_device().empty(shape, dtype)
-
-
-CUDA = _Current()

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,15 +15,17 @@ from numpy.typing import NDArray
 from ...geometry import BlockGeometry
 from ..form import BlockKernel, BlockProblem
 from ..models import operator_flops
-from .device import CUDA, architecture, current_device, upload
+from .device import architecture, current_device, upload
 from .layout import stored_factors, stored_kinds
 from .nvrtc import start
 from .prelude import arguments, fiber_source, header, lane_source, point_source
 from .tables import Levels
 from .variant import LANE_THREADS, FiberPlan, Variant, check_lane, plan
 
-# Factors on the device, shared by the operators of a space: geometry -> {layout: array}.
+# Factors on the devices, shared by the operators of a space: geometry -> {device and layout: array}.
 _FACTORS: WeakKeyDictionary[BlockGeometry, dict[tuple[Any, ...], Any]] = WeakKeyDictionary()
+# Kernels that are alive, by the geometry that they work on.
+_KERNELS: WeakKeyDictionary[BlockGeometry, WeakSet[CudaKernel]] = WeakKeyDictionary()
 # Bytes of scratch that StdMat takes at most; more elements are done in parts.
 STDMAT_BYTES = 4 << 30
 # Factors of fewer bytes are made by NumPy: CuPy has to compile its array operations first, which takes a second.
@@ -33,8 +35,8 @@ DEVICE_CHUNK, CHUNK_BYTES = 10_000_000, 100
 
 
 def shared_factors(geometry: BlockGeometry, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-    """Factors of a geometry in a layout, on the device, made once."""
-    known = _FACTORS.setdefault(geometry, {})
+    """Factors of a geometry in a layout, on the current device, made once for each."""
+    known, key = _FACTORS.setdefault(geometry, {}), (current_device().name, *key)
     if key not in known:
         known[key] = make()
     return known[key]
@@ -65,6 +67,29 @@ def device_factors(problem: BlockProblem, levels: Levels, layout: FiberPlan, kin
     return made
 
 
+def held(geometry: BlockGeometry) -> dict[str, dict[str, int]]:
+    """Bytes on each device that kernels on a block keep there: factors by their kind, matrices and scratch.
+
+    Parameters
+    ----------
+    geometry : BlockGeometry
+
+    Returns
+    -------
+    dict
+        {device name: {what: bytes}}.
+    """
+    found: dict[str, dict[str, int]] = {}
+    parts = [(key[0], key[1], array) for key, array in _FACTORS.get(geometry, {}).items()]
+    for kernel in _KERNELS.get(geometry, ()):
+        parts += [(kernel.device.name, what, array) for what, array in kernel.arrays()]
+    for device, what, array in parts:
+        if array is not None:
+            row = found.setdefault(device, {})
+            row[what] = row.get(what, 0) + int(array.nbytes)
+    return found
+
+
 def load(cubin: Path, name: str, shared_bytes: int) -> Any:
     """Load a compiled kernel onto the current device."""
     import cupy
@@ -90,6 +115,12 @@ class CudaKernel(BlockKernel):
         self.levels = Levels.of(problem.tabulation)
         self._fields, self._parameters, _ = arguments(problem)
         self._compiling: tuple[Future[Path], str, int] | None = None
+        self.device = current_device()
+        _KERNELS.setdefault(problem.geometry, WeakSet()).add(self)
+
+    def arrays(self) -> list[tuple[str, Any]]:
+        """Arrays of its own that it keeps on the device, each with "matrices" or "scratch"."""
+        return []
 
     def _compile(self, source: str, name: str, shared_bytes: int) -> None:
         """Begin to compile a kernel, or find it in the cache."""
@@ -138,20 +169,24 @@ class FiberKernel(CudaKernel):
     """
 
     def __init__(self, problem: BlockProblem, layout: FiberPlan) -> None:
+        self.transforms: tuple[Any, Any] | None = None
+        self._scratch: dict[tuple[str, int], Any] = {}
         super().__init__(problem, self.name)
         self.plan = layout
         self.elements, self.threads, self.shared_bytes = self._sizes()
         self._compile(self.source(), self.kernel_name, self.shared_bytes)
         self.factors, self.points = self._layouts(layout)
         self.n_elements = problem.n_elements
-        self.transforms: tuple[Any, Any] | None = None
         transform = problem.tabulation.basis.transform
         if transform is not None:
             forward = np.ascontiguousarray(transform.T, problem.dtype)
             self.transforms = upload(forward), upload(np.ascontiguousarray(transform, problem.dtype))
-        self._scratch: dict[tuple[str, int], Any] = {}
 
     name, kernel_name = "sumfac-top", "fiber"
+
+    def arrays(self) -> list[tuple[str, Any]]:
+        """Transforms of a nodal basis, and coefficients between two products."""
+        return [*(("matrices", a) for a in self.transforms or ()), *(("scratch", a) for a in self._scratch.values())]
 
     def source(self) -> str:
         """Source of the kernel."""
@@ -164,7 +199,7 @@ class FiberKernel(CudaKernel):
     def _buffer(self, name: str, components: int) -> Any:
         if (name, components) not in self._scratch:
             shape = (components, self.n_elements, self.levels.n_modes)
-            self._scratch[name, components] = CUDA.empty(shape, self.problem.dtype)
+            self._scratch[name, components] = self.device.empty(shape, self.problem.dtype)
         return self._scratch[name, components]
 
     def apply(self, source: Any, out: Any) -> None:
@@ -235,6 +270,10 @@ class DenseKernel(CudaKernel):
     """
 
     def __init__(self, problem: BlockProblem) -> None:
+        self.forward: list[Any] = []
+        self.back: list[Any] = []
+        self.work: Any = None
+        self.values: Any = None
         super().__init__(problem, "stdmat")
         form, tabulation, dtype = problem.form, problem.tabulation, problem.dtype
         dim, self.slots = problem.shape.dim, 1
@@ -264,9 +303,9 @@ class DenseKernel(CudaKernel):
         parts = max(1, -(-problem.n_elements // most))
         self.chunk = -(-problem.n_elements // parts)
         if stage != "bwd_trans":
-            self.work = CUDA.empty((form.components, self.chunk, self.slots * problem.n_points), dtype)
+            self.work = self.device.empty((form.components, self.chunk, self.slots * problem.n_points), dtype)
             if len(self.chain) > 1:
-                self.values = CUDA.empty((form.components, self.chunk, problem.n_points), dtype)
+                self.values = self.device.empty((form.components, self.chunk, problem.n_points), dtype)
 
     def apply(self, source: Any, out: Any) -> None:
         """Apply to one block of a field; see `BlockKernel.apply`."""
@@ -280,6 +319,11 @@ class DenseKernel(CudaKernel):
             wanted = out[batch * sinks : (batch + 1) * sinks]
             for first in range(0, p.n_elements, self.chunk):
                 self._part(given, wanted, first, min(self.chunk, p.n_elements - first))
+
+    def arrays(self) -> list[tuple[str, Any]]:
+        """The dense matrices, and what is between two products."""
+        matrices = [("matrices", array) for array in (*self.forward, *self.back)]
+        return [*matrices, ("scratch", self.work), ("scratch", self.values)]
 
     def _part(self, given: Any, wanted: Any, first: int, n: int) -> None:
         p, stage = self.problem, self.problem.form.stage

@@ -8,8 +8,8 @@ from ...backend import BACKENDS, Backend
 from ...errors import NotSuitable
 from ...kernels import variants as text
 from ...kernels.cuda import variant as fiber
-from ...kernels.cuda.device import CUDA, architecture, limits, missing
-from ...kernels.cuda.kernel import DenseKernel, FiberKernel, LaneKernel
+from ...kernels.cuda.device import architecture, current_device, limits, missing
+from ...kernels.cuda.kernel import DenseKernel, FiberKernel, LaneKernel, held
 from ...kernels.cuda.nvrtc import cached
 from ...kernels.cuda.prelude import fiber_source, header, lane_source
 from ...kernels.cuda.search import MOST, first_variants, search
@@ -24,7 +24,7 @@ STDMAT_BYTES = 1 << 28
 # Bytes and operations per nanosecond that kernels nobody has measured are taken to reach, and cuBLAS.
 BYTES, FLOPS, DENSE_FLOPS = 3000.0, 8000.0, 25000.0
 
-BACKENDS.add("cuda", Backend("cuda", lambda: CUDA, missing))
+BACKENDS.add("cuda", Backend("cuda", current_device, missing, held))
 
 
 def expected_time(problem: BlockProblem, strategy: str) -> float:

@@ -1,0 +1,176 @@
+"""Operators on plain arrays: NumPy's, CuPy's, or those of any library that gives its memory away."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..backend import is_array, where_is, wrap
+from ..errors import ArgumentError, DeviceError, StateError
+from ..field import Field
+from ..memory import HOST, Device, PairArray
+from ..space import Space
+
+# Libraries whose arrays cannot be written to.
+_IMMUTABLE = ("jax", "jaxlib")
+
+
+class ArrayMap(Protocol):
+    """What an operator is seen from here."""
+
+    space: Space
+    name: str
+
+    @property
+    def device(self) -> Device:
+        """Where it computes."""
+        ...
+
+    @property
+    def input_state(self) -> str:
+        """State of its argument."""
+        ...
+
+    @property
+    def output_state(self) -> str:
+        """State of its result."""
+        ...
+
+    def __call__(self, field: Field, out: Field | None = None) -> Field:
+        """Apply."""
+        ...
+
+
+def check_current(name: str, device: Device, current: Device) -> None:
+    """Check that an operator is used on the device that it was made on.
+
+    Parameters
+    ----------
+    name : str
+        Of the operator.
+    device, current : Device
+        Where it was made, and the one in use.
+
+    Raises
+    ------
+    DeviceError
+        If they differ.
+    """
+    if device.name != current.name:
+        raise DeviceError(
+            f"{name} was made on {device.name}, where its kernels and factors are, and {current.name} is"
+            f" the current device; use it where {device.name} is current (with cupy.cuda.Device(...)), or make another"
+        )
+
+
+def apply_to_arrays(operator: ArrayMap, arrays: Any, out: Any = None) -> Any:
+    """Apply an operator to arrays, in its input state.
+
+    Parameters
+    ----------
+    operator : Operator, FwdTrans, ...
+    arrays : array or sequence of arrays
+        One per block, [components, elements, n]; on a space with one block it may be the array itself.
+    out : array or sequence of arrays, optional
+        Overwritten and returned; on the device of the operator.
+
+    Returns
+    -------
+    array or list of arrays
+        `out`, or new arrays of the library that the arguments are of, where they are.
+
+    Raises
+    ------
+    ArgumentError
+        If arrays have the wrong number, shape, order or device.
+    StateError
+        If they have another dtype than the space, or `out` is also an argument.
+    """
+    name, device = operator.name, operator.device
+    given, single = _listed(operator, arrays)
+    pairs = [_pair(array, f"{name}, block {number}") for number, array in enumerate(given)]
+    for pair, array in zip(pairs, given, strict=True):
+        if pair.home.name not in (HOST.name, device.name):
+            raise ArgumentError(
+                f"{name} computes on {device.name} and got {where_is(array)}; copy it to the host, or make the operator"
+                " with backend='cuda'"
+            )
+    home = pairs[0].home
+    if any(pair.home.name != home.name for pair in pairs):
+        raise ArgumentError(f"{name} got arrays on the host and on {device.name}; give all of them on one of these")
+    target = None if out is None else _target(operator, out, single)
+    result = operator(Field(operator.space, operator.input_state, pairs), out=target)
+    if out is not None:
+        for pair in result.data:  # some operators compute on the host whatever the device
+            pair.read(device)
+        return out
+    found = [same_kind(array, pair.readwrite(home)) for array, pair in zip(given, result.data, strict=True)]
+    return found[0] if single else found
+
+
+def _listed(operator: ArrayMap, arrays: Any) -> tuple[Sequence[Any], bool]:
+    """One array per block, and whether it was given without a list around it."""
+    count = len(operator.space.blocks)
+    listed = isinstance(arrays, (list, tuple))
+    given = arrays if listed else [arrays]
+    if len(given) != count or not all(is_array(array) for array in given):
+        got = f"{len(given)} things" if listed and len(given) != count else type(given[0]).__name__
+        wanted = "an array" if count == 1 else f"a list of {count} arrays, one per block"
+        raise StateError(f"{operator.name} takes a Field on its own space, or {wanted}; got {got}")
+    return given, not listed
+
+
+def _pair(array: Any, what: str) -> PairArray:
+    try:
+        return wrap(array)
+    except ArgumentError as error:
+        raise ArgumentError(f"{what}: {error}") from error
+
+
+def _target(operator: ArrayMap, out: Any, single: bool) -> Field:
+    """Field on the memory of the arrays that results are written to."""
+    name, device = operator.name, operator.device
+    count = len(operator.space.blocks)
+    given = [out] if single else out
+    if not isinstance(given, (list, tuple)) or len(given) != count or not all(is_array(array) for array in given):
+        wanted = "an array" if single else f"a list of {count} array(s)"
+        raise StateError(f"out of {name} must be {wanted} as the argument is, got {type(out).__name__}")
+    pairs = []
+    for number, array in enumerate(given):
+        what = f"out of {name}, block {number}"
+        if type(array).__module__.partition(".")[0] in _IMMUTABLE:
+            raise ArgumentError(f"{what}: arrays of JAX cannot be written to; leave out away")
+        pair = _pair(array, what)
+        if pair.home.name != device.name:
+            raise ArgumentError(
+                f"{what}: {name} writes on {device.name}, got {where_is(array)}; give an array there, or leave out away"
+            )
+        inside = pair.readwrite(device)
+        if device.name == HOST.name and not (inside.flags.writeable and np.may_share_memory(inside, np.asarray(array))):
+            raise ArgumentError(f"{what}: {type(array).__name__} is read-only, or gives copies of its memory only")
+        pairs.append(pair)
+    return Field(operator.space, operator.output_state, pairs)
+
+
+def same_kind(example: Any, array: Any) -> Any:
+    """An array of NumPy or CuPy as one of the library that another array is of, on the same memory.
+
+    Parameters
+    ----------
+    example : array
+    array : ndarray or cupy.ndarray
+
+    Returns
+    -------
+    array
+        As it is, if the example's library is not told by its arrays or takes none through DLPack.
+    """
+    if isinstance(example, type(array)):
+        return array
+    namespace = getattr(example, "__array_namespace__", None)
+    library = namespace() if namespace else sys.modules.get(type(example).__module__.partition(".")[0])
+    convert = getattr(library, "from_dlpack", None)
+    return array if convert is None else convert(array)
