@@ -16,10 +16,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from platformdirs import user_cache_path
-
 from ...errors import DeviceError
-from ...reporting import atomic_path
+from ...reporting import atomic_path, cache_folder
 
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll")
 # Lambdas need no annotation, on every NVRTC since 12.
@@ -184,7 +182,7 @@ def cached(source: str, architecture: str) -> Path:
 
 def _cache_path(source: str, architecture: str) -> Path:
     key = hashlib.sha256("\n".join([source, architecture, str(version()), *OPTIONS]).encode()).hexdigest()[:32]
-    return user_cache_path("hpfem") / "cuda" / f"{key}.cubin"
+    return cache_folder("cuda") / f"{key}.cubin"
 
 
 @cache

@@ -91,7 +91,7 @@ def test_a_source_that_does_not_compile_is_quoted():
 
 
 def test_the_cache_is_used(tmp_path, monkeypatch):
-    monkeypatch.setattr(nvrtc, "user_cache_path", lambda name: tmp_path / name)
+    monkeypatch.setenv("HPFEM_CACHE_DIR", str(tmp_path))
     source = 'extern "C" __global__ void empty() {}'
     first = nvrtc.cached(source, "sm_90")
     monkeypatch.setattr(nvrtc, "compile_source", None)
@@ -103,8 +103,8 @@ def test_the_cache_is_used(tmp_path, monkeypatch):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """An empty cache of kernels."""
-    monkeypatch.setattr(nvrtc, "user_cache_path", lambda name: tmp_path / name)
-    return tmp_path / "hpfem" / "cuda"
+    monkeypatch.setenv("HPFEM_CACHE_DIR", str(tmp_path))
+    return tmp_path / "cuda"
 
 
 def test_kernels_of_four_shapes_compile_side_by_side(folder):
