@@ -234,8 +234,9 @@ def machine_description() -> dict[str, Any]:
     -------
     dict
         "cpu", "cores" (usable by this process), "simd", "memory_bytes", "system", "python", "numpy", "scipy", "blas",
-        "threads" (limits set in the environment), "date" (UTC), "commit" (of the checkout hpfem runs from, None
-        elsewhere), "gpu" (names of the devices; empty without CuPy or a GPU).
+        "threads" (limits set in the environment), "date" (UTC), "commit" (of the checkout hpfem runs from;
+        elsewhere what the variable HPFEM_COMMIT says, or None), "gpu" (names of the devices; empty without CuPy or a
+        GPU).
     """
     cpu, flags = _cpu()
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
@@ -312,7 +313,7 @@ def _commit() -> str | None:
     """Commit of the checkout that this package runs from, with "+" where files differ from it."""
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
-        return None
+        return os.environ.get("HPFEM_COMMIT")
     git = ["git", "-C", str(root)]
     try:
         head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)

@@ -6,6 +6,16 @@ from .comparison import ComparisonRow, compare_algorithms
 from .problems import BENCHMARKS, GEOMETRIES, problem_bytes, problem_mesh, problem_sizes, problem_space
 from .results import document, read_results
 from .roofline import TARGETS, Roofline, Target, host_roofline
+from .suite import (
+    SuiteRun,
+    SuiteSettings,
+    Task,
+    merge_results,
+    settings_of,
+    suite_document,
+    suite_rooflines,
+    suite_tasks,
+)
 from .threads import thread_limit
 from .throughput import (
     BOX_SHAPES,
@@ -30,7 +40,10 @@ __all__ = [
     "HostTimer",
     "Measurement",
     "Roofline",
+    "SuiteRun",
+    "SuiteSettings",
     "Target",
+    "Task",
     "ThroughputRun",
     "Timer",
     "Timing",
@@ -40,10 +53,15 @@ __all__ = [
     "document",
     "host_roofline",
     "measure",
+    "merge_results",
     "problem_bytes",
     "problem_mesh",
     "problem_sizes",
     "problem_space",
     "read_results",
+    "settings_of",
+    "suite_document",
+    "suite_rooflines",
+    "suite_tasks",
     "thread_limit",
 ]

@@ -36,9 +36,10 @@ class Roofline:
     Attributes
     ----------
     bandwidth : float
-        Bytes per second: the best of the kinds below.
+        Bytes per second: on a host the best of the kinds below, on a GPU of copying.
     flops : float
-        Operations per second: the better of a large matrix product and of multiply-adds in registers.
+        Operations per second: on a host the better of a large matrix product and of multiply-adds in registers, on a
+        GPU of multiply-adds in registers.
     details : dict
         What was measured: "read", "copy", "axpy", "compiled_read" in bytes per second, "gemm", "fma" in operations per
         second, "array_bytes".

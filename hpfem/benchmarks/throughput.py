@@ -101,6 +101,12 @@ class Measurement:
         "bandwidth" or "flops".
     fraction : float
         Share of the bound.
+    error : float, optional
+        Largest difference to NumPy's result, relative to the largest entry; of a `SuiteRun`, as the following.
+    chosen : bool, optional
+        Whether strategy "auto" takes this strategy and algorithm.
+    sustained_seconds, sustained_dofs_per_second, sustained_fraction : float, optional
+        Of the fastest strategy, applied for seconds without a pause.
     """
 
     benchmark: str
@@ -128,6 +134,11 @@ class Measurement:
     roofline_dofs_per_second: float
     bound: str
     fraction: float
+    error: float | None = None
+    chosen: bool | None = None
+    sustained_seconds: float | None = None
+    sustained_dofs_per_second: float | None = None
+    sustained_fraction: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Make a record for result files.
@@ -135,8 +146,9 @@ class Measurement:
         Returns
         -------
         dict
+            Without what was not measured.
         """
-        return rounded(asdict(self))
+        return rounded({name: value for name, value in asdict(self).items() if value is not None})
 
 
 @dataclass

@@ -21,10 +21,10 @@ from ..benchmarks import (
     thread_limit,
 )
 from ..benchmarks.results import BENCH
-from ..errors import NotSuitable
+from ..errors import ArgumentError, NotSuitable
 from ..kernels.form import ALGORITHMS
 from ..reporting import machine_description, progress
-from . import options, output
+from . import bench_suite, options, output
 from .command import Command
 from .result_file import ResultFile
 
@@ -33,8 +33,12 @@ EXAMPLES = """examples:
   hpfem bench --shapes hex,tet --orders 1:7 --benchmark bk3 -o results.json
   hpfem bench --shapes all --orders 2,4 --dofs 1e4:1e7 --geometry affine --algorithm both -o results.json
   hpfem bench --strategies sumfac --backend numpy --dtype float32 --json
+  hpfem bench --backend cuda --part 1/2 --budget 400 -o part1.json
+  hpfem bench --merge part1.json part2.json -o gpu.json
 
-Throughput is elements x modes over the median time, on one thread unless told otherwise. Draw it with hpfem plot.
+On a GPU, or with --tiled, kernels alone are measured: bk1 and bk3, all shapes, P = 1..7 (10 in 2-D), both geometries,
+precisions and algorithms, all strategies, up to 2e7 degrees of freedom, and the fastest for seconds without a pause.
+Throughput is elements x modes over the median time, otherwise on one thread unless told so. Draw it with hpfem plot.
 """
 
 # What --quick sets where nothing else was said: two minutes become a few seconds.
@@ -46,7 +50,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shapes",
         type=names,
-        default=SOLID_SHAPES,
         metavar="NAMES",
         help=f"{', '.join(BOX_SHAPES)}, or all (default {','.join(SOLID_SHAPES)})",
     )
@@ -57,13 +60,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="P",
         help="4, 2:8 or 1,3,5 (default 1:7)",
     )
-    parser.add_argument("--benchmark", default="bk3", metavar="NAME", help=f"{', '.join(BENCHMARKS)} (default bk3)")
+    parser.add_argument("--benchmark", type=names, metavar="NAME", help=f"{', '.join(BENCHMARKS)} (default bk3)")
     parser.add_argument(
         "--strategies", type=names, default=(), metavar="NAMES", help="stdmat, sumfac, ... (default all)"
     )
-    parser.add_argument(
-        "--algorithm", default="auto", metavar="NAME", help=f"{', '.join(ALGORITHMS)}, both or auto (default auto)"
-    )
+    parser.add_argument("--algorithm", metavar="NAME", help=f"{', '.join(ALGORITHMS)}, both or auto (default auto)")
     parser.add_argument(
         "--geometry", default="both", metavar="KIND", help=f"{', '.join(GEOMETRIES)} or both (default both)"
     )
@@ -74,8 +75,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="1e5, 1e4,1e6 or 1e3:1e6 (default 3e3:1e6)",
     )
     parser.add_argument("--quick", action="store_true", help="fewer sizes and shorter timings")
-    options.add_space_options(parser)
+    options.add_space_options(parser, both=True)
     options.add_timing_options(parser, None)
+    bench_suite.add_arguments(parser)
     parser.add_argument(
         "-o", "--output", metavar="FILE.json", help="write the results, also those of an interrupted run"
     )
@@ -92,14 +94,25 @@ def settings_of(arguments: argparse.Namespace) -> BenchSettings:
     Returns
     -------
     BenchSettings
+
+    Raises
+    ------
+    ArgumentError
+        If it asks for several benchmarks or precisions.
     """
+    benchmarks = arguments.benchmark or ("bk3",)
+    if len(benchmarks) > 1 or arguments.dtype == "both":
+        raise ArgumentError("several benchmarks or precisions in one run need --tiled or --backend cuda")
+    algorithm = arguments.algorithm or "auto"
+    shapes = arguments.shapes or SOLID_SHAPES
     chosen: dict[str, Any] = {
-        "benchmark": arguments.benchmark,
-        "shapes": BOX_SHAPES if arguments.shapes == ("all",) else arguments.shapes,
+        "benchmark": benchmarks[0],
+        "shapes": BOX_SHAPES if shapes == ("all",) else shapes,
         "strategies": arguments.strategies,
-        "algorithms": ALGORITHMS if arguments.algorithm == "both" else (arguments.algorithm,),
+        "algorithms": ALGORITHMS if algorithm == "both" else (algorithm,),
         "geometries": GEOMETRIES if arguments.geometry == "both" else (arguments.geometry,),
         **options.space_options(arguments),
+        "dtype": arguments.dtype or "float64",
     }
     if arguments.quick:
         chosen.update(QUICK)
@@ -110,6 +123,9 @@ def settings_of(arguments: argparse.Namespace) -> BenchSettings:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    if bench_suite.wanted(arguments):
+        bench_suite.run(arguments)
+        return
     settings = settings_of(arguments)
     check_settings(settings)
     path = None if arguments.output is None else options.output_file(arguments.output, ".json")

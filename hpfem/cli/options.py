@@ -250,13 +250,15 @@ def add_order_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_space_options(parser: argparse.ArgumentParser) -> None:
+def add_space_options(parser: argparse.ArgumentParser, both: bool = False) -> None:
     """Add the options of a space and of where its operators run.
 
     Parameters
     ----------
     parser : ArgumentParser
         Gets the options.
+    both : bool
+        Whether both precisions can be asked for at once; then none is the default.
     """
     group = parser.add_argument_group("space")
     group.add_argument("--basis", default="modified", metavar="NAME", help=f"{', '.join(BASES)} (default modified)")
@@ -267,7 +269,12 @@ def add_space_options(parser: argparse.ArgumentParser) -> None:
         metavar="RULE",
         help="default, gauss, collocated, or a number of further points in each direction",
     )
-    group.add_argument("--dtype", default="float64", choices=DTYPES, help="precision (default float64)")
+    group.add_argument(
+        "--dtype",
+        default=None if both else "float64",
+        choices=(*DTYPES, "both") if both else DTYPES,
+        help="precision (default float64)",
+    )
     group.add_argument("--backend", default="auto", metavar="NAME", help="auto, numpy, cpu or cuda (default auto)")
 
 

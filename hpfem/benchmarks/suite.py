@@ -1,0 +1,498 @@
+"""The whole benchmark on one backend: kernels alone on tiled blocks, in parts that end in time and go together.
+
+Of every problem (benchmark, shape, order, geometry, precision) all strategies and algorithms are measured at the
+largest size; in the first precision at every size too, and the fastest for seconds without a pause.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import product
+from typing import Any
+
+from hpfem.shapes import SHAPES
+
+from ..backend import choose_backend
+from ..errors import ArgumentError, DeviceError, NotSuitable
+from ..kernels.form import ALGORITHMS
+from ..operators.strategies import Choice, strategy_names
+from ..space import MAX_ORDER
+from .problems import BENCHMARKS, GEOMETRIES
+from .results import BENCH, document
+from .roofline import TARGETS, Roofline
+from .throughput import BOX_SHAPES, Measurement
+from .tiled import TOLERANCES, TiledBlock, TiledKernel
+from .timing import Timing, measure
+
+SUITE_DOFS = (1e4, 3e4, 1e5, 3e5, 1e6, 3e6, 1e7, 2e7)
+# Orders by dimension, where none are given.
+ORDERS = {2: tuple(range(1, 11)), 3: tuple(range(1, 8))}
+
+
+@dataclass(frozen=True)
+class SuiteSettings:
+    """What to measure: every combination of the lists.
+
+    Attributes
+    ----------
+    benchmarks, shapes, geometries : tuple of str
+    orders : tuple of int
+        Empty: 1 to 7 in three dimensions, 1 to 10 in two.
+    dtypes : tuple of str
+        "float64", "float32": the first is measured at every size and sustained, the others at the largest size.
+    strategies : tuple of str
+        Empty: all of the backend.
+    algorithms : tuple of str
+    dofs : tuple of float
+        Wanted degrees of freedom, elements × modes; no problem has fewer.
+    backend, basis : str
+    quadrature : None, str or int
+        See `Space`.
+    repeats : int
+        Timings of each, whose median counts.
+    min_seconds : float
+        Least time of each timing: a kernel that takes longer is launched once in each.
+    sustained : float
+        Seconds that the fastest is applied at the largest size without a pause; 0: not at all.
+    """
+
+    benchmarks: tuple[str, ...] = tuple(BENCHMARKS)
+    shapes: tuple[str, ...] = BOX_SHAPES
+    orders: tuple[int, ...] = ()
+    geometries: tuple[str, ...] = GEOMETRIES
+    dtypes: tuple[str, ...] = ("float64", "float32")
+    strategies: tuple[str, ...] = ()
+    algorithms: tuple[str, ...] = ALGORITHMS
+    dofs: tuple[float, ...] = SUITE_DOFS
+    backend: str = "cuda"
+    basis: str = "modified"
+    quadrature: str | int | None = None
+    repeats: int = 9
+    min_seconds: float = 0.0005
+    sustained: float = 2.0
+
+    def __post_init__(self) -> None:
+        # Settings read from a file have lists.
+        for name in ("benchmarks", "shapes", "orders", "geometries", "dtypes", "strategies", "algorithms", "dofs"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        valid = {
+            "benchmark": (self.benchmarks, tuple(BENCHMARKS)),
+            "shape": (self.shapes, BOX_SHAPES),
+            "geometry": (self.geometries, GEOMETRIES),
+            "dtype": (self.dtypes, tuple(TOLERANCES)),
+            "algorithm": (self.algorithms, ("auto", *ALGORITHMS)),
+        }
+        if self.strategies:
+            valid["strategy"] = (self.strategies, ("auto", *strategy_names(self.backend)))
+        for kind, (names, known) in valid.items():
+            wrong = [name for name in names if name not in known]
+            if wrong or not names:
+                what = f"unknown {kind} {wrong[0]!r}" if wrong else f"no {kind} to measure"
+                raise ArgumentError(f"{what}; valid: {', '.join(known)}")
+        if not all(1 <= order <= MAX_ORDER for order in self.orders):
+            raise ArgumentError(f"orders to measure must lie between 1 and {MAX_ORDER}, got {list(self.orders)}")
+        if not self.dofs or not all(1 <= n <= 1e11 for n in self.dofs):
+            raise ArgumentError(f"degrees of freedom to measure must lie between 1 and 1e11, got {list(self.dofs)}")
+        if self.repeats < 1 or not 0 <= self.sustained <= 60:
+            raise ArgumentError(
+                f"repeats must be >= 1 and sustained 0 to 60 seconds, got {self.repeats} and {self.sustained}"
+            )
+
+
+@dataclass(frozen=True)
+class Task:
+    """A problem that is measured as a whole.
+
+    Attributes
+    ----------
+    dtype, geometry, benchmark, shape : str
+    order : int
+    """
+
+    dtype: str
+    geometry: str
+    benchmark: str
+    shape: str
+    order: int
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Task:
+        """Find the problem that a record of a result file belongs to.
+
+        Parameters
+        ----------
+        record : mapping
+
+        Returns
+        -------
+        Task
+        """
+        return cls(record["dtype"], record["geometry"], record["benchmark"], record["shape"], record["order"])
+
+    def __str__(self) -> str:
+        return f"{self.benchmark} {self.geometry} {self.shape} P={self.order} {self.dtype}"
+
+
+def suite_tasks(settings: SuiteSettings) -> list[Task]:
+    """List all problems, the most wanted first: deformed elements in the first precision.
+
+    Parameters
+    ----------
+    settings : SuiteSettings
+
+    Returns
+    -------
+    list of Task
+    """
+    return [
+        Task(dtype, geometry, benchmark, shape, order)
+        for dtype, geometry, benchmark, shape in product(
+            settings.dtypes, settings.geometries, settings.benchmarks, settings.shapes
+        )
+        for order in settings.orders or ORDERS[SHAPES[shape].dim]
+    ]
+
+
+@dataclass
+class SuiteRun:
+    """A run of the benchmark, or of a part of it: iterate to measure; what there is so far can always be read.
+
+    Parameters
+    ----------
+    settings : SuiteSettings
+    rooflines : mapping
+        Roofline by precision, measured in the same run.
+    part : (int, int)
+        k, n: the k-th of n parts, k from 1.
+    done : set of Task
+        What need not be measured again.
+    budget : float
+        Seconds after which no problem is begun.
+
+    Attributes
+    ----------
+    measurements : list of Measurement
+    skipped : list of dict
+        What no kernel could serve, with the reason.
+    wrong : list of dict
+        Kernels whose results differ from NumPy's, which are not timed.
+
+    Raises
+    ------
+    DeviceError
+        If the backend cannot run here.
+    """
+
+    settings: SuiteSettings
+    rooflines: Mapping[str, Roofline]
+    part: tuple[int, int] = (1, 1)
+    done: set[Task] = field(default_factory=set)
+    budget: float = math.inf
+    measurements: list[Measurement] = field(default_factory=list)
+    skipped: list[dict[str, Any]] = field(default_factory=list)
+    wrong: list[dict[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        number, parts = self.part
+        if not 1 <= number <= parts:
+            raise ArgumentError(f"part {number} of {parts} is none")
+        self.backend = choose_backend(self.settings.backend)
+        self.tasks = [task for task in suite_tasks(self.settings)[number - 1 :: parts] if task not in self.done]
+        self._end = time.monotonic() + self.budget
+
+    @property
+    def left(self) -> list[Task]:
+        """Problems of the whole benchmark that are not measured."""
+        return [task for task in suite_tasks(self.settings) if task not in self.done]
+
+    def in_time(self) -> bool:
+        """Say whether the budget allows for more.
+
+        Returns
+        -------
+        bool
+        """
+        return time.monotonic() < self._end
+
+    def _block(self, task: Task) -> TiledBlock:
+        s = self.settings
+        options = {"basis": s.basis, "quadrature": s.quadrature, "dtype": task.dtype}
+        return TiledBlock(task.benchmark, task.shape, task.order, task.geometry, self.backend.name, **options)
+
+    def _ways(self) -> list[tuple[str, str]]:
+        strategies = self.settings.strategies or tuple(strategy_names(self.backend.name))
+        return list(product(strategies, self.settings.algorithms))
+
+    def prepare(self, step: Callable[..., None] = lambda n=1, description=None: None) -> None:
+        """Compile what will be measured, as many kernels at a time as the machine has cores.
+
+        Parameters
+        ----------
+        step : callable
+            (n, description): called after each problem.
+        """
+        kernels = []
+        for task in self.tasks:
+            if not self.in_time():
+                return
+            block = self._block(task)
+            for strategy, algorithm in self._ways():
+                try:
+                    kernels.append(block.choose(strategy, algorithm, 1).kernel)
+                except (NotSuitable, DeviceError):
+                    continue  # Said when it is measured.
+            step(0, f"compiling: {task}")
+        while kernels and self.in_time():
+            try:
+                kernels.pop(0).finish()
+            except DeviceError:
+                continue  # Said when it is measured.
+
+    def __iter__(self) -> Iterator[Task]:
+        """Measure problem by problem; yields each when it is done."""
+        for task in self.tasks:
+            if not self.in_time():
+                return
+            self._measure(task)
+            self.done.add(task)
+            yield task
+
+    def _measure(self, task: Task) -> None:
+        s, block = self.settings, self._block(task)
+        block.tidy()
+        first = task.dtype == s.dtypes[0]
+        wanted = sorted(s.dofs if first else [max(s.dofs)])
+        # Odd numbers of elements: kernels that take several at a time have a tail.
+        sizes = sorted({math.ceil(dofs / block.problem.n_modes) | 1 for dofs in wanted}, reverse=True)
+        u, out = block.arrays(sizes[0])
+        auto = block.choose("auto", "auto", sizes[0])
+        best: tuple[Measurement, TiledKernel] | None = None
+        found: list[Measurement] = []
+        refused: list[dict[str, Any]] = []
+        wrong: list[dict[str, Any]] = []
+        seen: set[tuple[str, str]] = set()
+        for strategy, algorithm in self._ways():
+            what = {**vars(task), "strategy": strategy, "algorithm": algorithm}
+            try:
+                choice = block.choose(strategy, algorithm, sizes[0])
+                if (choice.strategy, choice.algorithm) in seen:
+                    continue  # A form without gradients has one algorithm only.
+                kernel = TiledKernel(choice.kernel, block.xp)
+                error = block.error(kernel, u, out)
+            except (NotSuitable, DeviceError) as reason:
+                refused.append({**what, "reason": str(reason)})
+                continue
+            seen.add((choice.strategy, choice.algorithm))
+            if not error < TOLERANCES[task.dtype]:
+                wrong.append({**what, "reason": f"the result differs from NumPy's by {error:.3g}"})
+                continue
+            chosen = (choice.strategy, choice.algorithm) == (auto.strategy, auto.algorithm)
+            for n in sizes:
+                if n != sizes[0]:
+                    kernel = self._smaller(block, kernel, choice, n)
+                part = u[:, :n], out[:, :n]
+                timing = measure(self._call(kernel, *part), self._timer(), s.repeats, s.min_seconds)
+                rated = self._rated(task, block, choice, kernel, timing)
+                found.append(replace(rated, error=error, chosen=chosen))
+                if n == sizes[0] and (best is None or found[-1].seconds < best[0].seconds):
+                    best = found[-1], kernel
+        if best is not None and s.sustained and first:
+            best[1].resize(sizes[0])
+            found[found.index(best[0])] = self._sustain(best[0], best[1], u, out)
+        self.measurements += found
+        self.skipped += refused
+        self.wrong += wrong
+
+    def _timer(self) -> Any:
+        return TARGETS[self.backend.name].timer()
+
+    @staticmethod
+    def _call(kernel: TiledKernel, u: Any, out: Any) -> Callable[[], object]:
+        return lambda: kernel.kernel.apply(u, out)
+
+    def _smaller(self, block: TiledBlock, kernel: TiledKernel, choice: Choice, n: int) -> TiledKernel:
+        """A kernel for fewer elements: the same one on a device, where factors are large; another one on the host."""
+        if kernel.geometry.whole:
+            return TiledKernel(block.choose(choice.strategy, choice.algorithm, n).kernel, block.xp)
+        kernel.resize(n)
+        return kernel
+
+    def _rated(self, task: Task, block: TiledBlock, choice: Choice, kernel: TiledKernel, timing: Timing) -> Measurement:
+        problem, n = block.problem, kernel.geometry.size
+        least, bound = self.rooflines[task.dtype].bound(kernel.nbytes, kernel.flops)
+        return Measurement(
+            benchmark=task.benchmark,
+            operator=block.name,
+            shape=task.shape,
+            geometry=task.geometry,
+            strategy=choice.strategy,
+            algorithm=choice.algorithm,
+            backend=choice.backend,
+            basis=self.settings.basis,
+            dtype=task.dtype,
+            order=task.order,
+            n_cells=n,
+            n_modes=problem.n_modes,
+            n_points=problem.n_points,
+            n_dofs=n * problem.n_modes,
+            seconds=timing.median,
+            best=timing.best,
+            worst=timing.worst,
+            repeats=timing.repeats,
+            calls=timing.calls,
+            dofs_per_second=n * problem.n_modes / timing.median,
+            flops=float(kernel.flops),
+            nbytes=float(kernel.nbytes),
+            roofline_dofs_per_second=n * problem.n_modes / least,
+            bound=bound,
+            fraction=least / timing.median,
+        )
+
+    def _sustain(self, measured: Measurement, kernel: TiledKernel, u: Any, out: Any) -> Measurement:
+        # A little more than asked for: without pauses kernels may run faster than one by one.
+        calls = math.ceil(1.1 * self.settings.sustained / measured.seconds)
+        seconds = self._timer().seconds(self._call(kernel, u, out), calls) / calls
+        return replace(
+            measured,
+            sustained_seconds=seconds,
+            sustained_dofs_per_second=measured.n_dofs / seconds,
+            sustained_fraction=measured.fraction * measured.seconds / seconds,
+        )
+
+
+def suite_rooflines(settings: SuiteSettings, quick: bool = False) -> dict[str, Roofline]:
+    """Measure the machine's limits in every precision.
+
+    Parameters
+    ----------
+    settings : SuiteSettings
+    quick : bool
+        Smaller arrays.
+
+    Returns
+    -------
+    dict
+        Roofline by precision.
+    """
+    target = TARGETS[choose_backend(settings.backend).name]
+    return {dtype: target.roofline(dtype, quick) for dtype in settings.dtypes}
+
+
+def suite_document(
+    settings: SuiteSettings,
+    runs: Sequence[Mapping[str, Any]],
+    results: Sequence[Mapping[str, Any]],
+    skipped: Sequence[Mapping[str, Any]],
+    wrong: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Put results of one or more runs together.
+
+    Parameters
+    ----------
+    settings : SuiteSettings
+    runs : sequence of mapping
+        Machine, limits, part and seconds of each run.
+    results : sequence of mapping
+        Measurements, with the number of their run under "run".
+    skipped, wrong : sequence of mapping
+        See `SuiteRun`.
+
+    Returns
+    -------
+    dict
+        Complete if no problem of the settings is left.
+    """
+    done = {Task.of(entry) for entry in (*results, *skipped, *wrong)}
+    left = sum(task not in done for task in suite_tasks(settings))
+    return document(
+        BENCH,
+        results,
+        left == 0,
+        left=left,
+        about="kernels alone, on copies of a few curved or sheared elements, each with factors of its own in memory",
+        settings=asdict(settings),
+        machine=dict(runs[0]["machine"]),
+        runs=[dict(run) for run in runs],
+        skipped=list(skipped),
+        wrong=list(wrong),
+    )
+
+
+def settings_of(document: Mapping[str, Any]) -> SuiteSettings:
+    """Read the settings of a result file.
+
+    Parameters
+    ----------
+    document : mapping
+        From `suite_document`.
+
+    Returns
+    -------
+    SuiteSettings
+
+    Raises
+    ------
+    ArgumentError
+        If they are not what `hpfem bench` writes.
+    """
+    try:
+        return SuiteSettings(**document["settings"])
+    except (TypeError, KeyError) as error:
+        raise ArgumentError(f"the settings of a result file are not what hpfem writes: {error}") from None
+
+
+def _identity(run: Mapping[str, Any], backend: str) -> tuple[Any, ...]:
+    """What runs must agree in to be put together: device, code, and the software between them."""
+    machine = run["machine"]
+    device = (machine.get("gpu") or [None])[0] if backend == "cuda" else machine.get("cpu")
+    return device, machine.get("commit"), machine.get("numpy")
+
+
+def merge_results(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Put parts of a benchmark together.
+
+    Parameters
+    ----------
+    documents : sequence of mapping
+        From `suite_document`, as `hpfem.benchmarks.read_results` reads them.
+
+    Returns
+    -------
+    dict
+        As `suite_document`.
+
+    Raises
+    ------
+    ArgumentError
+        If they are no parts of one benchmark: other settings, devices or commits, or a problem that two of them have.
+    """
+    if not all(isinstance(part.get("runs"), list) and part["runs"] for part in documents):
+        raise ArgumentError("only results of hpfem bench --tiled (or --backend cuda) have parts that can be merged")
+    settings = settings_of(documents[0])
+    runs: list[Mapping[str, Any]] = []
+    entries: dict[str, list[Mapping[str, Any]]] = {"results": [], "skipped": [], "wrong": []}
+    done: set[Task] = set()
+    for part in documents:
+        ours, theirs = asdict(settings), asdict(settings_of(part))
+        values = [f"{name} {value} and {theirs[name]}" for name, value in ours.items() if value != theirs[name]]
+        if values:
+            raise ArgumentError(f"these results do not belong together: their settings differ ({', '.join(values)})")
+        for run in part["runs"]:
+            known, other = (_identity(r, settings.backend) for r in ([*runs, run][0], run))
+            if known != other:
+                raise ArgumentError(
+                    f"these results do not belong together: device, commit and NumPy are {known} and {other}"
+                )
+        own = {name: list(part.get(name, ())) for name in entries}
+        tasks = {Task.of(entry) for listed in own.values() for entry in listed}
+        twice = tasks & done
+        if twice:
+            raise ArgumentError(f"{min(map(str, twice))} and {len(twice) - 1} more are in two of these results")
+        done |= tasks
+        for name, listed in own.items():
+            entries[name] += [{**e, "run": e["run"] + len(runs)} if "run" in e else e for e in listed]
+        runs += part["runs"]
+    return suite_document(settings, runs, **entries)

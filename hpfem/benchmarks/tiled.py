@@ -1,0 +1,318 @@
+"""Large blocks made of a few elements: copies whose geometric factors are all in memory, so that traffic is a mesh's.
+
+The elements are few, really curved (or sheared) ones; making the factors of 20 million different degrees of freedom on
+a host takes longer than measuring on a GPU. Kernels are built as on any block, and checked against NumPy on every copy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from hpfem.shapes import SHAPES
+
+from ..backend import Backend, choose_backend
+from ..geometry import BlockGeometry
+from ..kernels.form import BlockProblem
+from ..kernels.models import operator_bytes
+from ..kernels.numpy import NumpyKernel
+from ..memory import HOST
+from ..mesh import Mesh, box
+from ..operators.strategies import Choice, choose
+from ..space import Space
+from .problems import BENCHMARKS
+from .repeated import RepeatedGeometry
+
+# Affine elements are sheared, deformed ones of geometry order 2 and bent this much in units of the box.
+SHEAR = np.array([[1.1, 0.4, -0.2], [-0.3, 0.8, 0.5], [0.25, -0.35, 1.3]])
+BEND = 0.1
+# A box of fewer cells is taken twice in every direction.
+FEW_CELLS = 5
+# Relative differences to NumPy that are rounding.
+TOLERANCES = {"float64": 1e-12, "float32": 1e-4}
+# Bytes of freed device memory that are kept for the next arrays.
+POOL_BYTES = 40 << 30
+
+
+def few_elements(shape: str, geometry: str) -> Mesh:
+    """Mesh of the elements that are copied.
+
+    Parameters
+    ----------
+    shape : str
+        One that boxes can be cut into.
+    geometry : str
+        "affine": sheared; "deformed": curved, of order 2.
+
+    Returns
+    -------
+    Mesh
+    """
+    dim = SHAPES[shape].dim
+    mesh = box(shape, (1,) * dim)
+    if mesh.n_cells < FEW_CELLS:
+        mesh = box(shape, (2,) * dim)
+    if geometry == "affine":
+        return mesh.transformed(lambda x: x @ SHEAR[:dim, :dim].T)
+    return mesh.elevated(2).transformed(lambda x: x + BEND * np.sin(1.3 * np.roll(x, 1, axis=1) + 0.2))
+
+
+class TiledGeometry(BlockGeometry):
+    """Copies of a few elements, any number of elements in all.
+
+    Parameters
+    ----------
+    patch : BlockGeometry
+        The few elements.
+    n_elements : int
+    whole : bool
+        Whether `factors` makes those of all elements. If not, it makes as many groups of lanes as the patch has
+        elements, after which everything repeats; `TiledKernel` copies them on the device.
+    """
+
+    def __init__(self, patch: BlockGeometry, n_elements: int, whole: bool = True) -> None:
+        super().__init__(patch.shape, patch.order, patch.coefficients, patch.rule, patch.affine)
+        self.patch = patch
+        self.size = n_elements
+        self.whole = whole
+        # Of the factors asked for last.
+        self.lanes = 1
+
+    @property
+    def n_elements(self) -> int:
+        """Number of elements."""
+        return self.size
+
+    def _period(self, kind: str, lanes: int, dtype: DTypeLike) -> NDArray[np.floating[Any]]:
+        self.lanes = lanes
+        return RepeatedGeometry(self.patch, lanes).factors(kind, lanes, dtype)
+
+    def _make_factors(self, kind: str, lanes: int, dtype: DTypeLike) -> NDArray[np.floating[Any]]:
+        period = self._period(kind, lanes, dtype)
+        return period[np.arange(-(-self.size // lanes)) % len(period)] if self.whole else period
+
+    def write_factors(self, kind: str, out: Any, xp: Any = np, size: int | None = None) -> None:
+        """Make the factors of a kind where they are wanted; see `BlockGeometry`.
+
+        Parameters
+        ----------
+        kind : str
+        out : array of xp, [groups, n_factors, *points, lanes]
+        xp : module
+        size : int, optional
+            Means nothing here.
+        """
+        period = xp.asarray(self._period(kind, out.shape[-1], out.dtype))
+        for first, group in enumerate(period[: len(out)]):
+            out[first :: len(period)] = group.reshape(out.shape[1:])
+
+
+def copies(array: Any, count: int, xp: Any) -> Any:
+    """Repeat an array along its first axis.
+
+    Parameters
+    ----------
+    array : array of xp, [n, ...]
+    count : int
+    xp : module
+        NumPy or CuPy.
+
+    Returns
+    -------
+    array of xp, [count n, ...]
+    """
+    out = xp.empty((count, *array.shape), array.dtype)
+    out[...] = array
+    return out.reshape(-1, *array.shape[1:])
+
+
+class TiledKernel:
+    """A kernel on copies of a few elements.
+
+    Parameters
+    ----------
+    kernel : BlockKernel
+        Built on a problem whose geometry is a `TiledGeometry`.
+    xp : module
+        NumPy or CuPy: what its arrays are of.
+
+    Attributes
+    ----------
+    kernel : BlockKernel
+    geometry : TiledGeometry
+    """
+
+    def __init__(self, kernel: Any, xp: Any) -> None:
+        self.kernel = kernel
+        self.geometry: TiledGeometry = kernel.problem.geometry
+        factors: Any = getattr(kernel, "factors", None)
+        if self.geometry.whole or getattr(factors, "ndim", 0) == 0:
+            return
+        missing = -(-self.geometry.size // self.geometry.lanes) - len(factors)
+        if missing > 0:
+            kernel.factors = copies(factors, 1 - (-missing // len(factors)), xp)
+
+    def resize(self, n_elements: int) -> None:
+        """Work on fewer elements from now on.
+
+        Parameters
+        ----------
+        n_elements : int
+            At most as many as it was built for.
+        """
+        self.geometry.size = n_elements
+        if hasattr(self.kernel, "n_elements"):
+            self.kernel.n_elements = n_elements
+
+    @property
+    def nbytes(self) -> int:
+        """Compulsory bytes of one application."""
+        return operator_bytes(self.kernel.problem) * self.geometry.size
+
+    @property
+    def flops(self) -> int:
+        """Nominal operations of one application."""
+        return int(self.kernel.flops) * self.geometry.size
+
+
+class TiledBlock:
+    """A benchmark's operator on copies of a few elements of a shape.
+
+    Parameters
+    ----------
+    benchmark : str
+        Name in `BENCHMARKS`.
+    shape : str
+    order : int
+    geometry : str
+        "affine" or "deformed".
+    backend : str
+    **options
+        `basis`, `quadrature` and `dtype` of the `Space`.
+
+    Attributes
+    ----------
+    name : str
+        Of the operator.
+    problem : BlockProblem
+        On the few elements.
+    backend : Backend
+    xp : module
+        NumPy or CuPy: what arrays on the backend's device are of.
+
+    Raises
+    ------
+    ArgumentError, DeviceError
+        For unknown names, or a backend that cannot run here.
+    """
+
+    def __init__(
+        self, benchmark: str, shape: str, order: int, geometry: str, backend: str = "auto", **options: Any
+    ) -> None:
+        space = Space(few_elements(shape, geometry), order, backend="numpy", **options)
+        operator = BENCHMARKS[benchmark](space)
+        self.name = operator.name
+        self.problem: BlockProblem = operator.choices[0].kernel.problem
+        self.backend: Backend = choose_backend(backend)
+        self._device = self.backend.device()
+        array = self._device.empty((1,), self.problem.dtype)
+        self.xp = import_module(type(array).__module__.partition(".")[0])
+        rng = np.random.default_rng(0)
+        shape_of = (1, self.problem.n_elements, self.problem.n_modes)
+        self._given = (rng.random(shape_of) - 0.5).astype(self.problem.dtype)
+        self._wanted = np.empty_like(self._given)
+        NumpyKernel(self.problem, "sumfac").apply(self._given, self._wanted)
+
+    def tidy(self) -> None:
+        """Give device memory back that is free but kept, if it is much."""
+        if hasattr(self.xp, "get_default_memory_pool"):
+            pool = self.xp.get_default_memory_pool()
+            if pool.total_bytes() - pool.used_bytes() > POOL_BYTES:
+                pool.free_all_blocks()
+
+    def choose(self, strategy: str, algorithm: str, n_elements: int) -> Choice:
+        """Choose and build a kernel; see `hpfem.operators.strategies.choose`.
+
+        Parameters
+        ----------
+        strategy, algorithm : str
+            A name, or "auto".
+        n_elements : int
+
+        Returns
+        -------
+        Choice
+            Its kernel's geometry is a `TiledGeometry`.
+
+        Raises
+        ------
+        NotSuitable
+            If it cannot serve the problem.
+        """
+        return choose(self.tiled(n_elements), strategy, algorithm, self.backend)
+
+    def tiled(self, n_elements: int, algorithm: str = "collocated") -> BlockProblem:
+        """Problem on copies of the elements.
+
+        Parameters
+        ----------
+        n_elements : int
+        algorithm : str
+
+        Returns
+        -------
+        BlockProblem
+        """
+        geometry = TiledGeometry(self.problem.geometry, n_elements, self._device.name == HOST.name)
+        return replace(self.problem, geometry=geometry, algorithm=algorithm)
+
+    def arrays(self, n_elements: int) -> tuple[Any, Any]:
+        """Coefficients, and memory for a result.
+
+        Parameters
+        ----------
+        n_elements : int
+
+        Returns
+        -------
+        tuple of array, [1, n_elements, n_modes]
+            On the device.
+        """
+        given = self._on_device(self._given)
+        u = copies(given[0], -(-n_elements // given.shape[1]), self.xp)[None, :n_elements]
+        return u, self.xp.empty_like(u)
+
+    def _on_device(self, array: NDArray[Any]) -> Any:
+        out = self._device.empty(array.shape, array.dtype)
+        self._device.from_host(array, out)
+        return out
+
+    def error(self, kernel: TiledKernel, u: Any, out: Any) -> float:
+        """Apply a kernel, and compare its result on every copy with NumPy's.
+
+        Parameters
+        ----------
+        kernel : TiledKernel
+        u, out : array
+            From `arrays`.
+
+        Returns
+        -------
+        float
+            Largest difference, relative to the largest entry; not a number where something was left out.
+        """
+        xp, n, wanted = self.xp, u.shape[1], self._on_device(self._wanted)
+        out.fill(float("nan"))
+        kernel.kernel.apply(u, out)
+        few = wanted.shape[1]
+        last = n // few * few
+        differences = [xp.abs(out[:, last:] - wanted[:, : n - last])]
+        if last:
+            differences.append(xp.abs(out[:, :last].reshape(-1, few, out.shape[2]) - wanted))
+        # NumPy's maximum passes on what is not a number.
+        largest = np.max([float(difference.max()) for difference in differences if difference.size])
+        return float(largest / np.abs(self._wanted).max())

@@ -1,0 +1,341 @@
+"""The whole benchmark: every combination once, results that are right, parts that end in time and go together."""
+
+import itertools
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from hpfem.backend import BACKENDS, Backend
+from hpfem.benchmarks import (
+    BOX_SHAPES,
+    TARGETS,
+    HostTimer,
+    Roofline,
+    SuiteRun,
+    SuiteSettings,
+    Target,
+    Task,
+    merge_results,
+    read_results,
+    suite_document,
+    suite_tasks,
+)
+from hpfem.benchmarks.tiled import TiledBlock, TiledGeometry, TiledKernel, copies, few_elements
+from hpfem.errors import ArgumentError, NotSuitable
+from hpfem.geometry import BlockGeometry
+from hpfem.kernels.form import BlockKernel
+from hpfem.kernels.numpy import NumpyKernel
+from hpfem.operators.strategies import provider
+from hpfem.reporting import write_json
+from tests.standin import StandIn, StandInStrategy
+
+LIMITS = {dtype: Roofline(bandwidth=1e10, flops=1e11, details={}) for dtype in ("float64", "float32")}
+SMALL = {
+    "shapes": ("prism", "tri"),
+    "orders": (1, 2),
+    "dofs": (100, 1000),
+    "backend": "numpy",
+    "repeats": 1,
+    "min_seconds": 1e-5,
+    "sustained": 0.001,
+}
+LANES = 4
+
+
+class GroupKernel(BlockKernel):
+    """Like a GPU's: it reads stored factors of groups of lanes, and takes the number of elements at launch."""
+
+    strategy = "sumfac"
+
+    def __init__(self, problem, error=0.0):
+        self.problem, self.error = problem, error
+        self.flops = 7
+        self.n_elements = problem.n_elements
+        self.factors = problem.geometry.factors(problem.form.factor_kind, LANES, problem.dtype)
+        self.launches = []
+
+    def apply(self, source, out):
+        """Compute with the factors held, element by element as the layout says."""
+        n = self.n_elements
+        assert source.shape == out.shape == (1, n, self.problem.n_modes) and source.flags.c_contiguous
+        self.launches.append(n)
+        stored = self.factors.transpose(0, 3, 1, 2).reshape(-1, *self.factors.shape[1:3])[:n]
+        assert len(stored) == n
+        held = HeldGeometry(self.problem.geometry.patch, stored)
+        NumpyKernel(replace(self.problem, geometry=held), "sumfac").apply(source, out)
+        out *= 1 + self.error
+
+
+class HeldGeometry(BlockGeometry):
+    """A geometry of given factors."""
+
+    def __init__(self, patch, stored):
+        super().__init__(patch.shape, patch.order, patch.coefficients, patch.rule, patch.affine)
+        self.stored = stored
+
+    @property
+    def n_elements(self):
+        """Of the factors."""
+        return len(self.stored)
+
+    def _make_factors(self, kind, lanes, dtype):
+        groups = -(-len(self.stored) // lanes)
+        out = np.zeros((groups * lanes, *self.stored.shape[1:]), dtype)
+        out[: len(self.stored)] = self.stored
+        return out.reshape(groups, lanes, *out.shape[1:]).transpose(0, 2, 3, 1).copy()
+
+
+class GroupStrategy(StandInStrategy):
+    """Builds kernels of groups, and remembers them."""
+
+    name, backend = "groups", "gpu-like"
+
+    def __init__(self, name="groups", error=0.0):
+        self.name, self.error, self.made = name, error, []
+
+    def build(self, problem, variant=None):
+        """Only what fits."""
+        if self.name == "narrow" and problem.n_modes > 4:
+            raise NotSuitable("too wide")
+        self.made.append(GroupKernel(problem, self.error))
+        return self.made[-1]
+
+
+@pytest.fixture
+def device(monkeypatch):
+    """A backend with memory of its own whose kernels read stored factors."""
+    strategies = [GroupStrategy(), GroupStrategy("narrow")]
+    monkeypatch.setattr(provider, "_PROVIDERS", [*provider._PROVIDERS, *strategies])
+    backend = Backend("gpu-like", lambda: StandIn("gpu-like"), lambda: None)
+    monkeypatch.setitem(BACKENDS._objects, "gpu-like", backend)
+    monkeypatch.setitem(TARGETS._objects, "gpu-like", Target(HostTimer, lambda dtype, quick: LIMITS[dtype]))
+    return strategies
+
+
+@pytest.mark.parametrize("geometry", ["affine", "deformed"])
+@pytest.mark.parametrize("shape", BOX_SHAPES)
+def test_copies_of_elements_are_like_a_mesh(shape, geometry):
+    mesh = few_elements(shape, geometry)
+    assert 4 <= mesh.n_cells <= 16 and mesh.summary().worst_scaled_jacobian > 0.1
+    for benchmark in ("bk1", "bk3"):
+        block = TiledBlock(benchmark, shape, 2, geometry, "numpy")
+        assert block.problem.geometry.affine == (geometry == "affine")
+        for n in (1, mesh.n_cells, 101):
+            kernel = TiledKernel(block.choose("sumfac", "auto", n).kernel, block.xp)
+            u, out = block.arrays(n)
+            assert u.shape == (1, n, block.problem.n_modes)
+            assert block.error(kernel, u, out) < 1e-13
+            assert kernel.nbytes % n == kernel.flops % n == 0
+        few = block.problem.n_elements
+        factors = kernel.geometry.factors("metric", LANES)
+        assert factors.shape[0] == -(-101 // LANES)
+        flat = factors.transpose(0, 3, 1, 2).reshape(-1, *factors.shape[1:3])
+        wanted = block.problem.geometry.factors("metric")[np.arange(101) % few, ..., 0]
+        np.testing.assert_array_equal(flat[:101], wanted)
+
+
+@pytest.mark.parametrize("lanes", [1, 3, 8])
+def test_factors_are_written_where_they_are_wanted(lanes):
+    patch = TiledBlock("bk3", "tet", 1, "deformed", "numpy").problem.geometry
+    tiled = TiledGeometry(patch, 50)
+    wanted = tiled.factors("metric", lanes, np.float32)
+    buffer = np.full((*wanted.shape[:2], 3, 4, 5 * lanes), np.nan, np.float32)
+    view = buffer[..., :lanes]
+    assert wanted.shape[2] == 12
+    tiled.write_factors("metric", view)
+    np.testing.assert_array_equal(view.reshape(wanted.shape), wanted)
+    assert np.isnan(buffer[..., lanes:]).all()
+
+
+def test_an_error_anywhere_is_seen():
+    block = TiledBlock("bk1", "quad", 1, "deformed", "numpy")
+    kernel = TiledKernel(block.choose("sumfac", "auto", 50).kernel, block.xp)
+    u, out = block.arrays(50)
+    plain = kernel.kernel.apply
+    for place in (0, 13, 49):
+
+        def wrong(source, out, place=place):
+            plain(source, out)
+            out[0, place, 2] += 1e-3
+
+        kernel.kernel.apply = wrong
+        assert block.error(kernel, u, out) > 1e-4
+
+        def lazy(source, out, place=place):
+            plain(source, out)
+            out[0, place, 2] = np.nan
+
+        kernel.kernel.apply = lazy
+        assert np.isnan(block.error(kernel, u, out))
+    np.testing.assert_array_equal(copies(np.arange(6).reshape(2, 3), 2, np), [[0, 1, 2], [3, 4, 5]] * 2)
+
+
+def test_on_a_device_factors_are_copied_there_and_sizes_share_them(device):
+    settings = SuiteSettings(**{**SMALL, "backend": "gpu-like", "algorithms": ("collocated",), "dtypes": ("float64",)})
+    run = SuiteRun(settings, LIMITS)
+    run.prepare()
+    assert {kernel.n_elements for strategy in device for kernel in strategy.made} == {1}
+    for strategy in device:
+        strategy.made.clear()
+    list(run)
+    assert not run.wrong and run.measurements
+    assert {e["strategy"] for e in run.skipped} == {"narrow"} and {e["reason"] for e in run.skipped} != set()
+    for task in run.tasks:
+        own = [m for m in run.measurements if Task.of(vars(m)) == task and m.strategy == "groups"]
+        assert [m.n_dofs >= dofs for m, dofs in zip(own, (1000, 100), strict=True)] == [True, True]
+        assert all(m.n_cells % 2 == 1 and m.n_dofs == m.n_cells * m.n_modes and m.error < 1e-13 for m in own)
+    measured = [kernel for kernel in device[0].made if len(kernel.launches) > 1]
+    assert all(
+        len(set(kernel.launches)) == 2 and max(kernel.launches) > 2 * min(kernel.launches) for kernel in measured
+    )
+    assert len(measured) == len(run.tasks)
+    # Those of all groups, not those of one period.
+    assert all(len(kernel.factors) * LANES >= max(kernel.launches) for kernel in measured)
+
+
+def test_what_is_wrong_is_not_timed(device, monkeypatch):
+    bad = GroupStrategy("bad", 1e-3)
+    monkeypatch.setattr(provider, "_PROVIDERS", [*provider._PROVIDERS, bad])
+    settings = SuiteSettings(**{**SMALL, "backend": "gpu-like", "shapes": ("quad",), "algorithms": ("auto",)})
+    run = SuiteRun(settings, LIMITS)
+    list(run)
+    assert {m.strategy for m in run.measurements} == {"groups", "narrow"}
+    assert len(run.wrong) == len(run.tasks) and all("differs from NumPy's by 0.00" in e["reason"] for e in run.wrong)
+
+
+def test_every_combination_is_measured_once():
+    run = SuiteRun(SuiteSettings(**SMALL), LIMITS)
+    assert len(run.tasks) == 2 * 2 * 2 * 2 * 2
+    done = list(run)
+    assert done == run.tasks and not run.left and not run.wrong
+    keys = [(Task.of(vars(m)), m.strategy, m.algorithm, m.n_dofs) for m in run.measurements]
+    assert len(set(keys)) == len(keys)
+    for task in run.tasks:
+        own = [m for m in run.measurements if Task.of(vars(m)) == task]
+        sizes = {m.n_dofs for m in own}
+        assert len(sizes) == (2 if task.dtype == "float64" else 1) and min(max(sizes), 1000) == 1000
+        ways = {(m.strategy, m.algorithm) for m in own}
+        assert len(ways) == (2 if task.benchmark == "bk1" else 4)
+        # The fastest at the largest size, and it alone, is sustained.
+        largest = [m for m in own if m.n_dofs == max(sizes)]
+        sustained = [m for m in own if m.sustained_seconds is not None]
+        fastest = min(largest, key=lambda m: m.seconds)
+        assert sustained == ([fastest] if task.dtype == "float64" else [])
+        assert len([m for m in largest if m.chosen]) == 1
+        for m in own:
+            assert m.fraction == pytest.approx(m.dofs_per_second / m.roofline_dofs_per_second)
+            assert m.roofline_dofs_per_second == pytest.approx(m.n_dofs / max(m.nbytes / 1e10, m.flops / 1e11))
+        for m in sustained:
+            assert m.sustained_fraction == pytest.approx(m.fraction * m.seconds / m.sustained_seconds)
+            assert m.sustained_dofs_per_second == pytest.approx(m.n_dofs / m.sustained_seconds)
+
+
+def test_the_whole_benchmark_is_that_of_the_papers():
+    tasks = suite_tasks(SuiteSettings())
+    assert len(tasks) == len(set(tasks)) == 2 * 2 * 2 * (4 * 7 + 2 * 10)
+    assert {task.order for task in tasks if task.shape == "tri"} == set(range(1, 11))
+    assert {task.order for task in tasks if task.shape == "pyramid"} == set(range(1, 8))
+    first = tasks[: len(tasks) // 4]
+    assert {(task.dtype, task.geometry) for task in first} == {("float64", "deformed")}
+    assert min(SuiteSettings().dofs) == 1e4 and max(SuiteSettings().dofs) == 2e7
+
+
+def document_of(run, **machine):
+    """As the command writes it and reads it again."""
+    records = [{**m.as_dict(), "run": 0} for m in run.measurements]
+    about = {"machine": {"cpu": "a", "commit": "c", "gpu": [], **machine}}
+    return suite_document(run.settings, [about], records, run.skipped, run.wrong)
+
+
+def test_parts_go_together(tmp_path):
+    settings = SuiteSettings(**{**SMALL, "shapes": ("quad",), "benchmarks": ("bk1",)})
+    parts = []
+    for number in (1, 2, 3):
+        run = SuiteRun(settings, LIMITS, (number, 3))
+        list(run)
+        write_json(tmp_path / "r.json", document_of(run))
+        parts.append(read_results(tmp_path / "r.json"))
+    assert [part["complete"] for part in parts] == [False] * 3
+    assert sum(len(suite_tasks(settings)) - part["left"] for part in parts) == len(suite_tasks(settings)) == 8
+    for few in itertools.combinations(parts, 2):
+        assert not merge_results(few)["complete"]
+    whole = merge_results(parts)
+    assert whole["complete"] and whole["left"] == 0 and len(whole["runs"]) == 3
+    assert [r["run"] for r in whole["results"]] == sorted(r["run"] for r in whole["results"])
+    assert {r["run"] for r in whole["results"]} == {0, 1, 2}
+    whole = merge_results([merge_results(parts[:2]), parts[2]])
+    assert whole["complete"] and {r["run"] for r in whole["results"]} == {0, 1, 2}
+    with pytest.raises(ArgumentError, match="bk1 .* quad P=. float.. and . more are in two"):
+        merge_results([whole, parts[0]])
+
+
+def test_what_does_not_belong_together_is_refused():
+    settings = SuiteSettings(**{**SMALL, "shapes": ("quad",)})
+    empty = SuiteRun(settings, LIMITS)
+    first = document_of(empty)
+    assert merge_results([first, document_of(empty)])["left"] == 16
+    for machine in ({"cpu": "b"}, {"commit": "d"}, {"numpy": "1"}):
+        with pytest.raises(ArgumentError, match="do not belong together: device, commit and NumPy are"):
+            merge_results([first, document_of(empty, **machine)])
+    other = document_of(SuiteRun(SuiteSettings(**{**SMALL, "shapes": ("tri",)}), LIMITS))
+    with pytest.raises(ArgumentError, match="settings differ .shapes"):
+        merge_results([first, other])
+    with pytest.raises(ArgumentError, match="not what hpfem writes"):
+        merge_results([first, {**first, "settings": {"speed": 1}}])
+    with pytest.raises(ArgumentError, match="only results of hpfem bench --tiled"):
+        merge_results([first, {"settings": {}}])
+
+
+def test_a_run_ends_in_time_and_is_taken_up_again(monkeypatch):
+    settings = SuiteSettings(**{**SMALL, "shapes": ("quad",)})
+    clock = itertools.count(100.0)
+    monkeypatch.setattr("hpfem.benchmarks.suite.time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+    run = SuiteRun(settings, LIMITS, budget=5.5)
+    begun = time.monotonic()
+    done = list(run)
+    assert 3 <= len(done) < len(run.tasks) and time.monotonic() - begun < 30
+    assert run.left == run.tasks[len(done) :]
+    again = SuiteRun(settings, LIMITS, done=set(done))
+    assert again.tasks == run.left
+    none = SuiteRun(settings, LIMITS, budget=0.0)
+    none.prepare()
+    assert not list(none) and not none.measurements
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"benchmarks": ("bk2",)}, "unknown benchmark 'bk2'; valid: bk1, bk3"),
+        ({"shapes": ("segment",)}, "unknown shape 'segment'"),
+        ({"shapes": ()}, "no shape to measure"),
+        ({"geometries": ("bent",)}, "unknown geometry 'bent'"),
+        ({"dtypes": ("float16",)}, "unknown dtype 'float16'"),
+        ({"strategies": ("best",)}, "unknown strategy 'best'"),
+        ({"algorithms": ("best",)}, "unknown algorithm 'best'"),
+        ({"orders": (0,)}, "orders"),
+        ({"dofs": ()}, "degrees of freedom"),
+        ({"dofs": (float("nan"),)}, "degrees of freedom"),
+        ({"repeats": 0}, "repeats"),
+        ({"sustained": 1e9}, "sustained"),
+    ],
+)
+def test_bad_settings_are_refused(changes, message):
+    with pytest.raises(ArgumentError, match=message):
+        SuiteSettings(**{**SMALL, **changes})
+    with pytest.raises(ArgumentError, match="part 3 of 2"):
+        SuiteRun(SuiteSettings(**SMALL), LIMITS, (3, 2))
+
+
+@pytest.mark.cuda
+def test_the_suite_on_a_gpu():
+    settings = SuiteSettings(
+        shapes=("hex", "tet"), orders=(2, 5), dofs=(1e5, 1e6), backend="cuda", repeats=3, sustained=0.05
+    )
+    run = SuiteRun(settings, {dtype: TARGETS["cuda"].roofline(dtype, True) for dtype in settings.dtypes})
+    run.prepare()
+    assert list(run) == run.tasks and not run.wrong
+    assert {m.strategy for m in run.measurements} >= {"sumfac-top", "sumfac", "stdmat"}
+    assert all(1e7 < m.dofs_per_second < 1e13 and 0 < m.fraction < 10 for m in run.measurements)
