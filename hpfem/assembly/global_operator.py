@@ -75,7 +75,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
     @property
     def device(self) -> Device:
         """Where the operator's kernels compute."""
-        return self.operator.backend.device()
+        return self.operator.device
 
     def apply(self, vector: Any, device: Device = HOST) -> Any:
         """Apply to a vector on a device; nothing is transferred if it is the operator's own.
