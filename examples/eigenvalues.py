@@ -1,9 +1,10 @@
 """Eigenvalues of the Laplacian on a mesh of all shapes, matrix-free: K u = lambda M u by SciPy's LOBPCG.
 
     python examples/eigenvalues.py --output modes.vtu
+    python examples/eigenvalues.py --backend cuda
 
 On the unit cube with u = 0 on the boundary they are pi^2 (i^2 + j^2 + k^2): 3, 6, 6, 6, 9, ... times pi^2. SciPy sees
-the operators as `LinearOperator`s; the multilevel preconditioner of the Helmholtz solver makes LOBPCG converge fast.
+the operators as `LinearOperator`s on its own vectors, wherever they compute; the multilevel preconditioner of the Helmholtz solver makes LOBPCG converge fast.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh, lobpcg
 
 import hpfem as hp
+from hpfem.assembly.devices import vector_home, vector_on
 from hpfem.solvers import make_preconditioner
 from hpfem.vtu import write_vtu
 
@@ -32,7 +34,7 @@ def on_free(operator, free):
     return LinearOperator((n, n), matvec=apply, dtype=float)
 
 
-def main(path=MESH, order=5, count=5, method="lobpcg", tol=1e-6, output=None):
+def main(path=MESH, order=5, count=5, method="lobpcg", tol=1e-6, backend="auto", output=None):
     """Compute the smallest eigenvalues of the cube.
 
     Parameters
@@ -45,12 +47,16 @@ def main(path=MESH, order=5, count=5, method="lobpcg", tol=1e-6, output=None):
     dict
         "values" (over pi^2) and "errors" (relative).
     """
-    space = hp.Space(hp.read_mesh(path), order)
+    space = hp.Space(hp.read_mesh(path), order, backend=backend)
     c0 = hp.C0Space(space)
     bc = hp.BoundaryConditions(c0, dirichlet=0.0)
     K = hp.GlobalOperator(hp.Laplacian(space), c0, bc)
     M = hp.GlobalOperator(hp.Mass(space), c0, bc)
-    precondition, used = make_preconditioner("auto", K)
+    on_device, used = make_preconditioner("auto", K)
+
+    def precondition(r):
+        return vector_home(on_device(vector_on(r, K.device)), K.device)
+
     print(f"{int(bc.free.sum()):,} free unknowns, preconditioner {used}")
     stiffness, mass = on_free(K.matvec, bc.free), on_free(M.matvec, bc.free)
     if method == "lobpcg":
@@ -85,6 +91,7 @@ if __name__ == "__main__":
     parser.add_argument("--order", type=int, default=5)
     parser.add_argument("--count", type=int, default=5)
     parser.add_argument("--method", choices=("lobpcg", "eigsh"), default="lobpcg")
+    parser.add_argument("--backend", default="auto", help="auto, numpy, cpu or cuda")
     parser.add_argument("--output", metavar="FILE.vtu")
     given = parser.parse_args()
-    main(order=given.order, count=given.count, method=given.method, output=given.output)
+    main(order=given.order, count=given.count, method=given.method, backend=given.backend, output=given.output)

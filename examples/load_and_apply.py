@@ -1,6 +1,7 @@
 """Load a mesh of hexes, prisms, pyramids and tets, and apply an operator to a field on it.
 
 python examples/load_and_apply.py --output helmholtz.vtu
+python examples/load_and_apply.py --backend cuda
 """
 
 import argparse
@@ -15,7 +16,7 @@ from hpfem.vtu import write_vtu
 MESH = Path(__file__).resolve().parent.parent / "meshes" / "curved_mixed.msh"
 
 
-def main(path=MESH, order=5, output=None):
+def main(path=MESH, order=5, backend="auto", output=None):
     """Check the Helmholtz operator against the integral that it stands for.
 
     Returns
@@ -26,7 +27,7 @@ def main(path=MESH, order=5, output=None):
     # A mesh file holds cells of any shapes and geometry orders. Cells of one shape, straight or curved, make a block.
     mesh = hp.read_mesh(path)
     print(mesh.summary())
-    space = hp.Space(mesh, order)
+    space = hp.Space(mesh, order, backend=backend)
     print(space)
 
     # A field is a function of the coordinates, projected element by element: coefficients of the basis' functions.
@@ -63,6 +64,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Apply the Helmholtz operator on a mixed mesh.")
     parser.add_argument("mesh", nargs="?", default=MESH)
     parser.add_argument("--order", type=int, default=5)
+    parser.add_argument("--backend", default="auto", help="auto, numpy, cpu or cuda")
     parser.add_argument("--output", help="a .vtu file")
     arguments = parser.parse_args()
-    main(arguments.mesh, arguments.order, arguments.output)
+    main(arguments.mesh, arguments.order, arguments.backend, arguments.output)

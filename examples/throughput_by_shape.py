@@ -1,18 +1,19 @@
 """Throughput of the mass and Helmholtz operators, shape by shape, against what the machine can do.
 
     python examples/throughput_by_shape.py --output pictures/
+    python examples/throughput_by_shape.py --backend cuda
 
 `hpfem bench` and `hpfem plot` do the same from the command line, with more choices.
 """
 
 import argparse
 
-from hpfem.benchmarks import BenchSettings, ThroughputRun, document, host_roofline, thread_limit
+from hpfem.benchmarks import TARGETS, BenchSettings, ThroughputRun, document, thread_limit
 from hpfem.plots import plot_results
 from hpfem.reporting import machine_description
 
 
-def main(orders=(1, 2, 4, 6), dofs=(3e4,), output=None):
+def main(orders=(1, 2, 4, 6), dofs=(3e4,), backend="numpy", output=None):
     """Measure on one thread.
 
     Returns
@@ -24,9 +25,9 @@ def main(orders=(1, 2, 4, 6), dofs=(3e4,), output=None):
     results = []
     with thread_limit() as threads:
         # The machine's limits are measured in the same run: how fast memory can be read and matrices multiplied.
-        limits = host_roofline(quick=True)
+        limits = TARGETS[backend].roofline("float64", True)
         for benchmark in ("bk1", "bk3"):
-            settings = BenchSettings(benchmark, orders=orders, dofs=dofs, backend="numpy", repeats=3, min_seconds=2e-3)
+            settings = BenchSettings(benchmark, orders=orders, dofs=dofs, backend=backend, repeats=3, min_seconds=2e-3)
             run = ThroughputRun(settings, limits)
             for shape, geometry, order, _ in run:
                 done = [m for m in run.measurements if (m.shape, m.geometry, m.order) == (shape, geometry, order)]
@@ -45,5 +46,7 @@ def main(orders=(1, 2, 4, 6), dofs=(3e4,), output=None):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Throughput of operators by shape.")
+    parser.add_argument("--backend", default="numpy", help="numpy, cpu or cuda")
     parser.add_argument("--output", help="folder for pictures")
-    main(output=parser.parse_args().output)
+    given = parser.parse_args()
+    main(backend=given.backend, output=given.output)

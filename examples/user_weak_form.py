@@ -1,8 +1,10 @@
 """Physics of your own: the residual of the Allen-Cahn equation, -k laplace(u) + u^3 - u = 0, in weak form.
 
 python examples/user_weak_form.py
+python examples/user_weak_form.py --backend cuda
 """
 
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +27,7 @@ def linearised(u, du, k, w):
     return (3 * w**2 - 1) * u, k * du
 
 
-def main(path=MESH, order=4):
+def main(path=MESH, order=4, backend="auto"):
     """Check the residual against the energy it is the derivative of, and the linearisation against the residual.
 
     Returns
@@ -34,7 +36,7 @@ def main(path=MESH, order=4):
         "rest": norm of the residual of u = 1, a solution; "energy_error", "linear_error": relative errors of difference
         quotients, of second order in their step.
     """
-    space = hp.Space(hp.read_mesh(path), order)
+    space = hp.Space(hp.read_mesh(path), order, backend=backend)
 
     def conductivity(x, y, z):
         return 0.1 + 0.05 * x * y
@@ -74,4 +76,6 @@ def main(path=MESH, order=4):
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description="The residual of the Allen-Cahn equation.")
+    parser.add_argument("--backend", default="auto", help="auto, numpy, cpu or cuda")
+    main(backend=parser.parse_args().backend)

@@ -3,9 +3,14 @@
 import importlib.util
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from hpfem.mesh import box
+
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+# The same script on a CPU and on a GPU, by one argument.
+on_both = pytest.mark.parametrize("backend", ["auto", pytest.param("cuda", marks=pytest.mark.cuda)])
 
 
 def load(name):
@@ -16,37 +21,87 @@ def load(name):
     return module
 
 
-def test_load_and_apply(tmp_path):
+@on_both
+def test_load_and_apply(backend, tmp_path):
     output = tmp_path / "out.vtu"
-    found = load("load_and_apply").main(output=output)
+    found = load("load_and_apply").main(backend=backend, output=output)
     assert found["volume"] == pytest.approx(1.00247395833)
     assert found["energy"] == pytest.approx(found["integral"], rel=1e-12)
     assert found["projection_error"] < 1e-6
     assert output.stat().st_size > 10_000
 
 
-def test_compare_collocation(tmp_path):
-    found = load("compare_collocation").main(orders=(2, 5), output=tmp_path)
+@on_both
+def test_compare_collocation(backend, tmp_path):
+    found = load("compare_collocation").main(orders=(2, 5), backend=backend, output=tmp_path)
     assert found["difference"] < 1e-12
     assert len(found["flops_saved"]) == 2 * 4
     assert all(0 < saved < 1 for saved in found["flops_saved"].values())
     assert [path.name for path in tmp_path.iterdir()] == ["compare.png"]
 
 
-def test_throughput_by_shape(tmp_path):
-    best = load("throughput_by_shape").main(orders=(1, 3), dofs=(3000,), output=tmp_path)
-    assert len(best) == 2 * 4 * 2 * 2
+@pytest.mark.parametrize("backend", ["numpy", pytest.param("cuda", marks=pytest.mark.cuda)])
+def test_throughput_by_shape(backend, tmp_path):
+    best = load("throughput_by_shape").main(orders=(1, 3), dofs=(3000,), backend=backend, output=tmp_path)
+    assert len(best) == 2 * 4 * 2 * 2 and {m.backend for m in best.values()} == {backend}
     assert all(m.dofs_per_second > 1e4 for m in best.values())
     assert len(list(tmp_path.glob("*.png"))) == 2 * 5
 
 
-def test_user_weak_form():
-    found = load("user_weak_form").main()
+@on_both
+def test_user_weak_form(backend):
+    found = load("user_weak_form").main(backend=backend)
     assert found["rest"] < 1e-13
     assert found["energy_error"] < 1e-6 and found["linear_error"] < 1e-7
 
 
+@on_both
+def test_bratu(backend):
+    found = load("bratu").main(order=4, backend=backend)
+    assert found["error"] < 5e-6
+    assert found["to_host"] == 0
+    # Newton's method: the number of digits doubles.
+    errors = found["residuals"]
+    assert len(errors) == 5 and errors[-1] < 1e-11
+    assert all(after < 0.2 * before**2 for before, after in zip(errors[:3], errors[1:4]))
+    assert max(found["iterations"]) < 40
+
+
+def test_bratu_converges_with_the_order():
+    errors = [load("bratu").main(order=order)["error"] for order in (1, 2, 3)]
+    assert errors[1] < errors[0] / 5 and errors[2] < errors[1] / 5
+
+
+@pytest.mark.cuda
+class TestSolversOnAGpu:
+    """The examples of solvers; on a CPU they are run in tests/solvers."""
+
+    def test_helmholtz_manufactured(self):
+        results = load("helmholtz_manufactured").main(orders=(1, 2, 4), backend="cuda")
+        for rows in results.values():
+            errors = [row["error"] for row in rows]
+            assert errors[1] < errors[0] / 8 and errors[2] < errors[1] / 50
+
+    def test_nekbone(self):
+        rows = load("nekbone").main((2, 2, 2), 5, backend="cuda")
+        assert len(rows) == 4 and all(row["error"] < 1e-7 and row["variant"].startswith("cuda/") for row in rows)
+
+    def test_acoustic_wave(self):
+        found = load("acoustic_wave").main(box("quad", (6, 6)), 5, end=0.6, backend="cuda")
+        assert found["diagonal_mass"] and found["variation"] < 2e-3
+
+    @pytest.mark.parametrize("method", ["lobpcg", "eigsh"])
+    def test_eigenvalues(self, method):
+        found = load("eigenvalues").main(order=4, count=4, method=method, backend="cuda")
+        assert np.allclose(found["values"], [3, 6, 6, 6], rtol=1e-4)
+
+
+def test_every_example_takes_a_backend():
+    for path in EXAMPLES.glob("*.py"):
+        assert 'parser.add_argument("--backend"' in path.read_text(encoding="utf-8"), path.name
+
+
 def test_every_example_is_here():
     tests = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
-    own = {"load_and_apply", "compare_collocation", "throughput_by_shape", "user_weak_form"}
+    own = {"load_and_apply", "compare_collocation", "throughput_by_shape", "user_weak_form", "bratu"}
     assert own <= tests and own <= {path.stem for path in EXAMPLES.glob("*.py")}
