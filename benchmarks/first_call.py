@@ -111,6 +111,7 @@ def main() -> None:
     parser.add_argument("--geometry", default="deformed", choices=("deformed", "affine"))
     parser.add_argument("--repeats", type=int, default=3, help="of the warm measurement")
     options = parser.parse_args()
+    from hpfem.benchmarks.results import rounded
     from hpfem.reporting import machine_description, write_json
 
     rows = []
@@ -122,7 +123,7 @@ def main() -> None:
                 found["warm"] = [run(*case, Path(folder)) for _ in range(options.repeats)]
             for kind, times in found.items():
                 best = min(times, key=lambda t: t["first"])
-                row = {"backend": backend, "order": order, "cache": kind, **best}
+                row = rounded({"backend": backend, "order": order, "cache": kind, **best})
                 rows.append(row)
                 numbers = [f"{name} {value:.3f}" for name, value in best.items() if isinstance(value, float)]
                 print(backend, f"P={order}", kind, *numbers, flush=True)
