@@ -33,6 +33,7 @@ from .operators import (
     Mass,
     PhysDeriv,
     WeakForm,
+    tune,
 )
 from .solvers import SolveInfo, cg, l2_error, l2_project, solve_helmholtz
 from .space import Block, Space
@@ -73,5 +74,6 @@ __all__ = [
     "l2_project",
     "read_mesh",
     "solve_helmholtz",
+    "tune",
     "write_vtu",
 ]

@@ -1,6 +1,7 @@
 """What every test may use, and which skips are allowed."""
 
 import importlib.util
+import os
 import zlib
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import hypothesis
 import numpy as np
 import pytest
 
+CACHE = "HPFEM_CACHE_DIR"
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
 
 # The same examples in every run, and no clock: the machines of CI are of all speeds.
@@ -27,6 +29,17 @@ def shared_meshes():
     if not (SHARED / "meshes").is_dir():
         pytest.skip("../shared is absent")
     return SHARED / "meshes"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_tuning_results(tmp_path_factory):
+    """What this machine's user has tuned changes no test: results are in a folder of the tests' own."""
+    from hpfem.tuning import store
+
+    folder, elsewhere = store.cache_folder, tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "cache_folder", lambda kind: folder(kind) if CACHE in os.environ else elsewhere / kind)
+        yield
 
 
 def _backends():

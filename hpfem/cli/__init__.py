@@ -1,4 +1,4 @@
-"""The command `hpfem`: look at a mesh, apply an operator, solve, compare algorithms, measure throughput, draw it.
+"""The command `hpfem`: look at a mesh, apply an operator, solve, compare algorithms, measure throughput, draw it, tune.
 
 Exit codes: 0 done, 2 bad input (one line on standard error says what), 130 interrupted.
 """
@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from .. import __version__
 from ..errors import HpfemError
-from . import apply, bench, cache, compare, info, plot, solve
+from . import apply, bench, cache, compare, info, plot, solve, tune
 
 __all__ = ["main"]
 
@@ -24,6 +24,7 @@ EXAMPLES = """examples:
   hpfem compare meshes/curved_mixed.msh --order 2:8
   hpfem bench --quick -o results.json
   hpfem plot results.json
+  hpfem tune meshes/cube_mixed.msh --order 4
 
 hpfem COMMAND --help says more.
 """
@@ -62,7 +63,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hpfem {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in (info, apply, solve, compare, bench, plot, cache):
+    for module in (info, apply, solve, compare, bench, plot, tune, cache):
         module.COMMAND.add_to(commands)
     return parser
 

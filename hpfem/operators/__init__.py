@@ -14,6 +14,7 @@ from .standard import (
     PhysDeriv,
     WeakForm,
 )
+from .tuner import Tuning, tune
 
 __all__ = [
     "AdvectionDiffusionReaction",
@@ -27,5 +28,7 @@ __all__ = [
     "Mass",
     "Operator",
     "PhysDeriv",
+    "Tuning",
     "WeakForm",
+    "tune",
 ]

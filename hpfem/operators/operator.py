@@ -17,7 +17,8 @@ from ..memory import HOST, OutOfMemory
 from ..space import OPERATORS, Space
 from .arrays import apply_to_arrays, check_current
 from .room import no_room
-from .strategies import Choice, choose
+from .strategies import Choice, Pick, choose, title
+from .tuner import Tuning, tune_operators
 
 # stage -> (state of the argument, state of the result)
 _STATES = {
@@ -172,35 +173,79 @@ class Operator:
         else:
             self.parameters[key] = float(numbers)
 
-    def _choose_all(self) -> tuple[Choice, ...]:
+    def _choose_all(self, picks: Sequence[Pick | None] = ()) -> tuple[Choice, ...]:
         """Choose and build all kernels; what they compile is compiled side by side."""
-        choices = tuple(self._choose(i) for i in range(len(self.space.blocks)))
+        picks = picks or [None] * len(self.space.blocks)
+        choices = tuple(self._choose(number, pick) for number, pick in enumerate(picks))
         for choice in choices:
             choice.kernel.finish()
         return choices
 
-    def _choose(self, number: int) -> Choice:
+    def problem(self, number: int) -> BlockProblem:
+        """Tell what kernels are specialised by on a block.
+
+        Parameters
+        ----------
+        number : int
+            Of the block.
+
+        Returns
+        -------
+        BlockProblem
+        """
         block = self.space.blocks[number]
+        fields = {
+            key: FieldValues(field.data[number].read(self.device), field.components > 1)
+            for key, field in self.fields.items()
+        }
+        return BlockProblem(
+            self.form, block.tabulation, block.geometry, self.space.dtype, fields=fields, parameters=self.parameters
+        )
+
+    def _choose(self, number: int, pick: Pick | None) -> Choice:
         try:
-            fields = {
-                key: FieldValues(field.data[number].read(self.device), field.components > 1)
-                for key, field in self.fields.items()
-            }
-            problem = BlockProblem(
-                self.form, block.tabulation, block.geometry, self.space.dtype, fields=fields, parameters=self.parameters
-            )
-            return choose(problem, self.strategy, self.algorithm, self.backend)
+            return choose(self.problem(number), self.strategy, self.algorithm, self.backend, pick)
         except OutOfMemory as error:
             raise no_room(self.space, number, self.form, self.form.components, self.device, error) from error
 
     def __getstate__(self) -> dict[str, Any]:
-        # Kernels hold compiled code and scratch; they are made again where the operator is opened.
-        return {key: value for key, value in self.__dict__.items() if key not in ("choices", "device")}
+        # Kernels hold compiled code and scratch; the same ones are made again where the operator is opened.
+        state = {key: value for key, value in self.__dict__.items() if key not in ("choices", "device")}
+        return {**state, "picks": [choice.pick for choice in self.choices]}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        picks = state.pop("picks")
         self.__dict__.update(state)
         self.device = self.backend.device()
+        self.choices = self._choose_all(picks)
+
+    def rebuild(self) -> None:
+        """Choose and build the kernels anew, as after blocks that are alike were tuned elsewhere."""
         self.choices = self._choose_all()
+
+    def tune(self, seconds: float = 30.0) -> list[Tuning]:
+        """Time what can serve each block, keep what wins for all operators alike, and compute with it from now on.
+
+        Fields are not touched: blocks are timed on data of their own, large ones in part.
+
+        Parameters
+        ----------
+        seconds : float
+            Time for all blocks together; what is being compiled or timed when it ends is finished.
+
+        Returns
+        -------
+        list of Tuning
+            One per block; of blocks that are alike, one.
+
+        Raises
+        ------
+        ArgumentError
+            If there are no seconds.
+        DeviceError
+            If another GPU is current than the operator was made on, or there is no room on it.
+        """
+        return tune_operators([self], seconds)
 
     def __repr__(self) -> str:
         return f"{self.name}({self.space!r}, backend={self.backend.name!r})"
@@ -228,18 +273,19 @@ class Operator:
         return sum(operator_bytes(choice.kernel.problem) * block.n_elements for choice, block in pairs)
 
     def explain(self) -> str:
-        """Say, per block, what was chosen and why, what was not suitable, and which geometric factors are carried."""
+        """Say, per block, what was chosen and why, what was not suitable, and which geometric factors are carried.
+
+        Why: tuned (`tune`, `hpfem tune`), with how much faster than the runner-up; the shipped table of measured
+        speeds; the least time by a model; or asked for.
+        """
         lines = [f"{self.name} on backend {self.backend.name}"]
         for choice, block in zip(self.choices, self.space.blocks, strict=True):
-            form = self.form
-            gradients = form.uses_gradient or form.stage == "iproduct_wrt_deriv_base"
-            how = f"{choice.strategy}, {choice.algorithm}" if gradients else choice.strategy
-            kind = form.factor_kind
+            kind = self.form.factor_kind
             factors = ""
             if kind is not None:
                 where = "element" if block.affine else "point"
                 factors = f"; {kind}: {block.geometry.n_factors(kind)} numbers per {where}"
-            lines.append(f"  {block!r}: {how} ({choice.reason}){factors}")
+            lines.append(f"  {block!r}: {title(choice.pick.name)} ({choice.reason}){factors}")
             lines += [f"    not {reason}" for reason in choice.unsuitable]
         return "\n".join(lines)
 

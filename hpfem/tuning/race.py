@@ -95,7 +95,6 @@ class Race:
         self.timer, self.deadline, self.incumbent, self.clock = timer, deadline, incumbent, clock
         self.runners: dict[Name, Runner] = {}
 
-    @property
     def over(self) -> bool:
         """Whether its time is up."""
         return self.clock() >= self.deadline
@@ -146,7 +145,7 @@ class Race:
             inside = [name for name in self.active if names is None or name in names]
             # There and back: nobody always runs behind the same one.
             for name in inside if turn % 2 == 0 else reversed(inside):
-                if self.over:
+                if self.over():
                     return
                 runner = self.runners[name]
                 if runner.call is not None:

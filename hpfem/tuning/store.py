@@ -45,7 +45,7 @@ class Record:
     tried : int
         How many took part.
     about : mapping
-        What else people want to know: strings and numbers.
+        What else people want to know: strings, numbers, and lists of them.
     """
 
     key: Mapping[str, str | int]
@@ -93,8 +93,11 @@ def _record(content: Any) -> Record:
     key, about = content.get("key"), content.get("about")
     if not isinstance(key, dict) or not isinstance(about, dict):
         raise ValueError("its key is missing")
+    notes = [note for value in about.values() for note in (value if isinstance(value, list) else [value])]
     if not all(isinstance(value, (str, int)) for value in key.values()):
         raise ValueError("its key is damaged")
+    if not all(isinstance(note, (str, int, float)) for note in notes):
+        raise ValueError("its notes are damaged")
     rival = content.get("runner_up")
     return Record(
         key,

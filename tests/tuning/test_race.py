@@ -115,7 +115,7 @@ def test_short_calls_are_put_in_a_row(world):
 def test_it_ends_in_time(world):
     race = race_of(world, {"a": 1.0, "b": 1.05}, deadline=10.0)
     race.run(1000, 1.5)
-    assert race.over and 10.0 <= world.now < 11.5
+    assert race.over() and 10.0 <= world.now < 11.5
     assert race.verdict().winner == ("a",)
 
 

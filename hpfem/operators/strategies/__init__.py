@@ -4,10 +4,12 @@ from .cpu import CpuDense, CpuPlain, CpuStdMat, CpuSumFac
 from .cuda import CudaStdMat, CudaSumFac, CudaSumFacTop
 from .provider import (
     Choice,
+    Pick,
     Strategy,
     choose,
     register_strategy,
     strategy_names,
+    title,
 )
 from .stdmat import NumpyStdMat
 from .sumfac import NumpySumFac
@@ -24,8 +26,10 @@ register_strategy(CudaStdMat())
 
 __all__ = [
     "Choice",
+    "Pick",
     "Strategy",
     "choose",
     "register_strategy",
     "strategy_names",
+    "title",
 ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any
 
 from ...backend import BACKENDS, Backend
 from ...errors import NotSuitable
@@ -10,7 +12,7 @@ from ...kernels import variants as text
 from ...kernels.cuda import variant as fiber
 from ...kernels.cuda.device import architecture, current_device, limits, missing
 from ...kernels.cuda.kernel import DenseKernel, FiberKernel, LaneKernel, held
-from ...kernels.cuda.nvrtc import cached
+from ...kernels.cuda.nvrtc import start
 from ...kernels.cuda.prelude import fiber_source, header, lane_source
 from ...kernels.cuda.search import MOST, first_variants, search
 from ...kernels.cuda.tables import Levels
@@ -35,10 +37,24 @@ def expected_time(problem: BlockProblem, strategy: str) -> float:
     return max(operator_bytes(problem) / BYTES, operator_flops(problem, "sumfac") / FLOPS)
 
 
+def shipped_rate(problem: BlockProblem, strategy: str) -> str | None:
+    """Measured speed that the package ships for a problem; None if it was not measured."""
+    known = fiber.known_variant(problem, strategy)
+    return None if known is None else f"{known[1]} GDoF/s on an H200"
+
+
 class CudaSumFacTop(Strategy):
     """Sum factorisation, some elements per block of threads ([X] Alg. 4), 1-D lines in registers."""
 
     name, backend, special = "sumfac-top", "cuda", False
+
+    def default(self, problem: BlockProblem) -> Variant:
+        """The measured variant, if there is one and it fits, else the model's best number of elements per block."""
+        return text.to_text(fiber.default_variant(problem, Levels.of(problem.tabulation), limits()))
+
+    def measured(self, problem: BlockProblem) -> str | None:
+        """Speed in the shipped table."""
+        return shipped_rate(problem, self.name)
 
     def variants(self, problem: BlockProblem) -> Sequence[Variant]:
         """The measured variant, if there is one, and numbers of elements per block in the model's order.
@@ -69,10 +85,10 @@ class CudaSumFacTop(Strategy):
             return fiber.plan(problem, levels, fiber.default_variant(problem, levels, limits()))
         return fiber.checked_plan(problem, levels, text.from_text(fiber.Variant, variant), limits())
 
-    def prepare(self, problem: BlockProblem, variant: Variant = None) -> None:
-        """Compile into the cache."""
+    def prepare(self, problem: BlockProblem, variant: Variant = None) -> Future[Any]:
+        """Begin to compile into the cache."""
         source = fiber_source(problem, Levels.of(problem.tabulation), self._plan(problem, variant))
-        cached(header("language.h") + source, architecture())
+        return start(header("language.h") + source, architecture())
 
     def build(self, problem: BlockProblem, variant: Variant = None) -> FiberKernel:
         """Build the kernel.
@@ -94,13 +110,17 @@ class CudaSumFac(Strategy):
 
     name, backend, special = "sumfac", "cuda", True
 
-    def prepare(self, problem: BlockProblem, variant: Variant = None) -> None:
-        """Compile into the cache."""
+    def measured(self, problem: BlockProblem) -> str | None:
+        """Speed in the shipped table."""
+        return shipped_rate(problem, self.name)
+
+    def prepare(self, problem: BlockProblem, variant: Variant = None) -> Future[Any]:
+        """Begin to compile into the cache."""
         no_variants(self, variant)
         levels = Levels.of(problem.tabulation)
         fiber.check_lane(problem, levels)
         source = lane_source(problem, levels, fiber.plan(problem, levels, fiber.Variant(32)))
-        cached(header("language.h") + source, architecture())
+        return start(header("language.h") + source, architecture())
 
     def build(self, problem: BlockProblem, variant: Variant = None) -> LaneKernel:
         """Build the kernel.

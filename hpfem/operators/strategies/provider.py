@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from ...backend import Backend
 from ...errors import ArgumentError, NotSuitable
-from ...kernels.form import ALGORITHMS, BlockKernel, BlockProblem
+from ...kernels.form import ALGORITHMS, BlockKernel, BlockProblem, Form
 from ...reporting import report_once
+from ...tuning import CLOCKS, Name, Record, find
+from .key import tuning_key
 
 # One of the ways in which a strategy can build a kernel, as text (`hpfem.kernels.variants`); None: the strategy's own.
 Variant = str | None
@@ -34,8 +37,41 @@ class Strategy(Protocol):
     backend: str
     special: bool
 
+    def default(self, problem: BlockProblem) -> Variant:
+        """Name the variant that `build` takes by itself: the shipped table's or the model's.
+
+        Parameters
+        ----------
+        problem : BlockProblem
+
+        Returns
+        -------
+        str or None
+            None where there is nothing to choose.
+
+        Raises
+        ------
+        NotSuitable
+            As `variants`.
+        """
+        return None
+
+    def measured(self, problem: BlockProblem) -> str | None:
+        """Tell what is known of the default variant's speed, if somebody measured it and the package ships that.
+
+        Parameters
+        ----------
+        problem : BlockProblem
+
+        Returns
+        -------
+        str or None
+            "22.4 GDoF/s on an H200"; None if `cost` is a model.
+        """
+        return None
+
     def variants(self, problem: BlockProblem) -> Sequence[Variant]:
-        """Variants worth timing before anything is known, the one that `build` takes by itself first.
+        """Variants worth timing before anything is known, the default first.
 
         Parameters
         ----------
@@ -51,7 +87,7 @@ class Strategy(Protocol):
         NotSuitable
             With the reason, if this strategy cannot serve the problem; `build` may still refuse if this does not.
         """
-        return (None,)
+        return (self.default(problem),)
 
     def search(self, problem: BlockProblem) -> Search:
         """Search the variants in rounds.
@@ -68,13 +104,18 @@ class Strategy(Protocol):
         """
         yield self.variants(problem)
 
-    def prepare(self, problem: BlockProblem, variant: Variant = None) -> None:
-        """Do ahead of `build`, and beside others in threads, what takes long: compile into a cache.
+    def prepare(self, problem: BlockProblem, variant: Variant = None) -> Future[Any] | None:
+        """Begin in the background what takes long in `build`: compiling into a cache.
 
         Parameters
         ----------
         problem : BlockProblem
         variant : str, optional
+
+        Returns
+        -------
+        Future or None
+            Of what was begun; None where there is nothing to begin.
 
         Raises
         ------
@@ -90,7 +131,7 @@ class Strategy(Protocol):
         ----------
         problem : BlockProblem
         variant : str, optional
-            One of `variants` or `search`; the strategy's own choice when left out.
+            One of `variants` or `search`; the default when left out.
 
         Raises
         ------
@@ -130,6 +171,23 @@ def strategy_names(backend: str) -> list[str]:
 
 
 @dataclass(frozen=True)
+class Pick:
+    """A choice without its kernel, for files.
+
+    Attributes
+    ----------
+    name : Name
+        From `way`.
+    reason : str
+    unsuitable : tuple of str
+    """
+
+    name: Name
+    reason: str
+    unsuitable: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Choice:
     """What was chosen for a block, and why.
 
@@ -137,7 +195,10 @@ class Choice:
     ----------
     kernel : BlockKernel
     strategy, algorithm, backend : str
+    variant : str or None
+        Of the strategy's variants; None where it has none.
     reason : str
+        "tuned: ...", "shipped table: ...", "least expected time by the model" or "asked for".
     unsuitable : tuple of str
         Strategies that could not serve, each with its reason.
     """
@@ -146,13 +207,24 @@ class Choice:
     strategy: str
     algorithm: str
     backend: str
+    variant: Variant
     reason: str
     unsuitable: tuple[str, ...]
+
+    @property
+    def pick(self) -> Pick:
+        """All but the kernel, to be built again."""
+        return Pick(way(self.strategy, self.kernel.problem, self.variant), self.reason, self.unsuitable)
+
+
+def has_algorithms(form: Form) -> bool:
+    """Whether a form has gradients, so that there are two algorithms."""
+    return form.uses_gradient or form.stage == "iproduct_wrt_deriv_base"
 
 
 def _algorithms(problem: BlockProblem, asked: str) -> list[str]:
     """Algorithms that are exact on the block's points ([X] section 2.2.1)."""
-    gradients = problem.form.uses_gradient or problem.form.stage == "iproduct_wrt_deriv_base"
+    gradients = has_algorithms(problem.form)
     if asked not in (*ALGORITHMS, "auto"):
         raise ArgumentError(f"unknown algorithm {asked!r}; valid: auto, {', '.join(ALGORITHMS)}")
     rule, order = problem.tabulation.rule, problem.tabulation.basis.order
@@ -170,8 +242,92 @@ def _algorithms(problem: BlockProblem, asked: str) -> list[str]:
     return list(ALGORITHMS) if enough else ["noncollocated"]
 
 
-def choose(problem: BlockProblem, strategy: str, algorithm: str, backend: Backend) -> Choice:
-    """Choose and build the kernel of a block.
+def candidates(
+    problem: BlockProblem, strategy: str, algorithm: str, backend: Backend
+) -> list[tuple[Strategy, BlockProblem]]:
+    """What may serve a block.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    strategy, algorithm : str
+        Names, or "auto".
+    backend : Backend
+
+    Returns
+    -------
+    list of (Strategy, BlockProblem)
+        Each strategy with the problem for each algorithm, the least expected time first.
+
+    Raises
+    ------
+    ArgumentError
+        For an unknown strategy or algorithm.
+    """
+    providers = [p for p in _PROVIDERS if p.backend == backend.name]
+    if strategy != "auto":
+        if strategy not in [p.name for p in providers]:
+            valid = ", ".join(["auto", *(p.name for p in providers)])
+            raise ArgumentError(f"unknown strategy {strategy!r} of backend {backend.name!r}; valid: {valid}")
+        providers = [p for p in providers if p.name == strategy]
+    found = [
+        (provider, replace(problem, algorithm=name))
+        for name in _algorithms(problem, algorithm)
+        for provider in providers
+    ]
+    return sorted(found, key=lambda pair: pair[0].cost(pair[1]))
+
+
+def way(strategy: str, problem: BlockProblem, variant: Variant) -> Name:
+    """Name a way to compute a problem: strategy, algorithm (None where there are no gradients) and variant."""
+    return strategy, problem.algorithm if has_algorithms(problem.form) else None, variant
+
+
+def title(name: Name) -> str:
+    """Write a way for people: "sumfac-top, collocated, elements=4"."""
+    return ", ".join(word for word in name if word)
+
+
+def tuned_reason(record: Record) -> str:
+    """Say what a tuning result tells."""
+    rate = record.about.get("dofs_per_second")
+    words = "tuned" + (f": {rate * 1e-9:.3g} GDoF/s" if isinstance(rate, (int, float)) else "")
+    if record.runner_up is None:
+        return f"{words}, nothing else serves"
+    if record.kept:
+        return f"{words}, kept: {title(record.runner_up)} is {1 / record.ratio - 1:.1%} faster, which is not enough"
+    return f"{words}, {record.ratio:.2f} times as fast as {title(record.runner_up)}"
+
+
+def tuned(problem: BlockProblem, strategy: str, algorithm: str, backend: Backend) -> Record | None:
+    """Look up the tuning result of a problem; None where nobody has tuned it."""
+    if backend.name not in CLOCKS:
+        return None
+    return find(tuning_key(problem, backend, strategy, algorithm))
+
+
+def _build(pairs: Sequence[tuple[Strategy, BlockProblem]], pick: Pick, backend: Backend) -> Choice | None:
+    """Build what was once chosen; None, and a report, if that cannot be done here."""
+    why = "there is no such strategy here"
+    for provider, problem in pairs:
+        if way(provider.name, problem, None)[:2] != pick.name[:2] or len(pick.name) != 3:
+            continue
+        variant = pick.name[2]
+        try:
+            kernel = provider.build(problem, variant)
+        except (NotSuitable, ArgumentError) as error:
+            why = str(error)
+            break
+        return Choice(kernel, provider.name, problem.algorithm, backend.name, variant, pick.reason, pick.unsuitable)
+    what = title(pick.name)
+    report_once(f"chosen/{backend.name}/{what}/{why}", f"{what} was chosen once and is not used now: {why}")
+    return None
+
+
+def choose(problem: BlockProblem, strategy: str, algorithm: str, backend: Backend, pick: Pick | None = None) -> Choice:
+    """Choose and build the kernel of a block: the user's tuning result, else the least expected time.
+
+    Expected times are measured ones of the shipped table where there are any, else the strategy's model.
 
     Parameters
     ----------
@@ -181,6 +337,8 @@ def choose(problem: BlockProblem, strategy: str, algorithm: str, backend: Backen
     algorithm : str
         "collocated", "noncollocated" or "auto".
     backend : Backend
+    pick : Pick, optional
+        What was chosen before; taken again if it can be built.
 
     Returns
     -------
@@ -193,23 +351,20 @@ def choose(problem: BlockProblem, strategy: str, algorithm: str, backend: Backen
     NotSuitable
         If no strategy, or not the one asked for, can serve the block.
     """
-    providers = [p for p in _PROVIDERS if p.backend == backend.name]
-    if strategy != "auto":
-        if strategy not in [p.name for p in providers]:
-            valid = ", ".join(["auto", *(p.name for p in providers)])
-            raise ArgumentError(f"unknown strategy {strategy!r} of backend {backend.name!r}; valid: {valid}")
-        providers = [p for p in providers if p.name == strategy]
-    candidates = [
-        (provider, replace(problem, algorithm=name))
-        for name in _algorithms(problem, algorithm)
-        for provider in providers
-    ]
-    candidates.sort(key=lambda pair: pair[0].cost(pair[1]))
+    pairs = candidates(problem, strategy, algorithm, backend)
+    if pick is None:
+        record = tuned(problem, strategy, algorithm, backend)
+        if record is not None:
+            pick = Pick(record.winner, tuned_reason(record), tuple(record.about.get("unsuitable", ())))
+    known = None if pick is None else _build(pairs, pick, backend)
+    if known is not None:
+        return known
     unsuitable: list[str] = []
     missed: list[str] = []
-    for provider, variant in candidates:
+    for provider, special in pairs:
         try:
-            kernel = provider.build(variant)
+            variant = provider.default(special)
+            kernel = provider.build(special, variant)
         except NotSuitable as reason:
             refusal = f"{provider.name}: {reason}"
             unsuitable += [refusal] * (refusal not in unsuitable)
@@ -218,6 +373,8 @@ def choose(problem: BlockProblem, strategy: str, algorithm: str, backend: Backen
         what = f"{problem.form.name}/{problem.shape.name} P={problem.tabulation.basis.order}"
         if missed:
             report_once(f"{what}/{backend.name}", f"{what}: using {provider.name} ({'; '.join(missed)})")
-        why = "asked for" if strategy != "auto" else "least expected time"
-        return Choice(kernel, provider.name, variant.algorithm, backend.name, why, tuple(unsuitable))
+        table = provider.measured(special)
+        why = f"shipped table: {table}" if table else "least expected time by the model"
+        why = "asked for" if strategy != "auto" else why
+        return Choice(kernel, provider.name, special.algorithm, backend.name, variant, why, tuple(unsuitable))
     raise NotSuitable(f"{problem.form.name} on {problem.shape.name}: {'; '.join(unsuitable)}")

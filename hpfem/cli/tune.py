@@ -1,0 +1,222 @@
+"""`hpfem tune`: measure what is fastest on a mesh and keep it, or show what is kept."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from .. import tuning
+from ..errors import ArgumentError
+from ..mesh import read_mesh
+from ..operators import Tuning, tune
+from ..operators.strategies import title
+from ..space import OPERATORS, Space
+from . import apply, options, output
+from .command import Command
+
+EXAMPLES = """examples:
+  hpfem tune meshes/cube_mixed.msh --order 4
+  hpfem tune meshes/curved_mixed.msh --order 2:6 --operator helmholtz --backend cpu --seconds 30
+  hpfem tune meshes/pipe_mixed.msh --order 5 --backend cuda --dtype float32
+  hpfem tune --show
+
+What wins is kept in the user's cache folder and taken by every operator with strategy "auto" on blocks that are alike:
+of equal shape, order, basis, points, dtype and kind of geometry, of about equal size, on the same device.
+Operators say what they compute with: hpfem apply.
+"""
+
+
+def parse_spaces(text: str) -> tuple[int | dict[str, int], ...]:
+    """Read the orders of spaces: "4", "2:6", "1,3,5", or one per shape, "hex=3,tet=4".
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    tuple
+        What `Space` takes as its order, for each space.
+
+    Raises
+    ------
+    ArgumentError
+        For anything else.
+    """
+    return (options.parse_order(text),) if "=" in text else options.parse_orders(text)
+
+
+def parse_seconds(text: str) -> float:
+    """Read a time in seconds.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ArgumentError
+        If it is no positive number, or more than a day.
+    """
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= 86400:
+        raise ArgumentError(f"{text!r} is no time in seconds, more than 0 and at most 86400")
+    return seconds
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("mesh", metavar="MESH", nargs="?", help="mesh file")
+    parser.add_argument("--show", action="store_true", help="show what is kept, and measure nothing")
+    parser.add_argument(
+        "--order",
+        dest="orders",
+        type=options.checked(parse_spaces),
+        default=(4,),
+        metavar="P",
+        help="polynomial orders: 4, 2:6 or 1,3,5, or one per shape: hex=3,tet=4 (default 4)",
+    )
+    parser.add_argument(
+        "--operator",
+        dest="operators",
+        type=options.checked(options.parse_names),
+        default=("mass", "helmholtz"),
+        metavar="NAMES",
+        help=f"some of {', '.join(OPERATORS)}, separated by commas, in any case (default mass,helmholtz)",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=options.checked(parse_seconds),
+        default=60.0,
+        metavar="S",
+        help="time for everything together (default 60); what runs when it ends is finished",
+    )
+    options.add_space_options(parser)
+    options.add_choice_options(parser)
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    if arguments.show:
+        _show(arguments)
+        return
+    if arguments.mesh is None:
+        raise ArgumentError("no mesh is given; give one to tune on, or --show")
+    for name in arguments.operators:
+        apply.operator_class(name)
+    mesh = read_mesh(arguments.mesh)
+    found: list[Tuning] = []
+    deadline = time.monotonic() + arguments.seconds
+    coefficients = dict.fromkeys(apply.COEFFICIENTS)
+    for done, order in enumerate(arguments.orders):
+        space = Space(mesh, order, **options.space_options(arguments))
+        ways = {"strategy": arguments.strategy, "algorithm": arguments.algorithm}
+        operators = [
+            apply.make_operator(space, argparse.Namespace(operator=name, **coefficients, **ways))
+            for name in arguments.operators
+        ]
+        left = (deadline - time.monotonic()) / (len(arguments.orders) - done)
+        # Every space gets a chance: what is chosen now is at least compared with one other.
+        found += tune(space, operators, max(left, 0.1))
+    if arguments.json:
+        output.print_json([_entry(tuned) for tuned in found])
+    else:
+        _print(found)
+
+
+def _entry(tuned: Tuning) -> dict[str, Any]:
+    record = tuned.record
+    return {
+        "operator": tuned.operator,
+        "block": tuned.block,
+        "chosen": None if record is None else title(record.winner),
+        "dofs_per_second": None if record is None else record.about["dofs_per_second"],
+        "runner_up": None if record is None or record.runner_up is None else title(record.runner_up),
+        "ratio": None if record is None else record.ratio,
+        "gain": None if record is None else record.about["gain"],
+        "changed": tuned.changed,
+        "seconds": {title(name): seconds for name, seconds in tuned.seconds.items()},
+        "elements": tuned.elements,
+        "unsuitable": list(tuned.unsuitable),
+        "spent": tuned.spent,
+    }
+
+
+def _print(found: list[Tuning]) -> None:
+    rows = []
+    for entry in map(_entry, found):
+        start = [entry["operator"], entry["block"]]
+        if entry["chosen"] is None:
+            rows.append([*start, "no time for a comparison; nothing is kept", "", "", "", ""])
+            continue
+        rows.append(
+            [
+                *start,
+                entry["chosen"],
+                output.engineering(entry["dofs_per_second"], "DoF/s"),
+                f"{entry['gain']:.2f}" if entry["changed"] else "kept",
+                str(len(entry["seconds"])),
+                f"{entry['spent']:.1f} s",
+            ]
+        )
+    output.print_table("tuned", ("operator", "block", "chosen", ">rate", ">gain", ">tried", ">took"), rows)
+
+
+def _show(arguments: argparse.Namespace) -> None:
+    records = tuning.entries()
+    if arguments.json:
+        output.print_json([vars(record) for record in records])
+        return
+    if not records:
+        output.say(f"nothing is tuned yet ({tuning.store_info().path})")
+        return
+    columns = (
+        "device",
+        "operator",
+        "shape",
+        ">P",
+        "geometry",
+        "dtype",
+        ">dofs",
+        "chosen",
+        ">rate",
+        ">against",
+        "tuned",
+    )
+    rows = []
+    for record in records:
+        key, about = record.key, record.about
+        rate = about.get("dofs_per_second")
+        rows.append(
+            [
+                f"{key.get('backend')}: {key.get('device')}",
+                str(about.get("operator", key.get("form"))),
+                str(key.get("shape")),
+                str(key.get("order")),
+                str(key.get("geometry")),
+                str(key.get("dtype")),
+                f"{4.0 ** int(key.get('size', 0)):.0e}",
+                title(record.winner),
+                output.engineering(rate, "DoF/s") if isinstance(rate, (int, float)) else "",
+                f"{record.ratio:.2f}" if record.runner_up else "",
+                str(about.get("date", ""))[:10],
+            ]
+        )
+    output.print_table("kept tuning results", columns, sorted(rows))
+
+
+COMMAND = Command(
+    "tune",
+    "find the fastest kernels for a mesh and keep them",
+    "Time what can serve each block of a mesh - strategies, algorithms and variants of kernels - and keep what\n"
+    "is fastest; the present choice stays unless it is beaten by 5 %.",
+    EXAMPLES,
+    _add_arguments,
+    _run,
+)
