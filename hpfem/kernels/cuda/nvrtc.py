@@ -15,9 +15,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from ...errors import DeviceError
-from ...reporting import atomic_path, cache_folder
+from ...reporting import atomic_path, cache_folder, report_once
 
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll")
 # Lambdas need no annotation, on every NVRTC since 12.
@@ -172,12 +173,27 @@ def cached(source: str, architecture: str) -> Path:
     path = _cache_path(source, architecture)
     if not path.is_file():
         binary = compile_source(source, architecture)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_path(path.with_suffix(".log")) as partial:
-            partial.write_text(binary.log, encoding="utf-8")
-        with atomic_path(path) as partial:
-            partial.write_bytes(binary.cubin)
+        try:
+            _keep(binary, path)
+        except OSError as error:
+            report_once("cuda/cache", f"compiled kernels are not kept: {error}; HPFEM_CACHE_DIR names another folder")
+            path = Path(_own_folder().name) / path.name
+            _keep(binary, path)
     return path
+
+
+def _keep(binary: Binary, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_path(path.with_suffix(".log")) as partial:
+        partial.write_text(binary.log, encoding="utf-8")
+    with atomic_path(path) as partial:
+        partial.write_bytes(binary.cubin)
+
+
+@cache
+def _own_folder() -> TemporaryDirectory[str]:
+    """A folder that goes with this process, for where the cache cannot be written."""
+    return TemporaryDirectory(prefix="hpfem-")
 
 
 def _cache_path(source: str, architecture: str) -> Path:

@@ -14,6 +14,7 @@ from hpfem.kernels.cuda.tables import Levels
 from hpfem.kernels.cuda.variant import REGISTERS, Limits, Variant, default_variant, default_variants, plan
 from hpfem.kernels.numpy import NumpyKernel
 from hpfem.mesh import box
+from hpfem.reporting import forget_reports, reports
 from tests.samples import NAMES, curved, skewed, straight
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
@@ -132,6 +133,17 @@ def test_a_kernel_that_does_not_compile_in_a_thread_raises_where_it_is_waited_fo
     with pytest.raises(DeviceError, match="does not compile for sm_90"):
         begun[0].result()
     assert [begun[1].result()] == list(folder.glob("*.cubin"))
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
+    (tmp_path / "cuda").write_text("a file where the folder should be")
+    monkeypatch.setenv("HPFEM_CACHE_DIR", str(tmp_path))
+    forget_reports()
+    found = [nvrtc.start('extern "C" __global__ void lost() {}', "sm_90").result() for _ in range(2)]
+    assert found[0] == found[1]
+    assert found[0].read_bytes().startswith(b"\x7fELF")
+    assert tmp_path not in found[0].parents
+    assert "not kept" in reports()["cuda/cache"]
 
 
 def test_an_operator_waits_for_all_its_kernels(folder, monkeypatch):
