@@ -26,6 +26,7 @@ import numpy as np
 import hpfem as hp
 from hpfem.errors import DeviceError, NotSuitable
 from hpfem.kernels.cuda import nvrtc
+from hpfem.kernels.cuda.dense import DensePlan, DenseVariant, ElementMatrices, dense_search
 from hpfem.kernels.cuda.layout import line_view
 from hpfem.kernels.cuda.prelude import fiber_source, header, lane_source
 from hpfem.kernels.cuda.search import search
@@ -33,6 +34,7 @@ from hpfem.kernels.cuda.tables import Levels
 from hpfem.kernels.cuda.variant import Limits, Variant, check_lane, plan, variant_key, variant_table
 from hpfem.kernels.models import operator_bytes, operator_flops
 from hpfem.kernels.numpy import NumpyKernel
+from hpfem.kernels.variants import to_text
 from hpfem.mesh import box
 
 DFMA = """
@@ -124,13 +126,15 @@ def measure(problem: Any, strategy: str, layout: Any, dofs: float, repeats: int 
     """Check and time one kernel on copies of the problem's elements."""
     import cupy
 
+    from hpfem.kernels.cuda.dense_kernel import ElementMatrixKernel
     from hpfem.kernels.cuda.kernel import FiberKernel, LaneKernel
 
     pool = cupy.get_default_memory_pool()
     if pool.total_bytes() > 40 << 30:
         pool.free_all_blocks()
-    base, e = problem.n_elements, layout.variant.elements
-    kernel = LaneKernel(problem) if strategy == "sumfac" else FiberKernel(problem, layout)
+    base, e = problem.n_elements, layout.elements if strategy == "dense" else layout.variant.elements
+    made = {"sumfac": lambda: LaneKernel(problem), "dense": lambda: ElementMatrixKernel(problem, layout)}
+    kernel = made.get(strategy, lambda: FiberKernel(problem, layout))()
     n = int(dofs / problem.n_modes) // (base * e) * (base * e) + 1  # a tail
     groups = -(-n // e)
     kind = problem.form.factor_kind
@@ -174,30 +178,44 @@ class Candidate:
 
     strategy: str
     algorithm: str
-    variant: Variant
+    variant: Variant | DenseVariant
 
 
 class Case:
     """An operator on a shape at an order, the ways tried and their times."""
 
-    def __init__(self, operator: str, shape: str, order: int, kind: str, dtype: str, most: int) -> None:
-        self.row = {"operator": operator, "shape": shape, "order": order, "kind": kind, "dtype": dtype}
-        space = hp.Space(mesh(shape, kind), order, dtype=dtype)
+    def __init__(self, operator: str, shape: str, order: int, kind: str, options: argparse.Namespace) -> None:
+        self.row = {"operator": operator, "shape": shape, "order": order, "kind": kind, "dtype": options.dtype}
+        space, most, strategies = (
+            hp.Space(mesh(shape, kind), order, dtype=options.dtype),
+            options.first,
+            options.strategies,
+        )
         algorithms = ["noncollocated"] if operator == "mass" else ["collocated", "noncollocated"]
         self.problems = {algorithm: problem_of(operator, space, algorithm) for algorithm in algorithms}
         self.levels = Levels.of(next(iter(self.problems.values())).tabulation)
-        self.searches = {
-            algorithm: search(problem, self.levels, Limits(), most, table=not most)
-            for algorithm, problem in self.problems.items()
-        }
+        self.searches: dict[tuple[str, str], Any] = {}
+        if "sumfac-top" in strategies:
+            for algorithm, problem in self.problems.items():
+                rounds = search(problem, self.levels, Limits(), most, table=not most)
+                self.searches["sumfac-top", algorithm] = rounds
+        self.lane = "sumfac" in strategies
+        if "dense" in strategies and kind == "affine":
+            self.matrices = ElementMatrices.of(self.problems["noncollocated"].tabulation)
+            rounds = dense_search(self.problems["noncollocated"], self.matrices, Limits(), table=not most)
+            self.searches["dense", "noncollocated"] = rounds
         self.times: dict[Candidate, float] = {}
 
     def plan(self, candidate: Candidate) -> Any:
         """Sizes of a candidate's kernel."""
+        if isinstance(candidate.variant, DenseVariant):
+            return DensePlan(self.problems[candidate.algorithm], self.matrices, candidate.variant)
         return plan(self.problems[candidate.algorithm], self.levels, candidate.variant)
 
     def source(self, candidate: Candidate) -> str:
         """Source of a candidate's kernel."""
+        if candidate.strategy == "dense":
+            return self.plan(candidate).program()
         made = lane_source if candidate.strategy == "sumfac" else fiber_source
         return header("language.h") + made(self.problems[candidate.algorithm], self.levels, self.plan(candidate))
 
@@ -207,14 +225,17 @@ class Case:
         for algorithm, problem in self.problems.items():
             try:
                 check_lane(problem, self.levels)
-                if not self.times and algorithm == "noncollocated":
+                if self.lane and not self.times and algorithm == "noncollocated":
                     found.append(Candidate("sumfac", algorithm, Variant(32)))
             except NotSuitable:
                 pass
-            rounds = self.searches[algorithm]
-            timed = {c.variant: self.times[c] for c in self.best(algorithm)}
-            variants = rounds.send(timed) if self.times else next(rounds)
-            found += [Candidate("sumfac-top", algorithm, variant) for variant in variants]
+        for (strategy, algorithm), rounds in self.searches.items():
+            timed = {c.variant: self.times[c] for c in self.best(algorithm, strategy)}
+            try:
+                variants = rounds.send(timed) if timed else next(rounds)
+            except NotSuitable:
+                continue
+            found += [Candidate(strategy, algorithm, variant) for variant in variants]
         return found
 
     def best(self, algorithm: str, strategy: str = "sumfac-top") -> list[Candidate]:
@@ -229,7 +250,7 @@ def run_round(pool: Any, work: list[tuple[Case, Candidate]], options: argparse.N
     resources = list(pool.map(compiled, [case.source(c) for case, c in work], chunksize=2))
     print(f"{len(work)} kernels compiled in {time.time() - began:.0f} s", flush=True)
     for (case, candidate), (_, spills) in zip(work, resources):
-        if spills > 400 and case.best(candidate.algorithm):
+        if spills > 400 and case.best(candidate.algorithm, candidate.strategy):
             continue
         if time.time() > deadline:
             print("out of time")
@@ -247,6 +268,7 @@ def main() -> None:
     parser.add_argument("--orders", default="1:7")
     parser.add_argument("--kinds", default="deformed,affine")
     parser.add_argument("--operators", default="helmholtz,mass")
+    parser.add_argument("--strategies", default="sumfac-top,sumfac,dense", type=lambda text: text.split(","))
     parser.add_argument("--dtype", default="float64")
     parser.add_argument(
         "--first", type=int, default=0, help="numbers of elements per block to try; 0: the shipped variant only"
@@ -263,9 +285,7 @@ def main() -> None:
     low, _, high = options.orders.partition(":")
     names = (options.operators, options.kinds, options.shapes)
     wanted = itertools.product(*(text.split(",") for text in names), range(int(low), int(high or low) + 1))
-    cases = [
-        Case(operator, shape, order, kind, options.dtype, options.first) for operator, kind, shape, order in wanted
-    ]
+    cases = [Case(operator, shape, order, kind, options) for operator, kind, shape, order in wanted]
     # Processes without a CUDA context of their own.
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("fork")) as pool:
         work = [(case, c) for case in cases for c in case.next_round()]
@@ -281,7 +301,7 @@ def main() -> None:
     rows, table = [], dict(variant_table())
     for case in cases:
         for algorithm, problem in case.problems.items():
-            for strategy in ("sumfac-top", "sumfac"):
+            for strategy in ("sumfac-top", "sumfac", "dense"):
                 ranked = case.best(algorithm, strategy)
                 if not ranked or time.time() > began + options.budget:
                     continue
@@ -295,8 +315,9 @@ def main() -> None:
                 roof = per_second[bound] * problem.n_modes
                 row = {**case.row, "strategy": strategy, "algorithm": algorithm, **measured, "rate": rate, "roof": roof}
                 row.update(fraction=rate / roof, bound=bound, registers=registers, spills=spills, tried=len(case.times))
-                row.update(threads=layout.threads, shared=layout.shared_bytes, blocks=layout.min_blocks)
-                row.update(variant=asdict(candidate.variant))
+                row.update(threads=layout.threads, shared=layout.shared_bytes, variant=asdict(candidate.variant))
+                row.update(blocks=layout.variant.min_blocks or layout.min_blocks)
+                row.update(text=to_text(candidate.variant))
                 rows.append(row)
                 table[variant_key(problem, strategy)] = [round(rate * 1e-9, 1), *astuple(candidate.variant)]
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
@@ -311,14 +332,14 @@ def main() -> None:
     for case in cases:
         mine = sorted((r for r in rows if all(r[k] == v for k, v in case.row.items())), key=lambda r: -r["rate"])
         if mine:
-            r, v = mine[0], mine[0]["variant"]
+            r = mine[0]
             print(
                 *list(case.row.values())[:4],
                 f"{r['rate'] / 1e9:.1f} G {r['fraction']:.2f} {r['bound'][:3]}",
                 *([f"sust {r['dofs'] / r['sustained_seconds'] / 1e9:.1f}"] if "sustained_seconds" in r else []),
-                f"| E{v['elements']} T{r['threads']} R{r['registers']}/{r['spills']} B{r['blocks']} F{v['prefetch']}"
-                f" {'L' * v['l2']}{'l' * v['late']} {r['strategy'][6:]}{r['algorithm'][:3]} |",
-                *[f"{o['strategy'][6:]}{o['algorithm'][0]} {o['rate'] / 1e9:.1f}" for o in mine[1:]],
+                f"| {r['text']} T{r['threads']} R{r['registers']}/{r['spills']} B{r['blocks']}"
+                f" {r['strategy']} {r['algorithm'][:3]} |",
+                *[f"{o['strategy']} {o['algorithm'][0]} {o['rate'] / 1e9:.1f}" for o in mine[1:]],
             )
 
 

@@ -5,7 +5,7 @@ from hpfem.kernels.form import ALGORITHMS
 from hpfem.operators.strategies import strategy_names
 
 # Strategies that serve some problems only, and say NotSuitable to the others.
-SPECIAL = {("cpu", "dense"), ("cpu", "numpy"), ("cuda", "sumfac")}
+SPECIAL = {("cpu", "dense"), ("cpu", "numpy"), ("cuda", "sumfac"), ("cuda", "dense")}
 
 
 def ways(backend, gradients=True):

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import NotSuitable
-from ..expression import Expression
 from ..form import BlockProblem
+from ..linear import check_linear
 from .border import Layout, write_reader, write_writer
 from .factors import Factors
 from .ir import ARGUMENTS, Builder, Index, Pack, groups_ahead
@@ -26,54 +25,6 @@ Array = NDArray[np.floating[Any]]
 SUMS = 28
 # Entries up to which matrices become code.
 UNROLLED = 1000
-
-
-def is_linear(node: Expression, variable: str) -> bool | None:
-    """Whether an expression is linear in the trial's value: None if it does not depend on it.
-
-    Parameters
-    ----------
-    node : Expression
-    variable : str
-        Kind of the input: "u".
-    """
-    if node.op in ("const", "input"):
-        return True if node.op == "input" and node.payload[0] == variable else None
-    parts = [is_linear(a, variable) for a in node.args]
-    if all(part is None for part in parts):
-        return None
-    if False in parts:
-        return False
-    if node.op in ("add", "sub"):
-        return None not in parts
-    if node.op == "neg":
-        return True
-    if node.op == "mul":
-        return None in parts
-    return node.op == "div" and parts[1] is None
-
-
-def check(problem: BlockProblem) -> None:
-    """Say why a problem is not one for dense reference matrices.
-
-    Raises
-    ------
-    NotSuitable
-        With the reason.
-    """
-    form, trace = problem.form, problem.form.trace
-    if trace is None:
-        raise NotSuitable("only weak forms have an element matrix")
-    if not problem.geometry.affine:
-        raise NotSuitable("elements are not affine")
-    if form.components > 1:
-        raise NotSuitable("components are coupled")
-    if any(key[0] in ("field", "x", "du") for key in trace.inputs) or trace.flux is not None:
-        raise NotSuitable("coefficients are not constant, or the flux is not a multiple of the gradient")
-    if trace.value is not None and not is_linear(trace.value[0], "u"):
-        raise NotSuitable("the form is not linear")
-    if trace.scaled is not None and is_linear(trace.scaled[0][0], "u") is not None:
-        raise NotSuitable("the form is not linear")
 
 
 def reference_matrices(problem: BlockProblem) -> Array:
@@ -123,7 +74,7 @@ class DenseGenerator:
     direction = 0
 
     def __init__(self, problem: BlockProblem, lanes: int, width: int = 1, prefetch: bool = False) -> None:
-        check(problem)
+        check_linear(problem)
         self.p, self.prefetch = problem, prefetch
         self.b = Builder(lanes, problem.dtype)
         self.factors = Factors(self.b, problem, 0)

@@ -1,6 +1,7 @@
-// Runs the kernels on a CPU, for tests without a GPU: the threads of a block are coroutines, and a barrier hands over to
-// the next one. Every thread of a block has to reach the same barriers; shared memory is poisoned before a block and
-// guarded behind its end. Threads run in ascending or descending order: a missing barrier makes the results differ.
+// Runs the kernels on a CPU, for tests without a GPU: the threads of a block are coroutines, and a barrier of the block or
+// of a warp hands over to the next one. Every thread has to reach the same barriers; shared memory is poisoned before a
+// block and guarded behind its end. Threads run in ascending or descending order: a missing barrier makes the results
+// differ. Asynchronous copies happen when they are waited for, as late as they may.
 #include <stdlib.h>
 #include <string.h>
 #include <math.h>
@@ -15,6 +16,11 @@
 #define HPFEM_STORE(pointer, x) (*(pointer) = (x))
 #define HPFEM_PREFETCH_L2(pointer, bytes)
 #define HPFEM_SHARED(name) real *const name = reinterpret_cast<real *>(hpfem_host::shared)
+#define HPFEM_COPY(to, from, bytes) hpfem_host::copy(to, from, bytes)
+#define HPFEM_COPY_COMMIT() hpfem_host::copies[hpfem_host::current].groups++
+#define HPFEM_COPY_WAIT(groups) hpfem_host::copy_wait(groups)
+#define HPFEM_MULTIPLY_8(c, a0, a1, a2, a3, b0, b1) hpfem_host::multiply(c, a0, a1, a2, a3, b0, b1)
+#define HPFEM_MULTIPLY_4(c, a0, a1, b0) hpfem_host::multiply(c, a0, a1, 0, 0, b0, 0)
 #define __global__
 #define __launch_bounds__(...)
 #define __restrict__
@@ -25,9 +31,11 @@ struct Index {
 };
 constexpr int STACK = 1 << 17, MOST_THREADS = 1024, GUARD = 256;
 enum Outcome { FINE = 0, DIVERGED = 1, OVERRUN = 2 };
+// What a thread waits for; what is done waits for ever.
+enum Wait : unsigned char { NOTHING, WARP, BLOCK, DONE };
 
 static ucontext_t home, threads[MOST_THREADS];
-static bool done[MOST_THREADS];
+static Wait waits[MOST_THREADS];
 static char *stacks;
 static unsigned char *shared;
 static int current;
@@ -35,16 +43,81 @@ static void (*body)();
 
 static void start() {
   body();
-  done[current] = true;
+  waits[current] = DONE;
+}
+static void wait_for(Wait what) {
+  waits[current] = what;
+  swapcontext(&threads[current], &home);
+}
+
+// Asynchronous copies of a thread, each with the number of groups committed before it.
+struct Copy {
+  void *to;
+  const void *from;
+  int bytes, group;
+};
+struct Copies {
+  Copy *pending;
+  int count, room, groups;
+};
+static Copies copies[MOST_THREADS];
+
+static void copy(void *to, const void *from, int bytes) {
+  Copies &mine = copies[current];
+  if (mine.count == mine.room) {
+    mine.room = 2 * mine.room + 64;
+    mine.pending = (Copy *)realloc(mine.pending, mine.room * sizeof(Copy));
+  }
+  mine.pending[mine.count++] = {to, from, bytes, mine.groups};
+}
+static void copy_wait(int groups) {
+  Copies &mine = copies[current];
+  int kept = 0;
+  for (int n = 0; n < mine.count; n++) {
+    const Copy c = mine.pending[n];
+    if (c.group < mine.groups - groups) memcpy(c.to, c.from, c.bytes);
+    else mine.pending[kept++] = c;
+  }
+  mine.count = kept;
+}
+
+// What the lanes of a warp give to a matrix product; two sets in turn, so that one barrier is enough.
+static double fragments[MOST_THREADS / 32][2][32][6];
+static int turns[MOST_THREADS];
+
+// m16n8k8: lane 4 g + t holds A[g, g + 8][t, t + 4], B[t, t + 4][g] and C[g, g + 8][2 t, 2 t + 1].
+static void multiply(double (&c)[4], double a0, double a1, double a2, double a3, double b0, double b1) {
+  const int lane = current % 32;
+  double(*given)[6] = fragments[current / 32][turns[current]++ % 2];
+  const double mine[6] = {a0, a1, a2, a3, b0, b1};
+  memcpy(given[lane], mine, sizeof(mine));
+  wait_for(WARP);
+  for (int i = 0; i < 4; i++) {
+    for (int k = 0; k < 8; k++) {
+      const double a = given[lane / 4 * 4 + k % 4][i / 2 + k / 4 * 2];
+      c[i] += a * given[(2 * (lane % 4) + i % 2) * 4 + k % 4][4 + k / 4];
+    }
+  }
 }
 } // namespace hpfem_host
 
 static hpfem_host::Index threadIdx, blockIdx, gridDim;
 
-static void __syncthreads() { swapcontext(&hpfem_host::threads[hpfem_host::current], &hpfem_host::home); }
+static void __syncthreads() { hpfem_host::wait_for(hpfem_host::BLOCK); }
+static void __syncwarp() { hpfem_host::wait_for(hpfem_host::WARP); }
 
 namespace hpfem_host {
-// One block. Between two barriers every thread runs once; all have to be done in the same round.
+static bool all(int from, int to, Wait what) {
+  for (int t = from; t < to; t++) {
+    if (waits[t] != what) return false;
+  }
+  return true;
+}
+static void open(int from, int to) {
+  for (int t = from; t < to; t++) waits[t] = NOTHING;
+}
+
+// One block. Threads run up to their next barrier; a barrier opens when all of its threads are there.
 static int run_block(int n_threads, bool descending) {
   for (int t = 0; t < n_threads; t++) {
     getcontext(&threads[t]);
@@ -52,18 +125,26 @@ static int run_block(int n_threads, bool descending) {
     threads[t].uc_stack.ss_size = STACK;
     threads[t].uc_link = &home;
     makecontext(&threads[t], start, 0);
-    done[t] = false;
+    waits[t] = NOTHING;
+    copies[t].count = copies[t].groups = turns[t] = 0;
   }
-  for (int finished = 0; finished == 0;) {
+  for (;;) {
     for (int n = 0; n < n_threads; n++) {
       current = descending ? n_threads - 1 - n : n;
       threadIdx.x = current;
-      swapcontext(&home, &threads[current]);
-      finished += done[current];
+      if (waits[current] == NOTHING) swapcontext(&home, &threads[current]);
     }
-    if (finished != 0 && finished != n_threads) return DIVERGED;
+    if (all(0, n_threads, DONE)) return FINE;
+    bool opened = all(0, n_threads, BLOCK);
+    if (opened) open(0, n_threads);
+    for (int t = 0; t < n_threads; t += 32) {
+      const int end = t + 32 < n_threads ? t + 32 : n_threads;
+      if (!all(t, end, WARP)) continue;
+      open(t, end);
+      opened = true;
+    }
+    if (!opened) return DIVERGED;
   }
-  return FINE;
 }
 
 static int launch(void (*kernel)(), unsigned blocks, unsigned batches, int n_threads, size_t shared_bytes,

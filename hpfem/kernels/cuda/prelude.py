@@ -25,18 +25,20 @@ def header(name: str) -> str:
     return (HERE / name).read_text(encoding="utf-8")
 
 
-def _reals(space: str, name: str, values: Array) -> str:
+def reals(space: str, name: str, values: Array) -> str:
+    """A table of numbers; `space` says where: HPFEM_CONSTANT or HPFEM_TABLE."""
     flat = np.ravel(values)
     text = ", ".join(repr(float(v)) for v in flat) if len(flat) else "0.0"
     return f"{space} real {name}[{max(len(flat), 1)}] = {{{text}}};"
 
 
-def _shorts(name: str, values: Iterable[int]) -> str:
+def shorts(name: str, values: Iterable[int]) -> str:
+    """A table of small integers."""
     items = [int(v) for v in values]
     return f"HPFEM_TABLE short {name}[{max(len(items), 1)}] = {{{', '.join(map(str, items)) or '0'}}};"
 
 
-def _function(name: str, values: Iterable[int]) -> str:
+def index_function(name: str, values: Iterable[int]) -> str:
     """A compile-time function of an index."""
     items = [int(v) for v in values] or [0]
     return (
@@ -118,49 +120,49 @@ def constants(problem: BlockProblem, levels: Levels, name: str) -> str:
     lines += [f"constexpr int {key} = {int(value)};" for key, value in n.items()]
     lines += [f"constexpr bool {key} = {str(bool(value)).lower()};" for key, value in b.items()]
     lines += [
-        _function("start2", levels.start[1]),
-        _function("count2", levels.count[1]),
-        _function("node2", levels.child[1]),
-        _function("start3", levels.start[2]),
-        _function("count3", levels.count[2]),
-        _function("first_leaf_of", levels.child[2]),
-        _function("leaf_to_mode", levels.leaf_to_mode),
-        _function("field_array", [arrays.index(field) for field, _ in keys]),
-        _function("field_component", [component for _, component in keys]),
-        _function("k_row", [a for a, _ in collapse.entries] if collapse else []),
-        _function("k_column", [b for _, b in collapse.entries] if collapse else []),
-        _function("k_one", collapse.ones if collapse else [0] * dim),
+        index_function("start2", levels.start[1]),
+        index_function("count2", levels.count[1]),
+        index_function("node2", levels.child[1]),
+        index_function("start3", levels.start[2]),
+        index_function("count3", levels.count[2]),
+        index_function("first_leaf_of", levels.child[2]),
+        index_function("leaf_to_mode", levels.leaf_to_mode),
+        index_function("field_array", [arrays.index(field) for field, _ in keys]),
+        index_function("field_component", [component for _, component in keys]),
+        index_function("k_row", [a for a, _ in collapse.entries] if collapse else []),
+        index_function("k_column", [b for _, b in collapse.entries] if collapse else []),
+        index_function("k_one", collapse.ones if collapse else [0] * dim),
     ]
     for k in range(3):
         # Functions of the first direction in the order of the rows.
         pick = levels.start[0][0] + np.arange(levels.count[0][0]) if k == 0 else slice(None)
         offset = int(levels.start[2][0]) if k == 2 and uniform3 else 0
         values, slopes = levels.values[k][pick][offset:], levels.slopes[k][pick][offset:]
-        lines.append(_reals("HPFEM_CONSTANT", f"B{k + 1}", values))
-        lines.append(_reals("HPFEM_CONSTANT", f"D{k + 1}", slopes))
-        lines.append(_reals("HPFEM_CONSTANT", f"C{k + 1}", levels.differentiation[k]))
+        lines.append(reals("HPFEM_CONSTANT", f"B{k + 1}", values))
+        lines.append(reals("HPFEM_CONSTANT", f"D{k + 1}", slopes))
+        lines.append(reals("HPFEM_CONSTANT", f"C{k + 1}", levels.differentiation[k]))
         if k:
-            lines.append(_reals("HPFEM_TABLE", f"G{k + 1}", values))
-            lines.append(_reals("HPFEM_TABLE", f"GD{k + 1}", slopes))
+            lines.append(reals("HPFEM_TABLE", f"G{k + 1}", values))
+            lines.append(reals("HPFEM_TABLE", f"GD{k + 1}", slopes))
     first, following = levels.chains()
     parents = np.repeat(np.arange(levels.n_nodes), levels.count[2])
     functions = levels.start[2][parents] + np.arange(levels.n_leaves) - levels.child[2][parents]
     lines += [
-        _shorts("LEAF_TO_MODE", levels.leaf_to_mode),
-        _shorts("FIRST_LEAF", first),
-        _shorts("NEXT_LEAF", following),
-        _shorts("LEAF_FUNCTION", functions),
+        shorts("LEAF_TO_MODE", levels.leaf_to_mode),
+        shorts("FIRST_LEAF", first),
+        shorts("NEXT_LEAF", following),
+        shorts("LEAF_FUNCTION", functions),
     ]
     if collapse is not None:
         lines += [
-            _reals("HPFEM_CONSTANT", "KX", collapse.x),
-            _reals("HPFEM_TABLE", "KYZ", collapse.yz),
-            _reals("HPFEM_CONSTANT", "W1", collapse.weights_x),
-            _reals("HPFEM_TABLE", "W23", collapse.weights_yz),
+            reals("HPFEM_CONSTANT", "KX", collapse.x),
+            reals("HPFEM_TABLE", "KYZ", collapse.yz),
+            reals("HPFEM_CONSTANT", "W1", collapse.weights_x),
+            reals("HPFEM_TABLE", "W23", collapse.weights_yz),
         ]
     else:
-        lines += [_reals(s, m, np.zeros(1)) for s, m in (("HPFEM_CONSTANT", "KX"), ("HPFEM_TABLE", "KYZ"))]
-        lines += [_reals(s, m, np.zeros(1)) for s, m in (("HPFEM_CONSTANT", "W1"), ("HPFEM_TABLE", "W23"))]
+        lines += [reals(s, m, np.zeros(1)) for s, m in (("HPFEM_CONSTANT", "KX"), ("HPFEM_TABLE", "KYZ"))]
+        lines += [reals(s, m, np.zeros(1)) for s, m in (("HPFEM_CONSTANT", "W1"), ("HPFEM_TABLE", "W23"))]
     lines.append(physics(trace, dim))
     signature = [f"const real *field_{m}" for m in range(len(arrays))]
     signature += [f"const real parameter_{m}" for m in range(len(parameters))]
@@ -201,7 +203,7 @@ def fiber_constants(problem: BlockProblem, levels: Levels, plan: FiberPlan) -> s
     lines.append(f"constexpr bool TABLES2_SHARED = {'true' if plan.table2 else 'false'};")
     # Row of every level-2 node, and of every leaf's parent.
     rows = node_rows(levels, plan.rows[1])
-    lines += [_shorts("NODE_ROW", rows), _shorts("LEAF_ROW", np.repeat(rows, levels.count[2]))]
+    lines += [shorts("NODE_ROW", rows), shorts("LEAF_ROW", np.repeat(rows, levels.count[2]))]
     return "\n".join(lines)
 
 

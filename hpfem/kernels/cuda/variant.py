@@ -300,10 +300,15 @@ def variant_key(problem: BlockProblem, strategy: str) -> str:
 
 def known_variant(problem: BlockProblem, strategy: str) -> tuple[Variant, float] | None:
     """Variant and rate (GDoF/s) of a problem, if it was measured; float32 takes the variant of float64."""
+    row = known_row(problem, strategy)
+    return None if row is None else (Variant(*row[1:]), float(row[0]))
+
+
+def known_row(problem: BlockProblem, strategy: str) -> list[Any] | None:
+    """Row of a problem in `variant_table`: rate in GDoF/s, then the fields of the strategy's variant."""
     if problem.form.stage != "weak" or problem.form.components > 1:
         return None
-    row = variant_table().get(variant_key(problem, strategy))
-    return None if row is None else (Variant(*row[1:]), float(row[0]))
+    return variant_table().get(variant_key(problem, strategy))
 
 
 def default_variants(problem: BlockProblem, levels: Levels, limits: Limits, table: bool = True) -> list[FiberPlan]:

@@ -2,6 +2,7 @@
 
 from .cpu import CpuDense, CpuPlain, CpuStdMat, CpuSumFac
 from .cuda import CudaStdMat, CudaSumFac, CudaSumFacTop
+from .cuda_dense import CudaDense
 from .provider import (
     Choice,
     Pick,
@@ -23,6 +24,7 @@ register_strategy(CpuPlain())
 register_strategy(CudaSumFacTop())
 register_strategy(CudaSumFac())
 register_strategy(CudaStdMat())
+register_strategy(CudaDense())
 
 __all__ = [
     "Choice",

@@ -9,6 +9,7 @@ import pytest
 import hpfem as hp
 from hpfem.errors import DeviceError, NotSuitable
 from hpfem.kernels.cuda import nvrtc
+from hpfem.kernels.cuda.dense import DensePlan, DenseVariant, shared_matrices
 from hpfem.kernels.cuda.prelude import fiber_source, header, lane_source, point_source
 from hpfem.kernels.cuda.tables import Levels
 from hpfem.kernels.cuda.variant import REGISTERS, Limits, Variant, default_variant, default_variants, plan
@@ -65,6 +66,25 @@ def test_stdmat_and_user_written_forms(architecture):
         fiber_source(problem, levels, plan(problem, levels, Variant(4))),
     ):
         assert nvrtc.compile_source(header("language.h") + source, architecture).resources.spill_bytes == 0
+
+
+@each_architecture
+@pytest.mark.parametrize(
+    ("name", "order", "variant"),
+    [
+        ("tet", 2, DenseVariant(4, 0, 0, True, 3)),
+        ("tet", 3, DenseVariant(4, 2)),
+        ("tri", 6, DenseVariant(4, 1, 0, False, 2)),
+        ("tet", 5, DenseVariant(8, 1, 4, False)),
+    ],
+)
+def test_dense_matrices(name, order, variant, architecture):
+    space = hp.Space(skewed(straight(name)), order)
+    problem, _ = problem_of(hp.Helmholtz(space, lam=1.0, algorithm="noncollocated", backend="numpy"))
+    layout = DensePlan(problem, shared_matrices(problem.tabulation), variant)
+    found = nvrtc.compile_source(layout.program(), architecture).resources
+    assert found.spill_bytes == 0
+    assert found.registers * layout.threads * variant.min_blocks <= REGISTERS
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,0 +1,115 @@
+"""Strategy "dense" of backend "cuda": matrices of affine elements on FP64 tensor cores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from ...kernels import variants as text
+from ...kernels.cuda.dense import (
+    DensePlan,
+    DenseVariant,
+    check_dense,
+    default_dense,
+    dense_plan,
+    dense_search,
+    first_dense,
+    known_dense,
+    shared_matrices,
+)
+from ...kernels.cuda.dense_kernel import ElementMatrixKernel
+from ...kernels.cuda.device import architecture, limits
+from ...kernels.cuda.nvrtc import start
+from ...kernels.form import BlockProblem
+from ...kernels.models import operator_bytes
+from .provider import Search, Strategy, Variant
+
+# Bytes and operations per nanosecond that kernels nobody has measured are taken to reach.
+BYTES, FLOPS = 2500.0, 25000.0
+
+
+class CudaDense(Strategy):
+    """Dense matrices that an affine element's geometric factors multiply; linear forms with constant coefficients."""
+
+    name, backend, special = "dense", "cuda", True
+
+    def default(self, problem: BlockProblem) -> Variant:
+        """The measured variant, if there is one and it fits, else the model's best."""
+        check_dense(problem)
+        return text.to_text(default_dense(problem, shared_matrices(problem.tabulation), limits()))
+
+    def measured(self, problem: BlockProblem) -> str | None:
+        """Speed in the shipped table."""
+        known = known_dense(problem)
+        return None if known is None else f"{known[1]} GDoF/s on an H200"
+
+    def variants(self, problem: BlockProblem) -> Sequence[Variant]:
+        """The variant that `build` takes by itself, and the most promising of every kind.
+
+        Raises
+        ------
+        NotSuitable
+            Unless elements are affine, the form is linear with constant coefficients, and a variant fits.
+        """
+        check_dense(problem)
+        return [text.to_text(v) for v in first_dense(problem, shared_matrices(problem.tabulation), limits())]
+
+    def search(self, problem: BlockProblem) -> Search:
+        """Kinds of variants, then the neighbours of the fastest, twice."""
+        check_dense(problem)
+        rounds = dense_search(problem, shared_matrices(problem.tabulation), limits())
+        found = next(rounds)
+        while True:
+            timed = yield [text.to_text(variant) for variant in found]
+            read = {text.from_text(DenseVariant, name): t for name, t in timed.items() if name is not None}
+            try:
+                found = rounds.send(read)
+            except StopIteration:
+                return
+
+    def plan(self, problem: BlockProblem, variant: Variant = None) -> DensePlan:
+        """Sizes, matrices and source of a variant.
+
+        Parameters
+        ----------
+        problem : BlockProblem
+        variant : str, optional
+
+        Returns
+        -------
+        DensePlan
+
+        Raises
+        ------
+        NotSuitable
+            As `build`.
+        """
+        check_dense(problem)
+        matrices = shared_matrices(problem.tabulation)
+        if variant is None:
+            return DensePlan(problem, matrices, default_dense(problem, matrices, limits()))
+        return dense_plan(problem, matrices, text.from_text(DenseVariant, variant), limits())
+
+    def prepare(self, problem: BlockProblem, variant: Variant = None) -> Future[Any]:
+        """Begin to compile into the cache."""
+        return start(self.plan(problem, variant).program(), architecture())
+
+    def build(self, problem: BlockProblem, variant: Variant = None) -> ElementMatrixKernel:
+        """Build the kernel.
+
+        Raises
+        ------
+        NotSuitable
+            Unless elements are affine, the form is linear with constant coefficients, and the variant fits.
+        """
+        return ElementMatrixKernel(problem, self.plan(problem, variant))
+
+    def cost(self, problem: BlockProblem) -> float:
+        """Expected time per element in nanoseconds: measured, or by a model of its bytes and operations."""
+        known = known_dense(problem)
+        if known is not None:
+            return problem.n_modes / known[1]
+        # Sorted modes leave a third of the derivatives out.
+        matrices = 1 + (2 * problem.shape.dim * 2 / 3 if problem.form.uses_gradient else 0)
+        return max(operator_bytes(problem) / BYTES, matrices * 2.0 * problem.n_modes**2 / FLOPS)
