@@ -189,8 +189,7 @@ class Race:
         if known is not None and self.runners[best].seconds > (1.0 - margin) * known.seconds:
             winner = self.incumbent or best
         seconds = self.runners[winner].seconds
-        # Whoever stayed to the end is known better than those that dropped out.
-        others = [name for name in self.active if name != winner] or [name for name in self.runners if name != winner]
+        others = [name for name in self.runners if name != winner]
         runner_up = min(others, key=lambda name: self.runners[name].seconds, default=None)
         ratio = self.runners[runner_up].seconds / seconds if runner_up is not None else 1.0
         return Verdict(winner, seconds, runner_up, ratio, winner != best)

@@ -240,7 +240,9 @@ def test_bad_input_leaves_nothing_behind(capsys, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", [[], ["info"], ["apply"], ["solve"], ["compare"], ["bench"], ["plot"], ["cache"]])
+@pytest.mark.parametrize(
+    "command", [[], ["info"], ["apply"], ["solve"], ["compare"], ["bench"], ["plot"], ["tune"], ["cache"]]
+)
 def test_help_has_examples(capsys, command):
     with pytest.raises(SystemExit) as exit_:
         main([*command, "--help"])
