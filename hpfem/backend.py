@@ -110,11 +110,12 @@ def is_array(array: Any) -> bool:
 
 def where_is(array: Any) -> str:
     """Say what an array is and where, for messages."""
-    place = dlpack_device(array)
+    place, kind = dlpack_device(array), type(array)
+    name = f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
     names = {1: "on the host", 2: f"on cuda:{place[1] if place else 0}", 3: "on the host", 13: "in managed memory"}
     if place is not None:
-        return f"{type(array).__name__} {names.get(place[0], f'on a device of DLPack type {place[0]}')}"
-    return f"{type(array).__name__} on a GPU" if hasattr(array, "__cuda_array_interface__") else type(array).__name__
+        return f"{name} {names.get(place[0], f'on a device of DLPack type {place[0]}')}"
+    return f"{name} on a GPU" if hasattr(array, "__cuda_array_interface__") else name
 
 
 def _ordered(array: Any, copy: bool) -> Any:

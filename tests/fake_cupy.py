@@ -123,6 +123,8 @@ class FakeCuda:
         Number of the current one.
     free, total : int
         Bytes of each.
+    limit, used : int
+        Bytes that CuPy's pool may take, 0 for any, and has given.
     count : int or Exception
         GPUs, or what asking for them raises.
     asked : list of int
@@ -134,6 +136,7 @@ class FakeCuda:
     def __init__(self, count=2):
         self.count, self.current, self.free, self.total = count, 0, 1 << 30, 1 << 31
         self.asked, self.waits = [], 0
+        self.limit, self.used = 0, 0
 
     def module(self, version="14.2.0"):
         """The module `cupy`."""
@@ -191,6 +194,8 @@ class FakeCuda:
         cupy = ModuleType("cupy")
         cupy.__spec__ = ModuleSpec("cupy", None)
         cupy.__version__ = version
+        pool = SimpleNamespace(get_limit=lambda: gpus.limit, used_bytes=lambda: gpus.used)
+        cupy.get_default_memory_pool = lambda: pool
         cupy.ndarray, cupy.empty, cupy.from_dlpack = FakeArray, empty, from_dlpack
         cupy.cuda = SimpleNamespace(
             Device=Device,

@@ -218,13 +218,15 @@ class TestGpu:
         (array,) = numbers(space, "coeff", rng)
         mass, good = hp.Mass(space), FakeArray(array)
         with pytest.raises(
-            ArgumentError, match="Mass computes on host and got FakeArray on cuda:0; copy it to the host"
+            ArgumentError, match="Mass computes on host and got cupy.FakeArray on cuda:0; copy it to the host"
         ):
             hp.Mass(one())(good)
-        with pytest.raises(ArgumentError, match=r"out of Mass, block 0: Mass writes on host, got FakeArray on cuda:0"):
+        with pytest.raises(
+            ArgumentError, match=r"out of Mass, block 0: Mass writes on host, got cupy.FakeArray on cuda:0"
+        ):
             hp.Mass(one())(array, out=FakeArray(array.copy()))
         with pytest.raises(
-            ArgumentError, match=r"out of Mass, block 0: Mass writes on cuda:0, got ndarray on the host"
+            ArgumentError, match=r"out of Mass, block 0: Mass writes on cuda:0, got numpy.ndarray on the host"
         ):
             mass(good, out=np.empty_like(array))
         with pytest.raises(

@@ -52,7 +52,9 @@ class CudaDevice:
             try:
                 return cupy.empty(shape, dtype)
             except cupy.cuda.memory.OutOfMemoryError as error:
-                free, total = device.mem_info
+                pool, (free, total) = cupy.get_default_memory_pool(), device.mem_info
+                if limit := pool.get_limit():
+                    free, total = min(free, limit - pool.used_bytes()), min(total, limit)
                 size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
                 raise OutOfMemory(
                     f"{self.name} has no room for {size / 1e9:.3g} GB: {free / 1e9:.3g} GB of {total / 1e9:.3g} GB are"

@@ -124,3 +124,6 @@ def test_no_room():
         copy = pickle.loads(pickle.dumps(caught.value))
         assert str(copy) == str(caught.value) and copy.needed == 8_000_000
         assert isinstance(copy, DeviceError)
+        gpus.limit, gpus.used = 3_000_000, 2_500_000
+        with pytest.raises(OutOfMemory, match=r"0.0005 GB of 0.003 GB are free"):
+            cuda.current_device().empty((1000, 1000), np.float64)
