@@ -162,7 +162,82 @@ def test_little_data_and_much(tmp_path):
         orders=range(1, 13),
         strategies=("a", "b", "sumfac-top"),
     )
-    assert len(plot_results(much, tmp_path)) == 5
+    # Six columns are parted by dimension.
+    names = [path.stem for path in plot_results(much, tmp_path)]
+    assert len(names) == 10 and sum(name.endswith("_2d") for name in names) == 5
+
+
+def shown(monkeypatch, result, folder):
+    """Figures by name."""
+    figures = {}
+    save = throughput.style.save
+    monkeypatch.setattr(throughput.style, "save", lambda f, p: figures.update({p.stem: f}) or save(f, p))
+    plot_results(result, folder)
+    return figures
+
+
+def named_lines(axis):
+    """Texts of a panel's own legend."""
+    legend = axis.get_legend()
+    return [] if legend is None else [text.get_text() for text in legend.get_texts()]
+
+
+@pytest.mark.parametrize(("benchmark", "peaks"), [("bk1", (60.7, 35, 25)), ("bk3", (15.2, 11))])
+def test_peaks_of_others_are_drawn_over_a_gpu_s(tmp_path, monkeypatch, benchmark, peaks):
+    result = bench(backend="cuda", benchmark=benchmark, shapes=("hex", "prism"), sustained_fraction=0.4)
+    figures = shown(monkeypatch, result, tmp_path)
+    for name in ("deformed", "geometry"):
+        axes = figures[f"{benchmark}_{name}"].axes
+        labels = named_lines(axes[0])
+        assert [float(label.rpartition(" ")[2]) for label in labels] == list(peaks) and named_lines(axes[1]) == []
+        assert any("Xing et al." in label and "GH200" in label for label in labels)
+        drawn = {line.get_ydata()[0] for line in axes[0].get_lines() if len(set(line.get_ydata())) == 1}
+        assert drawn >= {peak * 1e9 for peak in peaks}
+    # They are of deformed elements in double precision, on GPUs.
+    assert named_lines(figures[f"{benchmark}_affine"].axes[0]) == []
+    for changes in ({"backend": "cpu"}, {"backend": "cuda", "dtype": "float32"}):
+        other = shown(monkeypatch, bench(benchmark=benchmark, shapes=("hex",), **changes), tmp_path)
+        assert all(named_lines(axis) == [] for figure in other.values() for axis in figure.axes)
+
+
+def test_of_many_strategies_the_fastest_has_a_bar(tmp_path, monkeypatch):
+    result = bench(backend="cuda", strategies=("sumfac-top", "stdmat", "sumfac"), shapes=("hex", "tet"))
+    for record in result["results"]:
+        if record["strategy"] == "sumfac-top" and record["n_dofs"] == 10**5:
+            record["sustained_fraction"] = 0.9 * record["fraction"]
+    figure = shown(monkeypatch, result, tmp_path)["bk3_roofline"]
+    assert "fastest strategy" in figure.get_suptitle()
+    for axis in figure.axes:
+        assert len(axis.patches) == 2 * 3  # geometries, orders
+        ticks = [line for line in axis.get_lines() if line.get_color() == "black"]
+        assert len(ticks) == 6 and all(0 < line.get_ydata()[0] < 1.1 for line in ticks)
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert "sustained" in labels and "stdmat, affine" not in labels
+
+
+def test_many_strategies_by_order_have_a_column_per_shape(tmp_path, monkeypatch):
+    shapes = ("hex", "prism", "pyramid", "tet")
+    result = bench(backend="cuda", strategies=("sumfac-top", "stdmat", "sumfac", "dense"), shapes=shapes)
+    figure = shown(monkeypatch, result, tmp_path)["bk3_by_order"]
+    assert [axis.get_title() for axis in figure.axes] == ["Hex", "Prism", "Pyramid", "Tet"]
+    assert all(len(axis.get_lines()) == 4 * 2 for axis in figure.axes[1:3])
+    assert named_lines(figure.axes[0]) and named_lines(figure.axes[3])
+
+
+def test_gain_of_collocation_by_order(tmp_path, monkeypatch):
+    result = bench(backend="cuda", strategies=("sumfac-top",), algorithms=("collocated", "noncollocated"))
+    figure = shown(monkeypatch, result, tmp_path)["bk3_gain"]
+    curves = [line for axis in figure.axes for line in axis.get_lines() if len(line.get_xdata()) == 3]
+    assert len(curves) == 2 * 2 and all(np.allclose(line.get_ydata(), 1.3) for line in curves)
+
+
+def test_a_precision_at_one_size_has_no_figure_over_size(tmp_path, monkeypatch):
+    result = bench(shapes=("hex",))
+    single = [{**record, "dtype": "float32"} for record in result["results"] if record["n_dofs"] == 10**5]
+    result["results"] += single
+    names = set(shown(monkeypatch, result, tmp_path))
+    assert {"bk3_float32_by_order", "bk3_float32_roofline", "bk3_float64_deformed", "bk3_float64_geometry"} <= names
+    assert not {"bk3_float32_deformed", "bk3_float32_geometry"} & names
 
 
 def test_names_get_columns_and_colours():
