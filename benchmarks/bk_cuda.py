@@ -12,91 +12,29 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import statistics
 import subprocess
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from multiprocessing import get_context
 from typing import Any
 
-import numpy as np
-
-import hpfem as hp
+from hpfem.benchmarks.cuda import cuda_roofline
+from hpfem.benchmarks.tiled import TOLERANCES, TiledBlock, TiledKernel
+from hpfem.benchmarks.timing import measure as timed
 from hpfem.errors import DeviceError, NotSuitable
 from hpfem.kernels.cuda import nvrtc
 from hpfem.kernels.cuda.dense import DensePlan, DenseVariant, ElementMatrices, dense_search
-from hpfem.kernels.cuda.layout import line_view
 from hpfem.kernels.cuda.prelude import fiber_source, header, lane_source
 from hpfem.kernels.cuda.search import search
 from hpfem.kernels.cuda.tables import Levels
 from hpfem.kernels.cuda.variant import Limits, Variant, check_lane, plan, variant_key, variant_table
 from hpfem.kernels.models import operator_bytes, operator_flops
-from hpfem.kernels.numpy import NumpyKernel
 from hpfem.kernels.variants import to_text
-from hpfem.mesh import box
+from hpfem.tuning import CudaTimer
 
-DFMA = """
-extern "C" __global__ void dfma(double *out, double a, int n) {
-  double x[8];
-  for (int i = 0; i < 8; i++) x[i] = threadIdx.x + i;
-  for (int k = 0; k < n; k++)
-    _Pragma("unroll") for (int i = 0; i < 8; i++) x[i] = fma(x[i], a, 1e-3);
-  double s = 0;
-  for (int i = 0; i < 8; i++) s += x[i];
-  if (s == 12345.678) out[0] = s;
-}
-"""
-
-
-def mesh(shape: str, kind: str) -> hp.Mesh:
-    """A few elements of a shape."""
-    d = hp.shapes.SHAPES[shape].dim
-    base = box(shape, (2,) * d if shape not in ("tet", "pyramid") else (1,) * d)
-    if kind == "affine":
-        skew = np.array([[1.1, 0.4, -0.2], [-0.3, 0.8, 0.5], [0.25, -0.35, 1.3]])[:d, :d]
-        return base.transformed(lambda x: x @ skew.T)
-    return base.elevated(2).transformed(lambda x: x + 0.1 * np.sin(1.3 * np.roll(x, 1, axis=1) + 0.2))
-
-
-def timed(function: Any, repeats: int = 9) -> float:
-    """Median of single calls on the device, in seconds."""
-    import cupy
-
-    for _ in range(3):
-        function()
-    times = []
-    for _ in range(repeats):
-        start, end = cupy.cuda.Event(), cupy.cuda.Event()
-        start.record()
-        function()
-        end.record()
-        end.synchronize()
-        times.append(cupy.cuda.get_elapsed_time(start, end) * 1e-3)
-    return statistics.median(times)
-
-
-def ceilings() -> dict[str, float]:
-    """Copy bandwidth in bytes/s and multiply-add rate in flop/s."""
-    import cupy
-
-    n = 1 << 29
-    a, b = cupy.zeros(n), cupy.empty(n)
-    copy = 2 * 8 * n / timed(lambda: cupy.copyto(b, a))
-    kernel = cupy.RawKernel(DFMA, "dfma")
-    blocks, threads, loops = 132 * 16, 256, 4096
-    rate = 2 * 8 * loops * blocks * threads / timed(lambda: kernel((blocks,), (threads,), (b, 0.999, np.int32(loops))))
-    return {"copy": copy, "dfma": rate}
-
-
-def problem_of(operator: str, space: Any, algorithm: str) -> Any:
-    """Block problem of an operator."""
-    if operator == "mass":
-        made = hp.Mass(space, backend="numpy")
-    else:
-        made = hp.Helmholtz(space, lam=1.3, algorithm=algorithm, backend="numpy")
-    return made.choices[0].kernel.problem
+BENCHMARK = {"mass": "bk1", "helmholtz": "bk3"}
 
 
 def compiled(text: str) -> tuple[int, int]:
@@ -109,66 +47,26 @@ def compiled(text: str) -> tuple[int, int]:
     return found.registers, found.spill_bytes
 
 
-_REFERENCES: dict[int, Any] = {}
-
-
-def reference(problem: Any) -> tuple[Any, Any]:
-    """Random coefficients of the problem's few elements, and NumPy's result for them."""
-    if id(problem) not in _REFERENCES:
-        u = np.random.default_rng(1).random((1, problem.n_elements, problem.n_modes)).astype(problem.dtype) - 0.5
-        wanted = np.empty_like(u)
-        NumpyKernel(problem, "sumfac").apply(u, wanted)
-        _REFERENCES[id(problem)] = problem, u, wanted
-    return _REFERENCES[id(problem)][1:]
-
-
-def measure(problem: Any, strategy: str, layout: Any, dofs: float, repeats: int = 9, sustained: float = 0.0) -> Any:
+def measure(case: Case, candidate: Candidate, dofs: float, repeats: int = 9, sustained: float = 0.0) -> Any:
     """Check and time one kernel on copies of the problem's elements."""
-    import cupy
-
     from hpfem.kernels.cuda.dense_kernel import ElementMatrixKernel
     from hpfem.kernels.cuda.kernel import FiberKernel, LaneKernel
 
-    pool = cupy.get_default_memory_pool()
-    if pool.total_bytes() > 40 << 30:
-        pool.free_all_blocks()
-    base, e = problem.n_elements, layout.elements if strategy == "dense" else layout.variant.elements
+    block, layout, timer = case.block, case.plan(candidate), CudaTimer()
+    block.tidy()
+    e = layout.elements if candidate.strategy == "dense" else layout.variant.elements
+    n = int(dofs / block.problem.n_modes) // e * e + 1  # a tail
+    problem = block.tiled(n, candidate.algorithm)
     made = {"sumfac": lambda: LaneKernel(problem), "dense": lambda: ElementMatrixKernel(problem, layout)}
-    kernel = made.get(strategy, lambda: FiberKernel(problem, layout))()
-    n = int(dofs / problem.n_modes) // (base * e) * (base * e) + 1  # a tail
-    groups = -(-n // e)
-    kind = problem.form.factor_kind
-    stored = problem.geometry.factors(kind, 1, problem.dtype)
-    if problem.geometry.affine:
-        kernel.factors = cupy.tile(cupy.asarray(stored), (groups * e // base + 1, 1, 1, 1))
-    else:
-        part = np.ascontiguousarray(stored[np.arange(base * e) % base, :, :, 0])
-        counts = kernel.levels.counts
-        lines = np.zeros((base, counts[0], part.shape[1], layout.lines_padded), problem.dtype)
-        view = line_view(lines, counts, e)
-        view[...] = part.reshape(base, e, *part.shape[1:]).transpose(0, 2, 3, 1).reshape(view.shape)
-        kernel.factors = cupy.tile(cupy.asarray(lines), (groups // base + 1, 1, 1, 1))
-    kernel.n_elements = n
-    given, wanted = (cupy.asarray(a) for a in reference(problem))
-    u = cupy.tile(given, (1, n // base + 1, 1))[:, :n]
-    out = cupy.full_like(u, np.nan)
-    kernel.apply(u, out)
-    # Not a number where something was left out.
-    scale, last = float(cupy.abs(wanted).max()), n // base * base
-    found = cupy.abs(out[:, :last].reshape(-1, base, problem.n_modes) - wanted).max()
-    error = max(float(found), float(cupy.abs(out[:, last:] - wanted[:, : n - last]).max())) / scale
-    assert error < (1e-12 if problem.dtype == np.float64 else 1e-4), (strategy, layout, error)
-    seconds = timed(lambda: kernel.apply(u, out), repeats)
+    kernel = TiledKernel(made.get(candidate.strategy, lambda: FiberKernel(problem, layout))(), block.xp)
+    u, out = block.arrays(n)
+    error = block.error(kernel, u, out)
+    assert error < TOLERANCES[case.row["dtype"]], (candidate, layout, error)
+    seconds = timed(lambda: kernel.kernel.apply(u, out), timer, repeats, 0.0).median
     result = {"dofs": n * problem.n_modes, "elements": n, "seconds": seconds, "error": error}
     if sustained:
         count = max(1, int(sustained / seconds))
-        start, end = cupy.cuda.Event(), cupy.cuda.Event()
-        start.record()
-        for _ in range(count):
-            kernel.apply(u, out)
-        end.record()
-        end.synchronize()
-        result["sustained_seconds"] = cupy.cuda.get_elapsed_time(start, end) * 1e-3 / count
+        result["sustained_seconds"] = timer.seconds(lambda: kernel.kernel.apply(u, out), count) / count
     return result
 
 
@@ -186,13 +84,10 @@ class Case:
 
     def __init__(self, operator: str, shape: str, order: int, kind: str, options: argparse.Namespace) -> None:
         self.row = {"operator": operator, "shape": shape, "order": order, "kind": kind, "dtype": options.dtype}
-        space, most, strategies = (
-            hp.Space(mesh(shape, kind), order, dtype=options.dtype),
-            options.first,
-            options.strategies,
-        )
+        most, strategies = options.first, options.strategies
+        self.block = TiledBlock(BENCHMARK[operator], shape, order, kind, "cuda", dtype=options.dtype)
         algorithms = ["noncollocated"] if operator == "mass" else ["collocated", "noncollocated"]
-        self.problems = {algorithm: problem_of(operator, space, algorithm) for algorithm in algorithms}
+        self.problems = {algorithm: replace(self.block.problem, algorithm=algorithm) for algorithm in algorithms}
         self.levels = Levels.of(next(iter(self.problems.values())).tabulation)
         self.searches: dict[tuple[str, str], Any] = {}
         if "sumfac-top" in strategies:
@@ -255,8 +150,7 @@ def run_round(pool: Any, work: list[tuple[Case, Candidate]], options: argparse.N
         if time.time() > deadline:
             print("out of time")
             return
-        layout, problem = case.plan(candidate), case.problems[candidate.algorithm]
-        case.times[candidate] = measure(problem, candidate.strategy, layout, options.dofs / 2, 5)["seconds"]
+        case.times[candidate] = measure(case, candidate, options.dofs / 2, 5)["seconds"]
     print(f"timed at {time.time() - began:.0f} s", flush=True)
 
 
@@ -293,7 +187,8 @@ def main() -> None:
         list(pool.map(abs, range(64)))
         import cupy
 
-        top = ceilings()
+        limits = cuda_roofline()
+        top = {"copy": limits.bandwidth, "dfma": limits.flops}
         print({key: f"{value:.4g}" for key, value in top.items()}, cupy.cuda.runtime.getDeviceProperties(0)["name"])
         run_round(pool, work, options, deadline)
         for _ in range(1, options.rounds):
@@ -306,7 +201,7 @@ def main() -> None:
                 if not ranked or time.time() > began + options.budget:
                     continue
                 candidate, layout = ranked[0], case.plan(ranked[0])
-                measured = measure(problem, strategy, layout, options.dofs, 9, options.sustained)
+                measured = measure(case, candidate, options.dofs, 9, options.sustained)
                 registers, spills = compiled(case.source(candidate))
                 nbytes, flops = operator_bytes(problem), operator_flops(problem, "sumfac")
                 rate = measured["dofs"] / measured["seconds"]

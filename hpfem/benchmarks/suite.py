@@ -329,6 +329,7 @@ class SuiteRun:
             shape=task.shape,
             geometry=task.geometry,
             strategy=choice.strategy,
+            variant=choice.variant,
             algorithm=choice.algorithm,
             backend=choice.backend,
             basis=self.settings.basis,

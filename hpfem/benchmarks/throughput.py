@@ -105,6 +105,8 @@ class Measurement:
         Largest difference to NumPy's result, relative to the largest entry; of a `SuiteRun`, as the following.
     chosen : bool, optional
         Whether strategy "auto" takes this strategy and algorithm.
+    variant : str, optional
+        Of the strategy's kernels.
     sustained_seconds, sustained_dofs_per_second, sustained_fraction : float, optional
         Of the fastest strategy, applied for seconds without a pause.
     """
@@ -136,6 +138,7 @@ class Measurement:
     fraction: float
     error: float | None = None
     chosen: bool | None = None
+    variant: str | None = None
     sustained_seconds: float | None = None
     sustained_dofs_per_second: float | None = None
     sustained_fraction: float | None = None

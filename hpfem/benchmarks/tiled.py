@@ -7,6 +7,7 @@ a host takes longer than measuring on a GPU. Kernels are built as on any block, 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from importlib import import_module
 from typing import Any
 
@@ -20,7 +21,7 @@ from ..geometry import BlockGeometry
 from ..kernels.form import BlockProblem
 from ..kernels.models import operator_bytes
 from ..kernels.numpy import NumpyKernel
-from ..memory import HOST
+from ..memory import HOST, Device
 from ..mesh import Mesh, box
 from ..operators.strategies import Choice, choose
 from ..space import Space
@@ -81,6 +82,10 @@ class TiledGeometry(BlockGeometry):
         self.whole = whole
         # Of the factors asked for last.
         self.lanes = 1
+
+    def part(self, n_elements: int) -> TiledGeometry:
+        """Take the first elements by themselves; see `BlockGeometry`."""
+        return TiledGeometry(self.patch, n_elements, self.whole)
 
     @property
     def n_elements(self) -> int:
@@ -200,14 +205,11 @@ class TiledBlock:
         Of the operator.
     problem : BlockProblem
         On the few elements.
-    backend : Backend
-    xp : module
-        NumPy or CuPy: what arrays on the backend's device are of.
 
     Raises
     ------
-    ArgumentError, DeviceError
-        For unknown names, or a backend that cannot run here.
+    ArgumentError
+        For unknown names.
     """
 
     def __init__(
@@ -217,15 +219,32 @@ class TiledBlock:
         operator = BENCHMARKS[benchmark](space)
         self.name = operator.name
         self.problem: BlockProblem = operator.choices[0].kernel.problem
-        self.backend: Backend = choose_backend(backend)
-        self._device = self.backend.device()
-        array = self._device.empty((1,), self.problem.dtype)
-        self.xp = import_module(type(array).__module__.partition(".")[0])
+        self._backend = backend
         rng = np.random.default_rng(0)
         shape_of = (1, self.problem.n_elements, self.problem.n_modes)
         self._given = (rng.random(shape_of) - 0.5).astype(self.problem.dtype)
-        self._wanted = np.empty_like(self._given)
-        NumpyKernel(self.problem, "sumfac").apply(self._given, self._wanted)
+
+    @cached_property
+    def backend(self) -> Backend:
+        """Where kernels run; asked for when it is needed, as processes that compile should not touch a GPU."""
+        return choose_backend(self._backend)
+
+    @cached_property
+    def _device(self) -> Device:
+        return self.backend.device()
+
+    @cached_property
+    def xp(self) -> Any:
+        """NumPy or CuPy: the module that arrays on the backend's device are of."""
+        array = self._device.empty((1,), self.problem.dtype)
+        return import_module(type(array).__module__.partition(".")[0])
+
+    @cached_property
+    def _wanted(self) -> NDArray[Any]:
+        """NumPy's result for the few elements."""
+        out = np.empty_like(self._given)
+        NumpyKernel(self.problem, "sumfac").apply(self._given, out)
+        return out
 
     def tidy(self) -> None:
         """Give device memory back that is free but kept, if it is much."""
