@@ -88,7 +88,8 @@ class Case:
         self.block = TiledBlock(BENCHMARK[operator], shape, order, kind, "cuda", dtype=options.dtype)
         algorithms = ["noncollocated"] if operator == "mass" else ["collocated", "noncollocated"]
         self.problems = {algorithm: replace(self.block.problem, algorithm=algorithm) for algorithm in algorithms}
-        self.levels = Levels.of(next(iter(self.problems.values())).tabulation)
+        tabulation = self.block.problem.tabulation
+        self.levels, self.plain = Levels.of(tabulation), Levels.plain(tabulation)
         self.searches: dict[tuple[str, str], Any] = {}
         if "sumfac-top" in strategies:
             for algorithm, problem in self.problems.items():
@@ -105,14 +106,17 @@ class Case:
         """Sizes of a candidate's kernel."""
         if isinstance(candidate.variant, DenseVariant):
             return DensePlan(self.problems[candidate.algorithm], self.matrices, candidate.variant)
-        return plan(self.problems[candidate.algorithm], self.levels, candidate.variant)
+        levels = self.plain if candidate.strategy == "sumfac" else self.levels
+        return plan(self.problems[candidate.algorithm], levels, candidate.variant)
 
     def source(self, candidate: Candidate) -> str:
         """Source of a candidate's kernel."""
         if candidate.strategy == "dense":
             return self.plan(candidate).program()
-        made = lane_source if candidate.strategy == "sumfac" else fiber_source
-        return header("language.h") + made(self.problems[candidate.algorithm], self.levels, self.plan(candidate))
+        problem, layout = self.problems[candidate.algorithm], self.plan(candidate)
+        if candidate.strategy == "sumfac":
+            return header("language.h") + lane_source(problem, self.plain, layout)
+        return header("language.h") + fiber_source(problem, self.levels, layout)
 
     def next_round(self) -> list[Candidate]:
         """What to time next; the first round has the kernel with one element per thread too, where it fits."""

@@ -342,7 +342,7 @@ class DensePlan:
         lines = [f"constexpr int {key} = {value};" for key, value in sizes.items()]
         kernel = "dense_lane.h" if v.tiles == 0 else "dense.h"
         parts = [header("helpers.h"), header("geometry.h"), header(kernel)]
-        return "\n".join([constants(p, Levels.of(p.tabulation), name), *lines, *text, *parts])
+        return "\n".join([constants(p, Levels.plain(p.tabulation), name), *lines, *text, *parts])
 
 
 def check_dense(problem: BlockProblem) -> None:

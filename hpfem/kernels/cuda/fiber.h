@@ -4,10 +4,11 @@
 //   (p, q) or (p, j):  p R2 + q   on the way through the tree,      (i, j):  i R2 + j   at the points.
 // Phases, a barrier between any two:
 //   stage      coefficients of the block's elements, coalesced, to `modes`
-//   Z, Y       leaves -> k -> j. Where all nodes have the same children (UNIFORM3) lines along z are a phase of their
-//              own; elsewhere a warp takes a row p, whose ranges are compile-time constants, and fuses Z and Y.
+//   Z, Y       leaves -> k -> j. A warp takes a row p, whose ranges are compile-time constants, and fuses Z and Y; or
+//              (SPLIT_IN) lines along z are a phase of their own.
 //   X          a thread takes the line (j, k, e): p -> i, pointwise, i -> p
-//   Y^T, Z^T   back; leaves of one mode are summed (`next_leaf`)
+//   Y^T, Z^T   back; leaves of one mode are summed. Z^T is fused with the stores, or (SPLIT_OUT) a phase of its own.
+// Products of segments (REVERSED) need no staging: lines of their last direction come from and go to the user's arrays.
 // Collocated: after p -> i two more phases differentiate along y and z, and two more transpose that.
 
 constexpr bool FROM_MODES = STAGE == 0 || STAGE == 4;
@@ -33,19 +34,18 @@ HPFEM_DEVICE real slope_of(Pair x) { return x.d; }
 HPFEM_DEVICE void set(real &entry, real v, real) { entry = v; }
 HPFEM_DEVICE void set(Pair &entry, real v, real d) { entry = Pair{v, d}; }
 
-// Row of a level-2 node, and place of a leaf in `modes`.
-HPFEM_DEVICE int node_row(int s) {
-  if constexpr (UNIFORM2) return s / UNIFORM2_COUNT * R2 + s % UNIFORM2_COUNT;
-  else return NODE_ROW[s];
-}
-HPFEM_DEVICE int leaf_place(int leaf) {
-  if constexpr (UNIFORM3) return leaf / UNIFORM3_COUNT * (UNIFORM3_COUNT | 1) + leaf % UNIFORM3_COUNT;
-  else return leaf;
+
+// The user's point q = (i Q2 + j) Q3 + k, or with the directions reversed (k Q2 + j) Q1 + i.
+HPFEM_DEVICE int point_i(int q) { return REVERSED ? q % Q1 : q / (Q2 * Q3); }
+HPFEM_DEVICE int point_j(int q) { return REVERSED ? q / Q1 % Q2 : q / Q3 % Q2; }
+HPFEM_DEVICE int point_k(int q) { return REVERSED ? q / (Q1 * Q2) : q % Q3; }
+HPFEM_DEVICE int user_point(int i, int jk) {
+  return REVERSED ? (jk % Q3 * Q2 + jk / Q3) * Q1 + i : i * (Q2 * Q3) + jk;
 }
 
 struct Tables {
   const Entry2 *b; // [function][j], in shared memory if TABLES2_SHARED
-  const Entry3 *c; // [function][k], in shared memory unless UNIFORM3
+  const Entry3 *c; // of the last direction, [function][k], in shared memory unless REVERSED
 };
 template <int index> HPFEM_DEVICE Pair table2(const Tables &t) {
   if constexpr (TABLES2_SHARED) return Pair{value_of(t.b[index]), slope_of(t.b[index])};
@@ -59,7 +59,7 @@ template <int p> HPFEM_DEVICE void forward(const Tables &t, const real *modes, i
   each<0, L>([&](auto q_) {
     constexpr int q = decltype(q_)::value, s = first + q;
     if constexpr (TRIVIAL3) f[q] = modes[leaf_to_mode(first_leaf_of(s))];
-    else if constexpr (UNIFORM3) {
+    else if constexpr (REVERSED || SPLIT_IN) {
       f[q] = S[(p * R2 + q) * LS];
       if constexpr (TREE_IN) fz[q] = S[ARRAY + (p * R2 + q) * LS];
     } else {
@@ -68,7 +68,7 @@ template <int p> HPFEM_DEVICE void forward(const Tables &t, const real *modes, i
       each<0, count3(s)>([&](auto r_) {
         constexpr int r = decltype(r_)::value;
         const real v = modes[leaf_to_mode(leaf + r)];
-        const Entry3 c = t.c[(c0 + r) * Q3_PITCH + k];
+        const Entry3 c = t.c[(c0 + r) * LAST_PITCH + k];
         x += value_of(c) * v;
         if constexpr (TREE_IN) y += slope_of(c) * v;
       });
@@ -92,8 +92,9 @@ template <int p> HPFEM_DEVICE void forward(const Tables &t, const real *modes, i
   });
 }
 
-// Y^T of row p on one lane: rows (p, j) -> rows (p, q) of one array, or of two (the second for the slopes along z).
-template <int p> HPFEM_DEVICE void backward(const Tables &t, real *S) {
+// Y^T of row p on one lane: rows (p, j) -> rows (p, q) of one array, or of two (the second for the slopes along z); where
+// there is no third direction, -> leaves.
+template <int p> HPFEM_DEVICE void backward(const Tables &t, real *S, real *leaves) {
   constexpr int L = count2(p), f0 = start2(p);
   real h[L], hz[L];
   HPFEM_UNROLL for (int q = 0; q < L; q++) h[q] = hz[q] = 0;
@@ -112,7 +113,7 @@ template <int p> HPFEM_DEVICE void backward(const Tables &t, real *S) {
     });
   });
   HPFEM_UNROLL for (int q = 0; q < L; q++) {
-    S[(p * R2 + q) * LS] = h[q];
+    (TRIVIAL3 ? leaves[node2(p) + q] : S[(p * R2 + q) * LS]) = h[q];
     if constexpr (TREE_OUT && DIM > 2) S[ARRAY + (p * R2 + q) * LS] = hz[q];
   }
 }
@@ -131,40 +132,131 @@ template <class F> HPFEM_DEVICE void alike_rows(F &&f) {
   for (int item = threadIdx.x; item < N1 * LANES; item += THREADS) f(item / LANES, item % LANES);
 }
 
-HPFEM_DEVICE void z_lines(const real *modes, real *S) {
-  for (int item = threadIdx.x; item < N_NODES * E; item += THREADS) {
-    const int e = item % E, s = item / E;
-    const real *m = modes + e * MODES_PITCH + s * (UNIFORM3_COUNT | 1);
-    real *out = S + node_row(s) * LS + e, v[UNIFORM3_COUNT];
-    HPFEM_UNROLL for (int r = 0; r < UNIFORM3_COUNT; r++) v[r] = m[r];
-    HPFEM_UNROLL for (int k = 0; k < Q3; k++) {
-      real x = 0, y = 0;
-      HPFEM_UNROLL for (int r = 0; r < UNIFORM3_COUNT; r++) {
-        x += B3[r * Q3 + k] * v[r];
-        if constexpr (TREE_IN) y += D3[r * Q3 + k] * v[r];
+// Lines of the last direction: the third one, or the second of two. Their points are LAST_STEP apart in S.
+constexpr int LAST_POINTS = DIM > 2 ? Q3 : Q2, LAST_STEP = DIM > 2 ? E : LS;
+
+// Calls f(k, entry) for the entries of a function of the last direction; two at a time from shared memory.
+template <class F> HPFEM_DEVICE void entries(const Entry3 *c, F &&f) {
+  if constexpr (PAIRS) {
+    HPFEM_UNROLL for (int k = 0; k < LAST_POINTS; k++) f(k, c[k]);
+  } else {
+    HPFEM_UNROLL for (int k = 0; k + 1 < LAST_POINTS; k += 2) {
+      const Pair two = *reinterpret_cast<const Pair *>(c + k);
+      f(k, Entry3{two.v});
+      f(k + 1, Entry3{two.d});
+    }
+    if constexpr (LAST_POINTS % 2) f(LAST_POINTS - 1, c[LAST_POINTS - 1]);
+  }
+}
+
+// A thread takes the line of TOGETHER elements, E_STEP apart: they share what is read of the table.
+constexpr int E_STEP = E / TOGETHER;
+
+HPFEM_DEVICE void last_lines(const Tables &t, const real *modes, real *S) {
+  for (int item = threadIdx.x; item < N_LAST * E_STEP; item += THREADS) {
+    const int e = item % E_STEP;
+    const Node node = NODES[item / E_STEP];
+    const real *const m = modes + e * MODES_PITCH + node.leaf;
+    real *const out = S + node.row * LS + e, x[TOGETHER][LAST_POINTS], y[TOGETHER][LAST_POINTS];
+    HPFEM_UNROLL for (int n = 0; n < TOGETHER; n++)
+      HPFEM_UNROLL for (int k = 0; k < LAST_POINTS; k++) x[n][k] = y[n][k] = 0;
+    for (int r = 0; r < node.count; r++) {
+      real v[TOGETHER];
+      HPFEM_UNROLL for (int n = 0; n < TOGETHER; n++) v[n] = m[n * E_STEP * MODES_PITCH + r];
+      entries(t.c + (node.function + r) * LAST_PITCH, [&](int k, Entry3 c) {
+        HPFEM_UNROLL for (int n = 0; n < TOGETHER; n++) {
+          x[n][k] += value_of(c) * v[n];
+          if constexpr (TREE_IN) y[n][k] += slope_of(c) * v[n];
+        }
+      });
+    }
+    HPFEM_UNROLL for (int n = 0; n < TOGETHER; n++) {
+      HPFEM_UNROLL for (int k = 0; k < LAST_POINTS; k++) {
+        out[n * E_STEP + k * LAST_STEP] = x[n][k];
+        if constexpr (TREE_IN) out[ARRAY + n * E_STEP + k * LAST_STEP] = y[n][k];
       }
-      out[k * E] = x;
-      if constexpr (TREE_IN) out[ARRAY + k * E] = y;
     }
   }
 }
 
-HPFEM_DEVICE void z_lines_back(const real *S, real *modes) {
-  for (int item = threadIdx.x; item < N_NODES * E; item += THREADS) {
-    const int e = item % E, s = item / E;
-    const real *in = S + node_row(s) * LS + e;
-    real *m = modes + e * MODES_PITCH + s * (UNIFORM3_COUNT | 1), v[UNIFORM3_COUNT];
-    HPFEM_UNROLL for (int r = 0; r < UNIFORM3_COUNT; r++) v[r] = 0;
-    HPFEM_UNROLL for (int k = 0; k < Q3; k++) {
-      const real x = in[k * E];
-      real y = 0;
-      if constexpr (TREE_OUT) y = in[ARRAY + k * E];
-      HPFEM_UNROLL for (int r = 0; r < UNIFORM3_COUNT; r++) {
-        v[r] += B3[r * Q3 + k] * x;
-        if constexpr (TREE_OUT) v[r] += D3[r * Q3 + k] * y;
+HPFEM_DEVICE void last_lines_back(const Tables &t, const real *S, real *modes) {
+  for (int item = threadIdx.x; item < N_LAST * E_STEP; item += THREADS) {
+    const int e = item % E_STEP;
+    const Node node = NODES[item / E_STEP];
+    const real *const in = S + node.row * LS + e;
+    real *const m = modes + e * MODES_PITCH + node.leaf, x[TOGETHER][LAST_POINTS], y[TOGETHER][LAST_POINTS];
+    HPFEM_UNROLL for (int n = 0; n < TOGETHER; n++) {
+      HPFEM_UNROLL for (int k = 0; k < LAST_POINTS; k++) {
+        x[n][k] = in[n * E_STEP + k * LAST_STEP];
+        y[n][k] = TREE_OUT ? in[(TREE_OUT ? ARRAY : 0) + n * E_STEP + k * LAST_STEP] : real(0);
       }
     }
-    HPFEM_UNROLL for (int r = 0; r < UNIFORM3_COUNT; r++) m[r] = v[r];
+    for (int r = 0; r < node.count; r++) {
+      real v[TOGETHER], w[TOGETHER];
+      HPFEM_UNROLL for (int n = 0; n < TOGETHER; n++) v[n] = w[n] = 0;
+      entries(t.c + (node.function + r) * LAST_PITCH, [&](int k, Entry3 c) {
+        HPFEM_UNROLL for (int n = 0; n < TOGETHER; n++) {
+          v[n] += value_of(c) * x[n][k];
+          if constexpr (TREE_OUT) w[n] += slope_of(c) * y[n][k];
+        }
+      });
+      HPFEM_UNROLL for (int n = 0; n < TOGETHER; n++) m[n * E_STEP * MODES_PITCH + r] = v[n] + w[n];
+    }
+  }
+}
+
+// Products (REVERSED): the kernel's directions are the user's, last first, so that neighbouring modes in memory belong to
+// different lines of the last direction. Threads read and write those lines in the user's arrays: mode r LAST_LINES + s.
+constexpr int LAST_COUNT = DIM > 2 ? UNIFORM3_COUNT : UNIFORM2_COUNT, LAST_LINES = N_MODES / LAST_COUNT;
+HPFEM_DEVICE constexpr real last_value(int n) { return DIM > 2 ? B3[n] : B2[n]; }
+HPFEM_DEVICE constexpr real last_slope(int n) { return DIM > 2 ? D3[n] : D2[n]; }
+HPFEM_DEVICE int last_line(int s) { return (DIM > 2 ? s % N1 * R2 + s / N1 : s * R2) * LS; }
+
+template <class F> HPFEM_DEVICE void lines_from_modes(const real *from, int live, real *S, F &&between) {
+  constexpr int items = LAST_LINES * E, rounds = (items + THREADS - 1) / THREADS;
+  real v[rounds][LAST_COUNT];
+  HPFEM_UNROLL for (int n = 0; n < rounds; n++) {
+    const int item = n * THREADS + threadIdx.x, e = item / LAST_LINES, s = item % LAST_LINES;
+    HPFEM_UNROLL for (int r = 0; r < LAST_COUNT; r++) {
+      v[n][r] = e < live ? HPFEM_STREAM(from + e * N_MODES + r * LAST_LINES + s) : real(0);
+    }
+  }
+  between();
+  HPFEM_UNROLL for (int n = 0; n < rounds; n++) {
+    const int item = n * THREADS + threadIdx.x, e = item / LAST_LINES, s = item % LAST_LINES;
+    if (item < items) {
+      real *const out = S + last_line(s) + e;
+      HPFEM_UNROLL for (int k = 0; k < LAST_POINTS; k++) {
+        real x = 0, y = 0;
+        HPFEM_UNROLL for (int r = 0; r < LAST_COUNT; r++) {
+          x += last_value(r * LAST_POINTS + k) * v[n][r];
+          if constexpr (TREE_IN) y += last_slope(r * LAST_POINTS + k) * v[n][r];
+        }
+        out[k * LAST_STEP] = x;
+        if constexpr (TREE_IN) out[ARRAY + k * LAST_STEP] = y;
+      }
+    }
+  }
+}
+
+HPFEM_DEVICE void lines_to_modes(const real *S, real *to, int live) {
+  for (int item = threadIdx.x; item < LAST_LINES * E; item += THREADS) {
+    const int e = item / LAST_LINES, s = item % LAST_LINES;
+    const real *const in = S + last_line(s) + e;
+    real v[LAST_COUNT];
+    HPFEM_UNROLL for (int r = 0; r < LAST_COUNT; r++) v[r] = 0;
+    HPFEM_UNROLL for (int k = 0; k < LAST_POINTS; k++) {
+      const real x = in[k * LAST_STEP];
+      real y = 0;
+      if constexpr (TREE_OUT) y = in[ARRAY + k * LAST_STEP];
+      HPFEM_UNROLL for (int r = 0; r < LAST_COUNT; r++) {
+        v[r] += last_value(r * LAST_POINTS + k) * x;
+        if constexpr (TREE_OUT) v[r] += last_slope(r * LAST_POINTS + k) * y;
+      }
+    }
+    if (e < live) {
+      HPFEM_UNROLL for (int r = 0; r < LAST_COUNT; r++) HPFEM_STORE(to + e * N_MODES + r * LAST_LINES + s, v[r]);
+    }
   }
 }
 
@@ -211,7 +303,7 @@ struct Surroundings {
     }
     each<0, N_FIELDS>([&](auto n_) {
       constexpr int n = decltype(n_)::value;
-      f[n] = fields[field_array(n)][(field_component(n) * n_elements + element) * POINTS + i * (Q2 * Q3) + jk];
+      f[n] = fields[field_array(n)][(field_component(n) * n_elements + element) * POINTS + user_point(i, jk)];
     });
   }
 };
@@ -229,8 +321,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   const real *const fields[N_FIELD_ARRAYS + 1] = {HPFEM_FIELDS nullptr};
 
   for (int n = t; n < C_TABLE_SIZE; n += THREADS) { // [function][k], padded
-    const int from = n % Q3_PITCH < Q3 ? n / Q3_PITCH * Q3 + n % Q3_PITCH : 0;
-    set(c_table[n], G3[from], GD3[from]);
+    const int from = n % LAST_PITCH < LAST_POINTS ? n / LAST_PITCH * LAST_POINTS + n % LAST_PITCH : 0;
+    if constexpr (DIM > 2) set(c_table[n], G3[from], GD3[from]);
+    else set(c_table[n], G2[from], GD2[from]);
   }
   for (int n = t; n < B_TABLE_SIZE; n += THREADS) set(b_table[n], G2[n], GD2[n]);
 
@@ -262,20 +355,26 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   };
 
   // Stage.
-  if constexpr (FROM_MODES) {
-    constexpr int items = UNIFORM3 ? N_LEAVES : N_MODES, rounds = (E * items + THREADS - 1) / THREADS;
+  if constexpr (FROM_MODES && REVERSED) {
+    HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
+      lines_from_modes(in + (c * n_elements + first) * N_MODES, live, S + c * ARRAYS * ARRAY,
+                       [&]() { fetch(!LATE && c == 0); });
+    }
+    if constexpr (DIM == 2 && !LINES_IN) fetch(LATE);
+  } else if constexpr (FROM_MODES) {
+    constexpr int items = SPLIT_IN ? N_LEAVES : N_MODES, rounds = (E * items + THREADS - 1) / THREADS;
     HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
       const real *from = in + (c * n_elements + first) * N_MODES;
       real v[rounds];
       HPFEM_UNROLL for (int n = 0; n < rounds; n++) {
         const int item = n * THREADS + t, ee = item / items, l = item % items;
-        const int m = UNIFORM3 && !LEAVES_ARE_MODES ? LEAF_TO_MODE[l] : l;
+        const int m = SPLIT_IN && !LEAVES_ARE_MODES ? LEAF_TO_MODE[l] : l;
         v[n] = ee < live ? HPFEM_STREAM(from + ee * N_MODES + m) : real(0);
       }
       if (c == 0) fetch(!LATE);
       HPFEM_UNROLL for (int n = 0; n < rounds; n++) {
         const int item = n * THREADS + t, ee = item / items, l = item % items;
-        if (ee < E) modes[(c * E + ee) * MODES_PITCH + leaf_place(l)] = v[n];
+        if (ee < E) modes[(c * E + ee) * MODES_PITCH + l] = v[n];
       }
     }
   } else {
@@ -285,9 +384,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       const real *from = in + (c * n_elements + first) * POINTS;
       HPFEM_UNROLL for (int n = 0; n < rounds; n++) {
         const int item = n * THREADS + t, ee = item / POINTS, q = item % POINTS;
-        const int row = q / (Q2 * Q3) * R2 + q / Q3 % Q2;
+        const int row = point_i(q) * R2 + point_j(q);
         if (ee < E) {
-          S[c * ARRAY + row * LS + q % Q3 * E + ee] = ee < live ? HPFEM_STREAM(from + ee * POINTS + q) : real(0);
+          S[c * ARRAY + row * LS + point_k(q) * E + ee] = ee < live ? HPFEM_STREAM(from + ee * POINTS + q) : real(0);
         }
       }
     }
@@ -295,19 +394,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   __syncthreads();
 
   // Z and Y.
-  if constexpr (FROM_MODES) {
+  if constexpr (FROM_MODES && (DIM > 2 || !REVERSED)) {
     HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
       const real *const m = modes + c * E * MODES_PITCH;
       real *const Sc = S + c * ARRAYS * ARRAY;
-      if constexpr (UNIFORM3) {
-        z_lines(m, Sc);
-        if (c + 1 == COMPONENTS) __syncthreads();
+      if constexpr (SPLIT_IN) {
+        last_lines(tables, m, Sc);
+        if (DIM > 2 && c + 1 == COMPONENTS) __syncthreads();
       }
     }
     HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
       const real *const m = modes + c * E * MODES_PITCH;
       real *const Sc = S + c * ARRAYS * ARRAY;
-      if constexpr (UNIFORM2 && (UNIFORM3 || TRIVIAL3)) {
+      if constexpr (DIM == 2 && SPLIT_IN) {
+        // The second direction was the last one.
+      } else if constexpr (UNIFORM2 && (REVERSED || SPLIT_IN || TRIVIAL3)) {
         alike_rows([&](int p, int l) {
           if constexpr (TRIVIAL3 && !LEAVES_ARE_MODES) {
             each<0, N1>([&](auto p_) {
@@ -498,30 +599,38 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   __syncthreads();
 
   if constexpr (TO_MODES) {
-    HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
-      real *const Sc = S + c * ARRAYS * ARRAY;
-      if constexpr (UNIFORM2) alike_rows([&](int p, int l) { backward<0>(tables, Sc + p * step + l); });
-      else rows([&](auto p, int l) { backward<decltype(p)::value>(tables, Sc + l); });
-    }
-    __syncthreads();
-    if constexpr (UNIFORM3) {
+    if constexpr (DIM > 2 || !(REVERSED || SPLIT_OUT)) {
       HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
-        z_lines_back(S + c * ARRAYS * ARRAY, modes + c * E * MODES_PITCH);
+        real *const Sc = S + c * ARRAYS * ARRAY, *const m = modes + c * E * MODES_PITCH;
+        if constexpr (UNIFORM2) {
+          alike_rows([&](int p, int l) {
+            backward<0>(tables, Sc + p * step + l, m + l * MODES_PITCH + p * UNIFORM2_COUNT);
+          });
+        } else rows([&](auto p, int l) { backward<decltype(p)::value>(tables, Sc + l, m + l * MODES_PITCH); });
+      }
+      __syncthreads();
+    }
+    if constexpr (SPLIT_OUT) {
+      HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
+        last_lines_back(tables, S + c * ARRAYS * ARRAY, modes + c * E * MODES_PITCH);
       }
       __syncthreads();
     }
     HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
       real *const to = out + (c * n_elements + first) * N_MODES;
       const real *const Sc = S + c * ARRAYS * ARRAY, *const m_c = modes + c * E * MODES_PITCH;
-      if constexpr (UNIFORM3) {
+      if constexpr (REVERSED) {
+        lines_to_modes(Sc, to, live);
+      } else if constexpr (SPLIT_OUT || TRIVIAL3) {
         for (int item = t; item < E * N_MODES; item += THREADS) {
           const int ee = item / N_MODES, m = item % N_MODES;
-          real x = 0;
-          int leaf = LEAVES_ARE_MODES ? m : FIRST_LEAF[m];
-          do {
-            x += m_c[ee * MODES_PITCH + leaf_place(leaf)];
-            leaf = INJECTIVE ? -1 : NEXT_LEAF[leaf];
-          } while (leaf >= 0);
+          const real *const h = m_c + ee * MODES_PITCH;
+          Leaf leaf = MODE_LEAVES[m];
+          real x = h[leaf.leaf];
+          while (!INJECTIVE && leaf.next >= 0) {
+            leaf = MORE_LEAVES[leaf.next];
+            x += h[leaf.leaf];
+          }
           if (ee < live) HPFEM_STORE(to + ee * N_MODES + m, x);
         }
       } else {
@@ -529,23 +638,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         for (int item = t; item < E * rounded_up(N_MODES, 4); item += THREADS) {
           const int m = item / (4 * E) * 4 + item % 4, ee = item / 4 % E;
           if (m < N_MODES && ee < live) {
-            real x = 0;
-            int leaf = LEAVES_ARE_MODES ? m : FIRST_LEAF[m];
-            do {
-              const real *const h = Sc + LEAF_ROW[leaf] * LS + ee;
-              if constexpr (TRIVIAL3) x += h[0];
-              else {
-                const Entry3 *const w = tables.c + LEAF_FUNCTION[leaf] * Q3_PITCH;
-                real y = 0;
-                HPFEM_UNROLL for (int kk = 0; kk < Q3; kk++) {
-                  x += value_of(w[kk]) * h[kk * E];
-                  if constexpr (TREE_OUT && DIM > 2) y += slope_of(w[kk]) * h[ARRAY + kk * E];
-                }
-                x += y;
+            Leaf leaf = MODE_LEAVES[m];
+            real x = 0, y = 0;
+            while (true) {
+              const real *const h = Sc + leaf.row * LS + ee;
+              const Entry3 *const w = tables.c + leaf.function * LAST_PITCH;
+              HPFEM_UNROLL for (int kk = 0; kk < Q3; kk++) {
+                x += value_of(w[kk]) * h[kk * E];
+                if constexpr (TREE_OUT) y += slope_of(w[kk]) * h[ARRAY + kk * E];
               }
-              leaf = INJECTIVE ? -1 : NEXT_LEAF[leaf];
-            } while (leaf >= 0);
-            HPFEM_STORE(to + ee * N_MODES + m, x);
+              if (INJECTIVE || leaf.next < 0) break;
+              leaf = MORE_LEAVES[leaf.next];
+            }
+            HPFEM_STORE(to + ee * N_MODES + m, x + y);
           }
         }
       }
@@ -555,8 +660,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       real *const to = out + (c * n_elements + first) * POINTS;
       for (int item = t; item < E * POINTS; item += THREADS) {
         const int ee = item / POINTS, q = item % POINTS;
-        const int row = q / (Q2 * Q3) * R2 + q / Q3 % Q2;
-        if (ee < live) HPFEM_STORE(to + ee * POINTS + q, S[c * ARRAY + row * LS + q % Q3 * E + ee]);
+        const int row = point_i(q) * R2 + point_j(q);
+        if (ee < live) HPFEM_STORE(to + ee * POINTS + q, S[c * ARRAY + row * LS + point_k(q) * E + ee]);
       }
     }
   }

@@ -19,8 +19,10 @@ HPFEM_DEVICE Factors stored_factors(const real *__restrict__ factors, long long 
   return f;
 }
 
-HPFEM_DEVICE constexpr int symmetric(int a, int b) {
-  const int low = a < b ? a : b, high = a < b ? b : a;
+// The factors' direction of a kernel's one (REVERSED: last first).
+HPFEM_DEVICE constexpr int direction(int a) { return REVERSED ? DIM - 1 - a : a; }
+HPFEM_DEVICE constexpr int symmetric(int one, int other) {
+  const int a = direction(one), b = direction(other), low = a < b ? a : b, high = a < b ? b : a;
   return low * DIM - low * (low - 1) / 2 + high - low;
 }
 
@@ -37,8 +39,8 @@ HPFEM_DEVICE void times_metric(const real *g, real (&f)[VECTOR]) {
 // Derivatives by reference coordinates to derivatives by x.
 HPFEM_DEVICE void to_physical(const real *g, const real (&s)[DIM], real (&du)[SPACE]) {
   HPFEM_UNROLL for (int x = 0; x < SPACE; x++) {
-    du[x] = g[x] * s[0];
-    HPFEM_UNROLL for (int a = 1; a < DIM; a++) du[x] += g[a * SPACE + x] * s[a];
+    du[x] = g[direction(0) * SPACE + x] * s[0];
+    HPFEM_UNROLL for (int a = 1; a < DIM; a++) du[x] += g[direction(a) * SPACE + x] * s[a];
   }
 }
 
@@ -47,8 +49,8 @@ HPFEM_DEVICE void to_reference(const real *g, real weight, real (&f)[VECTOR]) {
   real r[DIM];
   HPFEM_UNROLL for (int x = 0; x < SPACE; x++) f[x] *= weight;
   HPFEM_UNROLL for (int a = 0; a < DIM; a++) {
-    r[a] = g[a * SPACE] * f[0];
-    HPFEM_UNROLL for (int x = 1; x < SPACE; x++) r[a] += g[a * SPACE + x] * f[x];
+    r[a] = g[direction(a) * SPACE] * f[0];
+    HPFEM_UNROLL for (int x = 1; x < SPACE; x++) r[a] += g[direction(a) * SPACE + x] * f[x];
   }
   HPFEM_UNROLL for (int a = 0; a < DIM; a++) f[a] = r[a];
 }

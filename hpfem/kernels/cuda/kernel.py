@@ -107,12 +107,13 @@ class CudaKernel(BlockKernel):
     ----------
     problem : BlockProblem
     strategy : str
+    levels : Levels
+        Of the problem's tabulation, with the directions in the kernel's order.
     """
 
-    def __init__(self, problem: BlockProblem, strategy: str) -> None:
-        self.problem, self.strategy = problem, strategy
+    def __init__(self, problem: BlockProblem, strategy: str, levels: Levels) -> None:
+        self.problem, self.strategy, self.levels = problem, strategy, levels
         self.flops = operator_flops(problem, strategy)
-        self.levels = Levels.of(problem.tabulation)
         self._fields, self._parameters, _ = arguments(problem)
         self._compiling: tuple[Future[Path], str, int] | None = None
         self.device = current_device()
@@ -155,7 +156,8 @@ class CudaKernel(BlockKernel):
                 continue
             lanes = e if p.geometry.n_points(kind) > 1 else 0
             make = partial(device_factors, p, self.levels, layout, kind)
-            arrays.append(shared_factors(p.geometry, (kind, lanes, p.dtype.str), make))
+            reverse = self.levels.reverse and lanes > 0
+            arrays.append(shared_factors(p.geometry, (kind, lanes, p.dtype.str, reverse), make))
         return arrays[0], arrays[1]
 
 
@@ -171,7 +173,7 @@ class FiberKernel(CudaKernel):
     def __init__(self, problem: BlockProblem, layout: FiberPlan) -> None:
         self.transforms: tuple[Any, Any] | None = None
         self._scratch: dict[tuple[str, int], Any] = {}
-        super().__init__(problem, self.name)
+        super().__init__(problem, self.name, self.levels_of(problem.tabulation))
         self.plan = layout
         self.elements, self.threads, self.shared_bytes = self._sizes()
         self._compile(self.source(), self.kernel_name, self.shared_bytes)
@@ -183,6 +185,7 @@ class FiberKernel(CudaKernel):
             self.transforms = upload(forward), upload(np.ascontiguousarray(transform, problem.dtype))
 
     name, kernel_name = "sumfac-top", "fiber"
+    levels_of = staticmethod(Levels.of)
 
     def arrays(self) -> list[tuple[str, Any]]:
         """Transforms of a nodal basis, and coefficients between two products."""
@@ -240,9 +243,10 @@ class LaneKernel(FiberKernel):
     """
 
     name, kernel_name = "sumfac", "lane"
+    levels_of = staticmethod(Levels.plain)
 
     def __init__(self, problem: BlockProblem) -> None:
-        levels = Levels.of(problem.tabulation)
+        levels = Levels.plain(problem.tabulation)
         check_lane(problem, levels)
         super().__init__(problem, plan(problem, levels, Variant(32)))
 
@@ -274,7 +278,7 @@ class DenseKernel(CudaKernel):
         self.back: list[Any] = []
         self.work: Any = None
         self.values: Any = None
-        super().__init__(problem, "stdmat")
+        super().__init__(problem, "stdmat", Levels.plain(problem.tabulation))
         form, tabulation, dtype = problem.form, problem.tabulation, problem.dtype
         dim, self.slots = problem.shape.dim, 1
         stage = form.stage

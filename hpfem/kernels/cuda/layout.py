@@ -12,25 +12,29 @@ from .tables import Levels
 from .variant import FiberPlan
 
 
-def line_view(lines: Any, counts: tuple[int, ...], lanes: int) -> Any:
+def line_view(lines: Any, levels: Levels, lanes: int) -> Any:
     """Factors in the layout of the fiber kernel, element by element and point by point.
 
     Parameters
     ----------
     lines : array, [groups, Q1, factors, padded]
         Line (j Q3 + k) E + e, with padding behind the last.
-    counts : tuple of int
-        Q1, Q2, Q3.
+    levels : Levels
+        Of the kernel.
     lanes : int
         E.
 
     Returns
     -------
-    array, [groups, factors, Q1, Q2 Q3, E]
-        A view.
+    array, [groups, factors, *points, E]
+        A view; points of the rule, the first direction slowest, in three axes.
     """
-    rest = counts[1] * counts[2]
-    return lines[..., : rest * lanes].reshape(*lines.shape[:3], rest, lanes).transpose(0, 2, 1, 3, 4)
+    q2, q3 = levels.counts[1:]
+    split = lines[..., : q2 * q3 * lanes].reshape(*lines.shape[:3], q2, q3, lanes)
+    order = [1, 3, 4]  # axes of the kernel's directions
+    if levels.reverse:
+        order[: levels.dim] = order[: levels.dim][::-1]
+    return split.transpose(0, 2, *order, 5)
 
 
 def stored_factors(
@@ -70,7 +74,7 @@ def stored_factors(
         groups = -(-geometry.n_elements // lanes)
         out = empty((groups, levels.counts[0], n, plan.lines_padded), problem.dtype)
         out[..., plan.lines :] = 0
-        view = line_view(out, levels.counts, lanes)
+        view = line_view(out, levels, lanes)
     geometry.write_factors(kind, view, xp, size)
     return out
 

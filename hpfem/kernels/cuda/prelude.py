@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..form import STAGES, BlockProblem
 from .pointwise import field_keys, parameter_names, physics
 from .tables import Collapse, Levels
-from .variant import LANE_THREADS, FiberPlan, flags, node_rows
+from .variant import LANE_THREADS, FiberPlan, flags, last_nodes, node_rows
 
 HERE = Path(__file__).parent
 _FLUX_KIND = {"wJ": 0, "metric": 1, "jacobian": 2, None: 0}
@@ -36,6 +36,12 @@ def shorts(name: str, values: Iterable[int]) -> str:
     """A table of small integers."""
     items = [int(v) for v in values]
     return f"HPFEM_TABLE short {name}[{max(len(items), 1)}] = {{{', '.join(map(str, items)) or '0'}}};"
+
+
+def structures(kind: str, name: str, rows: NDArray[np.int64]) -> str:
+    """A table of structures of helpers.h."""
+    items = ", ".join("{" + ", ".join(map(str, row)) + "}" for row in rows.tolist())
+    return f"HPFEM_TABLE {kind} {name}[{len(rows)}] = {{{items}}};"
 
 
 def index_function(name: str, values: Iterable[int]) -> str:
@@ -101,7 +107,7 @@ def constants(problem: BlockProblem, levels: Levels, name: str) -> str:
         "N_FIELD_ARRAYS": len(arrays),
         "N_PARAMETERS": len(parameters),
     }
-    collapse = Collapse.of(problem.tabulation) if affine else None
+    collapse = Collapse.of(problem.tabulation, levels) if affine else None
     n["N_COLLAPSE"] = len(collapse.entries) if collapse else 0
     b = {
         "COLLOCATED": what["collocated"],
@@ -110,6 +116,7 @@ def constants(problem: BlockProblem, levels: Levels, name: str) -> str:
         "TEST_GRADIENT": "grad" in form.test,
         "UNIFORM2": uniform2,
         "UNIFORM3": uniform3,
+        "REVERSED": levels.reverse,
         "TRIVIAL3": trivial,
         "LEAVES_ARE_MODES": levels.identity,
         "INJECTIVE": levels.injective,
@@ -144,15 +151,6 @@ def constants(problem: BlockProblem, levels: Levels, name: str) -> str:
         if k:
             lines.append(reals("HPFEM_TABLE", f"G{k + 1}", values))
             lines.append(reals("HPFEM_TABLE", f"GD{k + 1}", slopes))
-    first, following = levels.chains()
-    parents = np.repeat(np.arange(levels.n_nodes), levels.count[2])
-    functions = levels.start[2][parents] + np.arange(levels.n_leaves) - levels.child[2][parents]
-    lines += [
-        shorts("LEAF_TO_MODE", levels.leaf_to_mode),
-        shorts("FIRST_LEAF", first),
-        shorts("NEXT_LEAF", following),
-        shorts("LEAF_FUNCTION", functions),
-    ]
     if collapse is not None:
         lines += [
             reals("HPFEM_CONSTANT", "KX", collapse.x),
@@ -192,7 +190,9 @@ def fiber_constants(problem: BlockProblem, levels: Levels, plan: FiberPlan) -> s
         "TOTAL_ARRAYS": plan.total_arrays,
         "MODES_SIZE": plan.modes_size,
         "MODES_PITCH": plan.modes_pitch,
-        "Q3_PITCH": plan.q3_pitch,
+        "LAST_PITCH": plan.last_pitch,
+        "TOGETHER": plan.together,
+        "N_LAST": len(last_nodes(levels, plan.rows[1])),
         "C_TABLE_SIZE": plan.table3,
         "B_TABLE_SIZE": plan.table2,
         "LINES_PADDED": plan.lines_padded,
@@ -201,10 +201,29 @@ def fiber_constants(problem: BlockProblem, levels: Levels, plan: FiberPlan) -> s
     lines.append(f"constexpr bool L2_PREFETCH = {'true' if plan.variant.l2 else 'false'};")
     lines.append(f"constexpr bool LATE = {'true' if plan.variant.late else 'false'};")
     lines.append(f"constexpr bool TABLES2_SHARED = {'true' if plan.table2 else 'false'};")
-    # Row of every level-2 node, and of every leaf's parent.
-    rows = node_rows(levels, plan.rows[1])
-    lines += [shorts("NODE_ROW", rows), shorts("LEAF_ROW", np.repeat(rows, levels.count[2]))]
+    lines.append(f"constexpr bool SPLIT_IN = {'true' if plan.split_in else 'false'};")
+    lines.append(f"constexpr bool SPLIT_OUT = {'true' if plan.split_out else 'false'};")
+    lines.append(shorts("LEAF_TO_MODE", levels.leaf_to_mode))
     return "\n".join(lines)
+
+
+def fiber_tables(levels: Levels, plan: FiberPlan) -> str:
+    """Lines of the last direction and leaves as fiber.h's structures."""
+    rows = node_rows(levels, plan.rows[1])
+    parents = np.repeat(np.arange(levels.n_nodes), levels.count[2])
+    functions = levels.start[2][parents] + np.arange(levels.n_leaves) - levels.child[2][parents]
+    first, following = levels.chains()
+    more = np.flatnonzero(~np.isin(np.arange(levels.n_leaves), first))
+    place = np.full(levels.n_leaves + 1, -1)
+    place[more] = np.arange(len(more))
+    leaves = np.column_stack([np.arange(levels.n_leaves), rows[parents], functions, place[following]])
+    return "\n".join(
+        [
+            structures("Node", "NODES", last_nodes(levels, plan.rows[1])),
+            structures("Leaf", "MODE_LEAVES", leaves[first]),
+            structures("Leaf", "MORE_LEAVES", leaves[more] if len(more) else leaves[:1]),
+        ]
+    )
 
 
 def fiber_source(problem: BlockProblem, levels: Levels, plan: FiberPlan, name: str = "fiber") -> str:
@@ -213,6 +232,7 @@ def fiber_source(problem: BlockProblem, levels: Levels, plan: FiberPlan, name: s
         constants(problem, levels, name),
         fiber_constants(problem, levels, plan),
         header("helpers.h"),
+        fiber_tables(levels, plan),
         header("geometry.h"),
         header("fiber.h"),
     ]

@@ -15,6 +15,8 @@ Search = Generator[list[Variant], Mapping[Variant, float], None]
 MOST, KEPT = 6, 2
 # What an option must save to be combined with others.
 HELPS = 0.995
+# First numbers of elements with lines along the last direction in phases of their own, in blocks of enough threads.
+SPLIT, SPLIT_THREADS = (Variant(2, split=3), Variant(4, split=7), Variant(8, split=3), Variant(16, split=7)), 80
 OPTIONS = tuple(field.name for field in fields(Variant) if field.name != "elements")
 
 
@@ -49,7 +51,14 @@ def first_variants(problem: BlockProblem, levels: Levels, limits: Limits, most: 
         if len(tried) < most and all(max(e, other) > 1.1 * min(e, other) for other in tried):
             tried.append(e)
     own = [default_variant(problem, levels, limits)] if table else []
-    return list(dict.fromkeys([*own, *(Variant(e) for e in tried)]))
+    split = [v for v in SPLIT if most and can_split(levels)]
+    split = [v for v in split if (p := plan(problem, levels, v)).fits(limits) and p.threads >= SPLIT_THREADS]
+    return list(dict.fromkeys([*own, *(Variant(e) for e in tried), *split]))
+
+
+def can_split(levels: Levels) -> bool:
+    """Whether lines along the last direction may be a phase of their own."""
+    return levels.dim > 1 and not levels.reverse
 
 
 def ranked(timed: Mapping[Variant, float]) -> list[Variant]:
@@ -80,6 +89,7 @@ def second_variants(problem: BlockProblem, levels: Levels, timed: Mapping[Varian
         if not problem.geometry.affine:
             found += [replace(v, prefetch=1), replace(v, prefetch=2), replace(v, l2=True)]
             found += [replace(v, prefetch=n, late=True) for n in (1, 2, 4)]
+            found += [replace(v, split=n) for n in (0, 1, 2, 3, 7) if can_split(levels)]
             found += [] if problem.form.uses_gradient else [replace(v, prefetch=levels.counts[0])]
         if not levels.uniform(1):
             found.append(replace(v, tables_shared=not layout.table2))
@@ -100,7 +110,7 @@ def third_variants(timed: Mapping[Variant, float]) -> list[Variant]:
         Not yet timed.
     """
     found, order = [], ranked(timed)
-    for base in [v for v in order if v == Variant(v.elements)][:KEPT]:
+    for base in [v for v in order if v == Variant(v.elements, split=v.split)][:KEPT]:
         better = [v for v in order if v.elements == base.elements and timed[v] < HELPS * timed[base]]
         merged = base
         # The best option of each name last, so that it stays.

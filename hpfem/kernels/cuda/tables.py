@@ -30,6 +30,11 @@ class Levels:
     leaf_to_mode : ndarray, [n_leaves]
     n_modes : int
         Modes of the tree.
+    dim : int
+        Directions that are not trivial.
+    reverse : bool
+        Whether the directions are the basis' last first: modes that are next to each other in memory then belong to
+        different lines of the direction that a kernel begins and ends with, and it reads them coalesced.
     """
 
     counts: tuple[int, ...]
@@ -41,10 +46,12 @@ class Levels:
     child: list[Indices]
     leaf_to_mode: Indices
     n_modes: int
+    dim: int
+    reverse: bool = False
 
     @classmethod
-    def of(cls, tabulation: Tabulation) -> Levels:
-        """Tables of a tabulation."""
+    def plain(cls, tabulation: Tabulation) -> Levels:
+        """Tables of a tabulation, directions in its order."""
         tree, rule, dim = tabulation.basis.tree, tabulation.rule, tabulation.basis.shape.dim
         more = 3 - dim
         start, count = list(tree.start), list(tree.count)
@@ -62,7 +69,41 @@ class Levels:
             [np.cumsum(n) - n for n in count],
             tree.leaf_to_mode,
             tree.n_modes,
+            dim,
         )
+
+    @classmethod
+    def of(cls, tabulation: Tabulation) -> Levels:
+        """Tables of a tabulation for fiber.h: products of segments with their directions last first."""
+        made, dim = cls.plain(tabulation), tabulation.basis.shape.dim
+        product = dim > 1 and made.identity and made.uniform(1) and made.uniform(2)
+        return made._reversed() if product else made
+
+    def _reversed(self) -> Levels:
+        order = [*range(self.dim)[::-1], *range(self.dim, 3)]
+        sizes = [int(self.count[k][0]) for k in order]
+        nodes = np.cumprod([1, *sizes])[:3]
+        return Levels(
+            tuple(self.counts[k] for k in order),
+            [self.values[k] for k in order],
+            [self.slopes[k] for k in order],
+            [self.differentiation[k] for k in order],
+            [np.full(n, self.start[k][0]) for n, k in zip(nodes, order, strict=True)],
+            [np.full(n, size) for n, size in zip(nodes, sizes, strict=True)],
+            [size * np.arange(n) for n, size in zip(nodes, sizes, strict=True)],
+            np.arange(self.n_modes).reshape(sizes[: self.dim][::-1]).transpose().ravel(),
+            self.n_modes,
+            self.dim,
+            True,
+        )
+
+    def points(self, values: NDArray[Any], axis: int) -> NDArray[Any]:
+        """Values at the points of a rule, along `axis`, in the order of these directions."""
+        if not self.reverse:
+            return values
+        shape = values.shape
+        split = values.reshape(*shape[:axis], *self.counts[: self.dim][::-1], *shape[axis + 1 :])
+        return split.swapaxes(axis, axis + self.dim - 1).reshape(shape)
 
     @property
     def n_rows(self) -> int:
@@ -132,11 +173,14 @@ class Collapse:
     weights_yz: Array
 
     @classmethod
-    def of(cls, tabulation: Tabulation) -> Collapse:
-        """Collapse of a tabulation's shape at its rule."""
+    def of(cls, tabulation: Tabulation, levels: Levels) -> Collapse:
+        """Collapse of a tabulation's shape at its rule, in the directions of its levels."""
         rule, shape = tabulation.rule, tabulation.basis.shape
-        inverse = np.linalg.inv(shape.collapse_matrix(rule.eta)).reshape(rule.counts[0], -1, shape.dim, shape.dim)
-        weights = rule.weights.reshape(rule.counts[0], -1)
+        inverse = np.linalg.inv(shape.collapse_matrix(rule.eta))
+        if levels.reverse:
+            inverse = inverse[:, ::-1, ::-1]
+        inverse = levels.points(inverse, 0).reshape(levels.counts[0], -1, shape.dim, shape.dim)
+        weights = levels.points(rule.weights, 0).reshape(levels.counts[0], -1)
         ones, entries, x, yz = [], [], [], []
         for a in range(shape.dim):
             for b in range(shape.dim):

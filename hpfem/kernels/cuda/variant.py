@@ -60,6 +60,9 @@ class Variant:
         Whether a block asks for all its factors in the L2 cache when it starts.
     late : bool
         Whether `prefetch` happens before the last barrier in front of the pointwise phase, not the first.
+    split : int
+        Whether lines along the last direction are phases of their own, if they are not anyway: 1 on the way back, 2 on
+        the way in, 3 both; 7 both, and a thread takes lines of two elements (of an even number).
     """
 
     elements: int
@@ -68,6 +71,7 @@ class Variant:
     tables_shared: bool | None = None
     l2: bool = False
     late: bool = False
+    split: int = 0
 
 
 @dataclass(frozen=True)
@@ -80,15 +84,19 @@ class FiberPlan:
     threads, row_stride, rows, arrays, total_arrays, modes_size, modes_pitch : int
         Threads per block; LS; R1 and R2; arrays per component and in all; numbers of `modes` and of one element's.
     table2, table3 : int
-        Entries of the tables in shared memory.
-    q3_pitch : int
-        Entries between functions of the third direction's table.
+        Entries of the second and of the last direction's tables in shared memory.
+    last_pitch : int
+        Entries between functions of the last direction's table.
     shared_bytes : int
         Shared memory of a block.
     min_blocks : int
         For `__launch_bounds__`.
     lines : int
         Lines along the first direction of a block.
+    split_in, split_out : bool
+        Whether lines along the last direction are phases of their own.
+    together : int
+        Elements whose lines along the last direction a thread takes.
     """
 
     variant: Variant
@@ -101,15 +109,22 @@ class FiberPlan:
     modes_pitch: int
     table2: int
     table3: int
-    q3_pitch: int
+    last_pitch: int
     shared_bytes: int
     min_blocks: int
     lines: int
+    split_in: bool
+    split_out: bool
+    together: int
 
     @property
     def lines_padded(self) -> int:
         """Lines of a block in the layout of stored factors."""
         return -(-self.lines // 4) * 4
+
+    def fits(self, limits: Limits) -> bool:
+        """Whether a block fits on a device."""
+        return self.threads <= limits.threads and self.shared_bytes <= limits.shared_block
 
 
 def wavefronts(addresses: NDArray[np.int64], itemsize: int) -> NDArray[np.int64]:
@@ -135,8 +150,13 @@ def wavefronts(addresses: NDArray[np.int64], itemsize: int) -> NDArray[np.int64]
     return hits.reshape(candidates, groups, group).max(axis=-1).sum(axis=-1)
 
 
-def row_stride(levels: Levels, elements: int, rows: tuple[int, int], itemsize: int, what: Mapping[str, bool]) -> int:
-    """Distance of rows in shared memory, with the fewest bank conflicts over all phases."""
+def row_stride(
+    levels: Levels, elements: int, rows: tuple[int, int], itemsize: int, what: Mapping[str, bool], split: int
+) -> int:
+    """Distance of rows in shared memory, with the fewest bank conflicts over all phases.
+
+    `split`: neighbouring threads with the same line of the last direction, 0 where it is no phase of its own.
+    """
     q1, q2, q3 = levels.counts
     lanes, r2 = q3 * elements, rows[1]
     stride = np.arange(lanes, lanes + 17)[:, None]
@@ -154,22 +174,30 @@ def row_stride(levels: Levels, elements: int, rows: tuple[int, int], itemsize: i
         if q3 > 1:
             z = np.arange(q1 * q2 * elements)
             add(4 * q3, z // elements // q2 * r2 + z // elements % q2, z % elements)
-    if levels.uniform(1):
+    if levels.reverse:  # lines of the last direction, those of an element side by side
+        n = levels.n_nodes if q3 > 1 else levels.n_rows
+        item = np.arange(n * elements)
+        add((2 + 2 * what["pairs"]) * max(q2, q3), item % n % levels.n_rows * r2 + item % n // levels.n_rows, item // n)
+    if levels.uniform(1) and not (levels.reverse and levels.trivial):
         row = np.arange(levels.n_rows * lanes)
         add((2 + 3 * what["pairs"]) * 2 * q2, row // lanes * r2, row % lanes)
-    if levels.uniform(2) and not levels.trivial:
-        node = np.arange(levels.n_nodes * elements)
-        add((2 + 2 * what["pairs"]) * q3, node_rows(levels, r2)[node // elements], node % elements)
+    if split:
+        nodes = last_nodes(levels, r2)
+        item = np.arange(len(nodes) * split)
+        add((2 + 2 * what["pairs"]) * q3, nodes[item // split, 0], item % split)
     return lanes + int(np.argmin(cost))
 
 
-def uniform_pitch(levels: Levels, elements: int, itemsize: int) -> int:
-    """Distance of the elements' modes in shared memory where all nodes have equally many leaves."""
-    count = int(levels.count[2][0]) | 1
-    least = count * levels.n_nodes
-    item = np.arange(levels.n_nodes * elements)
-    pitch = np.arange(least, least + 17)[:, None]
-    return least + int(np.argmin(wavefronts(item % elements * pitch + item // elements * count, itemsize)))
+def last_nodes(levels: Levels, r2: int) -> NDArray[np.int64]:
+    """Row, first leaf, first function and number of leaves of the last direction's lines; long lines first.
+
+    Threads of a warp then have lines of about the same length.
+    """
+    if levels.trivial:
+        nodes = [r2 * np.arange(levels.n_rows), levels.child[1], levels.start[1], levels.count[1]]
+    else:
+        nodes = [node_rows(levels, r2), levels.child[2], levels.start[2], levels.count[2]]
+    return np.column_stack(nodes)[np.argsort(-nodes[3], kind="stable")]
 
 
 def node_rows(levels: Levels, r2: int) -> NDArray[np.int64]:
@@ -216,8 +244,11 @@ def plan(problem: BlockProblem, levels: Levels, variant: Variant) -> FiberPlan:
     rows = (max(levels.n_rows, q1), max(q2, int(levels.count[1].max())))
     lines = q2 * q3 * e
     threads = -(-lines // 32) * 32
-    uniform3 = levels.uniform(2) and not levels.trivial
-    stride = row_stride(levels, e, rows, itemsize, what)
+    third, flat = not levels.reverse and not levels.trivial, not levels.reverse and dim == 2
+    split_out = what["to_modes"] and bool(third and variant.split & 1 or flat and variant.split)
+    split_in = what["from_modes"] and bool(third and variant.split & 2 or flat and variant.split)
+    together = 2 if variant.split & 4 and e % 2 == 0 and (split_in or split_out) else 1
+    stride = row_stride(levels, e, rows, itemsize, what, e // together if split_in or split_out else 0)
     components = problem.form.components
     slopes = what["slopes_in"] or what["slopes_out"]
     if problem.form.stage in ("phys_deriv", "iproduct_wrt_deriv_base"):
@@ -226,17 +257,18 @@ def plan(problem: BlockProblem, levels: Levels, variant: Variant) -> FiberPlan:
         arrays = dim if slopes else 1
     total = arrays * components
     size = -(-rows[0] * rows[1] * stride // 2) * 2
-    if uniform3:
-        pitch = uniform_pitch(levels, e, itemsize)
-    else:
-        pitch = levels.n_modes | 1
-    needs_modes = what["from_modes"] or (what["to_modes"] and uniform3)
+    leaves = split_in or split_out or levels.trivial
+    pitch = (levels.n_leaves if leaves else levels.n_modes) | 1
+    needs_modes = not levels.reverse and (what["from_modes"] or (what["to_modes"] and leaves))
     modes = -(-components * e * pitch // 2) * 2 if needs_modes else 0
-    q3_pitch = q3 | 1 if not what["pairs"] else q3
-    table3 = 0 if uniform3 or levels.trivial else len(levels.values[2]) * q3_pitch
+    last = 1 if levels.trivial else 2
+    last_pitch = q3 if what["pairs"] else q3 | 1
+    if split_in or split_out:  # of pairs, an odd number: rows of a table in different banks
+        last_pitch = levels.counts[last] | 1 if what["pairs"] else 2 * (-(-levels.counts[last] // 2) | 1)
+    table3 = len(levels.values[last]) * last_pitch if third or (flat and variant.split) else 0
     shared2 = variant.tables_shared
     if shared2 is None:
-        shared2 = not levels.uniform(1) and len(levels.values[1]) * q2 > 100
+        shared2 = not levels.uniform(1) and len(levels.values[1]) * q2 > 100 and not (flat and variant.split)
     table2 = len(levels.values[1]) * q2 if shared2 else 0
     width = 2 if what["pairs"] else 1
     shared = (total * size + modes + width * (table2 + table3)) * itemsize
@@ -251,10 +283,13 @@ def plan(problem: BlockProblem, levels: Levels, variant: Variant) -> FiberPlan:
         pitch,
         table2,
         table3,
-        q3_pitch,
+        last_pitch,
         shared,
         variant.min_blocks or blocks_by_registers(problem, levels, threads),
         lines,
+        split_in,
+        split_out,
+        together,
     )
 
 
@@ -340,7 +375,7 @@ def default_variants(problem: BlockProblem, levels: Levels, limits: Limits, tabl
         if e > 1 and q2 * q3 * e > 512:
             break
         candidate = plan(problem, levels, Variant(e))
-        if candidate.threads > limits.threads or candidate.shared_bytes > limits.shared_block:
+        if not candidate.fits(limits):
             break
         lanes = q3 * e
         used = q2 * lanes / candidate.threads
@@ -367,7 +402,7 @@ def default_variants(problem: BlockProblem, levels: Levels, limits: Limits, tabl
     known = known_variant(problem, "sumfac-top") if table else None
     if known is not None:
         measured = plan(problem, levels, known[0])
-        if measured.shared_bytes <= limits.shared_block and measured.threads <= limits.threads:
+        if measured.fits(limits):
             plans.insert(0, measured)
     return plans
 
@@ -422,7 +457,7 @@ def checked_plan(problem: BlockProblem, levels: Levels, variant: Variant, limits
     if not 1 <= variant.elements <= limits.threads:
         raise NotSuitable(f"{variant.elements} elements in a block of threads, 1 to {limits.threads} are possible")
     found = plan(problem, levels, variant)
-    if found.shared_bytes > limits.shared_block or found.threads > limits.threads:
+    if not found.fits(limits):
         raise NotSuitable(
             f"{variant.elements} element(s) need {found.shared_bytes} bytes of shared memory and {found.threads}"
             f" threads; a block has at most {limits.shared_block} and {limits.threads}"

@@ -117,7 +117,7 @@ class CudaSumFac(Strategy):
     def prepare(self, problem: BlockProblem, variant: Variant = None) -> Future[Any]:
         """Begin to compile into the cache."""
         no_variants(self, variant)
-        levels = Levels.of(problem.tabulation)
+        levels = Levels.plain(problem.tabulation)
         fiber.check_lane(problem, levels)
         source = lane_source(problem, levels, fiber.plan(problem, levels, fiber.Variant(32)))
         return start(header("language.h") + source, architecture())

@@ -31,10 +31,11 @@ class Case:
     @classmethod
     def of(cls, problem, name, variant=None):
         """A case of the fiber kernel with a variant (None: the default one), or of the "lane" kernel."""
-        levels = Levels.of(problem.tabulation)
         if variant == "lane":
+            levels = Levels.plain(problem.tabulation)
             check_lane(problem, levels)
             return cls(problem, plan(problem, levels, Variant(32)), levels, name, lane=True)
+        levels = Levels.of(problem.tabulation)
         chosen = default_variants(problem, levels, Limits())[0] if variant is None else plan(problem, levels, variant)
         return cls(problem, chosen, levels, name)
 

@@ -33,6 +33,10 @@ def operators(name):
     return [
         (hp.Helmholtz(space, lam=1.3, **c), None),
         (hp.Helmholtz(space, lam=1.3, **n), Variant(2, prefetch=1, tables_shared=True)),
+        (hp.Helmholtz(space, lam=1.3, **n), Variant(4, split=7)),
+        (hp.Helmholtz(space, lam=1.3, **c), Variant(3, split=3)),
+        (hp.Mass(space, backend="numpy"), Variant(4, late=True, split=1)),
+        (hp.Mass(space, backend="numpy"), Variant(4, split=7)),
         (hp.Helmholtz(straight_space, lam=1.3, **c), Variant(3)),
         (hp.Helmholtz(straight_space, lam=1.3, **n), "lane"),
         (hp.AdvectionDiffusionReaction(straight_space, velocity, 1.5, 0.4, **c), None),

@@ -111,7 +111,7 @@ def by_index(problem, levels, layout, kind):
     out = np.zeros((groups, q1, n, layout.lines_padded), problem.dtype)
     element, i, j, k = np.meshgrid(np.arange(len(factors)), *(np.arange(q) for q in (q1, q2, q3)), indexing="ij")
     for f in range(n):
-        point = (i * q2 + j) * q3 + k
+        point = (k * q2 + j) * q1 + i if levels.reverse else (i * q2 + j) * q3 + k
         out[element // e, i, f, (j * q3 + k) * e + element % e] = factors[element, f, point]
     return out
 

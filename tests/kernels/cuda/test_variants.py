@@ -62,7 +62,7 @@ def test_bank_conflicts():
 def test_the_collapse_is_a_product_of_functions(name):
     space = hp.Space(skewed(straight(name)), 3)
     tabulation = space.blocks[0].tabulation
-    collapse, shape, rule = Collapse.of(tabulation), tabulation.basis.shape, tabulation.rule
+    collapse, shape, rule = Collapse.of(tabulation, Levels.of(tabulation)), tabulation.basis.shape, tabulation.rule
     matrix = np.zeros((len(rule), shape.dim, shape.dim))
     matrix[:, range(shape.dim), range(shape.dim)] = collapse.ones
     for (a, b), x, yz in zip(collapse.entries, collapse.x, collapse.yz, strict=True):
