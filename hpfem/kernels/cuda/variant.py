@@ -245,8 +245,8 @@ def plan(problem: BlockProblem, levels: Levels, variant: Variant) -> FiberPlan:
     lines = q2 * q3 * e
     threads = -(-lines // 32) * 32
     third, flat = not levels.reverse and not levels.trivial, not levels.reverse and dim == 2
-    split_out = what["to_modes"] and bool(third and variant.split & 1 or flat and variant.split)
-    split_in = what["from_modes"] and bool(third and variant.split & 2 or flat and variant.split)
+    split_out = what["to_modes"] and bool((third and variant.split & 1) or (flat and variant.split))
+    split_in = what["from_modes"] and bool((third and variant.split & 2) or (flat and variant.split))
     together = 2 if variant.split & 4 and e % 2 == 0 and (split_in or split_out) else 1
     stride = row_stride(levels, e, rows, itemsize, what, e // together if split_in or split_out else 0)
     components = problem.form.components
