@@ -136,6 +136,21 @@ class BlockGeometry:
     def __reduce__(self) -> tuple[type[BlockGeometry], tuple[Any, ...]]:
         return BlockGeometry, (self.shape, self.order, self.coefficients, self.rule, self.affine)
 
+    def part(self, n_elements: int) -> BlockGeometry:
+        """Take the first elements by themselves.
+
+        Parameters
+        ----------
+        n_elements : int
+            At most as many as there are.
+
+        Returns
+        -------
+        BlockGeometry
+            A new one, that shares no factors with this one.
+        """
+        return BlockGeometry(self.shape, self.order, self.coefficients[:n_elements], self.rule, self.affine)
+
     @property
     def n_elements(self) -> int:
         """Number of elements."""

@@ -19,7 +19,6 @@ import numpy as np
 
 from ..backend import Backend
 from ..errors import ArgumentError, DeviceError, NotSuitable
-from ..geometry import BlockGeometry
 from ..kernels.form import BlockKernel, BlockProblem, FieldValues
 from ..memory import Device
 from ..reporting import progress, report_once
@@ -86,10 +85,8 @@ def sample(problem: BlockProblem, n: int) -> BlockProblem:
     BlockProblem
         Coefficient fields are copies.
     """
-    g = problem.geometry
-    geometry = BlockGeometry(g.shape, g.order, g.coefficients[:n], g.rule, g.affine)
     fields = {key: FieldValues(f.values[:, :n].copy(), f.vector) for key, f in problem.fields.items()}
-    return replace(problem, geometry=geometry, fields=fields)
+    return replace(problem, geometry=problem.geometry.part(n), fields=fields)
 
 
 class BlockTuner:
@@ -105,6 +102,18 @@ class BlockTuner:
         Time that it may take; what is being compiled or timed when it ends is finished.
     clock : callable
         () -> seconds.
+    elements : int, optional
+        Elements to time; as many as tell the speed of all when left out.
+    known : bool
+        Whether a result that is kept is the one to beat, rather than what is chosen without any.
+
+    Attributes
+    ----------
+    groups : dict
+        Strategy and algorithm -> (Strategy, problem on the elements that are timed).
+    race : Race
+    unsuitable : list of str
+        What could not serve, each with its reason.
     """
 
     def __init__(
@@ -115,11 +124,14 @@ class BlockTuner:
         backend: Backend,
         seconds: float,
         clock: Callable[[], float] = time.perf_counter,
+        elements: int | None = None,
+        known: bool = True,
     ) -> None:
         self.problem, self.asked, self.backend, self.clock = problem, (strategy, algorithm), backend, clock
+        self.known = known
         self.began = clock()
         self.deadline = self.began + seconds
-        self.elements = timed_elements(problem, backend)
+        self.elements = timed_elements(problem, backend) if elements is None else elements
         part = sample(problem, self.elements)
         self.pairs = candidates(part, strategy, algorithm, backend)
         self.groups = {way(provider.name, p, None)[:2]: (provider, p) for provider, p in self.pairs}
@@ -139,8 +151,19 @@ class BlockTuner:
         if text not in self.unsuitable:
             self.unsuitable.append(text)
 
-    def _prepare(self, names: Sequence[Name]) -> list[Name]:
-        """Compile side by side what is to be timed; returns what is ready in time, and at least the first if it can."""
+    def prepare(self, names: Sequence[Name]) -> list[Name]:
+        """Compile side by side what is to be timed.
+
+        Parameters
+        ----------
+        names : sequence of Name
+            The most promising first.
+
+        Returns
+        -------
+        list of Name
+            What is ready in time; at least the first that can be.
+        """
         left = self.deadline - self.clock()
         until = self.clock() + (COMPILE_SHARE if self.race.runners else 1.0) * left
         begun: list[tuple[Name, Future[Any] | None]] = []
@@ -165,19 +188,26 @@ class BlockTuner:
                 self._refuse(name, reason)
         return ready
 
-    def _enter(self, name: Name) -> None:
-        """Build a kernel, check its result against that of the first, and let it take part."""
+    def enter(self, name: Name) -> None:
+        """Build a kernel, check its result against that of the first, and let it take part.
+
+        Parameters
+        ----------
+        name : Name
+        """
         provider, problem = self.groups[name[:2]]
         try:
             kernel = provider.build(problem, name[2])
             self.out[...] = np.nan
             kernel.apply(self.source, self.out)
-        except (NotSuitable, ArgumentError, DeviceError) as reason:
+            if self.expected is None:
+                self.expected = self.out.copy()
+            right = self._right()
+        # CUDA's own errors, of a launch that asks for too much, are RuntimeErrors.
+        except (NotSuitable, ArgumentError, DeviceError, RuntimeError) as reason:
             self._refuse(name, reason)
             return
-        if self.expected is None:
-            self.expected = self.out.copy()
-        if not self._right():
+        if not right:
             self._refuse(name, "its result is wrong; please report this")
             report_once(
                 f"tuner/{title(name)}", f"{self.problem.form.name}: {title(name)} gives wrong results, not used"
@@ -199,7 +229,7 @@ class BlockTuner:
         NotSuitable
             If nothing serves.
         """
-        record = tuned(self.problem, *self.asked, self.backend)
+        record = tuned(self.problem, *self.asked, self.backend) if self.known else None
         names = [record.winner] if record is not None and record.winner[:2] in self.groups else []
         for (strategy, algorithm), (provider, problem) in self.groups.items():
             try:
@@ -207,8 +237,8 @@ class BlockTuner:
             except NotSuitable as reason:
                 self._refuse((strategy, algorithm), reason)
         for name in names:
-            if self._prepare([name]):
-                self._enter(name)
+            if self.prepare([name]):
+                self.enter(name)
             if name in self.race.runners:
                 return name
         raise NotSuitable(f"{self.problem.form.name} on {self.problem.shape.name}: {'; '.join(self.unsuitable)}")
@@ -238,10 +268,10 @@ class BlockTuner:
             except NotSuitable as reason:
                 self._refuse(group, reason)
         while batch and not self.race.over():
-            for name in self._prepare([name for name in batch if name not in self.race.runners]):
+            for name in self.prepare([name for name in batch if name not in self.race.runners]):
                 if self.race.over():
                     break
-                self._enter(name)
+                self.enter(name)
             self.race.run(ROUND, ROUND_WITHIN)
             self.race.only(2 * FINALISTS)
             batch = self._next_round(searches)

@@ -204,6 +204,23 @@ def test_wrong_results_never_win(world, space):
     assert any("wrong, a gives wrong results" in text for text in reports().values())
 
 
+def test_kernels_that_fail_never_win(world, space):
+    class Failing(Paced):
+        """What a GPU says of a launch that asks for too much."""
+
+        def build(self, problem, variant=None):
+            kernel = super().build(problem, variant)
+            if variant == "a":
+                kernel.apply = lambda source, out: (_ for _ in ()).throw(RuntimeError("CUDA_ERROR_OUT_OF_RESOURCES"))
+            return kernel
+
+    register_strategy(Paced("works", world, {None: 1.0}, cost=0.5))
+    register_strategy(Failing("fails", world, {"a": 0.5, "b": 0.8}))
+    [result] = hp.Mass(space).tune(1e9)
+    assert result.record.winner == ("fails", None, "b")
+    assert any("fails, a: CUDA_ERROR_OUT_OF_RESOURCES" in text for text in result.unsuitable)
+
+
 def test_it_ends_in_time(world, space):
     register_strategy(Paced("first", world, {None: 1.0}, cost=0.5))
     many = Paced("many", world, {f"v{i}": 0.99 for i in range(100)})

@@ -66,7 +66,9 @@ def ranked(timed: Mapping[Variant, float]) -> list[Variant]:
     return sorted(timed, key=lambda variant: timed[variant])
 
 
-def second_variants(problem: BlockProblem, levels: Levels, timed: Mapping[Variant, float]) -> list[Variant]:
+def second_variants(
+    problem: BlockProblem, levels: Levels, timed: Mapping[Variant, float], kept: int = KEPT
+) -> list[Variant]:
     """Options one by one for the fastest variants.
 
     Parameters
@@ -75,6 +77,8 @@ def second_variants(problem: BlockProblem, levels: Levels, timed: Mapping[Varian
     levels : Levels
     timed : mapping
         Seconds of variants.
+    kept : int
+        How many of the fastest.
 
     Returns
     -------
@@ -82,7 +86,7 @@ def second_variants(problem: BlockProblem, levels: Levels, timed: Mapping[Varian
         Not yet timed.
     """
     found = []
-    for v in ranked(timed)[:KEPT]:
+    for v in ranked(timed)[:kept]:
         layout = plan(problem, levels, v)
         found.append(replace(v, min_blocks=layout.min_blocks + 1))
         found += [replace(v, min_blocks=layout.min_blocks - 1)] if layout.min_blocks > 1 else []
@@ -96,13 +100,15 @@ def second_variants(problem: BlockProblem, levels: Levels, timed: Mapping[Varian
     return [v for v in dict.fromkeys(found) if v not in timed]
 
 
-def third_variants(timed: Mapping[Variant, float]) -> list[Variant]:
+def third_variants(timed: Mapping[Variant, float], kept: int = KEPT) -> list[Variant]:
     """The options that helped, together.
 
     Parameters
     ----------
     timed : mapping
         Seconds of variants.
+    kept : int
+        How many numbers of elements per block, the fastest ones.
 
     Returns
     -------
@@ -110,7 +116,11 @@ def third_variants(timed: Mapping[Variant, float]) -> list[Variant]:
         Not yet timed.
     """
     found, order = [], ranked(timed)
+<<<<<<< ours
     for base in [v for v in order if v == Variant(v.elements, split=v.split)][:KEPT]:
+=======
+    for base in [v for v in order if v == Variant(v.elements)][:kept]:
+>>>>>>> theirs
         better = [v for v in order if v.elements == base.elements and timed[v] < HELPS * timed[base]]
         merged = base
         # The best option of each name last, so that it stays.
@@ -121,13 +131,17 @@ def third_variants(timed: Mapping[Variant, float]) -> list[Variant]:
     return [v for v in dict.fromkeys(found) if v not in timed]
 
 
-def search(problem: BlockProblem, levels: Levels, limits: Limits, most: int = MOST, table: bool = True) -> Search:
+def search(
+    problem: BlockProblem, levels: Levels, limits: Limits, most: int = MOST, table: bool = True, kept: int = KEPT
+) -> Search:
     """Search in three rounds.
 
     Parameters
     ----------
     problem, levels, limits, most, table
         As for `first_variants`.
+    kept : int
+        How many of the fastest have their options tried.
 
     Yields
     ------
@@ -135,5 +149,5 @@ def search(problem: BlockProblem, levels: Levels, limits: Limits, most: int = MO
         To be timed; send the seconds of all that were timed so far, in any round.
     """
     timed = yield first_variants(problem, levels, limits, most, table)
-    timed = yield second_variants(problem, levels, timed)
-    yield third_variants(timed)
+    timed = yield second_variants(problem, levels, timed, kept)
+    yield third_variants(timed, kept)

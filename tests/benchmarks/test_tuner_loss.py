@@ -1,0 +1,48 @@
+"""benchmarks/tuner_loss.py: what it measures, parts that go on and go together."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from hpfem.errors import ArgumentError
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+CASES = ("--backend", "numpy", "--shapes", "tri", "--geometries", "affine", "--dofs", "200", "--tune", "1")
+
+
+@pytest.fixture(scope="module")
+def script():
+    """The script as a module."""
+    spec = importlib.util.spec_from_file_location("tuner_loss", ROOT / "benchmarks" / "tuner_loss.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_parts_go_on_and_go_together(script, tmp_path, capsys):
+    one, two, both = (str(tmp_path / f"{name}.json") for name in ("one", "two", "both"))
+    assert script.main(["-o", one, *CASES, "--orders", "1", "--budget", "0.000001"])["cases"] <= 1
+    found = script.main(["-o", one, *CASES, "--orders", "1"])
+    assert found["cases"] == 2 and found["geometric_mean_loss"] >= 0
+    before = Path(one).read_text()
+    assert script.main(["-o", one, *CASES, "--orders", "1"]) == found and Path(one).read_text() == before
+    script.main(["-o", two, *CASES, "--orders", "2", "--operators", "mass"])
+    assert script.main(["-o", both, "--merge", one, two])["cases"] == 3
+    content = json.loads(Path(both).read_text())
+    assert {"cpu", "device", "date"} <= set(content["machine"]) and content["summary"]["cases"] == 3
+    for result in content["results"]:
+        assert result["loss"] >= 0 and result["samples"] >= 11 and result["tried"] >= 2
+        assert result["chosen"] in result["finalists"] and result["best"] in result["finalists"]
+    assert "geometric_mean_loss" in capsys.readouterr().out
+
+
+def test_other_settings_and_foreign_files_are_refused(script, tmp_path):
+    one, other = tmp_path / "one.json", tmp_path / "other.json"
+    script.main(["-o", str(one), *CASES, "--orders", "1", "--operators", "mass"])
+    with pytest.raises(ArgumentError, match="other settings"):
+        script.main(["-o", str(one), *CASES, "--dofs", "300"])
+    other.write_text("{}")
+    with pytest.raises(ArgumentError, match="no result of tuner_loss"):
+        script.main(["-o", str(tmp_path / "both.json"), "--merge", str(one), str(other)])
