@@ -116,11 +116,7 @@ def third_variants(timed: Mapping[Variant, float], kept: int = KEPT) -> list[Var
         Not yet timed.
     """
     found, order = [], ranked(timed)
-<<<<<<< ours
-    for base in [v for v in order if v == Variant(v.elements, split=v.split)][:KEPT]:
-=======
-    for base in [v for v in order if v == Variant(v.elements)][:kept]:
->>>>>>> theirs
+    for base in [v for v in order if v == Variant(v.elements, split=v.split)][:kept]:
         better = [v for v in order if v.elements == base.elements and timed[v] < HELPS * timed[base]]
         merged = base
         # The best option of each name last, so that it stays.
