@@ -56,13 +56,7 @@ def thorough_search(strategy: Any, problem: Any) -> Search:
     from hpfem.kernels.cuda.tables import Levels
 
     rounds = search.search(problem, Levels.of(problem.tabulation), limits(), MOST, kept=KEPT)
-    found = next(rounds)
-    while True:
-        timed = yield [text.to_text(variant) for variant in found]
-        try:
-            found = rounds.send({text.from_text(Variant, name): t for name, t in timed.items() if name is not None})
-        except StopIteration:
-            return
+    yield from text.search_in_text(rounds, Variant)
 
 
 def exhaust(everything: BlockTuner) -> None:

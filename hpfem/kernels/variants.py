@@ -5,6 +5,7 @@ A variant is a frozen dataclass whose fields are integers, or true, false or und
 
 from __future__ import annotations
 
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from typing import Any, TypeVar
 
@@ -73,3 +74,29 @@ def from_text(kind: type[T], text: str) -> T:
         return kind(**values)
     except TypeError:
         raise ArgumentError(f"variant {text!r} is incomplete; it takes {', '.join(names)}") from None
+
+
+def search_in_text(
+    rounds: Generator[Sequence[T], Mapping[T, float], None], kind: type[T]
+) -> Generator[list[str | None], Mapping[str | None, float], None]:
+    """Lead a search for a variant in text.
+
+    Parameters
+    ----------
+    rounds : generator
+        Gives variants to time; is sent the seconds of all that were timed so far.
+    kind : dataclass type
+        Of the variants.
+
+    Yields
+    ------
+    list of str
+        Variants to time; to be sent seconds by text.
+    """
+    try:
+        found = next(rounds)
+        while True:
+            timed = yield [to_text(variant) for variant in found]
+            found = rounds.send({from_text(kind, name): t for name, t in timed.items() if name is not None})
+    except StopIteration:
+        return

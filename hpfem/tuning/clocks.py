@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Protocol
 
@@ -79,9 +80,13 @@ def _compiled_device() -> str:
     return f"{processor_name()}, {thread_count()} thread(s)"
 
 
+@cache
+def _cuda_name(number: int) -> str:
+    return str(import_module("cupy").cuda.runtime.getDeviceProperties(number)["name"].decode())
+
+
 def _cuda_device() -> str:
-    cuda = import_module("cupy").cuda
-    return str(cuda.runtime.getDeviceProperties(cuda.runtime.getDevice())["name"].decode())
+    return _cuda_name(int(import_module("cupy").cuda.runtime.getDevice()))
 
 
 # By name of the backend.

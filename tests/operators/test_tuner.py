@@ -1,6 +1,7 @@
 """The tuner: what it times, keeps and refuses, and what operators make of it. Times are invented, but for one test."""
 
 import pickle
+from concurrent.futures import Future
 from dataclasses import replace
 
 import numpy as np
@@ -8,14 +9,17 @@ import pytest
 
 import hpfem as hp
 from hpfem import tuning
-from hpfem.backend import choose_backend
+from hpfem.backend import BACKENDS, Backend, choose_backend
 from hpfem.errors import ArgumentError, NotSuitable
+from hpfem.kernels.cuda.variant import Limits, Variant
 from hpfem.kernels.form import BlockKernel
 from hpfem.kernels.models import operator_bytes
 from hpfem.kernels.numpy import NumpyKernel
+from hpfem.kernels.variants import from_text
+from hpfem.memory import HOST
 from hpfem.mesh import box
 from hpfem.operators import tuner
-from hpfem.operators.strategies import key, provider, register_strategy
+from hpfem.operators.strategies import cuda, key, provider, register_strategy
 from hpfem.operators.strategies.key import form_key, timed_elements, tuning_key
 from hpfem.reporting import forget_reports, reports
 from hpfem.tuning import CLOCKS, Clock
@@ -411,3 +415,45 @@ def test_on_every_backend(backend, monkeypatch, rng):
     expected = hp.Helmholtz(space, backend="numpy", strategy="sumfac")(u)
     operator.tune(1.0)
     assert norm_error(operator(u).arrays[0], expected.arrays[0]) < 1e-12
+
+
+class DryKernel(PacedKernel):
+    """In place of a CUDA kernel: its time depends on the plan."""
+
+    world = None
+
+    def __init__(self, problem, plan=None):
+        variant = getattr(plan, "variant", None)
+        seconds = 1e-3 if variant is None else 1e-4 * (2 - 0.5 * bool(variant.prefetch) + 0.01 * variant.elements)
+        super().__init__(problem, self.world, seconds, 1.0)
+
+
+def test_variants_of_cuda_without_a_gpu(world, monkeypatch):
+    begun = []
+
+    def start(source, architecture):
+        """Compile nothing."""
+        begun.append((source, architecture))
+        done = Future()
+        done.set_result(None)
+        return done
+
+    monkeypatch.setitem(BACKENDS._objects, "cuda", Backend("cuda", lambda: HOST, lambda: None))
+    monkeypatch.setitem(CLOCKS._objects, "cuda", Clock(lambda: world, lambda: "H200"))
+    monkeypatch.setattr(DryKernel, "world", world)
+    for name in ("FiberKernel", "LaneKernel", "DenseKernel"):
+        monkeypatch.setattr(cuda, name, DryKernel)
+    for name, stub in (("limits", Limits), ("architecture", lambda: "sm_90"), ("start", start)):
+        monkeypatch.setattr(cuda, name, stub)
+    space = hp.Space(curved("tet"), 4, backend="cuda")
+    operator = hp.Helmholtz(space)
+    assert "GDoF/s on an H200)" in operator.explain() and "(shipped table: " in operator.explain()
+    [result] = operator.tune(1e9)
+    strategy, algorithm, variant = result.record.winner
+    assert strategy == "sumfac-top" and from_text(Variant, variant).prefetch
+    assert len({source for source, _ in begun}) > 20
+    assert f"sumfac-top, {algorithm}, {variant} (tuned: " in operator.explain()
+    assert [text for text in result.unsuitable if text.startswith("sumfac: ")]
+    assert chosen(hp.Helmholtz(space)) == chosen(operator) == [result.record.winner]
+    hp.Helmholtz(space, strategy="sumfac-top", algorithm="collocated").tune(1e9)
+    assert len(tuning.entries()) == 2

@@ -70,14 +70,7 @@ class CudaSumFacTop(Strategy):
     def search(self, problem: BlockProblem) -> Search:
         """Elements per block, then options one by one, then those that helped together."""
         rounds = search(problem, Levels.of(problem.tabulation), limits())
-        found = next(rounds)
-        while True:
-            timed = yield [text.to_text(variant) for variant in found]
-            read = {text.from_text(fiber.Variant, name): t for name, t in timed.items() if name is not None}
-            try:
-                found = rounds.send(read)
-            except StopIteration:
-                return
+        yield from text.search_in_text(rounds, fiber.Variant)
 
     def _plan(self, problem: BlockProblem, variant: Variant) -> fiber.FiberPlan:
         levels = Levels.of(problem.tabulation)

@@ -59,14 +59,7 @@ class CudaDense(Strategy):
         """Kinds of variants, then the neighbours of the fastest, twice."""
         check_dense(problem)
         rounds = dense_search(problem, shared_matrices(problem.tabulation), limits())
-        found = next(rounds)
-        while True:
-            timed = yield [text.to_text(variant) for variant in found]
-            read = {text.from_text(DenseVariant, name): t for name, t in timed.items() if name is not None}
-            try:
-                found = rounds.send(read)
-            except StopIteration:
-                return
+        yield from text.search_in_text(rounds, DenseVariant)
 
     def plan(self, problem: BlockProblem, variant: Variant = None) -> DensePlan:
         """Sizes, matrices and source of a variant.
