@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ...geometry import BlockGeometry
 from ..form import BlockKernel, BlockProblem
 from ..models import operator_flops
+from .cublas import handle, multiply
 from .device import architecture, current_device, upload
 from .layout import stored_factors, stored_kinds
 from .nvrtc import start
@@ -183,6 +184,7 @@ class FiberKernel(CudaKernel):
         if transform is not None:
             forward = np.ascontiguousarray(transform.T, problem.dtype)
             self.transforms = upload(forward), upload(np.ascontiguousarray(transform, problem.dtype))
+            handle()
 
     name, kernel_name = "sumfac-top", "fiber"
     levels_of = staticmethod(Levels.of)
@@ -258,13 +260,6 @@ class LaneKernel(FiberKernel):
         return LANE_THREADS, LANE_THREADS, LANE_THREADS * (self.levels.n_modes | 1) * self.problem.dtype.itemsize
 
 
-def multiply(left: Any, matrix: Any, out: Any) -> None:
-    """Product of [..., n] with a matrix [n, m] into [..., m], all in C order: one GEMM."""
-    import cupy
-
-    cupy.matmul(left.reshape(-1, left.shape[-1]), matrix, out=out.reshape(-1, out.shape[-1]))
-
-
 class DenseKernel(CudaKernel):
     """Dense reference matrices: one GEMM for all elements, the pointwise part, one GEMM back ([X] Alg. 1, 2).
 
@@ -295,6 +290,7 @@ class DenseKernel(CudaKernel):
         else:
             self.chain = [np.concatenate([basis, *tabulation.dense_gradient], axis=1)]
         self.forward = [upload(np.ascontiguousarray(m, dtype)) for m in self.chain]
+        handle()
         self.back = [upload(np.ascontiguousarray(m.T, dtype)) for m in reversed(self.chain)]
         self.layout = plan(problem, self.levels, Variant(1))
         self.factors, self.points = self._layouts(self.layout)
