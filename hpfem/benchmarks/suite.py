@@ -268,7 +268,7 @@ class SuiteRun:
         # Odd numbers of elements: kernels that take several at a time have a tail.
         sizes = sorted({math.ceil(dofs / block.problem.n_modes) | 1 for dofs in wanted}, reverse=True)
         u, out = block.arrays(sizes[0])
-        auto = block.choose("auto", "auto", sizes[0])
+        auto = self._auto(block, sizes[0])
         best: tuple[Measurement, TiledKernel] | None = None
         found: list[Measurement] = []
         refused: list[dict[str, Any]] = []
@@ -289,7 +289,7 @@ class SuiteRun:
             if not error < TOLERANCES[task.dtype]:
                 wrong.append({**what, "reason": f"the result differs from NumPy's by {error:.3g}"})
                 continue
-            chosen = (choice.strategy, choice.algorithm) == (auto.strategy, auto.algorithm)
+            chosen = (choice.strategy, choice.algorithm) == auto
             for n in sizes:
                 if n != sizes[0]:
                     kernel = self._smaller(block, kernel, choice, n)
@@ -305,6 +305,15 @@ class SuiteRun:
         self.measurements += found
         self.skipped += refused
         self.wrong += wrong
+
+    @staticmethod
+    def _auto(block: TiledBlock, n: int) -> tuple[str, str] | None:
+        """Strategy and algorithm that "auto" takes."""
+        try:
+            choice = block.choose("auto", "auto", n)
+        except (NotSuitable, DeviceError):
+            return None
+        return choice.strategy, choice.algorithm
 
     def _timer(self) -> Any:
         return TARGETS[self.backend.name].timer()

@@ -414,7 +414,7 @@ def _roofline(records: Sequence[Record], heading: str, path: Path) -> Path:
         axis.grid(visible=False, axis="x")
     axes[0].set_ylim(0, 1.06 * top)
     # Bounds are of memory's bandwidth and of nominal operations.
-    note = "" if top == 1.0 else "\n(above 1: in cache, or fewer flops than nominal)"
+    note = "" if top == 1.0 else "\n(above 1: in cache, fewer flops, tensor cores)"
     axes[0].set_ylabel(f"Share of the roofline{note}", fontsize=9 if top == 1.0 else 8)
     return style.save(figure, path)
 
