@@ -64,6 +64,7 @@ def test_commands_of_the_demo_exist(command, monkeypatch):
 # What makes long commands short: options given again, of which the last counts.
 CHEAP = {
     "compare": ["--order", "2", "--repeats", "1"],
+    "tune": ["--order", "2", "--seconds", "1"],
     "bench": ["--orders", "1,2", "--dofs", "1000", "--repeats", "1", "--quick"],
 }
 
