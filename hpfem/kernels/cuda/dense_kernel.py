@@ -10,6 +10,7 @@ from ..form import BlockProblem
 from .dense import DensePlan
 from .device import upload
 from .kernel import CudaKernel
+from .tables import Levels
 from .variant import Variant, plan
 
 
@@ -23,7 +24,7 @@ class ElementMatrixKernel(CudaKernel):
     """
 
     def __init__(self, problem: BlockProblem, layout: DensePlan) -> None:
-        super().__init__(problem, "dense")
+        super().__init__(problem, "dense", Levels.of(problem.tabulation))
         self.plan = layout
         self._compile(layout.program(), "dense", layout.shared_bytes)
         # Affine factors are stored alike by all kernels.
