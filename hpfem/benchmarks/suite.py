@@ -28,6 +28,11 @@ from .tiled import TOLERANCES, TiledBlock, TiledKernel
 from .timing import Timing, measure
 
 SUITE_DOFS = (1e4, 3e4, 1e5, 3e5, 1e6, 3e6, 1e7, 2e7)
+# What a record of a smaller size need not repeat.
+_ONCE = {
+    *("operator", "basis", "n_modes", "n_points", "repeats", "flops", "nbytes", "roofline_dofs_per_second"),
+    *("error", "chosen", "variant"),
+}
 # Orders by dimension, where none are given.
 ORDERS = {2: tuple(range(1, 11)), 3: tuple(range(1, 8))}
 
@@ -207,6 +212,25 @@ class SuiteRun:
     def left(self) -> list[Task]:
         """Problems of the whole benchmark that are not measured."""
         return [task for task in suite_tasks(self.settings) if task not in self.done]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Make records for a result file.
+
+        Returns
+        -------
+        list of dict
+            Of each measurement; at smaller sizes without what follows from the largest one.
+        """
+        largest: dict[Task, int] = {}
+        for measured in self.measurements:
+            task = Task.of(vars(measured))
+            largest[task] = max(largest.get(task, 0), measured.n_dofs)
+        made = []
+        for measured in self.measurements:
+            whole = measured.n_dofs == largest[Task.of(vars(measured))]
+            record = {**measured.as_dict(), "run": 0}
+            made.append({name: value for name, value in record.items() if whole or name not in _ONCE})
+        return made
 
     def in_time(self) -> bool:
         """Say whether the budget allows for more.

@@ -203,8 +203,7 @@ def run(arguments: argparse.Namespace) -> None:
             limits = {dtype: roofline.as_dict() for dtype, roofline in rooflines.items()}
             seconds = round(time.monotonic() - began, 1)
             this = {**about, "threads": threads, "rooflines": limits, "seconds": seconds}
-            records = [{**measurement.as_dict(), "run": 0} for measurement in bench.measurements]
-            made = suite_document(settings, [this], records, bench.skipped, bench.wrong)
+            made = suite_document(settings, [this], bench.records(), bench.skipped, bench.wrong)
             return made if earlier is None else merge_results([earlier, made])
 
         with ResultFile(path, result) as file, progress("compiling", total=len(bench.tasks)) as step:

@@ -245,9 +245,8 @@ def test_the_whole_benchmark_is_that_of_the_papers():
 
 def document_of(run, **machine):
     """As the command writes it and reads it again."""
-    records = [{**m.as_dict(), "run": 0} for m in run.measurements]
     about = {"machine": {"cpu": "a", "commit": "c", "gpu": [], **machine}}
-    return suite_document(run.settings, [about], records, run.skipped, run.wrong)
+    return suite_document(run.settings, [about], run.records(), run.skipped, run.wrong)
 
 
 def test_parts_go_together(tmp_path):
@@ -266,6 +265,11 @@ def test_parts_go_together(tmp_path):
     assert whole["complete"] and whole["left"] == 0 and len(whole["runs"]) == 3
     assert [r["run"] for r in whole["results"]] == sorted(r["run"] for r in whole["results"])
     assert {r["run"] for r in whole["results"]} == {0, 1, 2}
+    # Records of the largest sizes say it all.
+    most = max(r["n_dofs"] for r in whole["results"])
+    assert all(("error" in r) == ("nbytes" in r) == ("repeats" in r) for r in whole["results"])
+    assert all("chosen" in r for r in whole["results"] if r["n_dofs"] == most)
+    assert not all("error" in r for r in whole["results"])
     whole = merge_results([merge_results(parts[:2]), parts[2]])
     assert whole["complete"] and {r["run"] for r in whole["results"]} == {0, 1, 2}
     with pytest.raises(ArgumentError, match="bk1 .* quad P=. float.. and . more are in two"):

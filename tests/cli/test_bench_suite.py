@@ -4,9 +4,12 @@ import json
 
 import pytest
 
+from hpfem.backend import BACKENDS, Backend
 from hpfem.benchmarks import suite
 from hpfem.benchmarks.tiled import TiledBlock
 from hpfem.cli import main
+from hpfem.memory import HOST
+from hpfem.reporting import machine_description
 from tests.cli.test_commands import refused, run
 
 SMALL = [
@@ -14,6 +17,13 @@ SMALL = [
     *("--tiled", "--quick", "--backend", "numpy", "--shapes", "hex,tri", "--orders", "1:3"),
     *("--dofs", "200,2000", "--repeats", "1", "--sustained", "0.001"),
 ]
+
+
+@pytest.fixture(autouse=True)
+def one_commit(monkeypatch):
+    """The same machine and commit in all runs of a test, whatever happens to the checkout meanwhile."""
+    machine = {**machine_description(), "commit": "c0ffee"}
+    monkeypatch.setattr("hpfem.cli.bench_suite.machine_description", lambda: machine)
 
 
 def test_the_whole_benchmark_in_parts(capsys, tmp_path):
@@ -96,6 +106,12 @@ def test_wrong_results_are_an_error_after_all_is_written(capsys, tmp_path, monke
 )
 def test_bad_input(capsys, arguments, message):
     assert message in refused(capsys, *SMALL, *arguments)
+
+
+def test_without_a_gpu_it_says_so(capsys, monkeypatch):
+    backend = Backend("cuda", lambda: HOST, lambda: "there is no NVIDIA GPU")
+    monkeypatch.setitem(BACKENDS._objects, "cuda", backend)
+    assert "backend 'cuda' cannot run here: there is no NVIDIA GPU" in refused(capsys, "bench", "--backend", "cuda")
 
 
 def test_its_options_need_it(capsys, tmp_path):
