@@ -33,8 +33,8 @@ ROUND, ROUND_WITHIN = 3, 1.3
 FINAL, FINAL_WITHIN, FINALISTS = 15, 1.15, 6
 # Strategies and algorithms whose best is slower than this are not searched further.
 SEARCH_WITHIN = 1.2
-# Share of the time left that a round may take to compile.
-COMPILE_SHARE = 0.5
+# Shares of the time left that a round may take to compile, and of all time that the end is given.
+COMPILE_SHARE, FINAL_SHARE = 0.5, 0.15
 # Relative difference to the present choice's result that no right kernel has.
 TOLERANCE = {8: 1e-9, 4: 1e-3}
 
@@ -131,6 +131,7 @@ class BlockTuner:
         self.known = known
         self.began = clock()
         self.deadline = self.began + seconds
+        self.search_until = self.deadline - FINAL_SHARE * seconds
         self.elements = timed_elements(problem, backend) if elements is None else elements
         part = sample(problem, self.elements)
         self.pairs = candidates(part, strategy, algorithm, backend)
@@ -164,8 +165,8 @@ class BlockTuner:
         list of Name
             What is ready in time; at least the first that can be.
         """
-        left = self.deadline - self.clock()
-        until = self.clock() + (COMPILE_SHARE if self.race.runners else 1.0) * left
+        now = self.clock()
+        until = now + (COMPILE_SHARE if self.race.runners else 1.0) * (self.search_until - now)
         begun: list[tuple[Name, Future[Any] | None]] = []
         for name in names:
             if begun and self.clock() >= until:
@@ -216,8 +217,8 @@ class BlockTuner:
         self.race.enter(name, _application(kernel, self.source, self.out))
 
     def _right(self) -> bool:
-        scale = float(abs(self.expected).max()) if self.expected.size else 0.0
-        if not np.isfinite(scale):  # a user's function on values that it is not made for
+        scale = float(abs(self.expected).max()) if self.expected.size else np.nan
+        if not np.isfinite(scale):  # nothing, or a user's function on values that it is not made for
             return True
         return float(abs(self.out - self.expected).max()) <= TOLERANCE[self.out.dtype.itemsize] * scale
 
@@ -267,9 +268,9 @@ class BlockTuner:
                 searches[group] = search
             except NotSuitable as reason:
                 self._refuse(group, reason)
-        while batch and not self.race.over():
+        while batch and self.clock() < self.search_until:
             for name in self.prepare([name for name in batch if name not in self.race.runners]):
-                if self.race.over():
+                if self.clock() >= self.search_until:
                     break
                 self.enter(name)
             self.race.run(ROUND, ROUND_WITHIN)
@@ -310,7 +311,7 @@ class BlockTuner:
             "spent": round(spent, 3),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        alone = len(seconds) == 1 and self.race.over()
+        alone = len(seconds) == 1 and self.clock() >= self.search_until
         key = tuning_key(problem, self.backend, *self.asked)
         record = Record(
             key, verdict.winner, verdict.seconds, verdict.runner_up, verdict.ratio, verdict.kept, len(seconds), about

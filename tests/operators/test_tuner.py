@@ -401,6 +401,19 @@ def replace_kernels(space, world):
     return operator
 
 
+STAGES = [hp.BwdTrans, hp.IProductWRTBase, hp.PhysDeriv, hp.IProductWRTDerivBase]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_every_stage_and_components(world, stage):
+    register_strategy(Paced("a", world, {None: 1.0}))
+    register_strategy(Paced("b", world, {None: 0.5}))
+    space = hp.Space(box("tri", (2, 1)), 2, backend="numpy")
+    couple = hp.WeakForm(space, lambda u, du: ((u[1], u[0]), (du[0], du[1])), components=2)
+    results = hp.tune(space, [stage.__name__, couple], seconds=1e9)
+    assert [result.changed for result in results] == [True, True]
+
+
 def test_on_every_backend(backend, monkeypatch, rng):
     monkeypatch.undo()
     monkeypatch.setattr(tuner, "keep", lambda record: kept.append(record))
