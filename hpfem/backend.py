@@ -150,16 +150,17 @@ def wrap(array: Any, copy: bool = False) -> PairArray:
         If it is no array, is not in C order, is on a device that no backend uses now, or its library does not give it
         away.
     """
-    found = HOST.adopt(array)
-    if found is not None:
-        return PairArray.of(_ordered(found, copy))
     if not is_array(array):
         raise ArgumentError(f"expected an array of NumPy, CuPy or the like, got {type(array).__name__}")
-    for backend in (BACKENDS[name] for name in BACKENDS):
+    # Devices first: they know their own arrays, and asking those where they are takes time.
+    for backend in () if isinstance(array, np.ndarray) else [BACKENDS[name] for name in BACKENDS]:
         device = backend.device() if backend.missing() is None else HOST
         found = device.adopt(array) if device is not HOST else None
         if found is not None:
             return PairArray.of(_ordered(found, copy), device)
+    found = HOST.adopt(array)
+    if found is not None:
+        return PairArray.of(_ordered(found, copy))
     here = ", ".join(dict.fromkeys(b.device().name for n in BACKENDS if (b := BACKENDS[n]).missing() is None))
     raise ArgumentError(
         f"got {where_is(array)}, which no backend uses here and now ({here}); copy it to one of these, or make its"

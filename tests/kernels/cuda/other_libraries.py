@@ -6,6 +6,7 @@ A script and no test: neither library is among the tests' requirements. It says 
 """
 
 import os
+import warnings
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 os.environ.setdefault("JAX_ENABLE_X64", "1")
@@ -134,6 +135,7 @@ def jax():
 
 
 if __name__ == "__main__":
+    warnings.simplefilter("ignore", DeprecationWarning)  # of a stream that is taken by its number
     print(f"CuPy {cupy.__version__}, NumPy {np.__version__}")
     pytorch()
     jax()
