@@ -6,7 +6,9 @@ import argparse
 from typing import Any
 
 from .. import tuning
-from ..kernels.cpu import CacheInfo, cache_clear, cache_info
+from ..kernels.cpu import cache_clear, cache_info
+from ..kernels.cuda import nvrtc
+from ..kernels.kept import CacheInfo
 from . import output
 from .command import Command
 
@@ -17,7 +19,11 @@ EXAMPLES = """examples:
 """
 
 # What is kept: how to count it, and how to delete it.
-KINDS = {"kernels": (cache_info, cache_clear), "tuning": (tuning.store_info, tuning.forget)}
+KINDS = {
+    "kernels": (cache_info, cache_clear),
+    "cuda": (nvrtc.cache_info, nvrtc.cache_clear),
+    "tuning": (tuning.store_info, tuning.forget),
+}
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,9 +55,9 @@ def _run(arguments: argparse.Namespace) -> None:
 COMMAND = Command(
     "cache",
     "the compiled kernels and tuning results that are kept",
-    "Kernels are compiled once for each form, shape, order and processor, and kept in the user's cache folder\n"
-    "(or the one that HPFEM_CACHE_DIR names); the least recently used go first when it is full. Results of\n"
-    "hpfem tune are kept beside them.",
+    "Kernels are compiled once for each form, shape, order and processor (kernels) or GPU (cuda), and kept in the\n"
+    "user's cache folder (or the one that HPFEM_CACHE_DIR names); the least recently used go first when it is full.\n"
+    "Results of hpfem tune (tuning) are kept beside them.",
     EXAMPLES,
     _add_arguments,
     _run,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ArgumentError
-from ..kernels.cpu import CacheInfo
+from ..kernels.kept import CacheInfo, Kept
 from ..reporting import atomic_path, cache_folder, report_once
 from .race import Name
 
@@ -166,28 +166,21 @@ def keep(record: Record) -> None:
         report_once("tuning", f"tuning results are not kept: {error}")
 
 
-def _files() -> list[Path]:
-    try:
-        return sorted(path for path in folder().iterdir() if path.suffix == _SUFFIX)
-    except OSError:
-        return []
+def _kept() -> Kept:
+    return Kept(folder(), _SUFFIX)
 
 
 def entries() -> list[Record]:
     """Read all results that can be used."""
-    found = [_read(path) for path in _files()]
+    found = [_read(path) for path in _kept().entries()]
     return [record for record in found if record is not None]
 
 
 def forget() -> int:
     """Delete all results; returns how many there were."""
-    files = _files()
-    for path in files:
-        path.unlink(missing_ok=True)
-    return len(files)
+    return _kept().clear()
 
 
 def store_info() -> CacheInfo:
     """Count the results."""
-    sizes = [path.stat().st_size for path in _files()]
-    return CacheInfo(folder(), len(sizes), sum(sizes))
+    return _kept().info()

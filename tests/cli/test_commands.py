@@ -257,18 +257,20 @@ def test_help_has_examples(capsys, command):
 def test_cache(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("HPFEM_CACHE_DIR", str(tmp_path))
     empty = json.loads(run(capsys, "cache", "info", "--json"))
-    assert set(empty) == {"kernels", "tuning"}
+    assert set(empty) == {"kernels", "cuda", "tuning"}
     for kind, state in empty.items():
         assert state["path"] == str(tmp_path / kind) and state["entries"] == state["nbytes"] == 0
-    for kind, name in (("kernels", "0.kernel"), ("tuning", "0.json")):
+    for kind, name in (("kernels", "0.kernel"), ("cuda", "0.cubin"), ("tuning", "0.json")):
         (tmp_path / kind).mkdir()
         (tmp_path / kind / name).write_bytes(b"0" * 1000)
     text = run(capsys, "cache", "info")
+    (tmp_path / "cuda" / "0.log").write_bytes(b"0" * 500000)
+    assert "cuda: 1 files, 0.5 of 2147 MB" in run(capsys, "cache", "info", "cuda")
     assert "kernels: 1 files, 0.0 of 268 MB" in text and "tuning: 1 files, 0.0 MB" in text
     assert json.loads(run(capsys, "cache", "clear", "tuning", "--json"))["tuning"]["deleted"] == 1
     assert not list((tmp_path / "tuning").iterdir()) and list((tmp_path / "kernels").iterdir())
     assert "deleted 1 of kernels" in run(capsys, "cache", "clear")
-    assert not list((tmp_path / "kernels").iterdir())
+    assert not list((tmp_path / "kernels").iterdir()) and not list((tmp_path / "cuda").iterdir())
     assert "invalid choice: 'burn'" in refused(capsys, "cache", "burn")
 
 

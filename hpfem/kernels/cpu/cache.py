@@ -14,10 +14,10 @@ import os
 import stat
 import tempfile
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 
 from ...reporting import cache_folder, report_once
+from ..kept import CacheInfo, Kept
 from .target import Code, Target, compile_object, llvm_version, load_object
 
 # Version of what an entry is: to be raised with the layout of its file, or with the arguments of a kernel.
@@ -28,42 +28,23 @@ _LOADED: dict[str, Code] = {}
 _LOCK = threading.Lock()
 
 
-@dataclass(frozen=True)
-class CacheInfo:
-    """State of a folder of things that are kept.
-
-    Attributes
-    ----------
-    path : Path
-    entries : int
-    nbytes : int
-    limit : int or None
-        Bytes that it may grow to; None where nothing stops it.
-    """
-
-    path: Path
-    entries: int
-    nbytes: int
-    limit: int | None = None
-
-
 def folder() -> Path:
     """Folder of compiled kernels."""
     return cache_folder("kernels")
 
 
+def _kept() -> Kept:
+    return Kept(folder(), _SUFFIX)
+
+
 def cache_info() -> CacheInfo:
     """Count what the folder of compiled kernels holds."""
-    sizes = [entry.stat().st_size for entry in _entries()]
-    return CacheInfo(folder(), len(sizes), sum(sizes), LIMIT)
+    return _kept().info(LIMIT)
 
 
 def cache_clear() -> int:
     """Delete the compiled kernels in the cache folder; returns how many there were."""
-    entries = _entries()
-    for entry in entries:
-        entry.unlink(missing_ok=True)
-    return len(entries)
+    return _kept().clear()
 
 
 def compiled(text: str, target: Target) -> Code:
@@ -94,13 +75,6 @@ def compiled(text: str, target: Target) -> Code:
 def _key(text: str, target: Target) -> str:
     parts = (str(FORMAT), llvm_version(), target.cpu, target.features, text)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-def _entries() -> list[Path]:
-    try:
-        return [path for path in folder().iterdir() if path.suffix == _SUFFIX]
-    except OSError:
-        return []
 
 
 def _ours(status: os.stat_result) -> bool:
@@ -146,23 +120,6 @@ def _write(path: Path, code: bytes) -> None:
         except OSError:
             Path(temporary).unlink(missing_ok=True)
             raise
-        _prune()
+        _kept().prune(LIMIT)
     except OSError as error:
         report_once("kernels/cache", f"compiled kernels are not kept: {error}")
-
-
-def _prune() -> None:
-    """Delete the least recently used entries while there are more bytes than the limit."""
-    found = []
-    for entry in _entries():
-        try:
-            status = entry.stat()
-        except FileNotFoundError:
-            continue  # another process deleted it
-        found.append((status.st_mtime, status.st_size, entry))
-    total = sum(size for _, size, _ in found)
-    for _, size, entry in sorted(found):
-        if total <= LIMIT:
-            break
-        entry.unlink(missing_ok=True)
-        total -= size

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import itertools
 import os
 import re
 import sys
@@ -19,10 +20,15 @@ from tempfile import TemporaryDirectory
 
 from ...errors import DeviceError
 from ...reporting import atomic_path, cache_folder, report_once
+from ..kept import CacheInfo, Kept
 
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll")
 # Lambdas need no annotation, on every NVRTC since 12.
 OPTIONS = ("--std=c++17", "--device-as-default-execution-space")
+# Bytes that compiled kernels may take, and seconds for which those last used stay anyway: they may be loaded yet.
+LIMIT, SPARED = 2 << 30, 3600.0
+PRUNE_EVERY = 64
+_written = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -171,10 +177,13 @@ def cached(source: str, architecture: str) -> Path:
         As `compile_source`.
     """
     path = _cache_path(source, architecture)
-    if not path.is_file():
+    if not _there(path):
         binary = compile_source(source, architecture)
         try:
             _keep(binary, path)
+            # Looking at all of them takes a while.
+            if next(_written) % PRUNE_EVERY == 0:
+                _kept().prune(LIMIT, SPARED)
         except OSError as error:
             report_once("cuda/cache", f"compiled kernels are not kept: {error}; HPFEM_CACHE_DIR names another folder")
             path = Path(_own_folder().name) / path.name
@@ -194,6 +203,31 @@ def _keep(binary: Binary, path: Path) -> None:
 def _own_folder() -> TemporaryDirectory[str]:
     """A folder that goes with this process, for where the cache cannot be written."""
     return TemporaryDirectory(prefix="hpfem-")
+
+
+def _there(path: Path) -> bool:
+    """Whether a kernel is in the cache; it is marked as used."""
+    try:
+        os.utime(path)
+    except PermissionError:
+        pass  # a read-only folder keeps no record of use
+    except OSError:
+        return False
+    return path.is_file()
+
+
+def _kept() -> Kept:
+    return Kept(cache_folder("cuda"), ".cubin", (".log",))
+
+
+def cache_info() -> CacheInfo:
+    """Count the compiled kernels in the cache folder."""
+    return _kept().info(LIMIT)
+
+
+def cache_clear() -> int:
+    """Delete the compiled kernels in the cache folder; returns how many there were."""
+    return _kept().clear()
 
 
 def _cache_path(source: str, architecture: str) -> Path:
@@ -225,7 +259,7 @@ def start(source: str, architecture: str) -> Future[Path]:
         Its result is that of `cached`, exceptions included.
     """
     path = _cache_path(source, architecture)
-    if not path.is_file():
+    if not _there(path):
         return _threads().submit(cached, source, architecture)
     there: Future[Path] = Future()
     there.set_result(path)
