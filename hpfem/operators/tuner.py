@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import Any, Protocol
 
 import numpy as np
@@ -260,14 +261,15 @@ class BlockTuner:
         incumbent = self._incumbent()
         self.race.incumbent = incumbent
         searches: dict[Name, Search] = {}
-        batch: list[Name] = []
+        first: list[list[Name]] = []
         for group, (provider, problem) in self.groups.items():
             try:
                 search = provider.search(problem)
-                batch += [(*group, variant) for variant in next(search)]
+                first.append([(*group, variant) for variant in next(search)])
                 searches[group] = search
             except NotSuitable as reason:
                 self._refuse(group, reason)
+        batch = in_turns(first)
         while batch and self.clock() < self.search_until:
             for name in self.prepare([name for name in batch if name not in self.race.runners]):
                 if self.clock() >= self.search_until:
@@ -282,7 +284,7 @@ class BlockTuner:
 
     def _next_round(self, searches: dict[Name, Search]) -> list[Name]:
         """Variants to time next, of strategies and algorithms that are still in the running."""
-        seconds, batch = self.race.seconds, []
+        seconds, batches = self.race.seconds, []
         best = min(seconds.values())
         for group, search in list(searches.items()):
             timed = {name[2]: t for name, t in seconds.items() if name[:2] == group}
@@ -290,10 +292,10 @@ class BlockTuner:
                 del searches[group]
                 continue
             try:
-                batch += [(*group, variant) for variant in search.send(timed)]
+                batches.append([(*group, variant) for variant in search.send(timed)])
             except StopIteration:
                 del searches[group]
-        return batch
+        return in_turns(batches)
 
     def _result(self, incumbent: Name) -> Tuning:
         verdict, seconds = self.race.verdict(), self.race.seconds
@@ -318,6 +320,11 @@ class BlockTuner:
         )
         changed = verdict.winner != incumbent
         return Tuning(name, block, None if alone else record, changed, seconds, unsuitable, self.elements, spent)
+
+
+def in_turns(batches: Sequence[Sequence[Name]]) -> list[Name]:
+    """The first of each batch, then the second of each, ...: if time is short, everybody has had a chance."""
+    return [name for rank in zip_longest(*batches) for name in rank if name is not None]
 
 
 def _application(kernel: BlockKernel, source: Any, out: Any) -> Callable[[], object]:

@@ -236,6 +236,12 @@ def test_it_ends_in_time(world, space):
     assert 1 < result.record.tried < 15 and result.record.winner == ("first", None, None)
 
 
+def test_everybody_has_a_chance_if_time_is_short():
+    a, b, c = [("a", None, v) for v in "123"], [("b", None, "1")], []
+    assert tuner.in_turns([a, b, c]) == [a[0], b[0], a[1], a[2]]
+    assert tuner.in_turns([]) == []
+
+
 def test_without_time_nothing_is_kept(world, space):
     register_strategy(Paced("first", world, {None: 1.0}, cost=0.5))
     register_strategy(Paced("second", world, {None: 0.1}))
