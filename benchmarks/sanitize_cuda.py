@@ -1,0 +1,72 @@
+"""One case of every family of CUDA kernels, small, compared with NumPy: to be run under compute-sanitizer.
+
+compute-sanitizer --tool memcheck python benchmarks/sanitize_cuda.py
+compute-sanitizer --tool racecheck python benchmarks/sanitize_cuda.py
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+import hpfem as hp
+from hpfem.benchmarks.problems import BENCHMARKS
+from hpfem.benchmarks.tiled import few_elements
+from hpfem.kernels.numpy import NumpyKernel
+from hpfem.operators.strategies.cuda import CudaStdMat, CudaSumFac, CudaSumFacTop
+from hpfem.operators.strategies.cuda_dense import CudaDense
+
+# Strategy, shape, order, geometry, benchmark, algorithm and variant.
+CASES = [
+    ("sumfac-top", "hex", 4, "deformed", "bk1", "noncollocated", "elements=3 prefetch=6 l2"),
+    ("sumfac-top", "hex", 4, "deformed", "bk3", "noncollocated", "elements=2 prefetch=2 late"),
+    ("sumfac-top", "hex", 3, "affine", "bk3", "collocated", "elements=3"),
+    ("sumfac-top", "quad", 5, "deformed", "bk3", "collocated", "elements=5 l2"),
+    ("sumfac-top", "tri", 4, "deformed", "bk3", "noncollocated", "elements=5 prefetch=2 late"),
+    ("sumfac-top", "tri", 4, "affine", "bk3", "collocated", "elements=4 split=7"),
+    ("sumfac-top", "tet", 4, "deformed", "bk3", "collocated", "elements=4 l2"),
+    ("sumfac-top", "tet", 4, "deformed", "bk1", "noncollocated", "elements=4 split=7"),
+    ("sumfac-top", "prism", 4, "deformed", "bk3", "noncollocated", "elements=3 tables_shared"),
+    ("sumfac-top", "prism", 3, "affine", "bk3", "collocated", "elements=3 split=1"),
+    ("sumfac-top", "pyramid", 4, "deformed", "bk3", "collocated", "elements=3 split=2"),
+    ("sumfac-top", "pyramid", 3, "affine", "bk1", "noncollocated", "elements=4"),
+    ("sumfac", "tet", 2, "deformed", "bk3", "noncollocated", None),
+    ("sumfac", "prism", 1, "affine", "bk3", "noncollocated", None),
+    ("stdmat", "pyramid", 2, "deformed", "bk3", "collocated", None),
+    ("dense", "tri", 3, "affine", "bk3", "noncollocated", "warps=4 tiles=0"),
+    ("dense", "tet", 3, "affine", "bk3", "noncollocated", "warps=2 tiles=1"),
+    ("dense", "tet", 5, "affine", "bk3", "noncollocated", "warps=2 tiles=1 stages=3 no-kept"),
+    ("dense", "tet", 5, "affine", "bk1", "noncollocated", None),
+]
+
+
+def run(strategy: str, shape: str, order: int, geometry: str, benchmark: str, algorithm: str, variant: Any) -> float:
+    """Largest difference to NumPy, relative to the largest entry."""
+    import cupy
+
+    space = hp.Space(few_elements(shape, geometry), order, backend="numpy")
+    problem = BENCHMARKS[benchmark](space).choices[0].kernel.problem
+    problem = replace(problem, algorithm=algorithm)
+    provider = next(p for p in (CudaSumFacTop(), CudaSumFac(), CudaStdMat(), CudaDense()) if p.name == strategy)
+    kernel = provider.build(problem, variant)
+    kernel.finish()
+    u = np.random.default_rng(0).standard_normal((2, problem.n_elements, problem.n_modes))
+    wanted, out = np.empty_like(u), cupy.full(u.shape, np.nan)
+    NumpyKernel(problem, "sumfac").apply(u, wanted)
+    kernel.apply(cupy.asarray(u), out)
+    return float(np.abs(out.get() - wanted).max() / np.abs(wanted).max())
+
+
+def main() -> None:
+    """Run every case; a wrong one ends the program."""
+    for case in CASES:
+        error = run(*case)
+        print(*case, f"{error:.1e}", flush=True)
+        if not error < 1e-12:
+            raise SystemExit("wrong")
+
+
+if __name__ == "__main__":
+    main()
