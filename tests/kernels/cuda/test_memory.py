@@ -16,16 +16,18 @@ from hpfem.kernels.numpy import NumpyKernel
 from hpfem.memory import HOST, count_transfers
 from hpfem.mesh import box
 from hpfem.operators.strategies.cuda import CudaStdMat, CudaSumFac, CudaSumFacTop
+from hpfem.operators.strategies.cuda_dense import CudaDense
 from tests.samples import curved, norm_error, skewed, straight
 
 pytestmark = pytest.mark.cuda
 
-# Every strategy with what it can serve on curved cells of all shapes at order 2.
+# Every strategy with what it can serve on cells of all shapes at order 2, curved ones but for "dense".
 WAYS = {
     "sumfac-top": {"strategy": "sumfac-top"},
     "sumfac": {"strategy": "sumfac", "algorithm": "noncollocated"},
     "stdmat": {"strategy": "stdmat"},
     "stdmat, collocated": {"strategy": "stdmat", "algorithm": "collocated"},
+    "dense": {"strategy": "dense", "algorithm": "noncollocated"},
 }
 each_way = pytest.mark.parametrize("way", WAYS)
 
@@ -40,10 +42,12 @@ def cupy():
     return cupy
 
 
-def several(order=2, shapes=("hex", "prism", "pyramid", "tet"), **options):
-    """A space with a block of each shape, curved."""
-    mesh = box(shapes, (4, 1, 1) if len(shapes) == 4 else (4, 2)).elevated(2)
-    return hp.Space(mesh.transformed(lambda x: x + 0.05 * np.sin(1.3 * x[:, ::-1])), order, backend="cuda", **options)
+def several(order=2, shapes=("hex", "prism", "pyramid", "tet"), bent=True, **options):
+    """A space with a block of each shape, curved or affine."""
+    mesh = box(shapes, (4, 1, 1) if len(shapes) == 4 else (4, 2))
+    if bent:
+        mesh = mesh.elevated(2).transformed(lambda x: x + 0.05 * np.sin(1.3 * x[:, ::-1]))
+    return hp.Space(mesh, order, backend="cuda", **options)
 
 
 def on_gpu(cupy, space, state, components, rng):
@@ -71,9 +75,10 @@ class TestNothingHidden:
 
     @each_way
     def test_no_transfer_and_no_allocation(self, way, cupy, rng):
-        plane, how = several(shapes=("quad", "tri")), WAYS[way]
-        operators = [hp.Helmholtz(several(), lam=1.3, **how), hp.Mass(plane, strategy=how["strategy"])]
-        if way != "sumfac":
+        bent, how = way != "dense", WAYS[way]
+        plane = several(shapes=("quad", "tri"), bent=bent)
+        operators = [hp.Helmholtz(several(bent=bent), lam=1.3, **how), hp.Mass(plane, strategy=how["strategy"])]
+        if way not in ("sumfac", "dense"):
             operators.append(hp.WeakForm(plane, coupled, fields={"k": 2.0}, components=2, **how))
             operators.append(hp.PhysDeriv(plane, strategy=how["strategy"]))
         pool = cupy.get_default_memory_pool()
@@ -118,7 +123,7 @@ class TestNothingHidden:
     @pytest.mark.parametrize("basis", ["modified", "lagrange"])
     @each_way
     def test_a_graph_captures_all_of_it(self, way, basis, cupy, rng):
-        space = several(shapes=("quad", "tri"), basis=basis)
+        space = several(shapes=("quad", "tri"), bent=way != "dense", basis=basis)
         helmholtz = hp.Helmholtz(space, lam=1.3, **WAYS[way])
         arrays, host = on_gpu(cupy, space, "coeff", 2, rng)
         out = helmholtz(arrays)
@@ -142,7 +147,7 @@ class TestNothingHidden:
 
     @each_way
     def test_work_is_on_the_caller_s_stream_and_nobody_waits(self, way, cupy, rng):
-        space = several()
+        space = several(bent=way != "dense")
         helmholtz = hp.Helmholtz(space, lam=1.3, **WAYS[way])
         arrays, host = on_gpu(cupy, space, "coeff", 2, rng)
         out, late = helmholtz(arrays), [cupy.full_like(a, np.nan) for a in arrays]
@@ -296,7 +301,7 @@ class TestRoom:
 
 
 LARGE = 1 << 31
-# Operator, shape, order, geometry, strategy, algorithm: every kernel family, few and many modes.
+# Operator, shape, order, affine or not, strategy, algorithm: every kernel family, few and many modes.
 CASES = [
     (hp.BwdTrans, "hex", 7, True, CudaSumFacTop(), "collocated"),
     (hp.Mass, "hex", 7, True, CudaSumFacTop(), "collocated"),
@@ -307,6 +312,8 @@ CASES = [
     (hp.Helmholtz, "tri", 2, True, CudaSumFac(), "noncollocated"),
     (hp.BwdTrans, "hex", 7, True, CudaStdMat(), "collocated"),
     (hp.Mass, "hex", 5, True, CudaStdMat(), "collocated"),
+    (hp.Helmholtz, "tet", 3, True, CudaDense(), "noncollocated"),
+    (hp.Helmholtz, "tet", 1, True, CudaDense(), "noncollocated"),
 ]
 
 
@@ -317,7 +324,9 @@ def test_more_than_2_31_entries(case, cupy, monkeypatch):
     make, name, order, affine, strategy, algorithm = case
     mesh = skewed(straight(name)) if affine else curved(name, order=2)
     plain = {"lam": 1.3, "algorithm": algorithm} if make is hp.Helmholtz else {}
-    space = hp.Space(mesh, order, dtype=np.float32)
+    # Tensor cores are used in double precision only.
+    dtype = np.dtype(np.float64 if strategy.name == "dense" and order > 1 else np.float32)
+    space = hp.Space(mesh, order, dtype=dtype)
     few = make(space, backend="numpy", **plain).choices[0].kernel.problem
     base, width = few.n_elements, few.n_input + few.n_output
     kind = few.form.factor_kind
@@ -325,7 +334,7 @@ def test_more_than_2_31_entries(case, cupy, monkeypatch):
     n = LARGE // min(few.n_input, few.n_output) + base + 1
     # On a smaller GPU as many as there is room for.
     room = int(0.85 * cupy.cuda.Device().mem_info[0] - (9 << 30 if strategy.name == "stdmat" else 1 << 30))
-    fit = room // (4 * width)
+    fit = room // (dtype.itemsize * width)
     assert fit > 1000
     n = min(n, fit)
 
@@ -349,8 +358,8 @@ def test_more_than_2_31_entries(case, cupy, monkeypatch):
     wanted = np.empty((1, base, few.n_output))
     NumpyKernel(replace(few, dtype=np.dtype(np.float64)), "sumfac").apply(given, wanted)
     scale = float(np.abs(wanted).max())
-    given, wanted = (cupy.asarray(a[0], np.float32) for a in (given, wanted))
-    source, out = (cupy.empty((1, n, m), np.float32) for m in (few.n_input, few.n_output))
+    given, wanted = (cupy.asarray(a[0], dtype) for a in (given, wanted))
+    source, out = (cupy.empty((1, n, m), dtype) for m in (few.n_input, few.n_output))
     out.fill(np.nan)
     step = max(base, (1 << 26) // max(few.n_input, few.n_output) // base * base)
     for first in range(0, n, step):
