@@ -21,6 +21,8 @@ u: hp.Field = space.project(lambda x, y, z: x * y + z)
 f: hp.Field = space.evaluate(lambda x, y, z: x * y + z)
 helmholtz = hp.Helmholtz(space, lam=1.0, strategy="sumfac", algorithm="collocated")
 v: hp.Field = helmholtz(u)
+plain = [array * 2 for array in v.arrays]
+products = helmholtz(plain)
 energy: float = u.dot(v)
 size: float = space.norm(hp.BwdTrans(space)(u) - f)
 names: list[str] = [block.shape.name for block in space.blocks]

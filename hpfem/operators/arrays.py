@@ -18,6 +18,22 @@ from ..space import Space
 _IMMUTABLE = ("jax", "jaxlib")
 
 
+class DeviceArray(Protocol):
+    """An array that says where it is in CUDA's words."""
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...
+
+
+class ExchangedArray(Protocol):
+    """An array that gives its memory away by DLPack."""
+
+    def __dlpack__(self) -> Any: ...
+
+
+Array = DeviceArray | ExchangedArray
+
+
 class ArrayMap(Protocol):
     """What an operator is seen from here."""
 

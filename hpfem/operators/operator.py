@@ -15,7 +15,7 @@ from ..kernels.form import BlockProblem, FieldValues, Form
 from ..kernels.models import operator_bytes
 from ..memory import HOST, OutOfMemory
 from ..space import OPERATORS, Space
-from .arrays import apply_to_arrays, check_current
+from .arrays import Array, apply_to_arrays, check_current
 from .room import no_room
 from .strategies import Choice, Pick, choose, title
 from .tuner import Tuning, tune_operators
@@ -311,7 +311,7 @@ class Operator:
     def __call__(self, field: Field, out: Field | None = None) -> Field: ...
 
     @overload
-    def __call__(self, field: Any, out: Any = None) -> Any: ...
+    def __call__(self, field: Array | Sequence[Array], out: Any = None) -> Any: ...
 
     def __call__(self, field: Any, out: Any = None) -> Any:
         """Apply.
