@@ -1,0 +1,87 @@
+"""Tables of benchmarks/CUDA.md from a result file of `hpfem bench` on a GPU.
+
+`python benchmarks/cuda_tables.py benchmarks/results/bk_h200.json`
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+TITLES = {"bk1": "Mass (BK1)", "bk3": "Helmholtz (BK3)"}
+Record = Mapping[str, Any]
+Cell = Callable[[list[Record]], str]
+
+
+def largest(records: Iterable[Record], **wanted: Any) -> list[Record]:
+    """Records at the largest size of some problems, fastest first."""
+    found = [r for r in records if "fraction" in r and "n_modes" in r]
+    found = [r for r in found if all(r[key] == value for key, value in wanted.items())]
+    return sorted(found, key=lambda r: -r["dofs_per_second"])
+
+
+def way(record: Record) -> str:
+    """Strategy, and the first letter of the algorithm where there are two."""
+    letter = f" {record['algorithm'][0]}" if record["benchmark"] == "bk3" and record["strategy"] != "dense" else ""
+    return record["strategy"] + letter
+
+
+def rate(found: list[Record]) -> str:
+    """Burst, sustained rate and fraction of the roofline of the fastest way."""
+    if not found:
+        return ""
+    best = found[0]
+    sustained = f" ({best['sustained_dofs_per_second'] * 1e-9:.1f})" if best.get("sustained_dofs_per_second") else ""
+    return f"{best['dofs_per_second'] * 1e-9:.1f}{sustained} {best['fraction']:.2f} {way(best)}"
+
+
+def gain(found: list[Record]) -> str:
+    """How much faster the best collocated way is than the best other one, sum-factorised."""
+    own = [r for r in found if r["strategy"] in ("sumfac", "sumfac-top")]
+    rates = [
+        max((r["dofs_per_second"] for r in own if r["algorithm"] == a), default=0.0)
+        for a in ("collocated", "noncollocated")
+    ]
+    return f"{rates[0] / rates[1]:.2f}" if all(rates) else ""
+
+
+def strategies(found: list[Record]) -> str:
+    """Fastest rate of every strategy."""
+    best: dict[str, float] = {}
+    for record in found:
+        best.setdefault(record["strategy"], record["dofs_per_second"])
+    return ", ".join(f"{name} {value * 1e-9:.1f}" for name, value in best.items())
+
+
+def table(records: list[Record], cell: Cell, **wanted: Any) -> list[str]:
+    """A row per order, a column per shape."""
+    shapes = list(dict.fromkeys(r["shape"] for r in records))
+    orders = sorted({r["order"] for r in records})
+    lines = ["| P | " + " | ".join(shapes) + " |", "|---" * (len(shapes) + 1) + "|"]
+    for order in orders:
+        cells = [cell(largest(records, shape=shape, order=order, **wanted)) for shape in shapes]
+        lines.append(f"| {order} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def main(path: str) -> None:
+    """Print the tables."""
+    records = json.loads(Path(path).read_text(encoding="utf-8"))["results"]
+    for benchmark, title in TITLES.items():
+        for geometry in ("deformed", "affine"):
+            for dtype in ("float64", "float32"):
+                print(f"\n{title}, {geometry} elements, {dtype}\n")
+                print("\n".join(table(records, rate, benchmark=benchmark, geometry=geometry, dtype=dtype)))
+    for geometry in ("deformed", "affine"):
+        wanted = {"benchmark": "bk3", "geometry": geometry, "dtype": "float64"}
+        print(f"\nCollocated against not, Helmholtz, {geometry}\n")
+        print("\n".join(table(records, gain, **wanted)))
+        print(f"\nStrategies, Helmholtz, {geometry}\n")
+        print("\n".join(table(records, strategies, **wanted)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
