@@ -25,7 +25,7 @@ from hpfem.benchmarks.tiled import TOLERANCES, TiledBlock, TiledKernel
 from hpfem.benchmarks.timing import measure as timed
 from hpfem.errors import DeviceError, NotSuitable
 from hpfem.kernels.cuda import nvrtc
-from hpfem.kernels.cuda.dense import DensePlan, DenseVariant, ElementMatrices, dense_search
+from hpfem.kernels.cuda.dense import DensePlan, DenseVariant, ElementMatrices, check_dense, dense_search
 from hpfem.kernels.cuda.prelude import fiber_source, header, lane_source
 from hpfem.kernels.cuda.search import search
 from hpfem.kernels.cuda.tables import Levels
@@ -96,10 +96,14 @@ class Case:
                 rounds = search(problem, self.levels, Limits(), most, table=not most)
                 self.searches["sumfac-top", algorithm] = rounds
         self.lane = "sumfac" in strategies
-        if "dense" in strategies and kind == "affine":
-            self.matrices = ElementMatrices.of(self.problems["noncollocated"].tabulation)
-            rounds = dense_search(self.problems["noncollocated"], self.matrices, Limits(), table=not most)
-            self.searches["dense", "noncollocated"] = rounds
+        if "dense" in strategies:
+            try:
+                check_dense(self.problems["noncollocated"])
+                self.matrices = ElementMatrices.of(self.problems["noncollocated"].tabulation)
+                rounds = dense_search(self.problems["noncollocated"], self.matrices, Limits(), table=not most)
+                self.searches["dense", "noncollocated"] = rounds
+            except NotSuitable:
+                pass
         self.times: dict[Candidate, float] = {}
 
     def plan(self, candidate: Candidate) -> Any:

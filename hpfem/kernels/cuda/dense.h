@@ -7,33 +7,39 @@
 // the chain u, D u, G D u, y stays in registers.
 //
 // `matrices` is a stream of 8 x 8 tiles in the order of their use, [result place][summed place]: M by (summed, result),
-// then for every eight rows D by (modes, direction) and D^T by (direction, modes). Modes are sorted so that many tiles are
+// then for every AT_ONCE eights of rows D by (modes, rows, direction) and D^T by (rows, direction, modes). Modes are sorted so that many tiles are
 // zero; those are left out: MASS_TILE, FORWARD_TILE and BACK_TILE give a tile's index, or -1. STAGES = 0: all tiles stay
-// in shared memory, and warps run on their own. Otherwise CHUNK of them at a time go through a ring of STAGES.
+// in shared memory, and warps run on their own. Otherwise CHUNK of them at a time go through a ring of STAGES; the number
+// of chunks is a multiple of STAGES, so that every tile is always found at the same address.
 
 constexpr int K_TILES = (N_MODES + 7) / 8, R_TILES = (ROWS + 7) / 8;
 // Whether the last eight are at most four, at even places.
 constexpr bool K_HALF = N_MODES % 8 >= 1 && N_MODES % 8 <= 4, R_HALF = ROWS % 8 >= 1 && ROWS % 8 <= 4;
-constexpr int WARP_ELEMENTS = 16 * TILES, THREADS = 32 * WARPS;
-// Coefficients of eight elements in shared memory, [eight modes][element][place]; padded against bank conflicts.
-constexpr int TILE_PITCH = 72, EIGHT = K_TILES * TILE_PITCH;
-constexpr int STREAM = 64 * (STAGES > 0 ? STAGES * CHUNK : N_TILES), PLACES_SIZE = (N_MODES + 3) / 4;
-constexpr int GIVEN = 2 * TILES * EIGHT, RESULT = KEPT ? EIGHT : 0, FACTORS_SIZE = rounded_up(WARP_ELEMENTS * N_FACTORS, 2);
+constexpr int WARP_ELEMENTS = 16 * TILES, THREADS = 32 * WARPS, STAGES_OR_1 = STAGES > 0 ? STAGES : 1;
+// Coefficients of 16 elements in shared memory, [eight modes][odd place][element % 8][place / 2][element / 8], so that a
+// lane reads what it multiplies as it multiplies it; results of eight, [eight modes][element][place]. Padded against bank
+// conflicts.
+constexpr int PITCH = 72, SIXTEEN = K_TILES * 2 * PITCH, EIGHT = K_TILES * PITCH;
+constexpr int STREAM = 64 * (STAGES > 0 ? STAGES * CHUNK : N_TILES), PLACES = rounded_up((2 * N_MODES + 3) / 4, 2);
+// Lanes that take the modes of an element, or its factors, side by side when they are copied.
+constexpr int MODE_LANES = N_MODES <= 8 ? 8 : N_MODES <= 16 ? 16 : 32, MODES_AT_ONCE = 32 / MODE_LANES;
+constexpr int FACTOR_LANES = N_FACTORS == 1 ? 1 : N_FACTORS <= 4 ? 4 : 8, FACTORS_AT_ONCE = 32 / FACTOR_LANES;
+constexpr int GIVEN = TILES * SIXTEEN, RESULT = KEPT ? EIGHT : 0, FACTORS_SIZE = rounded_up(WARP_ELEMENTS * N_FACTORS, 2);
 constexpr int WARP_SIZE = GIVEN + RESULT + (KEPT ? 2 : 1) * FACTORS_SIZE;
 
 struct alignas(16) Two {
   real x, y;
 };
-// Values of two eights of elements at two places.
+// Values of elements g and g + 8 at an even place and at the odd one behind.
 struct Values {
-  Two low, high;
+  Two even, odd;
 };
 
 template <bool half> HPFEM_DEVICE void multiply(real (&c)[4], const Values &a, const Two &b) {
   if constexpr (half) {
-    HPFEM_MULTIPLY_4(c, a.low.x, a.high.x, b.x);
+    HPFEM_MULTIPLY_4(c, a.even.x, a.even.y, b.x);
   } else {
-    HPFEM_MULTIPLY_8(c, a.low.x, a.high.x, a.low.y, a.high.y, b.x, b.y);
+    HPFEM_MULTIPLY_8(c, a.even.x, a.even.y, a.odd.x, a.odd.y, b.x, b.y);
   }
 }
 
@@ -43,40 +49,46 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   HPFEM_SHARED(shared);
   const real parameters[N_PARAMETERS + 1] = {HPFEM_PARAMETERS real(0)};
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-  short *const places = reinterpret_cast<short *>(shared + STREAM);
-  real *const given = shared + STREAM + rounded_up(PLACES_SIZE, 2) + warp * WARP_SIZE;
+  short *const places = reinterpret_cast<short *>(shared + STREAM), *const result_places = places + N_MODES;
+  real *const given = shared + STREAM + PLACES + warp * WARP_SIZE;
   real *const result = KEPT ? given + GIVEN : given;
   real *const scaled = given + GIVEN + RESULT, *const raw = KEPT ? scaled + FACTORS_SIZE : scaled;
   const long long groups = (n_elements + WARP_ELEMENTS - 1) / WARP_ELEMENTS, step = (long long)gridDim.x * WARPS;
   in += blockIdx.y * n_elements * N_MODES;
   out += blockIdx.y * n_elements * N_MODES;
 
-  // The form's coefficients: its value and its flux for unit arguments, as it is linear.
-  real value_scale = 0, slope_scale = 0;
+  const int mode = lane % MODE_LANES, mode_element = lane / MODE_LANES;
+  const int factor = lane % FACTOR_LANES, factor_element = lane / FACTOR_LANES;
+  const int factor_at = factor_element * N_FACTORS + factor;
+
+  // The form's coefficient of the lane's factor: its value or its flux for unit arguments, as it is linear.
+  real scale;
   {
     real u[COMPONENTS] = {1}, du[COMPONENTS][SPACE] = {}, s[COMPONENTS][DIM] = {}, x[SPACE] = {};
     real value[COMPONENTS] = {}, flux[COMPONENTS][VECTOR] = {};
     s[0][0] = 1;
     physics(u, du, s, x, nullptr, parameters, value, flux);
-    value_scale = value[0];
-    slope_scale = flux[0][0];
+    scale = factor == N_FACTORS - 1 ? value[0] : flux[0][0];
   }
 
   // Tiles in shared memory.
-  const Two *chunk = reinterpret_cast<const Two *>(shared) + lane;
-  int arriving = 0, stage = 0; // the next chunk to ask for; the stage of the one in use
-  const auto ask = [&](int where) {
-    const real *const from = matrices + (long long)arriving * (CHUNK * 64);
-    for (int i = threadIdx.x; i < CHUNK * 32; i += THREADS) {
-      HPFEM_COPY(shared + where * (CHUNK * 64) + 2 * i, from + 2 * i, 16);
+  const Two *const tiles = reinterpret_cast<const Two *>(shared) + lane;
+  const auto ask = [&](int chunk) {
+    HPFEM_UNROLL for (int n = 0; n < (CHUNK * 32 + THREADS - 1) / THREADS; n++) {
+      const int i = n * THREADS + threadIdx.x;
+      if (CHUNK * 32 % THREADS == 0 || i < CHUNK * 32) {
+        HPFEM_COPY(shared + chunk % STAGES_OR_1 * (CHUNK * 64) + 2 * i, matrices + chunk * (CHUNK * 64) + 2 * i, 16);
+      }
     }
     HPFEM_COPY_COMMIT();
-    arriving = arriving + 1 == N_TILES / CHUNK ? 0 : arriving + 1;
   };
-  for (int m = threadIdx.x; m < N_MODES; m += THREADS) places[m] = PLACE[m];
+  for (int m = threadIdx.x; m < N_MODES; m += THREADS) {
+    const int p = PLACE[m];
+    places[m] = p / 8 * (2 * PITCH) + p % 2 * PITCH + p % 8 / 2 * 2;
+    result_places[m] = p / 8 * PITCH + p % 8;
+  }
   if constexpr (STAGES > 0) {
     HPFEM_UNROLL for (int s = 0; s < STAGES - 1; s++) ask(s);
-    stage = STAGES - 1;
   } else {
     for (int i = threadIdx.x; i < N_TILES * 32; i += THREADS) HPFEM_COPY(shared + 2 * i, matrices + 2 * i, 16);
     HPFEM_COPY_COMMIT();
@@ -90,12 +102,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         // The next chunk is there for all, and all have left the one before: its stage takes another.
         HPFEM_COPY_WAIT(STAGES - 2);
         __syncthreads();
-        ask(stage);
-        stage = stage + 1 == STAGES ? 0 : stage + 1;
-        chunk = reinterpret_cast<const Two *>(shared + stage * (CHUNK * 64)) + lane;
+        ask((n / CHUNK + STAGES - 1) % (N_TILES / CHUNK));
       }
-      return chunk[n % CHUNK * 32];
-    } else return chunk[n * 32];
+      return tiles[(n / CHUNK % STAGES * CHUNK + n % CHUNK) * 32];
+    } else return tiles[n * 32];
   };
 
   const auto live_of = [&](long long group) {
@@ -105,19 +115,31 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   // Asks for a warp's coefficients and factors.
   const auto request = [&](long long group) {
     const int live = live_of(group);
-    const real *const u = in + group * (WARP_ELEMENTS * N_MODES);
-    for (int i = lane; i < live * N_MODES; i += 32) {
-      const int e = i / N_MODES;
-      HPFEM_COPY(given + e / 8 * EIGHT + e % 8 * 8 + places[i - e * N_MODES], u + i, 8);
+    const real *const u = in + group * (WARP_ELEMENTS * N_MODES) + mode_element * N_MODES;
+    HPFEM_ROLLED for (int n = 0; n < N_MODES; n += MODE_LANES) {
+      if (n + mode < N_MODES) {
+        real *const to = given + mode_element * 8 + places[n + mode];
+        HPFEM_UNROLL for (int e = 0; e < WARP_ELEMENTS; e += MODES_AT_ONCE) {
+          if (e + mode_element < live) {
+            HPFEM_COPY(to + e / 16 * SIXTEEN + e % 8 * 8 + e / 8 % 2, u + e * N_MODES + n + mode, 8);
+          }
+        }
+      }
     }
-    const real *const f = factors + group * (WARP_ELEMENTS * N_FACTORS);
-    for (int i = lane; i < live * N_FACTORS; i += 32) HPFEM_COPY(raw + i, f + i, 8);
+    const real *const f = factors + group * (WARP_ELEMENTS * N_FACTORS) + factor_at;
+    if (factor < N_FACTORS) {
+      HPFEM_UNROLL for (int e = 0; e < WARP_ELEMENTS; e += FACTORS_AT_ONCE) {
+        if (e + factor_element < live) HPFEM_COPY(raw + factor_at + e * N_FACTORS, f + e * N_FACTORS, 8);
+      }
+    }
     HPFEM_COPY_COMMIT();
   };
 
   // Places of no mode must be finite, as they are multiplied by zeros.
   const auto clear = [&] {
-    for (int i = lane; i < 128 * TILES; i += 32) given[i / 64 * EIGHT + (K_TILES - 1) * TILE_PITCH + i % 64] = 0;
+    HPFEM_UNROLL for (int m = 0; m < TILES; m++) {
+      for (int i = lane; i < 2 * PITCH; i += 32) given[m * SIXTEEN + (K_TILES - 1) * (2 * PITCH) + i] = 0;
+    }
   };
 
   clear();
@@ -129,12 +151,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     if constexpr (!KEPT) request(group);
     HPFEM_COPY_WAIT(0);
     __syncwarp();
-    for (int i = lane; i < live * N_FACTORS; i += 32) {
-      scaled[i] = raw[i] * (i % N_FACTORS == N_FACTORS - 1 ? value_scale : slope_scale);
+    if (factor < N_FACTORS) {
+      HPFEM_UNROLL for (int e = 0; e < WARP_ELEMENTS; e += FACTORS_AT_ONCE) {
+        if (e + factor_element < WARP_ELEMENTS) {
+          scaled[factor_at + e * N_FACTORS] = raw[factor_at + e * N_FACTORS] * scale;
+        }
+      }
     }
     const auto load = [&](int m, int k) -> Values {
-      const real *const at = given + 2 * m * EIGHT + k * TILE_PITCH + 2 * lane;
-      return {*reinterpret_cast<const Two *>(at), *reinterpret_cast<const Two *>(at + EIGHT)};
+      const real *const at = given + m * SIXTEEN + k * (2 * PITCH) + 2 * lane;
+      return {*reinterpret_cast<const Two *>(at), *reinterpret_cast<const Two *>(at + PITCH)};
     };
     Values kept[KEPT ? TILES : 1][KEPT ? K_TILES : 1];
     if constexpr (KEPT) {
@@ -177,63 +203,81 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         }
       }
     }
-    each<0, R_TILES>([&](auto r_) {
-      constexpr int r = decltype(r_)::value;
-      constexpr bool half = R_HALF && r == R_TILES - 1;
-      real s[TILES][DIM][4];
-      HPFEM_UNROLL for (int m = 0; m < TILES; m++) {
-        HPFEM_UNROLL for (int c = 0; c < DIM; c++) {
-          HPFEM_UNROLL for (int i = 0; i < 4; i++) s[m][c][i] = 0;
+    // Some eights of rows at a time: products that do not wait for each other.
+    each<0, (R_TILES + AT_ONCE - 1) / AT_ONCE>([&](auto part_) {
+      constexpr int begin = decltype(part_)::value * AT_ONCE, end = begin + AT_ONCE < R_TILES ? begin + AT_ONCE : R_TILES;
+      real s[AT_ONCE][TILES][DIM][4];
+      HPFEM_UNROLL for (int r = 0; r < AT_ONCE; r++) {
+        HPFEM_UNROLL for (int m = 0; m < TILES; m++) {
+          HPFEM_UNROLL for (int c = 0; c < DIM; c++) {
+            HPFEM_UNROLL for (int i = 0; i < 4; i++) s[r][m][c][i] = 0;
+          }
         }
       }
       HPFEM_UNROLL for (int k = 0; k < K_TILES; k++) {
         Values u[TILES];
         HPFEM_UNROLL for (int m = 0; m < TILES; m++) u[m] = coefficients(m, k);
-        HPFEM_UNROLL for (int c = 0; c < DIM; c++) {
-          const int at = FORWARD_TILE[(r * K_TILES + k) * DIM + c];
-          if (at < 0) continue;
-          const Two b = tile(at);
-          HPFEM_UNROLL for (int m = 0; m < TILES; m++) {
-            if (K_HALF && k == K_TILES - 1) multiply<true>(s[m][c], u[m], b);
-            else multiply<false>(s[m][c], u[m], b);
+        HPFEM_UNROLL for (int r = begin; r < end; r++) {
+          HPFEM_UNROLL for (int c = 0; c < DIM; c++) {
+            const int at = FORWARD_TILE[(r * K_TILES + k) * DIM + c];
+            if (at < 0) continue;
+            const Two b = tile(at);
+            HPFEM_UNROLL for (int m = 0; m < TILES; m++) {
+              if (K_HALF && k == K_TILES - 1) multiply<true>(s[r - begin][m][c], u[m], b);
+              else multiply<false>(s[r - begin][m][c], u[m], b);
+            }
           }
         }
       }
-      HPFEM_UNROLL for (int m = 0; m < TILES; m++) {
-        HPFEM_UNROLL for (int i = 0; i < 4; i++) {
-          const real *const q = scaled + (16 * m + i / 2 * 8 + g) * N_FACTORS;
-          real v[VECTOR];
-          HPFEM_UNROLL for (int c = 0; c < DIM; c++) v[c] = s[m][c][i];
-          times_metric(q, v);
-          HPFEM_UNROLL for (int c = 0; c < DIM; c++) s[m][c][i] = v[c];
+      Values flux[AT_ONCE][TILES][DIM];
+      HPFEM_UNROLL for (int r = 0; r < end - begin; r++) {
+        HPFEM_UNROLL for (int m = 0; m < TILES; m++) {
+          HPFEM_UNROLL for (int i = 0; i < 4; i++) {
+            real v[VECTOR];
+            HPFEM_UNROLL for (int c = 0; c < DIM; c++) v[c] = s[r][m][c][i];
+            times_metric(scaled + (16 * m + i / 2 * 8 + g) * N_FACTORS, v);
+            HPFEM_UNROLL for (int c = 0; c < DIM; c++) {
+              Two &to = i % 2 ? flux[r][m][c].odd : flux[r][m][c].even;
+              (i < 2 ? to.x : to.y) = v[c];
+            }
+          }
         }
       }
-      HPFEM_UNROLL for (int c = 0; c < DIM; c++) {
-        HPFEM_UNROLL for (int n = 0; n < K_TILES; n++) {
-          const int at = BACK_TILE[(r * DIM + c) * K_TILES + n];
-          if (at < 0) continue;
-          const Two b = tile(at);
-          HPFEM_UNROLL for (int m = 0; m < TILES; m++) {
-            const real(&v)[4] = s[m][c];
-            multiply<half>(y[m][n], {{v[0], v[1]}, {v[2], v[3]}}, b);
+      HPFEM_UNROLL for (int r = begin; r < end; r++) {
+        HPFEM_UNROLL for (int c = 0; c < DIM; c++) {
+          HPFEM_UNROLL for (int n = 0; n < K_TILES; n++) {
+            const int at = BACK_TILE[(r * DIM + c) * K_TILES + n];
+            if (at < 0) continue;
+            const Two b = tile(at);
+            HPFEM_UNROLL for (int m = 0; m < TILES; m++) {
+              if (R_HALF && r == R_TILES - 1) multiply<true>(y[m][n], flux[r - begin][m][c], b);
+              else multiply<false>(y[m][n], flux[r - begin][m][c], b);
+            }
           }
         }
       }
     });
 
+    if constexpr (STAGES > 0) {
+      HPFEM_UNROLL for (int n = USED_TILES; n < N_TILES; n++) tile(n);
+    }
+
     // Eight elements at a time, so that stores are whole lines.
-    real *const to = out + group * (WARP_ELEMENTS * N_MODES);
+    real *const to = out + group * (WARP_ELEMENTS * N_MODES) + mode_element * N_MODES;
     HPFEM_UNROLL for (int h = 0; h < 2 * TILES; h++) {
       __syncwarp();
       HPFEM_UNROLL for (int n = 0; n < K_TILES; n++) {
         const real *const v = y[h / 2][n] + h % 2 * 2;
-        *reinterpret_cast<Two *>(result + n * TILE_PITCH + 2 * lane) = {v[0], v[1]};
+        *reinterpret_cast<Two *>(result + n * PITCH + 2 * lane) = {v[0], v[1]};
       }
       __syncwarp();
-      const int here = live - 8 * h < 8 ? live - 8 * h : 8;
-      for (int i = lane; i < here * N_MODES; i += 32) {
-        const int e = i / N_MODES;
-        HPFEM_STORE(to + 8 * h * N_MODES + i, result[e * 8 + places[i - e * N_MODES]]);
+      HPFEM_ROLLED for (int n = 0; n < N_MODES; n += MODE_LANES) {
+        if (n + mode < N_MODES) {
+          const real *const from = result + mode_element * 8 + result_places[n + mode];
+          HPFEM_UNROLL for (int e = 0; e < 8; e += MODES_AT_ONCE) {
+            if (8 * h + e + mode_element < live) HPFEM_STORE(to + (8 * h + e) * N_MODES + n + mode, from[e * 8]);
+          }
+        }
       }
     }
     __syncwarp();

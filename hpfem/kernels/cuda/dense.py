@@ -9,7 +9,7 @@ S_i^T S_j: the quadrature's own matrix, whatever the rule. On simplices V is a b
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from weakref import WeakKeyDictionary
@@ -31,12 +31,12 @@ Indices = NDArray[np.int64]
 
 # What is smaller than this, relative to the modes' own size, is zero but for rounding.
 ROUNDING = 1e-13
-# Tiles of 8 x 8 that go through shared memory together, and bytes of a tile.
-CHUNK, TILE_BYTES = 24, 512
+# Variants that a round of the search tries at most.
+NEIGHBOURS = 8
 # Tiles from which on a ring is worth trying.
 RING_TILES = 80
-# Numbers of shared memory between tiles of eight elements' coefficients (TILE_PITCH of dense.h).
-TILE_PITCH = 72
+# Numbers of shared memory between tiles of eight elements' coefficients (PITCH of dense.h).
+PITCH = 72
 # Modes of an element that a thread can hold twice; entries of matrices in the constant bank (64 KiB).
 LANE_MODES, CONSTANTS = 36, 7000
 # Modes beyond which the results of 16 elements do not fit the registers of a warp.
@@ -98,6 +98,29 @@ class ElementMatrices:
     def rows(self) -> int:
         """Rows of every D_i."""
         return self.slopes.shape[1]
+
+    @cached_property
+    def mass_tiles(self) -> Array:
+        """The mass matrix in tiles, [modes / 8, modes / 8, 8, 8]; [result][summed] outside and inside."""
+        places, k = places_of(len(self.order)), -(-len(self.order) // 8)
+        square = np.zeros((8 * k, 8 * k))
+        square[np.ix_(places, places)] = self.mass
+        return square.reshape(k, 8, k, 8).swapaxes(1, 2)
+
+    @cached_property
+    def slope_tiles(self) -> Array:
+        """D_i in tiles, [dim, rows / 8, modes / 8, 8, 8]."""
+        dim, rows, n = self.slopes.shape
+        r, k = -(-rows // 8), -(-n // 8)
+        padded = np.zeros((dim, 8 * r, 8 * k))
+        padded[np.ix_(np.arange(dim), places_of(rows), places_of(n))] = self.slopes
+        return padded.reshape(dim, r, 8, k, 8).swapaxes(2, 3)
+
+    @cached_property
+    def used(self) -> tuple[int, int]:
+        """Tiles that are not zero: of the mass matrix, and of all D_i."""
+        mass, slopes = (tiles.any(axis=(-2, -1)).sum() for tiles in (self.mass_tiles, self.slope_tiles))
+        return int(mass), int(slopes)
 
 
 _MATRICES: WeakKeyDictionary[Tabulation, ElementMatrices] = WeakKeyDictionary()
@@ -166,6 +189,10 @@ class DenseVariant:
         Whether coefficients are kept in registers, and the next ones fetched meanwhile.
     min_blocks : int
         Blocks per multiprocessor that registers have to leave room for.
+    chunk : int
+        Tiles in a stage of the ring at most.
+    rows : int
+        Eights of rows of D_i in work at a time.
     """
 
     warps: int
@@ -173,6 +200,8 @@ class DenseVariant:
     stages: int = 0
     kept: bool = True
     min_blocks: int = 1
+    chunk: int = 24
+    rows: int = 2
 
 
 def places_of(count: int) -> Indices:
@@ -238,7 +267,7 @@ class DensePlan:
         back : list of int
             [rows][direction][modes].
         """
-        k, n, dim = self.k_tiles, self.problem.n_modes, self.problem.shape.dim
+        k, dim = self.k_tiles, self.problem.shape.dim
         tiles: list[Array] = []
 
         def index(tile: Array) -> int:
@@ -247,31 +276,41 @@ class DensePlan:
             tiles.append(tile)
             return len(tiles) - 1
 
-        mass = []
+        mass, square, slopes = [], self.matrices.mass_tiles, self.matrices.slope_tiles
         if "value" in self.problem.form.test:
-            square = np.zeros((8 * k, 8 * k))
-            square[np.ix_(places_of(n), places_of(n))] = self.matrices.mass
-            blocks = square.reshape(k, 8, k, 8)
-            mass = [index(blocks[b, :, a]) for a in range(k) for b in range(k)]
-        slopes = np.zeros((dim, 8 * self.r_tiles, 8 * k))
-        if self.rows:
-            slopes[np.ix_(np.arange(dim), places_of(self.rows), places_of(n))] = self.matrices.slopes
-        slopes = slopes.reshape(dim, self.r_tiles, 8, k, 8)
-        forward, back = [], []
-        for r in range(self.r_tiles):
-            forward += [index(slopes[c, r, :, a]) for a in range(k) for c in range(dim)]
-            back += [index(slopes[c, r, :, a].T) for c in range(dim) for a in range(k)]
-        return tiles, mass, forward, back
+            mass = [index(square[b, a]) for a in range(k) for b in range(k)]
+        forward = np.empty((self.r_tiles, k, dim), np.int64)
+        back = np.empty((self.r_tiles, dim, k), np.int64)
+        for first in range(0, self.r_tiles, self.variant.rows):
+            part = range(first, min(first + self.variant.rows, self.r_tiles))
+            for a, r, c in product(range(k), part, range(dim)):
+                forward[r, a, c] = index(slopes[c, r, a])
+            for r, c, a in product(part, range(dim), range(k)):
+                back[r, c, a] = index(slopes[c, r, a].T)
+        return tiles, mass, forward.ravel().tolist(), back.ravel().tolist()
 
     @property
     def used_tiles(self) -> int:
         """Tiles of the matrices that are multiplied."""
-        return len(self.tiles[0])
+        mass, slopes = self.matrices.used
+        form = self.problem.form
+        return mass * ("value" in form.test) + 2 * slopes * ("grad" in form.test)
+
+    @property
+    def n_chunks(self) -> int:
+        """Chunks of tiles; a multiple of the stages."""
+        stages = max(self.variant.stages, 1)
+        return stages * -(-self.used_tiles // (stages * self.variant.chunk))
+
+    @property
+    def chunk(self) -> int:
+        """Tiles of a chunk."""
+        return max(1, -(-self.used_tiles // self.n_chunks))
 
     @property
     def n_tiles(self) -> int:
         """Tiles of `stream`, whole chunks where there is a ring."""
-        return -(-self.used_tiles // CHUNK) * CHUNK if self.variant.stages else self.used_tiles
+        return self.n_chunks * self.chunk if self.variant.stages else self.used_tiles
 
     @property
     def n_factors(self) -> int:
@@ -285,10 +324,10 @@ class DensePlan:
         v, n = self.variant, self.problem.n_modes
         if v.tiles == 0:
             return self.threads * ((n | 1) + (self.n_factors | 1)) * self.problem.dtype.itemsize
-        stream = 64 * (v.stages * CHUNK if v.stages else self.n_tiles)
-        places = -(-((n + 3) // 4) // 2) * 2
+        stream = 64 * (v.stages * self.chunk if v.stages else self.n_tiles)
+        places = -(-((2 * n + 3) // 4) // 2) * 2
         factors = -(-16 * v.tiles * self.n_factors // 2) * 2
-        eight = self.k_tiles * TILE_PITCH
+        eight = self.k_tiles * PITCH
         warp = 2 * v.tiles * eight + (eight if v.kept else 0) + (2 if v.kept else 1) * factors
         return 8 * (stream + places + v.warps * warp)
 
@@ -299,7 +338,8 @@ class DensePlan:
         words = self.problem.dtype.itemsize // 4
         if v.tiles == 0:
             return words * (2 * n + self.n_factors + dim + 4) + 20
-        numbers = v.tiles * (4 * self.k_tiles * (1 + v.kept) + 4 * dim * (self.rows > 0) + 4)
+        rows = min(v.rows, self.r_tiles)
+        numbers = v.tiles * (4 * self.k_tiles * (1 + v.kept) + 4 * dim * rows + 4)
         return 2 * numbers + 40
 
     def stream(self) -> Array:
@@ -330,10 +370,11 @@ class DensePlan:
                 reals("HPFEM_CONSTANT", "SLOPES", self.matrices.slopes),
             ]
         else:
-            sizes |= {"WARPS": v.warps, "TILES": v.tiles, "STAGES": v.stages, "CHUNK": CHUNK, "N_TILES": self.n_tiles}
+            sizes |= {"WARPS": v.warps, "TILES": v.tiles, "STAGES": v.stages, "CHUNK": self.chunk}
+            sizes["AT_ONCE"] = v.rows
+            sizes |= {"N_TILES": self.n_tiles, "USED_TILES": self.used_tiles}
             places = np.empty(p.n_modes, np.int64)
-            found = places_of(p.n_modes)
-            places[order] = found // 8 * TILE_PITCH + found % 8
+            places[order] = places_of(p.n_modes)
             text = [
                 f"constexpr bool KEPT = {str(v.kept).lower()};",
                 *[shorts(f"{key}_TILE", at) for key, at in zip(("MASS", "FORWARD", "BACK"), self.tiles[1:])],
@@ -366,7 +407,7 @@ def check_dense(problem: BlockProblem) -> None:
 def fitting(plan: DensePlan, limits: Limits) -> str | None:
     """Say why a plan does not fit a device; None if it does."""
     v = plan.variant
-    if plan.threads > limits.threads or v.warps < 1 or v.min_blocks < 1:
+    if plan.threads > limits.threads or min(v.warps, v.min_blocks, v.chunk, v.rows) < 1:
         return f"{plan.threads} threads and {v.min_blocks} blocks"
     if v.tiles == 0:
         matrices = plan.matrices.mass.size + plan.matrices.slopes.size
@@ -446,14 +487,16 @@ def dense_variants(
     """
     check_dense(problem)
     candidates = [DenseVariant(warps, 0, 0, True, blocks) for warps in (4, 2) for blocks in (8, 6, 5, 4, 3, 2)]
-    shapes = product((12, 8, 16, 10, 6, 4), (1, 2), (0, 4, 3), (True, False), (4, 3, 2, 1))
-    candidates += [DenseVariant(*shape) for shape in shapes]
+    sizes = DensePlan(problem, matrices, DenseVariant(1))
+    rings = [(0, 24), *([(3, 24), (2, 24), (2, 48), (3, 48)] if sizes.used_tiles >= RING_TILES else [])]
+    rows = [n for n in (2, 1, 3) if n <= max(1, sizes.r_tiles)]
+    numbers = product((4, 6, 8, 12, 10, 16), (1, 2), rings, (True, False), (4, 3, 2, 1), rows)
+    candidates += [DenseVariant(w, m, s, kept, blocks, chunk, n) for w, m, (s, chunk), kept, blocks, n in numbers]
     found = []
-    tiles = DensePlan(problem, matrices, DenseVariant(1)).used_tiles
     for variant in candidates:
         plan = DensePlan(problem, matrices, variant)
-        if fitting(plan, limits) is None and (variant.stages == 0 or tiles >= RING_TILES):
-            found.append((expected_speed(plan, limits), variant))
+        if fitting(plan, limits) is None:
+            found.append((expected_speed(plan), variant))
     if not found:
         raise NotSuitable(f"the matrices of {problem.n_modes} modes do not fit a block's shared memory")
     found.sort(key=lambda pair: -pair[0])
@@ -530,33 +573,32 @@ def dense_search(
         To be timed; send the seconds of all that were timed so far, in any round.
     """
     timed = yield first_dense(problem, matrices, limits, table)
-    fitting_ones = set(dense_variants(problem, matrices, limits, table))
+    promising = dense_variants(problem, matrices, limits, table)
     for _ in range(2):
         ranked = sorted(timed, key=lambda variant: timed[variant])
-        near = [
-            v
-            for best in ranked[:2]
-            for v in sorted(fitting_ones, key=astuple)
-            if v not in timed and differences(best, v) <= 1
-        ]
-        timed = yield list(dict.fromkeys(near))
+        near = [v for best in ranked[:2] for v in promising if v not in timed and differences(best, v) <= 1]
+        timed = yield list(dict.fromkeys(near))[:NEIGHBOURS]
 
 
 def differences(a: DenseVariant, b: DenseVariant) -> int:
     """How far two variants are apart: fields that differ, numbers that are not next to each other twice."""
     warps, blocks = sorted((a.warps, b.warps)), abs(a.min_blocks - b.min_blocks)
-    total = 0 if warps[0] == warps[1] else 1 if warps[1] <= 1.5 * warps[0] else 2
+    total = int((a.stages, a.chunk) != (b.stages, b.chunk))
+    total += 0 if warps[0] == warps[1] else 1 if warps[1] <= 1.5 * warps[0] else 2
     # The same number of warps on a multiprocessor in more or fewer blocks is one step.
     if a.warps * a.min_blocks == b.warps * b.min_blocks:
         total, blocks = min(total, 1), 0
-    return total + min(blocks, 2) + (a.tiles != b.tiles) + (a.stages != b.stages) + (a.kept != b.kept)
+    return total + min(blocks, 2) + abs(a.rows - b.rows) + (a.tiles != b.tiles) + (a.kept != b.kept)
 
 
-def expected_speed(plan: DensePlan, limits: Limits) -> float:
-    """Relative speed of a plan, from the resident warps and the work they have."""
+def expected_speed(plan: DensePlan) -> float:
+    """Relative speed of a plan, from the resident warps and the registers that they have."""
     v, p = plan.variant, plan.problem
     warps = v.warps * v.min_blocks
+    # What the compiler would like to have beyond what it needs.
+    room = min(255, REGISTERS // (plan.threads * v.min_blocks)) - plan.registers
+    speed = min(1.0, 0.75 + room / 160)
     if v.tiles == 0:
-        return min(1.0, warps / 16) * min(1.5, 16 / p.n_modes)
-    speed = min(1.0, warps * v.tiles / 12) * min(1.0, 0.7 + 0.1 * v.min_blocks)
-    return speed * (0.85 if v.stages else 1.0) * (1.0 if v.kept else 0.9)
+        return speed * min(1.0, warps / 16) * min(1.5, 16 / p.n_modes)
+    speed *= min(1.0, 0.4 + 0.6 * warps / 12) * (0.9 if v.tiles > 1 else 1.0) * (0.95 if v.rows == 1 else 1.0)
+    return speed * (0.85 if v.stages else 1.0) * (1.0 if v.kept else 0.8) * (1.02 if v.stages == 3 else 1.0)

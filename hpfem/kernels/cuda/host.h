@@ -12,6 +12,7 @@
 #define HPFEM_CONSTANT static const
 #define HPFEM_TABLE static const
 #define HPFEM_UNROLL
+#define HPFEM_ROLLED
 #define HPFEM_STREAM(pointer) (*(pointer))
 #define HPFEM_STORE(pointer, x) (*(pointer) = (x))
 #define HPFEM_PREFETCH_L2(pointer, bytes)

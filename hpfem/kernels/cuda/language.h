@@ -5,6 +5,7 @@
 #define HPFEM_CONSTANT static __constant__ const
 #define HPFEM_TABLE static __device__ const
 #define HPFEM_UNROLL _Pragma("unroll")
+#define HPFEM_ROLLED _Pragma("unroll 1")
 #define HPFEM_STREAM(pointer) __ldcs(pointer)
 #define HPFEM_STORE(pointer, x) __stcs(pointer, x)
 // Asks for bytes (a multiple of 16) from global memory, without waiting; registers are not involved.
