@@ -20,8 +20,8 @@ constexpr bool TREE_IN = SLOPES_IN && !COLLOCATED, TREE_OUT = SLOPES_OUT && !COL
 constexpr bool PAIRS = TREE_IN || TREE_OUT;
 constexpr int LANES = Q3 * E, LINES = Q2 * LANES;
 constexpr int POINTS = Q1 * Q2 * Q3;
-constexpr int SOURCES = STAGE == 3 ? SPACE : COMPONENTS;              // components that come in together
-constexpr int SINKS = STAGE == 2 ? SPACE : COMPONENTS;                // and go out
+constexpr int SOURCES = STAGE == 3 ? SPACE : COMPONENTS; // components that come in together
+constexpr int SINKS = STAGE == 2 ? SPACE : COMPONENTS;   // and go out
 constexpr int ROW_WARPS = (LANES + 31) / 32;
 
 using Entry3 = typename Choose<PAIRS, Pair, real>::type;
@@ -33,7 +33,6 @@ HPFEM_DEVICE real slope_of(real) { return 0; }
 HPFEM_DEVICE real slope_of(Pair x) { return x.d; }
 HPFEM_DEVICE void set(real &entry, real v, real) { entry = v; }
 HPFEM_DEVICE void set(Pair &entry, real v, real d) { entry = Pair{v, d}; }
-
 
 // The user's point q = (i Q2 + j) Q3 + k, or with the directions reversed (k Q2 + j) Q1 + i.
 HPFEM_DEVICE int point_i(int q) { return REVERSED ? q % Q1 : q / (Q2 * Q3); }
