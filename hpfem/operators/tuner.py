@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -383,7 +383,8 @@ def tune_operators(
     DeviceError
         If another GPU is current than an operator was made on, or there is no room on it.
     """
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < float("inf"):
+    numbers = int, float, np.integer, np.floating
+    if isinstance(seconds, bool) or not isinstance(seconds, numbers) or not 0 < seconds < float("inf"):
         raise ArgumentError(f"tuning takes a positive number of seconds, got {seconds!r}")
     work: dict[str, tuple[Tunable, int]] = {}
     for operator in operators:
@@ -410,7 +411,10 @@ def tune_operators(
 
 
 def tune(
-    space: Space, operators: Sequence[str | Tunable] = ("Mass", "Helmholtz"), seconds: float = 60.0, **options: Any
+    space: Space,
+    operators: str | Tunable | Sequence[str | Tunable] = ("Mass", "Helmholtz"),
+    seconds: float = 60.0,
+    **options: Any,
 ) -> list[Tuning]:
     """Find the fastest way to compute each block of a space, and keep it for operators with `strategy="auto"`.
 
@@ -421,7 +425,7 @@ def tune(
     Parameters
     ----------
     space : Space
-    operators : sequence of str or Operator
+    operators : str, Operator or sequence of these
         Names of operators that need no coefficients, or operators on the space.
     seconds : float
         Time for everything together; what is being compiled or timed when it ends is finished.
@@ -439,11 +443,12 @@ def tune(
     DeviceError
         If the backend cannot run here, or the device has no room.
     """
-    if isinstance(operators, str):
-        operators = (operators,)
+    listed: Iterable[Any] = (
+        operators if isinstance(operators, Iterable) and not isinstance(operators, str) else (operators,)
+    )
     made: list[Tunable] = []
-    for given in operators:
-        operator: Any = given
+    for given in listed:
+        operator = given
         if isinstance(given, str):
             parameters = list(inspect.signature(OPERATORS[given]).parameters.values())[1:]
             if any(p.default is p.empty and p.kind is not p.VAR_KEYWORD for p in parameters):

@@ -1,7 +1,8 @@
 """Results of races in the user's cache folder: one small file each, named by the SHA-256 of what it depends on.
 
 Files are written under a temporary name and renamed, so that nobody sees half of one, and processes that measure at the
-same time lose nothing. A file that is damaged, or of another format, is reported once and ignored.
+same time lose nothing. A file that is damaged, of another format or under another result's name is reported once and
+ignored.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def _record(content: Any) -> Record:
 
     Raises
     ------
-    ValueError
+    ValueError, OverflowError
         Says what is wrong.
     """
     if not isinstance(content, dict) or content.get("format") != FORMAT:
@@ -96,7 +97,7 @@ def _record(content: Any) -> Record:
     notes = [note for value in about.values() for note in (value if isinstance(value, list) else [value])]
     if not all(isinstance(value, (str, int)) for value in key.values()):
         raise ValueError("its key is damaged")
-    if not all(isinstance(note, (str, int, float)) for note in notes):
+    if not all(isinstance(note, str) or (isinstance(note, (int, float)) and math.isfinite(note)) for note in notes):
         raise ValueError("its notes are damaged")
     rival = content.get("runner_up")
     return Record(
@@ -118,11 +119,14 @@ def _read(path: Path) -> Record | None:
             content = file.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
             raise ValueError("it is too large")
-        return _record(json.loads(content.decode("utf-8")))
+        record = _record(json.loads(content.decode("utf-8")))
+        if path.name != _path(record.key).name:
+            raise ValueError("it belongs to another problem")
+        return record
     except FileNotFoundError:
         return None
-    # Nesting without end is a damage too.
-    except (OSError, ValueError, RecursionError) as error:
+    # Nesting without end is a damage too, and so are integers that are no float.
+    except (OSError, ValueError, RecursionError, OverflowError) as error:
         what = error.strerror if isinstance(error, OSError) else error
         report_once(f"tuning/{path}", f"the tuning result {path} is ignored: {what}; hpfem tune makes it anew")
         return None
@@ -141,12 +145,7 @@ def find(key: Mapping[str, str | int]) -> Record | None:
     Record or None
         None if there is none, or none to be used; that is reported once.
     """
-    path = _path(key)
-    record = _read(path)
-    if record is None or dict(record.key) == dict(key):
-        return record
-    report_once(f"tuning/{path}", f"the tuning result {path} is ignored: it belongs to another problem")
-    return None
+    return _read(_path(key))
 
 
 def keep(record: Record) -> None:

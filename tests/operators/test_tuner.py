@@ -1,5 +1,6 @@
 """The tuner: what it times, keeps and refuses, and what operators make of it. Times are invented, but for one test."""
 
+import json
 import pickle
 from concurrent.futures import Future
 from dataclasses import replace
@@ -115,7 +116,7 @@ def test_auto_takes_what_was_tuned(world, space):
     before = hp.Mass(space)
     assert chosen(before) == [("slow", None, None)]
     assert "slow (least expected time by the model)" in before.explain()
-    [result] = hp.tune(space, "Mass", seconds=1e9)
+    [result] = hp.tune(space, "Mass", seconds=np.float32(1e9))
     assert result.changed and result.operator == "Mass" and "6 affine quad, P=2" in result.block
     after = hp.Mass(space)
     assert chosen(after) == [("fast", None, None)] and chosen(before) == [("slow", None, None)]
@@ -161,7 +162,7 @@ def test_what_was_tuned_is_the_one_to_beat_next_time(world, space):
     register_strategy(Paced("new", world, {None: 0.9}))
     hp.Mass(space).tune(1e9)
     register_strategy(Paced("newest", world, {None: 0.88}))
-    [result] = hp.Mass(space).tune(1e9)
+    [result] = hp.tune(space, hp.Mass(space), 1e9)
     assert result.record.winner[0] == "new" and result.record.kept
 
 
@@ -342,6 +343,9 @@ def test_damaged_results_are_reported_once_and_ignored(world, space):
     register_strategy(Paced("fast", world, {None: 0.5}))
     hp.Mass(space).tune(1e9)
     [path] = tuning.store_info().path.iterdir()
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "about": {"unsuitable": 3}}))
+    assert "    not" not in hp.Mass(space).explain()
     path.write_text("{")
     assert chosen(hp.Mass(space)) == chosen(hp.Mass(space)) == [("model", None, None)]
     assert len([text for text in reports().values() if str(path) in text]) == 1
@@ -387,6 +391,8 @@ def test_errors(world, space):
         hp.tune(space, ["AdvectionDiffusionReaction"])
     with pytest.raises(ArgumentError, match="FwdTrans cannot be tuned"):
         hp.tune(space, ["FwdTrans"], backend="cpu")
+    with pytest.raises(ArgumentError, match="None cannot be tuned"):
+        hp.tune(space, None)
     with pytest.raises(ArgumentError, match="Mass is on another space"):
         hp.tune(space, [hp.Mass(hp.Space(space.mesh, 3, backend="numpy"))])
     with pytest.raises(ArgumentError, match="unknown strategy 'b'"):

@@ -68,7 +68,10 @@ def damaged():
         "no seconds": json.dumps({**good, "seconds": None}).encode(),
         "negative": json.dumps({**good, "ratio": -1.0}).encode(),
         "infinite": json.dumps({**good, "seconds": float("inf")}).encode(),
+        "huge": json.dumps({**good, "seconds": 10**400}).encode(),
         "no about": json.dumps({**good, "about": 3}).encode(),
+        "huge note": json.dumps({**good, "about": {"dofs_per_second": 10**400}}).encode(),
+        "endless note": json.dumps({**good, "about": {"dofs_per_second": float("nan")}}).encode(),
     }
 
 
@@ -88,7 +91,7 @@ def test_a_result_under_a_wrong_name_is_not_believed(folder):
     keep(RECORD)
     [path] = folder.iterdir()
     path.write_text(path.read_text().replace("H200", "A100"))
-    assert find(KEY) is None
+    assert find(KEY) is None and entries() == []
     [message] = reports().values()
     assert "another problem" in message
 

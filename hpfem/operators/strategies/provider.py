@@ -355,7 +355,8 @@ def choose(problem: BlockProblem, strategy: str, algorithm: str, backend: Backen
     if pick is None:
         record = tuned(problem, strategy, algorithm, backend)
         if record is not None:
-            pick = Pick(record.winner, tuned_reason(record), tuple(record.about.get("unsuitable", ())))
+            unfit = record.about.get("unsuitable")
+            pick = Pick(record.winner, tuned_reason(record), tuple(map(str, unfit)) if isinstance(unfit, list) else ())
     known = None if pick is None else _build(pairs, pick, backend)
     if known is not None:
         return known
