@@ -21,6 +21,8 @@ _FIELDS: Mapping[str, Mapping[str, Any]] = {
     BENCH: {"benchmark": str, **_COMMON, "dofs_per_second": _NUMBER, "fraction": _NUMBER, "bound": str},
     COMPARE: {**_COMMON, "dofs_per_second": _NUMBER, "flops": _NUMBER, "nbytes": _NUMBER, "difference": _NUMBER},
 }
+# What else a file may hold, and of what kind.
+_PARTS: Mapping[str, type] = {"settings": dict, "machine": dict, "runs": list, "skipped": list, "wrong": list}
 
 
 def rounded(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,6 +97,9 @@ def read_results(path: str | os.PathLike[str]) -> dict[str, Any]:
             value = entry.get(name) if isinstance(entry, dict) else None
             if not isinstance(value, kinds) or isinstance(value, bool) or not _in_range(name, value):
                 raise ArgumentError(f"{path}: results[{number}] has {name} = {value!r}, not what hpfem writes")
+    for name, part in _PARTS.items():
+        if not isinstance(content.get(name, part()), part):
+            raise ArgumentError(f"{path}: its {name} are {content[name]!r}, not what hpfem writes")
     return content
 
 

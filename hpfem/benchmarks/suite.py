@@ -33,6 +33,8 @@ _ONCE = {
     *("operator", "basis", "n_modes", "n_points", "repeats", "flops", "nbytes", "roofline_dofs_per_second"),
     *("error", "chosen", "variant"),
 }
+# Lists of a result file whose entries belong to problems.
+_ENTRIES = ("results", "skipped", "wrong")
 # Orders by dimension, where none are given.
 ORDERS = {2: tuple(range(1, 11)), 3: tuple(range(1, 8))}
 
@@ -478,6 +480,30 @@ def settings_of(document: Mapping[str, Any]) -> SuiteSettings:
         raise ArgumentError(f"the settings of a result file are not what hpfem writes: {error}") from None
 
 
+def _tasks_of(part: Mapping[str, Any]) -> set[Task]:
+    """Problems that a document has entries of; checks the entries and the runs on the way.
+
+    Raises
+    ------
+    ArgumentError
+        If they are not what `hpfem bench` writes.
+    """
+    what = "runs"
+    try:
+        for run in part["runs"]:
+            _identity(run, "cuda")
+            for limits in run.get("rooflines", {}).values():
+                _ = [float(limits[name]) for name in ("bandwidth", "flops")]
+        found = set()
+        for what in _ENTRIES:
+            for entry in part.get(what, ()):
+                found.add(Task.of(entry))
+                int(entry.get("run", 0))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ArgumentError(f"the {what} of a result file are not what hpfem writes: {error!r}") from None
+    return found
+
+
 def _identity(run: Mapping[str, Any], backend: str) -> tuple[Any, ...]:
     """What runs must agree in to be put together: device, code, and the software between them."""
     machine = run["machine"]
@@ -501,32 +527,32 @@ def merge_results(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     Raises
     ------
     ArgumentError
-        If they are no parts of one benchmark: other settings, devices or commits, or a problem that two of them have.
+        If they are no parts of one benchmark: other settings, devices or commits, or a problem that two of them have;
+        or not what `hpfem bench` writes.
     """
     if not all(isinstance(part.get("runs"), list) and part["runs"] for part in documents):
         raise ArgumentError("only results of hpfem bench --tiled (or --backend cuda) have parts that can be merged")
     settings = settings_of(documents[0])
     runs: list[Mapping[str, Any]] = []
-    entries: dict[str, list[Mapping[str, Any]]] = {"results": [], "skipped": [], "wrong": []}
+    entries: dict[str, list[Mapping[str, Any]]] = {name: [] for name in _ENTRIES}
     done: set[Task] = set()
     for part in documents:
         ours, theirs = asdict(settings), asdict(settings_of(part))
         values = [f"{name} {value} and {theirs[name]}" for name, value in ours.items() if value != theirs[name]]
         if values:
             raise ArgumentError(f"these results do not belong together: their settings differ ({', '.join(values)})")
+        tasks = _tasks_of(part)
         for run in part["runs"]:
             known, other = (_identity(r, settings.backend) for r in ([*runs, run][0], run))
             if known != other:
                 raise ArgumentError(
                     f"these results do not belong together: device, commit and NumPy are {known} and {other}"
                 )
-        own = {name: list(part.get(name, ())) for name in entries}
-        tasks = {Task.of(entry) for listed in own.values() for entry in listed}
         twice = tasks & done
         if twice:
             raise ArgumentError(f"{min(map(str, twice))} and {len(twice) - 1} more are in two of these results")
         done |= tasks
-        for name, listed in own.items():
-            entries[name] += [{**e, "run": e["run"] + len(runs)} if "run" in e else e for e in listed]
+        for name, listed in entries.items():
+            listed += [{**e, "run": e["run"] + len(runs)} if "run" in e else e for e in part.get(name, ())]
         runs += part["runs"]
     return suite_document(settings, runs, **entries)

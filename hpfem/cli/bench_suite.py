@@ -58,31 +58,6 @@ def parse_part(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def parse_seconds(text: str) -> float:
-    """Read a number of seconds.
-
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    ArgumentError
-        For anything but a number from 0 to 1e6.
-    """
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds <= 1e6:
-        raise ArgumentError(f"{text!r} is not a number of seconds")
-    return seconds
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the whole benchmark.
 
@@ -92,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         Gets the options.
     """
     group = parser.add_argument_group("the whole benchmark (with --backend cuda, or --tiled)")
-    seconds = options.checked(parse_seconds)
+    seconds = options.checked(options.parse_seconds)
     group.add_argument(
         "--tiled", action="store_true", help="kernels alone on copies of a few elements; always so on a GPU"
     )
@@ -124,11 +99,13 @@ def wanted(arguments: argparse.Namespace) -> bool:
     ArgumentError
         If its options are used without it.
     """
+    given = [name for name in ("sustained", "part", "budget", "resume") if getattr(arguments, name) is not None]
+    if arguments.merge and given:
+        raise ArgumentError(f"--merge measures nothing; leave --{given[0]} away")
     if arguments.tiled or arguments.merge or arguments.backend == "cuda":
         return True
-    for name in ("sustained", "part", "budget", "resume"):
-        if getattr(arguments, name) is not None:
-            raise ArgumentError(f"--{name} belongs to --tiled or --backend cuda")
+    if given:
+        raise ArgumentError(f"--{given[0]} belongs to --tiled or --backend cuda")
     return False
 
 
@@ -271,7 +248,7 @@ def _print(result: Mapping[str, Any]) -> None:
     for run_ in result["runs"]:
         limits = [
             f"{dtype} {output.engineering(roof['bandwidth'], 'B/s')}, {output.engineering(roof['flops'], 'Flop/s')}"
-            for dtype, roof in run_["rooflines"].items()
+            for dtype, roof in run_.get("rooflines", {}).items()
         ]
         output.say(f"limits measured: {'; '.join(limits)}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import tempfile
 from collections.abc import Callable
@@ -202,6 +203,31 @@ def parse_positive(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= 10000):
         raise ArgumentError(f"{text!r} is not a number from 1 to 10000")
     return int(text)
+
+
+def parse_seconds(text: str) -> float:
+    """Read a time.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ArgumentError
+        For anything but a number of seconds from 0 to a day.
+    """
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds <= 86400:
+        raise ArgumentError(f"{text!r} is not a number of seconds from 0 to 86400")
+    return seconds
 
 
 def coefficient(name: str, text: str, dim: int) -> float | FieldExpression:

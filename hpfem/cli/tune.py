@@ -47,31 +47,6 @@ def parse_spaces(text: str) -> tuple[int | dict[str, int], ...]:
     return (options.parse_order(text),) if "=" in text else options.parse_orders(text)
 
 
-def parse_seconds(text: str) -> float:
-    """Read a time in seconds.
-
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    ArgumentError
-        If it is no positive number, or more than a day.
-    """
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= 86400:
-        raise ArgumentError(f"{text!r} is no time in seconds, more than 0 and at most 86400")
-    return seconds
-
-
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("mesh", metavar="MESH", nargs="?", help="mesh file")
     parser.add_argument("--show", action="store_true", help="show what is kept, and measure nothing")
@@ -93,7 +68,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--seconds",
-        type=options.checked(parse_seconds),
+        type=options.checked(options.parse_seconds),
         default=60.0,
         metavar="S",
         help="time for everything together (default 60); what runs when it ends is finished",
@@ -108,6 +83,8 @@ def _run(arguments: argparse.Namespace) -> None:
         return
     if arguments.mesh is None:
         raise ArgumentError("no mesh is given; give one to tune on, or --show")
+    if not arguments.seconds:
+        raise ArgumentError("--seconds 0 leaves no time to tune")
     for name in arguments.operators:
         apply.operator_class(name)
     mesh = read_mesh(arguments.mesh)

@@ -41,6 +41,7 @@ def test_the_whole_benchmark_in_parts(capsys, tmp_path):
     result = json.loads(whole.read_text())
     assert result["complete"] and len(result["results"]) == len(first["results"]) + len(second["results"])
     assert {"float64", "float32"} == set(result["runs"][1]["rooflines"])
+    assert "leave --part away" in refused(capsys, "bench", "--merge", *parts, "--part", "1/2", "-o", whole)
     assert "are in two of these" in refused(capsys, "bench", "--merge", *parts, parts[0], "-o", whole)
     assert "say which with -o" in refused(capsys, "bench", "--merge", *parts)
     # The other way: what the first lacks.
@@ -86,6 +87,32 @@ def test_wrong_results_are_an_error_after_all_is_written(capsys, tmp_path, monke
     result = json.loads(path.read_text())
     assert {entry["strategy"] for entry in result["wrong"]} == {"stdmat"}
     assert {entry["strategy"] for entry in result["results"]} == {"sumfac"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"settings": 3}, "its settings are 3"),
+        ({"settings": {"unknown": 3}}, "settings of a result file are not"),
+        ({"runs": []}, "only results of hpfem bench --tiled"),
+        ({"runs": [1]}, "runs of a result file are not"),
+        ({"runs": [{"machine": {"gpu": 9}, "rooflines": {}}]}, "runs of a result file are not"),
+        ({"runs": [{"machine": {}, "rooflines": {"float64": {"bandwidth": 1}}}]}, "runs of a result file are not"),
+        ({"skipped": None}, "its skipped are None"),
+        ({"wrong": [7]}, "wrong of a result file are not"),
+        ({"wrong": [{"dtype": []}]}, "wrong of a result file are not"),
+    ],
+)
+def test_damaged_results(capsys, tmp_path, change, message):
+    path = tmp_path / "r.json"
+    settings = suite.SuiteSettings(backend="numpy")
+    run_ = {"machine": {}, "rooflines": {}}
+    task = vars(suite.suite_tasks(settings)[0])
+    measured = {**task, "strategy": "sumfac", "algorithm": "collocated", "bound": "flops"}
+    measured |= dict.fromkeys(("n_dofs", "dofs_per_second", "fraction"), 1)
+    path.write_text(json.dumps({**suite.suite_document(settings, [run_], [measured], [], []), **change}))
+    assert message in refused(capsys, "bench", "--merge", path, "-o", tmp_path / "m.json")
+    assert message in refused(capsys, *SMALL, "--resume", path)
 
 
 @pytest.mark.parametrize(

@@ -73,8 +73,8 @@ def test_what_is_asked_for(capsys):
     ("arguments", "message"),
     [
         ([], "no mesh is given"),
-        ([FLAT, "--seconds", "0"], "'0' is no time"),
-        ([FLAT, "--seconds", "soon"], "'soon' is no time"),
+        ([FLAT, "--seconds", "0"], "--seconds 0 leaves no time"),
+        ([FLAT, "--seconds", "soon"], "'soon' is not a number of seconds"),
         ([FLAT, "--order", "0"], "between 1 and"),
         ([FLAT, "--operator", "fwdtrans"], "FwdTrans cannot be tuned"),
         ([FLAT, "--operator", "magic"], "unknown operator"),
