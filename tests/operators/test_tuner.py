@@ -466,7 +466,7 @@ def test_variants_of_cuda_without_a_gpu(world, monkeypatch):
     monkeypatch.setitem(BACKENDS._objects, "cuda", Backend("cuda", lambda: HOST, lambda: None))
     monkeypatch.setitem(CLOCKS._objects, "cuda", Clock(lambda: world, lambda: "H200"))
     monkeypatch.setattr(DryKernel, "world", world)
-    for name in ("FiberKernel", "LaneKernel", "DenseKernel"):
+    for name in ("FiberKernel", "LaneKernel", "StdMatKernel"):
         monkeypatch.setattr(cuda, name, DryKernel)
     for name, stub in (("limits", Limits), ("architecture", lambda: "sm_90"), ("start", start)):
         monkeypatch.setattr(cuda, name, stub)

@@ -260,7 +260,7 @@ class LaneKernel(FiberKernel):
         return LANE_THREADS, LANE_THREADS, LANE_THREADS * (self.levels.n_modes | 1) * self.problem.dtype.itemsize
 
 
-class DenseKernel(CudaKernel):
+class StdMatKernel(CudaKernel):
     """Dense reference matrices: one GEMM for all elements, the pointwise part, one GEMM back ([X] Alg. 1, 2).
 
     Parameters

@@ -11,7 +11,7 @@ from ...errors import NotSuitable
 from ...kernels import variants as text
 from ...kernels.cuda import variant as fiber
 from ...kernels.cuda.device import architecture, current_device, limits, missing
-from ...kernels.cuda.kernel import DenseKernel, FiberKernel, LaneKernel, held
+from ...kernels.cuda.kernel import FiberKernel, LaneKernel, StdMatKernel, held
 from ...kernels.cuda.nvrtc import start
 from ...kernels.cuda.prelude import fiber_source, header, lane_source
 from ...kernels.cuda.search import MOST, first_variants, search
@@ -137,7 +137,7 @@ class CudaStdMat(Strategy):
 
     name, backend, special = "stdmat", "cuda", False
 
-    def build(self, problem: BlockProblem, variant: Variant = None) -> DenseKernel:
+    def build(self, problem: BlockProblem, variant: Variant = None) -> StdMatKernel:
         """Build the kernel.
 
         Raises
@@ -149,7 +149,7 @@ class CudaStdMat(Strategy):
         size = problem.n_points * max(problem.n_modes, problem.n_points) * (1 + problem.shape.dim) * 8
         if size > STDMAT_BYTES:
             raise NotSuitable(f"its matrices take {size / 1e6:.0f} MB, the limit is {STDMAT_BYTES / 1e6:.0f} MB")
-        return DenseKernel(problem)
+        return StdMatKernel(problem)
 
     def cost(self, problem: BlockProblem) -> float:
         """Expected time per element in nanoseconds: the work arrays go through memory four times."""
