@@ -112,16 +112,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     const long long left = n_elements - group * WARP_ELEMENTS;
     return left < WARP_ELEMENTS ? int(left) : WARP_ELEMENTS;
   };
-  // Asks for a warp's coefficients and factors.
-  const auto request = [&](long long group) {
-    const int live = live_of(group);
-    const real *const u = in + group * (WARP_ELEMENTS * N_MODES) + mode_element * N_MODES;
+  // Asks for a warp's coefficients and factors. Groups that are whole, all but the last, need no comparisons.
+  const auto request_some = [&](auto whole_, long long group, int live) {
+    constexpr bool whole = decltype(whole_)::value;
+    const real *const u = in + group * (WARP_ELEMENTS * N_MODES) + mode_element * N_MODES + mode;
     HPFEM_ROLLED for (int n = 0; n < N_MODES; n += MODE_LANES) {
       if (n + mode < N_MODES) {
         real *const to = given + mode_element * 8 + places[n + mode];
+        const real *const from = u + n;
         HPFEM_UNROLL for (int e = 0; e < WARP_ELEMENTS; e += MODES_AT_ONCE) {
-          if (e + mode_element < live) {
-            HPFEM_COPY(to + e / 16 * SIXTEEN + e % 8 * 8 + e / 8 % 2, u + e * N_MODES + n + mode, 8);
+          if (whole || e + mode_element < live) {
+            HPFEM_COPY(to + e / 16 * SIXTEEN + e % 8 * 8 + e / 8 % 2, from + e * N_MODES, 8);
           }
         }
       }
@@ -129,10 +130,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     const real *const f = factors + group * (WARP_ELEMENTS * N_FACTORS) + factor_at;
     if (factor < N_FACTORS) {
       HPFEM_UNROLL for (int e = 0; e < WARP_ELEMENTS; e += FACTORS_AT_ONCE) {
-        if (e + factor_element < live) HPFEM_COPY(raw + factor_at + e * N_FACTORS, f + e * N_FACTORS, 8);
+        const bool there = whole ? e + FACTORS_AT_ONCE <= WARP_ELEMENTS || e + factor_element < WARP_ELEMENTS
+                                 : e + factor_element < live;
+        if (there) HPFEM_COPY(raw + factor_at + e * N_FACTORS, f + e * N_FACTORS, 8);
       }
     }
     HPFEM_COPY_COMMIT();
+  };
+  const auto request = [&](long long group) {
+    const int live = live_of(group);
+    if (live == WARP_ELEMENTS) request_some(Int<1>{}, group, live);
+    else request_some(Int<0>{}, group, live);
   };
 
   // Places of no mode must be finite, as they are multiplied by zeros.
@@ -153,7 +161,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     __syncwarp();
     if (factor < N_FACTORS) {
       HPFEM_UNROLL for (int e = 0; e < WARP_ELEMENTS; e += FACTORS_AT_ONCE) {
-        if (e + factor_element < WARP_ELEMENTS) {
+        if (e + FACTORS_AT_ONCE <= WARP_ELEMENTS || e + factor_element < WARP_ELEMENTS) {
           scaled[factor_at + e * N_FACTORS] = raw[factor_at + e * N_FACTORS] * scale;
         }
       }
@@ -263,7 +271,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     }
 
     // Eight elements at a time, so that stores are whole lines.
-    real *const to = out + group * (WARP_ELEMENTS * N_MODES) + mode_element * N_MODES;
+    real *const to = out + group * (WARP_ELEMENTS * N_MODES) + mode_element * N_MODES + mode;
     HPFEM_UNROLL for (int h = 0; h < 2 * TILES; h++) {
       __syncwarp();
       HPFEM_UNROLL for (int n = 0; n < K_TILES; n++) {
@@ -271,14 +279,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         *reinterpret_cast<Two *>(result + n * PITCH + 2 * lane) = {v[0], v[1]};
       }
       __syncwarp();
-      HPFEM_ROLLED for (int n = 0; n < N_MODES; n += MODE_LANES) {
-        if (n + mode < N_MODES) {
-          const real *const from = result + mode_element * 8 + result_places[n + mode];
-          HPFEM_UNROLL for (int e = 0; e < 8; e += MODES_AT_ONCE) {
-            if (8 * h + e + mode_element < live) HPFEM_STORE(to + (8 * h + e) * N_MODES + n + mode, from[e * 8]);
+      const auto store = [&](auto whole_) {
+        constexpr bool whole = decltype(whole_)::value;
+        HPFEM_ROLLED for (int n = 0; n < N_MODES; n += MODE_LANES) {
+          if (n + mode < N_MODES) {
+            const real *const from = result + mode_element * 8 + result_places[n + mode];
+            real *const at = to + 8 * h * N_MODES + n;
+            HPFEM_UNROLL for (int e = 0; e < 8; e += MODES_AT_ONCE) {
+              if (whole || 8 * h + e + mode_element < live) HPFEM_STORE(at + e * N_MODES, from[e * 8]);
+            }
           }
         }
-      }
+      };
+      if (live == WARP_ELEMENTS) store(Int<1>{});
+      else store(Int<0>{});
     }
     __syncwarp();
     if constexpr (!KEPT) {

@@ -19,14 +19,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   factors += first * N_FACTORS;
   real *const coefficients = shared + warp * 32 * (PITCH + FACTORS_PITCH), *const metric = coefficients + 32 * PITCH;
 
-  HPFEM_UNROLL for (int n = 0; n < N_MODES; n++) {
-    const int i = n * 32 + lane, e = i / N_MODES;
-    if (e < live) HPFEM_COPY(coefficients + e * PITCH + i - e * N_MODES, in + i, sizeof(real));
-  }
-  HPFEM_UNROLL for (int n = 0; n < N_FACTORS; n++) {
-    const int i = n * 32 + lane, e = i / N_FACTORS;
-    if (e < live) HPFEM_COPY(metric + e * FACTORS_PITCH + i - e * N_FACTORS, factors + i, sizeof(real));
-  }
+  // Warps whose elements are all there, all but the last, need no comparisons.
+  const auto load = [&](auto whole_) {
+    constexpr bool whole = decltype(whole_)::value;
+    HPFEM_UNROLL for (int n = 0; n < N_MODES; n++) {
+      const int i = n * 32 + lane, e = i / N_MODES;
+      if (whole || e < live) HPFEM_COPY(coefficients + e * (PITCH - N_MODES) + i, in + i, sizeof(real));
+    }
+    HPFEM_UNROLL for (int n = 0; n < N_FACTORS; n++) {
+      const int i = n * 32 + lane, e = i / N_FACTORS;
+      if (whole || e < live) HPFEM_COPY(metric + e * (FACTORS_PITCH - N_FACTORS) + i, factors + i, sizeof(real));
+    }
+  };
+  if (live == 32) load(Int<1>{});
+  else load(Int<0>{});
   HPFEM_COPY_COMMIT();
   HPFEM_COPY_WAIT(0);
   __syncwarp();
@@ -69,8 +75,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   __syncwarp();
   HPFEM_UNROLL for (int n = 0; n < N_MODES; n++) mine[sorted_mode(n)] = y[n];
   __syncwarp();
-  HPFEM_UNROLL for (int n = 0; n < N_MODES; n++) {
-    const int i = n * 32 + lane, e = i / N_MODES;
-    if (e < live) HPFEM_STORE(out + i, coefficients[e * PITCH + i - e * N_MODES]);
-  }
+  const auto store = [&](auto whole_) {
+    constexpr bool whole = decltype(whole_)::value;
+    HPFEM_UNROLL for (int n = 0; n < N_MODES; n++) {
+      const int i = n * 32 + lane, e = i / N_MODES;
+      if (whole || e < live) HPFEM_STORE(out + i, coefficients[e * (PITCH - N_MODES) + i]);
+    }
+  };
+  if (live == 32) store(Int<1>{});
+  else store(Int<0>{});
 }
