@@ -8,6 +8,7 @@
 
 import argparse
 
+from hpfem.backend import choose_backend
 from hpfem.benchmarks import TARGETS, BenchSettings, ThroughputRun, document, thread_limit
 from hpfem.plots import plot_results
 from hpfem.reporting import machine_description
@@ -21,6 +22,7 @@ def main(orders=(1, 2, 4, 6), dofs=(3e4,), backend="numpy", output=None):
     dict
         {(benchmark, shape, geometry, order): the best `Measurement` of all strategies}.
     """
+    backend = choose_backend(backend).name
     best = {}
     results = []
     with thread_limit() as threads:
@@ -46,7 +48,7 @@ def main(orders=(1, 2, 4, 6), dofs=(3e4,), backend="numpy", output=None):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Throughput of operators by shape.")
-    parser.add_argument("--backend", default="numpy", help="numpy, cpu or cuda")
+    parser.add_argument("--backend", default="numpy", help="auto, numpy, cpu or cuda")
     parser.add_argument("--output", help="folder for pictures")
     given = parser.parse_args()
     main(backend=given.backend, output=given.output)

