@@ -57,7 +57,8 @@ def from_text(kind: type[T], text: str) -> T:
     ArgumentError
         If the text is no variant of this kind.
     """
-    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    kinds = {field.name: str(field.type) for field in fields(kind)}  # type: ignore[arg-type]
+    names = ", ".join(kinds)
     values: dict[str, int | bool] = {}
     for word in text.split():
         name, equals, number = word.partition("=")
@@ -67,13 +68,16 @@ def from_text(kind: type[T], text: str) -> T:
                 raise ArgumentError(f"variant {text!r}: {word!r} is not name=number")
             value = int(number)
         name = name if equals else word.removeprefix("no-")
-        if name not in names or name in values:
-            raise ArgumentError(f"variant {text!r}: {name!r} is unknown or twice there; valid: {', '.join(names)}")
+        if name not in kinds or name in values:
+            raise ArgumentError(f"variant {text!r}: {name!r} is unknown or twice there; valid: {names}")
+        if bool(equals) != ("int" in kinds[name]):
+            how = "takes a number" if "int" in kinds[name] else "takes no number"
+            raise ArgumentError(f"variant {text!r}: {name!r} {how}")
         values[name] = value
     try:
         return kind(**values)
     except TypeError:
-        raise ArgumentError(f"variant {text!r} is incomplete; it takes {', '.join(names)}") from None
+        raise ArgumentError(f"variant {text!r} is incomplete; it takes {names}") from None
 
 
 def search_in_text(

@@ -89,12 +89,23 @@ def test_text_of_a_variant():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "prefetch=2", "elements=x", "elements=-1", "elements=4 elements=5", "elements=4 fast", "elements"]
+    ("text", "message"),
+    [
+        ("", "is incomplete; it takes elements, prefetch, min_blocks, tables_shared, l2, late, split"),
+        ("prefetch=2", "is incomplete"),
+        ("elements=x", "is not name=number"),
+        ("elements=-1", "is not name=number"),
+        ("elements=4 elements=5", "'elements' is unknown or twice there"),
+        ("elements=4 no-late late", "'late' is unknown or twice there"),
+        ("elements=4 fast", "'fast' is unknown or twice there; valid: elements, prefetch"),
+        ("elements", "'elements' takes a number"),
+        ("elements=4 no-prefetch", "'prefetch' takes a number"),
+        ("elements=4 l2=1", "'l2' takes no number"),
+        ("elements=4 tables_shared=0", "'tables_shared' takes no number"),
+    ],
 )
-def test_text_that_is_no_variant(text):
-    if text == "elements":
-        text = "elements=4 no-elements"
-    with pytest.raises(ArgumentError, match="variant"):
+def test_text_that_is_no_variant(text, message):
+    with pytest.raises(ArgumentError, match=f"variant {text!r}.*{message}"):
         variants.from_text(Variant, text)
 
 
