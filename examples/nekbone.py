@@ -42,10 +42,10 @@ def solve(c0, lam, components, preconditioner, tol, options, limits):
     rhs = A.apply(vector_on(known, device), device)
     precondition, _ = make_preconditioner(preconditioner, A)
     # A first short solve, not timed: kernels are compiled at first use.
-    hp.cg(lambda v: A.apply(v, device), rhs, precondition, tol=0.5)
+    hp.cg(A, rhs, precondition, tol=0.5)
 
     start = time.perf_counter()
-    x, info = hp.cg(lambda v: A.apply(v, device), rhs, precondition, tol=tol, name="Nekbone")
+    x, info = hp.cg(A, rhs, precondition, tol=tol, name="Nekbone")
     found = vector_home(x, device)
     seconds = time.perf_counter() - start
     local = A.c0.scatter(rhs.reshape(components, -1), device=device)

@@ -22,6 +22,8 @@ from hpfem.shapes import Basis, default_counts, make_basis, quadrature
 
 from ..errors import ArgumentError
 from ..geometry import BlockGeometry
+from ..kernels.cuda.indexed import IndexedMatrix
+from ..memory import Device
 from ..mesh.mapping import geometry_coefficients
 from ..mesh.symmetry import entity_nodes, outward_signs
 from .c0 import C0Space
@@ -175,6 +177,7 @@ class BoundaryConditions:
         self.dirichlet_facets = np.unique(np.concatenate([empty, *(facets for facets, _ in fixed.values())]))
         self.constrained, self.values = self._dirichlet(fixed)
         self.load = np.zeros(c0.size)
+        self._indexed_on: dict[str, IndexedMatrix] = {}
         self.matrix: csr_array | None = None
         for _, (facets, g) in flux.items():
             self._integrate(facets, None, g, "neumann")
@@ -182,6 +185,17 @@ class BoundaryConditions:
             if not isinstance(pair, Sequence) or len(pair) != 2:
                 raise ArgumentError("a robin condition is a pair (alpha, g)")
             self._integrate(facets, pair[0], pair[1], "robin")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_indexed_on": {}}
+
+    def indexed_on(self, device: Device) -> IndexedMatrix:
+        """The space's Q as index tables on a GPU, without the columns with Dirichlet values; moved there once."""
+        if not self.constrained.any():
+            return self.c0.indexed_on(device)
+        if device.name not in self._indexed_on:
+            self._indexed_on[device.name] = self.c0.make_indexed(device, self.free)
+        return self._indexed_on[device.name]
 
     @property
     def free(self) -> Mask:

@@ -22,13 +22,15 @@ from scipy.sparse import csr_array
 
 from ..errors import ArgumentError, StateError
 from ..field import Field
+from ..kernels.cuda.indexed import IndexedMatrix, IndexTables
 from ..memory import HOST, Device
 from ..space import Space
-from .devices import array_module, sparse_on, take, vector_on
+from .devices import array_module, has_indexed, sparse_on, vector_on
 from .numbering import Entries, Numbering, Seen
 from .projection import Piece, project
 
 Array = NDArray[np.floating[Any]]
+_ON_DEVICES = ("_on", "_indices_on", "_indexed_on")
 
 
 class C0Space:
@@ -64,16 +66,17 @@ class C0Space:
         self._rows = [slice(int(end - n), int(end)) for end, n in zip(ends, np.diff(ends, prepend=0), strict=True)]
         self._on: dict[str, tuple[Any, Any]] = {}
         self._indices_on: dict[str, tuple[Any, Any]] = {}
+        self._indexed_on: dict[str, IndexedMatrix] = {}
 
     def __repr__(self) -> str:
         return f"C0Space({self.size} of {self.space.n_dofs} dofs, {self.space!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key not in ("_on", "_indices_on")}
+        return {key: value for key, value in self.__dict__.items() if key not in _ON_DEVICES}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._on, self._indices_on = {}, {}
+        self._on, self._indices_on, self._indexed_on = {}, {}, {}
 
     @property
     def size(self) -> int:
@@ -174,6 +177,29 @@ class C0Space:
             self._on[device.name] = (sparse_on(self.matrix, device), sparse_on(transpose, device))
         return self._on[device.name]
 
+    def indexed_on(self, device: Device) -> IndexedMatrix:
+        """Q as index tables on a GPU; made and moved there once."""
+        if device.name not in self._indexed_on:
+            self._indexed_on[device.name] = self.make_indexed(device)
+        return self._indexed_on[device.name]
+
+    def make_indexed(self, device: Device, keep: NDArray[np.bool_] | None = None) -> IndexedMatrix:
+        """Q as index tables on a GPU, in one transfer.
+
+        Parameters
+        ----------
+        device : Device
+        keep : ndarray of bool, [size], optional
+            The columns of Q that are not taken to be zero.
+
+        Returns
+        -------
+        IndexedMatrix
+        """
+        starts = [0, *(place.stop for place in self._rows)]
+        tables = IndexTables.of(self.matrix, starts, keep)
+        return IndexedMatrix(tables, vector_on(tables.packed(), device), self.space.dtype)
+
     def scatter(self, vector: Any, out: Field | None = None, device: Device = HOST) -> Field:
         """Element-local coefficients of a global vector.
 
@@ -202,13 +228,16 @@ class C0Space:
         elif out.space is not self.space or out.state != "coeff" or out.components != len(rows):
             raise StateError(f"out of scatter must be a 'coeff' field with {len(rows)} component(s) on the same space")
         targets = [pair.write(device) for pair in out.data]
+        if has_indexed(device):
+            self.indexed_on(device).scatter(array_module(rows).ascontiguousarray(rows, self.space.dtype), targets)
+            return out
         signed = self._signs_on(device)
         for c, row in enumerate(rows):
             if signed is not None:
                 columns, signs = signed
                 for place, target in zip(self._rows, targets, strict=True):
                     flat = target[c].reshape(-1)
-                    take(row, columns[place], flat)
+                    np.take(row, columns[place], out=flat, mode="clip")
                     if signs is not None:
                         flat *= signs[place]
             else:
@@ -236,7 +265,14 @@ class C0Space:
         StateError
             If the field is on another space, or in state "phys".
         """
-        return self._reduced(field, self.on(device)[1], device)
+        arrays = self._read(field, device)
+        if has_indexed(device):
+            module = array_module(arrays[0])
+            local = arrays[0] if len(arrays) == 1 else module.concatenate([array.ravel() for array in arrays])
+            out = device.empty((field.components, self.size), self.space.dtype)
+            self.indexed_on(device).gather(local, out)
+            return out[0] if len(out) == 1 else out
+        return self._reduced(arrays, self.on(device)[1])
 
     def average(self, field: Field) -> Array:
         """Global coefficients of an element-local function: the mean of the cells around each entity.
@@ -250,25 +286,27 @@ class C0Space:
         -------
         ndarray, [size] or [components, size] with more than one component
         """
-        return self._reduced(field, self._matrices[1], HOST)
+        return self._reduced(self._read(field, HOST), self._matrices[1])
 
     @property
     def averaging_matrix(self) -> csr_array:
         """What `average` multiplies by, [global, local]: a left inverse of `matrix`."""
         return self._matrices[1]
 
-    def _reduced(self, field: Field, matrix: Any, device: Device) -> Any:
+    def _read(self, field: Field, device: Device) -> list[Any]:
         if not isinstance(field, Field) or field.space is not self.space:
             raise StateError("the field is not on the space of this C0Space")
         if field.state == "phys":
             raise StateError("a 'phys' field has no modes to gather; use IProductWRTBase or FwdTrans first")
-        arrays = [pair.read(device) for pair in field.data]
+        return [pair.read(device) for pair in field.data]
+
+    def _reduced(self, arrays: list[Any], matrix: Any) -> Any:
         module = array_module(arrays[0])
         if len(arrays) == 1:  # nothing to put in a row
             parts = [matrix @ row.reshape(-1) for row in arrays[0]]
             return parts[0] if len(parts) == 1 else module.stack(parts)
         parts = [
-            matrix @ (module.concatenate([array[c].reshape(-1) for array in arrays])) for c in range(field.components)
+            matrix @ (module.concatenate([array[c].reshape(-1) for array in arrays])) for c in range(len(arrays[0]))
         ]
         return parts[0] if len(parts) == 1 else module.stack(parts)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ..kernels.cuda.device import CudaDevice
 from ..memory import HOST, Device, PairArray
 
 
@@ -16,6 +16,11 @@ def array_module(array: Any) -> Any:
     """The module whose functions work on an array: numpy or cupy."""
     owner = type(array).__module__.partition(".")[0]
     return np if owner != "cupy" else import_module("cupy")
+
+
+def has_indexed(device: Device) -> bool:
+    """Whether kernels for index tables (`hpfem.kernels.cuda.indexed`) run where a device's arrays are."""
+    return isinstance(device, CudaDevice)
 
 
 def sparse_on(matrix: Any, device: Device) -> Any:
@@ -33,37 +38,6 @@ def sparse_on(matrix: Any, device: Device) -> Any:
     if array_module(device.empty((1,), matrix.dtype)) is np:
         return matrix
     return import_module("cupyx.scipy.sparse").csr_matrix(matrix)
-
-
-def take(source: Any, indices: Any, out: Any) -> None:
-    """Entries of a vector at known indices, into `out`."""
-    if array_module(source) is np:
-        np.take(source, indices, out=out, mode="clip")
-    else:
-        source.take(indices, out=out)
-
-
-@cache
-def _fused(code: str) -> Any:
-    """An elementwise kernel of CuPy: y from itself, a number and x."""
-    return import_module("cupy").ElementwiseKernel("T a, T x", "T y", code, "hpfem_vector")
-
-
-def add_scaled(y: Any, scale: float, x: Any) -> None:
-    """Add to y, in place, a number times x."""
-    if array_module(y) is np:
-        y += scale * x
-    else:
-        _fused("y = y + a * x")(scale, x, y)
-
-
-def scale_and_add(y: Any, scale: float, x: Any) -> None:
-    """Multiply y, in place, by a number and add x."""
-    if array_module(y) is np:
-        y *= scale
-        y += x
-    else:
-        _fused("y = a * y + x")(scale, x, y)
 
 
 def vector_on(vector: np.ndarray[Any, Any], device: Device, dtype: DTypeLike | None = None) -> Any:

@@ -17,8 +17,9 @@ from ..memory import HOST, Device
 from ..operators import Operator
 from .boundary import BoundaryConditions
 from .c0 import C0Space
-from .devices import sparse_on, vector_on
+from .devices import has_indexed, sparse_on, vector_on
 from .entries import diagonal, element_matrices, pointwise_matrix
+from .indexed_product import IndexedProduct
 
 Array = NDArray[np.float64]
 
@@ -65,9 +66,10 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         super().__init__(operator.space.dtype, (n, n))
         self._fields: tuple[Field, Field] | None = None
         self._on: dict[str, tuple[Any, Any]] = {}
+        self._products: dict[str, IndexedProduct] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_fields": None, "_on": {}}
+        return self.__dict__ | {"_fields": None, "_on": {}, "_products": {}}
 
     def __repr__(self) -> str:
         return f"GlobalOperator({self.operator!r}, {self.shape[0]} dofs)"
@@ -91,6 +93,8 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         array, [components * size]
             On `device`.
         """
+        if has_indexed(device):
+            return self.product_on(device)(vector)
         free, extra = self._parts_on(device)
         rows = vector.reshape(self.components, -1)
         inner = rows if free is None else rows * free
@@ -107,6 +111,17 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         if free is not None:
             out = out * free + (rows - inner)
         return out.reshape(vector.shape)
+
+    def product_on(self, device: Device) -> IndexedProduct:
+        """What `apply` does for vectors on a GPU."""
+        if device.name not in self._products:
+            whole = self.c0.indexed_on(device) if self.bc is None else self.bc.indexed_on(device)
+            extra = None
+            if self.bc is not None and self.bc.matrix is not None:
+                keep = diags_array(self.bc.free.astype(self.dtype))
+                extra = sparse_on(csr_array(keep @ self.bc.matrix.astype(self.dtype) @ keep), device)
+            self._products[device.name] = IndexedProduct(self.operator, whole, self.components, device, extra)
+        return self._products[device.name]
 
     def on_device(self) -> Any:
         """The same operator for CuPy arrays.

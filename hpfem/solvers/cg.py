@@ -1,8 +1,8 @@
 """Preconditioned conjugate gradients on host or device arrays (Hestenes & Stiefel 1952).
 
-Vectors stay where they are: an iteration takes one application of the operator, one of the preconditioner and three
-scalars. It stops as `scipy.sparse.linalg.cg` does: by the norm of the recurred residual against that of the right-hand
-side.
+Vectors stay where they are. It stops as `scipy.sparse.linalg.cg` does: by the norm of the recurred residual against
+that of the right-hand side. On a GPU the scalars stay there too (`device_cg`): the host looks at them some iterations
+later, and the solution, the number of iterations and the residuals are those of the iteration that met the tolerance.
 """
 
 from __future__ import annotations
@@ -10,14 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from ..assembly.devices import add_scaled, scale_and_add
+from ..assembly import GlobalOperator
+from ..assembly.devices import array_module, has_indexed
 from ..errors import ArgumentError, SolverError
+from ..memory import HOST
 from ..reporting import progress
+from .breakdown import bad_operator, bad_preconditioner, no_convergence, not_finite
+from .device_cg import iterate_on_device
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +37,8 @@ class SolveInfo:
     time : float
         Seconds, all together.
     operator_time, preconditioner_time : float
-        Seconds in the operator and in the preconditioner; on a device that computes on its own, the time to start them.
+        Seconds in the operator and in the preconditioner; on a device that computes on its own, the time to start them
+        where that is not part of a CUDA graph.
     set_up_time : float
         Seconds before the first iteration: boundary conditions, right-hand side, preconditioner.
     preconditioner : str
@@ -52,12 +58,12 @@ class SolveInfo:
 
 
 class _Timed:
-    def __init__(self, function: Callable[[Any], Any]) -> None:
+    def __init__(self, function: Callable[..., Any]) -> None:
         self.function, self.time = function, 0.0
 
-    def __call__(self, vector: Any) -> Any:
+    def __call__(self, *arguments: Any) -> Any:
         start = perf_counter()
-        result = self.function(vector)
+        result = self.function(*arguments)
         self.time += perf_counter() - start
         return result
 
@@ -67,7 +73,7 @@ def _silent(n: int = 1, description: str | None = None) -> None:
 
 
 def cg(
-    apply: Callable[[Any], Any],
+    apply: Callable[[Any], Any] | GlobalOperator,
     rhs: Any,
     precondition: Callable[[Any], Any] | None = None,
     *,
@@ -81,12 +87,13 @@ def cg(
 
     Parameters
     ----------
-    apply : callable
-        x -> A x, a new array.
+    apply : GlobalOperator or callable
+        An operator whose vectors are on its own device, which on a GPU is fastest; or x -> A x, a new array.
     rhs : array, [n]
-        b, of NumPy or of a device.
+        b, of NumPy or of a device; on a GPU of float64 or float32.
     precondition : callable, optional
-        r -> M^-1 r, a new array or r itself; symmetric positive definite.
+        r -> M^-1 r, a new array or r itself; symmetric positive definite. On a GPU it is called for a few residuals
+        more than there are iterations.
     tol : float
         Wanted ratio of the residual's norm to that of b, > 0.
     max_iterations : int, optional
@@ -108,12 +115,22 @@ def cg(
     SolverError
         If it does not converge, the operator or the preconditioner is not positive definite, or a number is not finite.
     ArgumentError
-        For a bad tolerance.
+        For a bad tolerance, or vectors on a GPU of another type than float64 and float32.
     """
     if not tol > 0:
         raise ArgumentError(f"the tolerance of {name} must be > 0, got {tol!r}")
     began = perf_counter()
     most = 10 * int(rhs.shape[0]) + 100 if max_iterations is None else int(max_iterations)
+    on_device = array_module(rhs) is not np
+    product = None
+    if isinstance(apply, GlobalOperator):
+        operator, there = apply, has_indexed(apply.device)
+        if on_device and not there:
+            raise ArgumentError(f"{name}: {operator.operator.name} computes on the host, the vectors are on a device")
+        apply = partial(operator.apply, device=operator.device if on_device or not there else HOST)
+        if on_device:
+            product = operator.product_on(operator.device)
+            product = product if product.alone and product.dtype == rhs.dtype else None
     A = _Timed(apply)
     M = None if precondition is None else _Timed(precondition)
     x = rhs * 0 if start is None else start * 1
@@ -123,41 +140,13 @@ def cg(
         raise SolverError(f"{name}: the right-hand side is not finite; look at the data and the coefficients")
     if scale == 0:
         return rhs * 0, SolveInfo(0, [0.0], perf_counter() - began, A.time, size=int(rhs.shape[0]))
-    residuals = [float(r @ r) ** 0.5 / scale]
-    p, before = r, 1.0
     with progress(name) if bar else nullcontext(_silent) as advance:
-        while residuals[-1] > tol:
-            done = len(residuals) - 1
-            if done >= most:
-                raise SolverError(
-                    f"{name} did not converge: residual {residuals[-1]:.2e}, wanted {tol:.1e}, after {done} iterations;"
-                    " allow more iterations, take a stronger preconditioner or a larger tolerance"
-                )
-            z = r if M is None else M(r)
-            rho = float(r @ z)
-            if rho <= 0:
-                raise SolverError(
-                    f"{name}: the preconditioner is not positive definite (r.z = {rho:.3e} after {done} iterations);"
-                    " one that is made from the operator is not where lam < 0 makes that indefinite"
-                )
-            if done == 0:
-                p = z * 1
-            else:
-                scale_and_add(p, rho / before, z)
-            q = A(p)
-            curvature = float(p @ q)
-            if not (np.isfinite(rho) and np.isfinite(curvature)):
-                raise SolverError(f"{name}: a number is not finite after {done} iterations; look at the coefficients")
-            if curvature <= 0:
-                raise SolverError(
-                    f"{name}: the operator is not positive definite (p.Ap = {curvature:.3e} after {done} iterations);"
-                    " lam must be >= 0, and a pure Neumann problem with lam = 0 has a constant to take out"
-                )
-            add_scaled(x, rho / curvature, p)
-            add_scaled(r, -rho / curvature, q)
-            before = rho
-            residuals.append(float(r @ r) ** 0.5 / scale)
-            advance(description=f"{name} {residuals[-1]:.1e}")
+        if on_device:
+            x = x.astype(r.dtype, copy=False)
+            A.function = A.function if product is None else product.into
+            residuals = iterate_on_device(A, product, M, x, r, scale, tol, most, name, advance)
+        else:
+            residuals = _iterate(A, M, x, r, scale, tol, most, name, advance)
     info = SolveInfo(
         len(residuals) - 1,
         residuals,
@@ -167,3 +156,46 @@ def cg(
         size=int(rhs.shape[0]),
     )
     return x, info
+
+
+def _iterate(
+    A: _Timed,
+    M: _Timed | None,
+    x: Any,
+    r: Any,
+    scale: float,
+    tol: float,
+    most: int,
+    name: str,
+    advance: Callable[..., None],
+) -> list[float]:
+    """Iterate on NumPy arrays, x and r in place; returns the residuals."""
+    residuals = [float(r @ r) ** 0.5 / scale]
+    p, before = r, 1.0
+    while not residuals[-1] <= tol:
+        done = len(residuals) - 1
+        if np.isnan(residuals[-1]):
+            raise not_finite(name, done)
+        if done >= most:
+            raise no_convergence(name, residuals[-1], tol, done)
+        z = r if M is None else M(r)
+        rho = float(r @ z)
+        if rho <= 0:
+            raise bad_preconditioner(name, rho, done)
+        if done == 0:
+            p = z * 1
+        else:
+            p *= rho / before
+            p += z
+        q = A(p)
+        curvature = float(p @ q)
+        if not (np.isfinite(rho) and np.isfinite(curvature)):
+            raise not_finite(name, done)
+        if curvature <= 0:
+            raise bad_operator(name, curvature, done)
+        x += (rho / curvature) * p
+        r += (-rho / curvature) * q
+        before = rho
+        residuals.append(float(r @ r) ** 0.5 / scale)
+        advance(description=f"{name} {residuals[-1]:.1e}")
+    return residuals

@@ -147,12 +147,12 @@ def solve_helmholtz(
     else:
         precondition, used = make_preconditioner(preconditioner, A)
     start = vector_on(rhs, device, space.dtype)
-    apply: Callable[[Any], Any] = partial(A.apply, device=device)
+    apply: Callable[[Any], Any] | GlobalOperator = A
     if constant is not None:
         # Rounding puts a little of the constant into every vector; a preconditioner may enlarge it.
         without = _without(vector_on(constant / np.linalg.norm(constant), device, space.dtype))
         inner = precondition or (lambda r: r)
-        apply, start = _chain(apply, without), without(start)
+        apply, start = _chain(partial(A.apply, device=device), without), without(start)
         precondition = _chain(_chain(without, inner), without)
     set_up = perf_counter() - began
     x, info = cg(

@@ -18,7 +18,24 @@ Preconditioner = Callable[[Any], Any]
 NAMES = ("auto", "none", "jacobi", "multilevel")
 
 
-def jacobi(A: GlobalOperator) -> Preconditioner:
+class Jacobi:
+    """Division by a diagonal.
+
+    Parameters
+    ----------
+    inverse : array, [n]
+        One over it, where the residuals are.
+    """
+
+    def __init__(self, inverse: Any) -> None:
+        self.inverse = inverse
+
+    def __call__(self, r: Any) -> Any:
+        """Apply to a residual."""
+        return r * self.inverse
+
+
+def jacobi(A: GlobalOperator) -> Jacobi:
     """Division by the diagonal, which is made without assembling.
 
     Raises
@@ -29,8 +46,7 @@ def jacobi(A: GlobalOperator) -> Preconditioner:
     diagonal = A.diagonal()
     if not np.all(diagonal > 0):
         raise SolverError("the diagonal of the operator is not positive; the operator is not positive definite")
-    inverse = vector_on(1.0 / diagonal, A.device, A.dtype)
-    return lambda r: r * inverse
+    return Jacobi(vector_on(1.0 / diagonal, A.device, A.dtype))
 
 
 def make_preconditioner(name: str, A: GlobalOperator) -> tuple[Preconditioner | None, str]:

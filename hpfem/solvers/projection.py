@@ -44,7 +44,7 @@ def l2_project(c0: C0Space, function: Callable[..., Any], tol: float = 1e-12) ->
     M = GlobalOperator(Mass(finer.space), finer)
     rhs = c0.gather(moments(c0.space, function))
     device = M.device
-    x, _ = cg(lambda v: M.apply(v, device), vector_on(rhs, device), jacobi(M), tol=tol, name="L2 projection")
+    x, _ = cg(M, vector_on(rhs, device), jacobi(M), tol=tol, name="L2 projection")
     return vector_home(x, device).astype(np.float64)
 
 

@@ -93,12 +93,9 @@ class AcousticWave:
         """M^-1 of a vector on the device."""
         if self.diagonal_mass:
             return self._inverse * rhs
-        x, info = cg(self._apply(self.M), rhs, self._precondition, tol=self.tol, name="mass", bar=False)
+        x, info = cg(self.M, rhs, self._precondition, tol=self.tol, name="mass", bar=False)
         self.mass_iterations += info.iterations
         return x
-
-    def _apply(self, operator: GlobalOperator) -> Callable[[Any], Any]:
-        return lambda vector: operator.apply(vector, self.device)
 
     def _stiffness(self, p: Any) -> Any:
         return self._free * self.K.apply(p, self.device)

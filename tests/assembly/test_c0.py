@@ -126,6 +126,34 @@ def test_gather_is_the_transpose_of_scatter(basis, rng):
     assert np.allclose(flat, c0.matrix @ vector[1], rtol=0, atol=1e-13)
 
 
+@pytest.mark.cuda
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("components", [1, 3])
+@pytest.mark.parametrize("basis", ["modified", "lagrange"])
+def test_scatter_and_gather_on_a_gpu(basis, components, dtype, rng):
+    import cupy
+
+    c0 = hp.C0Space(hp.Space(turned(ours("cube_mixed.msh"), rng), 3, basis, dtype=dtype, backend="cuda"))
+    device = hp.Mass(c0.space).device
+    vector = rng.standard_normal((components, c0.size)).astype(dtype)
+    other = rng.standard_normal((components, c0.space.n_dofs)).astype(dtype)
+    local = c0.scatter(cupy.asarray(vector), device=device)
+    tolerance = 1e-13 if dtype == np.float64 else 1e-5
+    for pair, expected in zip(local.data, c0.scatter(vector).arrays, strict=True):
+        assert isinstance(pair.read(device), cupy.ndarray)
+        assert np.abs(pair.read(device).get() - expected).max() < tolerance
+    functional = c0.space.empty("dual", components)
+    for number, pair in enumerate(functional.data):
+        pair.write()[...] = other[:, c0.rows(number)].reshape(pair.shape)
+    found, expected = c0.gather(functional, device), c0.gather(functional)
+    assert isinstance(found, cupy.ndarray) and found.shape == expected.shape
+    assert np.abs(found.get() - expected).max() < 20 * tolerance
+    # Vectors in another order or of another type are taken too.
+    twice = cupy.asarray(np.repeat(vector, 2, axis=1).astype(np.float64))[:, ::2]
+    again = c0.scatter(twice, out=local, device=device)
+    assert np.abs(again.data[0].read(device).get() - c0.scatter(vector).arrays[0]).max() < tolerance
+
+
 @pytest.mark.parametrize("basis", ["modified", "lagrange"])
 @pytest.mark.parametrize("name", ["cube_mixed.msh", "square_mixed.msh"])
 def test_projection_keeps_the_functions_of_the_space(name, basis, rng):

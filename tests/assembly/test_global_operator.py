@@ -134,6 +134,27 @@ def test_a_global_operator_pickles(rng):
 
 
 @pytest.mark.cuda
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("conditions", [{}, {"dirichlet": 1.0}, {"robin": (2.0, 1.0)}, {"dirichlet": {"xmin": 1.0}}])
+@pytest.mark.parametrize("components", [1, 2])
+def test_products_on_a_gpu_are_those_on_the_host(components, conditions, dtype, rng):
+    import cupy
+
+    mesh = turned(ours("cube_mixed.msh"), rng)
+    found = []
+    for backend in ("cuda", "numpy"):
+        c0 = hp.C0Space(hp.Space(mesh, 3, backend=backend, dtype=dtype))
+        bc = hp.BoundaryConditions(c0, **conditions)
+        A = hp.GlobalOperator(hp.Helmholtz(c0.space), c0, bc, components=components)
+        x = np.random.default_rng(0).standard_normal(A.shape[0]).astype(dtype)
+        found.append(A.apply(cupy.asarray(x), A.device).get() if backend == "cuda" else A @ x)
+    assert np.abs(found[0] - found[1]).max() < (1e-12 if dtype == np.float64 else 1e-4) * np.abs(found[1]).max()
+    # An operator that computes on the host takes a GPU's vectors too.
+    device = hp.Mass(hp.Space(mesh, 1, backend="cuda")).device
+    assert np.abs(A.apply(cupy.asarray(x), device).get() - found[1]).max() < 1e-4 * np.abs(found[1]).max()
+
+
+@pytest.mark.cuda
 def test_cupyx_solves_with_it(rng):
     import cupy
     import cupyx.scipy.sparse.linalg

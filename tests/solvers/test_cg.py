@@ -1,5 +1,7 @@
 """Conjugate gradients: SciPy's iterations, the history, what does not move between host and device, clear failures."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import scipy.sparse.linalg
@@ -11,7 +13,7 @@ from hpfem.memory import count_transfers
 from hpfem.mesh import box
 from hpfem.operators.strategies import provider
 from hpfem.solvers import make_preconditioner
-from tests.assembly.meshes import ours
+from tests.assembly.meshes import ours, turned
 from tests.standin import StandIn, StandInStrategy
 
 
@@ -164,3 +166,82 @@ def test_bad_arguments(problem):
         hp.solve_helmholtz(hp.Space(space.mesh, 3), c0=A.c0)
     with pytest.raises(hp.ArgumentError, match="orthogonal"):
         hp.solve_helmholtz(hp.Space(box("tet", (1, 1, 1)), 2, "orthogonal"))
+
+
+@pytest.fixture
+def on_gpu():
+    """Makes a problem: the operators on the GPU and on the host, and a right-hand side."""
+
+    def make(dtype=np.float64, order=3, **conditions):
+        mesh, found = turned(ours("cube_mixed.msh"), np.random.default_rng(0)), []
+        for backend in ("cuda", "cpu"):
+            c0 = hp.C0Space(hp.Space(mesh, order, backend=backend, dtype=dtype))
+            bc = hp.BoundaryConditions(c0, **(conditions or {"dirichlet": 0.0}))
+            found.append(hp.GlobalOperator(hp.Helmholtz(c0.space, lam=1.0), c0, bc))
+        b = (np.random.default_rng(1).standard_normal(c0.size) * bc.free).astype(dtype)
+        return *found, b
+
+    return make
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("how", ["operator", "function"])
+@pytest.mark.parametrize("name", ["jacobi", "none", "multilevel"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_iterations_on_a_gpu_are_those_on_the_host(dtype, name, how, on_gpu):
+    A, on_host, b = on_gpu(dtype)
+    tol = 1e-9 if dtype == np.float64 else 1e-4
+    _, info = hp.cg(on_host.apply, b, make_preconditioner(name, on_host)[0], tol=tol)
+    rhs, M = vector_on(b, A.device), make_preconditioner(name, A)[0]
+    apply = A if how == "operator" else partial(A.apply, device=A.device)
+    y, found = hp.cg(apply, rhs, M, tol=tol)
+    assert y.dtype == dtype
+    assert abs(found.iterations - info.iterations) <= max(1, 0.03 * info.iterations)
+    assert len(found.residuals) == found.iterations + 1
+    assert found.residuals[-1] <= tol < min(found.residuals[:-1])
+    assert np.allclose(found.residuals[:15], info.residuals[:15], rtol=1e-9 if dtype == np.float64 else 1e-2)
+    # What single precision makes of the residual in a thousand iterations is more than the tolerance.
+    allowed = 1.01e-9 if dtype == np.float64 else 1e-3
+    assert np.linalg.norm(b - on_host.apply(vector_home(y, A.device))) < allowed * np.linalg.norm(b)
+    assert found.operator_time > 0 and found.size == len(b)
+    # The same bits again, of our own kernels; and a good start leaves nothing to do.
+    again, same = hp.cg(apply, rhs, M, tol=tol)
+    assert name == "multilevel" or (same.residuals == found.residuals and bool((again == y).all()))
+    z, none = hp.cg(apply, rhs, M, start=y, tol=100 * tol)
+    assert none.iterations == 0 and bool((z == y).all())
+
+
+@pytest.mark.cuda
+def test_components_and_conditions_on_a_gpu(on_gpu):
+    A, on_host, b = on_gpu(robin=(2.0, 1.0))
+    x, info = hp.cg(on_host.apply, b, tol=1e-9)
+    y, found = hp.cg(A, vector_on(b, A.device), tol=1e-9)
+    assert abs(found.iterations - info.iterations) <= 0.03 * info.iterations
+    assert np.abs(vector_home(y, A.device) - x).max() < 1e-6 * np.abs(x).max()
+    three = hp.GlobalOperator(A.operator, A.c0, A.bc, components=3)
+    y, _ = hp.cg(three, vector_on(np.tile(b, 3), A.device), tol=1e-9)
+    assert np.abs(vector_home(y, A.device).reshape(3, -1) - x).max() < 1e-6 * np.abs(x).max()
+
+
+@pytest.mark.cuda
+def test_failures_on_a_gpu_are_those_on_the_host(on_gpu):
+    A, _, b = on_gpu()
+    rhs, device = vector_on(b, A.device), A.device
+    for most in (0, 3, 20):
+        with pytest.raises(hp.SolverError, match=f"after {most} iterations"):
+            hp.cg(A, rhs, max_iterations=most)
+    with pytest.raises(hp.SolverError, match="operator is not positive definite .* after 0"):
+        hp.cg(lambda v: -A.apply(v, device), rhs)
+    with pytest.raises(hp.SolverError, match="preconditioner is not positive"):
+        hp.cg(A, rhs, lambda r: -r)
+    with pytest.raises(hp.SolverError, match="right-hand side is not finite"):
+        hp.cg(A, rhs * np.nan)
+    with pytest.raises(hp.SolverError, match="not finite after 0"):
+        hp.cg(lambda v: v * np.nan, rhs)
+    with pytest.raises(hp.SolverError, match="not positive definite"):
+        hp.solve_helmholtz(A.c0.space, -2000.0, 1.0, dirichlet=0.0, preconditioner="jacobi")
+    with pytest.raises(hp.ArgumentError, match="float64 or float32"):
+        hp.cg(A, rhs.astype(np.int64))
+    assert hp.cg(A, 0 * rhs)[1].iterations == 0
+    # The operator is as it was.
+    assert hp.cg(A, rhs, tol=1e-9)[1].residuals[-1] <= 1e-9

@@ -95,7 +95,22 @@ def build(cases, folder):
     -------
     ctypes.CDLL
     """
-    text = "\n".join([header("host.h"), *(case.source() for case in cases)])
+    return compiled("\n".join([header("host.h"), *(case.source() for case in cases)]), folder)
+
+
+def compiled(text, folder):
+    """A library of a C++ source.
+
+    Parameters
+    ----------
+    text : str
+    folder : Path
+        Where to put it.
+
+    Returns
+    -------
+    ctypes.CDLL
+    """
     name = hashlib.sha256(text.encode()).hexdigest()[:16]
     source, library = folder / f"{name}.cpp", folder / f"{name}.so"
     source.write_text(text, encoding="utf-8")
