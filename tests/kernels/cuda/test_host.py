@@ -9,8 +9,9 @@ import pytest
 
 import hpfem as hp
 from hpfem.kernels.cuda.variant import Variant
+from hpfem.mesh import box
 from tests.kernels.cuda.host_kernels import Case, apply, build
-from tests.samples import NAMES, curved, norm_error, skewed, straight
+from tests.samples import NAMES, bulge, curved, norm_error, skewed, straight
 
 
 def diffusion(u, du, x, k, lam):
@@ -91,6 +92,30 @@ def test_stages_surfaces_and_components(tmp_path, rng):
         kernel = operator.choices[0].kernel
         cases.append(Case.of(kernel.problem, f"case{len(cases)}", None))
         kernels.append(kernel)
+    check(cases, kernels, tmp_path, rng)
+
+
+def test_products_of_segments(tmp_path, rng):
+    """Directions last first: every stage, other points and bases, a surface, variants, a tail of elements."""
+    cases, kernels = [], []
+    skin = curved("quad", order=2).transformed(lambda x: np.column_stack([x, 0.3 * x[:, 0] ** 2 - 0.2 * x[:, 1]]))
+    variants = [Variant(4, prefetch=2, late=True), Variant(3, prefetch=9, l2=True), Variant(2, split=7), None]
+    for mesh, order, basis, quadrature in (
+        (box("hex", (3, 1, 1)).elevated(2).transformed(lambda x: bulge(x, 0.2)), 3, "orthogonal", "gauss"),
+        (skewed(straight("hex")), 2, "modified", "collocated"),
+        (skin, 4, "modified", 1),
+    ):
+        space = hp.Space(mesh, order, basis=basis, quadrature=quadrature)
+        both = [{"backend": "numpy", "algorithm": algorithm} for algorithm in ("collocated", "noncollocated")]
+        made = [op(space, backend="numpy") for op in (hp.BwdTrans, hp.IProductWRTBase, hp.PhysDeriv, hp.Mass)]
+        for options in both:
+            made += [hp.IProductWRTDerivBase(space, **options), hp.Helmholtz(space, lam=lambda *x: x[0], **options)]
+            made.append(hp.WeakForm(space, coupled, fields={"lam": 0.7}, components=2, **options))
+        for operator in made:
+            kernel = operator.choices[0].kernel
+            cases.append(Case.of(kernel.problem, f"case{len(cases)}", variants[len(cases) % len(variants)]))
+            assert cases[-1].levels.reverse
+            kernels.append(kernel)
     check(cases, kernels, tmp_path, rng)
 
 
