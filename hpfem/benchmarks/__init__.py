@@ -6,16 +6,8 @@ from .comparison import ComparisonRow, compare_algorithms
 from .problems import BENCHMARKS, GEOMETRIES, problem_bytes, problem_mesh, problem_sizes, problem_space
 from .results import document, read_results
 from .roofline import TARGETS, Roofline, Target, host_roofline
-from .suite import (
-    SuiteRun,
-    SuiteSettings,
-    Task,
-    merge_results,
-    settings_of,
-    suite_document,
-    suite_rooflines,
-    suite_tasks,
-)
+from .suite import SuiteRun, SuiteSettings, Task, suite_rooflines, suite_tasks
+from .suite_results import merge_results, settings_of, suite_document
 from .threads import thread_limit
 from .throughput import (
     BOX_SHAPES,

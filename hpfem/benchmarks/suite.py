@@ -1,4 +1,4 @@
-"""The whole benchmark on one backend: kernels alone on tiled blocks, in parts that end in time and go together.
+"""The whole benchmark on one backend: kernels alone on tiled blocks, in parts that end in time.
 
 Of every problem (benchmark, shape, order, geometry, precision) all strategies and algorithms are measured at the
 largest size; in the first precision at every size too, and the fastest for seconds without a pause.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -21,7 +21,6 @@ from ..kernels.form import ALGORITHMS
 from ..operators.strategies import Choice, strategy_names
 from ..space import MAX_ORDER
 from .problems import BENCHMARKS, GEOMETRIES
-from .results import BENCH, document
 from .roofline import TARGETS, Roofline
 from .throughput import BOX_SHAPES, Measurement
 from .tiled import TOLERANCES, TiledBlock, TiledKernel
@@ -33,8 +32,6 @@ _ONCE = {
     *("operator", "basis", "n_modes", "n_points", "repeats", "flops", "nbytes", "roofline_dofs_per_second"),
     *("error", "chosen", "variant"),
 }
-# Lists of a result file whose entries belong to problems.
-_ENTRIES = ("results", "skipped", "wrong")
 # Orders by dimension, where none are given.
 ORDERS = {2: tuple(range(1, 11)), 3: tuple(range(1, 8))}
 
@@ -406,144 +403,3 @@ def suite_rooflines(settings: SuiteSettings, quick: bool = False) -> dict[str, R
     """
     target = TARGETS[choose_backend(settings.backend).name]
     return {dtype: target.roofline(dtype, quick) for dtype in settings.dtypes}
-
-
-def suite_document(
-    settings: SuiteSettings,
-    runs: Sequence[Mapping[str, Any]],
-    results: Sequence[Mapping[str, Any]],
-    skipped: Sequence[Mapping[str, Any]],
-    wrong: Sequence[Mapping[str, Any]],
-) -> dict[str, Any]:
-    """Put results of one or more runs together.
-
-    Parameters
-    ----------
-    settings : SuiteSettings
-    runs : sequence of mapping
-        Machine, limits, part and seconds of each run.
-    results : sequence of mapping
-        Measurements, with the number of their run under "run".
-    skipped, wrong : sequence of mapping
-        See `SuiteRun`.
-
-    Returns
-    -------
-    dict
-        Complete if no problem of the settings is left.
-    """
-    done = {Task.of(entry) for entry in (*results, *skipped, *wrong)}
-    left = sum(task not in done for task in suite_tasks(settings))
-    return document(
-        BENCH,
-        results,
-        left == 0,
-        left=left,
-        about="kernels alone, on copies of a few curved or sheared elements, each with factors of its own in memory",
-        settings=asdict(settings),
-        machine=dict(runs[0]["machine"]),
-        runs=[dict(run) for run in runs],
-        skipped=list(skipped),
-        wrong=list(wrong),
-    )
-
-
-def settings_of(document: Mapping[str, Any]) -> SuiteSettings:
-    """Read the settings of a result file.
-
-    Parameters
-    ----------
-    document : mapping
-        From `suite_document`.
-
-    Returns
-    -------
-    SuiteSettings
-
-    Raises
-    ------
-    ArgumentError
-        If they are not what `hpfem bench` writes.
-    """
-    try:
-        return SuiteSettings(**document["settings"])
-    except (TypeError, KeyError) as error:
-        raise ArgumentError(f"the settings of a result file are not what hpfem writes: {error}") from None
-
-
-def _tasks_of(part: Mapping[str, Any]) -> set[Task]:
-    """Problems that a document has entries of; checks the entries and the runs on the way.
-
-    Raises
-    ------
-    ArgumentError
-        If they are not what `hpfem bench` writes.
-    """
-    what = "runs"
-    try:
-        for run in part["runs"]:
-            _identity(run, "cuda")
-            for limits in run.get("rooflines", {}).values():
-                _ = [float(limits[name]) for name in ("bandwidth", "flops")]
-        found = set()
-        for what in _ENTRIES:
-            for entry in part.get(what, ()):
-                found.add(Task.of(entry))
-                int(entry.get("run", 0))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ArgumentError(f"the {what} of a result file are not what hpfem writes: {error!r}") from None
-    return found
-
-
-def _identity(run: Mapping[str, Any], backend: str) -> tuple[Any, ...]:
-    """What runs must agree in to be put together: device, code, and the software between them."""
-    machine = run["machine"]
-    device = (machine.get("gpu") or [None])[0] if backend == "cuda" else machine.get("cpu")
-    return device, machine.get("commit"), machine.get("numpy")
-
-
-def merge_results(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Put parts of a benchmark together.
-
-    Parameters
-    ----------
-    documents : sequence of mapping
-        From `suite_document`, as `hpfem.benchmarks.read_results` reads them.
-
-    Returns
-    -------
-    dict
-        As `suite_document`.
-
-    Raises
-    ------
-    ArgumentError
-        If they are no parts of one benchmark: other settings, devices or commits, or a problem that two of them have;
-        or not what `hpfem bench` writes.
-    """
-    if not all(isinstance(part.get("runs"), list) and part["runs"] for part in documents):
-        raise ArgumentError("only results of hpfem bench --tiled (or --backend cuda) have parts that can be merged")
-    settings = settings_of(documents[0])
-    runs: list[Mapping[str, Any]] = []
-    entries: dict[str, list[Mapping[str, Any]]] = {name: [] for name in _ENTRIES}
-    done: set[Task] = set()
-    for part in documents:
-        ours, theirs = asdict(settings), asdict(settings_of(part))
-        values = [f"{name} {value} and {theirs[name]}" for name, value in ours.items() if value != theirs[name]]
-        if values:
-            raise ArgumentError(f"these results do not belong together: their settings differ ({', '.join(values)})")
-        tasks = _tasks_of(part)
-        for run in part["runs"]:
-            known, other = (_identity(r, settings.backend) for r in ([*runs, run][0], run))
-            if known != other:
-                raise ArgumentError(
-                    f"these results do not belong together: device, commit and NumPy are {known} and {other}"
-                )
-        twice = tasks & done
-        if twice:
-            raise ArgumentError(f"{min(map(str, twice))} and {len(twice) - 1} more are in two of these results")
-        done |= tasks
-        for name, listed in entries.items():
-            listed += [{**e, "run": e["run"] + len(runs)} if "run" in e else e for e in part.get(name, ())]
-        runs += part["runs"]
-    return suite_document(settings, runs, **entries)

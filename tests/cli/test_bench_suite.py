@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hpfem.backend import BACKENDS, Backend
-from hpfem.benchmarks import suite
+from hpfem.benchmarks import suite, suite_document
 from hpfem.benchmarks.tiled import TiledBlock
 from hpfem.cli import main
 from hpfem.memory import HOST
@@ -110,7 +110,7 @@ def test_damaged_results(capsys, tmp_path, change, message):
     task = vars(suite.suite_tasks(settings)[0])
     measured = {**task, "strategy": "sumfac", "algorithm": "collocated", "bound": "flops"}
     measured |= dict.fromkeys(("n_dofs", "dofs_per_second", "fraction"), 1)
-    path.write_text(json.dumps({**suite.suite_document(settings, [run_], [measured], [], []), **change}))
+    path.write_text(json.dumps({**suite_document(settings, [run_], [measured], [], []), **change}))
     assert message in refused(capsys, "bench", "--merge", path, "-o", tmp_path / "m.json")
     assert message in refused(capsys, *SMALL, "--resume", path)
 
