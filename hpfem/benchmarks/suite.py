@@ -265,7 +265,7 @@ class SuiteRun:
             for strategy, algorithm in self._ways():
                 try:
                     kernels.append(block.choose(strategy, algorithm, 1).kernel)
-                except (NotSuitable, DeviceError):
+                except (NotSuitable, ArgumentError, DeviceError):
                     continue  # Said when it is measured.
             step(0, f"compiling: {task}")
         while kernels and self.in_time():
@@ -305,7 +305,7 @@ class SuiteRun:
                     continue  # A form without gradients has one algorithm only.
                 kernel = TiledKernel(choice.kernel, block.xp)
                 error = block.error(kernel, u, out)
-            except (NotSuitable, DeviceError) as reason:
+            except (NotSuitable, ArgumentError, DeviceError) as reason:
                 refused.append({**what, "reason": str(reason)})
                 continue
             seen.add((choice.strategy, choice.algorithm))
@@ -334,7 +334,7 @@ class SuiteRun:
         """Strategy and algorithm that "auto" takes."""
         try:
             choice = block.choose("auto", "auto", n)
-        except (NotSuitable, DeviceError):
+        except (NotSuitable, ArgumentError, DeviceError):
             return None
         return choice.strategy, choice.algorithm
 

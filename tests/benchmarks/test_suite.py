@@ -232,6 +232,16 @@ def test_every_combination_is_measured_once():
             assert m.sustained_dofs_per_second == pytest.approx(m.n_dofs / m.sustained_seconds)
 
 
+def test_what_is_not_exact_on_the_points_is_skipped():
+    small = {"shapes": ("tet",), "orders": (2,), "dofs": (100,), "quadrature": -1, "benchmarks": ("bk3",)}
+    run = SuiteRun(SuiteSettings(**{**SMALL, **small}), LIMITS)
+    run.prepare()
+    assert list(run) == run.tasks
+    assert {measured.algorithm for measured in run.measurements} == {"noncollocated"}
+    assert {entry["algorithm"] for entry in run.skipped} == {"collocated"}
+    assert all("need at least 3 points" in entry["reason"] for entry in run.skipped)
+
+
 def test_the_whole_benchmark_is_that_of_the_papers():
     tasks = suite_tasks(SuiteSettings())
     assert len(tasks) == len(set(tasks)) == 2 * 2 * 2 * (4 * 7 + 2 * 10)

@@ -116,7 +116,7 @@ class TestQuadrature:
             with pytest.raises(ArgumentError, match=rf"on {name}: .* at least 4 points in each.*noncollocated"):
                 operator(space, algorithm="collocated")
             assert "noncollocated" in operator(space).explain()
-        with pytest.raises(ArgumentError, match="at least 4 points"):
+        with pytest.raises(ArgumentError, match=r"at least 4 points.*use more points$"):
             hp.PhysDeriv(space)
         assert hp.Laplacian(space, algorithm="noncollocated")(u).dot(u) == 0
         # Mass has no gradients: whatever is asked, it is served.

@@ -229,11 +229,12 @@ def _algorithms(problem: BlockProblem, asked: str) -> list[str]:
         raise ArgumentError(f"unknown algorithm {asked!r}; valid: auto, {', '.join(ALGORITHMS)}")
     rule, order = problem.tabulation.rule, problem.tabulation.basis.order
     enough = min(rule.counts) >= order + 1
-    if not enough and (problem.form.stage == "phys_deriv" or (gradients and asked == "collocated")):
+    always = problem.form.stage == "phys_deriv"
+    if not enough and (always or (gradients and asked == "collocated")):
+        other = "" if always else " or algorithm='noncollocated'"
         raise ArgumentError(
             f"{problem.form.name} on {problem.shape.name}: collocated derivatives of order {order} need at least"
-            f" {order + 1} points in each direction, the rule has {rule.counts}; use more points or"
-            " algorithm='noncollocated'"
+            f" {order + 1} points in each direction, the rule has {rule.counts}; use more points{other}"
         )
     if not gradients:
         return ["collocated"]
