@@ -1,4 +1,4 @@
-"""One file per strategy; importing this package registers them."""
+"""Strategies, in a file per backend or of their own; importing this package registers them."""
 
 from .cpu import CpuDense, CpuPlain, CpuStdMat, CpuSumFac
 from .cuda import CudaStdMat, CudaSumFac, CudaSumFacTop
