@@ -28,7 +28,7 @@ _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (2, 1)), (0, (5, 1, 1, 1)))
 DPI = 150
 # A row of a legend, and the inches that each of its entries takes.
 Row = Sequence[Artist]
-ENTRY_WIDTH = 0.8
+ENTRY_WIDTH = 0.92
 
 
 def strategy_colours(names: Iterable[str]) -> dict[str, str]:
@@ -276,8 +276,16 @@ def broken(rows: Sequence[Row], width: float) -> list[list[Artist]]:
     -------
     list of lists of artists
     """
-    most = max(int(width / ENTRY_WIDTH), 1)
-    return [list(row[i : i + most]) for row in rows for i in range(0, len(row), most)]
+    most = max(int(width / ENTRY_WIDTH), 2)
+    lines = []
+    for row in rows:
+        titled = str(row[0].get_label()).endswith(":")
+        head, entries = ([row[0]], row[1:]) if titled else ([], row)
+        room = most - len(head)
+        for i in range(0, max(len(entries), 1), room):
+            # What goes on under a title keeps its column free.
+            lines.append([*(head if i == 0 else [handle(" ", linestyle="none") for _ in head]), *entries[i : i + room]])
+    return lines
 
 
 def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
