@@ -11,7 +11,7 @@ from hpfem.benchmarks import document, read_results
 from hpfem.benchmarks.results import BENCH, COMPARE
 from hpfem.errors import ArgumentError
 from hpfem.plots import plot_results, throughput
-from hpfem.plots.style import broken, in_order, strategy_colours
+from hpfem.plots.style import broken, handle, in_order, strategy_colours
 from hpfem.reporting import write_json
 
 
@@ -245,7 +245,10 @@ def test_names_get_columns_and_colours():
     colours = strategy_colours(["sumfac", "new", "stdmat", "newer"])
     assert len(set(colours.values())) == 4
     assert strategy_colours(["stdmat"])["stdmat"] == colours["stdmat"]
-    assert [len(row) for row in broken([range(20), range(3)], 7.3)] == [9, 9, 2, 3]
+    entries = [handle(f"P = {n}") for n in range(20)]
+    assert [len(row) for row in broken([entries, entries[:3]], 7.0)] == [7, 7, 6, 3]
+    titled = broken([[handle("sumfac:"), *entries[:10]]], 7.0)
+    assert [[entry.get_label() for entry in row[:2]] for row in titled] == [["sumfac:", "P = 0"], [" ", "P = 6"]]
 
 
 def test_results_are_read_as_they_were_written(tmp_path):
