@@ -78,28 +78,31 @@ def iterate_on_device(
     blocks = None if product is None else product.blocks
     vectors = ConjugateVectors(x, r, scale, tol, most, inverse, blocks)
     launcher = _Launcher(A, product, None if inverse is not None else M, vectors)
+    pending = latest = launcher.start()
     residuals: list[float] = []
-    pending = launcher.start()
-    while True:
-        launcher.launch()
-        following = vectors.read()
-        seen = pending.wait()
-        before, done = len(residuals), int(seen["finished"])
-        residuals += [float(seen["residual"][i % RING]) for i in range(before, done + 1)]
-        if len(residuals) > before:
-            advance(len(residuals) - max(before, 1), description=f"{name} {residuals[-1]:.1e}")
-        stopped = Stop(int(seen["stopped"]))
-        if stopped == Stop.CONVERGED:
-            return residuals
-        if stopped != Stop.RUNNING:
-            rho, curvature = (float(seen[key][done % RING]) for key in ("rho", "curvature"))
-            raise {
-                Stop.PRECONDITIONER: bad_preconditioner(name, rho, done),
-                Stop.OPERATOR: bad_operator(name, curvature, done),
-                Stop.NOT_FINITE: not_finite(name, done),
-                Stop.EXHAUSTED: no_convergence(name, residuals[-1], tol, done),
-            }[stopped]
-        pending = following
+    try:
+        while True:
+            launcher.launch()
+            latest = vectors.read()
+            seen = pending.wait()
+            before, done = len(residuals), int(seen["finished"])
+            residuals += [float(seen["residual"][i % RING]) for i in range(before, done + 1)]
+            if len(residuals) > before:
+                advance(len(residuals) - max(before, 1), description=f"{name} {residuals[-1]:.1e}")
+            stopped = Stop(int(seen["stopped"]))
+            if stopped == Stop.CONVERGED:
+                return residuals
+            if stopped != Stop.RUNNING:
+                rho, curvature = (float(seen[key][done % RING]) for key in ("rho", "curvature"))
+                raise {
+                    Stop.PRECONDITIONER: bad_preconditioner(name, rho, done),
+                    Stop.OPERATOR: bad_operator(name, curvature, done),
+                    Stop.NOT_FINITE: not_finite(name, done),
+                    Stop.EXHAUSTED: no_convergence(name, residuals[-1], tol, done),
+                }[stopped]
+            pending = latest
+    finally:
+        latest.wait()  # the graph and the host's memory go away
 
 
 class _Launcher:

@@ -1,0 +1,128 @@
+"""The host's side of conjugate gradients on a GPU, with the kernels and the graph run on the CPU."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import hpfem as hp
+from hpfem.solvers import device_cg
+from hpfem.solvers.preconditioners import Jacobi
+from tests.kernels.cuda.host_vectors import HostVectors, kernels
+
+
+@pytest.fixture
+def solve(tmp_path, monkeypatch):
+    """Solves like `hp.cg`, with a product that leaves sums or a plain function."""
+    waits = []
+
+    class Vectors(HostVectors):
+        """What the loop asks for."""
+
+        def __init__(self, x, r, scale, tolerance, most, inverse, blocks):
+            super().__init__(kernels(r.dtype.type, tmp_path), r, tolerance, inverse, most=most)
+            assert blocks in (None, 2) and scale == pytest.approx(np.linalg.norm(r))
+            self.x, self.partials, self.stop = x, self.pq, self.control["stopped"]
+
+        def measure_product(self, q):
+            self.q = q
+            self.dots(self.p, q, self.pq)
+
+        def update_residual(self):
+            self.residual()
+
+        def update_direction(self, z=None):
+            self.direction(z)
+
+        def read(self):
+            seen = self.control[0].copy()
+            waits.append(False)
+            place = len(waits) - 1
+
+            def wait():
+                waits[place] = True
+                return seen
+
+            return SimpleNamespace(wait=wait)
+
+    def captured(self):
+        launched.append("graph")
+        return SimpleNamespace(launch=lambda: [self._step() for _ in range(device_cg.GRAPH_STEPS)])
+
+    launched, steps = [], []
+    monkeypatch.setattr(device_cg, "ConjugateVectors", Vectors)
+    monkeypatch.setattr(device_cg._Launcher, "_captured", captured)
+
+    def call(matrix, b, M=None, tol=1e-9, most=1000, fused=True):
+        launched.clear()
+        steps.clear()
+
+        def into(p, q, partials, stop):
+            if not stop[0]:
+                q[:] = matrix(p)
+
+        x = np.zeros_like(b)
+        product = SimpleNamespace(blocks=2) if fused else None
+
+        def advance(n, description):
+            steps.append(n)
+
+        arguments = (M, x, b.copy(), float(np.linalg.norm(b)), tol, most, "CG", advance)
+        try:
+            residuals = device_cg.iterate_on_device(into if fused else matrix, product, *arguments)
+        finally:
+            assert waits[-1]
+        assert sum(steps) == len(residuals) - 1
+        return x, residuals, bool(launched)
+
+    return call
+
+
+@pytest.fixture
+def system(rng):
+    """A matrix, positive definite, and a right-hand side."""
+    points = rng.standard_normal((400, 300))
+    return points @ points.T / 300 + np.diag(rng.uniform(0.2, 2, 400)), rng.standard_normal(400)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("kind", ["none", "jacobi", "function"])
+def test_what_comes_out_is_what_the_host_finds(kind, fused, system, solve):
+    matrix, b = system
+    jacobi = Jacobi(1 / np.diag(matrix))
+    M = {"none": None, "jacobi": jacobi, "function": lambda r: jacobi(r)}[kind]
+    expected, info = hp.cg(lambda p: matrix @ p, b, M, tol=1e-9)
+    x, residuals, graph = solve(lambda p: matrix @ p, b, M, fused=fused)
+    assert len(residuals) == info.iterations + 1 and info.iterations > 20
+    assert np.allclose(residuals, info.residuals, rtol=1e-6)
+    assert np.abs(x - expected).max() < 1e-8 * np.abs(expected).max()
+    assert graph == (fused and kind != "function")
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_failures_are_those_of_the_host(fused, system, solve):
+    matrix, b = system
+    cases = [
+        (lambda p: -matrix @ p, None, {}),
+        (lambda p: matrix @ p * np.nan, None, {}),
+        (lambda p: matrix @ p, lambda r: -r, {}),
+        *((lambda p: matrix @ p, None, {"most": most}) for most in (0, 1, 7, 8, 9, 14)),
+    ]
+    for A, M, more in cases:
+        with pytest.raises(hp.SolverError) as expected:
+            hp.cg(A, b, M, tol=1e-9, max_iterations=more.get("most"))
+        with pytest.raises(hp.SolverError) as found:
+            solve(A, b, M, fused=fused, **more)
+        assert str(found.value) == str(expected.value)
+
+
+def test_a_failing_function_leaves_nothing_under_way(system, solve):
+    _, b = system
+
+    def broken(r):
+        raise ValueError("not today")
+
+    with pytest.raises(ValueError, match="not today"):
+        solve(broken, b, fused=False)
+    with pytest.raises(hp.ArgumentError, match="float64 or float32"):
+        solve(lambda p: p, b.astype(complex), fused=False)
