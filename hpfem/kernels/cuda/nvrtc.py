@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ...errors import DeviceError
+from ...errors import ArgumentError, DeviceError
 from ...reporting import atomic_path, cache_folder, report_once
 from ..kept import CacheInfo, Kept
 
@@ -28,6 +28,8 @@ OPTIONS = ("--std=c++17", "--device-as-default-execution-space")
 # Bytes that compiled kernels may take, and seconds for which those last used stay anyway: they may be loaded yet.
 LIMIT, SPARED = 2 << 30, 3600.0
 PRUNE_EVERY = 64
+# What machine code begins with: it is an ELF file.
+_MAGIC = b"\x7fELF"
 _written = itertools.count()
 
 
@@ -184,7 +186,7 @@ def cached(source: str, architecture: str) -> Path:
             # Looking at all of them takes a while.
             if next(_written) % PRUNE_EVERY == 0:
                 _kept().prune(LIMIT, SPARED)
-        except OSError as error:
+        except (OSError, ArgumentError) as error:
             report_once("cuda/cache", f"compiled kernels are not kept: {error}; HPFEM_CACHE_DIR names another folder")
             path = Path(_own_folder().name) / path.name
             _keep(binary, path)
@@ -206,14 +208,18 @@ def _own_folder() -> TemporaryDirectory[str]:
 
 
 def _there(path: Path) -> bool:
-    """Whether a kernel is in the cache; it is marked as used."""
+    """Whether a kernel is in the cache; it is marked as used. What a crash left empty is none."""
     try:
         os.utime(path)
     except PermissionError:
         pass  # a read-only folder keeps no record of use
     except OSError:
         return False
-    return path.is_file()
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
 
 
 def _kept() -> Kept:

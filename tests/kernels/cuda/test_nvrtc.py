@@ -121,6 +121,16 @@ def test_the_cache_is_used(tmp_path, monkeypatch):
     assert nvrtc.resources(first).spill_bytes == 0
 
 
+def test_what_a_crash_left_empty_is_compiled_anew(tmp_path, monkeypatch):
+    monkeypatch.setenv("HPFEM_CACHE_DIR", str(tmp_path))
+    source = 'extern "C" __global__ void empty() {}'
+    path = nvrtc.cached(source, "sm_90")
+    whole = path.read_bytes()
+    path.write_bytes(b"")
+    assert nvrtc.start(source, "sm_90").result() == path
+    assert path.read_bytes() == whole
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """An empty cache of kernels."""
