@@ -330,20 +330,25 @@ def variant_key(problem: BlockProblem, strategy: str) -> str:
     counts = "x".join(map(str, problem.tabulation.rule.counts))
     shape, order = problem.shape.name, problem.tabulation.basis.order
     geometry = "affine" if problem.geometry.affine else "deformed"
-    return f"{strategy}/{shape}/{order}/{counts}/{kind}/{algorithm}/{geometry}"
+    single = "/float32" if problem.dtype == np.float32 else ""
+    return f"{strategy}/{shape}/{order}/{counts}/{kind}/{algorithm}/{geometry}{single}"
 
 
 def known_variant(problem: BlockProblem, strategy: str) -> tuple[Variant, float] | None:
-    """Variant and rate (GDoF/s) of a problem, if it was measured; float32 takes the variant of float64."""
+    """Variant and rate (GDoF/s) of a problem, if it was measured; see `known_row`."""
     row = known_row(problem, strategy)
     return None if row is None else (Variant(*row[1:]), float(row[0]))
 
 
 def known_row(problem: BlockProblem, strategy: str) -> list[Any] | None:
-    """Row of a problem in `variant_table`: rate in GDoF/s, then the fields of the strategy's variant."""
+    """Row of a problem in `variant_table`: rate in GDoF/s, then the fields of the strategy's variant.
+
+    In float32 that of float64 where none was measured.
+    """
     if problem.form.stage != "weak" or problem.form.components > 1:
         return None
-    return variant_table().get(variant_key(problem, strategy))
+    key = variant_key(problem, strategy)
+    return variant_table().get(key, variant_table().get(key.removesuffix("/float32")))
 
 
 def default_variants(problem: BlockProblem, levels: Levels, limits: Limits, table: bool = True) -> list[FiberPlan]:

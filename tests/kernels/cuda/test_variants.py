@@ -71,3 +71,17 @@ def test_the_collapse_is_a_product_of_functions(name):
     np.testing.assert_allclose(np.outer(collapse.weights_x, collapse.weights_yz).ravel(), rule.weights, rtol=1e-13)
     with pytest.raises(AssertionError):
         separated(np.eye(2))
+
+
+def test_float32_has_rates_of_its_own():
+    mesh = curved("tet", order=2)
+    double, single = (
+        hp.Mass(hp.Space(mesh, 3, dtype=dtype), backend="numpy").choices[0].kernel.problem
+        for dtype in (np.float64, np.float32)
+    )
+    assert known_variant(single, "sumfac")[1] > 1.3 * known_variant(double, "sumfac")[1]
+    unmeasured = [
+        hp.Mass(hp.Space(mesh, 3, quadrature="gauss", dtype=dtype), backend="numpy").choices[0].kernel.problem
+        for dtype in (np.float64, np.float32)
+    ]
+    assert variant_key(unmeasured[1], "sumfac") == variant_key(unmeasured[0], "sumfac") + "/float32"
