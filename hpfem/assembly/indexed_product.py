@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..errors import ArgumentError
@@ -69,12 +71,39 @@ class IndexedProduct:
         stop : int, optional
             Address of an int on the device; `out` is left alone if it is not zero.
         """
+        for part in self.parts(vector, out, partials, stop).values():
+            part()
+
+    def parts(
+        self, vector: Any, out: Any, partials: Any = None, stop: int | None = None
+    ) -> dict[str, Callable[[], object]]:
+        """What `into` does, step by step, by name.
+
+        Parameters
+        ----------
+        vector, out, partials, stop
+            As for `into`.
+
+        Returns
+        -------
+        dict
+            "scatter", "operator" and "gather".
+        """
         rows = vector.reshape(self.components, self.size)
-        self._indexed.scatter(rows, [pair.write(self._device) for pair in self._local.data], stop)
-        self._operator(self._local, out=self._result)
-        for pair in self._result.data:
-            pair.read(self._device)  # brings it here, where the operator computes elsewhere
-        self._indexed.gather(self._results, out.reshape(rows.shape), rows, partials, stop)
+
+        def scatter() -> None:
+            self._indexed.scatter(rows, [pair.write(self._device) for pair in self._local.data], stop)
+
+        def gather() -> None:
+            for pair in self._result.data:
+                pair.read(self._device)  # brings it here, where the operator computes elsewhere
+            self._indexed.gather(self._results, out.reshape(rows.shape), rows, partials, stop)
+
+        return {
+            "scatter": scatter,
+            "operator": partial(self._operator, self._local, out=self._result),
+            "gather": gather,
+        }
 
     def __call__(self, vector: Any) -> Any:
         """The product, in a new array of the vector's shape.

@@ -1,0 +1,67 @@
+"""Products by index tables: the layout of the parts of a mixed mesh, with NumPy in the place of the kernels."""
+
+import numpy as np
+import pytest
+
+import hpfem as hp
+from hpfem.assembly.indexed_product import IndexedProduct
+from hpfem.memory import HOST, count_transfers
+from tests.assembly.meshes import ours
+
+
+class Plain:
+    """`IndexedMatrix` by sparse products."""
+
+    blocks = 2
+
+    def __init__(self, c0, free):
+        self.c0, self.size, self.free = c0, c0.size, free
+        self.rows = [c0.rows(k) for k in range(len(c0.space.blocks))]
+
+    def scatter(self, vector, targets, stop=None):
+        """Block by block."""
+        for place, target in zip(self.rows, targets, strict=True):
+            target[...] = (self.c0.matrix[place] @ (vector * self.free).T).T.reshape(target.shape)
+
+    def gather(self, local, out, vector=None, partials=None, stop=None):
+        """From one array with all blocks."""
+        out[...] = np.where(self.free, 0, vector)
+        for place in self.rows:
+            part = local[len(out) * place.start : len(out) * place.stop].reshape(len(out), -1)
+            out += (self.c0.matrix[place].T @ part.T).T * self.free
+        if partials is not None:
+            partials[...] = [np.sum(out * vector), 0]
+
+
+@pytest.mark.parametrize("components", [1, 3])
+@pytest.mark.parametrize("conditions", [{}, {"dirichlet": {"xmin": 1.0}, "robin": {"ymin": (2.0, 1.0)}}])
+def test_products_are_those_of_the_global_operator(components, conditions, rng):
+    c0 = hp.C0Space(hp.Space(ours("cube_mixed.msh"), 3, backend="numpy"))
+    bc = hp.BoundaryConditions(c0, **conditions)
+    A = hp.GlobalOperator(hp.Helmholtz(c0.space), c0, bc, components=components)
+    extra = None
+    if bc.matrix is not None:
+        keep = np.flatnonzero(bc.free)
+        extra = bc.matrix.copy().tolil()
+        extra[np.flatnonzero(~bc.free)] = 0
+        extra[:, np.flatnonzero(~bc.free)] = 0
+        assert len(keep) < c0.size
+    product = IndexedProduct(A.operator, Plain(c0, bc.free), components, HOST, extra)
+    assert product.alone == (not conditions) and product.blocks == 2 and product.dtype == np.float64
+    x = rng.standard_normal(A.shape[0])
+    expected = A @ x
+    with count_transfers() as moved:
+        assert np.abs(product(x) - expected).max() < 1e-12 * np.abs(expected).max()
+    assert moved.total == 0
+    if product.alone:
+        out, partials = np.full_like(x, np.nan), np.empty(2)
+        product.into(x, out, partials)
+        assert np.abs(out - expected).max() < 1e-12 * np.abs(expected).max()
+        assert partials.sum() == pytest.approx(x @ out)
+        out[:] = np.nan
+        for name, part in product.parts(x, out).items():
+            assert name in ("scatter", "operator", "gather")
+            part()
+        assert np.isfinite(out).all()
+    with pytest.raises(hp.ArgumentError, match="is wanted"):
+        product(x[:-1])
