@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 TITLES = {"bk1": "Mass (BK1)", "bk3": "Helmholtz (BK3)"}
+SHAPES = ("hex", "prism", "pyramid", "tet", "quad", "tri")
+# Sum factorisation over a block of threads is what is not named; with one element per thread it is "lane".
+NAMES = {"sumfac-top": "", "sumfac": "lane"}
 Record = Mapping[str, Any]
 Cell = Callable[[list[Record]], str]
 
@@ -24,9 +27,9 @@ def largest(records: Iterable[Record], **wanted: Any) -> list[Record]:
 
 
 def way(record: Record) -> str:
-    """Strategy, and the first letter of the algorithm where there are two."""
-    letter = f" {record['algorithm'][0]}" if record["benchmark"] == "bk3" and record["strategy"] != "dense" else ""
-    return record["strategy"] + letter
+    """Strategy, or the first letter of the algorithm where there are two."""
+    name = NAMES.get(record["strategy"], record["strategy"])
+    return name or (record["algorithm"][0] if record["benchmark"] == "bk3" else "")
 
 
 def rate(found: list[Record]) -> str:
@@ -35,7 +38,7 @@ def rate(found: list[Record]) -> str:
         return ""
     best = found[0]
     sustained = f" ({best['sustained_dofs_per_second'] * 1e-9:.1f})" if best.get("sustained_dofs_per_second") else ""
-    return f"{best['dofs_per_second'] * 1e-9:.1f}{sustained} {best['fraction']:.2f} {way(best)}"
+    return f"{best['dofs_per_second'] * 1e-9:.1f}{sustained} {best['fraction']:.2f} {way(best)}".rstrip()
 
 
 def gain(found: list[Record]) -> str:
@@ -58,7 +61,8 @@ def strategies(found: list[Record]) -> str:
 
 def table(records: list[Record], cell: Cell, **wanted: Any) -> list[str]:
     """A row per order, a column per shape."""
-    shapes = list(dict.fromkeys(r["shape"] for r in records))
+    there = {r["shape"] for r in records}
+    shapes = [shape for shape in SHAPES if shape in there]
     orders = sorted({r["order"] for r in records})
     lines = ["| P | " + " | ".join(shapes) + " |", "|---" * (len(shapes) + 1) + "|"]
     for order in orders:
