@@ -1,6 +1,6 @@
 """Mass and Helmholtz (CEED BK1, BK3) on one GPU: GDoF/s, fraction of the roofline measured in the same run.
 
-    python benchmarks/bk_cuda.py OUT.json [--shapes hex,tet] [--orders 1:7] [--kinds deformed,affine]
+    python benchmarks/bk_cuda.py OUT.json [--shapes hex,tet] [--orders 1:7] [--geometries deformed,affine]
         [--operators helmholtz,mass] [--dtype float64] [--first 8 --rounds 3 --table variants.json] [--sustained 2]
 
 Elements are copies of a few curved (or sheared) ones: every copy's factors are in memory, so traffic is as on a mesh.
@@ -26,10 +26,11 @@ from hpfem.benchmarks.timing import measure as timed
 from hpfem.errors import DeviceError, NotSuitable
 from hpfem.kernels.cuda import nvrtc
 from hpfem.kernels.cuda.dense import DensePlan, DenseVariant, ElementMatrices, check_dense, dense_search
+from hpfem.kernels.cuda.measured import variant_key, variant_table
 from hpfem.kernels.cuda.prelude import fiber_source, header, lane_source
 from hpfem.kernels.cuda.search import search
 from hpfem.kernels.cuda.tables import Levels
-from hpfem.kernels.cuda.variant import Limits, Variant, check_lane, plan, variant_key, variant_table
+from hpfem.kernels.cuda.variant import Limits, Variant, check_lane, plan
 from hpfem.kernels.models import operator_bytes, operator_flops
 from hpfem.kernels.variants import to_text
 from hpfem.tuning import CudaTimer
@@ -168,7 +169,7 @@ def main() -> None:
     parser.add_argument("out")
     parser.add_argument("--shapes", default="hex,prism,pyramid,tet,quad,tri")
     parser.add_argument("--orders", default="1:7")
-    parser.add_argument("--kinds", default="deformed,affine")
+    parser.add_argument("--geometries", default="deformed,affine")
     parser.add_argument("--operators", default="helmholtz,mass")
     parser.add_argument("--strategies", default="sumfac-top,sumfac,dense", type=lambda text: text.split(","))
     parser.add_argument("--dtype", default="float64")
@@ -185,7 +186,7 @@ def main() -> None:
     began = time.time()
     deadline = began + 0.85 * options.budget
     low, _, high = options.orders.partition(":")
-    names = (options.operators, options.kinds, options.shapes)
+    names = (options.operators, options.geometries, options.shapes)
     wanted = itertools.product(*(text.split(",") for text in names), range(int(low), int(high or low) + 1))
     cases = [Case(operator, shape, order, kind, options) for operator, kind, shape, order in wanted]
     # Processes without a CUDA context of their own.

@@ -6,6 +6,7 @@ compute-sanitizer --tool racecheck python benchmarks/sanitize_cuda.py
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import replace
 from typing import Any
 
@@ -69,4 +70,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     main()

@@ -22,9 +22,10 @@ from hpfem.shapes import Tabulation
 from ...errors import NotSuitable
 from ..form import BlockProblem
 from ..linear import check_linear
+from .measured import known_row
 from .prelude import constants, header, index_function, reals, shorts
 from .tables import Levels
-from .variant import REGISTERS, Limits, known_row
+from .variant import REGISTERS, Limits
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..form import STAGES, BlockProblem
+from .banks import last_nodes, node_rows
 from .pointwise import field_keys, parameter_names, physics
 from .tables import Collapse, Levels
-from .variant import LANE_THREADS, FiberPlan, flags, last_nodes, node_rows
+from .variant import LANE_THREADS, FiberPlan, flags
 
 HERE = Path(__file__).parent
 _FLUX_KIND = {"wJ": 0, "metric": 1, "jacobian": 2, None: 0}

@@ -5,8 +5,10 @@ import pytest
 
 import hpfem as hp
 from hpfem.errors import NotSuitable
+from hpfem.kernels.cuda.banks import wavefronts
+from hpfem.kernels.cuda.measured import variant_key, variant_table
 from hpfem.kernels.cuda.tables import Collapse, Levels, separated
-from hpfem.kernels.cuda.variant import check_lane, known_variant, variant_key, variant_table, wavefronts
+from hpfem.kernels.cuda.variant import check_lane, known_variant
 from hpfem.operators.strategies.cuda import CudaStdMat, CudaSumFac, CudaSumFacTop
 from tests.samples import NAMES, curved, skewed, straight
 
