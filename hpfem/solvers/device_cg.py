@@ -157,5 +157,6 @@ class _Launcher:
             except DeviceError as error:  # as where cuBLAS is not found
                 report_once(f"cg/{error}", f"conjugate gradients run without a CUDA graph: {error}")
                 self.capturable = False
-            graph = stream.end_capture()
+            finally:
+                graph = stream.end_capture()
         return graph if self.capturable else None

@@ -290,7 +290,12 @@ def test_ctrl_c_leaves_what_was_measured(capsys, tmp_path, monkeypatch):
 
     monkeypatch.setattr(bench_command, "ThroughputRun", Interrupted)
     path = tmp_path / "results.json"
-    assert main([*SMALL_BENCH, "-o", str(path)]) == 130
+    # A shell starts what is to run in the background with the signal ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert main([*SMALL_BENCH, "-o", str(path)]) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert capsys.readouterr().err == "hpfem: interrupted\n"
     result = json.loads(path.read_text())
     assert not result["complete"] and len(result["results"]) == 6
