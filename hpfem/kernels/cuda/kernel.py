@@ -12,13 +12,14 @@ from weakref import WeakKeyDictionary, WeakSet
 import numpy as np
 from numpy.typing import NDArray
 
+from ...errors import DeviceError
 from ...geometry import BlockGeometry
 from ..form import BlockKernel, BlockProblem
 from ..models import operator_flops
 from .cublas import handle, multiply
 from .device import architecture, current_device, upload
 from .layout import stored_factors, stored_kinds
-from .nvrtc import start
+from .nvrtc import start, version
 from .prelude import arguments, fiber_source, header, lane_source, point_source
 from .tables import Levels
 from .variant import LANE_THREADS, FiberPlan, Variant, check_lane, plan
@@ -92,12 +93,24 @@ def held(geometry: BlockGeometry) -> dict[str, dict[str, int]]:
 
 
 def load(cubin: Path, name: str, shared_bytes: int) -> Any:
-    """Load a compiled kernel onto the current device."""
+    """Load a compiled kernel onto the current device.
+
+    Raises
+    ------
+    DeviceError
+        If its driver does not take it.
+    """
     import cupy
 
-    function = cupy.RawModule(path=str(cubin)).get_function(name)
-    if shared_bytes > 48 * 1024:
-        function.max_dynamic_shared_size_bytes = shared_bytes
+    try:
+        function = cupy.RawModule(path=str(cubin)).get_function(name)
+        if shared_bytes > 48 * 1024:
+            function.max_dynamic_shared_size_bytes = shared_bytes
+    except RuntimeError as error:  # CuPy's errors of the driver
+        raise DeviceError(
+            f"the GPU's driver does not take the kernel {cubin} ({error}): it may be older than NVRTC"
+            f" {'.'.join(map(str, version()))}; update it, or install the extra that fits it (cuda12, cuda13)"
+        ) from error
     return function
 
 

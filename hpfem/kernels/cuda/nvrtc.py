@@ -11,6 +11,7 @@ import hashlib
 import itertools
 import os
 import re
+import struct
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,8 +29,9 @@ OPTIONS = ("--std=c++17", "--device-as-default-execution-space")
 # Bytes that compiled kernels may take, and seconds for which those last used stay anyway: they may be loaded yet.
 LIMIT, SPARED = 2 << 30, 3600.0
 PRUNE_EVERY = 64
-# What machine code begins with: it is an ELF file.
+# What machine code begins with, an ELF file of 64 bits: where its tables are, entries' sizes and numbers.
 _MAGIC = b"\x7fELF"
+_ELF = struct.Struct("<4s28xQQ6xHHHH2x")
 _written = itertools.count()
 
 
@@ -208,7 +210,7 @@ def _own_folder() -> TemporaryDirectory[str]:
 
 
 def _there(path: Path) -> bool:
-    """Whether a kernel is in the cache; it is marked as used. What a crash left empty is none."""
+    """Whether a kernel is in the cache; it is marked as used. What a crash left empty or cut off is none."""
     try:
         os.utime(path)
     except PermissionError:
@@ -217,9 +219,13 @@ def _there(path: Path) -> bool:
         return False
     try:
         with open(path, "rb") as file:
-            return file.read(len(_MAGIC)) == _MAGIC
+            head, size = file.read(_ELF.size), os.fstat(file.fileno()).st_size
     except OSError:
         return False
+    if len(head) < _ELF.size:
+        return False
+    magic, programs, sections, program_size, n_programs, section_size, n_sections = _ELF.unpack(head)
+    return magic == _MAGIC and size >= max(programs + program_size * n_programs, sections + section_size * n_sections)
 
 
 def _kept() -> Kept:

@@ -3,6 +3,8 @@
 import importlib.util
 import pickle
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import pytest
 import hpfem as hp
 from hpfem.errors import DeviceError
 from hpfem.kernels.cuda import device as cuda
+from hpfem.kernels.cuda.kernel import load
 from hpfem.memory import OutOfMemory
 from tests.fake_cupy import FakeArray, fake_cuda
 from tests.samples import straight
@@ -127,3 +130,13 @@ def test_no_room():
         gpus.limit, gpus.used = 3_000_000, 2_500_000
         with pytest.raises(OutOfMemory, match=r"0.0005 GB of 0.003 GB are free"):
             cuda.current_device().empty((1000, 1000), np.float64)
+
+
+def test_a_driver_that_refuses_a_kernel(monkeypatch):
+    class Refusing:
+        def __init__(self, path):
+            raise RuntimeError("CUDA_ERROR_UNSUPPORTED_PTX_VERSION")
+
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(RawModule=Refusing))
+    with pytest.raises(DeviceError, match=r"driver does not take the kernel .*a\.cubin .*NVRTC \d+\.\d+; update it"):
+        load(Path("a.cubin"), "fiber", 0)

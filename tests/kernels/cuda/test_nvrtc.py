@@ -121,14 +121,17 @@ def test_the_cache_is_used(tmp_path, monkeypatch):
     assert nvrtc.resources(first).spill_bytes == 0
 
 
-def test_what_a_crash_left_empty_is_compiled_anew(tmp_path, monkeypatch):
+def test_what_a_crash_left_is_compiled_anew(tmp_path, monkeypatch):
     monkeypatch.setenv("HPFEM_CACHE_DIR", str(tmp_path))
     source = 'extern "C" __global__ void empty() {}'
     path = nvrtc.cached(source, "sm_90")
     whole = path.read_bytes()
-    path.write_bytes(b"")
-    assert nvrtc.start(source, "sm_90").result() == path
-    assert path.read_bytes() == whole
+    for left in (0, 10, 64, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:left])
+        assert nvrtc.start(source, "sm_90").result() == path
+        assert path.read_bytes() == whole
+    monkeypatch.setattr(nvrtc, "compile_source", None)
+    assert nvrtc.cached(source, "sm_90") == path  # a whole one is not compiled again
 
 
 @pytest.fixture
