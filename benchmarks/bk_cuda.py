@@ -25,7 +25,9 @@ from hpfem.benchmarks.tiled import TOLERANCES, TiledBlock, TiledKernel
 from hpfem.benchmarks.timing import measure as timed
 from hpfem.errors import DeviceError, NotSuitable
 from hpfem.kernels.cuda import nvrtc
-from hpfem.kernels.cuda.dense import DensePlan, DenseVariant, ElementMatrices, check_dense, dense_search
+from hpfem.kernels.cuda.dense import DensePlan, DenseVariant, check_dense
+from hpfem.kernels.cuda.dense_search import dense_search
+from hpfem.kernels.cuda.element_matrices import ElementMatrices
 from hpfem.kernels.cuda.measured import variant_key, variant_table
 from hpfem.kernels.cuda.prelude import fiber_source, header, lane_source
 from hpfem.kernels.cuda.search import search

@@ -1,27 +1,18 @@
-"""Affine elements as dense matrices on a GPU: the matrices, sorted so that much of them is zero, and kernel variants.
-
-A linear form with constant coefficients has on an affine element the matrix sum_ij G_ij D_i^T D_j + w M. With S_i the
-derivatives by xi_i of all modes at the points, weighted by the square roots of the quadrature weights, and V an
-orthonormal basis of what all of them span, D_i = V^T S_i has fewer rows than there are points, and D_i^T D_j is
-S_i^T S_j: the quadrature's own matrix, whatever the rule. On simplices V is a basis of the polynomials of degree P - 1.
-"""
+"""Kernels for dense matrices of affine elements: variants, sizes, matrices as the kernels read them, source."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hpfem.shapes import Tabulation
-
 from ...errors import NotSuitable
 from ..form import BlockProblem
 from ..linear import check_linear
+from .element_matrices import ElementMatrices, places_of
 from .measured import known_row
 from .prelude import constants, header, index_function, reals, shorts
 from .tables import Levels
@@ -30,148 +21,12 @@ from .variant import REGISTERS, Limits
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-# What is smaller than this, relative to the modes' own size, is zero but for rounding.
-ROUNDING = 1e-13
-# Variants that a round of the search tries at most.
-NEIGHBOURS = 8
-# Tiles from which on a ring is worth trying.
-RING_TILES = 80
 # Numbers of shared memory between tiles of eight elements' coefficients (PITCH of dense.h).
 PITCH = 72
 # Modes of an element that a thread can hold twice; entries of matrices in the constant bank (64 KiB).
 LANE_MODES, CONSTANTS = 36, 7000
 # Modes beyond which the results of 16 elements do not fit the registers of a warp.
 TILE_MODES = 168
-
-
-@dataclass(frozen=True, eq=False)
-class ElementMatrices:
-    """Matrices of a basis on a rule, in an order of the modes that makes much of them zero.
-
-    Attributes
-    ----------
-    order : ndarray, [n_modes]
-        Mode at each place.
-    mass : ndarray, [n_modes, n_modes]
-    slopes : ndarray, [dim, rows, n_modes]
-        D_i.
-    begin : ndarray, [rows]
-        First place at which a row is not zero in some D_i; ascending.
-    """
-
-    order: Indices
-    mass: Array
-    slopes: Array
-    begin: Indices
-
-    @classmethod
-    def of(cls, tabulation: Tabulation) -> ElementMatrices:
-        """Matrices of a tabulation.
-
-        Raises
-        ------
-        NotSuitable
-            If a weight is negative, or rounding spoils the matrices.
-        """
-        rule, shape = tabulation.rule, tabulation.basis.shape
-        if rule.weights.min() < 0:
-            raise NotSuitable("the quadrature has negative weights")
-        root = np.sqrt(rule.weights)
-        collapse = np.linalg.inv(shape.collapse_matrix(rule.eta))  # [Q, a, i] = d eta_a/d xi_i
-        values = tabulation.dense * root
-        weighted = np.einsum("qai,amq,q->miq", collapse, tabulation.dense_gradient, root)
-        order, rows = nested_rows(weighted)
-        slopes = np.einsum("rq,miq->irm", rows, weighted[order])
-        size = np.sqrt(np.einsum("miq,miq->m", weighted[order], weighted[order]))
-        slopes[np.abs(slopes) < ROUNDING * size] = 0
-        exact = np.einsum("miq,njq->ijmn", weighted[order], weighted[order], optimize=True)
-        found = np.einsum("irm,jrn->ijmn", slopes, slopes, optimize=True)
-        if np.any(np.abs(found - exact) > 10 * ROUNDING * size[:, None] * size):
-            raise NotSuitable("gradients of the basis are too close to dependent")
-        mass = (values @ values.T)[np.ix_(order, order)]
-        size = np.sqrt(np.diag(mass))
-        mass[np.abs(mass) < ROUNDING * size[:, None] * size] = 0
-        filled = np.any(slopes != 0, axis=0)
-        begin = np.minimum.accumulate(np.argmax(filled, axis=1)[::-1])[::-1]
-        return cls(order, mass, slopes, begin)
-
-    @property
-    def rows(self) -> int:
-        """Rows of every D_i."""
-        return self.slopes.shape[1]
-
-    @cached_property
-    def mass_tiles(self) -> Array:
-        """The mass matrix in tiles, [modes / 8, modes / 8, 8, 8]; [result][summed] outside and inside."""
-        places, k = places_of(len(self.order)), -(-len(self.order) // 8)
-        square = np.zeros((8 * k, 8 * k))
-        square[np.ix_(places, places)] = self.mass
-        return square.reshape(k, 8, k, 8).swapaxes(1, 2)
-
-    @cached_property
-    def slope_tiles(self) -> Array:
-        """D_i in tiles, [dim, rows / 8, modes / 8, 8, 8]."""
-        dim, rows, n = self.slopes.shape
-        r, k = -(-rows // 8), -(-n // 8)
-        padded = np.zeros((dim, 8 * r, 8 * k))
-        padded[np.ix_(np.arange(dim), places_of(rows), places_of(n))] = self.slopes
-        return padded.reshape(dim, r, 8, k, 8).swapaxes(2, 3)
-
-    @cached_property
-    def used(self) -> tuple[int, int]:
-        """Tiles that are not zero: of the mass matrix, and of all D_i."""
-        mass, slopes = (tiles.any(axis=(-2, -1)).sum() for tiles in (self.mass_tiles, self.slope_tiles))
-        return int(mass), int(slopes)
-
-
-_MATRICES: WeakKeyDictionary[Tabulation, ElementMatrices] = WeakKeyDictionary()
-
-
-def shared_matrices(tabulation: Tabulation) -> ElementMatrices:
-    """Matrices of a tabulation, made once; see `ElementMatrices.of`."""
-    if tabulation not in _MATRICES:
-        _MATRICES[tabulation] = ElementMatrices.of(tabulation)
-    return _MATRICES[tabulation]
-
-
-def nested_rows(weighted: Array) -> tuple[Indices, Array]:
-    """Sort modes so that the first of them have gradients in few dimensions, for any number of them.
-
-    Greedy: the next mode is the one whose gradients are out of the span so far in the fewest dimensions.
-
-    Parameters
-    ----------
-    weighted : ndarray, [n_modes, dim, Q]
-        Gradients at the points.
-
-    Returns
-    -------
-    order : ndarray, [n_modes]
-    rows : ndarray, [rows, Q]
-        Orthonormal; the gradients of the first modes are combinations of the first rows.
-    """
-    n, _, points = weighted.shape
-    norms = np.sqrt(np.einsum("miq,miq->m", weighted, weighted))
-    scaled = weighted / np.where(norms > 0, norms, 1)[:, None, None]
-    rest, rows = scaled.copy(), np.zeros((0, points))
-    left, order = np.ones(n, bool), []
-    while left.any():
-        # Numbers of new dimensions, by the eigenvalues of each mode's Gram matrix.
-        gram = np.einsum("miq,mjq->mij", rest[left], rest[left])
-        new = (np.linalg.eigvalsh(gram) > 1e-14).sum(axis=1)
-        chosen = int(np.flatnonzero(left)[np.argmin(new)])
-        left[chosen] = False
-        order.append(chosen)
-        if new.min() == 0:
-            continue
-        # Orthogonal to the rows to rounding, by projecting twice.
-        added = np.linalg.svd(rest[chosen], full_matrices=False)[2][: new.min()]
-        for _ in range(2):
-            added = added - added @ rows.T @ rows
-            added = np.linalg.qr(added.T)[0].T
-        rows = np.concatenate([rows, added])
-        rest = rest - np.einsum("miq,rq,rp->mip", rest, added, added, optimize=True)
-    return np.array(order, np.int64), rows
 
 
 @dataclass(frozen=True)
@@ -203,15 +58,6 @@ class DenseVariant:
     min_blocks: int = 1
     chunk: int = 24
     rows: int = 2
-
-
-def places_of(count: int) -> Indices:
-    """Places of the sorted modes or rows, in eights; a last eight that is at most half full takes the even ones."""
-    places = np.arange(count)
-    if 1 <= count % 8 <= 4:
-        last = count // 8 * 8
-        places[last:] = last + 2 * (places[last:] - last)
-    return places
 
 
 @dataclass(frozen=True, eq=False)
@@ -460,146 +306,3 @@ def known_dense(problem: BlockProblem) -> tuple[DenseVariant, float] | None:
     """Measured variant and rate (GDoF/s) of a problem."""
     row = known_row(problem, "dense")
     return None if row is None else (DenseVariant(*row[1:]), float(row[0]))
-
-
-def dense_variants(
-    problem: BlockProblem, matrices: ElementMatrices, limits: Limits, table: bool = True
-) -> list[DenseVariant]:
-    """Variants that fit, the measured one first, then the most promising ones.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    matrices : ElementMatrices
-        Of the problem's tabulation.
-    limits : Limits
-        Of the device.
-    table : bool
-        Whether measured variants count.
-
-    Returns
-    -------
-    list of DenseVariant
-
-    Raises
-    ------
-    NotSuitable
-        If none fits.
-    """
-    check_dense(problem)
-    candidates = [DenseVariant(warps, 0, 0, True, blocks) for warps in (4, 2) for blocks in (8, 6, 5, 4, 3, 2)]
-    sizes = DensePlan(problem, matrices, DenseVariant(1))
-    rings = [(0, 24), *([(3, 24), (2, 24), (2, 48), (3, 48)] if sizes.used_tiles >= RING_TILES else [])]
-    rows = [n for n in (2, 1, 3) if n <= max(1, sizes.r_tiles)]
-    numbers = product((4, 6, 8, 12, 10, 16), (1, 2), rings, (True, False), (4, 3, 2, 1), rows)
-    candidates += [DenseVariant(w, m, s, kept, blocks, chunk, n) for w, m, (s, chunk), kept, blocks, n in numbers]
-    found = []
-    for variant in candidates:
-        plan = DensePlan(problem, matrices, variant)
-        if fitting(plan, limits) is None:
-            found.append((expected_speed(plan), variant))
-    if not found:
-        raise NotSuitable(f"the matrices of {problem.n_modes} modes do not fit a block's shared memory")
-    found.sort(key=lambda pair: -pair[0])
-    variants = [variant for _, variant in found]
-    known = known_dense(problem) if table else None
-    if known is not None and known[0] in variants:
-        variants.remove(known[0])
-        variants.insert(0, known[0])
-    return variants
-
-
-def default_dense(problem: BlockProblem, matrices: ElementMatrices, limits: Limits) -> DenseVariant:
-    """The variant to take where nobody has searched: the measured one if it fits, else the model's.
-
-    Parameters
-    ----------
-    problem, matrices, limits
-        As for `dense_variants`.
-
-    Returns
-    -------
-    DenseVariant
-
-    Raises
-    ------
-    NotSuitable
-        If none fits.
-    """
-    known = known_dense(problem)
-    if known is not None and fitting(DensePlan(problem, matrices, known[0]), limits) is None:
-        return known[0]
-    return dense_variants(problem, matrices, limits, table=False)[0]
-
-
-def first_dense(
-    problem: BlockProblem, matrices: ElementMatrices, limits: Limits, table: bool = True
-) -> list[DenseVariant]:
-    """Variants of each kind to time first: the one to be taken unmeasured, then the most promising of every kind.
-
-    Parameters
-    ----------
-    problem, matrices, limits, table
-        As for `dense_variants`.
-
-    Returns
-    -------
-    list of DenseVariant
-
-    Raises
-    ------
-    NotSuitable
-        If none fits.
-    """
-    found = dense_variants(problem, matrices, limits, table)
-    kinds: dict[tuple[int, bool, bool], DenseVariant] = {}
-    for variant in found:
-        kinds.setdefault((variant.tiles, variant.stages > 0, variant.kept), variant)
-    return list(dict.fromkeys([found[0], *kinds.values()]))
-
-
-def dense_search(
-    problem: BlockProblem, matrices: ElementMatrices, limits: Limits, table: bool = True
-) -> Generator[list[DenseVariant], Mapping[DenseVariant, float], None]:
-    """Search in three rounds: kinds, then twice the neighbours of the two fastest.
-
-    Parameters
-    ----------
-    problem, matrices, limits, table
-        As for `dense_variants`.
-
-    Yields
-    ------
-    list of DenseVariant
-        To be timed; send the seconds of all that were timed so far, in any round.
-    """
-    timed = yield first_dense(problem, matrices, limits, table)
-    promising = dense_variants(problem, matrices, limits, table)
-    for _ in range(2):
-        ranked = sorted(timed, key=lambda variant: timed[variant])
-        near = [v for best in ranked[:2] for v in promising if v not in timed and differences(best, v) <= 1]
-        timed = yield list(dict.fromkeys(near))[:NEIGHBOURS]
-
-
-def differences(a: DenseVariant, b: DenseVariant) -> int:
-    """How far two variants are apart: fields that differ, numbers that are not next to each other twice."""
-    warps, blocks = sorted((a.warps, b.warps)), abs(a.min_blocks - b.min_blocks)
-    total = int((a.stages, a.chunk) != (b.stages, b.chunk))
-    total += 0 if warps[0] == warps[1] else 1 if warps[1] <= 1.5 * warps[0] else 2
-    # The same number of warps on a multiprocessor in more or fewer blocks is one step.
-    if a.warps * a.min_blocks == b.warps * b.min_blocks:
-        total, blocks = min(total, 1), 0
-    return total + min(blocks, 2) + abs(a.rows - b.rows) + (a.tiles != b.tiles) + (a.kept != b.kept)
-
-
-def expected_speed(plan: DensePlan) -> float:
-    """Relative speed of a plan, from the resident warps and the registers that they have."""
-    v, p = plan.variant, plan.problem
-    warps = v.warps * v.min_blocks
-    # What the compiler would like to have beyond what it needs.
-    room = min(255, REGISTERS // (plan.threads * v.min_blocks)) - plan.registers
-    speed = min(1.0, 0.75 + room / 160)
-    if v.tiles == 0:
-        return speed * min(1.0, warps / 16) * min(1.5, 16 / p.n_modes)
-    speed *= min(1.0, 0.4 + 0.6 * warps / 12) * (0.9 if v.tiles > 1 else 1.0) * (0.95 if v.rows == 1 else 1.0)
-    return speed * (0.85 if v.stages else 1.0) * (1.0 if v.kept else 0.8) * (1.02 if v.stages == 3 else 1.0)

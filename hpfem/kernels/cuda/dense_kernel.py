@@ -15,7 +15,7 @@ from .variant import Variant, plan
 
 
 class ElementMatrixKernel(CudaKernel):
-    """Dense matrices that the few geometric factors of an affine element multiply; see `hpfem.kernels.cuda.dense`.
+    """Dense matrices that the few geometric factors of an affine element multiply; see `element_matrices`.
 
     Parameters
     ----------

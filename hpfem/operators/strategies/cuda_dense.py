@@ -7,19 +7,11 @@ from concurrent.futures import Future
 from typing import Any
 
 from ...kernels import variants as text
-from ...kernels.cuda.dense import (
-    DensePlan,
-    DenseVariant,
-    check_dense,
-    default_dense,
-    dense_plan,
-    dense_search,
-    first_dense,
-    known_dense,
-    shared_matrices,
-)
+from ...kernels.cuda.dense import DensePlan, DenseVariant, check_dense, dense_plan, known_dense
 from ...kernels.cuda.dense_kernel import ElementMatrixKernel
+from ...kernels.cuda.dense_search import default_dense, dense_search, first_dense
 from ...kernels.cuda.device import architecture, limits
+from ...kernels.cuda.element_matrices import shared_matrices
 from ...kernels.cuda.nvrtc import start
 from ...kernels.form import BlockProblem
 from ...kernels.models import operator_bytes

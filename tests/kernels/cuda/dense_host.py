@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpfem.kernels.cuda.dense import DensePlan, ElementMatrices
+from hpfem.kernels.cuda.dense import DensePlan
+from hpfem.kernels.cuda.element_matrices import ElementMatrices
 from hpfem.kernels.cuda.prelude import arguments
 from tests.kernels.cuda.host_kernels import OUTCOMES, pointer
 

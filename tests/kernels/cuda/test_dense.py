@@ -7,15 +7,9 @@ import pytest
 
 import hpfem as hp
 from hpfem.errors import NotSuitable
-from hpfem.kernels.cuda.dense import (
-    DensePlan,
-    DenseVariant,
-    ElementMatrices,
-    check_dense,
-    dense_plan,
-    dense_variants,
-    places_of,
-)
+from hpfem.kernels.cuda.dense import DensePlan, DenseVariant, check_dense, dense_plan
+from hpfem.kernels.cuda.dense_search import dense_variants
+from hpfem.kernels.cuda.element_matrices import ElementMatrices, places_of
 from hpfem.kernels.cuda.variant import Limits
 from hpfem.kernels.numpy import NumpyKernel
 from tests.kernels.cuda.dense_host import DenseCase, apply

@@ -9,7 +9,8 @@ import pytest
 import hpfem as hp
 from hpfem.errors import DeviceError, NotSuitable
 from hpfem.kernels.cuda import nvrtc
-from hpfem.kernels.cuda.dense import DensePlan, DenseVariant, shared_matrices
+from hpfem.kernels.cuda.dense import DensePlan, DenseVariant
+from hpfem.kernels.cuda.element_matrices import shared_matrices
 from hpfem.kernels.cuda.prelude import fiber_source, header, lane_source, point_source
 from hpfem.kernels.cuda.tables import Levels
 from hpfem.kernels.cuda.variant import REGISTERS, Limits, Variant, default_variant, default_variants, plan
