@@ -20,6 +20,7 @@ from dataclasses import asdict, astuple, dataclass, replace
 from multiprocessing import get_context
 from typing import Any
 
+from hpfem.backend import choose_backend
 from hpfem.benchmarks.cuda import cuda_roofline
 from hpfem.benchmarks.tiled import TOLERANCES, TiledBlock, TiledKernel
 from hpfem.benchmarks.timing import measure as timed
@@ -196,6 +197,7 @@ def main() -> None:
         work = [(case, c) for case in cases for c in case.next_round()]
         pool.submit(compiled, cases[0].source(work[0][1])).result()
         list(pool.map(abs, range(64)))
+        choose_backend("cuda")  # says what is missing
         import cupy
 
         limits = cuda_roofline()

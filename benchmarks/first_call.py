@@ -111,9 +111,12 @@ def main() -> None:
     parser.add_argument("--geometry", default="deformed", choices=("deformed", "affine"))
     parser.add_argument("--repeats", type=int, default=3, help="of the warm measurement")
     options = parser.parse_args()
+    from hpfem.backend import choose_backend
     from hpfem.benchmarks.results import rounded
     from hpfem.reporting import machine_description, write_json
 
+    for backend in options.backends.split(","):
+        choose_backend(backend)  # says what is missing
     rows = []
     for backend in options.backends.split(","):
         for order in map(int, options.orders.split(",")):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import hpfem as hp
+from hpfem.backend import choose_backend
 from hpfem.benchmarks.problems import BENCHMARKS
 from hpfem.benchmarks.tiled import few_elements
 from hpfem.kernels.numpy import NumpyKernel
@@ -62,6 +63,7 @@ def run(strategy: str, shape: str, order: int, geometry: str, benchmark: str, al
 
 def main() -> None:
     """Run every case; a wrong one ends the program."""
+    choose_backend("cuda")  # says what is missing
     for case in CASES:
         error = run(*case)
         print(*case, f"{error:.1e}", flush=True)
