@@ -164,6 +164,7 @@ class FakeCuda:
                     "MaxSharedMemoryPerBlockOptin": size,
                     "MaxSharedMemoryPerMultiprocessor": size + 1024,
                     "MaxThreadsPerBlock": 1024,
+                    "MultiProcessorCount": 132,
                 }
 
             def __enter__(self):

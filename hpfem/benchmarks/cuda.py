@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ..kernels.cuda.device import limits
 from ..tuning import CudaTimer
 from .roofline import MIB, TARGETS, Roofline, Target
 from .timing import measure
@@ -63,7 +64,7 @@ def cuda_roofline(dtype: DTypeLike = np.float64, quick: bool = False) -> Rooflin
     source, target = cupy.ones(n, real), cupy.empty(n, real)
     defines = {"REAL": {8: "double", 4: "float"}[real.itemsize], "TRIPS": _TRIPS, "CHAINS": _CHAINS}
     module = cupy.RawModule(code=_SOURCE, options=tuple(f"-D{name}={value}" for name, value in defines.items()))
-    blocks = 32 * int(cupy.cuda.Device().attributes["MultiProcessorCount"])
+    blocks = 32 * limits().multiprocessors
     read, multiply_add = module.get_function("read_all"), module.get_function("multiply_add")
     side = 4096 if quick else 8192
     left, right, product = (cupy.ones((side, side), real) for _ in range(3))

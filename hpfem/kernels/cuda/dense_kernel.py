@@ -8,7 +8,7 @@ import numpy as np
 
 from ..form import BlockProblem
 from .dense import DensePlan
-from .device import upload
+from .device import limits, upload
 from .kernel import CudaKernel
 from .tables import Levels
 from .variant import Variant, plan
@@ -31,7 +31,7 @@ class ElementMatrixKernel(CudaKernel):
         self.factors = self._layouts(plan(problem, self.levels, Variant(1)))[0]
         self.matrices = upload(layout.stream().astype(problem.dtype))
         self.n_elements = problem.n_elements
-        self._resident = multiprocessors() * layout.variant.min_blocks
+        self._resident = limits().multiprocessors * layout.variant.min_blocks
 
     def arrays(self) -> list[tuple[str, Any]]:
         """The matrices."""
@@ -49,10 +49,3 @@ class ElementMatrixKernel(CudaKernel):
                 (np.int64(self.n_elements), source, out, self.factors, self.matrices, *self._extra),
                 shared_mem=self.plan.shared_bytes,
             )
-
-
-def multiprocessors() -> int:
-    """Multiprocessors of the current device."""
-    import cupy
-
-    return int(cupy.cuda.Device().attributes["MultiProcessorCount"])

@@ -169,9 +169,10 @@ def _limits(number: int) -> Limits:
         int(attributes["MaxSharedMemoryPerBlockOptin"]),
         int(attributes["MaxSharedMemoryPerMultiprocessor"]),
         int(attributes["MaxThreadsPerBlock"]),
+        int(attributes["MultiProcessorCount"]),
     )
 
 
 def limits() -> Limits:
-    """What a block of threads may take on the current device."""
+    """What the current device has, and what a block of threads may take of it."""
     return _limits(current_device().number)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
-from .device import architecture, current_device
+from .device import architecture, current_device, limits
 from .kernel import load
 from .nvrtc import start
 from .prelude import header
@@ -153,16 +153,9 @@ def _functions(source: str, device: str) -> tuple[Any, Any]:
     return load(cubin, "scatter", 0), load(cubin, "gather", 0)
 
 
-@cache
-def _multiprocessors(device: str) -> int:
-    import cupy
-
-    return int(cupy.cuda.Device().attributes["MultiProcessorCount"])
-
-
 def sum_blocks(n: int, per_multiprocessor: int = SUM_BLOCKS) -> int:
     """Blocks of a kernel that sums over n numbers on the current device; each leaves a sum."""
-    return max(1, min(-(-n // THREADS), per_multiprocessor * _multiprocessors(current_device().name)))
+    return max(1, min(-(-n // THREADS), per_multiprocessor * limits().multiprocessors))
 
 
 class IndexedMatrix:

@@ -20,7 +20,7 @@ LANE_NUMBERS, LANE_POINTS = 90, 150
 
 @dataclass(frozen=True)
 class Limits:
-    """What a block of threads may take on a device.
+    """What a device has, and what a block of threads may take of it.
 
     Attributes
     ----------
@@ -28,11 +28,14 @@ class Limits:
         Bytes of shared memory of a block at most, and of a multiprocessor.
     threads : int
         Threads of a block at most.
+    multiprocessors : int
+        Of the device.
     """
 
     shared_block: int = 232448
     shared_multiprocessor: int = 233472
     threads: int = 1024
+    multiprocessors: int = 132
 
 
 @dataclass(frozen=True)
