@@ -30,10 +30,10 @@ from hpfem.kernels.cuda.dense import DensePlan, DenseVariant, check_dense
 from hpfem.kernels.cuda.dense_search import dense_search
 from hpfem.kernels.cuda.element_matrices import ElementMatrices
 from hpfem.kernels.cuda.measured import variant_key, variant_table
-from hpfem.kernels.cuda.prelude import fiber_source, header, lane_source
+from hpfem.kernels.cuda.prelude import fiber_source, lane_source, program
 from hpfem.kernels.cuda.search import search
 from hpfem.kernels.cuda.tables import Levels
-from hpfem.kernels.cuda.variant import Limits, Variant, check_lane, plan
+from hpfem.kernels.cuda.variant import LANE, Limits, Variant, lane_plan, plan
 from hpfem.kernels.models import operator_bytes, operator_flops
 from hpfem.kernels.variants import to_text
 from hpfem.tuning import CudaTimer
@@ -123,17 +123,17 @@ class Case:
             return self.plan(candidate).program()
         problem, layout = self.problems[candidate.algorithm], self.plan(candidate)
         if candidate.strategy == "sumfac":
-            return header("language.h") + lane_source(problem, self.plain, layout)
-        return header("language.h") + fiber_source(problem, self.levels, layout)
+            return program(lane_source(problem, self.plain, layout))
+        return program(fiber_source(problem, self.levels, layout))
 
     def next_round(self) -> list[Candidate]:
         """What to time next; the first round has the kernel with one element per thread too, where it fits."""
         found = []
         for algorithm, problem in self.problems.items():
             try:
-                check_lane(problem, self.levels)
+                lane_plan(problem, self.plain)
                 if self.lane and not self.times and algorithm == "noncollocated":
-                    found.append(Candidate("sumfac", algorithm, Variant(32)))
+                    found.append(Candidate("sumfac", algorithm, LANE))
             except NotSuitable:
                 pass
         for (strategy, algorithm), rounds in self.searches.items():

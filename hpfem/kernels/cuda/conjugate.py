@@ -13,7 +13,7 @@ from .device import architecture, current_device
 from .indexed import THREADS, c_type, sum_blocks, sum_bytes
 from .kernel import load
 from .nvrtc import start
-from .prelude import header
+from .prelude import header, program
 
 # Iterations whose numbers the device keeps: more than are under way before the host looks at them.
 RING = 64
@@ -55,7 +55,7 @@ def source(real: DTypeLike) -> str:
 
 @cache
 def _functions(real: str, device: str) -> tuple[Any, ...]:
-    cubin = start(header("language.h") + source(real), architecture()).result()
+    cubin = start(program(source(real)), architecture()).result()
     return tuple(load(cubin, name, 0) for name in NAMES)
 
 

@@ -14,7 +14,7 @@ from ..form import BlockProblem
 from ..linear import check_linear
 from .element_matrices import ElementMatrices, places_of
 from .measured import known_row
-from .prelude import constants, header, index_function, reals, shorts
+from .prelude import constants, header, index_function, program, reals, shorts
 from .tables import Levels
 from .variant import REGISTERS, Limits
 
@@ -201,7 +201,7 @@ class DensePlan:
 
     def program(self) -> str:
         """Source of the kernel, for the compiler."""
-        return header("language.h") + self.source()
+        return program(self.source())
 
     def source(self, name: str = "dense") -> str:
         """Source of the kernel, `language.h` apart."""

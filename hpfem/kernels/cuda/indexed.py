@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from .device import architecture, current_device, limits
 from .kernel import load
 from .nvrtc import start
-from .prelude import header
+from .prelude import header, program
 
 THREADS = 256
 # Blocks on a multiprocessor of kernels that sum: as many as run at once, and of `gather`.
@@ -149,7 +149,7 @@ class IndexTables:
 
 @cache
 def _functions(source: str, device: str) -> tuple[Any, Any]:
-    cubin = start(header("language.h") + source, architecture()).result()
+    cubin = start(program(source), architecture()).result()
     return load(cubin, "scatter", 0), load(cubin, "gather", 0)
 
 

@@ -20,9 +20,9 @@ from .cublas import handle, multiply
 from .device import architecture, current_device, upload
 from .layout import stored_factors, stored_kinds
 from .nvrtc import start, version
-from .prelude import arguments, fiber_source, header, lane_source, point_source
+from .prelude import arguments, fiber_source, lane_source, point_source, program
 from .tables import Levels
-from .variant import LANE_THREADS, FiberPlan, Variant, check_lane, plan
+from .variant import LANE_THREADS, FiberPlan, Variant, lane_plan, plan
 
 # Factors on the devices, shared by the operators of a space: geometry -> {device and layout: array}.
 _FACTORS: WeakKeyDictionary[BlockGeometry, dict[tuple[Any, ...], Any]] = WeakKeyDictionary()
@@ -208,7 +208,7 @@ class FiberKernel(CudaKernel):
 
     def source(self) -> str:
         """Source of the kernel."""
-        return header("language.h") + fiber_source(self.problem, self.levels, self.plan)
+        return program(fiber_source(self.problem, self.levels, self.plan))
 
     def _sizes(self) -> tuple[int, int, int]:
         """Elements, threads and bytes of shared memory of a block."""
@@ -261,13 +261,11 @@ class LaneKernel(FiberKernel):
     levels_of = staticmethod(Levels.plain)
 
     def __init__(self, problem: BlockProblem) -> None:
-        levels = Levels.plain(problem.tabulation)
-        check_lane(problem, levels)
-        super().__init__(problem, plan(problem, levels, Variant(32)))
+        super().__init__(problem, lane_plan(problem, Levels.plain(problem.tabulation)))
 
     def source(self) -> str:
         """Source of the kernel."""
-        return header("language.h") + lane_source(self.problem, self.levels, self.plan)
+        return program(lane_source(self.problem, self.levels, self.plan))
 
     def _sizes(self) -> tuple[int, int, int]:
         return LANE_THREADS, LANE_THREADS, LANE_THREADS * (self.levels.n_modes | 1) * self.problem.dtype.itemsize
@@ -308,7 +306,7 @@ class StdMatKernel(CudaKernel):
         self.layout = plan(problem, self.levels, Variant(1))
         self.factors, self.points = self._layouts(self.layout)
         if stage != "bwd_trans":
-            source = header("language.h") + point_source(problem, self.levels, self.layout, self.slots)
+            source = program(point_source(problem, self.levels, self.layout, self.slots))
             self._compile(source, "point", 0)
         # Numbers of scratch per element: the slots of all coupled components, and values between two products.
         per_element = problem.n_points * form.components * (self.slots + (len(self.chain) > 1))

@@ -26,6 +26,11 @@ def header(name: str) -> str:
     return (HERE / name).read_text(encoding="utf-8")
 
 
+def program(source: str) -> str:
+    """Source for the compiler: a kernel's behind the words of its language, of which the host shim has its own."""
+    return header("language.h") + source
+
+
 def reals(space: str, name: str, values: Array) -> str:
     """A table of numbers; `space` says where: HPFEM_CONSTANT or HPFEM_TABLE."""
     flat = np.ravel(values)

@@ -70,6 +70,10 @@ class Variant:
     split: int = 0
 
 
+# What the kernel with one element per thread has of these: factors of 32 elements side by side, a warp's.
+LANE = Variant(32)
+
+
 @dataclass(frozen=True)
 class FiberPlan:
     """Sizes of the fiber kernel for a problem and a variant; names as in fiber.h.
@@ -357,13 +361,23 @@ def checked_plan(problem: BlockProblem, levels: Levels, variant: Variant, limits
     return found
 
 
-def check_lane(problem: BlockProblem, levels: Levels) -> None:
-    """Check whether one element fits a thread.
+def lane_plan(problem: BlockProblem, levels: Levels) -> FiberPlan:
+    """Plan of the kernel with one element per thread: the layout of factors of 32 elements.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    levels : Levels
+        Of the problem's tabulation, directions in its order.
+
+    Returns
+    -------
+    FiberPlan
 
     Raises
     ------
     NotSuitable
-        If it does not, or the form differentiates at the points.
+        If an element does not fit a thread, or the form differentiates at the points.
     """
     what, form = flags(problem), problem.form
     if (what["slopes_in"] or what["slopes_out"]) and what["collocated"]:
@@ -380,3 +394,4 @@ def check_lane(problem: BlockProblem, levels: Levels) -> None:
         )
     if numbers > LANE_NUMBERS:
         raise NotSuitable(f"one element needs {numbers} numbers in a thread's registers, {LANE_NUMBERS} fit")
+    return plan(problem, levels, LANE)

@@ -13,7 +13,7 @@ from ...kernels.cuda import variant as fiber
 from ...kernels.cuda.device import architecture, current_device, limits, missing
 from ...kernels.cuda.kernel import FiberKernel, LaneKernel, StdMatKernel, held
 from ...kernels.cuda.nvrtc import start
-from ...kernels.cuda.prelude import fiber_source, header, lane_source
+from ...kernels.cuda.prelude import fiber_source, lane_source, program
 from ...kernels.cuda.search import MOST, first_variants, search
 from ...kernels.cuda.tables import Levels
 from ...kernels.form import BlockProblem
@@ -81,7 +81,7 @@ class CudaSumFacTop(Strategy):
     def prepare(self, problem: BlockProblem, variant: Variant = None) -> Future[Any]:
         """Begin to compile into the cache."""
         source = fiber_source(problem, Levels.of(problem.tabulation), self._plan(problem, variant))
-        return start(header("language.h") + source, architecture())
+        return start(program(source), architecture())
 
     def build(self, problem: BlockProblem, variant: Variant = None) -> FiberKernel:
         """Build the kernel.
@@ -111,9 +111,8 @@ class CudaSumFac(Strategy):
         """Begin to compile into the cache."""
         no_variants(self, variant)
         levels = Levels.plain(problem.tabulation)
-        fiber.check_lane(problem, levels)
-        source = lane_source(problem, levels, fiber.plan(problem, levels, fiber.Variant(32)))
-        return start(header("language.h") + source, architecture())
+        source = lane_source(problem, levels, fiber.lane_plan(problem, levels))
+        return start(program(source), architecture())
 
     def build(self, problem: BlockProblem, variant: Variant = None) -> LaneKernel:
         """Build the kernel.

@@ -12,7 +12,7 @@ import numpy as np
 from hpfem.kernels.cuda.layout import stored_factors, stored_kinds
 from hpfem.kernels.cuda.prelude import arguments, fiber_source, header, lane_source
 from hpfem.kernels.cuda.tables import Levels
-from hpfem.kernels.cuda.variant import LANE_THREADS, FiberPlan, Limits, Variant, check_lane, default_variants, plan
+from hpfem.kernels.cuda.variant import LANE_THREADS, FiberPlan, Limits, default_variants, lane_plan, plan
 
 OUTCOMES = {1: "threads of a block parted at a barrier", 2: "a kernel wrote behind the end of shared memory"}
 
@@ -33,8 +33,7 @@ class Case:
         """A case of the fiber kernel with a variant (None: the default one), or of the "lane" kernel."""
         if variant == "lane":
             levels = Levels.plain(problem.tabulation)
-            check_lane(problem, levels)
-            return cls(problem, plan(problem, levels, Variant(32)), levels, name, lane=True)
+            return cls(problem, lane_plan(problem, levels), levels, name, lane=True)
         levels = Levels.of(problem.tabulation)
         chosen = default_variants(problem, levels, Limits())[0] if variant is None else plan(problem, levels, variant)
         return cls(problem, chosen, levels, name)

@@ -11,9 +11,9 @@ from hpfem.errors import DeviceError, NotSuitable
 from hpfem.kernels.cuda import nvrtc
 from hpfem.kernels.cuda.dense import DensePlan, DenseVariant
 from hpfem.kernels.cuda.element_matrices import shared_matrices
-from hpfem.kernels.cuda.prelude import fiber_source, header, lane_source, point_source
+from hpfem.kernels.cuda.prelude import fiber_source, lane_source, point_source, program
 from hpfem.kernels.cuda.tables import Levels
-from hpfem.kernels.cuda.variant import REGISTERS, Limits, Variant, default_variant, default_variants, plan
+from hpfem.kernels.cuda.variant import REGISTERS, Limits, Variant, default_variant, default_variants, lane_plan, plan
 from hpfem.kernels.numpy import NumpyKernel
 from hpfem.mesh import box
 from hpfem.reporting import forget_reports, reports
@@ -42,7 +42,7 @@ def test_fibers(name, algorithm, architecture):
     space = hp.Space(curved(name, order=2), 3)
     problem, levels = problem_of(hp.Helmholtz(space, lam=1.0, algorithm=algorithm, backend="numpy"))
     layout = default_variants(problem, levels, Limits())[0]
-    binary = nvrtc.compile_source(header("language.h") + fiber_source(problem, levels, layout), architecture)
+    binary = nvrtc.compile_source(program(fiber_source(problem, levels, layout)), architecture)
     assert binary.cubin.startswith(b"\x7fELF")
     assert binary.resources.spill_bytes == 0
     assert binary.resources.registers * layout.threads * layout.min_blocks <= REGISTERS
@@ -52,8 +52,8 @@ def test_fibers(name, algorithm, architecture):
 def test_one_element_per_thread(architecture):
     space = hp.Space(skewed(straight("prism")), 1)
     problem, levels = problem_of(hp.Helmholtz(space, lam=1.0, algorithm="noncollocated", backend="numpy"))
-    source = lane_source(problem, levels, plan(problem, levels, Variant(32)))
-    assert nvrtc.compile_source(header("language.h") + source, architecture).resources.spill_bytes == 0
+    source = lane_source(problem, levels, lane_plan(problem, levels))
+    assert nvrtc.compile_source(program(source), architecture).resources.spill_bytes == 0
 
 
 @each_architecture
@@ -66,7 +66,7 @@ def test_stdmat_and_user_written_forms(architecture):
         point_source(problem, levels, layout, 4),
         fiber_source(problem, levels, plan(problem, levels, Variant(4))),
     ):
-        assert nvrtc.compile_source(header("language.h") + source, architecture).resources.spill_bytes == 0
+        assert nvrtc.compile_source(program(source), architecture).resources.spill_bytes == 0
 
 
 @each_architecture
@@ -149,7 +149,7 @@ def test_kernels_of_four_shapes_compile_side_by_side(folder):
     for choice in operator.choices:
         problem, levels = choice.kernel.problem, Levels.of(choice.kernel.problem.tabulation)
         layout = plan(problem, levels, default_variant(problem, levels, Limits()))
-        sources.append(header("language.h") + fiber_source(problem, levels, layout))
+        sources.append(program(fiber_source(problem, levels, layout)))
     assert len(sources) == 4
     begun = [nvrtc.start(source, "sm_90") for source in sources]
     found = [future.result() for future in begun]

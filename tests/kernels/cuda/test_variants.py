@@ -8,7 +8,7 @@ from hpfem.errors import NotSuitable
 from hpfem.kernels.cuda.banks import wavefronts
 from hpfem.kernels.cuda.measured import variant_key, variant_table
 from hpfem.kernels.cuda.tables import Collapse, Levels, separated
-from hpfem.kernels.cuda.variant import check_lane, known_variant
+from hpfem.kernels.cuda.variant import known_variant, lane_plan
 from hpfem.operators.strategies.cuda import CudaStdMat, CudaSumFac, CudaSumFacTop
 from tests.samples import NAMES, curved, skewed, straight
 
@@ -51,7 +51,7 @@ def test_one_element_per_thread_says_why_not():
         (problem_of("tri", 1, hp.Helmholtz, lam=1.0, algorithm="collocated"), "noncollocated"),
     ):
         with pytest.raises(NotSuitable, match=reason):
-            check_lane(problem, Levels.of(problem.tabulation))
+            lane_plan(problem, Levels.plain(problem.tabulation))
 
 
 def test_bank_conflicts():

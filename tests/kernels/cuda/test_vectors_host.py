@@ -12,7 +12,7 @@ from hpfem.kernels.cuda import nvrtc
 from hpfem.kernels.cuda.conjugate import RING, Stop
 from hpfem.kernels.cuda.conjugate import source as conjugate_source
 from hpfem.kernels.cuda.indexed import THREADS, IndexTables
-from hpfem.kernels.cuda.prelude import header
+from hpfem.kernels.cuda.prelude import program
 from hpfem.mesh import box
 from tests.assembly.meshes import ours, turned
 from tests.kernels.cuda.host_vectors import HostVectors, kernels, library, run
@@ -169,6 +169,6 @@ def test_breakdowns_stop_and_say_why(system, folder):
 def test_they_compile_without_spills(architecture):
     tables = IndexTables.of(csr_array(np.eye(4)), [0, 4])
     for source in (tables.source(np.float64, 1), tables.source(np.float64, 3), conjugate_source(np.float64)):
-        binary = nvrtc.compile_source(header("language.h") + source, architecture)
+        binary = nvrtc.compile_source(program(source), architecture)
         assert "0 bytes spill stores" in binary.log
         assert " spill stores" not in binary.log.replace(" 0 bytes spill stores", "")
