@@ -302,7 +302,7 @@ def dense_plan(problem: BlockProblem, matrices: ElementMatrices, variant: DenseV
     return plan
 
 
-def known_dense(problem: BlockProblem) -> tuple[DenseVariant, float] | None:
-    """Measured variant and rate (GDoF/s) of a problem."""
+def known_dense(problem: BlockProblem) -> DenseVariant | None:
+    """Measured variant of a problem."""
     row = known_row(problem, "dense")
-    return None if row is None else (DenseVariant(*row[1:]), float(row[0]))
+    return None if row is None else DenseVariant(*row[1:])

@@ -17,10 +17,8 @@ NEIGHBOURS = 8
 RING_TILES = 80
 
 
-def dense_variants(
-    problem: BlockProblem, matrices: ElementMatrices, limits: Limits, table: bool = True
-) -> list[DenseVariant]:
-    """Variants that fit, the measured one first, then the most promising ones.
+def dense_variants(problem: BlockProblem, matrices: ElementMatrices, limits: Limits) -> list[DenseVariant]:
+    """Variants that fit, the most promising first.
 
     Parameters
     ----------
@@ -29,8 +27,6 @@ def dense_variants(
         Of the problem's tabulation.
     limits : Limits
         Of the device.
-    table : bool
-        Whether measured variants count.
 
     Returns
     -------
@@ -56,12 +52,7 @@ def dense_variants(
     if not found:
         raise NotSuitable(f"the matrices of {problem.n_modes} modes do not fit a block's shared memory")
     found.sort(key=lambda pair: -pair[0])
-    variants = [variant for _, variant in found]
-    known = known_dense(problem) if table else None
-    if known is not None and known[0] in variants:
-        variants.remove(known[0])
-        variants.insert(0, known[0])
-    return variants
+    return [variant for _, variant in found]
 
 
 def default_dense(problem: BlockProblem, matrices: ElementMatrices, limits: Limits) -> DenseVariant:
@@ -82,9 +73,9 @@ def default_dense(problem: BlockProblem, matrices: ElementMatrices, limits: Limi
         If none fits.
     """
     known = known_dense(problem)
-    if known is not None and fitting(DensePlan(problem, matrices, known[0]), limits) is None:
-        return known[0]
-    return dense_variants(problem, matrices, limits, table=False)[0]
+    if known is not None and fitting(DensePlan(problem, matrices, known), limits) is None:
+        return known
+    return dense_variants(problem, matrices, limits)[0]
 
 
 def first_dense(
@@ -94,8 +85,10 @@ def first_dense(
 
     Parameters
     ----------
-    problem, matrices, limits, table
+    problem, matrices, limits
         As for `dense_variants`.
+    table : bool
+        Whether measured variants count.
 
     Returns
     -------
@@ -106,11 +99,11 @@ def first_dense(
     NotSuitable
         If none fits.
     """
-    found = dense_variants(problem, matrices, limits, table)
+    own = [default_dense(problem, matrices, limits)] if table else []
     kinds: dict[tuple[int, bool, bool], DenseVariant] = {}
-    for variant in found:
+    for variant in [*own, *dense_variants(problem, matrices, limits)]:
         kinds.setdefault((variant.tiles, variant.stages > 0, variant.kept), variant)
-    return list(dict.fromkeys([found[0], *kinds.values()]))
+    return list(kinds.values())
 
 
 def dense_search(
@@ -121,7 +114,7 @@ def dense_search(
     Parameters
     ----------
     problem, matrices, limits, table
-        As for `dense_variants`.
+        As for `first_dense`.
 
     Yields
     ------
@@ -129,7 +122,7 @@ def dense_search(
         To be timed; send the seconds of all that were timed so far, in any round.
     """
     timed = yield first_dense(problem, matrices, limits, table)
-    promising = dense_variants(problem, matrices, limits, table)
+    promising = dense_variants(problem, matrices, limits)
     for _ in range(2):
         ranked = sorted(timed, key=lambda variant: timed[variant])
         near = [v for best in ranked[:2] for v in promising if v not in timed and differences(best, v) <= 1]

@@ -40,3 +40,9 @@ def known_row(problem: BlockProblem, strategy: str) -> list[Any] | None:
         return None
     key = variant_key(problem, strategy)
     return variant_table().get(key, variant_table().get(key.removesuffix("/float32")))
+
+
+def known_rate(problem: BlockProblem, strategy: str) -> float | None:
+    """Rate of a problem in `variant_table`, in GDoF/s; None if it was not measured."""
+    row = known_row(problem, strategy)
+    return None if row is None else float(row[0])

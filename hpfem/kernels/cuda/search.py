@@ -45,7 +45,7 @@ def first_variants(problem: BlockProblem, levels: Levels, limits: Limits, most: 
     NotSuitable
         If not even one element fits.
     """
-    modelled = [layout.variant.elements for layout in default_variants(problem, levels, limits, table=False)]
+    modelled = [layout.variant.elements for layout in default_variants(problem, levels, limits)]
     tried: list[int] = []
     for e in modelled:
         if len(tried) < most and all(max(e, other) > 1.1 * min(e, other) for other in tried):

@@ -236,14 +236,14 @@ def blocks_by_registers(problem: BlockProblem, levels: Levels, threads: int) -> 
     return max(1, min(REGISTERS // (threads * (-(-need // 8) * 8)), 2048 // threads, 16))
 
 
-def known_variant(problem: BlockProblem, strategy: str) -> tuple[Variant, float] | None:
-    """Variant and rate (GDoF/s) of a problem, if it was measured; see `known_row`."""
-    row = known_row(problem, strategy)
-    return None if row is None else (Variant(*row[1:]), float(row[0]))
+def known_variant(problem: BlockProblem) -> Variant | None:
+    """Measured variant of a problem."""
+    row = known_row(problem, "sumfac-top")
+    return None if row is None else Variant(*row[1:])
 
 
-def default_variants(problem: BlockProblem, levels: Levels, limits: Limits, table: bool = True) -> list[FiberPlan]:
-    """Plans that fit, the most promising first: the measured one, then by a model of idle lanes and resident warps.
+def default_variants(problem: BlockProblem, levels: Levels, limits: Limits) -> list[FiberPlan]:
+    """Plans that fit, the most promising first by a model of idle lanes and resident warps.
 
     Parameters
     ----------
@@ -252,8 +252,6 @@ def default_variants(problem: BlockProblem, levels: Levels, limits: Limits, tabl
         Of the problem's tabulation.
     limits : Limits
         Of the device.
-    table : bool
-        Whether measured variants count.
 
     Returns
     -------
@@ -294,13 +292,7 @@ def default_variants(problem: BlockProblem, levels: Levels, limits: Limits, tabl
             f" has at most {limits.shared_block} and {limits.threads}"
         )
     found.sort(key=lambda pair: -pair[0])
-    plans = [candidate for _, candidate in found]
-    known = known_variant(problem, "sumfac-top") if table else None
-    if known is not None:
-        measured = plan(problem, levels, known[0])
-        if measured.fits(limits):
-            plans.insert(0, measured)
-    return plans
+    return [candidate for _, candidate in found]
 
 
 def default_variant(problem: BlockProblem, levels: Levels, limits: Limits) -> Variant:
@@ -320,15 +312,10 @@ def default_variant(problem: BlockProblem, levels: Levels, limits: Limits) -> Va
     NotSuitable
         If not even one element fits.
     """
-    known = known_variant(problem, "sumfac-top")
-    if known is not None:
-        try:
-            checked_plan(problem, levels, known[0], limits)
-        except NotSuitable:
-            pass  # measured on a larger device
-        else:
-            return known[0]
-    return Variant(default_variants(problem, levels, limits, table=False)[0].variant.elements)
+    known = known_variant(problem)
+    if known is not None and plan(problem, levels, known).fits(limits):  # it may be of a larger device
+        return known
+    return Variant(default_variants(problem, levels, limits)[0].variant.elements)
 
 
 def checked_plan(problem: BlockProblem, levels: Levels, variant: Variant, limits: Limits) -> FiberPlan:

@@ -12,6 +12,7 @@ from ...kernels import variants as text
 from ...kernels.cuda import variant as fiber
 from ...kernels.cuda.device import architecture, current_device, limits, missing
 from ...kernels.cuda.kernel import FiberKernel, LaneKernel, StdMatKernel, held
+from ...kernels.cuda.measured import known_rate
 from ...kernels.cuda.nvrtc import start
 from ...kernels.cuda.prelude import fiber_source, lane_source, program
 from ...kernels.cuda.search import MOST, first_variants, search
@@ -31,16 +32,16 @@ BACKENDS.add("cuda", Backend("cuda", current_device, missing, held))
 
 def expected_time(problem: BlockProblem, strategy: str) -> float:
     """Time of a sum-factorised kernel per element in nanoseconds: measured (variants.json), or by a model."""
-    known = fiber.known_variant(problem, strategy)
-    if known is not None:
-        return problem.n_modes / known[1]
+    rate = known_rate(problem, strategy)
+    if rate is not None:
+        return problem.n_modes / rate
     return max(operator_bytes(problem) / BYTES, operator_flops(problem, "sumfac") / FLOPS)
 
 
 def shipped_rate(problem: BlockProblem, strategy: str) -> str | None:
     """Measured speed that the package ships for a problem; None if it was not measured."""
-    known = fiber.known_variant(problem, strategy)
-    return None if known is None else f"{known[1]} GDoF/s on an H200"
+    rate = known_rate(problem, strategy)
+    return None if rate is None else f"{rate} GDoF/s on an H200"
 
 
 class CudaSumFacTop(Strategy):
@@ -127,7 +128,7 @@ class CudaSumFac(Strategy):
 
     def cost(self, problem: BlockProblem) -> float:
         """Expected time per element in nanoseconds; unmeasured, other strategies go first."""
-        unmeasured = fiber.known_variant(problem, self.name) is None
+        unmeasured = known_rate(problem, self.name) is None
         return (3.0 if unmeasured else 1.0) * expected_time(problem, self.name)
 
 

@@ -7,14 +7,16 @@ from concurrent.futures import Future
 from typing import Any
 
 from ...kernels import variants as text
-from ...kernels.cuda.dense import DensePlan, DenseVariant, check_dense, dense_plan, known_dense
+from ...kernels.cuda.dense import DensePlan, DenseVariant, check_dense, dense_plan
 from ...kernels.cuda.dense_kernel import ElementMatrixKernel
 from ...kernels.cuda.dense_search import default_dense, dense_search, first_dense
 from ...kernels.cuda.device import architecture, limits
 from ...kernels.cuda.element_matrices import shared_matrices
+from ...kernels.cuda.measured import known_rate
 from ...kernels.cuda.nvrtc import start
 from ...kernels.form import BlockProblem
 from ...kernels.models import operator_bytes
+from .cuda import shipped_rate
 from .provider import Search, Strategy, Variant
 
 # Bytes and operations per nanosecond that kernels nobody has measured are taken to reach.
@@ -33,8 +35,7 @@ class CudaDense(Strategy):
 
     def measured(self, problem: BlockProblem) -> str | None:
         """Speed in the shipped table."""
-        known = known_dense(problem)
-        return None if known is None else f"{known[1]} GDoF/s on an H200"
+        return shipped_rate(problem, self.name)
 
     def variants(self, problem: BlockProblem) -> Sequence[Variant]:
         """The variant that `build` takes by itself, and the most promising of every kind.
@@ -92,9 +93,9 @@ class CudaDense(Strategy):
 
     def cost(self, problem: BlockProblem) -> float:
         """Expected time per element in nanoseconds: measured, or by a model of its bytes and operations."""
-        known = known_dense(problem)
-        if known is not None:
-            return problem.n_modes / known[1]
+        rate = known_rate(problem, self.name)
+        if rate is not None:
+            return problem.n_modes / rate
         # Sorted modes leave a third of the derivatives out.
         matrices = 1 + (2 * problem.shape.dim * 2 / 3 if problem.form.uses_gradient else 0)
         return max(operator_bytes(problem) / BYTES, matrices * 2.0 * problem.n_modes**2 / FLOPS)

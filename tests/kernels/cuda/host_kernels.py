@@ -12,7 +12,7 @@ import numpy as np
 from hpfem.kernels.cuda.layout import stored_factors, stored_kinds
 from hpfem.kernels.cuda.prelude import arguments, fiber_source, header, lane_source
 from hpfem.kernels.cuda.tables import Levels
-from hpfem.kernels.cuda.variant import LANE_THREADS, FiberPlan, Limits, default_variants, lane_plan, plan
+from hpfem.kernels.cuda.variant import LANE_THREADS, FiberPlan, Limits, default_variant, lane_plan, plan
 
 OUTCOMES = {1: "threads of a block parted at a barrier", 2: "a kernel wrote behind the end of shared memory"}
 
@@ -35,8 +35,8 @@ class Case:
             levels = Levels.plain(problem.tabulation)
             return cls(problem, lane_plan(problem, levels), levels, name, lane=True)
         levels = Levels.of(problem.tabulation)
-        chosen = default_variants(problem, levels, Limits())[0] if variant is None else plan(problem, levels, variant)
-        return cls(problem, chosen, levels, name)
+        chosen = default_variant(problem, levels, Limits()) if variant is None else variant
+        return cls(problem, plan(problem, levels, chosen), levels, name)
 
     def altered(self, old, new):
         """The case with a text of its source replaced by another."""

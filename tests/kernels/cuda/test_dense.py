@@ -8,7 +8,7 @@ import pytest
 import hpfem as hp
 from hpfem.errors import NotSuitable
 from hpfem.kernels.cuda.dense import DensePlan, DenseVariant, check_dense, dense_plan
-from hpfem.kernels.cuda.dense_search import dense_variants
+from hpfem.kernels.cuda.dense_search import default_dense, dense_variants
 from hpfem.kernels.cuda.element_matrices import ElementMatrices, places_of
 from hpfem.kernels.cuda.variant import Limits
 from hpfem.kernels.numpy import NumpyKernel
@@ -104,7 +104,7 @@ def test_kernels_against_numpy(name, make, tmp_path, rng):
 def test_high_orders(name, tmp_path, rng):
     cases = []
     for order in (6, 7, 8) if name == "tet" else (6, 7, 8, 9, 10):
-        variant = dense_variants(problem_of(name, order), matrices_of(name, order), Limits(), table=False)[0]
+        variant = dense_variants(problem_of(name, order), matrices_of(name, order), Limits())[0]
         # Fewer warps: the host runs one thread after the other.
         cases.append(DenseCase.of(problem_of(name, order), f"case{order}", replace(variant, warps=2, min_blocks=1)))
     check(cases, tmp_path, rng, elements=(37,))
@@ -189,7 +189,8 @@ def test_variants_fit():
             if problem.n_modes > 168:
                 continue
             matrices = ElementMatrices.of(problem.tabulation)
-            for variant in dense_variants(problem, matrices, Limits())[:20]:
+            own = default_dense(problem, matrices, Limits())
+            for variant in (own, *dense_variants(problem, matrices, Limits())[:20]):
                 plan = DensePlan(problem, matrices, variant)
                 assert plan.shared_bytes * variant.min_blocks <= Limits().shared_multiprocessor
                 assert plan.threads * variant.min_blocks <= 2048

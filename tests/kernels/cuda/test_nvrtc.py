@@ -41,7 +41,7 @@ def problem_of(operator):
 def test_fibers(name, algorithm, architecture):
     space = hp.Space(curved(name, order=2), 3)
     problem, levels = problem_of(hp.Helmholtz(space, lam=1.0, algorithm=algorithm, backend="numpy"))
-    layout = default_variants(problem, levels, Limits())[0]
+    layout = plan(problem, levels, default_variant(problem, levels, Limits()))
     binary = nvrtc.compile_source(program(fiber_source(problem, levels, layout)), architecture)
     assert binary.cubin.startswith(b"\x7fELF")
     assert binary.resources.spill_bytes == 0
@@ -94,7 +94,7 @@ def test_measured_variants_fit(name):
         space = hp.Space(curved(name, order=2), order)
         for algorithm in ("collocated", "noncollocated"):
             problem, levels = problem_of(hp.Helmholtz(space, lam=1.0, algorithm=algorithm, backend="numpy"))
-            layout = default_variants(problem, levels, Limits())[0]
+            layout = plan(problem, levels, default_variant(problem, levels, Limits()))
             assert layout.shared_bytes <= Limits().shared_block
             assert layout.threads <= Limits().threads
             assert layout.threads >= layout.lines

@@ -6,9 +6,9 @@ import pytest
 import hpfem as hp
 from hpfem.errors import NotSuitable
 from hpfem.kernels.cuda.banks import wavefronts
-from hpfem.kernels.cuda.measured import variant_key, variant_table
+from hpfem.kernels.cuda.measured import known_rate, known_row, variant_key, variant_table
 from hpfem.kernels.cuda.tables import Collapse, Levels, separated
-from hpfem.kernels.cuda.variant import known_variant, lane_plan
+from hpfem.kernels.cuda.variant import Variant, known_variant, lane_plan
 from hpfem.operators.strategies.cuda import CudaStdMat, CudaSumFac, CudaSumFacTop
 from tests.samples import NAMES, curved, skewed, straight
 
@@ -22,16 +22,16 @@ def test_measured_rates_decide():
     low, high = problem_of("tet", 2), problem_of("tet", 7)
     assert CudaSumFac().cost(low) < CudaSumFacTop().cost(low) < CudaStdMat().cost(low)
     assert CudaSumFacTop().cost(high) < CudaSumFac().cost(high)
-    variant, rate = known_variant(low, "sumfac")
+    rate, *variant = known_row(low, "sumfac")
     assert CudaSumFac().cost(low) == pytest.approx(low.n_modes / rate)
-    assert variant.elements == 32
+    assert Variant(*variant).elements == 32
 
 
 def test_what_was_not_measured_is_modelled():
     reaction = problem_of("tri", 2, hp.WeakForm, pointwise=lambda u: u * u, test=("value",))
-    assert known_variant(reaction, "sumfac-top") is not None  # as fast as the mass: the same factors
+    assert known_variant(reaction) is not None  # as fast as the mass: the same factors
     derivative = problem_of("tri", 2, hp.PhysDeriv)
-    assert known_variant(derivative, "sumfac-top") is None
+    assert known_variant(derivative) is None
     assert CudaSumFacTop().cost(derivative) > 0
 
 
@@ -81,7 +81,7 @@ def test_float32_has_rates_of_its_own():
         hp.Mass(hp.Space(mesh, 3, dtype=dtype), backend="numpy").choices[0].kernel.problem
         for dtype in (np.float64, np.float32)
     )
-    assert known_variant(single, "sumfac")[1] > 1.3 * known_variant(double, "sumfac")[1]
+    assert known_rate(single, "sumfac") > 1.3 * known_rate(double, "sumfac")
     unmeasured = [
         hp.Mass(hp.Space(mesh, 3, quadrature="gauss", dtype=dtype), backend="numpy").choices[0].kernel.problem
         for dtype in (np.float64, np.float32)
