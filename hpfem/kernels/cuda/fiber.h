@@ -24,8 +24,7 @@ constexpr int SOURCES = STAGE == 3 ? SPACE : COMPONENTS; // components that come
 constexpr int SINKS = STAGE == 2 ? SPACE : COMPONENTS;   // and go out
 constexpr int ROW_WARPS = (LANES + 31) / 32;
 
-using Entry3 = typename Choose<PAIRS, Pair, real>::type;
-using Entry2 = typename Choose<PAIRS, Pair, real>::type;
+using Entry = typename Choose<PAIRS, Pair, real>::type;
 
 HPFEM_DEVICE real value_of(real x) { return x; }
 HPFEM_DEVICE real value_of(Pair x) { return x.v; }
@@ -43,8 +42,8 @@ HPFEM_DEVICE int user_point(int i, int jk) {
 }
 
 struct Tables {
-  const Entry2 *b; // [function][j], in shared memory if TABLES2_SHARED
-  const Entry3 *c; // of the last direction, [function][k], in shared memory unless REVERSED
+  const Entry *b; // [function][j], in shared memory if TABLES2_SHARED
+  const Entry *c; // of the last direction, [function][k], in shared memory unless REVERSED
 };
 template <int index> HPFEM_DEVICE Pair table2(const Tables &t) {
   if constexpr (TABLES2_SHARED) return Pair{value_of(t.b[index]), slope_of(t.b[index])};
@@ -67,7 +66,7 @@ template <int p> HPFEM_DEVICE void forward(const Tables &t, const real *modes, i
       each<0, count3(s)>([&](auto r_) {
         constexpr int r = decltype(r_)::value;
         const real v = modes[leaf_to_mode(leaf + r)];
-        const Entry3 c = t.c[(c0 + r) * LAST_PITCH + k];
+        const Entry c = t.c[(c0 + r) * LAST_PITCH + k];
         x += value_of(c) * v;
         if constexpr (TREE_IN) y += slope_of(c) * v;
       });
@@ -135,14 +134,14 @@ template <class F> HPFEM_DEVICE void alike_rows(F &&f) {
 constexpr int LAST_POINTS = DIM > 2 ? Q3 : Q2, LAST_STEP = DIM > 2 ? E : LS;
 
 // Calls f(k, entry) for the entries of a function of the last direction; two at a time from shared memory.
-template <class F> HPFEM_DEVICE void entries(const Entry3 *c, F &&f) {
+template <class F> HPFEM_DEVICE void entries(const Entry *c, F &&f) {
   if constexpr (PAIRS) {
     HPFEM_UNROLL for (int k = 0; k < LAST_POINTS; k++) f(k, c[k]);
   } else {
     HPFEM_UNROLL for (int k = 0; k + 1 < LAST_POINTS; k += 2) {
       const Pair two = *reinterpret_cast<const Pair *>(c + k);
-      f(k, Entry3{two.v});
-      f(k + 1, Entry3{two.d});
+      f(k, Entry{two.v});
+      f(k + 1, Entry{two.d});
     }
     if constexpr (LAST_POINTS % 2) f(LAST_POINTS - 1, c[LAST_POINTS - 1]);
   }
@@ -162,7 +161,7 @@ HPFEM_DEVICE void last_lines(const Tables &t, const real *modes, real *S) {
     for (int r = 0; r < node.count; r++) {
       real v[TOGETHER];
       HPFEM_UNROLL for (int n = 0; n < TOGETHER; n++) v[n] = m[n * E_STEP * MODES_PITCH + r];
-      entries(t.c + (node.function + r) * LAST_PITCH, [&](int k, Entry3 c) {
+      entries(t.c + (node.function + r) * LAST_PITCH, [&](int k, Entry c) {
         HPFEM_UNROLL for (int n = 0; n < TOGETHER; n++) {
           x[n][k] += value_of(c) * v[n];
           if constexpr (TREE_IN) y[n][k] += slope_of(c) * v[n];
@@ -193,7 +192,7 @@ HPFEM_DEVICE void last_lines_back(const Tables &t, const real *S, real *modes) {
     for (int r = 0; r < node.count; r++) {
       real v[TOGETHER], w[TOGETHER];
       HPFEM_UNROLL for (int n = 0; n < TOGETHER; n++) v[n] = w[n] = 0;
-      entries(t.c + (node.function + r) * LAST_PITCH, [&](int k, Entry3 c) {
+      entries(t.c + (node.function + r) * LAST_PITCH, [&](int k, Entry c) {
         HPFEM_UNROLL for (int n = 0; n < TOGETHER; n++) {
           v[n] += value_of(c) * x[n][k];
           if constexpr (TREE_OUT) w[n] += slope_of(c) * y[n][k];
@@ -312,8 +311,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
                  const real *__restrict__ factors, const real *__restrict__ points HPFEM_ARGUMENTS) {
   HPFEM_SHARED(shared);
   real *const S = shared, *const modes = S + TOTAL_ARRAYS * ARRAY;
-  Entry3 *const c_table = reinterpret_cast<Entry3 *>(modes + MODES_SIZE);
-  Entry2 *const b_table = reinterpret_cast<Entry2 *>(c_table + C_TABLE_SIZE);
+  Entry *const c_table = reinterpret_cast<Entry *>(modes + MODES_SIZE);
+  Entry *const b_table = reinterpret_cast<Entry *>(c_table + C_TABLE_SIZE);
   const Tables tables{b_table, c_table};
   const int t = threadIdx.x;
   const real parameters[N_PARAMETERS + 1] = {HPFEM_PARAMETERS real(0)};
@@ -641,7 +640,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
             real x = 0, y = 0;
             while (true) {
               const real *const h = Sc + leaf.row * LS + ee;
-              const Entry3 *const w = tables.c + leaf.function * LAST_PITCH;
+              const Entry *const w = tables.c + leaf.function * LAST_PITCH;
               HPFEM_UNROLL for (int kk = 0; kk < Q3; kk++) {
                 x += value_of(w[kk]) * h[kk * E];
                 if constexpr (TREE_OUT) y += slope_of(w[kk]) * h[ARRAY + kk * E];

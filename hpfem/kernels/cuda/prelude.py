@@ -190,7 +190,6 @@ def fiber_constants(problem: BlockProblem, levels: Levels, plan: FiberPlan) -> s
         "PREFETCH": min(plan.variant.prefetch, levels.counts[0]) if problem.form.factor_kind else 0,
         "LS": plan.row_stride,
         "ARRAY": -(-plan.rows[0] * plan.rows[1] * plan.row_stride // 2) * 2,
-        "R1": plan.rows[0],
         "R2": plan.rows[1],
         "ARRAYS": plan.arrays,
         "TOTAL_ARRAYS": plan.total_arrays,

@@ -82,7 +82,7 @@ class FiberPlan:
     ----------
     variant : Variant
     threads, row_stride, rows, arrays, total_arrays, modes_size, modes_pitch : int
-        Threads per block; LS; R1 and R2; arrays per component and in all; numbers of `modes` and of one element's.
+        Threads per block; LS; most rows, and R2; arrays per component and in all; numbers of `modes` and an element's.
     table2, table3 : int
         Entries of the second and of the last direction's tables in shared memory.
     last_pitch : int
