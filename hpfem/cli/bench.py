@@ -103,23 +103,8 @@ def settings_of(arguments: argparse.Namespace) -> BenchSettings:
     benchmarks = arguments.benchmark or ("bk3",)
     if len(benchmarks) > 1 or arguments.dtype == "both":
         raise ArgumentError("several benchmarks or precisions in one run need --tiled or --backend cuda")
-    algorithm = arguments.algorithm or "auto"
-    shapes = arguments.shapes or SOLID_SHAPES
-    chosen: dict[str, Any] = {
-        "benchmark": benchmarks[0],
-        "shapes": BOX_SHAPES if shapes == ("all",) else shapes,
-        "strategies": arguments.strategies,
-        "algorithms": ALGORITHMS if algorithm == "both" else (algorithm,),
-        "geometries": GEOMETRIES if arguments.geometry == "both" else (arguments.geometry,),
-        **options.space_options(arguments),
-        "dtype": arguments.dtype or "float64",
-    }
-    if arguments.quick:
-        chosen.update(QUICK)
-    for name in ("orders", "dofs", "repeats"):
-        if getattr(arguments, name) is not None:
-            chosen[name] = getattr(arguments, name)
-    return BenchSettings(**chosen)
+    space = {**options.space_options(arguments), "dtype": arguments.dtype or "float64"}
+    return BenchSettings(benchmark=benchmarks[0], **space, **options.bench_choices(arguments, QUICK))
 
 
 def _run(arguments: argparse.Namespace) -> None:

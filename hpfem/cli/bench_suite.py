@@ -12,8 +12,6 @@ from typing import Any
 
 from ..backend import choose_backend
 from ..benchmarks import (
-    BOX_SHAPES,
-    GEOMETRIES,
     SuiteRun,
     SuiteSettings,
     Task,
@@ -26,7 +24,6 @@ from ..benchmarks import (
     thread_limit,
 )
 from ..errors import ArgumentError, DeviceError, NotSuitable
-from ..kernels.form import ALGORITHMS
 from ..reporting import machine_description, progress, write_json
 from . import options, output
 from .result_file import ResultFile
@@ -121,21 +118,14 @@ def suite_settings(arguments: argparse.Namespace) -> SuiteSettings:
     -------
     SuiteSettings
     """
-    chosen: dict[str, Any] = dict(QUICK) if arguments.quick else {}
-    for name in ("orders", "dofs", "repeats", "sustained"):
-        if getattr(arguments, name) is not None:
-            chosen[name] = getattr(arguments, name)
+    chosen = options.bench_choices(arguments, QUICK)
+    if arguments.sustained is not None:
+        chosen["sustained"] = arguments.sustained
     if arguments.benchmark is not None:
         chosen["benchmarks"] = arguments.benchmark
-    if arguments.shapes is not None:
-        chosen["shapes"] = BOX_SHAPES if arguments.shapes == ("all",) else arguments.shapes
     if arguments.dtype not in (None, "both"):
         chosen["dtypes"] = (arguments.dtype,)
-    if arguments.algorithm is not None:
-        chosen["algorithms"] = ALGORITHMS if arguments.algorithm == "both" else (arguments.algorithm,)
     return SuiteSettings(
-        strategies=arguments.strategies,
-        geometries=GEOMETRIES if arguments.geometry == "both" else (arguments.geometry,),
         backend=choose_backend(arguments.backend).name,
         basis=arguments.basis,
         quadrature=arguments.quadrature,
