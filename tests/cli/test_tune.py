@@ -40,7 +40,7 @@ def refused(capsys, *arguments):
 def test_tunes_shows_and_forgets(capsys, folder):
     assert "nothing is tuned yet" in run(capsys, "--show")
     assert json.loads(run(capsys, "--show", "--json")) == []
-    text = run(capsys, FLAT, "--order", "1,2", "--operator", "mass", "--backend", "numpy", "--seconds", 2)
+    text = run(capsys, FLAT, "--order", "1,2", "--operator", "mass", "--backend", "numpy", "--seconds", 1000)
     assert text.count("Mass") == 4 and "P=1" in text and "P=2" in text and "DoF/s" in text
     assert len(list(folder.iterdir())) == 4
     shown = run(capsys, "--show")
@@ -56,7 +56,7 @@ def test_tunes_shows_and_forgets(capsys, folder):
 
 def test_json(capsys):
     arguments = ("--order", "tri=1,quad=2", "--operator", "AdvectionDiffusionReaction", "--backend", "numpy", "--json")
-    entries = json.loads(run(capsys, FLAT, *arguments, "--seconds", 1))
+    entries = json.loads(run(capsys, FLAT, *arguments, "--seconds", 1000))
     assert sorted(entry["block"].split(",")[1] for entry in entries) == [" P=1", " P=2"]
     for entry in entries:
         assert entry["chosen"] in entry["seconds"] and entry["dofs_per_second"] > 0 and len(entry["seconds"]) == 4
@@ -65,7 +65,7 @@ def test_json(capsys):
 
 def test_what_is_asked_for(capsys):
     arguments = ("--order", 1, "--operator", "helmholtz", "--backend", "numpy", "--strategy", "sumfac", "--json")
-    entries = json.loads(run(capsys, FLAT, *arguments, "--seconds", 1))
+    entries = json.loads(run(capsys, FLAT, *arguments, "--seconds", 1000))
     assert all(name.startswith("sumfac, ") for entry in entries for name in entry["seconds"])
 
 
