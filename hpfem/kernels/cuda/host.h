@@ -1,7 +1,8 @@
 // Runs the kernels on a CPU, for tests without a GPU: the threads of a block are coroutines, and a barrier of the block or
 // of a warp hands over to the next one. Every thread has to reach the same barriers; shared memory is poisoned before a
 // block and guarded behind its end. Threads run in ascending or descending order: a missing barrier makes the results
-// differ. Asynchronous copies happen when they are waited for, as late as they may.
+// differ. Asynchronous copies happen when they are waited for, as late as they may. A caller may give shared memory of its
+// own, with nothing behind it that may be touched.
 #include <stdlib.h>
 #include <string.h>
 #include <math.h>
@@ -15,7 +16,7 @@
 #define HPFEM_ROLLED
 #define HPFEM_STREAM(pointer) (*(pointer))
 #define HPFEM_STORE(pointer, x) (*(pointer) = (x))
-#define HPFEM_PREFETCH_L2(pointer, bytes)
+#define HPFEM_PREFETCH_L2(pointer, bytes) hpfem_host::prefetch(pointer, bytes)
 #define HPFEM_SHARED(name) real *const name = reinterpret_cast<real *>(hpfem_host::shared)
 #define HPFEM_COPY(to, from, bytes) hpfem_host::copy(to, from, bytes)
 #define HPFEM_COPY_COMMIT() hpfem_host::copies[hpfem_host::current].groups++
@@ -25,6 +26,10 @@
 #define __global__
 #define __launch_bounds__(...)
 #define __restrict__
+
+extern "C" {
+unsigned char *hpfem_given_shared;
+}
 
 namespace hpfem_host {
 struct Index {
@@ -80,6 +85,13 @@ static void copy_wait(int groups) {
     else mine.pending[kept++] = c;
   }
   mine.count = kept;
+}
+
+// Asks for whole sixteens of bytes, all of which are there.
+static void prefetch(const void *from, int bytes) {
+  const volatile char *const first = (const volatile char *)from;
+  if ((size_t)first % 16 == 0 && bytes % 16 == 0) (void)(first[0] + first[bytes - 1]);
+  else abort();
 }
 
 // What the lanes of a warp give to a matrix product; two sets in turn, so that one barrier is enough.
@@ -152,19 +164,21 @@ static int launch(void (*kernel)(), unsigned blocks, unsigned batches, int n_thr
                   bool descending) {
   body = kernel;
   stacks = (char *)malloc((size_t)n_threads * STACK);
-  shared = (unsigned char *)aligned_alloc(256, (shared_bytes + 2 * GUARD) / 256 * 256);
+  const size_t guard = hpfem_given_shared ? 0 : GUARD;
+  shared = hpfem_given_shared;
+  if (guard) shared = (unsigned char *)aligned_alloc(256, (shared_bytes + 2 * guard) / 256 * 256);
   gridDim = {blocks, batches, 1};
   int outcome = FINE;
   for (unsigned y = 0; y < batches && outcome == FINE; y++) {
     for (unsigned x = 0; x < blocks && outcome == FINE; x++) {
       blockIdx = {x, y, 0};
-      memset(shared, 0xff, shared_bytes + GUARD); // NaNs
+      memset(shared, 0xff, shared_bytes + guard); // NaNs
       outcome = run_block(n_threads, descending);
-      for (int n = 0; n < GUARD; n++)
+      for (size_t n = 0; n < guard; n++)
         if (shared[shared_bytes + n] != 0xff) outcome = OVERRUN;
     }
   }
-  free(shared);
+  if (guard) free(shared);
   free(stacks);
   return outcome;
 }

@@ -7,94 +7,21 @@ import numpy as np
 import pytest
 
 from hpfem.errors import ArgumentError, NotSuitable
-from hpfem.geometry import BlockGeometry
 from hpfem.kernels.cpu.generator import Generator
 from hpfem.kernels.cpu.kernel import CpuKernel
 from hpfem.kernels.cpu.line import Line
 from hpfem.kernels.cpu.target import host, narrower
 from hpfem.kernels.cpu.threads import run_all, thread_count
-from hpfem.kernels.expression import Pointwise, trace
-from hpfem.kernels.form import STAGES, BlockProblem, Form
 from hpfem.kernels.models import operator_flops
 from hpfem.kernels.numpy import NumpyKernel
-from hpfem.mesh import box
-from hpfem.operators import (
-    AdvectionDiffusionReaction,
-    BwdTrans,
-    Helmholtz,
-    IProductWRTBase,
-    IProductWRTDerivBase,
-    Laplacian,
-    Mass,
-    PhysDeriv,
-    WeakForm,
-)
 from hpfem.shapes import SHAPES as BY_NAME
-from hpfem.shapes import Tabulation, default_counts, make_basis, quadrature
-from hpfem.space import Space
 from tests.cases import SHAPES, each_shape
+from tests.kernels.forms import FORMS, FORMS_WITH_GRADIENT, curve_problems, make_space
 
 solid_shapes = each_shape([shape for shape in SHAPES if shape.dim > 1])
 
 QUAD, HEX, TET = BY_NAME["quad"], BY_NAME["hex"], BY_NAME["tet"]
 TOLERANCE = {"float64": 1e-12, "float32": 1e-4}
-
-
-def reaction(u, du, x, c):
-    return u**3 + np.sin(u) * x[0] + np.where(u > 0.1, np.exp(-u), c * np.abs(u)), du * (1 + u * u)
-
-
-def transport(u, du, c, v):
-    return v @ du + np.tanh(u) * c + (u < du[0]) * np.minimum(u, c), (du[0] * c + du[1], *list(du)[1:])
-
-
-def coupled(u, du):
-    return [u[0] * u[1], np.sqrt(1 + u[1] ** 2)], [du[0] + 2 * du[1], du[1] * u[0]]
-
-
-def rotated(u, du):
-    return [du[0][1] * u[1], du[1][0]]
-
-
-def library(u, x, c):
-    waves = np.sin(u) * np.cos(u) + np.tanh(u)
-    powers = np.abs(u) ** c + np.log(2 + u * u) + np.exp(-u * u) / np.sqrt(1 + u * u)
-    return waves + powers + np.where(u <= 0, np.maximum(u, -1), np.minimum(u, c)) + (u >= c) * x[0]
-
-
-def source_of(u, x):
-    return [u * x[0]] * len(x)
-
-
-FORMS = {
-    "BwdTrans": BwdTrans,
-    "IProductWRTBase": IProductWRTBase,
-    "PhysDeriv": PhysDeriv,
-    "IProductWRTDerivBase": IProductWRTDerivBase,
-    "Mass": Mass,
-    "Laplacian": Laplacian,
-    "Helmholtz": lambda space, **k: Helmholtz(space, 0.7, **k),
-    "variable Helmholtz": lambda space, **k: Helmholtz(space, lambda *x: 1 + x[0] ** 2, lambda *x: 2 + x[1], **k),
-    "advection": lambda space, **k: AdvectionDiffusionReaction(space, [1.0, 2.0, 3.0][: space.dim], 0.3, 0.4, **k),
-    "reaction": lambda space, **k: WeakForm(space, reaction, fields={"c": 0.3}, **k),
-    "transport": lambda space, **k: WeakForm(space, transport, fields={"c": 0.3, "v": lambda *x: [x[0], *x[1:]]}, **k),
-    "coupled": lambda space, **k: WeakForm(space, coupled, components=2, **k),
-    "rotated": lambda space, **k: WeakForm(space, rotated, test=("value",), components=2, **k),
-    "library": lambda space, **k: WeakForm(space, library, test=("value",), fields={"c": 0.7}, **k),
-    "source": lambda space, **k: WeakForm(space, source_of, test=("grad",), **k),
-}
-
-FORMS_WITH_GRADIENT = ("IProductWRTDerivBase", "Helmholtz", "transport", "coupled", "source")
-
-
-def make_space(shape, order, deformed, dtype="float64", cells=2, **options):
-    mesh = box([shape.name], (cells,) * shape.dim)
-    if deformed:
-        mesh = mesh.elevated(2).transformed(lambda x: x + 0.05 * np.sin(2 * x[:, ::-1]))
-    else:
-        skew = np.eye(shape.dim) + 0.1 * np.arange(shape.dim**2).reshape(shape.dim, -1) / shape.dim**2
-        mesh = mesh.transformed(lambda x: x @ skew)
-    return Space(mesh, order, backend="numpy", dtype=dtype, **options)
 
 
 def differences(space, form, algorithm, rng, target=None, strategy="sumfac", width=1):
@@ -318,20 +245,11 @@ def test_other_processors(shape, vector_bytes, rng):
 @pytest.mark.parametrize("affine", [False, True])
 def test_curves_in_the_plane(order, affine, rng):
     """One direction, two coordinates: rows and columns are the same fibers."""
-    segment = BY_NAME["segment"]
-    basis = make_basis("modified", segment, order)
-    tabulation = Tabulation(basis, quadrature(segment, default_counts(segment, order)))
     ends = rng.standard_normal((11, 2, 2)) + 3 * np.array([[0.0, 1.0], [0.0, 0.5]])
-    geometry = BlockGeometry(segment, 1, ends, tabulation.rule, affine)
-    forms = [Form(stage, stage) for stage in STAGES if stage != "weak"]
-    pointwise = Pointwise(lambda u, du: (u * u, du * u), ("value", "grad"))
-    forms.append(Form("nonlinear", "weak", pointwise, trace(pointwise, 2)))
-    for form in forms:
-        for algorithm in ("collocated", "noncollocated"):
-            problem = BlockProblem(form, tabulation, geometry, np.dtype(float), algorithm)
-            source = rng.standard_normal((problem.coupled, 11, problem.n_input))
-            out = np.empty((problem.components_out(problem.coupled), 11, problem.n_output))
-            expected = out.copy()
-            NumpyKernel(problem, "sumfac").apply(source, expected)
-            CpuKernel(problem).apply(source, out)
-            assert np.abs(out - expected).max() <= 1e-12 * np.abs(expected).max(), form.name
+    for problem in curve_problems(order, affine, ends):
+        source = rng.standard_normal((problem.coupled, 11, problem.n_input))
+        out = np.empty((problem.components_out(problem.coupled), 11, problem.n_output))
+        expected = out.copy()
+        NumpyKernel(problem, "sumfac").apply(source, expected)
+        CpuKernel(problem).apply(source, out)
+        assert np.abs(out - expected).max() <= 1e-12 * np.abs(expected).max(), problem.form.name

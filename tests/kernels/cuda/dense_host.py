@@ -8,7 +8,7 @@ import numpy as np
 from hpfem.kernels.cuda.dense import DensePlan
 from hpfem.kernels.cuda.element_matrices import ElementMatrices
 from hpfem.kernels.cuda.prelude import arguments
-from tests.kernels.cuda.host_kernels import OUTCOMES, pointer
+from tests.kernels.cuda.host_kernels import OUTCOMES, pointer, shared_at
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,29 +57,34 @@ extern "C" int run_{self.name}(long long n, int groups, int batches, const void 
 """
 
 
-def apply(library, case, source, descending=False):
-    """Result of a case for an array [components, E, n_modes], on copies of the problem's elements where E is larger."""
+def apply(library, case, source, descending=False, guard=None):
+    """Result of a case for an array [components, E, n_modes], on copies of the problem's elements where E is larger.
+
+    With a guard all that the kernel sees is at the border.
+    """
+    place = np.ascontiguousarray if guard is None else guard.copy
     problem, plan = case.problem, case.plan
     n = source.shape[1]
     factors = problem.geometry.factors(problem.form.factor_kind, 1, problem.dtype)
-    factors = np.ascontiguousarray(factors[np.arange(n) % problem.n_elements])
-    matrices = np.ascontiguousarray(plan.stream(), problem.dtype)
-    out = np.full_like(source, np.nan)
+    factors = place(factors[np.arange(n) % problem.n_elements])
+    matrices = place(plan.stream().astype(problem.dtype))
+    source, out = place(source), place(np.full_like(source, np.nan))
     names = arguments(problem)[1]
     parameters = (ctypes.c_double * max(len(names), 1))(*[problem.parameters[name] for name in names])
     blocks = -(-n // plan.elements) if plan.variant.tiles == 0 else case.blocks
-    outcome = getattr(library, f"run_{case.name}")(
-        ctypes.c_longlong(n),
-        blocks,
-        len(source),
-        pointer(np.ascontiguousarray(source)),
-        pointer(out),
-        pointer(factors),
-        pointer(matrices),
-        parameters,
-        plan.threads,
-        ctypes.c_longlong(plan.shared_bytes),
-        int(descending),
-    )
+    with shared_at(guard, library, plan.shared_bytes):
+        outcome = getattr(library, f"run_{case.name}")(
+            ctypes.c_longlong(n),
+            blocks,
+            len(source),
+            pointer(source),
+            pointer(out),
+            pointer(factors),
+            pointer(matrices),
+            parameters,
+            plan.threads,
+            ctypes.c_longlong(plan.shared_bytes),
+            int(descending),
+        )
     assert outcome == 0, f"{case.name}: {OUTCOMES[outcome]}"
     return out

@@ -4,6 +4,7 @@ import ctypes
 import hashlib
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -81,7 +82,7 @@ extern "C" int run_{self.name}(long long n, int groups, int batches, const void 
 """
 
 
-def build(cases, folder):
+def build(cases, folder, bounds=False):
     """Compile cases into one library.
 
     Parameters
@@ -89,15 +90,17 @@ def build(cases, folder):
     cases : list of Case
     folder : Path
         Where to put it.
+    bounds : bool
+        As for `compiled`.
 
     Returns
     -------
     ctypes.CDLL
     """
-    return compiled("\n".join([header("host.h"), *(case.source() for case in cases)]), folder)
+    return compiled("\n".join([header("host.h"), *(case.source() for case in cases)]), folder, bounds)
 
 
-def compiled(text, folder):
+def compiled(text, folder, bounds=False):
     """A library of a C++ source.
 
     Parameters
@@ -105,6 +108,8 @@ def compiled(text, folder):
     text : str
     folder : Path
         Where to put it.
+    bounds : bool
+        Whether an index beyond a table or a local array is a fault.
 
     Returns
     -------
@@ -127,6 +132,7 @@ def compiled(text, folder):
         "-w",
     ]
     command += ["-fno-exceptions", "-fno-sanitize=all", "-ffp-contract=off"]
+    command += ["-fsanitize=bounds", "-fsanitize-trap=bounds"] * bounds
     done = subprocess.run([*command, "-o", str(library), str(source)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
     return ctypes.CDLL(str(library))
@@ -137,33 +143,48 @@ def pointer(array):
     return None if array is None else array.ctypes.data_as(ctypes.c_void_p)
 
 
-def apply(library, case, source, descending=False):
-    """Result of a case for an array [components, E, n_input] of the tree's modes or of points."""
+@contextmanager
+def shared_at(guard, library, nbytes):
+    """Shared memory at the border, if there is a guard; what is not a multiple of 16 bytes leaves a gap behind it."""
+    given = ctypes.c_void_p.in_dll(library, "hpfem_given_shared")
+    memory = None if guard is None else guard.array(nbytes, np.uint8, 16)
+    given.value = None if guard is None else memory.ctypes.data
+    yield
+    given.value = None
+
+
+def apply(library, case, source, descending=False, guard=None):
+    """Result of a case for an array [components, E, n_input] of the tree's modes or of points.
+
+    With a guard all that the kernel sees is at the border.
+    """
+    place = np.ascontiguousarray if guard is None else guard.copy
     problem, layout = case.problem, (case.problem, case.levels, case.plan)
     components = problem.components_out(len(source))
     n_output = problem.n_points if problem.form.stage in ("bwd_trans", "phys_deriv") else case.levels.n_modes
-    out = np.full((components, problem.n_elements, n_output), np.nan, problem.dtype)
+    source, out = place(source), place(np.full((components, problem.n_elements, n_output), np.nan, problem.dtype))
     kinds = stored_kinds(problem)
-    factors, points = (None if kind is None else stored_factors(*layout, kind) for kind in kinds)
+    factors, points = (None if kind is None else place(stored_factors(*layout, kind)) for kind in kinds)
     arrays, names, _ = arguments(problem)
-    held = [np.ascontiguousarray(problem.fields[name].values, problem.dtype) for name in arrays]
+    held = [place(problem.fields[name].values.astype(problem.dtype)) for name in arrays]
     fields = (ctypes.c_void_p * max(len(held), 1))(*[a.ctypes.data for a in held])
     parameters = (ctypes.c_double * max(len(names), 1))(*[problem.parameters[name] for name in names])
     elements, threads, shared = case.block
     groups = -(-problem.n_elements // elements)
-    outcome = getattr(library, f"run_{case.name}")(
-        ctypes.c_longlong(problem.n_elements),
-        groups,
-        len(source) // problem.coupled,
-        pointer(np.ascontiguousarray(source)),
-        pointer(out),
-        pointer(factors),
-        pointer(points),
-        fields,
-        parameters,
-        threads,
-        ctypes.c_longlong(shared),
-        int(descending),
-    )
+    with shared_at(guard, library, shared):
+        outcome = getattr(library, f"run_{case.name}")(
+            ctypes.c_longlong(problem.n_elements),
+            groups,
+            len(source) // problem.coupled,
+            pointer(source),
+            pointer(out),
+            pointer(factors),
+            pointer(points),
+            fields,
+            parameters,
+            threads,
+            ctypes.c_longlong(shared),
+            int(descending),
+        )
     assert outcome == 0, f"{case.name}: {OUTCOMES[outcome]}"
     return out

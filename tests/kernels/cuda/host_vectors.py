@@ -9,7 +9,7 @@ from hpfem.kernels.cuda.conjugate import CONTROL
 from hpfem.kernels.cuda.conjugate import source as conjugate_source
 from hpfem.kernels.cuda.indexed import THREADS, sum_bytes
 from hpfem.kernels.cuda.prelude import header
-from tests.kernels.cuda.host_kernels import compiled
+from tests.kernels.cuda.host_kernels import compiled, shared_at
 
 HARNESS = """
 template <class T, T... I> struct Numbers {};
@@ -22,8 +22,8 @@ template <class... P> static void invoke(void (*f)(P...)) {
 
 
 @cache
-def library(source, names, folder):
-    """Kernels of a source, compiled for the CPU."""
+def library(source, names, folder, bounds=False):
+    """Kernels of a source, compiled for the CPU; `bounds` as for `compiled`."""
     runs = "".join(
         f"""static void call_{name}() {{ invoke({name}); }}
 extern "C" int run_{name}(int blocks, long long shared, int descending, void **arguments) {{
@@ -34,17 +34,18 @@ extern "C" int run_{name}(int blocks, long long shared, int descending, void **a
         for name in names
     )
     text = header("host.h") + HARNESS + source.replace('extern "C" __global__', "static")
-    return compiled(text + runs, folder)
+    return compiled(text + runs, folder, bounds)
 
 
-def run(own, name, blocks, sums, *arguments, descending=False):
-    """Launch a kernel; arguments are NumPy scalars, arrays, or None."""
+def run(own, name, blocks, sums, *arguments, descending=False, guard=None):
+    """Launch a kernel; arguments are NumPy scalars, arrays, or None. With a guard, shared memory is at the border."""
     values = [
         np.array(a) if isinstance(a, np.generic) else np.array(0 if a is None else a.ctypes.data, np.uint64)
         for a in arguments
     ]
     pointers = (ctypes.c_void_p * len(values))(*[v.ctypes.data for v in values])
-    outcome = getattr(own, f"run_{name}")(blocks, ctypes.c_longlong(sum_bytes(sums)), int(descending), pointers)
+    with shared_at(guard, own, sum_bytes(sums)):
+        outcome = getattr(own, f"run_{name}")(blocks, ctypes.c_longlong(sum_bytes(sums)), int(descending), pointers)
     assert outcome == 0
 
 
