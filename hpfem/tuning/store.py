@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import ArgumentError
+from ..files import cache_folder, opened
 from ..kernels.kept import CacheInfo, Kept
-from ..reporting import atomic_path, cache_folder, report_once
+from ..reporting import report_once
 from .race import Name
 
 # Version of what a file holds.
@@ -64,9 +64,17 @@ def folder() -> Path:
     return cache_folder("tuning")
 
 
+def _kept() -> Kept:
+    return Kept(folder(), _SUFFIX)
+
+
 def _path(key: Mapping[str, str | int]) -> Path:
+    return _kept().path(_digest(key))
+
+
+def _digest(key: Mapping[str, str | int]) -> str:
     text = json.dumps(dict(key), sort_keys=True)
-    return folder() / (hashlib.sha256(text.encode()).hexdigest()[:32] + _SUFFIX)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _name(value: Any) -> Name:
@@ -115,7 +123,7 @@ def _record(content: Any) -> Record:
 def _read(path: Path) -> Record | None:
     """Result in a file; None, and a report, if it cannot be used."""
     try:
-        with open(path, "rb") as file:
+        with opened(path) as file:
             content = file.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
             raise ValueError("it is too large")
@@ -123,7 +131,7 @@ def _read(path: Path) -> Record | None:
         if path.name != _path(record.key).name:
             raise ValueError("it belongs to another problem")
         return record
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     # Nesting without end is a damage too, and so are integers that are no float.
     except (OSError, ValueError, RecursionError, OverflowError) as error:
@@ -155,18 +163,8 @@ def keep(record: Record) -> None:
     ----------
     record : Record
     """
-    path = _path(record.key)
-    content = {"format": FORMAT, **asdict(record)}
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with atomic_path(path) as temporary:
-            temporary.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    except (OSError, ArgumentError) as error:
-        report_once("tuning", f"tuning results are not kept: {error}")
-
-
-def _kept() -> Kept:
-    return Kept(folder(), _SUFFIX)
+    content = json.dumps({"format": FORMAT, **asdict(record)}, indent=1, allow_nan=False) + "\n"
+    _kept().keep(_digest(record.key), content.encode(), sync=True)
 
 
 def entries() -> list[Record]:

@@ -340,14 +340,14 @@ def test_closed_pipe_is_no_error():
 
 @pytest.mark.parametrize("command", [[*SMALL_BENCH, "-o", "out.json"], ["compare", FLAT, "--order", "2", "-o", "."]])
 def test_a_full_disk_does_not_lose_the_result(capsys, monkeypatch, tmp_path, command):
-    def full(path, result):
-        raise OSError(28, "No space left on device", "out.json")
+    def full(path, *_, **__):
+        raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr("hpfem.cli.result_file.write_json", full)
+    monkeypatch.setattr(Path, "write_text", full)
     monkeypatch.chdir(tmp_path)
     assert main([*command, "--json"]) == 2
     out, err = capsys.readouterr()
-    assert err == "hpfem: error: out.json: No space left on device\n"
+    assert re.fullmatch(r"hpfem: error: cannot write \S*\.json: No space left on device; choose another place\n", err)
     assert json.loads(out)["results"]
 
 
