@@ -78,10 +78,11 @@ def read_results(path: str | os.PathLike[str]) -> dict[str, Any]:
     ArgumentError
         If it is no whole result file, with what is wrong in it.
     """
+    file, path = file_path(path), shown(path)
     try:
-        content = json.loads(read_file(file_path(path)).decode("utf-8"))
+        content = json.loads(read_file(file).decode("utf-8"))
     except OSError as error:
-        raise ArgumentError(f"cannot read {shown(path)}: {error.strerror}") from None
+        raise ArgumentError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise ArgumentError(f"{path} is not JSON ({error}); give a file written by hpfem bench or compare") from None
     kind = content.get("format") if isinstance(content, dict) else None
