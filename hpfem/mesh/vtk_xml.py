@@ -287,7 +287,8 @@ def _cell_data(piece: ElementTree.Element, arrays: _Arrays, count: int) -> dict[
     for array in piece.findall("./CellData/DataArray"):
         name, columns = array.get("Name", ""), count_in(array.get("NumberOfComponents", "1"))
         if name.lower() in _CELL_DATA and columns is not None:
-            values = arrays.read(array, count * columns)
-            if count and len(values) % count == 0 and len(values):
-                result[name] = values.reshape(count, -1)
+            values = arrays.read(array, count * max(columns, 3))
+            if len(values) % max(count, 1) or len(values) < count:
+                raise MeshError(f"array {name[:40]!r} has {len(values)} numbers for {count} cells")
+            result[name] = values.reshape(count, len(values) // max(count, 1))
     return result

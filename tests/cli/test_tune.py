@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from hpfem import tuning
 from hpfem.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -52,6 +53,12 @@ def test_tunes_shows_and_forgets(capsys, folder):
     assert capsys.readouterr().out.count("(tuned: ") == 2
     main(["cache", "clear", "tuning"])
     assert "nothing is tuned yet" in run(capsys, "--show") + capsys.readouterr().out
+
+
+def test_shows_results_with_odd_keys(capsys):
+    for size in ("many", -1, 10**4000):
+        tuning.keep(tuning.Record({"backend": "cpu", "size": size}, ("a", None, None), 1.0, None, 1.0, False, 1))
+    assert run(capsys, "--show").count("cpu: ") == 3
 
 
 def test_json(capsys):

@@ -6,7 +6,6 @@ import lzma
 import zlib
 from collections.abc import Iterable
 from functools import cache
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -41,9 +40,10 @@ def check(cases: Iterable[Case], path: Path) -> None:
     assert code == 0, f"exit code {code} at: {doing.read_text()}"
 
 
-def sampled(cases: Iterable[Case], step: int) -> Iterable[Case]:
-    """Every so-manieth of them, so that each place and each number has its turn."""
-    return islice(cases, 0, None, step)
+def sampled(cases: Iterable[Case], share: float) -> Iterable[Case]:
+    """A part of them, the same in every run."""
+    rng = np.random.default_rng(0)
+    return (case for case in cases if rng.random() < share)
 
 
 def texts() -> dict[str, bytes]:
@@ -63,18 +63,18 @@ def test_the_files_are_good_before_they_are_damaged(compressor, encoding, width,
 
 
 def test_every_number_of_vtu_headers(tmp_path):
-    check(sampled(with_header_numbers(("connectivity", "types")), 5), tmp_path / "x.vtu")
+    check(sampled(with_header_numbers(("connectivity", "types")), 0.25), tmp_path / "x.vtu")
 
 
 @pytest.mark.parametrize("name", texts())
 def test_every_number_of_text(name, tmp_path):
     cases = with_texts(texts()[name])
-    check(sampled(cases, 151 if name == "y.msh" else 5), tmp_path / name)
+    check(sampled(cases, 0.006 if name == "y.msh" else 0.25), tmp_path / name)
 
 
 @pytest.mark.parametrize("name", binaries())
 def test_every_number_of_binary_files(name, tmp_path):
-    check(sampled(with_binary_numbers(binaries()[name]), 409), tmp_path / name)
+    check(sampled(with_binary_numbers(binaries()[name]), 0.002), tmp_path / name)
 
 
 @pytest.mark.long
@@ -83,9 +83,9 @@ def test_every_number_of_every_file(name, tmp_path):
     if name == "headers.vtu":
         check(with_header_numbers(tuple(ARRAYS)), tmp_path / name)
     elif name in texts():
-        check(with_texts(texts()[name]), tmp_path / name)
+        check(sampled(with_texts(texts()[name]), 0.3 if name == "y.msh" else 1.0), tmp_path / name)
     else:
-        check(sampled(with_binary_numbers(binaries()[name]), 3), tmp_path / name)
+        check(sampled(with_binary_numbers(binaries()[name]), 0.1), tmp_path / name)
 
 
 @pytest.mark.long
@@ -97,7 +97,7 @@ def test_random_damage(seed, tmp_path):
     rng = np.random.default_rng(seed)
 
     def cases(data: bytes) -> Iterable[Case]:
-        for number in range(400):
+        for number in range(150):
             damaged = data
             for _ in range(rng.integers(1, 4)):
                 damaged = MUTATIONS[rng.integers(len(MUTATIONS))](damaged, rng) or b"\n"
@@ -110,7 +110,10 @@ def test_random_damage(seed, tmp_path):
 @cache
 def zeros(compressor: str) -> bytes:
     """More zeros than there is room for, compressed."""
-    pack = {"vtkZLibDataCompressor": lambda: zlib.compressobj(1), "vtkLZMADataCompressor": lzma.LZMACompressor}
+    pack = {
+        "vtkZLibDataCompressor": lambda: zlib.compressobj(1),
+        "vtkLZMADataCompressor": lambda: lzma.LZMACompressor(preset=0),
+    }
     stream, some = pack[compressor](), bytes(MIB)
     return b"".join(stream.compress(some) for _ in range(ZEROS // MIB)) + stream.flush()
 
