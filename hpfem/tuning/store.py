@@ -7,6 +7,7 @@ ignored.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
@@ -25,6 +26,8 @@ FORMAT = 1
 # Larger files are not ours.
 MOST_BYTES = 1 << 16
 _SUFFIX = ".json"
+# Why a file cannot be opened where there is none.
+_NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 
 
 @dataclass(frozen=True)
@@ -131,10 +134,10 @@ def _read(path: Path) -> Record | None:
         if path.name != _path(record.key).name:
             raise ValueError("it belongs to another problem")
         return record
-    except (FileNotFoundError, NotADirectoryError):
-        return None
     # Nesting without end is a damage too, and so are integers that are no float.
     except (OSError, ValueError, RecursionError, OverflowError) as error:
+        if isinstance(error, OSError) and error.errno in _NOTHING_THERE:
+            return None
         what = error.strerror if isinstance(error, OSError) else error
         report_once(f"tuning/{path}", f"the tuning result {path} is ignored: {what}; hpfem tune makes it anew")
         return None

@@ -103,7 +103,7 @@ OBSTACLES = {
     "pipe": lambda path: os.mkfifo(path),
     "loop": lambda path: path.symlink_to(path),
     "device": lambda path: path.symlink_to("/dev/zero"),
-    "unreadable": lambda path: path.write_bytes(b"") and path.chmod(0),
+    "unreadable": lambda path: path.touch(0o000),
 }
 
 
@@ -138,13 +138,16 @@ def test_forgetting():
     assert forget() == 1 and find(KEY) is None and forget() == 0
 
 
-def test_a_folder_that_cannot_be_written_is_reported_once(monkeypatch, tmp_path):
-    (tmp_path / "file").write_text("x")
-    monkeypatch.setenv("HPFEM_CACHE_DIR", str(tmp_path / "file"))
-    keep(RECORD)
-    keep(RECORD)
-    assert find(KEY) is None
-    assert any("not kept" in message for message in reports().values())
+@pytest.mark.parametrize("place", ["/dev/null", "/dev/null/more", "/proc/more", "x" * 5000, __file__])
+def test_a_folder_that_cannot_be_written_is_reported_once(monkeypatch, place):
+    monkeypatch.setenv("HPFEM_CACHE_DIR", place)
+    for order in (1, 2):
+        assert find({**KEY, "order": order}) is None
+        keep(RECORD)
+    assert find(KEY) is None and entries() == [] and forget() == 0
+    [message] = reports().values()
+    assert "not kept" in message and "set HPFEM_CACHE_DIR to a folder that can be written" in message
+    assert len(message) < 400
 
 
 def test_many_writers():
