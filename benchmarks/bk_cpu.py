@@ -23,6 +23,7 @@ import numpy as np
 
 from hpfem.benchmarks import document, problem_mesh, problem_sizes
 from hpfem.benchmarks.results import BENCH, rounded
+from hpfem.files import write_json
 from hpfem.geometry import BlockGeometry
 from hpfem.kernels.cpu import CpuKernel
 from hpfem.kernels.cpu.kernel import aligned
@@ -30,7 +31,7 @@ from hpfem.kernels.cpu.limits import best_seconds, measure_fma, measure_read
 from hpfem.kernels.form import BlockProblem
 from hpfem.kernels.models import operator_bytes, operator_flops
 from hpfem.operators import Helmholtz, Mass
-from hpfem.reporting import machine_description, write_json
+from hpfem.reporting import machine_description
 from hpfem.shapes import SHAPES as BY_NAME
 from hpfem.shapes import make_basis
 from hpfem.space import Space

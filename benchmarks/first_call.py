@@ -113,7 +113,8 @@ def main() -> None:
     options = parser.parse_args()
     from hpfem.backend import choose_backend
     from hpfem.benchmarks.results import rounded
-    from hpfem.reporting import machine_description, write_json
+    from hpfem.files import write_json
+    from hpfem.reporting import machine_description
 
     for backend in options.backends.split(","):
         choose_backend(backend)  # says what is missing

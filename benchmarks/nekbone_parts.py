@@ -18,9 +18,10 @@ import numpy as np
 
 import hpfem as hp
 from hpfem.assembly.devices import vector_on
+from hpfem.files import write_json
 from hpfem.kernels.cuda.conjugate import ConjugateVectors
 from hpfem.mesh import box
-from hpfem.reporting import machine_description, write_json
+from hpfem.reporting import machine_description
 from hpfem.solvers.preconditioners import Jacobi
 
 

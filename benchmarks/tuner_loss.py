@@ -28,13 +28,14 @@ from hpfem.backend import choose_backend
 from hpfem.benchmarks.tiled import TiledBlock
 from hpfem.cli.options import parse_names, parse_orders
 from hpfem.errors import ArgumentError, NotSuitable
+from hpfem.files import write_json
 from hpfem.kernels import variants as text
 from hpfem.kernels.cuda import search
 from hpfem.kernels.cuda.variant import Variant
 from hpfem.operators.strategies import title
 from hpfem.operators.strategies.provider import Search
 from hpfem.operators.tuner import BlockTuner
-from hpfem.reporting import machine_description, write_json
+from hpfem.reporting import machine_description
 from hpfem.tuning import CLOCKS, MARGIN, Name
 
 FORMAT = "hpfem-tuner-loss"

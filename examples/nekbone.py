@@ -18,8 +18,9 @@ import numpy as np
 import hpfem as hp
 from hpfem.assembly.devices import vector_home, vector_on
 from hpfem.benchmarks import TARGETS, measure
+from hpfem.files import write_json
 from hpfem.mesh import box
-from hpfem.reporting import machine_description, write_json
+from hpfem.reporting import machine_description
 from hpfem.solvers import make_preconditioner
 
 

@@ -1,17 +1,15 @@
-"""What the program says beside its results: fallbacks once, progress on a terminal, the machine; whole files."""
+"""What the program says beside its results: fallbacks once, progress on a terminal, the machine."""
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import os
 import platform
-import secrets
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
@@ -20,25 +18,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import platformdirs
 import scipy
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from hpfem.errors import ArgumentError
-
 __all__ = [
-    "atomic_path",
     "available_memory",
-    "cache_folder",
     "forget_reports",
     "machine_description",
-    "plain",
     "processor_name",
     "progress",
     "report_once",
     "reports",
-    "write_json",
 ]
 
 logger = logging.getLogger("hpfem")
@@ -109,7 +100,7 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[..
     Callable[..., None]
         `step(n=1, description=None)`: n more steps are done, and what comes next.
     """
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         yield lambda n=1, description=None: None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -120,111 +111,6 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[..
             bar.update(task, advance=n, description=description)
 
         yield step
-
-
-@contextmanager
-def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give the name of a temporary file beside `path` that becomes `path` when the body ends without an exception.
-
-    The temporary name ends like `path`, so writers that go by the suffix do what they should.
-
-    Parameters
-    ----------
-    path : path
-        File to write; its folder must exist.
-
-    Yields
-    ------
-    Path
-        The temporary name.
-
-    Raises
-    ------
-    ArgumentError
-        If the folder does not exist or `path` is a folder.
-    """
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise ArgumentError(f"cannot write {path}: there is no folder {path.parent}; create it first")
-    if path.is_dir():
-        raise ArgumentError(f"cannot write {path}: it is a folder; give a file name")
-    temporary = path.with_name(f".{path.stem}.{secrets.token_hex(4)}{path.suffix}")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def cache_folder(name: str) -> Path:
-    """Tell where things are kept that can be made again.
-
-    Parameters
-    ----------
-    name : str
-        Kind of things: "kernels", "tuning", ...
-
-    Returns
-    -------
-    Path
-        In the folder that HPFEM_CACHE_DIR names, or else in the user's cache folder; it may not exist yet.
-    """
-    chosen = os.environ.get("HPFEM_CACHE_DIR")
-    return (Path(chosen) if chosen else platformdirs.user_cache_path("hpfem", appauthor=False)) / name
-
-
-def write_json(path: str | os.PathLike[str], obj: Any) -> None:
-    """Write `obj` as indented JSON, whole or not at all.
-
-    NumPy numbers and arrays become numbers and lists, NaN and infinities null (JSON has neither).
-
-    Parameters
-    ----------
-    path
-        File to write; its folder must exist.
-    obj
-        Mappings, sequences, strings, numbers, NumPy scalars and arrays, paths, nested.
-
-    Raises
-    ------
-    ArgumentError
-        If the folder does not exist, or something in `obj` has no JSON form.
-    """
-    text = json.dumps(plain(obj), indent=1, allow_nan=False)
-    with atomic_path(path) as temporary:
-        temporary.write_text(text + "\n", encoding="utf-8")
-
-
-def plain(obj: Any) -> Any:
-    """Return `obj` in JSON's own types.
-
-    Parameters
-    ----------
-    obj
-        See `write_json`.
-
-    Returns
-    -------
-    dict, list, str, int, float, bool or None
-
-    Raises
-    ------
-    ArgumentError
-        If something in it has no JSON form.
-    """
-    if isinstance(obj, np.ndarray | np.generic):
-        obj = obj.tolist()
-    if isinstance(obj, Mapping):
-        return {str(key): plain(value) for key, value in obj.items()}
-    if isinstance(obj, list | tuple | set | frozenset):
-        return [plain(value) for value in obj]
-    if isinstance(obj, float):
-        return obj if math.isfinite(obj) else None
-    if isinstance(obj, os.PathLike):
-        return os.fspath(obj)
-    if obj is None or isinstance(obj, bool | int | str):
-        return obj
-    raise ArgumentError(f"cannot write a {type(obj).__name__} as JSON: {obj!r}")
 
 
 def machine_description() -> dict[str, Any]:

@@ -6,10 +6,10 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from ..errors import ArgumentError
+from ..files import file_path, read_file, shown
 
 BENCH, COMPARE = "hpfem-bench", "hpfem-compare"
 VERSION = 1
@@ -56,7 +56,7 @@ def document(kind: str, results: Sequence[Mapping[str, Any]], complete: bool, **
     Returns
     -------
     dict
-        For `hpfem.reporting.write_json`.
+        For `hpfem.files.write_json`.
     """
     return {"format": kind, "version": VERSION, "complete": complete, **about, "results": list(results)}
 
@@ -78,8 +78,9 @@ def read_results(path: str | os.PathLike[str]) -> dict[str, Any]:
     ArgumentError
         If it is no whole result file, with what is wrong in it.
     """
+    file, path = file_path(path), shown(path)
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        content = json.loads(read_file(file).decode("utf-8"))
     except OSError as error:
         raise ArgumentError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:

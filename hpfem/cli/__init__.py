@@ -1,19 +1,23 @@
 """The command `hpfem`: look at a mesh, apply an operator, solve, compare algorithms, measure throughput, draw it, tune.
 
-Exit codes: 0 done, 2 bad input (one line on standard error says what), 130 interrupted.
+Exit codes: 0 done, 2 bad input (one line on standard error says what), 130 interrupted, 143 terminated.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import io
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NoReturn
 
 from .. import __version__
 from ..errors import HpfemError
-from . import apply, bench, cache, compare, info, plot, solve, tune
+from ..files import shown
+from . import apply, bench, cache, compare, info, output, plot, solve, tune
 
 __all__ = ["main"]
 
@@ -86,26 +90,65 @@ def main(arguments: Sequence[str] | None = None) -> int:
     SystemExit
         From the parser: after --help and --version, and for arguments that it does not know.
     """
-    parsed = make_parser().parse_args(arguments)
+    if sys.stdout is None:
+        return _complain("standard output is closed; send it to a file, or to /dev/null")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be text
     try:
-        parsed.run(parsed)
-        sys.stdout.flush()
+        code = _run(make_parser().parse_args(arguments))
+    finally:
+        try:
+            sys.stdout.flush()
+        except OSError:
+            output.drop_output()
+    return code
+
+
+def _run(parsed: argparse.Namespace) -> int:
+    try:
+        with _terminable():
+            parsed.run(parsed)
     except HpfemError as error:
         return _complain(str(error))
-    except BrokenPipeError:
-        # The reader has seen enough, as in `hpfem info mesh.msh | head -1`; nothing is left to be written at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except OSError as error:
-        return _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        return _complain(f"{shown(error.filename)}: {error.strerror}" if error.filename else str(error))
     except MemoryError:
         return _complain("not enough memory; take a smaller mesh, order or size")
+    except _Terminated:
+        return _say("terminated", 143)
     except KeyboardInterrupt:
-        print("hpfem: interrupted", file=sys.stderr)
-        return 130
+        return _say("interrupted", 130)
     return 0
 
 
+class _Terminated(KeyboardInterrupt):
+    """The signal SIGTERM, which ends a run as SIGINT does."""
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Raise `_Terminated` where the signal would end the process."""
+
+    def terminate(*_: object) -> NoReturn:
+        raise _Terminated
+
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 def _complain(message: str) -> int:
-    print(f"hpfem: error: {' '.join(message.split())}", file=sys.stderr)
-    return 2
+    return _say(f"error: {' '.join(message.split())}", 2)
+
+
+def _say(message: str, code: int) -> int:
+    """Say one line on standard error, if there is one; returns the exit code."""
+    if sys.stderr is not None:
+        print(f"hpfem: {message}", file=sys.stderr)
+    return code

@@ -24,7 +24,8 @@ from ..benchmarks import (
     thread_limit,
 )
 from ..errors import ArgumentError, DeviceError, NotSuitable
-from ..reporting import machine_description, progress, write_json
+from ..files import write_json
+from ..reporting import machine_description, progress
 from . import options, output
 from .result_file import ResultFile
 

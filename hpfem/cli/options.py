@@ -14,6 +14,7 @@ from hpfem.shapes import BASES
 
 from ..benchmarks import BOX_SHAPES, GEOMETRIES
 from ..errors import ArgumentError
+from ..files import file_path, output_path, shown
 from ..kernels.form import ALGORITHMS
 from ..space import MAX_ORDER
 from .field_expression import FieldExpression, parse_field
@@ -394,14 +395,12 @@ def output_file(text: str, suffix: str) -> Path:
     Raises
     ------
     ArgumentError
-        If its name ends otherwise, or its folder is absent or closed to us.
+        If its name ends otherwise, it is no regular file, or its folder is absent or closed to us.
     """
-    path = Path(text)
+    path = file_path(text)
     if path.suffix != suffix:
-        raise ArgumentError(f"cannot write {text!r}: give a name that ends in {suffix}")
-    if path.is_dir():
-        raise ArgumentError(f"cannot write {path}: it is a folder")
-    _open_folder(path.parent)
+        raise ArgumentError(f"cannot write {shown(text)!r}: give a name that ends in {suffix}")
+    _open_folder(output_path(path).parent)
     return path
 
 
@@ -424,18 +423,16 @@ def output_folder(text: str) -> Path:
     """
     if not text:
         raise ArgumentError("the name of the folder is empty; write . for this one")
-    path = Path(text)
+    path = file_path(text)
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ArgumentError(f"cannot make the folder {path}: {error.strerror}") from None
+        raise ArgumentError(f"cannot make the folder {shown(path)}: {error.strerror}") from None
     _open_folder(path)
     return path
 
 
 def _open_folder(folder: Path) -> None:
-    if not folder.is_dir():
-        raise ArgumentError(f"there is no folder {folder}; create it first")
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass

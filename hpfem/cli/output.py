@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from ..reporting import plain
+from ..errors import ArgumentError
+from ..files import plain
 
 WIDE = 200
 
@@ -22,7 +24,25 @@ def say(text: str) -> None:
     ----------
     text : str
     """
-    print(text)
+    _write(text + "\n")
+
+
+def _write(text: str) -> None:
+    """Print at once; when nobody reads any more, as after `| head -1`, the work goes on and the rest is dropped."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        drop_output()
+        if not isinstance(error, BrokenPipeError):
+            raise ArgumentError(f"standard output cannot be written: {error.strerror}") from None
+
+
+def drop_output() -> None:
+    """Let standard output lead nowhere from now on, what Python still holds back for it included."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def print_json(obj: Any) -> None:
@@ -31,14 +51,14 @@ def print_json(obj: Any) -> None:
     Parameters
     ----------
     obj : object
-        See `hpfem.reporting.write_json`.
+        See `hpfem.files.write_json`.
 
     Raises
     ------
     ArgumentError
         If something in it has no JSON form.
     """
-    print(json.dumps(plain(obj), indent=1, allow_nan=False))
+    say(json.dumps(plain(obj), indent=1, allow_nan=False))
 
 
 def print_pairs(pairs: Iterable[tuple[str, str]]) -> None:
@@ -69,7 +89,9 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     for row in rows:
         table.add_row(*row)
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else WIDE, highlight=False)
-    console.print(table)
+    with console.capture() as lines:
+        console.print(table)
+    _write(lines.get())
 
 
 def engineering(value: float, unit: str = "") -> str:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ArgumentError
-from ..reporting import write_json
+from ..files import write_json
+from ..reporting import report_once
 from . import output
 
 # A long run is saved this often.
@@ -38,8 +39,8 @@ class ResultFile:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            self._save(False)
+        if kind is not None and (trouble := self._save(False)):
+            report_once(f"result/{self.path}", f"what was measured so far is lost: {trouble}")
 
     def save_sometimes(self) -> None:
         """Write what there is so far, if the last time was long ago."""
@@ -59,7 +60,7 @@ class ResultFile:
 
         Raises
         ------
-        OSError, ArgumentError
+        ArgumentError
             If the file could not be written.
         """
         trouble = self._save(True)
@@ -71,12 +72,12 @@ class ResultFile:
         if trouble is not None:
             raise trouble
 
-    def _save(self, complete: bool) -> OSError | ArgumentError | None:
+    def _save(self, complete: bool) -> ArgumentError | None:
         result = self.result(complete)
         if self.path is None or not result["results"]:
             return None
         try:
             write_json(self.path, result)
-        except (OSError, ArgumentError) as error:
+        except ArgumentError as error:
             return error
         return None

@@ -178,7 +178,7 @@ def _show(arguments: argparse.Namespace) -> None:
                 str(key.get("order")),
                 str(key.get("geometry")),
                 str(key.get("dtype")),
-                f"{4.0 ** int(key.get('size', 0)):.0e}",
+                f"{4.0**size:.0e}" if isinstance(size := key.get("size"), int) and 0 <= size < 64 else "",
                 title(record.winner),
                 output.engineering(rate, "DoF/s") if isinstance(rate, (int, float)) else "",
                 f"{record.ratio:.2f}" if record.runner_up else "",

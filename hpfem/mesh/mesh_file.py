@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +18,7 @@ from .symmetry import Indices
 Array = NDArray[np.float64]
 
 _TEXT_CHUNK = 1 << 24
+_SPACE = re.compile(rb"\s")
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +85,12 @@ def tagged(tags: Indices, names: dict[int, str]) -> dict[str, Indices]:
     return {name: np.sort(np.concatenate(rows)) for name, rows in result.items()}
 
 
+def count_in(text: str) -> int | None:
+    """A count that a header states, None where it is none."""
+    found = re.fullmatch(r"\s*([0-9]{1,18})\s*", text)
+    return None if found is None else int(found[1])
+
+
 def parsed_numbers(text: bytes, most: int | None = None) -> tuple[Array, int]:
     """Numbers of a text, separated by white space.
 
@@ -108,8 +116,8 @@ def parsed_numbers(text: bytes, most: int | None = None) -> tuple[Array, int]:
     parts, start, left = [np.empty(0)], 0, len(text) if most is None else most
     while start < len(text) and left > 0:
         stop = min(start + min(_TEXT_CHUNK, 32 * left + 64), len(text))
-        while stop < len(text) and not text[stop : stop + 1].isspace():
-            stop += 1
+        word_ends = _SPACE.search(text, stop)
+        stop = word_ends.start() if word_ends else len(text)
         words = text[start:stop].split(None, left)
         if len(words) > left:
             stop -= len(words.pop())

@@ -222,8 +222,8 @@ def _sections(data: bytes, start: int, version: str, binary: bool) -> Iterator[t
 
 def _read_names(content: _Content, lines: list[str]) -> None:
     for line in lines[1:]:
-        found = re.fullmatch(r'(\d)\s+(-?\d+)\s+"(.*)"', line)
-        if not found or int(found[1]) > 3:
+        found = re.fullmatch(r'([0-3])\s+(-?[0-9]{1,18})\s+"(.*)"', line)
+        if not found:
             raise MeshError(f"a physical name was expected, not {line[:60]!r}")
         content.names[int(found[1])][int(found[2])] = found[3]
 

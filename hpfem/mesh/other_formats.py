@@ -20,6 +20,7 @@ from meshio._helpers import extension_to_filetypes, reader_map
 
 from hpfem.errors import MeshError
 
+from ..reporting import available_memory
 from .mesh_file import Block, MeshFile, canonical, shape_named
 from .meshio_process import plain
 from .node_order import gmsh_nodes, vtk_nodes
@@ -129,11 +130,12 @@ def converted(mesh: meshio.Mesh) -> MeshFile:
 def _run(kind: str, file: Path) -> tuple[dict[str, Any] | None, str]:
     """What a reader of meshio finds, or why it finds nothing."""
     size = file.stat().st_size
+    room = min(_BYTES + _BYTES_PER_BYTE * size, available_memory())
     script = Path(__file__).with_name("meshio_process.py")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "mesh"
-        arguments = [kind, str(file.absolute()), str(result), str(_BYTES + _BYTES_PER_BYTE * size)]
+        arguments = [kind, str(file.absolute()), str(result), str(int(room))]
         try:
             process = subprocess.run(
                 [sys.executable, str(script), *arguments],

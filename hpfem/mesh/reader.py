@@ -11,6 +11,7 @@ import numpy as np
 
 from hpfem.errors import ArgumentError, MeshError
 
+from ..files import file_path, opened, read_file, shown
 from .mesh import Mesh
 from .mesh_file import Block, MeshFile, joined
 from .msh import read_msh
@@ -56,20 +57,20 @@ def read_mesh(path: str | PathLike[str], periodic: bool = False) -> Mesh:
     Raises
     ------
     ArgumentError
-        If `path` is no path.
+        If `path` is no path of a file.
     MeshError
-        If the file cannot be read, or its mesh cannot be computed on; the message names the file, the element and the
-        reason.
+        If the file cannot be read, as pipes and devices cannot, or its mesh cannot be computed on; the message names
+        the file, the element and the reason.
     """
-    if not isinstance(path, (str, PathLike)):
-        raise ArgumentError(f"read_mesh takes the path of a file, got {type(path).__name__}")
-    file = Path(path)
+    file = file_path(path)
     try:
         content = _content(file)
         return _mesh(content, str(file), periodic)
     except MeshError as error:
-        message = str(error)
-        raise MeshError(message if message.startswith(f"{file}: ") else f"{file}: {message}") from error.__cause__
+        message = str(error).removeprefix(f"{file}: ")
+        raise MeshError(f"{shown(file)}: {message}") from error.__cause__
+    except MemoryError:
+        raise MeshError(f"{shown(file)}: there is not enough memory to read it") from None
 
 
 def from_meshio(mesh: meshio.Mesh) -> Mesh:
@@ -98,10 +99,8 @@ def from_meshio(mesh: meshio.Mesh) -> Mesh:
 
 def _content(file: Path) -> MeshFile:
     """What the file says, by the reader that its beginning or its suffix asks for."""
-    if file.is_dir():
-        raise MeshError("this is a folder, not a mesh file")
     try:
-        with file.open("rb") as stream:
+        with opened(file) as stream:
             beginning = stream.read(4096).removeprefix(_BYTE_ORDER_MARK).lstrip()
         if not beginning:
             raise MeshError("the file is empty")
@@ -111,7 +110,7 @@ def _content(file: Path) -> MeshFile:
         reader = reader or _SUFFIXES.get(file.suffix.lower())
         if reader is None:
             return read_other(file)
-        data = file.read_bytes()
+        data = read_file(file)
     except OSError as error:
         raise MeshError(f"the file cannot be read: {error.strerror or error}") from error
     return reader(data.removeprefix(_BYTE_ORDER_MARK).lstrip())

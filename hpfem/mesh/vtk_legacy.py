@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hpfem.errors import MeshError
 
-from .mesh_file import Array, MeshFile, as_integers, parsed_numbers
+from .mesh_file import Array, MeshFile, as_integers, count_in, parsed_numbers
 from .symmetry import Indices
 from .vtk_cells import cell_blocks
 
@@ -100,7 +100,7 @@ def read_vtk(data: bytes) -> MeshFile:
         If it cannot be read; the message does not name the file.
     """
     cursor = _Cursor(data)
-    found = re.match(r"# vtk DataFile Version (\d+)\.(\d+)", cursor.line())
+    found = re.match(r"# vtk DataFile Version ([0-9]{1,4})\.([0-9]{1,4})", cursor.line())
     if not found:
         raise MeshError("this is not a VTK file: it does not begin with '# vtk DataFile Version'")
     version = (int(found[1]), int(found[2]))
@@ -142,9 +142,10 @@ def read_vtk(data: bytes) -> MeshFile:
 
 
 def _count(words: list[str], position: int) -> int:
-    if len(words) <= position or not words[position].isdecimal():
+    count = count_in(words[position]) if len(words) > position else None
+    if count is None:
         raise MeshError(f"a count is missing in {' '.join(words)[:60]!r}")
-    return int(words[position])
+    return count
 
 
 def _read_cells(cursor: _Cursor, first: int, second: int, version: tuple[int, int]) -> tuple[Indices, Indices]:

@@ -7,6 +7,7 @@ ignored.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
@@ -15,9 +16,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import ArgumentError
+from ..files import cache_folder, opened
 from ..kernels.kept import CacheInfo, Kept
-from ..reporting import atomic_path, cache_folder, report_once
+from ..reporting import report_once
 from .race import Name
 
 # Version of what a file holds.
@@ -25,6 +26,8 @@ FORMAT = 1
 # Larger files are not ours.
 MOST_BYTES = 1 << 16
 _SUFFIX = ".json"
+# Why a file cannot be opened where there is none.
+_NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 
 
 @dataclass(frozen=True)
@@ -64,9 +67,17 @@ def folder() -> Path:
     return cache_folder("tuning")
 
 
+def _kept() -> Kept:
+    return Kept(folder(), _SUFFIX)
+
+
 def _path(key: Mapping[str, str | int]) -> Path:
+    return _kept().path(_digest(key))
+
+
+def _digest(key: Mapping[str, str | int]) -> str:
     text = json.dumps(dict(key), sort_keys=True)
-    return folder() / (hashlib.sha256(text.encode()).hexdigest()[:32] + _SUFFIX)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _name(value: Any) -> Name:
@@ -115,7 +126,7 @@ def _record(content: Any) -> Record:
 def _read(path: Path) -> Record | None:
     """Result in a file; None, and a report, if it cannot be used."""
     try:
-        with open(path, "rb") as file:
+        with opened(path) as file:
             content = file.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
             raise ValueError("it is too large")
@@ -123,10 +134,10 @@ def _read(path: Path) -> Record | None:
         if path.name != _path(record.key).name:
             raise ValueError("it belongs to another problem")
         return record
-    except FileNotFoundError:
-        return None
     # Nesting without end is a damage too, and so are integers that are no float.
     except (OSError, ValueError, RecursionError, OverflowError) as error:
+        if isinstance(error, OSError) and error.errno in _NOTHING_THERE:
+            return None
         what = error.strerror if isinstance(error, OSError) else error
         report_once(f"tuning/{path}", f"the tuning result {path} is ignored: {what}; hpfem tune makes it anew")
         return None
@@ -155,18 +166,8 @@ def keep(record: Record) -> None:
     ----------
     record : Record
     """
-    path = _path(record.key)
-    content = {"format": FORMAT, **asdict(record)}
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with atomic_path(path) as temporary:
-            temporary.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    except (OSError, ArgumentError) as error:
-        report_once("tuning", f"tuning results are not kept: {error}")
-
-
-def _kept() -> Kept:
-    return Kept(folder(), _SUFFIX)
+    content = json.dumps({"format": FORMAT, **asdict(record)}, indent=1, allow_nan=False) + "\n"
+    _kept().keep(_digest(record.key), content.encode(), sync=True)
 
 
 def entries() -> list[Record]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from hpfem.shapes import make_basis
 
 from ..errors import ArgumentError, StateError
 from ..field import Field
-from ..reporting import atomic_path
+from ..files import atomic_path, file_path, shown
 from ..space import OPERATORS, Block, Space
 from .pattern import LINEAR_TYPES, Pattern, linear_pattern, vtk_pattern
 from .xml import write_unstructured_grid
@@ -69,20 +69,16 @@ def write_vtu(
     cells, cell_data = _cells(space, patterns)
     names = enumerate(space.mesh.regions, start=1)
     regions = {name: np.array([[number, space.mesh.dim]], dtype=np.int32) for number, name in names}
-    try:
-        with atomic_path(target) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
-            write_unstructured_grid(file, points, cells, point_data, cell_data, regions, compress)
-    except OSError as error:
-        raise ArgumentError(f"cannot write {target}: {error.strerror or error}; choose another place") from error
+    with atomic_path(target) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
+        write_unstructured_grid(file, points, cells, point_data, cell_data, regions, compress)
 
 
 def _checked_path(path: str | PathLike[str]) -> Path:
-    if not isinstance(path, (str, PathLike)) or not isinstance(name := fspath(path), str):
-        raise ArgumentError(f"path must be a text or a path, got {type(path).__name__}")
+    target = file_path(path)
     # Programs choose their reader by it.
-    if Path(name).suffix != ".vtu":
-        raise ArgumentError(f"cannot write {name!r}: give a name that ends in .vtu")
-    return Path(name)
+    if target.suffix != ".vtu":
+        raise ArgumentError(f"cannot write {shown(path)}: give a name that ends in .vtu")
+    return target
 
 
 def _checked(fields: Field | Mapping[str, Field], subdivide: int | None) -> dict[str, Field]:

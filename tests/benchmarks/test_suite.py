@@ -24,11 +24,11 @@ from hpfem.benchmarks import (
 )
 from hpfem.benchmarks.tiled import TiledBlock, TiledGeometry, TiledKernel, copies, few_elements
 from hpfem.errors import ArgumentError, NotSuitable
+from hpfem.files import write_json
 from hpfem.geometry import BlockGeometry
 from hpfem.kernels.form import BlockKernel
 from hpfem.kernels.numpy import NumpyKernel
 from hpfem.operators.strategies import provider
-from hpfem.reporting import write_json
 from tests.standin import StandIn, StandInStrategy
 
 LIMITS = {dtype: Roofline(bandwidth=1e10, flops=1e11, details={}) for dtype in ("float64", "float32")}

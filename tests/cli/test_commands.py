@@ -1,6 +1,7 @@
 """The command line as it is used: exit codes, one line of complaint, JSON alone on standard output, whole files."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from vtkmodules.vtkIOXML import vtkXMLUnstructuredGridReader
 import hpfem as hp
 from hpfem.cli import bench as bench_command
 from hpfem.cli import main
+from hpfem.kernels.cpu.threads import thread_count
 from hpfem.operators import InverseMass
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -280,26 +282,60 @@ def test_version(capsys):
     assert exit_.value.code == 0 and hp.__version__ in capsys.readouterr().out
 
 
-def test_ctrl_c_leaves_what_was_measured(capsys, tmp_path, monkeypatch):
+STOPS = [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+
+
+@pytest.fixture
+def default_signals():
+    """Handlers as in a process of its own: a shell starts what is to run in the background with SIGINT ignored."""
+    before = [(number, signal.signal(number, signal.SIG_DFL)) for number, _, _ in STOPS]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    for number, handler in before:
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("default_signals")
+@pytest.mark.parametrize(("number", "code", "word"), STOPS)
+def test_a_signal_leaves_what_was_measured(capsys, tmp_path, monkeypatch, number, code, word):
     class Interrupted(bench_command.ThroughputRun):
         def __iter__(self):
-            for number, case in enumerate(super().__iter__()):
-                if number == 2:
-                    signal.raise_signal(signal.SIGINT)
+            for done, case in enumerate(super().__iter__()):
+                if done == 2:
+                    signal.raise_signal(number)
                 yield case
 
     monkeypatch.setattr(bench_command, "ThroughputRun", Interrupted)
     path = tmp_path / "results.json"
-    # A shell starts what is to run in the background with the signal ignored.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        assert main([*SMALL_BENCH, "-o", str(path)]) == 130
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert capsys.readouterr().err == "hpfem: interrupted\n"
+    assert main([*SMALL_BENCH, "-o", str(path)]) == code
+    assert capsys.readouterr().err == f"hpfem: {word}\n"
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     result = json.loads(path.read_text())
     assert not result["complete"] and len(result["results"]) == 6
     assert run(capsys, "plot", path).count("written") >= 4
+
+
+@pytest.mark.usefixtures("default_signals")
+@pytest.mark.parametrize(("number", "code", "word"), STOPS)
+def test_a_signal_while_the_disk_is_full_says_what_is_lost(capsys, caplog, tmp_path, monkeypatch, number, code, word):
+    def full(path, result):
+        raise hp.ArgumentError("cannot write r.json: No space left on device")
+
+    monkeypatch.setattr("hpfem.cli.result_file.write_json", full)
+    monkeypatch.setattr(bench_command.ThroughputRun, "cases", lambda self: signal.raise_signal(number))
+    monkeypatch.setattr("hpfem.cli.bench.document", lambda *_, **__: {"results": [1]})
+    assert main([*SMALL_BENCH, "-o", str(tmp_path / "r.json")]) == code
+    assert "so far is lost: cannot write r.json: No space left" in caplog.text
+    assert capsys.readouterr().err.endswith(f"hpfem: {word}\n")
+
+
+def test_a_signal_ends_a_process_with_its_code():
+    stop = "os.kill(os.getpid(), signal.SIGTERM)"
+    script = f"import os, signal, sys; from hpfem.cli import info, main; info.read_mesh = lambda *_, **__: {stop}"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{script}; sys.exit(main(['info', 'x']))"], cwd=ROOT, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (143, b"", b"hpfem: terminated\n")
 
 
 def test_a_long_bench_is_saved_on_the_way(capsys, tmp_path, monkeypatch):
@@ -330,24 +366,69 @@ def test_nothing_measured_is_an_error(capsys, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_closed_pipe_is_no_error():
-    command = f"{sys.executable} -m hpfem info {MIXED} | true"
+def shell(command, **environment):
+    """Run the command line in a shell: exit code, standard output and error."""
     done = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {command}"], cwd=ROOT, capture_output=True, text=True, check=False
+        ["bash", "-c", f"set -o pipefail; {sys.executable} -m hpfem {command}"],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
-    assert done.returncode == 0 and done.stderr == ""
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_closed_pipe_is_no_error_and_the_work_is_done(tmp_path):
+    assert shell(f"info {MIXED} | true") == (0, "", "")
+    assert shell(f"compare {FLAT} --order 2 --repeats 1 -o {tmp_path} | true") == (0, "", "")
+    assert {path.name for path in tmp_path.iterdir()} == {"compare.json", "compare.png"}
+
+
+def test_closed_output_is_one_line():
+    assert shell(f"info {MIXED} >&-") == (
+        2,
+        "",
+        "hpfem: error: standard output is closed; send it to a file, or to /dev/null\n",
+    )
+    code, out, err = shell(f"info {MIXED} >/dev/full")
+    assert (code, out, err) == (2, "", "hpfem: error: standard output cannot be written: No space left on device\n")
+    code, out, err = shell(f"info {MIXED} 2>&-")
+    assert code == 0 and "130 cells" in out
+    assert shell("info absent.msh 2>&-") == (2, "", "")
+
+
+def test_pipes_are_one_line():
+    for command in (f"info /dev/stdin < <(cat {MIXED})", f"info <(cat {MIXED})"):
+        code, out, err = shell(command)
+        assert code == 2 and out == "" and err.count("\n") == 1 and "this is a pipe; save" in err
+
+
+@pytest.mark.parametrize("threads", ["²", "0", "-1", "1e3", "four", "9" * 5000, "٣", " 2", "1_0"])
+def test_odd_numbers_of_threads(monkeypatch, threads):
+    monkeypatch.setenv("HPFEM_NUM_THREADS", threads)
+    with pytest.raises(hp.ArgumentError, match="HPFEM_NUM_THREADS is .*it must be a positive integer") as caught:
+        thread_count()
+    assert len(str(caught.value)) < 150
+
+
+def test_an_odd_cache_folder_is_one_line():
+    code, out, err = shell(f"apply {MIXED} --order 1", HPFEM_CACHE_DIR="/dev/null")
+    assert code == 0 and "Helmholtz" in out and err.count("\n") == 1
+    assert "not kept: /dev/null/kernels: Not a directory; set HPFEM_CACHE_DIR to a folder" in err
 
 
 @pytest.mark.parametrize("command", [[*SMALL_BENCH, "-o", "out.json"], ["compare", FLAT, "--order", "2", "-o", "."]])
 def test_a_full_disk_does_not_lose_the_result(capsys, monkeypatch, tmp_path, command):
-    def full(path, result):
-        raise OSError(28, "No space left on device", "out.json")
+    def full(path, *_, **__):
+        raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr("hpfem.cli.result_file.write_json", full)
+    monkeypatch.setattr(Path, "write_text", full)
     monkeypatch.chdir(tmp_path)
     assert main([*command, "--json"]) == 2
     out, err = capsys.readouterr()
-    assert err == "hpfem: error: out.json: No space left on device\n"
+    assert re.fullmatch(r"hpfem: error: cannot write \S*\.json: No space left on device; choose another place\n", err)
     assert json.loads(out)["results"]
 
 

@@ -1,10 +1,12 @@
 """`hpfem tune` as it is used."""
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
 
+from hpfem import tuning
 from hpfem.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -52,6 +54,29 @@ def test_tunes_shows_and_forgets(capsys, folder):
     assert capsys.readouterr().out.count("(tuned: ") == 2
     main(["cache", "clear", "tuning"])
     assert "nothing is tuned yet" in run(capsys, "--show") + capsys.readouterr().out
+
+
+def test_a_signal_leaves_what_was_tuned(capsys, folder, monkeypatch):
+    keep = tuning.store.keep
+
+    def then_stop(record):
+        keep(record)
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr("hpfem.operators.tuner.keep", then_stop)
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        arguments = [FLAT, "--order", "1,2", "--operator", "mass", "--backend", "numpy", "--seconds", "2"]
+        assert main(["tune", *arguments]) == 143
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert capsys.readouterr() == ("", "hpfem: terminated\n") and len(tuning.entries()) == 1
+
+
+def test_shows_results_with_odd_keys(capsys):
+    for size in ("many", -1, 10**4000):
+        tuning.keep(tuning.Record({"backend": "cpu", "size": size}, ("a", None, None), 1.0, None, 1.0, False, 1))
+    assert run(capsys, "--show").count("cpu: ") == 3
 
 
 def test_json(capsys):

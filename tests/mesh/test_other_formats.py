@@ -122,7 +122,7 @@ def test_a_mesh_of_meshio_in_memory():
 
 @pytest.mark.parametrize("path", [None, 3, b"mesh.msh"])
 def test_what_is_no_path(path):
-    with pytest.raises(ArgumentError, match="takes the path of a file"):
+    with pytest.raises(ArgumentError, match="a path must be a text or a path"):
         read_mesh(path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -66,7 +67,8 @@ def test_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", refuse)
+    (tmp_path / "x.msh").touch()
+    monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(MeshError, match="the file cannot be read: Permission denied"):
         read_mesh(tmp_path / "x.msh")
 

@@ -357,7 +357,7 @@ def test_data_that_inflate_without_end_are_refused(tmp_path: Path) -> None:
         "<VTKFile ", '<VTKFile compressor="vtkZLibDataCompressor" '
     )
     (tmp_path / "x.vtu").write_text(bomb)
-    with pytest.raises(MeshError, match="damaged"):
+    with pytest.raises(MeshError, match="announces 1099511627776 bytes where its piece has 48"):
         read_mesh(tmp_path / "x.vtu")
 
 

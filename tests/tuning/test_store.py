@@ -1,6 +1,7 @@
 """Results on disk: kept, found, damaged, foreign."""
 
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from hpfem.reporting import forget_reports, reports
 from hpfem.tuning import Record, entries, find, forget, keep, store_info
 from hpfem.tuning.store import FORMAT
+from tests.limits import forked, limit_time
 
 KEY = {"device": "H200", "form": "1234", "order": 4}
 RECORD = Record(KEY, ("sumfac-top", "collocated", "elements=4"), 1e-3, ("stdmat", None, None), 1.2, False, 9, {"a": 1})
@@ -96,18 +98,56 @@ def test_a_result_under_a_wrong_name_is_not_believed(folder):
     assert "another problem" in message
 
 
+OBSTACLES = {
+    "folder": lambda path: path.mkdir(),
+    "pipe": lambda path: os.mkfifo(path),
+    "loop": lambda path: path.symlink_to(path),
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "unreadable": lambda path: path.touch(0o000),
+}
+
+
+@pytest.mark.parametrize("obstacle", OBSTACLES)
+def test_what_is_no_file_is_no_result(folder, obstacle):
+    keep(RECORD)
+    [path] = folder.iterdir()
+    path.unlink()
+    OBSTACLES[obstacle](path)
+
+    def look():
+        limit_time(10)
+        assert find(KEY) is None and entries() == []
+        keep(RECORD)
+        assert find(KEY) == (None if obstacle == "folder" else RECORD)
+
+    assert forked(look) == 0
+
+
+def test_a_result_of_another_problem_in_its_place_is_not_believed(folder):
+    keep(RECORD)
+    [path] = folder.iterdir()
+    other = Record({**KEY, "order": 9}, *list(vars(RECORD).values())[1:])
+    keep(other)
+    [foreign] = set(folder.iterdir()) - {path}
+    path.write_bytes(foreign.read_bytes())
+    assert find(KEY) is None and find(other.key) == other
+
+
 def test_forgetting():
     keep(RECORD)
     assert forget() == 1 and find(KEY) is None and forget() == 0
 
 
-def test_a_folder_that_cannot_be_written_is_reported_once(monkeypatch, tmp_path):
-    (tmp_path / "file").write_text("x")
-    monkeypatch.setenv("HPFEM_CACHE_DIR", str(tmp_path / "file"))
-    keep(RECORD)
-    keep(RECORD)
-    assert find(KEY) is None
-    assert any("not kept" in message for message in reports().values())
+@pytest.mark.parametrize("place", ["/dev/null", "/dev/null/more", "/proc/more", "x" * 5000, __file__])
+def test_a_folder_that_cannot_be_written_is_reported_once(monkeypatch, place):
+    monkeypatch.setenv("HPFEM_CACHE_DIR", place)
+    for order in (1, 2):
+        assert find({**KEY, "order": order}) is None
+        keep(RECORD)
+    assert find(KEY) is None and entries() == [] and forget() == 0
+    [message] = reports().values()
+    assert "not kept" in message and "set HPFEM_CACHE_DIR to a folder that can be written" in message
+    assert len(message) < 400
 
 
 def test_many_writers():

@@ -19,8 +19,8 @@ def thread_count() -> int:
     """
     asked = os.environ.get("HPFEM_NUM_THREADS")
     if asked:
-        if not asked.isdigit() or int(asked) < 1:
-            raise ArgumentError(f"HPFEM_NUM_THREADS is {asked!r}; it must be a positive integer")
+        if not (asked.isascii() and asked.isdigit() and len(asked) < 7 and int(asked) > 0):
+            raise ArgumentError(f"HPFEM_NUM_THREADS is {asked[:40]!r}; it must be a positive integer below a million")
         return int(asked)
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

@@ -11,17 +11,16 @@ import hashlib
 import itertools
 import os
 import re
-import struct
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ...errors import ArgumentError, DeviceError
-from ...reporting import atomic_path, cache_folder, report_once
-from ..kept import CacheInfo, Kept
+from ...errors import DeviceError
+from ...files import cache_folder
+from ..kept import CacheInfo, Kept, seal, whole_elf
 
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll")
 # Lambdas need no annotation, on every NVRTC since 12.
@@ -29,9 +28,7 @@ OPTIONS = ("--std=c++17", "--device-as-default-execution-space")
 # Bytes that compiled kernels may take, and seconds for which those last used stay anyway: they may be loaded yet.
 LIMIT, SPARED = 2 << 30, 3600.0
 PRUNE_EVERY = 64
-# What machine code begins with, an ELF file of 64 bits: where its tables are, entries' sizes and numbers.
-_MAGIC = b"\x7fELF"
-_ELF = struct.Struct("<4s28xQQ6xHHHH2x")
+_LOG = ".log"
 _written = itertools.count()
 
 
@@ -173,34 +170,33 @@ def cached(source: str, architecture: str) -> Path:
     Returns
     -------
     Path
-        A cubin file; beside it, with the suffix `.log`, what the compiler wrote.
+        A cubin file; beside it, with the suffix `.log`, a seal on both and what the compiler wrote.
 
     Raises
     ------
     DeviceError
-        As `compile_source`.
+        As `compile_source`, or if it can be written nowhere.
     """
-    path = _cache_path(source, architecture)
-    if not _there(path):
+    key = _key(source, architecture)
+    kept = _kept()
+    if not _there(key):
         binary = compile_source(source, architecture)
-        try:
-            _keep(binary, path)
+        if _keep(binary, key, kept):
             # Looking at all of them takes a while.
             if next(_written) % PRUNE_EVERY == 0:
-                _kept().prune(LIMIT, SPARED)
-        except (OSError, ArgumentError) as error:
-            report_once("cuda/cache", f"compiled kernels are not kept: {error}; HPFEM_CACHE_DIR names another folder")
-            path = Path(_own_folder().name) / path.name
-            _keep(binary, path)
-    return path
+                kept.prune(LIMIT, SPARED)
+        else:
+            kept = replace(kept, folder=Path(_own_folder().name))
+            if not _keep(binary, key, kept):
+                raise DeviceError(f"a compiled kernel cannot be written to {kept.folder}; free space there")
+    return kept.path(key)
 
 
-def _keep(binary: Binary, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_path(path.with_suffix(".log")) as partial:
-        partial.write_text(binary.log, encoding="utf-8")
-    with atomic_path(path) as partial:
-        partial.write_bytes(binary.cubin)
+def _keep(binary: Binary, key: str, kept: Kept) -> bool:
+    """Write a kernel, then what the compiler wrote, with a seal on both."""
+    log = binary.log.encode()
+    head = seal(key, binary.cubin, log).hex().encode() + b"\n"
+    return kept.keep(key, binary.cubin) and replace(kept, suffix=_LOG).keep(key, head + log)
 
 
 @cache
@@ -209,27 +205,17 @@ def _own_folder() -> TemporaryDirectory[str]:
     return TemporaryDirectory(prefix="hpfem-")
 
 
-def _there(path: Path) -> bool:
-    """Whether a kernel is in the cache; it is marked as used. What a crash left empty or cut off is none."""
-    try:
-        os.utime(path)
-    except PermissionError:
-        pass  # a read-only folder keeps no record of use
-    except OSError:
+def _there(key: str) -> bool:
+    """Whether a kernel is in the cache, whole and its own; it is marked as used."""
+    cubin, notes = _kept().read(key), replace(_kept(), suffix=_LOG).read(key)
+    if cubin is None or notes is None:
         return False
-    try:
-        with open(path, "rb") as file:
-            head, size = file.read(_ELF.size), os.fstat(file.fileno()).st_size
-    except OSError:
-        return False
-    if len(head) < _ELF.size:
-        return False
-    magic, programs, sections, program_size, n_programs, section_size, n_sections = _ELF.unpack(head)
-    return magic == _MAGIC and size >= max(programs + program_size * n_programs, sections + section_size * n_sections)
+    head, _, log = notes.partition(b"\n")
+    return whole_elf(cubin) and head == seal(key, cubin, log).hex().encode()
 
 
 def _kept() -> Kept:
-    return Kept(cache_folder("cuda"), ".cubin", (".log",))
+    return Kept(cache_folder("cuda"), ".cubin", (_LOG,), code=True)
 
 
 def cache_info() -> CacheInfo:
@@ -242,9 +228,8 @@ def cache_clear() -> int:
     return _kept().clear()
 
 
-def _cache_path(source: str, architecture: str) -> Path:
-    key = hashlib.sha256("\n".join([source, architecture, str(version()), *OPTIONS]).encode()).hexdigest()[:32]
-    return cache_folder("cuda") / f"{key}.cubin"
+def _key(source: str, architecture: str) -> str:
+    return hashlib.sha256("\n".join([source, architecture, str(version()), *OPTIONS]).encode()).hexdigest()[:32]
 
 
 @cache
@@ -270,11 +255,11 @@ def start(source: str, architecture: str) -> Future[Path]:
     Future
         Its result is that of `cached`, exceptions included.
     """
-    path = _cache_path(source, architecture)
-    if not _there(path):
+    key = _key(source, architecture)
+    if not _there(key):
         return _threads().submit(cached, source, architecture)
     there: Future[Path] = Future()
-    there.set_result(path)
+    there.set_result(_kept().path(key))
     return there
 
 

@@ -11,7 +11,16 @@ import pytest
 from hpfem.kernels.cpu import cache
 from hpfem.kernels.cpu.ir import ARGUMENTS
 from hpfem.kernels.cpu.target import host
+from hpfem.kernels.kept import seal
+from tests.limits import forked, limit_time
 
+OBSTACLES = {
+    "folder": lambda path: path.mkdir(),
+    "pipe": lambda path: os.mkfifo(path, 0o600),
+    "loop": lambda path: path.symlink_to(path),
+    "dangling link": lambda path: path.symlink_to(path.parent / "absent"),
+    "device": lambda path: path.symlink_to("/dev/zero"),
+}
 MODULE = f"define void @run({ARGUMENTS}) {{\n  store i64 %g0, ptr %out\n  ret void\n}}\n"
 
 
@@ -90,6 +99,46 @@ def test_a_link_is_not_followed(folder, monkeypatch, tmp_path):
     entry.symlink_to(tmp_path / "elsewhere")
     assert build(monkeypatch)
     assert not entry.is_symlink()
+
+
+@pytest.mark.parametrize("obstacle", OBSTACLES)
+def test_what_is_no_file_is_no_entry(folder, monkeypatch, obstacle):
+    build(monkeypatch)
+    (entry,) = folder.iterdir()
+    entry.unlink()
+    OBSTACLES[obstacle](entry)
+
+    def rebuild():
+        limit_time(10)
+        assert build(monkeypatch)
+        assert obstacle == "folder" or not build(monkeypatch)
+        assert cache.cache_clear() == (obstacle != "folder")
+
+    assert forked(rebuild) == 0
+
+
+def test_an_entry_of_another_kernel_is_rebuilt(folder, monkeypatch):
+    build(monkeypatch)
+    (entry,) = folder.iterdir()
+    other = MODULE.replace("store i64 %g0", "store i64 %g1")
+    cache.compiled(other, host())
+    (foreign,) = set(folder.iterdir()) - {entry}
+    entry.write_bytes(foreign.read_bytes())
+    assert build(monkeypatch)
+
+
+def test_code_that_was_cut_before_it_was_sealed_is_rebuilt(folder, monkeypatch):
+    """LLVM would follow its tables beyond the end."""
+    build(monkeypatch)
+    (entry,) = folder.iterdir()
+    code = entry.read_bytes()[32:]
+
+    def rebuild():
+        for left in (0, 4, 40, 64, len(code) // 2, len(code) - 64, len(code) - 1):
+            entry.write_bytes(seal(entry.stem, code[:left]) + code[:left])
+            assert build(monkeypatch)
+
+    assert forked(rebuild) == 0
 
 
 def test_a_folder_that_others_can_write_is_not_used(folder, monkeypatch):

@@ -1,5 +1,6 @@
 """Every kernel family compiles for every architecture, without a GPU; registers and spills as the assembler tells."""
 
+import os
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
@@ -135,6 +136,29 @@ def test_what_a_crash_left_is_compiled_anew(tmp_path, monkeypatch):
     assert nvrtc.cached(source, "sm_90") == path  # a whole one is not compiled again
 
 
+@pytest.mark.parametrize("place", [".cubin", ".log"])
+@pytest.mark.parametrize("obstacle", ["other", "flip", "pipe", "loop", "writable"])
+def test_what_is_not_its_own_is_compiled_anew(tmp_path, monkeypatch, obstacle, place):
+    monkeypatch.setenv("HPFEM_CACHE_DIR", str(tmp_path))
+    source, other = (f'extern "C" __global__ void {name}() {{}}' for name in ("mine", "theirs"))
+    path, foreign = (nvrtc.cached(text, "sm_90").with_suffix(place) for text in (source, other))
+    whole = path.read_bytes()
+    if obstacle in ("other", "flip"):
+        path.write_bytes(foreign.read_bytes() if obstacle == "other" else whole[:-1] + bytes([whole[-1] ^ 1]))
+    elif obstacle == "writable":
+        path.chmod(0o666)
+    else:
+        path.unlink()
+        os.mkfifo(path) if obstacle == "pipe" else path.symlink_to(path)
+    compiled = []
+    compile_source = nvrtc.compile_source
+    monkeypatch.setattr(nvrtc, "compile_source", lambda *a: compiled.append(a) or compile_source(*a))
+    nvrtc.start(source, "sm_90").result()
+    assert compiled == [(source, "sm_90")] and path.is_file() and not path.stat().st_mode & 0o022
+    nvrtc.start(source, "sm_90").result()
+    assert len(compiled) == 1
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """An empty cache of kernels."""
@@ -177,7 +201,7 @@ def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
     assert found[0] == found[1]
     assert found[0].read_bytes().startswith(b"\x7fELF")
     assert tmp_path not in found[0].parents
-    assert "not kept" in reports()["cuda/cache"]
+    assert "not kept" in reports()["cache"]
 
 
 def test_an_operator_waits_for_all_its_kernels(folder, monkeypatch):
