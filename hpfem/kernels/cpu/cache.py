@@ -13,19 +13,17 @@ import hashlib
 import os
 import stat
 import tempfile
-import threading
 from pathlib import Path
 
 from ...reporting import cache_folder, report_once
 from ..kept import CacheInfo, Kept
-from .target import Code, Target, compile_object, llvm_version, load_object
+from .target import LOCK, Code, Target, compile_object, llvm_version, load_object
 
 # Version of what an entry is: to be raised with the layout of its file, or with the arguments of a kernel.
 FORMAT = 1
 LIMIT = 256 << 20
 _SUFFIX = ".kernel"
 _LOADED: dict[str, Code] = {}
-_LOCK = threading.Lock()
 
 
 def folder() -> Path:
@@ -61,7 +59,7 @@ def compiled(text: str, target: Target) -> Code:
     Code
     """
     name = _key(text, target)
-    with _LOCK:
+    with LOCK:
         if name not in _LOADED:
             path = folder() / (name + _SUFFIX)
             content = _read(path)
