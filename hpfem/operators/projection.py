@@ -53,6 +53,25 @@ def _conversion(basis: Basis) -> tuple[Any, Any]:
     return lu_factor(moments / _orthogonal_norms(basis.shape, basis.order)[:, None])
 
 
+def converted(basis: Basis, columns: NDArray[Any], transposed: bool = False) -> NDArray[Any]:
+    """Solve with the matrix whose columns are a basis' modes in the orthogonal basis.
+
+    Parameters
+    ----------
+    basis : Basis
+    columns : ndarray, [n_modes, n]
+    transposed : bool
+        Whether to solve with its transpose.
+
+    Returns
+    -------
+    ndarray, [n_modes, n]
+    """
+    factors, pivots = _conversion(basis)
+    # LAPACK's wrapper counts the pivots from 1 while it works, in place: other threads must not see that.
+    return lu_solve((factors, pivots.copy()), columns, trans=int(transposed), check_finite=False)
+
+
 @OPERATORS.register("FwdTrans")
 class FwdTrans:
     """Forward transform: values at the points to the coefficients of their L2 projection, element by element.
@@ -170,8 +189,7 @@ class FwdTrans:
             cell = block.elements[np.argmin(np.isfinite(rhs).all(axis=(0, 2)))]
             raise StateError(f"{self.name} got a field that is not finite in cell {cell} ({block.shape.name})")
         columns = self._solve(number, rhs).reshape(-1, block.n_modes).T
-        flat = lu_solve(_conversion(block.basis), columns, check_finite=False).T
-        return flat.reshape(rhs.shape)
+        return converted(block.basis, columns).T.reshape(rhs.shape)
 
     def _moments(self, number: int, values: Array) -> Array:
         """Inner products of a block's values with the orthogonal basis, [components, E, n_modes]."""
