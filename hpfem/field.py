@@ -134,7 +134,7 @@ class Field:
         _ALIVE.setdefault(self.space, WeakValueDictionary())[id(self)] = self
 
     def discard(self) -> None:
-        """Forget the values, as of a result that was interrupted: reading them raises StateError until it is written."""
+        """Forget the values, as of a result that was interrupted: they have to be written before they are read."""
         for pair in self.data:
             pair.discard()
 

@@ -4,9 +4,9 @@ Each side has a validity flag. An array is asked for as `read`, `write` or `read
 the asked side is stale, and every move is counted. Other libraries take a pair without a copy through DLPack, the CUDA
 array interface or `numpy.asarray`: each counts as `readwrite` where the values are, so that the other side is stale.
 
-Threads may read one pair at once: a side is shown to others when it is filled. Who writes to a pair has to be alone with
-it, as with a NumPy array. Memory that is given up while a device still works on it is safe where CuPy's pool takes it:
-what the pool gives out again is for the same stream, and work on a stream is in order.
+Threads may read one pair at once: a side is shown to others when it is filled. Who writes to a pair has to be alone
+with it, as with a NumPy array. Memory that is given up while a device still works on it is safe where CuPy's pool takes
+it: what the pool gives out again is for the same stream, and work on a stream is in order.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Scratch that one application at a time may use: taken from a pool, and given back when the application is over.
 
 Threads that share an operator take different scratch, and so does an application inside another one, as of a signal
-handler or a user's function. Nobody waits. It relies on `list.pop` and `list.append` being atomic, which Python promises
-with its global lock and without. What an exception keeps from being given back is lost, and made anew when needed.
+handler or a user's function. Nobody waits. It relies on `list.pop` and `list.append` being atomic, which Python
+promises with its global lock and without. What an exception keeps from being given back is lost, and made anew when
+needed.
 """
 
 from __future__ import annotations

@@ -111,7 +111,8 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         return out.reshape(vector.shape)
 
     def _new_fields(self) -> tuple[Field, Field]:
-        return tuple(self.c0.space.empty(state, self.components) for state in ("coeff", "dual"))
+        empty = self.c0.space.empty
+        return empty("coeff", self.components), empty("dual", self.components)
 
     def product_on(self, device: Device) -> IndexedProduct:
         """What `apply` does for vectors on a GPU."""

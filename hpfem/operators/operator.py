@@ -66,8 +66,8 @@ def result_field(space: Space, name: str, state: str, components: int, out: Fiel
 class Operator:
     """A form applied to fields of a space.
 
-    Calling it maps a field to a field. Threads may share it, each with a result of its own: the scratch of an application
-    belongs to it alone. An `out` whose application did not end, because of an exception, holds no values.
+    Calling it maps a field to a field. Threads may share it, each with an `out` of its own: the scratch of an
+    application belongs to it alone. An `out` whose application did not end, because of an exception, holds no values.
 
     Parameters
     ----------

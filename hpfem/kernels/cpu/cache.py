@@ -115,7 +115,7 @@ def _write(path: Path, code: bytes) -> None:
             with os.fdopen(handle, "wb") as file:
                 file.write(hashlib.sha256(code).digest() + code)
             os.replace(temporary, path)
-        except OSError:
+        except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise
         _kept().prune(LIMIT)

@@ -2,8 +2,8 @@
 
 An application gives its scratch back when all of it is launched, long before it is computed. On the same stream the
 next one comes after it anyway; another stream is made to wait, on the device, for what the first one has been given so
-far. Scratch that a CUDA graph was captured with is the graph's: nobody gets it until whoever made the graph says that it
-is gone (`captured`). Nothing is freed before its kernel is, so that an exception between two launches does no harm.
+far. Scratch that a CUDA graph was captured with is the graph's: nobody gets it until whoever made the graph says that
+it is gone (`captured`). Nothing is freed before its kernel is, so that an exception between two launches does no harm.
 """
 
 from __future__ import annotations
