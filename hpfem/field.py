@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 STATES = ("coeff", "phys", "dual")
 
-# Fields that are alive, by their space.
-_ALIVE: WeakKeyDictionary[Space, WeakSet[Field]] = WeakKeyDictionary()
+# Fields that are alive, by their space and id; a WeakSet cannot be gone through while another thread adds to it.
+_ALIVE: WeakKeyDictionary[Space, WeakValueDictionary[int, Field]] = WeakKeyDictionary()
 
 
 _ADVICE = {
@@ -74,7 +74,8 @@ def held_by_fields(space: Space, number: int) -> dict[str, int]:
     dict
         {device name: bytes}.
     """
-    pairs = {id(field.data[number]): field.data[number] for field in list(_ALIVE.get(space, ()))}
+    alive = [ref() for ref in _ALIVE[space].valuerefs()] if space in _ALIVE else []
+    pairs = {id(field.data[number]): field.data[number] for field in alive if field is not None}
     found: dict[str, int] = {}
     for pair in pairs.values():
         for device, size in pair.held.items():
@@ -123,14 +124,19 @@ class Field:
         self.space = space
         self.state = state
         self.data = tuple(data)
-        _ALIVE.setdefault(space, WeakSet()).add(self)
+        _ALIVE.setdefault(space, WeakValueDictionary())[id(self)] = self
 
     def __getstate__(self) -> dict[str, Any]:
         return dict(self.__dict__)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        _ALIVE.setdefault(self.space, WeakSet()).add(self)
+        _ALIVE.setdefault(self.space, WeakValueDictionary())[id(self)] = self
+
+    def discard(self) -> None:
+        """Forget the values, as of a result that was interrupted: they have to be written before they are read."""
+        for pair in self.data:
+            pair.discard()
 
     def _only(self) -> PairArray:
         if len(self.data) != 1:

@@ -3,6 +3,10 @@
 Each side has a validity flag. An array is asked for as `read`, `write` or `readwrite` on a device; data moves only when
 the asked side is stale, and every move is counted. Other libraries take a pair without a copy through DLPack, the CUDA
 array interface or `numpy.asarray`: each counts as `readwrite` where the values are, so that the other side is stale.
+
+Threads may read one pair at once: a side is shown to others when it is filled. Who writes to a pair has to be alone
+with it, as with a NumPy array. Memory that is given up while a device still works on it is safe where CuPy's pool takes
+it: what the pool gives out again is for the same stream, and work on a stream is in order.
 """
 
 from __future__ import annotations
@@ -310,10 +314,8 @@ class PairArray:
         StateError
             If nothing has been written yet.
         """
-        side = self._side(device, written=True)
-        if device.name not in self._valid:
-            self._transfer(device, side)
-            self._valid.add(device.name)
+        side = self._filled(device)
+        self._valid.add(device.name)
         if device.name == HOST.name:
             side = side.view()
             side.flags.writeable = False
@@ -321,7 +323,10 @@ class PairArray:
 
     def write(self, device: Device = HOST) -> Any:
         """Array on `device` to be overwritten entirely: nothing is transferred, the other side becomes stale."""
-        side = self._side(device, written=False)
+        self._place(device)
+        side = self._sides.get(device.name)
+        if side is None:
+            side = self._sides[device.name] = device.empty(self.shape, self.dtype)
         self._valid = {device.name}
         return side
 
@@ -333,15 +338,16 @@ class PairArray:
         StateError
             If nothing has been written yet.
         """
-        side = self._side(device, written=True)
-        if device.name not in self._valid:
-            self._transfer(device, side)
+        side = self._filled(device)
         self._valid = {device.name}
         return side
 
-    def _side(self, device: Device, written: bool) -> Any:
-        if written and not self._valid:
-            raise StateError("an array was read before anything was written to it")
+    def discard(self) -> None:
+        """Forget the values: what wrote them was interrupted. It can be written again."""
+        self._valid = set()
+
+    def _place(self, device: Device) -> None:
+        """Check that the pair can be on a device."""
         if device.name != HOST.name:
             if self._device is not None and self._device.name != device.name:
                 raise ArgumentError(
@@ -349,9 +355,20 @@ class PairArray:
                     f" {device.name!r}"
                 )
             self._device = device
-        if device.name not in self._sides:
-            self._sides[device.name] = device.empty(self.shape, self.dtype)
-        return self._sides[device.name]
+
+    def _filled(self, device: Device) -> Any:
+        """The side on a device with the current values."""
+        if not self._valid:
+            raise StateError("an array was read before anything was written to it, or what wrote to it was interrupted")
+        self._place(device)
+        if device.name in self._valid:
+            return self._sides[device.name]
+        # A side that is there keeps its memory, which others may look at; it is filled with what all readers want.
+        side = self._sides.get(device.name)
+        if side is None:
+            side = device.empty(self.shape, self.dtype)
+        self._transfer(device, side)
+        return self._sides.setdefault(device.name, side)
 
     def _transfer(self, device: Device, side: Any) -> None:
         if device.name == HOST.name:
@@ -360,7 +377,7 @@ class PairArray:
             self._device.to_host(self._sides[self._device.name], side)
         else:
             device.from_host(self._sides[HOST.name], side)
-        for counter in _COUNTERS:
+        for counter in tuple(_COUNTERS):
             if device.name == HOST.name:
                 counter.to_host += 1
                 counter.bytes_to_host += self.nbytes

@@ -8,7 +8,6 @@ import os
 import platform
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -36,8 +35,8 @@ logger = logging.getLogger("hpfem")
 
 _SIMD = ("sse2", "avx", "avx2", "fma", "avx512f", "avx512dq", "avx512vl", "avx512_bf16", "asimd", "neon", "sve", "sve2")
 
-_reports: dict[str, str] = {}
-_reports_lock = threading.Lock()
+# Message by key, in a list that tells who came first: without a lock, which a fork or a signal could leave held.
+_reports: dict[str, list[str]] = {}
 
 
 def report_once(key: str, message: str) -> bool:
@@ -58,10 +57,9 @@ def report_once(key: str, message: str) -> bool:
     bool
         Whether it was said now.
     """
-    with _reports_lock:
-        if key in _reports:
-            return False
-        _reports[key] = message
+    mine = [message]
+    if _reports.setdefault(key, mine) is not mine:
+        return False
     logger.warning("%s", message)
     return True
 
@@ -74,14 +72,12 @@ def reports() -> dict[str, str]:
     dict
         Message by key.
     """
-    with _reports_lock:
-        return dict(_reports)
+    return {key: message for key, (message,) in list(_reports.items())}
 
 
 def forget_reports() -> None:
     """Let everything be reported anew."""
-    with _reports_lock:
-        _reports.clear()
+    _reports.clear()
 
 
 @contextmanager

@@ -114,6 +114,45 @@ class FakeStrategy(Strategy):
         return 1.0
 
 
+class FakeStream:
+    """A stream.
+
+    Attributes
+    ----------
+    capturing : bool
+        Whether a graph is captured.
+    waited : list of FakeStream
+        Whose events it was made to wait for.
+    """
+
+    def __init__(self, gpus):
+        self.gpus, self.ptr, self.capturing, self.waited, self.before = gpus, id(self), False, [], []
+
+    def __enter__(self):
+        self.before.append(self.gpus.stream)
+        self.gpus.stream = self
+        return self
+
+    def __exit__(self, *what):
+        self.gpus.stream = self.before.pop()
+
+    def synchronize(self):
+        """Count that somebody waits."""
+        self.gpus.waits += 1
+
+    def is_capturing(self):
+        """Whether a graph is captured."""
+        return self.capturing
+
+    def record(self):
+        """An event; it is enough to know whose."""
+        return self
+
+    def wait_event(self, event):
+        """Work from now on comes after the event."""
+        self.waited.append(event)
+
+
 class FakeCuda:
     """The GPUs.
 
@@ -131,12 +170,15 @@ class FakeCuda:
         GPUs whose attributes were asked for.
     waits : int
         How often a stream was waited for.
+    stream : FakeStream
+        The current one.
     """
 
     def __init__(self, count=2):
         self.count, self.current, self.free, self.total = count, 0, 1 << 30, 1 << 31
         self.asked, self.waits = [], 0
         self.limit, self.used = 0, 0
+        self.stream = FakeStream(self)
 
     def module(self, version="14.2.0"):
         """The module `cupy`."""
@@ -184,9 +226,6 @@ class FakeCuda:
         def from_dlpack(array):
             return array.__dlpack__(stream=7).array
 
-        def wait():
-            gpus.waits += 1
-
         def device_count():
             if isinstance(gpus.count, Exception):
                 raise gpus.count
@@ -206,7 +245,7 @@ class FakeCuda:
                 getDeviceCount=device_count,
                 getDeviceProperties=lambda number: {"name": b"fake"},
             ),
-            get_current_stream=lambda: SimpleNamespace(synchronize=wait),
+            get_current_stream=lambda: gpus.stream,
         )
         return cupy
 

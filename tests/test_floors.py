@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FLOORS = [
     {"shapes"},
     {"errors", "registry", "reporting", "files"},
-    {"memory", "backend"},
+    {"memory", "pool", "backend"},
     {"mesh"},
     {"geometry", "locate"},
     {"space", "field"},

@@ -227,10 +227,18 @@ class C0Space:
             out = self.space.empty("coeff", len(rows))
         elif out.space is not self.space or out.state != "coeff" or out.components != len(rows):
             raise StateError(f"out of scatter must be a 'coeff' field with {len(rows)} component(s) on the same space")
+        try:
+            self._scatter_into(out, rows, device)
+        except BaseException:
+            out.discard()
+            raise
+        return out
+
+    def _scatter_into(self, out: Field, rows: Any, device: Device) -> None:
         targets = [pair.write(device) for pair in out.data]
         if has_indexed(device):
             self.indexed_on(device).scatter(array_module(rows).ascontiguousarray(rows, self.space.dtype), targets)
-            return out
+            return
         signed = self._signs_on(device)
         for c, row in enumerate(rows):
             if signed is not None:
@@ -244,7 +252,6 @@ class C0Space:
                 local = self.on(device)[0] @ row
                 for place, target in zip(self._rows, targets, strict=True):
                     target[c] = local[place].reshape(target[c].shape)
-        return out
 
     def gather(self, field: Field, device: Device = HOST) -> Any:
         """Global functional of an element-local one: the sum of what the cells say, Q^T.

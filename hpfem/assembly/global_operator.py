@@ -15,6 +15,7 @@ from ..errors import ArgumentError, StateError
 from ..field import Field
 from ..memory import HOST, Device
 from ..operators import Operator
+from ..pool import Pool
 from .boundary import BoundaryConditions
 from .c0 import C0Space
 from .devices import has_indexed, sparse_on, vector_on
@@ -64,12 +65,12 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         self.components = components or coupled
         n = self.components * c0.size
         super().__init__(operator.space.dtype, (n, n))
-        self._fields: tuple[Field, Field] | None = None
+        self._fields: Pool[tuple[Field, Field]] = Pool()
         self._on: dict[str, tuple[Any, Any]] = {}
         self._products: dict[str, IndexedProduct] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_fields": None, "_on": {}, "_products": {}}
+        return self.__dict__ | {"_fields": Pool(), "_on": {}, "_products": {}}
 
     def __repr__(self) -> str:
         return f"GlobalOperator({self.operator!r}, {self.shape[0]} dofs)"
@@ -98,19 +99,20 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         free, extra = self._parts_on(device)
         rows = vector.reshape(self.components, -1)
         inner = rows if free is None else rows * free
-        if self._fields is None:
-            self._fields = (
-                self.c0.space.empty("coeff", self.components), self.c0.space.empty("dual", self.components),
-            )  # fmt: skip
-        local, result = self._fields
+        local, result = fields = self._fields.take(self._new_fields)
         self.operator(self.c0.scatter(inner, out=local, device=device), out=result)
         out = self.c0.gather(result, device).reshape(rows.shape)
+        self._fields.give(fields)
         if extra is not None:
             for c in range(self.components):
                 out[c] += extra @ inner[c]
         if free is not None:
             out = out * free + (rows - inner)
         return out.reshape(vector.shape)
+
+    def _new_fields(self) -> tuple[Field, Field]:
+        empty = self.c0.space.empty
+        return empty("coeff", self.components), empty("dual", self.components)
 
     def product_on(self, device: Device) -> IndexedProduct:
         """What `apply` does for vectors on a GPU."""

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import ArgumentError
 from ..field import Field
 from ..kernels.cuda.indexed import IndexedMatrix
+from ..kernels.cuda.scratch import StreamPool
 from ..memory import Device, PairArray
 from ..operators import Operator
 from .devices import array_module
+
+
+class _Scratch(NamedTuple):
+    """Local coefficients, local results, and the array that the blocks of these are parts of."""
+
+    local: Field
+    result: Field
+    results: Any
 
 
 class IndexedProduct:
@@ -45,8 +54,11 @@ class IndexedProduct:
         self._operator, self._indexed, self._device, self._extra = operator, indexed, device, extra
         self.components, self.size, self.dtype = components, indexed.size, operator.space.dtype
         self.blocks, self.alone = indexed.blocks, extra is None
-        self._local, _ = self._field("coeff")
-        self._result, self._results = self._field("dual")
+        self._scratch: StreamPool[_Scratch] = StreamPool()
+        self._scratch.give(self._scratch.take(self._new_scratch))
+
+    def _new_scratch(self) -> _Scratch:
+        return _Scratch(self._field("coeff")[0], *self._field("dual"))
 
     def _field(self, state: str) -> tuple[Field, Any]:
         """A field whose blocks are parts of one array, and the array."""
@@ -71,13 +83,17 @@ class IndexedProduct:
         stop : int, optional
             Address of an int on the device; `out` is left alone if it is not zero.
         """
-        for part in self.parts(vector, out, partials, stop).values():
-            part()
+        scratch = self._scratch.take(self._new_scratch)
+        try:
+            for part in self._parts(scratch, vector, out, partials, stop).values():
+                part()
+        finally:
+            self._scratch.give(scratch)
 
     def parts(
         self, vector: Any, out: Any, partials: Any = None, stop: int | None = None
     ) -> dict[str, Callable[[], object]]:
-        """What `into` does, step by step, by name.
+        """What `into` does, step by step, by name; in scratch of its own.
 
         Parameters
         ----------
@@ -89,19 +105,24 @@ class IndexedProduct:
         dict
             "scatter", "operator" and "gather".
         """
+        return self._parts(self._new_scratch(), vector, out, partials, stop)
+
+    def _parts(
+        self, scratch: _Scratch, vector: Any, out: Any, partials: Any, stop: int | None
+    ) -> dict[str, Callable[[], object]]:
         rows = vector.reshape(self.components, self.size)
 
         def scatter() -> None:
-            self._indexed.scatter(rows, [pair.write(self._device) for pair in self._local.data], stop)
+            self._indexed.scatter(rows, [pair.write(self._device) for pair in scratch.local.data], stop)
 
         def gather() -> None:
-            for pair in self._result.data:
+            for pair in scratch.result.data:
                 pair.read(self._device)  # brings it here, where the operator computes elsewhere
-            self._indexed.gather(self._results, out.reshape(rows.shape), rows, partials, stop)
+            self._indexed.gather(scratch.results, out.reshape(rows.shape), rows, partials, stop)
 
         return {
             "scatter": scatter,
-            "operator": partial(self._operator, self._local, out=self._result),
+            "operator": partial(self._operator, scratch.local, out=scratch.result),
             "gather": gather,
         }
 

@@ -66,7 +66,8 @@ def result_field(space: Space, name: str, state: str, components: int, out: Fiel
 class Operator:
     """A form applied to fields of a space.
 
-    An operator owns its scratch: use one per thread. Calling it maps a field to a field.
+    Calling it maps a field to a field. Threads may share it, each with an `out` of its own: the scratch of an
+    application belongs to it alone. An `out` whose application did not end, because of an exception, holds no values.
 
     Parameters
     ----------
@@ -346,11 +347,15 @@ class Operator:
             raise StateError(f"{self.name} cannot write into its own argument; give another field as out")
         device = self.device
         check_current(self.name, device, self.backend.device())
-        for number, choice in enumerate(self.choices):
-            try:
+        number = 0
+        try:
+            for number, choice in enumerate(self.choices):
                 choice.kernel.apply(field.data[number].read(device), out.data[number].write(device))
-            except OutOfMemory as error:
+        except BaseException as error:
+            out.discard()
+            if isinstance(error, OutOfMemory):
                 raise no_room(self.space, number, self.form, field.components, device, error) from error
+            raise
         if self.guarded and device.name == HOST.name:
             self._check_finite(field, out)
         return out

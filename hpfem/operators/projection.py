@@ -53,6 +53,25 @@ def _conversion(basis: Basis) -> tuple[Any, Any]:
     return lu_factor(moments / _orthogonal_norms(basis.shape, basis.order)[:, None])
 
 
+def converted(basis: Basis, columns: NDArray[Any], transposed: bool = False) -> NDArray[Any]:
+    """Solve with the matrix whose columns are a basis' modes in the orthogonal basis.
+
+    Parameters
+    ----------
+    basis : Basis
+    columns : ndarray, [n_modes, n]
+    transposed : bool
+        Whether to solve with its transpose.
+
+    Returns
+    -------
+    ndarray, [n_modes, n]
+    """
+    factors, pivots = _conversion(basis)
+    # LAPACK's wrapper counts the pivots from 1 while it works, in place: other threads must not see that.
+    return lu_solve((factors, pivots.copy()), columns, trans=int(transposed), check_finite=False)
+
+
 @OPERATORS.register("FwdTrans")
 class FwdTrans:
     """Forward transform: values at the points to the coefficients of their L2 projection, element by element.
@@ -154,16 +173,23 @@ class FwdTrans:
             raise StateError(f"{self.name} takes a field on its own space")
         check_state(field, self.input_state, self.name)
         out = result_field(self.space, self.name, self.output_state, field.components, out)
-        for number, (block, source, target) in enumerate(zip(self.space.blocks, field.data, out.data, strict=True)):
-            values = np.ascontiguousarray(source.read(HOST), dtype=np.float64)
-            rhs = self._moments(number, values)
-            if not np.isfinite(np.sum(rhs)):
-                cell = block.elements[np.argmin(np.isfinite(rhs).all(axis=(0, 2)))]
-                raise StateError(f"{self.name} got a field that is not finite in cell {cell} ({block.shape.name})")
-            columns = self._solve(number, rhs).reshape(-1, block.n_modes).T
-            flat = lu_solve(_conversion(block.basis), columns, check_finite=False).T
-            target.write(HOST)[...] = flat.reshape(rhs.shape)
+        try:
+            for number, target in enumerate(out.data):
+                target.write(HOST)[...] = self._projected(number, field.data[number].read(HOST))
+        except BaseException:
+            out.discard()
+            raise
         return out
+
+    def _projected(self, number: int, source: NDArray[Any]) -> Array:
+        """The projection on a block, [components, E, n_modes]."""
+        block = self.space.blocks[number]
+        rhs = self._moments(number, np.ascontiguousarray(source, dtype=np.float64))
+        if not np.isfinite(np.sum(rhs)):
+            cell = block.elements[np.argmin(np.isfinite(rhs).all(axis=(0, 2)))]
+            raise StateError(f"{self.name} got a field that is not finite in cell {cell} ({block.shape.name})")
+        columns = self._solve(number, rhs).reshape(-1, block.n_modes).T
+        return converted(block.basis, columns).T.reshape(rhs.shape)
 
     def _moments(self, number: int, values: Array) -> Array:
         """Inner products of a block's values with the orthogonal basis, [components, E, n_modes]."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import lu_solve
 
-from .projection import Array, FwdTrans, _conversion
+from .projection import Array, FwdTrans, converted
 
 
 class InverseMass(FwdTrans):
@@ -27,5 +26,5 @@ class InverseMass(FwdTrans):
         """The functional on the orthogonal basis instead of the block's."""
         block = self.space.blocks[number]
         columns = values.reshape(-1, block.n_modes).T
-        rhs = lu_solve(_conversion(block.basis), columns, trans=1, check_finite=False).T
+        rhs = converted(block.basis, columns, transposed=True).T
         return np.ascontiguousarray(rhs).reshape(values.shape)

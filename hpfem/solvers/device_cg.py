@@ -18,6 +18,7 @@ import numpy as np
 from ..assembly.indexed_product import IndexedProduct
 from ..errors import ArgumentError, DeviceError
 from ..kernels.cuda.conjugate import RING, ConjugateVectors, Reading, Stop
+from ..kernels.cuda.scratch import captured
 from ..reporting import report_once
 from .breakdown import bad_operator, bad_preconditioner, no_convergence, not_finite
 from .preconditioners import Jacobi
@@ -78,9 +79,9 @@ def iterate_on_device(
     blocks = None if product is None else product.blocks
     vectors = ConjugateVectors(x, r, scale, tol, most, inverse, blocks)
     launcher = _Launcher(A, product, None if inverse is not None else M, vectors)
-    pending = latest = launcher.start()
     residuals: list[float] = []
     try:
+        pending = launcher.start()
         while True:
             launcher.launch()
             latest = vectors.read()
@@ -102,7 +103,8 @@ def iterate_on_device(
                 }[stopped]
             pending = latest
     finally:
-        latest.wait()  # the graph and the host's memory go away
+        vectors.finish()  # the graph and the host's memory go away
+        launcher.give_back()
 
 
 class _Launcher:
@@ -119,6 +121,7 @@ class _Launcher:
         self.capturable = product is not None and M is None
         self.launched = 0
         self.graph: Any = None
+        self.used: list[Any] = []
 
     def start(self) -> Reading:
         """Make the first direction."""
@@ -148,15 +151,22 @@ class _Launcher:
         """Some iterations as a graph, written down on a stream of its own; nothing runs there."""
         import cupy
 
-        stream = cupy.cuda.Stream(non_blocking=True)
-        with stream:
-            stream.begin_capture()
+        stream, graph = cupy.cuda.Stream(non_blocking=True), None
+        with stream, captured(stream) as self.used:
             try:
+                stream.begin_capture()
                 for _ in range(GRAPH_STEPS):
                     self._step()
             except DeviceError as error:  # as where cuBLAS is not found
                 report_once(f"cg/{error}", f"conjugate gradients run without a CUDA graph: {error}")
                 self.capturable = False
             finally:
-                graph = stream.end_capture()
+                if stream.is_capturing():
+                    graph = stream.end_capture()
         return graph if self.capturable else None
+
+    def give_back(self) -> None:
+        """Give back what the graph has used, when nothing is under way any more."""
+        self.graph = None
+        for pool, scratch in self.used:
+            pool.give(scratch)

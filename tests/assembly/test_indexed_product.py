@@ -7,6 +7,7 @@ import hpfem as hp
 from hpfem.assembly.indexed_product import IndexedProduct
 from hpfem.memory import HOST, count_transfers
 from tests.assembly.meshes import ours
+from tests.fake_cupy import fake_cuda
 
 
 class Plain:
@@ -31,6 +32,13 @@ class Plain:
             out += (self.c0.matrix[place].T @ part.T).T * self.free
         if partials is not None:
             partials[...] = [np.sum(out * vector), 0]
+
+
+@pytest.fixture(autouse=True)
+def streams():
+    """Scratch asks for the current stream."""
+    with fake_cuda():
+        yield
 
 
 @pytest.mark.parametrize("components", [1, 3])

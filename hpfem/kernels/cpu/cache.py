@@ -11,19 +11,17 @@ from __future__ import annotations
 
 import hashlib
 import sys
-import threading
 from pathlib import Path
 
 from ...files import cache_folder
 from ..kept import CacheInfo, Kept, seal, whole_elf
-from .target import Code, Target, compile_object, llvm_version, load_object
+from .target import LOCK, Code, Target, compile_object, llvm_version, load_object
 
 # Version of what an entry is: to be raised with the layout of its file, or with the arguments of a kernel.
 FORMAT = 2
 LIMIT = 256 << 20
 _SUFFIX = ".kernel"
 _LOADED: dict[str, Code] = {}
-_LOCK = threading.Lock()
 
 
 def folder() -> Path:
@@ -59,7 +57,7 @@ def compiled(text: str, target: Target) -> Code:
     Code
     """
     name = _key(text, target)
-    with _LOCK:
+    with LOCK:
         if name not in _LOADED:
             code = _read(name)
             if code is None:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ...pool import Pool
 from ..form import BlockKernel, BlockProblem
 from ..models import operator_bytes, operator_flops
 from .cache import compiled
@@ -93,7 +94,7 @@ class CpuKernel(BlockKernel):
         self.group_flops = writer.b.flops * self.lanes
         self.flops = operator_flops(problem, strategy) if strategy == "sumfac" else writer.b.flops
         self._scratch_size = writer.scratch_size
-        self._scratch: list[tuple[Array, int]] = []
+        self._scratch: Pool[tuple[Array, int]] = Pool()
         self._fields = writer.field_inputs()
         self._parameter_names = writer.parameter_inputs()
         self._parameters = np.zeros(len(self._parameter_names), problem.dtype)
@@ -103,9 +104,9 @@ class CpuKernel(BlockKernel):
         # Asking an array for its address takes as long as the call of a small kernel.
         self._addresses = tuple(array.ctypes.data for array in (self._geometry, self._points, self._parameters))
 
-    def _add_scratch(self) -> None:
+    def _new_scratch(self) -> tuple[Array, int]:
         array = aligned((self._scratch_size * self.lanes,), self.problem.dtype)
-        self._scratch.append((array, array.ctypes.data))
+        return array, array.ctypes.data
 
     def _stored(self, kind: str, direction: int) -> Array:
         return stored(self.problem, kind, self.lanes, direction, aligned)
@@ -131,17 +132,25 @@ class CpuKernel(BlockKernel):
         components = len(source) // problem.coupled
         fields = [np.ascontiguousarray(problem.fields[name].values[c], problem.dtype) for name, c in self._fields]
         pointers = np.array([field.ctypes.data for field in fields], dtype=np.uint64)
-        parts = self._tasks(components)
-        while len(self._scratch) < parts:
-            self._add_scratch()
         geometry, points, parameters = self._addresses
         arrays = (source.ctypes.data, target.ctypes.data, geometry, points)
         common = (problem.n_elements, components, *arrays, pointers.ctypes.data if fields else 0, parameters)
-        bounds = [self.groups * part // parts for part in range(parts + 1)]
-        tasks = [
-            partial(self.code.run, bounds[part], bounds[part + 1], *common, self._scratch[part][1])
-            for part in range(parts)
-        ]
-        run_all(tasks)
+        parts = self._tasks(components)
+        scratch = [self._scratch.take(self._new_scratch) for _ in range(parts)]
+        if parts == 1:
+            self.code.run(0, self.groups, *common, scratch[0][1])
+        else:
+            bounds = [self.groups * part // parts for part in range(parts + 1)]
+            used = (self, source, target, fields, pointers, scratch)
+            run_all([
+                partial(self._run, used, bounds[part], bounds[part + 1], *common, scratch[part][1])
+                for part in range(parts)
+            ])  # fmt: skip
+        for own in scratch:
+            self._scratch.give(own)
         if target is not out:
             out[...] = target
+
+    def _run(self, used: object, *arguments: int) -> None:
+        """Run a part; the arrays behind the addresses live as long as the task holds them in `used`."""
+        self.code.run(*arguments)

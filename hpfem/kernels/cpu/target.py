@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +16,10 @@ from numpy.typing import DTypeLike
 # (g0, g1, elements, components, in, out, geometry, points, fields, parameters, scratch)
 Run = Callable[..., None]
 _PROTOTYPE = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4, *[ctypes.c_void_p] * 7)
-_LOCK = threading.Lock()
+# For LLVM. A handler of a signal may compile while its thread does; a process that forks waits for what is compiled.
+LOCK = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,7 @@ def compile_object(text: str, target: Target) -> bytes:
     bytes
     """
     llvm = _llvm()
-    with _LOCK:
+    with LOCK:
         machine = _machine(target)
         module = llvm.parse_assembly(text)
         module.verify()
@@ -148,7 +152,7 @@ def load_object(code: bytes) -> Code:
     Code
     """
     llvm = _llvm()
-    with _LOCK:
+    with LOCK:
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine(host()))
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()

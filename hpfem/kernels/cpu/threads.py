@@ -1,10 +1,16 @@
-"""A pool of threads that kernels share: HPFEM_NUM_THREADS, or one per processor that this process may use."""
+"""Threads that kernels share: HPFEM_NUM_THREADS, or one per processor that this process may use.
+
+An exception of a signal handler, as of Ctrl-C, can come between any two steps of the thread that waits. Two things make
+that harmless: whether a task runs, and whether it is over, can be asked again and again, so that waiting is begun anew
+until it has succeeded; and a worker is nobody's, so that no state of it can get lost. Kernels end, so waiting does.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections.abc import Callable, Sequence
+from queue import SimpleQueue
 
 from ...errors import ArgumentError
 
@@ -27,64 +33,114 @@ def thread_count() -> int:
     return os.cpu_count() or 1
 
 
-class Worker:
-    """A thread that waits for one task at a time; handing over by bare locks costs half of what an executor does."""
+class Task:
+    """Work that one thread does: the first that claims it.
 
-    def __init__(self) -> None:
-        self._ready, self._done = threading.Lock(), threading.Lock()
-        self._ready.acquire()
-        self._done.acquire()
-        self._task: Callable[[], None] | None = None
-        self._error: Exception | None = None
-        threading.Thread(target=self._work, name="hpfem", daemon=True).start()
+    Parameters
+    ----------
+    work : callable
+    """
 
-    def _work(self) -> None:
-        while True:
-            self._ready.acquire()
-            try:
-                if self._task is not None:
-                    self._task()
-            except Exception as error:  # noqa: BLE001 - raised again by `wait`
-                self._error = error
-            self._task = None
-            self._done.release()
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work: Callable[[], None] | None = work
+        self._owner: dict[str, object] = {}
+        self._over = threading.Lock()
+        self._over.acquire()
+        self.finished = False
+        self.error: Exception | None = None
 
-    def start(self, task: Callable[[], None]) -> None:
-        """Begin a task."""
-        self._task = task
-        self._ready.release()
+    def claim(self, who: object) -> bool:
+        """Whether the task is `who`'s to do; asked again, the answer is the same."""
+        return self._owner.setdefault("owner", who) is who
 
-    def wait(self) -> Exception | None:
-        """Wait for the task's end; returns what it raised."""
-        self._done.acquire()
-        error, self._error = self._error, None
-        return error
+    def run(self) -> None:
+        """Do the work; `wait` ends after that."""
+        try:
+            if self._work is not None:
+                self._work()
+        except Exception as error:  # noqa: BLE001 - raised by `run_all`
+            self.error = error
+        self._work = None
+        self.finished = True
+        self._over.release()
+
+    def wait(self) -> None:
+        """Wait until another thread has done the work; after an exception it can be called again."""
+        while not self.finished:
+            self._over.acquire()
 
 
-# Workers without a task; taking and giving back are atomic.
-_idle: list[Worker] = []
+# Tasks to be done by the first worker that is free, and an entry for each worker. Handing a task over by a SimpleQueue
+# costs half of what an executor does.
+_tasks: SimpleQueue[Task] = SimpleQueue()
+_workers: list[threading.Thread] = []
+
+
+def _work(tasks: SimpleQueue[Task]) -> None:
+    """What a worker does all its life. Handlers of signals never run here."""
+    me = object()
+    while True:
+        task = tasks.get()
+        if task.claim(me):
+            task.run()
+        del task  # and with it the arrays that it holds
+
+
+def _hire(count: int) -> None:
+    """Have so many workers, or as many as the system gives."""
+    while len(_workers) < count:
+        worker = threading.Thread(target=_work, args=(_tasks,), name="hpfem", daemon=True)
+        try:
+            worker.start()
+        except RuntimeError:  # what has no worker is done by who waits for it
+            return
+        _workers.append(worker)
 
 
 def run_all(tasks: Sequence[Callable[[], None]]) -> None:
-    """Run tasks at once, the first one on this thread, and wait for all."""
-    workers = []
-    for task in tasks[1:]:
-        try:
-            worker = _idle.pop()
-        except IndexError:
-            worker = Worker()
-        worker.start(task)
-        workers.append(worker)
+    """Run tasks at once, the first one on this thread, and wait for all, even if this thread is interrupted.
+
+    Parameters
+    ----------
+    tasks : sequence of callable
+        They hold all arrays that they write to.
+
+    Raises
+    ------
+    Exception
+        That of a task, or of a handler of a signal: the last one, when nothing runs any more.
+    """
+    me, others = object(), [Task(task) for task in tasks[1:]]
+    interrupt: BaseException | None = None
     try:
+        _hire(len(others))
+        for other in others[: len(_workers)]:
+            _tasks.put(other)
         tasks[0]()
-    finally:
-        errors = [worker.wait() for worker in workers]
-        _idle.extend(workers)
-    for error in errors:
-        if error is not None:
-            raise error
+        for other in others:
+            if other.claim(me):
+                other.run()
+    except BaseException as error:  # noqa: BLE001 - raised below
+        interrupt = error
+    while True:
+        try:
+            for other in others:
+                if not other.claim(me):
+                    other.wait()
+            break
+        except BaseException as error:  # noqa: BLE001 - raised below
+            interrupt = error
+    failures = [error for error in (interrupt, *(other.error for other in others)) if error is not None]
+    if failures:
+        raise failures[0]
+
+
+def _start_anew() -> None:
+    """Threads do not survive a fork, and what was handed to them is the parent's."""
+    global _tasks
+    _tasks = SimpleQueue()
+    _workers.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    # Threads do not survive a fork.
-    os.register_at_fork(after_in_child=_idle.clear)
+    os.register_at_fork(after_in_child=_start_anew)

@@ -186,6 +186,12 @@ class ConjugateVectors:
             shared_mem=sum_bytes(2),
         )  # fmt: skip
 
+    def finish(self) -> None:
+        """Wait for all that was launched, whatever has interrupted the iterations: a signal comes after that."""
+        import cupy
+
+        cupy.cuda.get_current_stream().synchronize()
+
     def read(self) -> Reading:
         """Ask for the control block; the host goes on."""
         import cupy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 from functools import cache
 from typing import Any
@@ -65,8 +66,11 @@ class CudaDevice:
                 ) from error
 
     def from_host(self, source: np.ndarray[Any, Any], out: Any) -> None:
-        """Copy a host array into a device array, on the caller's stream."""
+        """Copy a host array into a device array, on the caller's stream; it is there for every stream then."""
+        import cupy
+
         out.set(np.ascontiguousarray(source))
+        cupy.cuda.get_current_stream().synchronize()
 
     def to_host(self, source: Any, out: np.ndarray[Any, Any]) -> None:
         """Copy a device array into a host array, on the caller's stream, and wait for it."""
@@ -117,11 +121,9 @@ def current_device() -> CudaDevice:
 
 def upload(array: np.ndarray[Any, Any]) -> Any:
     """Copy of a host array on the current device, ready for kernels on any stream."""
-    import cupy
-
-    out = current_device().empty(array.shape, array.dtype)
-    out.set(np.ascontiguousarray(array))
-    cupy.cuda.get_current_stream().synchronize()
+    device = current_device()
+    out = device.empty(array.shape, array.dtype)
+    device.from_host(array, out)
     return out
 
 
@@ -144,8 +146,14 @@ def missing() -> str | None:
     except RuntimeError as error:
         if "NoDevice" in str(error):
             return f"there is no NVIDIA GPU ({error}); use backend 'cpu'"
+        if "Initialization" in str(error):
+            return f"CUDA does not survive a fork ({error}); start processes with multiprocessing's method 'spawn'"
         return f"CuPy cannot reach a GPU ({error}); it needs NVIDIA's driver, of a version that fits: {install}"
     return None if count else "there is no NVIDIA GPU; use backend 'cpu'"
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=missing.cache_clear)
 
 
 @cache

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +21,14 @@ from .device import architecture, current_device, upload
 from .layout import stored_factors, stored_kinds
 from .nvrtc import start, version
 from .prelude import arguments, fiber_source, lane_source, point_source, program
+from .scratch import StreamPool
 from .tables import Levels
 from .variant import LANE_THREADS, FiberPlan, Variant, lane_plan, plan
 
 # Factors on the devices, shared by the operators of a space: geometry -> {device and layout: array}.
 _FACTORS: WeakKeyDictionary[BlockGeometry, dict[tuple[Any, ...], Any]] = WeakKeyDictionary()
-# Kernels that are alive, by the geometry that they work on.
-_KERNELS: WeakKeyDictionary[BlockGeometry, WeakSet[CudaKernel]] = WeakKeyDictionary()
+# Kernels that are alive, by the geometry that they work on, and id.
+_KERNELS: WeakKeyDictionary[BlockGeometry, WeakValueDictionary[int, CudaKernel]] = WeakKeyDictionary()
 # Bytes of scratch that StdMat takes at most; more elements are done in parts.
 STDMAT_BYTES = 4 << 30
 # Factors of fewer bytes are made by NumPy: CuPy has to compile its array operations first, which takes a second.
@@ -82,9 +83,9 @@ def held(geometry: BlockGeometry) -> dict[str, dict[str, int]]:
         {device name: {what: bytes}}.
     """
     found: dict[str, dict[str, int]] = {}
-    parts = [(key[0], key[1], array) for key, array in _FACTORS.get(geometry, {}).items()]
-    for kernel in _KERNELS.get(geometry, ()):
-        parts += [(kernel.device.name, what, array) for what, array in kernel.arrays()]
+    parts = [(key[0], key[1], array) for key, array in list(_FACTORS.get(geometry, {}).items())]
+    for kernel in [ref() for ref in _KERNELS[geometry].valuerefs()] if geometry in _KERNELS else []:
+        parts += [] if kernel is None else [(kernel.device.name, what, array) for what, array in kernel.arrays()]
     for device, what, array in parts:
         if array is not None:
             row = found.setdefault(device, {})
@@ -131,7 +132,7 @@ class CudaKernel(BlockKernel):
         self._fields, self._parameters, _ = arguments(problem)
         self._compiling: tuple[Future[Path], str, int] | None = None
         self.device = current_device()
-        _KERNELS.setdefault(problem.geometry, WeakSet()).add(self)
+        _KERNELS.setdefault(problem.geometry, WeakValueDictionary())[id(self)] = self
 
     def arrays(self) -> list[tuple[str, Any]]:
         """Arrays of its own that it keeps on the device, each with "matrices" or "scratch"."""
@@ -186,7 +187,7 @@ class FiberKernel(CudaKernel):
 
     def __init__(self, problem: BlockProblem, layout: FiberPlan) -> None:
         self.transforms: tuple[Any, Any] | None = None
-        self._scratch: dict[tuple[str, int], Any] = {}
+        self._scratch: StreamPool[dict[tuple[str, int], Any]] = StreamPool()
         super().__init__(problem, self.name, self.levels_of(problem.tabulation))
         self.plan = layout
         self.elements, self.threads, self.shared_bytes = self._sizes()
@@ -204,7 +205,8 @@ class FiberKernel(CudaKernel):
 
     def arrays(self) -> list[tuple[str, Any]]:
         """Transforms of a nodal basis, and coefficients between two products."""
-        return [*(("matrices", a) for a in self.transforms or ()), *(("scratch", a) for a in self._scratch.values())]
+        scratch = [array for buffers in list(self._scratch.made) for array in list(buffers.values())]
+        return [*(("matrices", a) for a in self.transforms or ()), *(("scratch", a) for a in scratch)]
 
     def source(self) -> str:
         """Source of the kernel."""
@@ -214,26 +216,39 @@ class FiberKernel(CudaKernel):
         """Elements, threads and bytes of shared memory of a block."""
         return self.plan.variant.elements, self.plan.threads, self.plan.shared_bytes
 
-    def _buffer(self, name: str, components: int) -> Any:
-        if (name, components) not in self._scratch:
+    def _buffer(self, scratch: dict[tuple[str, int], Any], name: str, components: int) -> Any:
+        if (name, components) not in scratch:
             shape = (components, self.n_elements, self.levels.n_modes)
-            self._scratch[name, components] = self.device.empty(shape, self.problem.dtype)
-        return self._scratch[name, components]
+            scratch[name, components] = self.device.empty(shape, self.problem.dtype)
+        return scratch[name, components]
 
     def apply(self, source: Any, out: Any) -> None:
         """Apply to one block of a field; see `BlockKernel.apply`."""
+        if self.transforms is None:
+            self._launch(source, out)
+            return
         stage = self.problem.form.stage
         from_modes, to_modes = stage in ("bwd_trans", "weak"), stage not in ("bwd_trans", "phys_deriv")
+        scratch = self._scratch.take(dict)
         given, wanted = source, out
-        if self.transforms is not None and from_modes:
-            source = self._buffer("in", len(given))
-            multiply(given, self.transforms[0], source)
-        if self.transforms is not None and to_modes:
-            out = self._buffer("out", len(wanted))
+        try:
+            if from_modes:
+                source = self._buffer(scratch, "in", len(given))
+                multiply(given, self.transforms[0], source)
+            if to_modes:
+                out = self._buffer(scratch, "out", len(wanted))
+            self._launch(source, out)
+            if to_modes:
+                multiply(out, self.transforms[1], wanted)
+        finally:
+            self._scratch.give(scratch)
+
+    def _launch(self, source: Any, out: Any) -> None:
+        """The kernel alone, on modes of the tree."""
         groups = -(-self.n_elements // self.elements)
         if groups:
             self.function(
-                (groups, len(given) // self.problem.coupled),
+                (groups, len(source) // self.problem.coupled),
                 (self.threads,),
                 (
                     np.int64(self.n_elements),
@@ -245,8 +260,6 @@ class FiberKernel(CudaKernel):
                 ),
                 shared_mem=self.shared_bytes,
             )
-        if self.transforms is not None and to_modes:
-            multiply(out, self.transforms[1], wanted)
 
 
 class LaneKernel(FiberKernel):
@@ -282,8 +295,7 @@ class StdMatKernel(CudaKernel):
     def __init__(self, problem: BlockProblem) -> None:
         self.forward: list[Any] = []
         self.back: list[Any] = []
-        self.work: Any = None
-        self.values: Any = None
+        self._scratch: StreamPool[tuple[Any, Any]] = StreamPool()
         super().__init__(problem, "stdmat", Levels.plain(problem.tabulation))
         form, tabulation, dtype = problem.form, problem.tabulation, problem.dtype
         dim, self.slots = problem.shape.dim, 1
@@ -314,9 +326,13 @@ class StdMatKernel(CudaKernel):
         parts = max(1, -(-problem.n_elements // most))
         self.chunk = -(-problem.n_elements // parts)
         if stage != "bwd_trans":
-            self.work = self.device.empty((form.components, self.chunk, self.slots * problem.n_points), dtype)
-            if len(self.chain) > 1:
-                self.values = self.device.empty((form.components, self.chunk, problem.n_points), dtype)
+            self._scratch.give(self._scratch.take(self._new_scratch))
+
+    def _new_scratch(self) -> tuple[Any, Any]:
+        """Slots of a part of the elements, and values between two products."""
+        n, points, dtype = self.problem.form.components, self.problem.n_points, self.problem.dtype
+        work = self.device.empty((n, self.chunk, self.slots * points), dtype)
+        return work, self.device.empty((n, self.chunk, points), dtype) if self._two else None
 
     def apply(self, source: Any, out: Any) -> None:
         """Apply to one block of a field; see `BlockKernel.apply`."""
@@ -325,23 +341,27 @@ class StdMatKernel(CudaKernel):
             multiply(source, self.forward[0], out)
             return
         sinks = p.components_out(p.coupled)
-        for batch in range(len(source) // p.coupled):
-            given = source[batch * p.coupled : (batch + 1) * p.coupled]
-            wanted = out[batch * sinks : (batch + 1) * sinks]
-            for first in range(0, p.n_elements, self.chunk):
-                self._part(given, wanted, first, min(self.chunk, p.n_elements - first))
+        scratch = self._scratch.take(self._new_scratch)
+        try:
+            for batch in range(len(source) // p.coupled):
+                given = source[batch * p.coupled : (batch + 1) * p.coupled]
+                wanted = out[batch * sinks : (batch + 1) * sinks]
+                for first in range(0, p.n_elements, self.chunk):
+                    self._part(given, wanted, first, min(self.chunk, p.n_elements - first), scratch)
+        finally:
+            self._scratch.give(scratch)
 
     def arrays(self) -> list[tuple[str, Any]]:
         """The dense matrices, and what is between two products."""
         matrices = [("matrices", array) for array in (*self.forward, *self.back)]
-        return [*matrices, ("scratch", self.work), ("scratch", self.values)]
+        return [*matrices, *(("scratch", array) for arrays in list(self._scratch.made) for array in arrays)]
 
-    def _part(self, given: Any, wanted: Any, first: int, n: int) -> None:
+    def _part(self, given: Any, wanted: Any, first: int, n: int, scratch: tuple[Any, Any]) -> None:
         p, stage = self.problem, self.problem.form.stage
         components = p.form.components
         # One component after the other: of a part of the elements, only they are side by side in memory.
-        work = self.work.ravel()[: components * n * self.slots * p.n_points].reshape(components, n, -1)
-        values = self.values.ravel()[: components * n * p.n_points].reshape(components, n, -1) if self._two else None
+        work = scratch[0].ravel()[: components * n * self.slots * p.n_points].reshape(components, n, -1)
+        values = scratch[1].ravel()[: components * n * p.n_points].reshape(components, n, -1) if self._two else None
         if stage in ("weak", "phys_deriv"):
             for c in range(components):
                 steps = [given[c, first : first + n], *([] if values is None else [values[c]]), work[c]]

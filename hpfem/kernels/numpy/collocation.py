@@ -29,6 +29,9 @@ class Collocation:
         self.lines = [(int(np.prod(counts[:k], dtype=int)), q, -1) for k, q in enumerate(counts)]
         self.matrices = [np.ascontiguousarray(d, dtype) for d in tabulation.differentiation]
         self.transposes = [np.ascontiguousarray(d.T, dtype) for d in tabulation.differentiation]
+
+    def allocate(self) -> None:
+        """Begin the plans, which are made for the buffers of a kernel."""
         self._plan = Plans()
 
     def _differentiation(self, values: Array, out: Array) -> list[Step]:

@@ -13,7 +13,7 @@ Array = NDArray[np.floating[Any]]
 
 
 class Dense:
-    """Evaluation and testing of a chunk of elements by dense matrices.
+    """Evaluation and testing of a chunk of elements by dense matrices, in scratch that `allocate` makes.
 
     Parameters
     ----------
@@ -28,13 +28,17 @@ class Dense:
     def __init__(self, tabulation: Tabulation, lanes: int, dtype: DTypeLike, gradients: bool) -> None:
         self.dim = tabulation.rule.eta.shape[1]
         self.n_modes, self.n_points = tabulation.dense.shape
+        self._work = (self.n_modes if gradients else 0, lanes), dtype
         self.test = np.ascontiguousarray(tabulation.dense, dtype)
         self.trial = np.ascontiguousarray(tabulation.dense.T, dtype)
         if gradients:
             slopes = tabulation.dense_gradient
             self.trial_gradient = np.ascontiguousarray(slopes.transpose(0, 2, 1).reshape(-1, self.n_modes), dtype)
             self.test_gradient = np.ascontiguousarray(self.trial_gradient.T)
-            self.work = np.empty((self.n_modes, lanes), dtype)
+
+    def allocate(self) -> None:
+        """Make the scratch."""
+        self.work = np.empty(*self._work)
 
     def evaluate(self, modes: Array, out: Array) -> None:
         """Values at the points: modes [n_modes, lanes] -> out [Q, lanes]."""

@@ -13,11 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...geometry import symmetric_pairs
+from ...pool import Pool
 from ..expression import Gradient, Vector, flux_components, per_component
 from ..form import BlockKernel, BlockProblem
 from ..models import operator_flops
 from .collocation import Collocation
 from .dense import Dense
+from .plan import twin
 from .sumfac import SumFac
 
 Array = NDArray[np.floating[Any]]
@@ -66,10 +68,15 @@ class NumpyKernel(BlockKernel):
         self.points: Array | None = None
         if form.pointwise is not None and "x" in form.pointwise.arguments:
             self.points = problem.geometry.factors("points", self.lanes, dtype)
-        self._allocate()
         self.flops = operator_flops(problem, strategy)
+        self._twins: Pool[NumpyKernel] = Pool()
 
-    def _allocate(self) -> None:
+    def allocate(self) -> None:
+        """Make the scratch of one application at a time."""
+        if self.engine is not None:
+            self.engine = twin(self.engine)
+        if self.collocation is not None:
+            self.collocation = twin(self.collocation)
         p, n = self.problem, self.problem.form.components
         q, d, lanes, dtype = p.n_points, p.shape.dim, self.lanes, p.dtype
         # One array object per component: the engines' plans are kept by buffer.
@@ -85,6 +92,17 @@ class NumpyKernel(BlockKernel):
 
     def apply(self, source: Array, out: Array) -> None:
         """Apply to one block of a field; see `BlockKernel.apply`."""
+        worker = self._twins.take(self._twin)
+        worker._apply(source, out)
+        self._twins.give(worker)
+
+    def _twin(self) -> NumpyKernel:
+        """The kernel that does the work of one application."""
+        made = twin(self)
+        del made._twins  # without a cycle of references memory goes as soon as it can
+        return made
+
+    def _apply(self, source: Array, out: Array) -> None:
         stage = getattr(self, "_" + self.problem.form.stage)
         elements = self.problem.n_elements
         coupled = self.problem.coupled

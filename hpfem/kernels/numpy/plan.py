@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.floating[Any]]
 Step = tuple[NDArray[Any], Array, Array]
+
+
+class HasScratch(Protocol):
+    """What has arrays that an application writes to, beside what it only reads."""
+
+    def allocate(self) -> None:
+        """Make new ones."""
+
+
+S = TypeVar("S", bound=HasScratch)
+
+
+def twin(original: S) -> S:
+    """The same with scratch of its own; what is only read is shared.
+
+    Parameters
+    ----------
+    original : object
+        With a method `allocate`.
+
+    Returns
+    -------
+    object
+    """
+    made = copy.copy(original)
+    made.allocate()
+    return made
 
 
 class Plans:

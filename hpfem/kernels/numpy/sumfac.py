@@ -62,7 +62,7 @@ def _unless_identity(permutation: Indices) -> Indices | None:
 
 
 class SumFac:
-    """Evaluation and testing of a chunk of elements by sum factorisation.
+    """Evaluation and testing of a chunk of elements by sum factorisation, in scratch that `allocate` makes.
 
     Parameters
     ----------
@@ -76,7 +76,6 @@ class SumFac:
 
     def __init__(self, tabulation: Tabulation, lanes: int, dtype: DTypeLike, gradients: bool) -> None:
         tree = tabulation.basis.tree
-        # At level k: the value's chain and the slopes of directions k to dim - 1.
         self.dim, self.lanes = tree.dim, lanes
         self.counts = tabulation.rule.counts
         self.n_modes = tabulation.basis.n_modes
@@ -94,7 +93,6 @@ class SumFac:
             self.down[k] = _unless_identity(position[self.levels[k - 1].children])
             self.up[k] = _unless_identity(np.argsort(position[self.levels[k - 1].children]))
         leaf_to_mode = tree.leaf_to_mode[self.levels[-1].children]
-        self._plan = Plans()
         self.gather = _unless_identity(leaf_to_mode)
         self._plan_scatter(leaf_to_mode, tree.n_modes)
 
@@ -102,17 +100,21 @@ class SumFac:
         if tabulation.basis.transform is not None:
             self.transform = np.ascontiguousarray(tabulation.basis.transform, dtype)
             self.transform_t = np.ascontiguousarray(tabulation.basis.transform.T, dtype)
+        self._dtype, self._gradients = np.dtype(dtype), gradients
         rest = [int(np.prod(self.counts[k:], dtype=int)) for k in range(tree.dim + 1)]
-        self.leaves = np.empty((tree.n_leaves, lanes), dtype)
-        self.modes = np.empty((tree.n_modes, lanes), dtype)
-        sizes = [(tree.n_nodes(k), rest[k] * lanes) for k in range(tree.dim)]
-        self.work = [
-            [np.empty(size, dtype) for _ in range(tree.dim - k + 1 if gradients else 1)] for k, size in enumerate(sizes)
-        ]
-        self.sorted = [
-            [np.empty(size, dtype) for _ in range(tree.dim - k + 1 if gradients else 1)] for k, size in enumerate(sizes)
-        ]
-        self.sum = [np.empty(size, dtype) for size in [*sizes[1:], self.leaves.shape]] if gradients else []
+        self._sizes = [(tree.n_nodes(k), rest[k] * lanes) for k in range(tree.dim)]
+        self._ends = (tree.n_leaves, lanes), (tree.n_modes, lanes)
+
+    def allocate(self) -> None:
+        """Make the scratch, and forget the plans for what was there before."""
+        dtype, sizes = self._dtype, self._sizes
+        self._plan = Plans()
+        self.leaves, self.modes = (np.empty(size, dtype) for size in self._ends)
+        # At level k: the value's chain and the slopes of directions k to dim - 1.
+        chains = [self.dim - k + 1 if self._gradients else 1 for k in range(self.dim)]
+        self.work = [[np.empty(size, dtype) for _ in range(n)] for n, size in zip(chains, sizes, strict=True)]
+        self.sorted = [[np.empty(size, dtype) for _ in range(n)] for n, size in zip(chains, sizes, strict=True)]
+        self.sum = [np.empty(size, dtype) for size in [*sizes[1:], self._ends[0]]] if self._gradients else []
 
     def _matrices(self, k: int, table: Array, dtype: DTypeLike) -> list[tuple[Array, Array]]:
         rows = [table[group.functions] for group in self.levels[k].groups]

@@ -105,8 +105,9 @@ def test_uploads_are_waited_for():
         device, out = cuda.current_device(), np.empty(4)
         on_device = device.empty((4,), float)
         device.from_host(array, on_device)
+        assert gpus.waits == 2
         device.to_host(on_device, out)
-        assert np.array_equal(out, array) and gpus.waits == 1
+        assert np.array_equal(out, array) and gpus.waits == 2
 
 
 def test_overlapping_memory():

@@ -1,0 +1,179 @@
+"""An exception of a signal handler in the middle of an application: nothing runs on, and what comes next is right."""
+
+import random
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+import hpfem as hp
+from hpfem.kernels.cpu import cache
+from hpfem.kernels.cpu import kernel as cpu_kernel
+from hpfem.kernels.cpu.threads import run_all
+from hpfem.mesh.box import box
+
+# Exceptions in callbacks of weak references are printed by Python, not raised.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+TIMES = 2000
+
+
+class Interrupt(BaseException):
+    """What the handler raises, as Ctrl-C raises KeyboardInterrupt."""
+
+
+@pytest.fixture(params=["1", "2"])
+def native_threads(request, monkeypatch):
+    """Threads that a kernel may use, whatever its size."""
+    monkeypatch.setattr(cpu_kernel, "THREAD_FLOPS", 1)
+    monkeypatch.setenv("HPFEM_NUM_THREADS", request.param)
+    return int(request.param)
+
+
+@pytest.fixture
+def alarm():
+    """Have a handler called after some seconds; other handlers and timers come back at the end."""
+    before = signal.getsignal(signal.SIGALRM)
+
+    def set_alarm(handler, seconds, every=0.0):
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, seconds, every)
+
+    yield set_alarm
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def raise_interrupt(*_):
+    raise Interrupt
+
+
+def interrupted(work, alarm, seconds, every=0.0):
+    """Whether work() was interrupted."""
+    try:
+        try:
+            alarm(raise_interrupt, seconds, every)
+            work()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except Interrupt:
+        # Another one may have come on the way here.
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        return True
+    return False
+
+
+def random_field(space, state, rng, components=1):
+    field = space.empty(state, components)
+    for pair in field.data:
+        pair.write()[...] = rng.standard_normal(pair.shape)
+    return field
+
+
+@pytest.mark.parametrize(("backend", "strategy"), [("cpu", "sumfac"), ("cpu", "stdmat"), ("numpy", "sumfac")])
+def test_every_result_after_an_interrupt_is_right(backend, strategy, native_threads, alarm, rng):
+    space = hp.Space(box("hex", (6, 4, 4)), 3, backend=backend)
+    operator = hp.Helmholtz(space, lam=1.0, strategy=strategy)
+    given = [random_field(space, "coeff", rng) for _ in range(2)]
+    expected = [operator(field).arrays[0].copy() for field in given]
+    chance, hits, wrong = random.Random(7), 0, 0
+    out = space.empty("dual")
+    for turn in range(TIMES):
+        which = turn % 2
+        if interrupted(lambda which=which, out=out: operator(given[which], out=out), alarm, chance.uniform(1e-6, 3e-4)):
+            hits += 1
+            del out
+            out = space.empty("dual")
+            operator(given[which], out=out)
+        # What is left of an interrupted application would write into this memory.
+        wrong += not np.array_equal(out.data[0].read(), expected[which])
+    assert wrong == 0 and hits > 10
+
+
+def test_a_global_operator_and_solves_after_interrupts(native_threads, alarm, rng):
+    space = hp.Space(box(("tet", "prism"), (2, 2, 2)), 2, backend="cpu")
+    A = hp.GlobalOperator(hp.Helmholtz(space, lam=1.0), hp.C0Space(space))
+    rhs = rng.standard_normal(A.shape[0])
+    expected, solution = A @ rhs, hp.cg(A, rhs, tol=1e-8)[0]
+    chance, hits = random.Random(8), 0
+    for _ in range(300):
+        hits += interrupted(lambda: hp.cg(A, rhs, tol=1e-8), alarm, chance.uniform(1e-6, 5e-3))
+        assert np.array_equal(A @ rhs, expected)
+    assert hits > 10 and np.array_equal(hp.cg(A, rhs, tol=1e-8)[0], solution)
+
+
+def test_nothing_runs_when_the_exception_arrives(alarm):
+    """Tasks that take their time, signals that come again: those of other threads are over."""
+    running, chance, hits, left = [], random.Random(9), 0, 0
+    main = threading.main_thread()
+
+    def task():
+        if threading.current_thread() is not main:
+            running.append(1)
+            np.sort(np.arange(20_000.0)[::-1].copy())  # without Python's lock
+            running.pop()
+
+    for _ in range(500):
+        hits += interrupted(lambda: run_all([task] * 3), alarm, chance.uniform(1e-6, 4e-4))
+        left += len(running)
+    assert left == 0 and hits > 10
+    done = []
+    run_all([lambda k=k: done.append(k) for k in range(5)])
+    assert sorted(done) == list(range(5))
+
+
+def test_a_handler_may_use_the_operator_that_it_interrupts(native_threads, alarm, rng):
+    space = hp.Space(box("hex", (6, 4, 4)), 3, backend="cpu")
+    operator = hp.Helmholtz(space, lam=1.0)
+    first, second = (random_field(space, "coeff", rng) for _ in range(2))
+    expected = [operator(field).arrays[0].copy() for field in (first, second)]
+    wrong, calls, chance = [], [], random.Random(11)
+
+    def handler(*_):
+        calls.append(1)
+        if not np.array_equal(operator(second).data[0].read(), expected[1]):
+            wrong.append("inside")
+
+    for _ in range(500):
+        alarm(handler, chance.uniform(1e-6, 3e-4))
+        if not np.array_equal(operator(first).data[0].read(), expected[0]):
+            wrong.append("outside")
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    assert not wrong and len(calls) > 10
+
+
+def test_results_that_were_interrupted_hold_no_values(rng):
+    space = hp.Space(box("hex", (2, 2, 2)), 2, backend="cpu")
+    operator = hp.Helmholtz(space, lam=1.0)
+    u, out = random_field(space, "coeff", rng), space.zeros("dual")
+    apply = operator.choices[0].kernel.apply
+
+    def half(source, target):
+        target[:, :4] = 1.0
+        raise Interrupt
+
+    operator.choices[0].kernel.apply = half
+    with pytest.raises(Interrupt):
+        operator(u, out=out)
+    with pytest.raises(hp.StateError, match="interrupted"):
+        out.dot(u)
+    operator.choices[0].kernel.apply = apply
+    assert np.array_equal(operator(u, out=out).arrays[0], operator(u).arrays[0])
+
+
+def test_what_was_interrupted_while_it_was_made_is_not_kept(alarm, monkeypatch, tmp_path):
+    """Spaces, kernels compiled anew, topology: what an interrupt leaves behind changes no result."""
+    monkeypatch.setenv("HPFEM_CACHE_DIR", str(tmp_path))
+    mesh = box(("tet", "prism"), (2, 2, 2))
+
+    def everything(lam=1.0):
+        space = hp.Space(mesh, 2, backend="cpu")
+        u = space.project(lambda x, y, z: x * y + z)
+        c0 = hp.C0Space(space)
+        return c0.gather(hp.WeakForm(space, lambda u, du, c: (c * u, du), fields={"c": lam})(u))
+
+    expected, chance, hits = everything(), random.Random(12), 0
+    for _ in range(100):
+        cache._LOADED.clear()  # so that kernels are read, or compiled, again
+        hits += interrupted(everything, alarm, chance.uniform(1e-4, 3e-2))
+    assert hits > 10 and np.array_equal(everything(), expected)
