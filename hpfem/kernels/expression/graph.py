@@ -36,6 +36,7 @@ OPERATIONS: dict[str, tuple[int, Callable[..., Any], Callable[..., Any]]] = {
     "ge": (2, operator.ge, np.greater_equal),
     "where": (3, lambda c, a, b: a if c else b, np.where),
 }
+COMPARISONS = ("lt", "le", "gt", "ge")
 _UFUNCS: dict[Any, str] = {function: name for name, (_, _, function) in OPERATIONS.items() if name != "where"}
 _UFUNCS[np.float_power] = "pow"
 
@@ -63,7 +64,8 @@ class Graph:
         -------
         Expression
         """
-        key = (op, tuple(a.index for a in args), payload)
+        # 0.0 == -0.0, which are different constants.
+        key = (op, tuple(a.index for a in args), repr(payload) if op == "const" else payload)
         if key not in self._known:
             self._known[key] = Expression(self, op, args, payload, len(self.nodes))
             self.nodes.append(self._known[key])
@@ -79,7 +81,13 @@ class Graph:
             return value
         if isinstance(value, (Vector, Gradient)):
             raise ArgumentError("a pointwise function has a vector where a scalar is needed; take its components")
-        if np.ndim(value) == 0 and isinstance(value, (int, float, np.number, np.ndarray)):
+        if isinstance(value, int):
+            try:
+                return self.constant(float(value))
+            except OverflowError:
+                raise ArgumentError("a pointwise function has an integer that is too large for a float") from None
+        numpy = isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0 and value.dtype.kind in "buif"
+        if numpy or isinstance(value, float):
             return self.constant(float(value))
         raise ArgumentError(
             f"a pointwise function mixed a {type(value).__name__} into an expression; pass it as a field"

@@ -6,7 +6,9 @@ named fields and parameters; it returns what multiplies the test value, what mul
     def helmholtz(u, du, lam):
         return lam * u, du
 
-The NumPy backend calls the function on arrays. `trace` calls it once on symbols; compiled backends print the graph.
+`trace` calls it once, on symbols, when the operator is made; every backend evaluates the graph, in the space's dtype: a
+comparison is 1 or 0, integers are floats, and what the function takes from its surroundings stays as it was then. What
+should change between applications is a parameter (`operator.parameters["k"] = 2.0`).
 A flux that is made of scalars times `du` never needs the components of `du`, so a block only has to carry the symmetric
 metric; taking a component or a dot product, or returning another vector, makes it `general`. Which one is found here.
 """
@@ -240,7 +242,9 @@ def trace(
         )
     try:
         value, flux = pointwise(arguments)
-    except (TypeError, ValueError, AttributeError, IndexError) as error:
+    except RecursionError as error:
+        raise ArgumentError(f"pointwise function {pointwise.name!r} calls itself without end") from error
+    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
         if isinstance(error, ArgumentError):
             raise
         raise ArgumentError(f"pointwise function {pointwise.name!r} cannot be traced: {error}") from error
