@@ -100,3 +100,30 @@ def test_coordinate_functions_are_taken_in_the_dtype_of_the_space(dtype):
     field = hp.Space(straight("quad"), 1, dtype="float32").evaluate(lambda x, y: (x < 2).astype(dtype))
     assert field.arrays[0].dtype == np.float32
     assert np.all(field.arrays[0] == 1)
+
+
+def nested(n):
+    def function(u, du, x, k):
+        for _ in range(n):
+            u = np.sin(u) * k
+        return u + x[0], [u * du[0] + 1, *list(du)[1:]]
+
+    return function
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_long_functions_agree(backend, dtype):
+    """Where compiled kernels call them instead of writing them out at every point."""
+    for shape in ("quad", "tet"):
+        space = hp.Space(straight(shape), 3, dtype=dtype)
+        u = space.project(lambda *x: x[0] + 0.1)
+        fields = {"k": lambda *x: 1.5 + x[1]}
+        expected = hp.WeakForm(space, nested(30), fields=fields, backend="numpy", strategy="sumfac")(u).arrays[0]
+        for way in ways(backend):
+            found = hp.WeakForm(space, nested(30), fields=fields, **way)(u).arrays[0]
+            assert norm_error(found, expected) < (1e-12 if dtype == "float64" else 1e-4), way
+
+
+def test_a_function_with_too_many_operations_names_the_limit():
+    with pytest.raises(hp.ArgumentError, match="has 8003 operations, the limit is 2000"):
+        hp.WeakForm(hp.Space(straight("quad"), 1), nested(4000), fields={"k": 1.0})

@@ -25,6 +25,9 @@ from ...errors import ArgumentError
 from .graph import Expression, Graph
 from .vectors import Gradient, Vector
 
+# Operations of a pointwise function: with more, compiling takes tens of seconds.
+MAX_OPERATIONS = 2000
+
 
 @dataclass(frozen=True)
 class Pointwise:
@@ -253,13 +256,20 @@ def trace(
     )
     fluxes = None if flux is None else per_component(flux, components, pointwise.name)
     if fluxes is None:
-        return Trace(graph, dim, components, values_out, None, None)
-    if not asked and all(isinstance(f, Gradient) for f in fluxes):
+        found = Trace(graph, dim, components, values_out, None, None)
+    elif not asked and all(isinstance(f, Gradient) for f in fluxes):
         scaled = tuple({c: graph.lift(s) for c, s in f.terms.items()} for f in fluxes)
-        return Trace(graph, dim, components, values_out, scaled, None)
-    vectors = tuple(flux_components(f, dim, pointwise.name) for f in fluxes)
-    lifted = tuple(tuple(graph.lift(v) for v in vector) for vector in vectors)
-    return Trace(graph, dim, components, values_out, None, lifted)
+        found = Trace(graph, dim, components, values_out, scaled, None)
+    else:
+        vectors = tuple(flux_components(f, dim, pointwise.name) for f in fluxes)
+        lifted = tuple(tuple(graph.lift(v) for v in vector) for vector in vectors)
+        found = Trace(graph, dim, components, values_out, None, lifted)
+    if found.flops > MAX_OPERATIONS:
+        raise ArgumentError(
+            f"pointwise function {pointwise.name!r} has {found.flops} operations, the limit is {MAX_OPERATIONS}: give"
+            " what does not depend on u as a field"
+        )
+    return found
 
 
 def per_component(result: Any, components: int, name: str) -> Sequence[Any]:
