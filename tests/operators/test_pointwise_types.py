@@ -127,3 +127,23 @@ def test_long_functions_agree(backend, dtype):
 def test_a_function_with_too_many_operations_names_the_limit():
     with pytest.raises(hp.ArgumentError, match="has 8003 operations, the limit is 2000"):
         hp.WeakForm(hp.Space(straight("quad"), 1), nested(4000), fields={"k": 1.0})
+
+
+def test_deep_and_shared_functions_are_looked_at_once():
+    """A recursion over the graph would be too deep for Python, or take 2^100 steps."""
+    space = hp.Space(straight("quad"), 1)
+    u = space.project(lambda x, y: x + 1)
+
+    def doubled(u, times):
+        for _ in range(times):
+            u = u + u
+        return u
+
+    assert (
+        norm_error(
+            hp.WeakForm(space, lambda u: doubled(u, 100), test="value")(u).arrays[0],
+            2.0**100 * hp.Mass(space)(u).arrays[0],
+        )
+        < 1e-13
+    )
+    assert hp.WeakForm(space, lambda u: doubled(u, 1900), test="value").form.trace.flops == 1900
