@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from hpfem.shapes import BASES, SHAPES, Basis, Shape, Tabulation, TensorRule, default_counts, make_basis, quadrature
 
 from .backend import BACKENDS, checked_name, wrap
-from .errors import ArgumentError, MeshError, StateError
+from .errors import ArgumentError, HpfemError, MeshError, StateError
 from .field import Field, held_by_fields
 from .geometry import BlockGeometry
 from .memory import PairArray
@@ -433,8 +433,16 @@ def evaluated(
         ) from None
     except ValueError:  # built-in functions have no signature
         pass
-    with np.errstate(all="ignore"):
-        result = function(*coordinates)
+    try:
+        with np.errstate(all="ignore"):
+            result = function(*coordinates)
+    except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
+        if isinstance(error, HpfemError):
+            raise
+        raise ArgumentError(
+            f"the function of the coordinates failed: {error}; it is called on arrays of many points: use NumPy's"
+            " functions (np.sin, np.where for if), or wrap a function of single numbers in np.vectorize"
+        ) from error
     parts = list(result) if isinstance(result, (tuple, list)) else [result]
     if not isinstance(result, (tuple, list)) and np.ndim(result) == len(shape) + 1:
         parts = list(np.asarray(result))

@@ -9,7 +9,7 @@ one matrix product for all elements and all wanted pairs (m, n): O(n_modes Q) wo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from ..errors import ArgumentError
-from ..kernels.expression import Gradient, Vector, flux_components, per_component
+from ..kernels.numpy import Evaluator
 from ..memory import HOST, PairArray
 from ..operators import Operator
 
@@ -47,7 +47,8 @@ def pointwise_matrix(operator: Operator, number: int, component: int, elements: 
         Test by trial: value, then the derivatives by collapsed coordinates.
     """
     block, form = operator.space.blocks[number], operator.form
-    assert form.pointwise is not None
+    trace = form.trace
+    assert trace is not None
     geometry = block.geometry
     J = geometry.jacobian(elements)  # [E, Q, D, d]
     x = geometry.coordinates(elements)
@@ -59,41 +60,45 @@ def pointwise_matrix(operator: Operator, number: int, component: int, elements: 
     inverse = np.swapaxes(np.linalg.solve(gram, np.swapaxes(J, -1, -2)), -1, -2)  # [E, Q, D, d] = d eta_a / dx_i
     shape = weight.shape
     physical = np.zeros((1 + big, 1 + big, *shape))
+    pointwise = Evaluator(trace, shape, np.float64)
     for column in range(1 + big):
-        value, flux = form.pointwise(_unit(operator, number, component, column, x, elements))
-        if value is not None:
-            physical[0, column] = per_component(value, form.components, form.name)[component]
-        if flux is not None:
-            own = per_component(flux, form.components, form.name)[component]
-            for i, part in enumerate(flux_components(own, big, form.name)):
-                physical[1 + i, column] = part
+        source = _unit(operator, number, component, column, x, elements)
+        with np.errstate(all="ignore"):
+            found = pointwise(source, shape[-1])
+        if trace.value is not None:
+            physical[0, column] = found[trace.value[component].index]
+        if trace.scaled is not None:
+            for c, scale in trace.scaled[component].items():
+                for i in range(big):
+                    physical[1 + i, column] += found[scale.index] * source(("du", c, i))
+        elif trace.flux is not None:
+            for i, part in enumerate(trace.flux[component]):
+                physical[1 + i, column] = found[part.index]
     pull = np.zeros((1 + big, 1 + d, *shape))
     pull[0, 0] = 1
     pull[1:, 1:] = inverse.transpose(2, 3, 0, 1)
     return np.einsum("iaeq,ijeq,jbeq,eq->abeq", pull, physical, pull, weight, optimize=True)
 
 
-def _unit(operator: Operator, number: int, component: int, column: int, x: Array, elements: slice) -> dict[str, Any]:
-    """Arguments of the pointwise function: one of value and D derivatives is 1, the others 0."""
-    form, shape = operator.form, x.shape[1:]
-    n, big = form.components, len(x)
-    zero, one = np.zeros(shape), np.ones(shape)
+def _unit(
+    operator: Operator, number: int, component: int, column: int, x: Array, elements: slice
+) -> Callable[[tuple[Any, ...]], Any]:
+    """What gives the pointwise function its inputs: one of value and D derivatives is 1, the others 0."""
+    units: dict[tuple[Any, ...], int] = {("du", component, i): 1 + i for i in range(len(x))}
+    units["u", component] = 0
+    zero, one = np.zeros(x.shape[1:]), np.ones(x.shape[1:])
 
-    def source(c: int) -> list[Array]:
-        return [one if c == component and column == 1 + i else zero for i in range(big)]
+    def source(key: tuple[Any, ...]) -> Any:
+        if key[0] == "param":
+            return operator.parameters[key[1]]
+        if key[0] == "x":
+            return x[key[1]]
+        if key[0] == "field":
+            row = operator.fields[key[1]].data[number].read(HOST)[key[2]]
+            return np.asarray(row[elements], dtype=np.float64)
+        return one if units.get(key) == column else zero
 
-    values = [one if c == component and column == 0 else zero for c in range(n)]
-    gradients = [Gradient({c: 1.0}, source) for c in range(n)]
-    found: dict[str, Any] = {
-        "u": values[0] if n == 1 else values,
-        "du": gradients[0] if n == 1 else gradients,
-        "x": Vector(list(x)),
-        **operator.parameters,
-    }
-    for name, field in operator.fields.items():
-        parts = [np.asarray(row[elements], dtype=np.float64) for row in field.data[number].read(HOST)]
-        found[name] = Vector(parts) if field.components > 1 else parts[0]
-    return found
+    return source
 
 
 def _products(operator: Operator, number: int, first: Indices, second: Indices) -> Array:

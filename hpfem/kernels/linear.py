@@ -16,20 +16,23 @@ def is_linear(node: Expression, variable: str) -> bool | None:
     variable : str
         Kind of the input: "u".
     """
-    if node.op in ("const", "input"):
-        return True if node.op == "input" and node.payload[0] == variable else None
-    parts = [is_linear(a, variable) for a in node.args]
-    if all(part is None for part in parts):
-        return None
-    if False in parts:
-        return False
-    if node.op in ("add", "sub"):
-        return None not in parts
-    if node.op == "neg":
-        return True
-    if node.op == "mul":
-        return None in parts
-    return node.op == "div" and parts[1] is None
+    # Nodes stand behind their arguments; each is looked at once, however often it is shared.
+    linear: list[bool | None] = []
+    for one in node.graph.nodes[: node.index + 1]:
+        parts = [linear[a.index] for a in one.args]
+        if one.op == "input" and one.payload[0] == variable:
+            linear.append(True)
+        elif all(part is None for part in parts):
+            linear.append(None)
+        elif False in parts:
+            linear.append(False)
+        elif one.op in ("add", "sub"):
+            linear.append(None not in parts)
+        elif one.op == "mul":
+            linear.append(None in parts)
+        else:
+            linear.append(one.op == "neg" or (one.op == "div" and parts[1] is None))
+    return linear[node.index]
 
 
 def check_linear(problem: BlockProblem) -> None:

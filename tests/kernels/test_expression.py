@@ -104,7 +104,7 @@ def test_traced_graph_computes_what_the_function_does(tree):
     for node in found.graph.nodes:
         assert all(a.index < node.index for a in node.args)
         assert not node.args or node.op == "div" or any(a.op != "const" for a in node.args)
-    keys = [(n.op, tuple(a.index for a in n.args), n.payload) for n in found.graph.nodes]
+    keys = [(n.op, tuple(a.index for a in n.args), repr(n.payload)) for n in found.graph.nodes]
     assert len(set(keys)) == len(keys)
 
 

@@ -110,8 +110,8 @@ class Builder:
         return f'nounwind "min-legal-vector-width"="{width}" "prefer-vector-width"="{width}"'
 
     @contextmanager
-    def function(self, name: str, arguments: str, internal: bool = True) -> Iterator[None]:
-        """Write a function `void name(arguments)`."""
+    def function(self, name: str, arguments: str, internal: bool = True, result: str = "void") -> Iterator[None]:
+        """Write a function `result name(arguments)`; the body returns the result if there is one."""
         linkage = "internal " if internal else ""
         keep = " noinline" if internal else ""
         outer, self.lines, block = self.lines, [], self._block
@@ -119,9 +119,10 @@ class Builder:
         self._block = "entry"
         self.emit("")
         yield
-        self.emit("ret void")
+        if result == "void":
+            self.emit("ret void")
         body = "\n".join(self.lines)
-        text = f"define {linkage}void @{name}({arguments}){keep} {self.attribute()} {{\nentry:\n{body}\n}}\n"
+        text = f"define {linkage}{result} @{name}({arguments}){keep} {self.attribute()} {{\nentry:\n{body}\n}}\n"
         self._globals.append(text)
         self.lines, self._block, self._trips = outer, block, trips
 

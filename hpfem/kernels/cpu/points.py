@@ -13,7 +13,7 @@ from typing import Any
 
 from .ir import Index, Pack
 from .line import join, split
-from .pointwise import Expressions
+from .pointwise import INLINED, CalledExpressions, Expressions
 from .tree import TreePasses
 
 
@@ -61,7 +61,12 @@ class PointPasses(TreePasses):
                 return b.load(b.at(field, (outer, n_fiber)), k)
             return b.load(b.at(field, (outer, 1)), k * self.rest[0])
 
-        node = Expressions(b, trace, source)
+        node: Expressions | CalledExpressions
+        if trace.flops > INLINED:
+            node = self.called = self.called or CalledExpressions(b, trace)
+            node.call(source)
+        else:
+            node = Expressions(b, trace, source)
         tested: list[Pack | None] = [None] * self.n
         fluxes: list[list[Pack] | None] = [None] * self.n
         for c in range(self.n):
@@ -73,7 +78,9 @@ class PointPasses(TreePasses):
                 fluxes[c] = factors.pull_back(k, [node[component] for component in trace.flux[c]])
         return tested, fluxes
 
-    def combine(self, node: Expressions, terms: dict[int, Any], slopes: Many[Many[Pack] | None]) -> list[Pack]:
+    def combine(
+        self, node: Expressions | CalledExpressions, terms: dict[int, Any], slopes: Many[Many[Pack] | None]
+    ) -> list[Pack]:
         """Linear combination of the components' slopes."""
         b = self.b
         total: list[Pack] = []

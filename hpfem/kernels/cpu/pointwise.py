@@ -23,6 +23,10 @@ _CALLS = {
 _COMPARISONS = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 
 
+# Operations up to which a pointwise function is written out at every point: more would take long to compile.
+INLINED = 40
+
+
 class Expressions:
     """Instructions of the nodes of a trace at one point, each written once.
 
@@ -63,13 +67,14 @@ class Expressions:
             if op in _BINARY:
                 self._done[node.index] = getattr(b, _BINARY[op])(*args)
             elif op == "neg":
-                self._done[node.index] = b.neg(self._vectors(node.args[0]))
+                self._done[node.index] = b.neg(self.vectors(node.args[0]))
             elif op == "tanh":
-                self._done[node.index] = self._library("tanh", self._vectors(node.args[0]))
+                self._done[node.index] = self._library("tanh", self.vectors(node.args[0]))
             else:
                 self._done[node.index] = b.call(_CALLS[op], *args)
 
-    def _vectors(self, node: Expression) -> Pack:
+    def vectors(self, node: Expression) -> Pack:
+        """Vectors of a node, a constant's too."""
         value = self[node]
         return value if isinstance(value, tuple) else (self.b.splat(value),)
 
@@ -108,3 +113,50 @@ class Expressions:
             out.append(total)
         b.count_flops(len(values))
         return tuple(out)
+
+
+class CalledExpressions:
+    """The results of a trace by a function of the module that is written once and called at each point.
+
+    Parameters
+    ----------
+    b : Builder
+    trace : Trace
+    """
+
+    def __init__(self, b: Builder, trace: Trace) -> None:
+        self.b, self.trace = b, trace
+        results = dict.fromkeys(e.index for e in trace.outputs if e.op != "const")
+        self.outputs = {index: i for i, index in enumerate(results)}
+        self.result = "{ " + ", ".join([b.vector] * len(self.outputs)) + " }"
+        names = {key: f"%a{i}" for i, key in enumerate(trace.inputs)}
+        before = b.flops
+        arguments = ", ".join(f"{b.vector} {name}" for name in names.values())
+        with b.function("pointwise", arguments, result=self.result):
+            node = Expressions(b, trace, lambda key: (names[key],))
+            total = "poison"
+            for index, i in self.outputs.items():
+                (value,) = node.vectors(trace.graph.nodes[index])
+                total = b.new(f"insertvalue {self.result} {total}, {b.vector} {value}, {i}")
+            b.emit(f"ret {self.result} {total}")
+        self.flops, b.flops = b.flops - before, before
+        self._found: dict[int, Pack] = {}
+
+    def __getitem__(self, node: Expression) -> Pack | float:
+        """Vectors of a result of the last call, or its value if it is a constant."""
+        return float(node.payload) if node.op == "const" else self._found[node.index]
+
+    def call(self, source: Callable[[tuple[Any, ...]], Pack]) -> None:
+        """Call the function; `source` as for `Expressions`."""
+        b = self.b
+        rows = b.spread(*(source(key) for key in self.trace.inputs))
+        members = list(zip(*rows)) or [()]
+        b.count_flops(len(members), self.flops)
+        calls = []
+        for given in members:
+            arguments = ", ".join(f"{b.vector} {x}" for x in given)
+            calls.append(b.new(f"call {self.result} @pointwise({arguments})"))
+        self._found = {
+            index: tuple(b.new(f"extractvalue {self.result} {call}, {i}") for call in calls)
+            for index, i in self.outputs.items()
+        }

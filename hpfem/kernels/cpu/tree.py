@@ -18,6 +18,7 @@ from .factors import Factors
 from .ir import Builder, Index, Pack
 from .levels import Sequence, groups, shared_leaves
 from .line import Line
+from .pointwise import CalledExpressions
 
 Array = NDArray[np.floating[Any]]
 Name = tuple[Any, ...]
@@ -48,6 +49,7 @@ class TreePasses:
         self.space_dim = problem.geometry.space_dim
         self.n = form.components
         self.trace = form.trace
+        self.called: CalledExpressions | None = None
         testing = form.stage == "iproduct_wrt_deriv_base"
         self.trial_gradient = form.stage == "phys_deriv" or (self.trace is not None and self.trace.uses_gradient)
         self.test_gradient = testing or "grad" in form.test

@@ -2,6 +2,7 @@
 
 from .dense import Dense
 from .pipeline import NumpyKernel
+from .pointwise import Evaluator
 from .sumfac import SumFac
 
-__all__ = ["Dense", "NumpyKernel", "SumFac"]
+__all__ = ["Dense", "Evaluator", "NumpyKernel", "SumFac"]

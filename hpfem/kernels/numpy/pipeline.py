@@ -6,7 +6,7 @@ with long rows, and users' [component, element, mode] arrays are transposed at t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from ...geometry import symmetric_pairs
 from ...pool import Pool
-from ..expression import Gradient, Vector, flux_components, per_component
+from ..expression import Expression
 from ..form import BlockKernel, BlockProblem
 from ..models import operator_flops
 from .collocation import Collocation
 from .dense import Dense
 from .plan import twin
+from .pointwise import Evaluator
 from .sumfac import SumFac
 
 Array = NDArray[np.floating[Any]]
@@ -66,7 +67,7 @@ class NumpyKernel(BlockKernel):
             matrix = problem.geometry.expansion(kind)
             self.expansion = np.ascontiguousarray(matrix.reshape(-1, matrix.shape[-1]), dtype)
         self.points: Array | None = None
-        if form.pointwise is not None and "x" in form.pointwise.arguments:
+        if form.trace is not None and any(key[0] == "x" for key in form.trace.inputs):
             self.points = problem.geometry.factors("points", self.lanes, dtype)
         self.flops = operator_flops(problem, strategy)
         self._twins: Pool[NumpyKernel] = Pool()
@@ -89,6 +90,7 @@ class NumpyKernel(BlockKernel):
         self.expanded = None
         if self.expansion is not None:
             self.expanded = np.empty((len(self.expansion) // q, q, lanes), dtype)
+        self.pointwise = None if p.form.trace is None else Evaluator(p.form.trace, (q, lanes), dtype)
 
     def apply(self, source: Array, out: Array) -> None:
         """Apply to one block of a field; see `BlockKernel.apply`."""
@@ -106,11 +108,12 @@ class NumpyKernel(BlockKernel):
         stage = getattr(self, "_" + self.problem.form.stage)
         elements = self.problem.n_elements
         coupled = self.problem.coupled
-        for group, first in enumerate(range(0, elements, self.lanes)):
-            chunk = slice(first, min(first + self.lanes, elements))
-            factors = self._chunk_factors(group)
-            for c in range(0, len(source), coupled):
-                stage(source[c : c + coupled], out, c, chunk, factors, group)
+        with np.errstate(all="ignore"):  # what is not finite goes through silently, as on other backends
+            for group, first in enumerate(range(0, elements, self.lanes)):
+                chunk = slice(first, min(first + self.lanes, elements))
+                factors = self._chunk_factors(group)
+                for c in range(0, len(source), coupled):
+                    stage(source[c : c + coupled], out, c, chunk, factors, group)
 
     def _chunk_factors(self, group: int) -> Array | None:
         """Factors of a chunk at the points, [factor, point, lane]."""
@@ -192,19 +195,20 @@ class NumpyKernel(BlockKernel):
             for i in range(1, big):
                 self._fluxes[a, :, live] += factors[a * big + i, :, live] * weighted[i]
 
-    def _metric(self, factors: Array, terms: dict[int, Any], live: slice) -> None:
+    def _metric(self, factors: Array, terms: dict[int, Expression], found: dict[int, Any], live: slice) -> None:
         """Fluxes of a scaled gradient, through the symmetric metric."""
         d = self.problem.shape.dim
         row = {}
         for number, (a, b) in enumerate(symmetric_pairs(d)):
             row[a, b] = row[b, a] = number
         slopes, work = self.slopes, self.work
-        if len(terms) == 1 and isinstance(next(iter(terms.values())), float) and next(iter(terms.values())) == 1.0:
-            combined = slopes[next(iter(terms))]
+        (first, scale), *others = terms.items()
+        if not others and scale.op == "const" and scale.payload == 1.0:
+            combined = slopes[first]
         else:
             combined = np.zeros_like(slopes[0])
             for c, scale in terms.items():
-                combined[:, :, live] += scale * slopes[c][:, :, live]
+                combined[:, :, live] += found[scale.index] * slopes[c][:, :, live]
         for a in range(d):
             out = self._fluxes[a]
             np.multiply(factors[row[a, 0]], combined[0], out=out)
@@ -221,32 +225,30 @@ class NumpyKernel(BlockKernel):
         self._collocation.add_transpose(self._fluxes, self.work, total, overwrite=value is None)
         self._engine.test_value(total, self.modes[c])
 
-    def _arguments(self, factors: Array, chunk: slice, group: int, live: slice) -> dict[str, Any]:
-        """What the pointwise function may ask for by name."""
-        p, n, big = self.problem, self.problem.form.components, self.problem.geometry.space_dim
+    def _source(self, factors: Array, chunk: slice, group: int, live: slice) -> Callable[[tuple[Any, ...]], Any]:
+        """What gives the pointwise function its inputs."""
+        p = self.problem
 
-        def source(c: int) -> list[Any]:
-            return [self._physical(factors, self.slopes[c], i, live) for i in range(big)]
+        def source(key: tuple[Any, ...]) -> Any:
+            kind = key[0]
+            if kind == "u":
+                return self.values[key[1]][:, live]
+            if kind == "du":
+                return self._physical(factors, self.slopes[key[1]], key[2], live)
+            if kind == "param":
+                return p.parameters[key[1]]
+            if kind == "x":
+                assert self.points is not None
+                return self.points[group, key[1]][:, live]
+            return np.ascontiguousarray(p.fields[key[1]].values[key[2]][chunk].T)
 
-        values = [self.values[c][:, live] for c in range(n)]
-        gradients = [Gradient({c: 1.0}, source) for c in range(n)]
-        found: dict[str, Any] = {
-            "u": values[0] if n == 1 else Vector(values),
-            "du": gradients[0] if n == 1 else Vector(gradients),
-            **p.parameters,
-        }
-        if self.points is not None:
-            found["x"] = Vector([self.points[group, i][:, live] for i in range(big)])
-        for name, field in p.fields.items():
-            parts = [np.ascontiguousarray(component[chunk].T) for component in field.values]
-            found[name] = Vector(parts) if field.vector else parts[0]
-        return found
+        return source
 
     def _weak(self, source: Array, out: Array, c: int, chunk: slice, factors: Array, group: int) -> None:
-        form = self.problem.form
-        trace, pointwise = form.trace, form.pointwise
-        assert trace is not None and pointwise is not None
-        n, live = form.components, slice(0, chunk.stop - chunk.start)
+        trace = self.problem.form.trace
+        assert trace is not None and self.pointwise is not None
+        n, lanes = self.problem.form.components, chunk.stop - chunk.start
+        live = slice(0, lanes)
         for i in range(n):
             self._load(source[i], chunk, self.modes[i])
             if self.collocated or not trace.uses_gradient:
@@ -256,26 +258,21 @@ class NumpyKernel(BlockKernel):
             else:
                 value = self.values[i] if trace.uses_value else None
                 self._engine.evaluate_gradient(self.modes[i], value, self.slopes[i])
-        value, flux = pointwise(self._arguments(factors, chunk, group, live))
-        values = [None] * n if value is None else per_component(value, n, pointwise.name)
-        fluxes = [None] * n if flux is None else per_component(flux, n, pointwise.name)
-        if n > 1:  # a result may be a view of another component's values, which are about to be overwritten
-            values = [None if v is None else v * 1 for v in values]
-        if trace.general:
-            big = self.problem.geometry.space_dim
-            fluxes = [None if f is None else flux_components(f, big, pointwise.name) for f in fluxes]
-            if n > 1:
-                fluxes = [None if f is None else [part * 1 for part in f] for f in fluxes]
-        for i, (scalar, vector) in enumerate(zip(values, fluxes, strict=True)):
-            if vector is not None and trace.general:
-                self._pull_back(factors, vector, live)
-            elif vector is not None:
-                self._metric(factors, vector.terms, live)
+        found = self.pointwise(self._source(factors, chunk, group, live), lanes)
+        if n > 1:  # a result may be another component's values, which are about to be overwritten
+            for node in trace.outputs:
+                if node.op == "input" and node.payload[0] == "u":
+                    found[node.index] = found[node.index].copy()
+        for i in range(n):
+            if trace.scaled is not None:
+                self._metric(factors, trace.scaled[i], found, live)
+            elif trace.flux is not None:
+                self._pull_back(factors, [found[node.index] for node in trace.flux[i]], live)
             target = None
-            if scalar is not None:
+            if trace.value is not None:
                 target = self.values[i]
-                np.multiply(scalar, factors[-1, :, live], out=target[:, live])
-            if vector is None:
+                np.multiply(found[trace.value[i].index], factors[-1, :, live], out=target[:, live])
+            if trace.scaled is None and trace.flux is None:
                 self._engine.test_value(self.values[i], self.modes[i])
             else:
                 self._test(target, i)
