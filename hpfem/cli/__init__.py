@@ -8,11 +8,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from .. import __version__
-from ..errors import HpfemError
+from ..errors import HpfemError, HpfemWarning
 from . import apply, bench, cache, compare, info, plot, solve, tune
 
 __all__ = ["main"]
@@ -88,7 +89,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parsed = make_parser().parse_args(arguments)
     try:
-        parsed.run(parsed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", HpfemWarning)
+            warnings.showwarning = _warn
+            parsed.run(parsed)
         sys.stdout.flush()
     except HpfemError as error:
         return _complain(str(error))
@@ -104,6 +108,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("hpfem: interrupted", file=sys.stderr)
         return 130
     return 0
+
+
+def _warn(message: Warning | str, *where: Any, **more: Any) -> None:
+    print(f"hpfem: warning: {' '.join(str(message).split())}", file=sys.stderr)
 
 
 def _complain(message: str) -> int:
