@@ -157,12 +157,15 @@ class FwdTrans:
         for number, (block, source, target) in enumerate(zip(self.space.blocks, field.data, out.data, strict=True)):
             values = np.ascontiguousarray(source.read(HOST), dtype=np.float64)
             rhs = self._moments(number, values)
-            if not np.isfinite(np.sum(rhs)):
+            largest = max(rhs.max(), -rhs.min())
+            if not np.isfinite(largest):
                 cell = block.elements[np.argmin(np.isfinite(rhs).all(axis=(0, 2)))]
                 raise StateError(f"{self.name} got a field that is not finite in cell {cell} ({block.shape.name})")
+            unit = 2.0 ** np.clip(np.frexp(largest)[1], -1000, 1000)  # squares of values of any size
+            rhs /= unit
             columns = self._solve(number, rhs).reshape(-1, block.n_modes).T
             flat = lu_solve(_conversion(block.basis), columns, check_finite=False).T
-            target.write(HOST)[...] = flat.reshape(rhs.shape)
+            np.multiply(flat.reshape(rhs.shape), unit, out=target.write(HOST), casting="same_kind")
         return out
 
     def _moments(self, number: int, values: Array) -> Array:

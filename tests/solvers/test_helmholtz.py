@@ -1,5 +1,7 @@
 """Helmholtz solves: exponential convergence on every mesh, with every condition, however the cells are numbered."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -141,9 +143,13 @@ def test_pure_neumann_has_mean_zero():
     def u(x, y, z):
         return np.cos(PI * x) * np.cos(PI * y)
 
-    for basis, shift in (("modified", 3.0), ("lagrange", 0.0)):
+    for basis, shift, said in (
+        ("modified", 3.0, pytest.warns(hp.HpfemWarning, match="mean")),
+        ("lagrange", 0.0, nullcontext()),
+    ):
         space = hp.Space(mesh, 4, basis)
-        found = hp.solve_helmholtz(space, 0.0, lambda x, y, z, s=shift: 2 * PI**2 * u(x, y, z) + s)
+        with said:
+            found = hp.solve_helmholtz(space, 0.0, lambda x, y, z, s=shift: 2 * PI**2 * u(x, y, z) + s)
         assert hp.l2_error(found, u) < 1.1e-4
         assert abs(space.integrate(found)) < 1e-12
 
