@@ -62,7 +62,7 @@ def true_residuals():
 
     with pytest.MonkeyPatch.context() as patch:
         for module in list(sys.modules.values()):
-            if getattr(module, "cg", None) is cg:
+            if getattr(module, "__dict__", {}).get("cg") is cg:
                 patch.setattr(module, "cg", checked)
         yield
 

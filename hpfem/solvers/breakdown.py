@@ -56,5 +56,6 @@ def untrue_residual(name: str, residual: float, tol: float, rounding: float) -> 
     """The true residual misses the tolerance that the recurred one met, twice, and not by rounding."""
     return SolverError(
         f"{name}: the residual b - A x is {residual:.2e}, though that of the iterations met {tol:.1e}; rounding"
-        f" explains {rounding:.0e}: the operator is not linear, or it or the preconditioner changes what it is given"
+        f" explains {rounding:.0e}: the operator is singular or not linear, or it or the preconditioner changes what"
+        " it is given"
     )

@@ -302,6 +302,22 @@ def test_right_hand_sides_of_all_kinds():
         assert np.abs(found.vector - by_function.vector).max() < 1e-10
 
 
+def test_right_hand_sides_that_are_none():
+    space = hp.Space(box("tri", (1, 1)), 2)
+    other = hp.Space(space.mesh, 2)
+    for f, error, message in (
+        ("x", hp.ArgumentError, "f is 'x'; give a finite number, a function or a field"),
+        (10**400, hp.ArgumentError, "give a finite number"),
+        (np.nan, hp.ArgumentError, "give a finite number"),
+        (lambda x, y: [x, y], hp.ArgumentError, "f has 2 components, one is wanted"),
+        (space.evaluate(lambda x, y: [x, y]), hp.ArgumentError, "f has 2 components, one is wanted"),
+        (other.evaluate(lambda x, y: x), hp.StateError, "on another space"),
+        (space.project(lambda x, y: x), hp.StateError, "coeff"),
+    ):
+        with pytest.raises(error, match=message):
+            hp.solve_helmholtz(space, 1.0, f)
+
+
 def test_float32():
     mesh = ours("cube_mixed.msh")
     u = hp.solve_helmholtz(hp.Space(mesh, 4, dtype=np.float32), 1.0, source, dirichlet=exact, tol=1e-6)

@@ -138,6 +138,16 @@ def test_operators_that_are_none_are_caught(problem):
             hp.cg(A, b, tol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_singular_operator_with_data_that_do_not_fit_is_refused(dtype):
+    """The solution grows without end, and its rounding with it: that is no reason to stop."""
+    matrix = (2 * np.eye(N) - np.eye(N, k=1) - np.eye(N, k=-1)).astype(dtype)
+    matrix[0, 0] = matrix[-1, -1] = 1
+    for b in (np.arange(N, dtype=dtype), np.arange(N, dtype=dtype) - dtype((N - 1) / 2) + dtype(0.1)):
+        with pytest.raises(hp.SolverError, match="not positive definite|did not converge|singular"):
+            hp.cg(lambda v: matrix @ v, b, tol=1e-6)
+
+
 def test_norms_of_all_sizes():
     for size in (5e-324, 1e-300, 1e-200, 1.0, 1e200, 1e300):
         assert norm(np.array([3.0, -4.0]) * size) == pytest.approx(5 * size)
