@@ -53,9 +53,11 @@ def limited_by_rounding(name: str, residual: float, tol: float, dtype: DTypeLike
 
 
 def untrue_residual(name: str, residual: float, tol: float, rounding: float) -> SolverError:
-    """The true residual misses the tolerance that the recurred one met, twice, and not by rounding."""
+    """The true residual misses the tolerance that the recurred one met, twice."""
+    if residual <= ROUNDING * rounding:
+        why = "of rounding: the operator is singular, or its coefficients differ more than the type of numbers allows"
+    else:
+        why = "not of rounding: the operator is not linear, or it or the preconditioner changes what it is given"
     return SolverError(
-        f"{name}: the residual b - A x is {residual:.2e}, though that of the iterations met {tol:.1e}; rounding"
-        f" explains {rounding:.0e}: the operator is singular or not linear, or it or the preconditioner changes what"
-        " it is given"
+        f"{name}: the residual b - A x is {residual:.2e}, though that of the iterations met {tol:.1e}; it is {why}"
     )
