@@ -8,6 +8,7 @@ import os
 import platform
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -21,6 +22,8 @@ import scipy
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from hpfem.errors import HpfemWarning
+
 __all__ = [
     "available_memory",
     "forget_reports",
@@ -29,6 +32,7 @@ __all__ = [
     "progress",
     "report_once",
     "reports",
+    "warn",
 ]
 
 logger = logging.getLogger("hpfem")
@@ -37,6 +41,20 @@ _SIMD = ("sse2", "avx", "avx2", "fma", "avx512f", "avx512dq", "avx512vl", "avx51
 
 # Message by key, in a list that tells who came first: without a lock, which a fork or a signal could leave held.
 _reports: dict[str, list[str]] = {}
+
+
+def warn(message: str) -> None:
+    """Give an `HpfemWarning` at the line outside this package that led here.
+
+    Parameters
+    ----------
+    message
+        One line: what was found, what was done, what to do.
+    """
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "hpfem":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, HpfemWarning, stacklevel=level)
 
 
 def report_once(key: str, message: str) -> bool:

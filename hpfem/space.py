@@ -180,6 +180,7 @@ class Space:
                 if len(chosen):
                     geometry = BlockGeometry(group.shape, group.order, coefficients[chosen], rule, kind)
                     self._check_upright(geometry, group.indices[chosen])
+                    self._check_range(group.shape, coefficients[chosen], group.indices[chosen])
                     blocks.append(Block(tabulation, geometry, group.indices[chosen]))
         return blocks
 
@@ -194,6 +195,20 @@ class Space:
                 f"{self.mesh.describe_cell(int(cells[worst]))} is tangled: its Jacobian determinant at the quadrature"
                 f" points {geometry.rule.counts} comes down to {flatness[worst]:.3g} of the product of its columns'"
                 f" lengths ({np.count_nonzero(flatness <= FLAT_TOLERANCE)} such cell(s)); repair the mesh"
+            )
+
+    def _check_range(self, shape: Shape, coefficients: NDArray[np.float64], cells: NDArray[np.int64]) -> None:
+        """Refuse cells whose volumes leave the range of the type, with room for its rounding."""
+        limits, digits = np.finfo(self.dtype), np.log10(np.finfo(self.dtype).eps)
+        widths = np.abs(coefficients[..., 1:]).max(axis=(1, 2))
+        volumes = shape.dim * np.log10(widths)
+        bad = ~((volumes > np.log10(limits.tiny) - digits) & (volumes < np.log10(limits.max) + digits))
+        if bad.any():
+            first = int(np.argmax(bad))
+            raise ArgumentError(
+                f"cell {cells[first]} ({shape.name}) is about {widths[first]:.0e} wide, and the volumes of"
+                f" {np.count_nonzero(bad)} such cell(s) leave the range of {self.dtype}; take another unit of length"
+                f"{', or float64' if self.dtype == np.float32 else ''}"
             )
 
     @property
@@ -295,32 +310,43 @@ class Space:
         ArgumentError
             If the result has the wrong shape, or is not finite (the message names the cell and the point).
         """
-        arrays = [self._evaluated(function, block) for block in self.blocks]
+        found = [self._evaluated(function, block) for block in self.blocks]
+        arrays = [values for values, _ in found]
+        largest = max(size for _, size in found)
+        if 0 < largest < np.finfo(self.dtype).tiny:
+            raise ArgumentError(
+                f"the function's values, up to {largest:.1e}, are out of the range of {self.dtype}; take other units,"
+                " or a space of float64"
+            )
         if len({len(a) for a in arrays}) > 1:
             raise ArgumentError("the function returns different numbers of components in different blocks")
         return self.field("phys", arrays)
 
-    def _evaluated(self, function: Callable[..., Any], block: Block) -> NDArray[np.floating[Any]]:
-        """Values at the points of a block, [components, E, Q], a bounded number of elements at a time."""
+    def _evaluated(self, function: Callable[..., Any], block: Block) -> tuple[NDArray[np.floating[Any]], float]:
+        """Values at the points of a block, [components, E, Q], a bounded number of elements at a time; the largest."""
         out: NDArray[np.floating[Any]] | None = None
+        largest = 0.0
         for chunk in block.geometry.chunks():
             x = block.geometry.coordinates(chunk)
             values = evaluated(function, list(x), x.shape[1:])
-            bad = ~np.isfinite(values).all(axis=0)
+            sizes = np.abs(values)
+            bad = ~(sizes <= np.finfo(self.dtype).max).all(axis=0)
             if bad.any():
                 e, q = np.argwhere(bad)[0]
                 where = ", ".join(f"{c:.6g}" for c in x[:, e, q])
                 raise ArgumentError(
-                    f"the function is not finite at ({where}) in cell {block.elements[chunk][e]} ({block.shape.name}),"
-                    f" nor at {np.count_nonzero(bad) - 1} more point(s) beside it"
+                    f"the function is not finite at ({where}) in cell {block.elements[chunk][e]} ({block.shape.name})"
+                    f"{' in float32' if self.dtype == np.float32 else ''}, nor at"
+                    f" {np.count_nonzero(bad) - 1} more point(s) beside it"
                 )
             if out is None:
                 out = np.empty((len(values), block.n_elements, block.n_points), self.dtype)
             if len(values) != len(out):
                 raise ArgumentError("the function returns different numbers of components at different points")
             out[:, chunk] = values
+            largest = max(largest, float(sizes.max()))
         assert out is not None  # a block has elements
-        return out
+        return out, largest
 
     def project(self, function: Callable[..., Any] | Field) -> Field:
         """Project a function onto the space, cell by cell in L2 (FwdTrans of its values at the points).
@@ -350,15 +376,19 @@ class Space:
         -------
         float, or ndarray [components] with more than one component
         """
-        field = self._values(field, "integrate")
-        total = np.zeros(field.components)
-        for pair, block in zip(field.data, self.blocks, strict=True):
+        total = self._integrals([pair.read() for pair in self._values(field, "integrate").data])
+        return float(total[0]) if len(total) == 1 else total
+
+    def _integrals(self, arrays: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
+        """Integrals of the components of values at the points, [components]."""
+        total = np.zeros(len(arrays[0]))
+        for values, block in zip(arrays, self.blocks, strict=True):
             geometry = block.geometry
             weights = geometry.factors("wJ")[:, 0, :, 0]
             if block.affine:
                 weights = weights * block.rule.weights
-            total += np.einsum("ceq,eq->c", np.asarray(pair.read(), dtype=np.float64), weights, optimize=True)
-        return float(total[0]) if field.components == 1 else total
+            total += np.einsum("ceq,eq->c", np.asarray(values, dtype=np.float64), weights, optimize=True)
+        return total
 
     def norm(self, field: Field) -> float:
         """L2 norm over the mesh, all components together.
@@ -373,7 +403,12 @@ class Space:
         float
         """
         values = self._values(field, "norm")
-        return float(np.sqrt(np.sum(self.integrate(values * values))))
+        largest = max(float(np.abs(pair.read()).max()) for pair in values.data)
+        if largest == 0 or not np.isfinite(largest):
+            return largest
+        # Squares of values of any size.
+        squares = [(np.asarray(pair.read(), dtype=np.float64) / largest) ** 2 for pair in values.data]
+        return largest * float(np.sqrt(np.sum(self._integrals(squares))))
 
     def _values(self, field: Field, what: str) -> Field:
         if not isinstance(field, Field):

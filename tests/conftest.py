@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import sys
 import zlib
 from pathlib import Path
 
@@ -13,6 +14,9 @@ CACHE = "HPFEM_CACHE_DIR"
 # Protecting pages of memory takes POSIX.
 collect_ignore = [] if os.name == "posix" else ["kernels/test_guarded.py"]
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
+
+# Operators of tests that are not the same at every call.
+UNSTEADY = {"disturbed"}
 
 # The same examples in every run, and no clock: the machines of CI are of all speeds.
 hypothesis.settings.register_profile("hpfem", deadline=None, derandomize=True)
@@ -41,6 +45,27 @@ def no_tuning_results(tmp_path_factory):
     folder, elsewhere = store.cache_folder, tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store, "cache_folder", lambda kind: folder(kind) if CACHE in os.environ else elsewhere / kind)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def true_residuals():
+    """Every solve of every test reports the residual that its solution has: computed here once more."""
+    from hpfem.solvers import cg
+
+    def checked(apply, rhs, *arguments, **options):
+        x, info = cg(apply, rhs, *arguments, **options)
+        if isinstance(rhs, np.ndarray) and getattr(apply, "__name__", "") not in UNSTEADY:
+            product = getattr(apply, "apply", apply)(x.copy())
+            size = max(float(np.abs(rhs).max()), np.finfo(np.float64).tiny)
+            true, scale = (np.linalg.norm(np.asarray(v, np.float64) / size) for v in (rhs - product, rhs))
+            assert abs(true - info.residual * scale) <= 0.01 * true + 10 * np.finfo(rhs.dtype).eps * scale
+        return x, info
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in list(sys.modules.values()):
+            if getattr(module, "__dict__", {}).get("cg") is cg:
+                patch.setattr(module, "cg", checked)
         yield
 
 

@@ -27,6 +27,7 @@ from ..memory import HOST, Device
 from ..space import Space
 from .devices import array_module, has_indexed, sparse_on, vector_on
 from .numbering import Entries, Numbering, Seen
+from .parts import Parts, connected_parts
 from .projection import Piece, project
 
 Array = NDArray[np.floating[Any]]
@@ -140,6 +141,11 @@ class C0Space:
             ends = np.append(offsets[1:], offsets[0] + numbering.counts[dim]) if len(offsets) else offsets
             total[offsets[0] : offsets[0] + numbering.counts[dim]] = np.repeat(cells, ends - offsets)
         return total
+
+    @cached_property
+    def parts(self) -> Parts:
+        """Parts of the mesh that share no unknown."""
+        return connected_parts(self.numbering, self.space, self.matrix)
 
     @property
     def matrix(self) -> csr_array:

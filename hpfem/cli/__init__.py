@@ -10,12 +10,13 @@ import io
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from .. import __version__
-from ..errors import HpfemError
+from ..errors import HpfemError, HpfemWarning
 from ..files import shown
 from . import apply, bench, cache, compare, info, output, plot, solve, tune
 
@@ -106,7 +107,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(parsed: argparse.Namespace) -> int:
     try:
-        with _terminable():
+        with _terminable(), warnings.catch_warnings():
+            warnings.simplefilter("always", HpfemWarning)
+            warnings.showwarning = _warn
             parsed.run(parsed)
     except HpfemError as error:
         return _complain(str(error))
@@ -141,6 +144,10 @@ def _terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _warn(message: Warning | str, *where: Any, **more: Any) -> None:
+    print(f"hpfem: warning: {' '.join(str(message).split())}", file=sys.stderr)
 
 
 def _complain(message: str) -> int:

@@ -169,6 +169,12 @@ class Operator:
             )
         if not np.all(np.isfinite(numbers)):
             raise ArgumentError(f"coefficient {key!r} of {self.name} is {value}; it must be finite")
+        limits, sizes = np.finfo(self.space.dtype), np.abs(numbers[numbers != 0])
+        if np.any(sizes < limits.tiny) or np.any(sizes > limits.max):
+            raise ArgumentError(
+                f"coefficient {key!r} of {self.name} is {value}, out of the range of {self.space.dtype}; take"
+                " other units, or a space of float64"
+            )
         if numbers.ndim:
             self.fields[key] = self.space.evaluate(lambda *x: list(numbers))
         else:

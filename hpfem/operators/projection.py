@@ -185,11 +185,13 @@ class FwdTrans:
         """The projection on a block, [components, E, n_modes]."""
         block = self.space.blocks[number]
         rhs = self._moments(number, np.ascontiguousarray(source, dtype=np.float64))
-        if not np.isfinite(np.sum(rhs)):
+        largest = max(rhs.max(), -rhs.min())
+        if not np.isfinite(largest):
             cell = block.elements[np.argmin(np.isfinite(rhs).all(axis=(0, 2)))]
             raise StateError(f"{self.name} got a field that is not finite in cell {cell} ({block.shape.name})")
-        columns = self._solve(number, rhs).reshape(-1, block.n_modes).T
-        return converted(block.basis, columns).T.reshape(rhs.shape)
+        unit = 2.0 ** np.clip(np.frexp(largest)[1], -1000, 1000)  # squares of values of any size
+        columns = self._solve(number, rhs / unit).reshape(-1, block.n_modes).T
+        return unit * converted(block.basis, columns).T.reshape(rhs.shape)
 
     def _moments(self, number: int, values: Array) -> Array:
         """Inner products of a block's values with the orthogonal basis, [components, E, n_modes]."""

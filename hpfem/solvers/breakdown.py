@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import DTypeLike
+
 from ..errors import SolverError
+from ..reporting import warn
+
+# A true residual up to this many times what rounding A x amounts to is put down to rounding: measured up to 8.
+ROUNDING = 20
 
 
 def no_convergence(name: str, residual: float, tol: float, done: int) -> SolverError:
@@ -14,7 +21,9 @@ def no_convergence(name: str, residual: float, tol: float, done: int) -> SolverE
 
 
 def bad_preconditioner(name: str, rho: float, done: int) -> SolverError:
-    """The residual's norm in the preconditioner is not positive."""
+    """The residual's norm in the preconditioner is not positive, or no number."""
+    if not np.isfinite(rho):
+        return SolverError(f"{name}: the preconditioner gives what is not finite (r.z = {rho} after {done} iterations)")
     return SolverError(
         f"{name}: the preconditioner is not positive definite (r.z = {rho:.3e} after {done} iterations);"
         " one that is made from the operator is not where lam < 0 makes that indefinite"
@@ -32,3 +41,23 @@ def bad_operator(name: str, curvature: float, done: int) -> SolverError:
 def not_finite(name: str, done: int) -> SolverError:
     """A scalar is infinite or no number."""
     return SolverError(f"{name}: a number is not finite after {done} iterations; look at the coefficients")
+
+
+def limited_by_rounding(name: str, residual: float, tol: float, dtype: DTypeLike) -> None:
+    """Warn that the true residual cannot meet the tolerance."""
+    other = ", or float64" if np.dtype(dtype) == np.float32 else ""
+    warn(
+        f"{name}: the residual b - A x is {residual:.1e}, wanted {tol:.1e}: rounding to {np.dtype(dtype)} allows no"
+        f" less; take a larger tolerance{other}"
+    )
+
+
+def untrue_residual(name: str, residual: float, tol: float, rounding: float) -> SolverError:
+    """The true residual misses the tolerance that the recurred one met, twice."""
+    if residual <= ROUNDING * rounding:
+        why = "of rounding: the operator is singular, or its coefficients differ more than the type of numbers allows"
+    else:
+        why = "not of rounding: the operator is not linear, or it or the preconditioner changes what it is given"
+    return SolverError(
+        f"{name}: the residual b - A x is {residual:.2e}, though that of the iterations met {tol:.1e}; it is {why}"
+    )

@@ -1,8 +1,12 @@
 """Preconditioned conjugate gradients on host or device arrays (Hestenes & Stiefel 1952).
 
-Vectors stay where they are. It stops as `scipy.sparse.linalg.cg` does: by the norm of the recurred residual against
-that of the right-hand side. On a GPU the scalars stay there too (`device_cg`): the host looks at them some iterations
-later, and the solution, the number of iterations and the residuals are those of the iteration that met the tolerance.
+Vectors stay where they are; they are scaled by powers of two, so that right-hand sides may be of any size. It stops as
+`scipy.sparse.linalg.cg` does: by the norm of the recurred residual against that of the right-hand side. Rounding, and
+functions that do not do what they should, part the recurred residual from the true one, b - A x: that is computed at
+the end, and where it misses the tolerance by more than rounding the iteration starts once more from x.
+
+On a GPU the scalars stay there too (`device_cg`): the host looks at them some iterations later, and the solution, the
+number of iterations and the residuals are those of the iteration that met the tolerance.
 """
 
 from __future__ import annotations
@@ -11,18 +15,31 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf, isfinite, isnan
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from ..assembly import GlobalOperator
-from ..assembly.devices import array_module, has_indexed
+from ..assembly.devices import array_module, has_indexed, vector_home, vector_on
 from ..errors import ArgumentError, SolverError
-from ..memory import HOST
+from ..memory import HOST, Device
 from ..reporting import progress
-from .breakdown import bad_operator, bad_preconditioner, no_convergence, not_finite
+from .breakdown import (
+    ROUNDING,
+    bad_operator,
+    bad_preconditioner,
+    limited_by_rounding,
+    no_convergence,
+    not_finite,
+    untrue_residual,
+)
 from .device_cg import iterate_on_device
+from .scaling import default_tolerance, exponent, magnitude, norm, scaled, unscaled
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +50,8 @@ class SolveInfo:
     ----------
     iterations : int
     residuals : list of float
-        Norm of the residual over that of the right-hand side, before the first and after each iteration.
+        Norm of the recurred residual over that of the right-hand side, before the first and after each iteration;
+        where the iteration started again, that of the true one there.
     time : float
         Seconds, all together.
     operator_time, preconditioner_time : float
@@ -45,6 +63,11 @@ class SolveInfo:
         What was used.
     size : int
         Unknowns.
+    residual : float
+        Norm of the true residual b - A x over that of b, computed from the solution.
+    incompatibility : {str: float}
+        Of a problem that does not see constants: by part of the mesh (`solve_helmholtz`), the sum of the right-hand
+        side over the sum of its absolute values, 0 but for rounding where there is a solution.
     """
 
     iterations: int
@@ -55,17 +78,40 @@ class SolveInfo:
     set_up_time: float = 0.0
     preconditioner: str = "none"
     size: int = 0
+    residual: float = 0.0
+    incompatibility: dict[str, float] = field(default_factory=dict)
 
 
 class _Timed:
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function, self.time = function, 0.0
+    """A user's function of vectors, timed; what it returns is checked to be one."""
 
-    def __call__(self, *arguments: Any) -> Any:
-        start = perf_counter()
-        result = self.function(*arguments)
-        self.time += perf_counter() - start
+    def __init__(self, what: str, function: Callable[..., Any], like: Any) -> None:
+        self.what, self.function, self.time = what, function, 0.0
+        self.shape, self.dtype = like.shape, like.dtype
+
+    def start(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call another function that does the same."""
+        begun = perf_counter()
+        result = function(*arguments)
+        self.time += perf_counter() - begun
         return result
+
+    def __call__(self, vector: Any) -> Any:
+        begun = perf_counter()
+        try:
+            result = self.function(vector)
+        except ValueError as error:
+            if "read-only" not in str(error):
+                raise
+            raise ArgumentError(f"{self.what} must not write into its argument; let it return a new array") from error
+        self.time += perf_counter() - begun
+        found, dtype = getattr(result, "shape", None), getattr(result, "dtype", None)
+        if found == self.shape and dtype == self.dtype:
+            return result
+        if found != self.shape or getattr(dtype, "kind", "") not in "fiu":
+            given = type(result).__name__ if found is None else f"{dtype} of shape {found}"
+            raise ArgumentError(f"{self.what} returned {given}, wanted {self.dtype} of shape {self.shape}")
+        return result.astype(self.dtype)
 
 
 def _silent(n: int = 1, description: str | None = None) -> None:
@@ -77,7 +123,7 @@ def cg(
     rhs: Any,
     precondition: Callable[[Any], Any] | None = None,
     *,
-    tol: float = 1e-10,
+    tol: float | None = None,
     max_iterations: int | None = None,
     start: Any | None = None,
     name: str = "CG",
@@ -94,8 +140,9 @@ def cg(
     precondition : callable, optional
         r -> M^-1 r, a new array or r itself; symmetric positive definite. On a GPU it is called for a few residuals
         more than there are iterations.
-    tol : float
-        Wanted ratio of the residual's norm to that of b, > 0.
+    tol : float, optional
+        Wanted ratio of the residual's norm to that of b, > 0. When left out 1e-12, or 1.2e-6 in float32, or what
+        rounding leaves up to a hundred times that.
     max_iterations : int, optional
         10 n + 100 when left out.
     start : array, [n], optional
@@ -113,15 +160,25 @@ def cg(
     Raises
     ------
     SolverError
-        If it does not converge, the operator or the preconditioner is not positive definite, or a number is not finite.
+        If it does not converge, the operator or the preconditioner is not positive definite, a number is not finite,
+        the true residual misses the tolerance by more than rounding explains, or x is out of the type's range.
     ArgumentError
-        For a bad tolerance, or vectors on a GPU of another type than float64 and float32.
+        For a bad tolerance, vectors of another type than float64 and float32, or functions that write into their
+        argument or do not return vectors.
+
+    Warns
+    -----
+    HpfemWarning
+        If rounding keeps the true residual above the tolerance.
     """
-    if not tol > 0:
+    wanted = default_tolerance(rhs.dtype) if tol is None else tol
+    if not wanted > 0:
         raise ArgumentError(f"the tolerance of {name} must be > 0, got {tol!r}")
     began = perf_counter()
     most = 10 * int(rhs.shape[0]) + 100 if max_iterations is None else int(max_iterations)
     on_device = array_module(rhs) is not np
+    if rhs.dtype not in (np.float64, np.float32):
+        raise ArgumentError(f"{name} takes vectors of float64 or float32, got {rhs.dtype}")
     product = None
     if isinstance(apply, GlobalOperator):
         operator, there = apply, has_indexed(apply.device)
@@ -131,22 +188,44 @@ def cg(
         if on_device:
             product = operator.product_on(operator.device)
             product = product if product.alone and product.dtype == rhs.dtype else None
-    A = _Timed(apply)
-    M = None if precondition is None else _Timed(precondition)
-    x = rhs * 0 if start is None else start * 1
-    r = rhs * 1 if start is None else rhs - A(x)
-    scale = float(rhs @ rhs) ** 0.5
-    if not np.isfinite(scale):
+    A = _Timed(f"{name}: the operator", apply, rhs)
+    M = None if precondition is None else _Timed(f"{name}: the preconditioner", precondition, rhs)
+    if not isfinite(magnitude(rhs)):
         raise SolverError(f"{name}: the right-hand side is not finite; look at the data and the coefficients")
+    unit = exponent(rhs)
+    b = scaled(rhs, -unit)
+    x = b * 0 if start is None else scaled(start.astype(rhs.dtype, copy=False), -unit)
+    r = b * 1 if start is None else b - A(x)
+    scale = float(b @ b) ** 0.5
     if scale == 0:
         return rhs * 0, SolveInfo(0, [0.0], perf_counter() - began, A.time, size=int(rhs.shape[0]))
+    residuals: list[float] = []
     with progress(name) if bar else nullcontext(_silent) as advance:
-        if on_device:
-            x = x.astype(r.dtype, copy=False)
-            A.function = A.function if product is None else product.into
-            residuals = iterate_on_device(A, product, M, x, r, scale, tol, most, name, advance)
+        for _ in range(2):
+            failure = None
+            try:
+                if on_device:
+                    into = A if product is None else partial(A.start, product.into)
+                    iterate_on_device(into, product, M, x, r, scale, wanted, most, name, advance, residuals)
+                else:
+                    _iterate(A, M, x, r, scale, wanted, most, name, advance, residuals)
+            except SolverError as error:
+                failure = error
+            r = b - A(_read_only(x))
+            residual = norm(r) / scale
+            if residual <= wanted:
+                break
+            rounding = _rounding(A, x) / scale
+            # After a breakdown, or far from a solution, x may be large without end, and its rounding with it.
+            if residual <= min(ROUNDING * rounding, 0.1 if failure is None else np.finfo(rhs.dtype).eps ** 0.5):
+                if tol is not None or residual > 100 * wanted:
+                    limited_by_rounding(name, residual, wanted, rhs.dtype)
+                break
+            if failure is not None:
+                raise failure
+            residuals.pop()
         else:
-            residuals = _iterate(A, M, x, r, scale, tol, most, name, advance)
+            raise untrue_residual(name, residual, wanted, rounding)
     info = SolveInfo(
         len(residuals) - 1,
         residuals,
@@ -154,8 +233,55 @@ def cg(
         A.time,
         0.0 if M is None else M.time,
         size=int(rhs.shape[0]),
+        residual=residual,
     )
-    return x, info
+    return unscaled(x, unit, rhs.dtype, name), info
+
+
+def cg_from_host(
+    apply: Callable[[Any], Any] | GlobalOperator,
+    rhs: Array,
+    device: Device,
+    dtype: DTypeLike,
+    *args: Any,
+    **options: Any,
+) -> tuple[Array, SolveInfo]:
+    """`cg` on a device for vectors on the host, of any size in float64 whatever the type there.
+
+    Parameters
+    ----------
+    apply
+        As for `cg`.
+    rhs : ndarray, [n]
+    device : Device
+    dtype : dtype
+        Of the vectors there.
+    *args, **options
+        Further ones of `cg`.
+
+    Returns
+    -------
+    x : ndarray, [n]
+    SolveInfo
+    """
+    unit = exponent(rhs)
+    x, info = cg(apply, vector_on(scaled(rhs, -unit), device, dtype), *args, **options)
+    return scaled(vector_home(x, device).astype(np.float64), unit), info
+
+
+def _read_only(vector: Any) -> Any:
+    """A vector as functions of users see it."""
+    if isinstance(vector, np.ndarray):
+        vector = vector.view()
+        vector.flags.writeable = False
+    return vector
+
+
+def _rounding(A: _Timed, x: Any) -> float:
+    """What rounding A x amounts to: eps times the size of the terms that cancel there, which other signs keep apart."""
+    mixed = x * 1
+    mixed[::2] *= -1
+    return float(np.finfo(x.dtype).eps) * norm(A(mixed))
 
 
 def _iterate(
@@ -168,34 +294,31 @@ def _iterate(
     most: int,
     name: str,
     advance: Callable[..., None],
-) -> list[float]:
-    """Iterate on NumPy arrays, x and r in place; returns the residuals."""
-    residuals = [float(r @ r) ** 0.5 / scale]
-    p, before = r, 1.0
+    residuals: list[float],
+) -> None:
+    """Iterate on NumPy arrays, x and r in place, and add to the residuals."""
+    first = len(residuals)
+    residuals.append(float(r @ r) ** 0.5 / scale)
+    p, before = r * 1, 1.0
+    seen_r, seen_p = _read_only(r), _read_only(p)
     while not residuals[-1] <= tol:
         done = len(residuals) - 1
-        if np.isnan(residuals[-1]):
+        if isnan(residuals[-1]):
             raise not_finite(name, done)
         if done >= most:
             raise no_convergence(name, residuals[-1], tol, done)
-        z = r if M is None else M(r)
+        z = r if M is None else M(seen_r)
         rho = float(r @ z)
-        if rho <= 0:
+        if not 0 < rho < inf:
             raise bad_preconditioner(name, rho, done)
-        if done == 0:
-            p = z * 1
-        else:
-            p *= rho / before
-            p += z
-        q = A(p)
+        p *= 0 if done == first else rho / before
+        p += z
+        q = A(seen_p)
         curvature = float(p @ q)
-        if not (np.isfinite(rho) and np.isfinite(curvature)):
-            raise not_finite(name, done)
-        if curvature <= 0:
-            raise bad_operator(name, curvature, done)
+        if not 0 < curvature < inf:
+            raise bad_operator(name, curvature, done) if isfinite(curvature) else not_finite(name, done)
         x += (rho / curvature) * p
         r += (-rho / curvature) * q
         before = rho
         residuals.append(float(r @ r) ** 0.5 / scale)
         advance(description=f"{name} {residuals[-1]:.1e}")
-    return residuals

@@ -38,7 +38,8 @@ def iterate_on_device(
     most: int,
     name: str,
     advance: Callable[..., None],
-) -> list[float]:
+    residuals: list[float],
+) -> None:
     """Iterate on CuPy arrays.
 
     Parameters
@@ -54,47 +55,45 @@ def iterate_on_device(
     scale, tol : float
         Norm of the right-hand side, and the ratio to it at which to stop.
     most : int
-        Iterations.
+        Iterations, with those before.
     name : str
         For messages.
     advance : callable
         Steps of a progress bar.
-
-    Returns
-    -------
-    list of float
-        Residuals over `scale`.
+    residuals : list of float
+        Those of iterations before these, over `scale`; added to.
 
     Raises
     ------
     SolverError
         As `cg`.
     ArgumentError
-        For vectors of another type than float64 and float32.
+        For a preconditioner that writes into its argument.
     """
-    if r.dtype not in (np.float64, np.float32):
-        raise ArgumentError(f"{name} on a GPU takes vectors of float64 or float32, got {r.dtype}")
     jacobi = getattr(M, "function", M)
     inverse = jacobi.inverse if isinstance(jacobi, Jacobi) else None
     blocks = None if product is None else product.blocks
-    vectors = ConjugateVectors(x, r, scale, tol, most, inverse, blocks)
+    vectors = ConjugateVectors(x, r, scale, tol, most - len(residuals), inverse, blocks)
     launcher = _Launcher(A, product, None if inverse is not None else M, vectors)
-    residuals: list[float] = []
+    first = len(residuals)
     try:
-        pending = launcher.start()
+        pending = launcher.start(name)
         while True:
             launcher.launch()
             latest = vectors.read()
             seen = pending.wait()
-            before, done = len(residuals), int(seen["finished"])
+            before, done = len(residuals) - first, int(seen["finished"])
             residuals += [float(seen["residual"][i % RING]) for i in range(before, done + 1)]
-            if len(residuals) > before:
-                advance(len(residuals) - max(before, 1), description=f"{name} {residuals[-1]:.1e}")
+            if done >= before:
+                advance(done + 1 - max(before, 1), description=f"{name} {residuals[-1]:.1e}")
             stopped = Stop(int(seen["stopped"]))
             if stopped == Stop.CONVERGED:
-                return residuals
+                return
             if stopped != Stop.RUNNING:
                 rho, curvature = (float(seen[key][done % RING]) for key in ("rho", "curvature"))
+                if stopped == Stop.NOT_FINITE and not np.isfinite(rho) and np.isfinite(residuals[-1]):
+                    stopped = Stop.PRECONDITIONER
+                done += first
                 raise {
                     Stop.PRECONDITIONER: bad_preconditioner(name, rho, done),
                     Stop.OPERATOR: bad_operator(name, curvature, done),
@@ -123,9 +122,15 @@ class _Launcher:
         self.graph: Any = None
         self.used: list[Any] = []
 
-    def start(self) -> Reading:
+    def start(self, name: str) -> Reading:
         """Make the first direction."""
-        self.vectors.update_direction(None if self.M is None else self.M(self.vectors.r))
+        z, r = None, self.vectors.r
+        if self.M is not None:
+            before = r.copy()
+            z = self.M(r)
+            if not bool((r == before).all()):  # before the iterations, as it waits for the GPU
+                raise ArgumentError(f"{name}: the preconditioner must not write into its argument")
+        self.vectors.update_direction(z)
         return self.vectors.read()
 
     def launch(self) -> None:

@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..assembly.boundary import Condition, RobinCondition
-from ..assembly.devices import vector_home, vector_on
 from ..errors import ArgumentError, SolverError
 from ..field import Field
-from ..operators import Helmholtz, IProductWRTBase
+from ..operators import Helmholtz
 from ..operators.operator import Coefficient
-from ..reporting import report_once
 from ..space import Space
-from .cg import SolveInfo, cg
-from .norms import moments
+from .cg import SolveInfo, cg_from_host
+from .constants import hidden_constants
+from .norms import load
 from .preconditioners import make_preconditioner
 from .projection import domain_boundary_values
+from .scaling import exponent, scaled, unscaled
 
 Array = NDArray[np.float64]
 
@@ -64,7 +64,7 @@ def solve_helmholtz(
     robin: RobinCondition | None = None,
     *,
     diffusivity: Coefficient | None = None,
-    tol: float = 1e-12,
+    tol: float | None = None,
     preconditioner: str | Callable[[Any], Any] = "auto",
     max_iterations: int | None = None,
     c0: C0Space | None = None,
@@ -89,8 +89,9 @@ def solve_helmholtz(
         k du/dn + alpha u = g.
     diffusivity : float, callable or Field, optional
         k > 0; 1 when left out.
-    tol : float
-        Ratio of the residual's norm to that of the right-hand side at which to stop.
+    tol : float, optional
+        Ratio of the residual's norm to that of the right-hand side at which to stop; as for `cg` when left out: 1e-12,
+        or 1.2e-6 in float32.
     preconditioner : str or callable
         "auto", "jacobi", "multilevel", "none", or a function r -> M^-1 r of global vectors.
     max_iterations : int, optional
@@ -101,7 +102,8 @@ def solve_helmholtz(
     -------
     Solution
         Field in state "coeff" with `info` (iterations, residuals, time), `vector` and `c0`. Where nothing fixes a
-        constant (lam = 0, fluxes on all of the boundary) the solution of mean zero; the mean of the data is taken out.
+        constant (lam = 0, fluxes on all of the boundary; on each connected part of the mesh by itself) the solution of
+        mean zero; the mean of the data is taken out, and `info.incompatibility` tells what it was.
 
     Raises
     ------
@@ -109,6 +111,11 @@ def solve_helmholtz(
         If the operator is indefinite, or the solver does not converge.
     ArgumentError
         For boundary names, functions or options that do not fit.
+
+    Warns
+    -----
+    HpfemWarning
+        If nothing fixes a constant and the data do not sum up to zero, or rounding keeps the residual above `tol`.
     """
     began = perf_counter()
     c0 = c0 or C0Space(space)
@@ -121,55 +128,47 @@ def solve_helmholtz(
     function = _only_function(dirichlet)
     if function is not None and max(space.orders.values()) <= _DOMAIN_ORDER and bc.constrained.any():
         values = domain_boundary_values(c0, function, bc)
-    load = c0.gather(_functional(space, f)) + bc.load
-    rhs = np.asarray(load, dtype=np.float64)
+    rhs = load(c0, f) + bc.load
     if bc.constrained.any():
-        lifted = np.asarray(GlobalOperator(operator, c0).apply(values.astype(space.dtype)), dtype=np.float64)
+        unit = exponent(values)
+        near = scaled(values, -unit)
+        lifted = np.asarray(GlobalOperator(operator, c0).apply(near.astype(space.dtype)), dtype=np.float64)
         if bc.matrix is not None:
-            lifted += bc.matrix @ values
-        rhs = np.where(bc.constrained, 0.0, rhs - lifted)
-    constant = _constant(A, c0, bc) if not bc.constrained.any() else None
-    if constant is not None:
-        weight = c0.gather(_functional(space, 1.0)).astype(np.float64)
-        total = float(constant @ rhs)
-        scale = float(np.abs(constant * rhs).sum())
-        if abs(total) > 1e-6 * scale:
-            report_once(
-                "solve_helmholtz/mean",
-                f"pure Neumann problem: f and the fluxes sum up to {total:.3e} (of {scale:.3e}), not to 0; their"
-                " mean is taken out",
-            )
-        rhs = rhs - total / float(constant @ weight) * weight
+            lifted += bc.matrix @ near
+        rhs = np.where(bc.constrained, 0.0, rhs - scaled(lifted, unit))
     device = A.device
     precondition: Callable[[Any], Any] | None
     if callable(preconditioner):
         precondition, used = preconditioner, "user"
     else:
         precondition, used = make_preconditioner(preconditioner, A)
-    start = vector_on(rhs, device, space.dtype)
     apply: Callable[[Any], Any] | GlobalOperator = A
-    if constant is not None:
-        # Rounding puts a little of the constant into every vector; a preconditioner may enlarge it.
-        without = _without(vector_on(constant / np.linalg.norm(constant), device, space.dtype))
-        inner = precondition or (lambda r: r)
-        apply, start = _chain(partial(A.apply, device=device), without), without(start)
-        precondition = _chain(_chain(without, inner), without)
+    incompatibility: dict[str, float] = {}
+    constants = hidden_constants(A, bc)
+    if constants is not None:
+        incompatibility = constants.incompatibility(rhs, space.dtype)
+        rhs, amounts = constants.split(rhs)
+        functional, function_ = constants.projections(device, space.dtype)
+        apply = _chain(partial(A.apply, device=device), functional)
+        precondition = _chain(precondition or (lambda r: r), function_)
     set_up = perf_counter() - began
-    x, info = cg(
-        apply,
-        start,
-        precondition,
-        tol=tol,
-        max_iterations=max_iterations,
-        name="Helmholtz",
+    vector, info = cg_from_host(
+        apply, rhs, device, space.dtype, precondition, tol=tol, max_iterations=max_iterations, name="Helmholtz"
     )
-    vector = vector_home(x, device).astype(np.float64) + values
-    if constant is not None:
-        vector -= float(weight @ vector) / float(weight @ constant) * constant
+    if constants is not None:
+        vector = constants.join(vector, amounts)
+    vector = vector + values
     if not np.isfinite(vector).all():
         raise SolverError("solve_helmholtz: the solution is not finite; look at the data and the coefficients")
-    info = replace(info, time=perf_counter() - began, set_up_time=set_up, preconditioner=used)
-    return Solution.of(vector.astype(space.dtype), c0, info)
+    vector = unscaled(vector, 0, space.dtype, "Helmholtz").astype(space.dtype)
+    info = replace(
+        info,
+        time=perf_counter() - began,
+        set_up_time=set_up,
+        preconditioner=used,
+        incompatibility=incompatibility,
+    )
+    return Solution.of(vector, c0, info)
 
 
 def _only_function(condition: Condition | None) -> Callable[..., Any] | None:
@@ -179,30 +178,5 @@ def _only_function(condition: Condition | None) -> Callable[..., Any] | None:
     return first if callable(first) and all(other is first for other in given) else None
 
 
-def _without(unit: Any) -> Callable[[Any], Any]:
-    """What is left of a vector without its part along a unit vector."""
-    return lambda vector: vector - (unit @ vector) * unit
-
-
 def _chain(first: Callable[[Any], Any], then: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda vector: then(first(vector))
-
-
-def _functional(space: Space, f: Callable[..., Any] | float | Field) -> Field:
-    """The right-hand side as a "dual" field."""
-    if isinstance(f, Field):
-        return f if f.state == "dual" else IProductWRTBase(space)(f)
-    if isinstance(f, (int, float, np.number)):
-        # By the rule of the operator, so that u = f / lam stays a solution on curved cells.
-        value = float(f)
-        return IProductWRTBase(space)(space.evaluate(lambda *x: value))
-    return moments(space, f)
-
-
-def _constant(A: GlobalOperator, c0: C0Space, bc: BoundaryConditions) -> Array | None:
-    """Global vector of the function 1 if the operator does not see it."""
-    one = np.asarray(c0.project(1.0), dtype=np.float64)
-    image = np.asarray(A.apply(one.astype(c0.space.dtype)), dtype=np.float64)
-    probe = A.apply(np.random.default_rng(0).standard_normal(c0.size).astype(c0.space.dtype))
-    small = 1e3 * np.finfo(c0.space.dtype).eps * float(np.abs(probe).max())
-    return one if float(np.abs(image).max()) < small else None

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy.sparse import csc_array, csr_array
+from scipy.sparse import csc_array, csr_array, diags_array
+from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import splu
 
 from hpfem.shapes import Basis, Shape, interpolation_nodes, make_basis
@@ -37,6 +38,8 @@ Indices = NDArray[np.int64]
 _MOST_ENTRIES = 100_000_000
 # Vertices of a coarse system that is inverted densely, where there is no sparse LU.
 _MOST_DENSE = 6000
+# Of the coarse diagonal, added to it in parts whose constants have less energy than that.
+_SHIFT = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,11 +193,11 @@ class _LowEnergy:
             matrix = csr_array(matrix + self.hat_t @ robin @ self.hat)
         self.coarse = None
         if matrix.shape[0]:
-            largest = float(matrix.diagonal().max())
-            null = np.abs(matrix @ np.ones(matrix.shape[0])).max() < 1e-9 * largest
-            if null:  # a constant is not seen; its share of a consistent residual is rounding
-                matrix = matrix + csr_array((np.full(matrix.shape[0], 1e-6 * largest), (range(matrix.shape[0]),) * 2))
-            self.coarse = matrix
+            # Where a constant is hardly seen its share of a residual is rounding, which must not be enlarged.
+            count, part = connected_components(matrix, directed=False)
+            diagonal = matrix.diagonal()
+            seen, size = (np.bincount(part, v, count) for v in (matrix.sum(axis=1), diagonal))
+            self.coarse = csr_array(matrix + diags_array(_SHIFT * diagonal * (seen < _SHIFT * size)[part]))
 
     def _vertices(self, c0: C0Space, robin: csr_array | None) -> None:
         """One function of low energy per vertex."""

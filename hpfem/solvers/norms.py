@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ..assembly import C0Space
+from ..errors import ArgumentError, StateError
 from ..field import Field
 from ..operators import BwdTrans, IProductWRTBase
 from ..space import Space
+
+Array = NDArray[np.float64]
 
 # Further points for functions: enough that a smooth one is integrated to rounding, so that results do not depend on
 # how cells are turned.
@@ -17,7 +23,7 @@ _MORE = 6
 
 
 def finer_space(space: Space, more: int) -> Space:
-    """The same blocks with more points than the default rule has in each direction.
+    """The same blocks in float64, with more points than the default rule has in each direction.
 
     Parameters
     ----------
@@ -29,11 +35,11 @@ def finer_space(space: Space, more: int) -> Space:
     Space
     """
     # Work of the set-up, once: on the host, wherever the solver runs.
-    return Space(space.mesh, space.orders, space.basis, more, space.dtype)
+    return Space(space.mesh, space.orders, space.basis, more)
 
 
-def moments(space: Space, function: Callable[..., Any]) -> Field:
-    """Inner products of a function with every basis function, by a finer rule: a right-hand side.
+def moments(space: Space, function: Callable[..., Any]) -> list[Array]:
+    """Inner products of a function with every basis function, by a finer rule.
 
     Parameters
     ----------
@@ -43,12 +49,57 @@ def moments(space: Space, function: Callable[..., Any]) -> Field:
 
     Returns
     -------
-    Field
-        State "dual".
+    list of ndarray, [components, elements, modes]
     """
     finer = finer_space(space, _MORE)
-    found = IProductWRTBase(finer)(finer.evaluate(function))
-    return space.field("dual", [np.array(pair.read()) for pair in found.data])
+    return [np.asarray(pair.read()) for pair in IProductWRTBase(finer)(finer.evaluate(function)).data]
+
+
+def load(c0: C0Space, f: Callable[..., Any] | float | Field) -> Array:
+    """The functional (f, v) on continuous functions, in float64 whatever the type of the space.
+
+    Parameters
+    ----------
+    c0 : C0Space
+    f : callable, float or Field
+        A function of the coordinates, by a finer rule; a number, by the rule of the space; or a field in state "phys"
+        or "dual".
+
+    Returns
+    -------
+    ndarray, [size]
+
+    Raises
+    ------
+    ArgumentError
+        If f has several components.
+    StateError
+        For a field on another space, or in state "coeff".
+    """
+    space, factor = c0.space, 1.0
+    if callable(f):
+        arrays = moments(space, f)
+    else:
+        double = space
+        if space.dtype != np.float64:
+            double = Space(space.mesh, space.orders, space.basis, space.quadrature)
+        if not isinstance(f, Field):
+            try:
+                factor = float(f)
+            except (TypeError, ValueError, OverflowError):
+                factor = np.nan
+            if not np.isfinite(factor):
+                raise ArgumentError(f"f is {reprlib.repr(f)}; give a finite number, a function or a field")
+            field = double.evaluate(lambda *x: 1.0)  # u = f / lam stays a solution on curved cells
+        elif f.space is space:
+            field = double.field(f.state, [pair.read().astype(np.float64) for pair in f.data])
+        else:
+            raise StateError("f is a field on another space")
+        field = field if field.state == "dual" else IProductWRTBase(double)(field)
+        arrays = [pair.read() for pair in field.data]
+    if len(arrays[0]) != 1:
+        raise ArgumentError(f"f has {len(arrays[0])} components, one is wanted")
+    return np.asarray(factor * (c0.matrix.T @ np.concatenate([array.ravel() for array in arrays])), dtype=np.float64)
 
 
 def l2_error(field: Field, exact: Callable[..., Any], relative: bool = True, more: int = 3) -> float:
@@ -71,5 +122,6 @@ def l2_error(field: Field, exact: Callable[..., Any], relative: bool = True, mor
     """
     finer = finer_space(field.space, more)
     values = finer.evaluate(exact)
-    difference = BwdTrans(finer)(finer.field("coeff", [np.array(pair.read()) for pair in field.data])) - values
+    arrays = [pair.read().astype(np.float64) for pair in field.data]
+    difference = BwdTrans(finer)(finer.field("coeff", arrays)) - values
     return finer.norm(difference) / (finer.norm(values) if relative else 1.0)

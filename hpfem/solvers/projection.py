@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..assembly.boundary import facet_blocks
-from ..assembly.devices import vector_home, vector_on
 from ..assembly.projection import values_of
 from ..errors import ArgumentError
 from ..operators import Mass
-from .cg import cg
-from .norms import finer_space, moments
+from .cg import cg_from_host
+from .norms import finer_space, load
 from .preconditioners import jacobi
+from .scaling import exponent, scaled
 
 Array = NDArray[np.float64]
 
@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 _RATIO, _SHARE = 1.5, 0.7
 
 
-def l2_project(c0: C0Space, function: Callable[..., Any], tol: float = 1e-12) -> Array:
+def l2_project(c0: C0Space, function: Callable[..., Any], tol: float | None = None) -> Array:
     """The continuous function of a space that is nearest to a given one in L2.
 
     Parameters
@@ -32,8 +32,8 @@ def l2_project(c0: C0Space, function: Callable[..., Any], tol: float = 1e-12) ->
     c0 : C0Space
     function : callable
         Of the D coordinates, of one component.
-    tol : float
-        Of the mass system, solved by CG with its diagonal as preconditioner.
+    tol : float, optional
+        Of the mass system, solved in float64 by CG with its diagonal as preconditioner; see `cg`.
 
     Returns
     -------
@@ -42,10 +42,8 @@ def l2_project(c0: C0Space, function: Callable[..., Any], tol: float = 1e-12) ->
     # A mass by the default rule of order 1 is not exact; the numbering is that of the space itself.
     finer = C0Space(finer_space(c0.space, 2))
     M = GlobalOperator(Mass(finer.space), finer)
-    rhs = c0.gather(moments(c0.space, function))
-    device = M.device
-    x, _ = cg(M, vector_on(rhs, device), jacobi(M), tol=tol, name="L2 projection")
-    return vector_home(x, device).astype(np.float64)
+    rhs = load(finer, function)
+    return cg_from_host(M, rhs, M.device, M.dtype, jacobi(M), tol=tol, name="L2 projection")[0]
 
 
 def domain_boundary_values(c0: C0Space, function: Callable[..., Any], bc: BoundaryConditions) -> Array:
@@ -74,12 +72,13 @@ def domain_boundary_values(c0: C0Space, function: Callable[..., Any], bc: Bounda
     except ArgumentError:
         return bc.values
     values = np.where(bc.constrained, inside, 0.0)
+    unit = -exponent(bc.values)  # squares of values of any size
     misfit, norm = [0.0, 0.0], 0.0
     for block in facet_blocks(c0, bc.dirichlet_facets):
-        exact = values_of(function, block.geometry.coordinates(), "dirichlet")[0]
+        exact = scaled(values_of(function, block.geometry.coordinates(), "dirichlet")[0], unit)
         norm += float(np.sum(block.weights * exact**2))
         for i, own in enumerate((values, bc.values)):
-            found = (block.matrix @ own).reshape(len(exact), -1) @ block.values
+            found = (block.matrix @ scaled(own, unit)).reshape(len(exact), -1) @ block.values
             misfit[i] += float(np.sum(block.weights * (found - exact) ** 2))
     meant = misfit[0] <= min(_RATIO**2 * misfit[1], _SHARE**2 * norm)
     return values if meant else bc.values

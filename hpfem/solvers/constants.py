@@ -1,0 +1,189 @@
+"""Constants that an operator does not see, or hardly, part by part of the mesh.
+
+-div(k grad u) sees no constants. On a part of the mesh without Dirichlet values it is lam and the alpha of Robin
+conditions alone that do, and where they are small the rounding of everything else hides them. There the solution is
+split into a constant and a rest, u = c 1 + w:
+
+    g = (lam, v) + (alpha, v)        A 1, without the stiffness
+    E = 1.g                          its energy
+    c = 1.b / E
+    P A w = P b,  g.w = 0            P = I - g 1^T / E
+
+and no small number is the difference of large ones. Where lam and alpha are zero the limit of this holds: for g / E the
+mean, for c anything, which is taken to be zero; and the sum 1.b has to be zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+from scipy.sparse import csr_array
+
+from ..assembly import BoundaryConditions, C0Space, GlobalOperator
+from ..assembly.devices import sparse_on, vector_on
+from ..memory import Device
+from ..operators import Operator
+from ..reporting import warn
+from .breakdown import bad_operator
+from .norms import load
+from .scaling import norm
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+# Times the rounding of the type: a sum of the data up to this, over that of their absolute values, is rounding.
+_SUM_ROUNDING = 1e4
+
+
+@dataclass(frozen=True, eq=False)
+class Constants:
+    """The functions that are 1 on a part and 0 elsewhere, for the parts whose constants the operator hardly sees.
+
+    Attributes
+    ----------
+    ones : csr_array, [parts, size]
+        Their global vectors.
+    means : csr_array, [parts, size]
+        g / E of each, or its mean; means @ ones.T is the identity.
+    energies : ndarray, [parts]
+        E; zero where the operator does not see them.
+    names : list of str
+        Of the parts.
+    """
+
+    ones: csr_array
+    means: csr_array
+    energies: Array
+    names: list[str]
+
+    def split(self, rhs: Array) -> tuple[Array, Array]:
+        """The right-hand side of w, and the constants c.
+
+        Parameters
+        ----------
+        rhs : ndarray, [size]
+
+        Returns
+        -------
+        ndarray, [size]
+        ndarray, [parts]
+        """
+        sums, rest = self.ones @ rhs, rhs
+        for _ in range(2):  # twice, so that rounding leaves nothing
+            rest = rest - self.means.T @ (self.ones @ rest)
+        if norm(rest) <= 100 * np.finfo(np.float64).eps * norm(rhs):
+            rest = 0 * rest
+        seen = self.energies > 0
+        return rest, np.where(seen, sums / np.where(seen, self.energies, 1.0), 0.0)
+
+    def join(self, rest: Array, constants: Array) -> Array:
+        """The solution, of w up to constants and of c."""
+        return np.asarray(rest + self.ones.T @ (constants - self.means @ rest))
+
+    def incompatibility(self, rhs: Array, dtype: DTypeLike) -> dict[str, float]:
+        """By part with E = 0, the sum of the right-hand side over that of its absolute values; warns if it is not 0.
+
+        Parameters
+        ----------
+        rhs : ndarray, [size]
+        dtype : dtype
+            Of the data.
+
+        Returns
+        -------
+        {part: ratio}
+        """
+        sums, scales = np.abs(self.ones @ rhs), abs(self.ones) @ np.abs(rhs)
+        ratios = np.divide(sums, scales, out=np.zeros_like(sums), where=scales > 0)
+        found = {name: float(r) for name, r, e in zip(self.names, ratios, self.energies, strict=True) if e == 0}
+        off = {name: r for name, r in found.items() if r > _SUM_ROUNDING * np.finfo(dtype).eps}
+        if off:
+            said = ", ".join(f"{ratio:.1e} on {name}" for name, ratio in list(off.items())[:5])
+            warn(
+                "Helmholtz: with lam = 0 and fluxes on all of the boundary f and the fluxes must sum up to 0; relative"
+                f" to their size the sum is {said}{' and others' if len(off) > 5 else ''}; their mean is taken out"
+            )
+        return found
+
+    def projections(self, device: Device, dtype: DTypeLike) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+        """P for functionals, and its transpose for functions, of vectors on a device."""
+        if len(self.names) == 1:  # dense products are faster
+            ones, means = (vector_on(part.toarray(), device, dtype) for part in (self.ones, self.means))
+            ones_t, means_t = ones.T, means.T
+        else:
+            ones, means, ones_t, means_t = (
+                sparse_on(csr_array(part).astype(dtype), device)
+                for part in (self.ones, self.means, self.ones.T, self.means.T)
+            )
+        return lambda r: r - means_t @ (ones @ r), lambda z: z - ones_t @ (means @ z)
+
+
+def hidden_constants(A: GlobalOperator, bc: BoundaryConditions) -> Constants | None:
+    """Find the parts whose constants the operator sees less than the square root of rounding, or not at all.
+
+    Parameters
+    ----------
+    A : GlobalOperator
+        Of a `Helmholtz`, with the boundary conditions.
+    bc : BoundaryConditions
+
+    Returns
+    -------
+    Constants or None
+        None if there is no such part.
+
+    Raises
+    ------
+    SolverError
+        If the energy of a constant that the operator sees is not positive.
+    """
+    c0 = A.c0
+    parts = c0.parts
+    held = np.zeros(parts.count, dtype=bool)
+    held[parts.of_unknowns[bc.constrained]] = True
+    if held.all():
+        return None
+    integral, functional, reacting = _reaction(A.operator, c0)
+    fixed = np.zeros(parts.count, dtype=bool)
+    fixed[parts.of_cells[reacting]] = True
+    one = c0.project(1.0)
+    if bc.matrix is not None:
+        fixed[parts.of_unknowns[np.unique(bc.matrix.nonzero()[0])]] = True
+        functional = functional + bc.matrix @ one
+
+    def sums(vector: Array) -> Array:
+        return np.asarray(np.bincount(parts.of_unknowns, vector, parts.count), dtype=np.float64)
+
+    energies = np.where(fixed, sums(one * functional), 0.0)
+    if np.any(energies[fixed & ~held] <= 0):
+        raise bad_operator("Helmholtz", float(energies[fixed & ~held].min()), 0)
+    probe = np.random.default_rng(0).standard_normal(c0.size)
+    image = A.apply(probe.astype(A.dtype)).astype(np.float64)
+    hidden = ~held & (energies <= np.sqrt(np.finfo(A.dtype).eps) * sums(probe * image))
+    if not hidden.any():
+        return None
+    volumes = sums(one * integral)
+    mean = np.where(fixed[parts.of_unknowns], functional, integral)
+    mean = mean / np.where(fixed, energies, volumes)[parts.of_unknowns]
+    columns = np.flatnonzero(hidden[parts.of_unknowns])
+    rows = (np.cumsum(hidden) - 1)[parts.of_unknowns[columns]]
+    shape = (int(hidden.sum()), c0.size)
+    ones, means = (csr_array((part[columns], (rows, columns)), shape=shape) for part in (one, mean))
+    names = [parts.name(int(number), c0.space.mesh) for number in np.flatnonzero(hidden)]
+    return Constants(ones, means, energies[hidden], names)
+
+
+def _reaction(operator: Operator, c0: C0Space) -> tuple[Array, Array, Mask]:
+    """The functionals (1, v) and (lam, v), and the cells where lam is not zero."""
+    integral = load(c0, 1.0)
+    if "lam" in operator.parameters:
+        lam = operator.parameters["lam"]
+        return integral, lam * integral, np.full(c0.space.n_cells, lam != 0)
+    reacting = np.zeros(c0.space.n_cells, dtype=bool)
+    for block, pair in zip(c0.space.blocks, operator.fields["lam"].data, strict=True):
+        reacting[block.elements] = pair.read().any(axis=(0, 2))
+    return integral, load(c0, operator.fields["lam"]), reacting
