@@ -8,12 +8,22 @@
     ├── DeviceError     no usable compiler, GPU or driver for a backend
     └── SolverError     a solver that did not reach its tolerance or met a breakdown
 
+and `HpfemWarning` for results that are right but not all that was asked for, through Python's `warnings`.
 Every message names what is wrong, where, and what to do.
 """
 
 from hpfem.shapes.errors import ArgumentError, HpfemError
 
-__all__ = ["ArgumentError", "DeviceError", "HpfemError", "MeshError", "NotSuitable", "SolverError", "StateError"]
+__all__ = [
+    "ArgumentError",
+    "DeviceError",
+    "HpfemError",
+    "HpfemWarning",
+    "MeshError",
+    "NotSuitable",
+    "SolverError",
+    "StateError",
+]
 
 
 class MeshError(HpfemError):
@@ -34,3 +44,7 @@ class DeviceError(HpfemError):
 
 class SolverError(HpfemError):
     """A solver that broke down or did not reach its tolerance."""
+
+
+class HpfemWarning(UserWarning):
+    """What the reader of a result must know: the number is right for what was asked, but look at what was asked."""

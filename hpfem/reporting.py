@@ -11,6 +11,7 @@ import secrets
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -25,7 +26,7 @@ import scipy
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from hpfem.errors import ArgumentError
+from hpfem.errors import ArgumentError, HpfemWarning
 
 __all__ = [
     "atomic_path",
@@ -38,6 +39,7 @@ __all__ = [
     "progress",
     "report_once",
     "reports",
+    "warn",
     "write_json",
 ]
 
@@ -47,6 +49,20 @@ _SIMD = ("sse2", "avx", "avx2", "fma", "avx512f", "avx512dq", "avx512vl", "avx51
 
 _reports: dict[str, str] = {}
 _reports_lock = threading.Lock()
+
+
+def warn(message: str) -> None:
+    """Give an `HpfemWarning` at the line outside this package that led here.
+
+    Parameters
+    ----------
+    message
+        One line: what was found, what was done, what to do.
+    """
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "hpfem":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, HpfemWarning, stacklevel=level)
 
 
 def report_once(key: str, message: str) -> bool:

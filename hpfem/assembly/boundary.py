@@ -19,6 +19,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from hpfem.shapes import Basis, default_counts, make_basis, quadrature
+from hpfem.shapes.arguments import instance, name_of
 
 from ..errors import ArgumentError
 from ..geometry import BlockGeometry
@@ -166,7 +167,7 @@ class BoundaryConditions:
         neumann: Condition | None = None,
         robin: RobinCondition | None = None,
     ) -> None:
-        self.c0 = c0
+        self.c0 = instance(c0, C0Space, "c0")
         flux = {} if neumann is None else self._named(neumann, "neumann", {})
         taken = {**flux}
         mixed = {} if robin is None else self._named(robin, "robin", taken)
@@ -205,10 +206,8 @@ class BoundaryConditions:
     def _named(self, condition: Any, what: str, taken: Named) -> Named:
         mesh = self.c0.space.mesh
         if isinstance(condition, Mapping):
-            unknown = [name for name in condition if name not in mesh.boundaries]
-            if unknown:
-                valid = ", ".join(mesh.boundaries) or "none"
-                raise ArgumentError(f"{what}: the mesh has no boundary {unknown[0]!r}; it has: {valid}")
+            for name in condition:
+                name_of(name, mesh.boundaries, f"boundary in {what}")
             return {f"{what} {name!r}": (mesh.boundaries[name], function) for name, function in condition.items()}
         rest = mesh.facets.boundary
         for facets, _ in taken.values():

@@ -20,12 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from hpfem.shapes.arguments import shown
+
 from ..errors import ArgumentError, StateError
 from ..field import Field
 from ..kernels.cuda.indexed import IndexedMatrix, IndexTables
 from ..memory import HOST, Device
 from ..space import Space
-from .devices import array_module, has_indexed, sparse_on, vector_on
+from .devices import array_module, as_vector, has_indexed, sparse_on, vector_on
 from .numbering import Entries, Numbering, Seen
 from .projection import Piece, project
 
@@ -225,7 +227,12 @@ class C0Space:
         rows = self._components(vector)
         if out is None:
             out = self.space.empty("coeff", len(rows))
-        elif out.space is not self.space or out.state != "coeff" or out.components != len(rows):
+        elif (
+            not isinstance(out, Field)
+            or out.space is not self.space
+            or out.state != "coeff"
+            or out.components != len(rows)
+        ):
             raise StateError(f"out of scatter must be a 'coeff' field with {len(rows)} component(s) on the same space")
         targets = [pair.write(device) for pair in out.data]
         if has_indexed(device):
@@ -311,9 +318,10 @@ class C0Space:
         return parts[0] if len(parts) == 1 else module.stack(parts)
 
     def _components(self, vector: Any) -> Any:
-        shape = getattr(vector, "shape", None)
-        if shape is None or len(shape) not in (1, 2) or shape[-1] != self.size or 0 in shape:
-            raise ArgumentError(f"a global vector is [{self.size}] or [components, {self.size}], got {shape}")
+        vector = as_vector(vector, "a global vector")
+        shape = vector.shape
+        if len(shape) not in (1, 2) or shape[-1] != self.size or 0 in shape:
+            raise ArgumentError(f"a global vector is [{self.size}] or [components, {self.size}], got {shown(vector)}")
         return vector if len(shape) == 2 else vector[None]
 
     def project(self, function: Callable[..., Any] | float) -> Array:

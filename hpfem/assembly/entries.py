@@ -27,7 +27,9 @@ Indices = NDArray[np.int64]
 _CHUNK = 4_000_000  # numbers held at a time
 
 
-def pointwise_matrix(operator: Operator, number: int, component: int, elements: slice) -> Array:
+def pointwise_matrix(
+    operator: Operator, number: int, component: int, elements: slice, test: int | None = None
+) -> Array:
     """The matrix K of a form at the points of some elements, weights and geometry included.
 
     Parameters
@@ -37,9 +39,11 @@ def pointwise_matrix(operator: Operator, number: int, component: int, elements: 
     number : int
         Of the block.
     component : int
-        Trial and test component.
+        Trial component.
     elements : slice
         Elements of the block.
+    test : int, optional
+        Test component; the trial's when left out.
 
     Returns
     -------
@@ -58,13 +62,14 @@ def pointwise_matrix(operator: Operator, number: int, component: int, elements: 
     weight = weight / collapse  # the rule's weights contain the collapse
     inverse = np.swapaxes(np.linalg.solve(gram, np.swapaxes(J, -1, -2)), -1, -2)  # [E, Q, D, d] = d eta_a / dx_i
     shape = weight.shape
+    test = component if test is None else test
     physical = np.zeros((1 + big, 1 + big, *shape))
     for column in range(1 + big):
         value, flux = form.pointwise(_unit(operator, number, component, column, x, elements))
         if value is not None:
-            physical[0, column] = per_component(value, form.components, form.name)[component]
+            physical[0, column] = per_component(value, form.components, form.name)[test]
         if flux is not None:
-            own = per_component(flux, form.components, form.name)[component]
+            own = per_component(flux, form.components, form.name)[test]
             for i, part in enumerate(flux_components(own, big, form.name)):
                 physical[1 + i, column] = part
     pull = np.zeros((1 + big, 1 + d, *shape))

@@ -23,6 +23,8 @@ from typing import Any
 
 import numpy as np
 
+from hpfem.shapes.arguments import shown
+
 from ..errors import ArgumentError
 
 # name -> (number of arguments, function on floats for folding, NumPy function on arrays)
@@ -421,8 +423,8 @@ class Pointwise:
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise ArgumentError(f"a pointwise function is a function, got {type(self.function).__name__}")
-        if self.test not in (("value",), ("grad",), ("value", "grad")):
-            raise ArgumentError(f"test must be ('value',), ('grad',) or ('value', 'grad'), got {self.test!r}")
+        if not isinstance(self.test, tuple) or self.test not in (("value",), ("grad",), ("value", "grad")):
+            raise ArgumentError(f"test must be ('value',), ('grad',) or ('value', 'grad'), got {shown(self.test)}")
 
     @property
     def name(self) -> str:

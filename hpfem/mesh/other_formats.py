@@ -123,7 +123,11 @@ def converted(mesh: meshio.Mesh) -> MeshFile:
     MeshError
         If it holds other cells, or no points of 2 or 3 coordinates.
     """
-    return _converted(plain(mesh))
+    try:
+        content = plain(mesh)
+    except Exception as error:
+        raise MeshError(f"the meshio.Mesh holds what is no array: {error!s:.80}") from error
+    return _converted(content)
 
 
 def _run(kind: str, file: Path) -> tuple[dict[str, Any] | None, str]:

@@ -10,6 +10,7 @@ import meshio
 import numpy as np
 
 from hpfem.errors import ArgumentError, MeshError
+from hpfem.shapes.arguments import flag
 
 from .mesh import Mesh
 from .mesh_file import Block, MeshFile, joined
@@ -64,6 +65,7 @@ def read_mesh(path: str | PathLike[str], periodic: bool = False) -> Mesh:
     if not isinstance(path, (str, PathLike)):
         raise ArgumentError(f"read_mesh takes the path of a file, got {type(path).__name__}")
     file = Path(path)
+    periodic = flag(periodic, "periodic")
     try:
         content = _content(file)
         return _mesh(content, str(file), periodic)

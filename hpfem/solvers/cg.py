@@ -16,11 +16,20 @@ from typing import Any
 
 import numpy as np
 
+from hpfem.shapes.arguments import flag, instance, shown
+
 from ..assembly import GlobalOperator
 from ..assembly.devices import array_module, has_indexed
 from ..errors import ArgumentError, SolverError
 from ..memory import HOST
 from ..reporting import progress
+from .arguments import (
+    Doubted,
+    checked_functions,
+    checked_limits,
+    checked_vectors,
+    name_of_preconditioner,
+)
 from .breakdown import bad_operator, bad_preconditioner, no_convergence, not_finite
 from .device_cg import iterate_on_device
 
@@ -42,7 +51,7 @@ class SolveInfo:
     set_up_time : float
         Seconds before the first iteration: boundary conditions, right-hand side, preconditioner.
     preconditioner : str
-        What was used.
+        What was used: "none", "jacobi", "multilevel", or "user" for any other function.
     size : int
         Unknowns.
     """
@@ -65,6 +74,10 @@ class _Timed:
         start = perf_counter()
         result = self.function(*arguments)
         self.time += perf_counter() - start
+        if len(arguments) == 1 and (
+            getattr(result, "shape", None) != arguments[0].shape or result.dtype.kind not in "fiu"
+        ):
+            raise ArgumentError(f"a function of vectors must return vectors of real numbers, got {shown(result)}")
         return result
 
 
@@ -113,14 +126,19 @@ def cg(
     Raises
     ------
     SolverError
-        If it does not converge, the operator or the preconditioner is not positive definite, or a number is not finite.
+        If it does not converge, the operator is not symmetric, it or the preconditioner is not positive definite, or a
+        number is not finite.
     ArgumentError
-        For a bad tolerance, or vectors on a GPU of another type than float64 and float32.
+        For bad tolerances or numbers of iterations, what is no vector or no function of vectors, or vectors on a GPU of
+        another type than float64 and float32.
     """
-    if not tol > 0:
-        raise ArgumentError(f"the tolerance of {name} must be > 0, got {tol!r}")
     began = perf_counter()
-    most = 10 * int(rhs.shape[0]) + 100 if max_iterations is None else int(max_iterations)
+    name, bar = instance(name, str, "name"), flag(bar, "bar")
+    tol, max_iterations = checked_limits(1e-10 if tol is None else tol, max_iterations, name)
+    rhs, start = checked_vectors(rhs, start, name)
+    checked_functions(apply, precondition, rhs, name)
+    used = name_of_preconditioner(precondition)
+    most = 10 * int(rhs.shape[0]) + 100 if max_iterations is None else max_iterations
     on_device = array_module(rhs) is not np
     product = None
     if isinstance(apply, GlobalOperator):
@@ -131,6 +149,8 @@ def cg(
         if on_device:
             product = operator.product_on(operator.device)
             product = product if product.alone and product.dtype == rhs.dtype else None
+    else:
+        apply = Doubted(apply, name)
     A = _Timed(apply)
     M = None if precondition is None else _Timed(precondition)
     x = rhs * 0 if start is None else start * 1
@@ -139,7 +159,7 @@ def cg(
     if not np.isfinite(scale):
         raise SolverError(f"{name}: the right-hand side is not finite; look at the data and the coefficients")
     if scale == 0:
-        return rhs * 0, SolveInfo(0, [0.0], perf_counter() - began, A.time, size=int(rhs.shape[0]))
+        return rhs * 0, SolveInfo(0, [0.0], perf_counter() - began, A.time, preconditioner=used, size=int(rhs.shape[0]))
     with progress(name) if bar else nullcontext(_silent) as advance:
         if on_device:
             x = x.astype(r.dtype, copy=False)
@@ -153,6 +173,7 @@ def cg(
         perf_counter() - began,
         A.time,
         0.0 if M is None else M.time,
+        preconditioner=used,
         size=int(rhs.shape[0]),
     )
     return x, info

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hpfem.shapes.arguments import instance, is_real, name_of, real
+
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..assembly.boundary import Condition, RobinCondition
 from ..assembly.devices import vector_home, vector_on
@@ -20,9 +22,11 @@ from ..operators import Helmholtz, IProductWRTBase
 from ..operators.operator import Coefficient
 from ..reporting import report_once
 from ..space import Space
+from .arguments import checked_limits
 from .cg import SolveInfo, cg
+from .coefficients import check_positive
 from .norms import moments
-from .preconditioners import make_preconditioner
+from .preconditioners import NAMES, make_preconditioner
 from .projection import domain_boundary_values
 
 Array = NDArray[np.float64]
@@ -111,11 +115,15 @@ def solve_helmholtz(
         For boundary names, functions or options that do not fit.
     """
     began = perf_counter()
-    c0 = c0 or C0Space(space)
+    tol, max_iterations = checked_limits(tol, max_iterations, "Helmholtz")
+    c0 = C0Space(space) if c0 is None else instance(c0, C0Space, "c0")
     if c0.space is not space:
         raise ArgumentError("c0 is of another space")
+    if not callable(preconditioner):
+        name_of(preconditioner, NAMES, "preconditioner")
     bc = BoundaryConditions(c0, dirichlet, neumann, robin)
     operator = Helmholtz(space, lam, diffusivity)
+    check_positive(operator, "diffusivity", "diffusivity")
     A = GlobalOperator(operator, c0, bc)
     values = bc.values
     function = _only_function(dirichlet)
@@ -191,10 +199,12 @@ def _chain(first: Callable[[Any], Any], then: Callable[[Any], Any]) -> Callable[
 def _functional(space: Space, f: Callable[..., Any] | float | Field) -> Field:
     """The right-hand side as a "dual" field."""
     if isinstance(f, Field):
+        if f.components != 1:
+            raise ArgumentError(f"f is of one component, this field has {f.components}")
         return f if f.state == "dual" else IProductWRTBase(space)(f)
-    if isinstance(f, (int, float, np.number)):
+    if is_real(f):
         # By the rule of the operator, so that u = f / lam stays a solution on curved cells.
-        value = float(f)
+        value = real(f, "f")
         return IProductWRTBase(space)(space.evaluate(lambda *x: value))
     return moments(space, f)
 

@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ..field import Field
+from hpfem.shapes.arguments import flag, instance, integer
+
+from ..errors import ArgumentError
+from ..field import Field, check_state
 from ..operators import BwdTrans, IProductWRTBase
-from ..space import Space
+from ..space import MAX_POINTS, Space
 
 # Further points for functions: enough that a smooth one is integrated to rounding, so that results do not depend on
 # how cells are turned.
@@ -45,9 +48,17 @@ def moments(space: Space, function: Callable[..., Any]) -> Field:
     -------
     Field
         State "dual".
+
+    Raises
+    ------
+    ArgumentError
+        If the function does not fit, or has several components.
     """
     finer = finer_space(space, _MORE)
-    found = IProductWRTBase(finer)(finer.evaluate(function))
+    values = finer.evaluate(function)
+    if values.components != 1:
+        raise ArgumentError(f"a function of one component is wanted, this one has {values.components}")
+    found = IProductWRTBase(finer)(values)
     return space.field("dual", [np.array(pair.read()) for pair in found.data])
 
 
@@ -68,8 +79,16 @@ def l2_error(field: Field, exact: Callable[..., Any], relative: bool = True, mor
     Returns
     -------
     float
+
+    Raises
+    ------
+    StateError
+        If the field is not in state "coeff".
+    ArgumentError
+        If it is no field, or the function does not fit.
     """
-    finer = finer_space(field.space, more)
+    check_state(instance(field, Field, "the field"), "coeff", "l2_error")
+    finer = finer_space(field.space, integer(more, 0, "more", MAX_POINTS))
     values = finer.evaluate(exact)
     difference = BwdTrans(finer)(finer.field("coeff", [np.array(pair.read()) for pair in field.data])) - values
-    return finer.norm(difference) / (finer.norm(values) if relative else 1.0)
+    return finer.norm(difference) / (finer.norm(values) if flag(relative, "relative") else 1.0)
