@@ -28,6 +28,7 @@ from ..memory import Device
 from ..mesh.mapping import geometry_coefficients
 from ..mesh.symmetry import entity_nodes, outward_signs
 from .c0 import C0Space
+from .conflicts import warn_of_conflicts
 from .projection import Function, Mask, Patch, Piece, project, values_of
 from .traces import Array, Indices
 
@@ -132,8 +133,8 @@ class BoundaryConditions:
     ----------
     c0 : C0Space
     dirichlet : callable, float or {boundary name: callable or float}, optional
-        Values of u. A function alone is for all of the boundary that `neumann` and `robin` do not name. Where two named
-        boundaries meet the first one counts.
+        Values of u. A function alone is for all of the boundary that `neumann` and `robin` do not name. Where named
+        boundaries meet, the one counts that comes first in `mesh.boundaries`, whatever the order here.
     neumann : callable, float or {boundary name: callable or float}, optional
         Flux k du/dn. A function of 2 D arguments takes the coordinates and the outward unit normal; one that returns D
         components is a vector whose normal component is taken.
@@ -158,6 +159,11 @@ class BoundaryConditions:
     ArgumentError
         For an unknown boundary name, two conditions on one facet, flux data inside the mesh, or functions that do not
         fit.
+
+    Warns
+    -----
+    HpfemWarning
+        If two boundaries give different values where they meet: it names them, the point and the values.
     """
 
     def __init__(
@@ -208,7 +214,7 @@ class BoundaryConditions:
         if isinstance(condition, Mapping):
             for name in condition:
                 name_of(name, mesh.boundaries, f"boundary in {what}")
-            return {f"{what} {name!r}": (mesh.boundaries[name], function) for name, function in condition.items()}
+            return {f"{what} {n!r}": (facets, condition[n]) for n, facets in mesh.boundaries.items() if n in condition}
         rest = mesh.facets.boundary
         for facets, _ in taken.values():
             rest = np.setdiff1d(rest, facets)
@@ -241,6 +247,7 @@ class BoundaryConditions:
         values = project(self.c0, pieces)
         if len(values) > 1:
             raise ArgumentError("dirichlet functions have one component")
+        warn_of_conflicts(self.c0, list(fixed), pieces)
         return constrained, values[0]
 
     def _closure(self, facets: Indices) -> list[Mask]:
