@@ -213,7 +213,7 @@ class BoundaryConditions:
         mesh = self.c0.space.mesh
         if isinstance(condition, Mapping):
             for name in condition:
-                name_of(name, mesh.boundaries, f"boundary in {what}")
+                name_of(name, mesh.boundaries, "boundary", f" in {what}")
             return {f"{what} {n!r}": (facets, condition[n]) for n, facets in mesh.boundaries.items() if n in condition}
         rest = mesh.facets.boundary
         for facets, _ in taken.values():

@@ -22,7 +22,7 @@ from scipy.sparse import csr_array
 
 from hpfem.shapes.arguments import shown
 
-from ..errors import ArgumentError, StateError
+from ..errors import ArgumentError, MeshError, StateError
 from ..field import Field
 from ..kernels.cuda.indexed import IndexedMatrix, IndexTables
 from ..memory import HOST, Device
@@ -53,6 +53,8 @@ class C0Space:
     ------
     ArgumentError
         For the basis "orthogonal", or a nodal basis with different orders.
+    MeshError
+        If the mesh has hanging vertices.
     """
 
     def __init__(self, space: Space) -> None:
@@ -61,6 +63,11 @@ class C0Space:
         if space.basis == "orthogonal":
             raise ArgumentError(
                 "the 'orthogonal' basis is not continuous across cells; use basis='modified' or 'lagrange'"
+            )
+        if len(space.mesh.hanging):
+            raise MeshError(
+                f"{space.mesh.name}: {space.mesh.hanging.described(space.mesh)}: functions would break there; make the"
+                " cells meet at whole sides"
             )
         self.space = space
         self.numbering = Numbering(space.mesh, space.basis, space.orders)

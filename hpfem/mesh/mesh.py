@@ -22,6 +22,7 @@ from hpfem.shapes import Shape
 from hpfem.shapes.arguments import MAX_ORDER, as_array, flag, instance, integer, reals, shown, takes
 
 from . import checks
+from .hanging import Hanging, hanging_vertices
 from .lattice import lattice_numbering
 from .mapping import affine_elements, elevated_nodes, geometry_coefficients
 from .named_sets import boundaries_of, frozen, moved, regions_of, rows_of_integers, sets
@@ -265,6 +266,11 @@ class Mesh:
             group[cells.indices] = position
             row[cells.indices] = np.arange(len(cells))
         return group, row
+
+    @cached_property
+    def hanging(self) -> Hanging:
+        """Vertices inside sides of cells that do not have them as corners: the cells there are not joined."""
+        return hanging_vertices(self)
 
     def with_sides(self, sides: Mapping[str, Indices]) -> Mesh:
         """The same mesh with these named boundaries instead.

@@ -84,7 +84,8 @@ def solve_helmholtz(
     f : callable, float or Field
         Right-hand side: a function of the coordinates, a number, or a field in state "phys" or "dual".
     dirichlet : callable, float or {boundary name: callable or float}, optional
-        Values of u. A function alone is for all of the boundary that nothing else is named for. Where there is one
+        Values of u; no flux passes where nothing is given. A function alone is for all of the boundary that nothing
+        else is named for. Where there is one
         function only, up to order 2 its values come from its L2 projection over the domain if that fits on the boundary
         (`domain_boundary_values`).
     neumann : callable, float or {boundary name: callable or float}, optional
