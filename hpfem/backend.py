@@ -147,11 +147,18 @@ def wrap(array: Any, copy: bool = False) -> PairArray:
     Raises
     ------
     ArgumentError
-        If it is no array, is not in C order, is on a device that no backend uses now, or its library does not give it
-        away.
+        If it is no array, records gradients, is not in C order, is on a device that no backend uses now, or its library
+        does not give it away.
     """
     if not is_array(array):
         raise ArgumentError(f"expected an array of NumPy, CuPy or the like, got {type(array).__name__}")
+    if getattr(array, "requires_grad", False):
+        raise ArgumentError(
+            f"this {where_is(array)} records gradients, and hpfem does not differentiate: give array.detach(), which"
+            " makes the result a constant to autograd. To differentiate through a linear operator, write a"
+            " torch.autograd.Function: forward applies it to the detached array, backward applies its transpose to the"
+            " gradient, which for symmetric forms such as Mass and Helmholtz is the operator itself"
+        )
     # Devices first: they know their own arrays, and asking those where they are takes time.
     for backend in () if isinstance(array, np.ndarray) else [BACKENDS[name] for name in BACKENDS]:
         device = backend.device() if backend.missing() is None else HOST

@@ -130,7 +130,7 @@ class Space:
     ArgumentError
         For an unknown basis, quadrature, dtype or backend, an order outside 1..32, or a missing order of a shape.
     MeshError
-        If a cell is tangled at a quadrature point.
+        If a cell is tangled at a quadrature point, or its volume is out of the dtype's range.
     """
 
     def __init__(
@@ -179,6 +179,7 @@ class Space:
                 if len(chosen):
                     geometry = BlockGeometry(group.shape, group.order, coefficients[chosen], rule, kind)
                     self._check_upright(geometry, group.indices[chosen])
+                    self._check_range(geometry, group.indices[chosen])
                     blocks.append(Block(tabulation, geometry, group.indices[chosen]))
         return blocks
 
@@ -193,6 +194,20 @@ class Space:
                 f"{self.mesh.describe_cell(int(cells[worst]))} is tangled: its Jacobian determinant at the quadrature"
                 f" points {geometry.rule.counts} comes down to {flatness[worst]:.3g} of the product of its columns'"
                 f" lengths ({np.count_nonzero(flatness <= FLAT_TOLERANCE)} such cell(s)); repair the mesh"
+            )
+
+    def _check_range(self, geometry: BlockGeometry, cells: NDArray[np.int64]) -> None:
+        """Refuse cells whose volume, shared out to the points, is no normal number of the space's dtype."""
+        limits, weights = np.finfo(self.dtype), geometry.rule.weights
+        volumes = geometry.volumes()
+        least, most = float(limits.smallest_normal) * weights.sum() / weights.min(), float(limits.max)
+        outside = np.flatnonzero((volumes < least) | (volumes > most))
+        if len(outside):
+            cell = self.mesh.describe_cell(int(cells[outside[0]]))
+            advice = "scale the mesh" + (", or use float64" if self.dtype != np.float64 else "")
+            raise MeshError(
+                f"{cell} has the volume {volumes[outside[0]]:.3g}; in {self.dtype} its integrals are computed from"
+                f" {least:.1e} to {most:.1e} only ({len(outside)} such cell(s)): {advice}"
             )
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from hpfem.shapes.arguments import name_of, shown
+from hpfem.shapes.arguments import shown
 
 from ..errors import ArgumentError
 from ..kernels.expression import Pointwise
@@ -219,6 +219,7 @@ class WeakForm(Operator):
 def _parts(given: str | Sequence[str], what: str) -> tuple[str, ...]:
     """What is meant of a trial or test function: its value, its gradient or both."""
     parts = (given,) if isinstance(given, str) else given
-    if not isinstance(parts, (list, tuple)) or not parts or not all(isinstance(part, str) for part in parts):
+    known = isinstance(parts, (list, tuple)) and all(isinstance(p, str) and p in ("value", "grad") for p in parts)
+    if not known or not parts:
         raise ArgumentError(f"{what} must be 'value', 'grad' or ('value', 'grad'), got {shown(given)}")
-    return tuple(name_of(part, ("value", "grad"), f"part of a {what} function") for part in parts)
+    return tuple(parts)

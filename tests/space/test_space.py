@@ -432,3 +432,21 @@ class TestSharing:
 def cubic(u, k):
     """A pointwise function that pickles."""
     return k * u**3
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["quad", "tet"])
+@pytest.mark.parametrize("exponent", [-45, -20, -9, 9, 20, 45])
+def test_a_mesh_of_any_size_is_integrated_or_refused(dtype, name, exponent):
+    """Either the volume to rounding, or an error that says which number left the range."""
+    mesh = straight(name).transformed(lambda p: p * 10.0**exponent)
+    exact = straight(name).summary().volume * 10.0 ** (exponent * mesh.dim)
+    try:
+        space = hp.Space(mesh, 2, dtype=dtype, backend="numpy")
+    except hp.MeshError as error:
+        refusal = str(error)
+        assert dtype == "float32" and abs(exponent) >= 20
+        assert "has the volume" in refusal and "in float32" in refusal and "use float64" in refusal
+        return
+    u = hp.Mass(space)(space.project(lambda *x: 1.0))
+    assert space.project(lambda *x: 1.0).dot(u) == pytest.approx(exact, rel=1e-5)
