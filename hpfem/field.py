@@ -11,6 +11,7 @@ direction slowest, point = (i1 Q2 + i2) Q3 + i3, so that `array.reshape(componen
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -18,7 +19,7 @@ from weakref import WeakKeyDictionary, WeakSet
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from hpfem.shapes.arguments import integer, is_real, name_of, real, shown
+from hpfem.shapes.arguments import integer, is_real, name_of, shown
 
 from .errors import ArgumentError, StateError
 from .memory import HOST, Device, PairArray
@@ -274,9 +275,11 @@ class Field:
 
     def _number(self, value: Any) -> Any:
         """A number in the field's type; infinite ones and NaN stay what they are."""
-        finite = isinstance(value, int) or np.isfinite(value)
-        found = self.dtype.type(real(value, "what a field is combined with") if finite else value)
-        if finite and not np.isfinite(found):
+        try:
+            found = self.dtype.type(value)
+        except OverflowError:  # an integer beyond all floats
+            found = math.inf
+        if math.isinf(found) and (isinstance(value, int) or math.isfinite(value)):
             raise ArgumentError(f"{shown(value)} is beyond the numbers of {self.dtype}, in which the field is")
         return found
 

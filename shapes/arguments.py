@@ -83,7 +83,7 @@ def integer(value: object, least: int, what: str, most: int | None = None) -> in
     if not fits or value < least or (most is not None and value > most):  # type: ignore[operator]
         bounds = f">= {least}" + ("" if most is None else f" and <= {most}")
         raise ArgumentError(f"{what} must be an integer {bounds}, got {shown(value)}")
-    return int(value)  # type: ignore[call-overload, no-any-return]
+    return int(value)  # type: ignore[call-overload]
 
 
 def is_real(value: object) -> bool:
@@ -136,13 +136,10 @@ def real(
             found = float(value)  # type: ignore[arg-type]
         except OverflowError:  # an integer beyond all floats
             found = math.inf
-    bounds = [
-        (f">= {least}", least is None or found >= least),
-        (f"> {above}", above is None or found > above),
-        (f"< {below}", below is None or found < below),
-    ]
-    if not math.isfinite(found) or not all(kept for _, kept in bounds):
-        wanted = " and ".join(text for text, _ in bounds if not text.endswith("None"))
+    inside = (least is None or found >= least) and (above is None or found > above) and (below is None or found < below)
+    if not (math.isfinite(found) and inside):
+        bounds = ((">=", least), (">", above), ("<", below))
+        wanted = " and ".join(f"{sign} {bound}" for sign, bound in bounds if bound is not None)
         raise ArgumentError(f"{what} must be a finite number{' ' * bool(wanted)}{wanted}, got {shown(value)}")
     return found
 

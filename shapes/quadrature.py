@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 from scipy.special import roots_jacobi
@@ -181,10 +182,8 @@ def quadrature(shape: Shape, counts: Sequence[int], kinds: Sequence[str] | None 
     instance(shape, Shape, "the shape of a quadrature")
     if kinds is None:
         kinds = ["radau" if direction.collapsed else "lobatto" for direction in shape.directions]
-    listed = [
-        isinstance(given, (list, tuple)) or (isinstance(given, np.ndarray) and given.ndim == 1)
-        for given in (counts, kinds)
-    ]
+    both: tuple[Any, Any] = (counts, kinds)
+    listed = [isinstance(g, (list, tuple)) or (isinstance(g, np.ndarray) and g.ndim == 1) for g in both]
     if not all(listed) or len(counts) != shape.dim or len(kinds) != shape.dim:
         raise ArgumentError(
             f"a {shape.name} has {shape.dim} directions, got counts {shown(counts)}, rules {shown(kinds)}"

@@ -650,7 +650,7 @@ def per_component(result: Any, components: int, name: str) -> Sequence[Any]:
     if components == 1:
         return [result]
     if not isinstance(result, (list, tuple, Vector)) or len(result) != components:
-        raise ArgumentError(f"pointwise function {name!r} must return {components} components, got {result!r}")
+        raise ArgumentError(f"pointwise function {name!r} must return {components} components, got {shown(result)}")
     return list(result)
 
 

@@ -105,7 +105,7 @@ def box(
     low = np.zeros(dim) if lower is None else reals(lower, "the lower corner")
     high = np.ones(dim) if upper is None else reals(upper, "the upper corner")
     if low.shape != (dim,) or high.shape != (dim,) or not np.all(high > low) or not np.isfinite([low, high]).all():
-        raise ArgumentError(f"the box from {low.tolist()} to {high.tolist()} is not a box of {dim} dimensions")
+        raise ArgumentError(f"the box from {shown(low)} to {shown(high)} is not a box of {dim} dimensions")
     sizes = tuple(int(n) for n in numbers)
     slab = np.arange(sizes[0]) * len(names) // sizes[0]
     corners = _corners(sizes)

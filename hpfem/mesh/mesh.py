@@ -199,7 +199,8 @@ class Mesh:
             checks.gaps(topology, parts, coordinates, labels)
         point_vertex = moved(vertex_of, new_number)
         sides, n_stray = boundaries_of(topology, {} if boundaries is None else boundaries, point_vertex)
-        periodic = instance(periodic, Sequence, "periodic")
+        if not isinstance(periodic, (list, tuple)):
+            raise ArgumentError(f"periodic is a list with an array of points per pair of sides, got {shown(periodic)}")
         if len(periodic):
             pairs = [moved(point_vertex, rows_of_integers(rows, "periodic points", [2])) for rows in periodic]
             topology = _identified(topology, pairs, labels)

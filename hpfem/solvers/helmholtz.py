@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -207,7 +207,7 @@ def _functional(space: Space, f: Callable[..., Any] | float | Field) -> Field:
         # By the rule of the operator, so that u = f / lam stays a solution on curved cells.
         value = real(f, "f")
         return IProductWRTBase(space)(space.evaluate(lambda *x: value))
-    return moments(space, f)
+    return moments(space, cast(Callable[..., Any], f))
 
 
 def _constant(A: GlobalOperator, c0: C0Space, bc: BoundaryConditions) -> Array | None:
