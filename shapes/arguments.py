@@ -218,7 +218,7 @@ def name_of(value: object, names: Collection[str], kind: str, where: str = "") -
     """
     if isinstance(value, str) and value in names:
         return value
-    close = get_close_matches(value[:80], names, n=1) if isinstance(value, str) else []
+    close = get_close_matches(value[:80], names, n=1, cutoff=0.75) if isinstance(value, str) else []
     hint = f" (did you mean '{close[0]}'?)" if close else ""
     raise ArgumentError(f"unknown {kind} {shown(value)}{where}{hint}; valid: {', '.join(names) or 'none'}")
 

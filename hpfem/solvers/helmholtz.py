@@ -85,9 +85,8 @@ def solve_helmholtz(
         Right-hand side: a function of the coordinates, a number, or a field in state "phys" or "dual".
     dirichlet : callable, float or {boundary name: callable or float}, optional
         Values of u; no flux passes where nothing is given. A function alone is for all of the boundary that nothing
-        else is named for. Where there is one
-        function only, up to order 2 its values come from its L2 projection over the domain if that fits on the boundary
-        (`domain_boundary_values`).
+        else is named for. Where there is one function only, up to order 2 its values come from its L2 projection over
+        the domain if that fits on the boundary (`domain_boundary_values`).
     neumann : callable, float or {boundary name: callable or float}, optional
         Outward flux k du/dn; a function of the coordinates, or of them and the outward normal (`BoundaryConditions`).
     robin : (alpha, g) or {boundary name: (alpha, g)}, optional
