@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from hpfem.shapes.arguments import name_of
+
 from .errors import ArgumentError, DeviceError
 from .memory import HOST, Device, PairArray, dlpack_device
 from .registry import Registry
@@ -65,9 +67,7 @@ def checked_name(name: str) -> str:
     ArgumentError
         For an unknown name.
     """
-    if name != "auto" and name not in BACKENDS:
-        raise ArgumentError(f"unknown backend {name!r}; valid: auto, {', '.join(BACKENDS)}")
-    return name
+    return name_of(name, ("auto", *BACKENDS), "backend")
 
 
 def choose_backend(name: str) -> Backend:
@@ -88,13 +88,13 @@ def choose_backend(name: str) -> Backend:
     DeviceError
         If the backend cannot run here; the message says what is missing.
     """
-    if name == "auto":
+    if checked_name(name) == "auto":
         for candidate in (BACKENDS[n] for n in PREFERENCE if n in BACKENDS):
             reason = candidate.missing()
             if reason is None:
                 return candidate
             report_once(f"backend/{candidate.name}", f"backend {candidate.name!r} is not used: {reason}")
-    backend = BACKENDS[checked_name(name)]
+    backend = BACKENDS[name]
     reason = backend.missing()
     if reason is not None:
         raise DeviceError(f"backend {name!r} cannot run here: {reason}")
@@ -147,11 +147,18 @@ def wrap(array: Any, copy: bool = False) -> PairArray:
     Raises
     ------
     ArgumentError
-        If it is no array, is not in C order, is on a device that no backend uses now, or its library does not give it
-        away.
+        If it is no array, records gradients, is not in C order, is on a device that no backend uses now, or its library
+        does not give it away.
     """
     if not is_array(array):
         raise ArgumentError(f"expected an array of NumPy, CuPy or the like, got {type(array).__name__}")
+    if getattr(array, "requires_grad", False):
+        raise ArgumentError(
+            f"this {where_is(array)} records gradients, and hpfem does not differentiate: give array.detach(), which"
+            " makes the result a constant to autograd. To differentiate through a linear operator, write a"
+            " torch.autograd.Function: forward applies it to the detached array, backward applies its transpose to the"
+            " gradient, which for symmetric forms such as Mass and Helmholtz is the operator itself"
+        )
     # Devices first: they know their own arrays, and asking those where they are takes time.
     for backend in () if isinstance(array, np.ndarray) else [BACKENDS[name] for name in BACKENDS]:
         device = backend.device() if backend.missing() is None else HOST

@@ -11,12 +11,15 @@ direction slowest, point = (i1 Q2 + i2) Q3 + i3, so that `array.reshape(componen
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from hpfem.shapes.arguments import integer, is_real, name_of, shown
 
 from .errors import ArgumentError, StateError
 from .memory import HOST, Device, PairArray
@@ -107,11 +110,14 @@ class Field:
     __array_ufunc__ = None
 
     def __init__(self, space: Space, state: str, data: Sequence[PairArray]) -> None:
-        if state not in STATES:
-            raise ArgumentError(f"unknown field state {state!r}; valid: {', '.join(STATES)}")
+        name_of(state, STATES, "field state")
+        if not hasattr(space, "blocks"):
+            raise ArgumentError(f"a field is made on a Space, got {type(space).__name__}")
+        if not isinstance(data, (list, tuple)) or not all(isinstance(pair, PairArray) for pair in data):
+            raise ArgumentError(f"the data of a field are a list of PairArrays, got {shown(data)}; see Space.field")
         if len(data) != len(space.blocks):
             raise ArgumentError(f"a field on this space has {len(space.blocks)} block arrays, got {len(data)}")
-        components = {pair.shape[0] for pair in data}
+        components = {pair.shape[:1] for pair in data}
         for number, (pair, block) in enumerate(zip(data, space.blocks, strict=True)):
             tail = (block.n_elements, block.n_points if state == "phys" else block.n_modes)
             if len(pair.shape) != 3 or pair.shape[1:] != tail or pair.shape[0] < 1 or len(components) > 1:
@@ -238,10 +244,12 @@ class Field:
         ArgumentError
             If there is no such component.
         """
-        if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
-            raise ArgumentError(f"the number of a component is an integer, got {number!r}")
-        if not -self.components <= number < self.components:
-            raise ArgumentError(f"component {number} of a field with {self.components}")
+        number = integer(
+            number,
+            -self.components,
+            f"the number of a component of a field with {self.components}",
+            self.components - 1,
+        )
         return self._map(lambda a: a[[number]])
 
     def _map(self, function: Callable[..., Any], *others: Field, device: Device | None = None) -> Field:
@@ -266,9 +274,20 @@ class Field:
         if isinstance(other, Field):
             self._check_matching(other, what, (self.state,))
             return self._map(function, other)
-        if np.ndim(other) == 0 and isinstance(other, (int, float, np.number, np.ndarray)):
-            return self._map(lambda a: function(a, self.dtype.type(other)))
+        if is_real(other) or isinstance(other, bool):
+            scalar = self._number(other)
+            return self._map(lambda a: function(a, scalar))
         return NotImplemented
+
+    def _number(self, value: Any) -> Any:
+        """A number in the field's type; infinite ones and NaN stay what they are."""
+        try:
+            found = self.dtype.type(value)
+        except OverflowError:  # an integer beyond all floats
+            found = math.inf
+        if math.isinf(found) and (isinstance(value, int) or math.isfinite(value)):
+            raise ArgumentError(f"{shown(value)} is beyond the numbers of {self.dtype}, in which the field is")
+        return found
 
     def __add__(self, other: Any) -> Any:
         return self._combine(other, lambda a, b: a + b, "sum") if isinstance(other, Field) else self._shifted(other, 1)
@@ -329,13 +348,14 @@ class Field:
         StateError
             If the fields do not fit.
         """
-        if not isinstance(scale, (int, float, np.number)):
+        if not is_real(scale):
             raise ArgumentError(f"a field is scaled by a number, got {type(scale).__name__}")
+        scalar = self._number(scale)
         self._check_matching(other, "sum", (self.state,))
         device = self.home
         for mine, theirs in zip(self.data, other.data, strict=True):
             array = mine.readwrite(device)
-            array += self.dtype.type(scale) * theirs.read(device)
+            array += scalar * theirs.read(device)
         return self
 
     def dot(self, other: Field) -> float:

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hpfem.shapes import Basis, equispaced_nodes
+from hpfem.shapes.arguments import as_array, real, reals, shown
 
 from .errors import ArgumentError
 from .geometry import BlockGeometry
@@ -87,10 +88,10 @@ class Locator:
     """
 
     def __init__(self, space: Locatable, tolerance: float = TOLERANCE) -> None:
-        if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or not 0 <= tolerance < np.inf:
-            raise ArgumentError(f"the tolerance of a locator is a number >= 0, got {tolerance!r}")
+        self.tolerance = real(tolerance, "the tolerance of a locator", least=0)
+        if not hasattr(space, "blocks"):
+            raise ArgumentError(f"a Locator is made on a Space, got {type(space).__name__}")
         self.dim = space.dim
-        self.tolerance = float(tolerance)
         self._bases = [block.basis for block in space.blocks]
         self._maps = [_BlockMap(block.geometry, self.tolerance) for block in space.blocks]
         self._first = np.cumsum([0, *(block.n_elements for block in self._maps)])
@@ -151,9 +152,13 @@ class Locator:
         Raises
         ------
         ArgumentError
-            If the points are not [n, D] finite numbers.
+            If the points are not [n, D] finite numbers, or the arrays not those of the blocks.
         """
         block, element, xi = self.find(points)
+        wanted = [(own.n_elements, basis.n_modes) for own, basis in zip(self._maps, self._bases, strict=True)]
+        given = isinstance(arrays, (list, tuple)) and [np.shape(as_array(a, "coefficients")) for a in arrays]
+        if not given or [shape[1:] for shape in given] != wanted or len({shape[0] for shape in given}) > 1:
+            raise ArgumentError(f"a field is arrays [components, *{wanted}], one per block, got {shown(arrays)}")
         values = np.full((len(arrays[0]) if len(arrays) else 1, len(block)), np.nan)
         for number, (basis, coefficients) in enumerate(zip(self._bases, arrays, strict=True)):
             chosen = np.flatnonzero(block == number)
@@ -164,10 +169,7 @@ class Locator:
         return values
 
     def _checked(self, points: ArrayLike) -> Array:
-        try:
-            x = np.asarray(points, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ArgumentError(f"points must be numbers, an array [n, {self.dim}]") from None
+        x = reals(points, "points")
         if x.ndim != 2 or x.shape[1] != self.dim:
             raise ArgumentError(
                 f"points must be an array [n, {self.dim}], one row of coordinates per point, got {list(x.shape)}"

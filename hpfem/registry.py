@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from difflib import get_close_matches
 from typing import Generic, TypeVar
 
 from hpfem.errors import ArgumentError
+from hpfem.shapes.arguments import name_of
 
 __all__ = ["Registry"]
 
@@ -75,14 +75,10 @@ class Registry(Generic[T]):
         ArgumentError
             If there is none: the message lists the valid names and the closest one.
         """
-        if isinstance(name, str) and name in self._objects:
-            return self._objects[name]
-        close = get_close_matches(str(name), self._objects, n=1)
-        hint = f" (did you mean '{close[0]}'?)" if close else ""
-        raise ArgumentError(f"unknown {self.kind} {name!r}{hint}; valid: {', '.join(self._objects) or 'none'}")
+        return self._objects[name_of(name, self._objects, self.kind)]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._objects
+        return isinstance(name, str) and name in self._objects
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._objects)

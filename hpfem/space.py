@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,10 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from hpfem.shapes import BASES, SHAPES, Basis, Shape, Tabulation, TensorRule, default_counts, make_basis, quadrature
+from hpfem.shapes.arguments import as_array, integer, name_of, shown, takes
 
 from .backend import BACKENDS, checked_name, wrap
 from .errors import ArgumentError, HpfemError, MeshError, StateError
-from .field import Field, held_by_fields
+from .field import STATES, Field, held_by_fields
 from .geometry import BlockGeometry
 from .memory import PairArray
 from .mesh import Mesh
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # Beyond these, bases and rules still work but take minutes to make and gigabytes to hold.
 MAX_ORDER = 32
 MAX_POINTS = 100
+MAX_COMPONENTS = 100_000
 
 
 class FieldMap(Protocol):
@@ -129,7 +130,7 @@ class Space:
     ArgumentError
         For an unknown basis, quadrature, dtype or backend, an order outside 1..32, or a missing order of a shape.
     MeshError
-        If a cell is tangled at a quadrature point.
+        If a cell is tangled at a quadrature point, or its volume is out of the dtype's range.
     """
 
     def __init__(
@@ -143,10 +144,8 @@ class Space:
     ) -> None:
         if not isinstance(mesh, Mesh):
             raise ArgumentError(f"a space is made on a Mesh, got {type(mesh).__name__}; use read_mesh(path)")
-        if basis not in BASES:
-            raise ArgumentError(f"unknown basis {basis!r}; valid: {', '.join(BASES)}")
         self.mesh = mesh
-        self.basis = basis
+        self.basis = name_of(basis, BASES, "basis")
         self.quadrature = quadrature
         self.dtype = _dtype(dtype)
         self.backend = checked_name(backend)
@@ -202,13 +201,14 @@ class Space:
         limits, digits = np.finfo(self.dtype), np.log10(np.finfo(self.dtype).eps)
         widths = np.abs(coefficients[..., 1:]).max(axis=(1, 2))
         volumes = shape.dim * np.log10(widths)
-        bad = ~((volumes > np.log10(limits.tiny) - digits) & (volumes < np.log10(limits.max) + digits))
-        if bad.any():
-            first = int(np.argmax(bad))
-            raise ArgumentError(
-                f"cell {cells[first]} ({shape.name}) is about {widths[first]:.0e} wide, and the volumes of"
-                f" {np.count_nonzero(bad)} such cell(s) leave the range of {self.dtype}; take another unit of length"
-                f"{', or float64' if self.dtype == np.float32 else ''}"
+        outside = np.flatnonzero(
+            ~((volumes > np.log10(limits.tiny) - digits) & (volumes < np.log10(limits.max) + digits))
+        )
+        if len(outside):
+            advice = "take another unit of length" + (", or float64" if self.dtype == np.float32 else "")
+            raise MeshError(
+                f"{self.mesh.describe_cell(int(cells[outside[0]]))} is about {widths[outside[0]]:.0e} wide, and the"
+                f" volumes of {len(outside)} such cell(s) leave the range of {self.dtype}; {advice}"
             )
 
     @property
@@ -235,10 +235,10 @@ class Space:
 
     def empty(self, state: str, components: int = 1) -> Field:
         """Make a field that has to be written before it is read."""
-        if isinstance(components, bool) or not isinstance(components, (int, np.integer)) or components < 1:
-            raise ArgumentError(f"components must be an integer >= 1, got {components!r}")
+        components = integer(components, 1, "components", MAX_COMPONENTS)
+        name_of(state, STATES, "field state")
         sizes = [block.n_points if state == "phys" else block.n_modes for block in self.blocks]
-        shapes = [(int(components), block.n_elements, n) for block, n in zip(self.blocks, sizes, strict=True)]
+        shapes = [(components, block.n_elements, n) for block, n in zip(self.blocks, sizes, strict=True)]
         return Field(self, state, [PairArray(shape, self.dtype) for shape in shapes])
 
     def zeros(self, state: str, components: int = 1) -> Field:
@@ -459,15 +459,11 @@ def evaluated(
     """
     if not callable(function):
         raise ArgumentError(f"expected a function of the {len(coordinates)} coordinates, got {type(function).__name__}")
-    try:
-        inspect.signature(function).bind(*coordinates)
-    except TypeError:
+    if not takes(function, *coordinates):
         names = ", ".join(("x", "y", "z")[: len(coordinates)])
         raise ArgumentError(
             f"the mesh is in {len(coordinates)}-D: the function must take {len(coordinates)} arguments ({names})"
-        ) from None
-    except ValueError:  # built-in functions have no signature
-        pass
+        )
     try:
         with np.errstate(all="ignore"):
             result = function(*coordinates)
@@ -478,22 +474,21 @@ def evaluated(
             f"the function of the coordinates failed: {error}; it is called on arrays of many points: use NumPy's"
             " functions (np.sin, np.where for if), or wrap a function of single numbers in np.vectorize"
         ) from error
-    parts = list(result) if isinstance(result, (tuple, list)) else [result]
-    if not isinstance(result, (tuple, list)) and np.ndim(result) == len(shape) + 1:
-        parts = list(np.asarray(result))
+    if isinstance(result, (tuple, list)):
+        parts = list(result)
+    else:
+        whole = as_array(result, "what the function returns")
+        parts = list(whole) if whole.ndim == len(shape) + 1 else [whole]
     if not parts:
         raise ArgumentError("the function returned no components")
     values = np.empty((len(parts), *shape))
     for one, part in zip(values, parts, strict=True):
-        try:
-            given = np.asarray(part)
-        except ValueError:  # a ragged list
-            given = np.asarray(None)
+        given = as_array(part, "what the function returns")
         # No broadcasting: a row of the coordinates is a mistake.
-        if given.dtype.kind not in "buif" or given.shape not in ((), shape):
+        if given.shape not in ((), shape):
             raise ArgumentError(
                 f"the function must return real numbers of the shape {shape} of its arguments, or a list of those; got"
-                f" {type(part).__name__} of {given.dtype} of shape {given.shape}"
+                f" {shown(part)} of shape {given.shape}"
             )
         one[...] = given
     return values
@@ -502,10 +497,10 @@ def evaluated(
 def _dtype(given: DTypeLike) -> np.dtype[Any]:
     try:
         dtype = np.dtype(given)
-    except TypeError:
+    except Exception:  # noqa: BLE001 - NumPy asks the object itself for what it is
         dtype = None
     if dtype not in (np.float64, np.float32):
-        raise ArgumentError(f"dtype of a space is float64 or float32, got {given!r}")
+        raise ArgumentError(f"dtype of a space is float64 or float32, got {shown(given)}")
     return dtype
 
 
@@ -513,34 +508,31 @@ def _orders(order: int | Mapping[str, int], mesh: Mesh) -> dict[str, int]:
     names = list(dict.fromkeys(group.shape.name for group in mesh.cells))
     if not isinstance(order, Mapping):
         order = dict.fromkeys(names, order)
-    unknown = set(order) - set(SHAPES)
-    if unknown:
-        raise ArgumentError(f"unknown shape {sorted(unknown)[0]!r} in order; valid: {', '.join(SHAPES)}")
+    for name in order:
+        name_of(name, SHAPES, "shape", " in order")
     missing = [name for name in names if name not in order]
     if missing:
         raise ArgumentError(f"order says nothing of {', '.join(missing)}, which the mesh has")
     for name in names:
-        value = order[name]
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value <= MAX_ORDER:
-            raise ArgumentError(f"order must be an integer from 1 to {MAX_ORDER}, got {value!r} for {name}")
+        integer(order[name], 1, f"the order for {name}", MAX_ORDER)
     return {name: int(order[name]) for name in names}
 
 
 def _rule(shape: Shape, order: int, choice: str | int | None) -> TensorRule:
     if choice is None:
         return quadrature(shape, default_counts(shape, order))
-    if choice == "gauss":
+    if isinstance(choice, str) and choice == "gauss":
         return quadrature(shape, default_counts(shape, order), ["gauss"] * shape.dim)
-    if choice == "collocated":
+    if isinstance(choice, str) and choice == "collocated":
         return quadrature(shape, [order + 1] * shape.dim)
     if isinstance(choice, (int, np.integer)) and not isinstance(choice, bool):
         counts = default_counts(shape, order, int(choice)) if abs(choice) <= MAX_POINTS else (0,)
         if not 2 <= min(counts) <= max(counts) <= MAX_POINTS:
             raise ArgumentError(
-                f"quadrature={choice} of order {order} on a {shape.name} is not from 2 to {MAX_POINTS} points in each"
-                f" direction; the default, quadrature=0, has {default_counts(shape, order)}"
+                f"quadrature={shown(choice)} of order {order} on a {shape.name} is not from 2 to {MAX_POINTS} points in"
+                f" each direction; the default, quadrature=0, has {default_counts(shape, order)}"
             )
         return quadrature(shape, counts)
     raise ArgumentError(
-        f"unknown quadrature {choice!r}; valid: None, 'gauss', 'collocated' or a number of further points"
+        f"unknown quadrature {shown(choice)}; valid: None, 'gauss', 'collocated' or a number of further points"
     )

@@ -19,7 +19,7 @@ from typing import cast
 
 import numpy as np
 
-from .arguments import coordinates, integer
+from .arguments import MAX_ORDER, coordinates, instance, integer, name_of, reals, shown
 from .errors import ArgumentError
 from .modes import Family, Function, Mode, tensor_modes
 from .nodes import interpolation_nodes, lattice, node_entities
@@ -88,8 +88,15 @@ class Basis:
         Returns
         -------
         ndarray, [n_functions, n]
+
+        Raises
+        ------
+        ArgumentError
+            If there is no such direction or derivative, or the coordinates are no numbers.
         """
-        z = np.asarray(z, dtype=float)
+        direction = integer(direction, 0, "the number of a direction", self.shape.dim - 1)
+        derivative = integer(derivative, 0, "the number of derivatives", 1)
+        z = reals(z, "collapsed coordinates")
         return np.array([function(z, derivative) for function in self.functions[direction]])
 
     def tables(self, points: Iterable[Array], derivative: int = 0) -> tuple[Array, ...]:
@@ -106,7 +113,11 @@ class Basis:
         -------
         tuple of ndarray, [n_functions, n_k] each
         """
-        return tuple(self.table(k, z, derivative) for k, z in enumerate(points))
+        try:
+            listed = list(points)
+        except TypeError:
+            raise ArgumentError(f"tables take the points of each direction, got {shown(points)}") from None
+        return tuple(self.table(k, z, derivative) for k, z in enumerate(listed))
 
     def evaluate(self, xi: Array) -> Array:
         """Values of all modes.
@@ -212,9 +223,9 @@ def make_basis(name: str, shape: Shape, order: int) -> Basis:
     ArgumentError
         For an unknown name or a bad order.
     """
-    if name not in BASES:
-        raise ArgumentError(f"unknown basis {name!r}; valid: {', '.join(BASES)}")
-    order = integer(order, 0 if name == "orthogonal" else 1, f"the order of a {name} basis")
+    name = name_of(name, BASES, "basis")
+    instance(shape, Shape, "the shape of a basis")
+    order = integer(order, 0 if name == "orthogonal" else 1, f"the order of a {name} basis", MAX_ORDER)
     if shape.dim == 0:
         raise ArgumentError("a point has no basis; take one of the shapes of dimension 1 to 3")
     return _make_basis(cast(Family, name), shape, order)

@@ -15,7 +15,8 @@ from functools import cache
 
 import numpy as np
 
-from .arguments import integer
+from .arguments import MAX_ORDER, instance, integer
+from .errors import ArgumentError
 from .polynomials import Array
 from .quadrature import make_rule
 from .shape import Shape
@@ -41,7 +42,8 @@ def lattice(shape: Shape, order: int) -> Indices:
     ArgumentError
         If the order is not an integer >= 0.
     """
-    return _lattice(shape, integer(order, 0, "the order of a lattice"))[0]
+    order = integer(order, 0, "the order of a lattice", MAX_ORDER)
+    return _lattice(instance(shape, Shape, "the shape of a lattice"), order)[0]
 
 
 @cache
@@ -79,7 +81,7 @@ def node_entities(shape: Shape, order: int) -> tuple[tuple[int, int], ...]:
     ArgumentError
         If the order is not an integer >= 1.
     """
-    order = integer(order, 1, "the order of nodes")
+    order = _checked(shape, order)
     return tuple(_owner(shape, tuple(int(i) for i in index), order) for index in lattice(shape, order))
 
 
@@ -114,7 +116,7 @@ def equispaced_nodes(shape: Shape, order: int) -> Array:
     ArgumentError
         If the order is not an integer >= 1.
     """
-    order = integer(order, 1, "the order of nodes")
+    order = _checked(shape, order)
     nodes = 2.0 * lattice(shape, order) / order - 1.0
     nodes.flags.writeable = False
     return nodes
@@ -140,9 +142,16 @@ def interpolation_nodes(shape: Shape, order: int) -> Array:
     Raises
     ------
     ArgumentError
-        If the order is not an integer >= 1.
+        If the order is not an integer >= 1, or the shape is a cone over what is neither a simplex nor a quad.
     """
-    return _interpolation_nodes(shape, integer(order, 1, "the order of nodes"))
+    order = _checked(shape, order)
+    return _interpolation_nodes(shape, order)
+
+
+def _checked(shape: Shape, order: int) -> int:
+    """The order of the nodes of a shape."""
+    instance(shape, Shape, "the shape of nodes")
+    return integer(order, 1, "the order of nodes", MAX_ORDER)
 
 
 @cache
@@ -154,12 +163,21 @@ def _interpolation_nodes(shape: Shape, order: int) -> Array:
         # The lattice of a product is the base's lattice times a line.
         base, line = _interpolation_nodes(shape.base, order), 2 * _gll(order) - 1
         nodes = np.column_stack([np.repeat(base, len(line), axis=0), np.tile(line, len(base))])
-    elif shape.base.collapsed or shape.base.dim == 1:
+    elif _alphas(shape) == tuple(range(shape.dim)):
         nodes = 2 * _simplex_nodes(order, indices) - 1
-    else:
+    elif _alphas(shape) == (0, 0, 2):
         nodes = 2 * _blended_nodes(order, indices) - 1
+    else:
+        raise ArgumentError(
+            f"there are no interpolation nodes for the shape {shape.name!r}: cones have them over segments, tris, quads"
+            " and other simplices only; take the basis 'modified' or 'orthogonal'"
+        )
     nodes.flags.writeable = False
     return nodes
+
+
+def _alphas(shape: Shape) -> tuple[int, ...]:
+    return tuple(direction.alpha for direction in shape.directions)
 
 
 def _gll(n: int) -> Array:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 from scipy.special import roots_jacobi
 
-from .arguments import integer
+from .arguments import MAX_ORDER, MAX_POINTS, instance, integer, name_of, shown
 from .errors import ArgumentError
 from .polynomials import Array, jacobi, lagrange
 from .shape import Shape
@@ -77,10 +78,9 @@ def make_rule(kind: str, n: int, alpha: int = 0) -> Rule:
     ArgumentError
         For an unknown kind, too few points, or a collapsed "lobatto".
     """
-    if kind not in _KINDS:
-        raise ArgumentError(f"unknown quadrature rule {kind!r}; valid: {', '.join(_KINDS)}")
-    n = integer(n, max(1, len(_KINDS[kind][0])), f"the number of points of a {kind!r} rule")
-    alpha = integer(alpha, 0, "the exponent of a quadrature weight")
+    kind = name_of(kind, _KINDS, "quadrature rule")
+    n = integer(n, max(1, len(_KINDS[kind][0])), f"the number of points of a {kind!r} rule", MAX_POINTS)
+    alpha = integer(alpha, 0, "the exponent of a quadrature weight", MAX_ORDER)
     if kind == "lobatto" and alpha:
         raise ArgumentError("a 'lobatto' rule has a point at the collapsed end; use 'radau' or 'gauss' there")
     return _make_rule(kind, n, alpha)
@@ -179,11 +179,14 @@ def quadrature(shape: Shape, counts: Sequence[int], kinds: Sequence[str] | None 
     ArgumentError
         If the lengths do not fit the shape, or a rule is unknown or has too few points.
     """
+    instance(shape, Shape, "the shape of a quadrature")
     if kinds is None:
         kinds = ["radau" if direction.collapsed else "lobatto" for direction in shape.directions]
-    if len(counts) != shape.dim or len(kinds) != shape.dim:
+    both: tuple[Any, Any] = (counts, kinds)
+    listed = [isinstance(g, (list, tuple)) or (isinstance(g, np.ndarray) and g.ndim == 1) for g in both]
+    if not all(listed) or len(counts) != shape.dim or len(kinds) != shape.dim:
         raise ArgumentError(
-            f"a {shape.name} has {shape.dim} directions, got counts {tuple(counts)}, rules {tuple(kinds)}"
+            f"a {shape.name} has {shape.dim} directions, got counts {shown(counts)}, rules {shown(kinds)}"
         )
     return TensorRule(tuple(make_rule(kind, n, d.alpha) for kind, n, d in zip(kinds, counts, shape.directions)))
 
@@ -203,5 +206,15 @@ def default_counts(shape: Shape, order: int, more: int = 0) -> tuple[int, ...]:
     -------
     tuple of int
         P + 2 in ordinary, P + 1 in collapsed directions, and `more`.
+
+    Raises
+    ------
+    ArgumentError
+        If the numbers are no integers, or the order is negative.
     """
+    instance(shape, Shape, "the shape of a quadrature")
+    order, more = (
+        integer(order, 0, "the order", MAX_ORDER),
+        integer(more, -MAX_POINTS, "the number of further points", MAX_POINTS),
+    )
     return tuple(order + (1 if direction.collapsed else 2) + more for direction in shape.directions)

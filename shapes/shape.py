@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from .arguments import coordinates
+from .arguments import coordinates, instance, integer, name_of, shown
 from .errors import ArgumentError
 from .polynomials import Array
 
@@ -241,12 +241,13 @@ class Shape:
         ArgumentError
             If no entity has exactly these vertices.
         """
-        wanted = frozenset(vertices)
-        for dim, entities in enumerate(self.entities):
-            for number, entity in enumerate(entities):
-                if frozenset(entity.vertices) == wanted:
-                    return dim, number
-        raise ArgumentError(f"a {self.name} has no entity with the vertices {tuple(vertices)}")
+        if isinstance(vertices, (tuple, list)) and all(isinstance(vertex, (int, np.integer)) for vertex in vertices):
+            wanted = frozenset(vertices)
+            for dim, entities in enumerate(self.entities):
+                for number, entity in enumerate(entities):
+                    if frozenset(entity.vertices) == wanted:
+                        return dim, number
+        raise ArgumentError(f"a {self.name} has no entity with the vertices {shown(vertices)}")
 
     def lift(self, entity: tuple[int, int], to: Literal["low", "high", "swept"]) -> tuple[int, int]:
         """Entity of this shape above one of its base's.
@@ -267,11 +268,15 @@ class Shape:
         Raises
         ------
         ArgumentError
-            If the shape is the point, which has no base.
+            If the shape is the point, which has no base, or the base has no such entity.
         """
         if self.base is None:
             raise ArgumentError("a point has no base")
-        dim, number = entity
+        if not isinstance(entity, (tuple, list)) or len(entity) != 2:
+            raise ArgumentError(f"an entity is a pair (dimension, number), got {shown(entity)}")
+        dim = integer(entity[0], 0, "the dimension of an entity", self.base.dim)
+        number = integer(entity[1], 0, "the number of an entity", len(self.base.entities[dim]) - 1)
+        name_of(to, ("low", "high", "swept"), "place above the base")
         copies = 1 if self.collapsed else 2
         if to == "low":
             return dim, number
@@ -297,14 +302,14 @@ def get_shape(name: str) -> Shape:
     ArgumentError
         If there is none; the message lists the names.
     """
-    if name not in _REGISTRY:
-        raise ArgumentError(f"unknown shape {name!r}; valid: {', '.join(_REGISTRY)}")
-    return _REGISTRY[name]
+    return _REGISTRY[name_of(name, _REGISTRY, "shape")]
 
 
 def _register(shape: Shape) -> Shape:
+    if not isinstance(shape.name, str) or not shape.name:
+        raise ArgumentError(f"the name of a shape must be a text that is not empty, got {shown(shape.name)}")
     if shape.name in _REGISTRY:
-        raise ArgumentError(f"there is a shape {shape.name!r} already; choose another name")
+        raise ArgumentError(f"there is a shape {shown(shape.name)} already; choose another name")
     shape.vertices.flags.writeable = False
     _REGISTRY[shape.name] = shape
     return shape
@@ -340,6 +345,7 @@ def product(base: Shape, name: str) -> Shape:
     ArgumentError
         If the name is taken.
     """
+    instance(base, Shape, "the base of a product")
     n, direction = base.n_vertices, Direction(0)
     vertices = np.concatenate([np.column_stack([base.vertices, np.full(n, end)]) for end in (-1.0, 1.0)])
     boundary = []
@@ -375,7 +381,7 @@ def cone(base: Shape, name: str) -> Shape:
     ArgumentError
         If the base is the point, or the name is taken.
     """
-    if base.dim == 0:
+    if instance(base, Shape, "the base of a cone").dim == 0:
         raise ArgumentError("the cone over a point is the segment; use product")
     n, point = base.n_vertices, base.entities[0][0].shape
     vertices = np.concatenate([np.column_stack([base.vertices, np.full(n, -1.0)]), [[-1.0] * base.dim + [1.0]]])

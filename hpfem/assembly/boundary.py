@@ -19,6 +19,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from hpfem.shapes import Basis, default_counts, make_basis, quadrature
+from hpfem.shapes.arguments import instance, name_of
 
 from ..errors import ArgumentError
 from ..geometry import BlockGeometry
@@ -27,6 +28,7 @@ from ..memory import Device
 from ..mesh.mapping import geometry_coefficients
 from ..mesh.symmetry import entity_nodes, outward_signs
 from .c0 import C0Space
+from .conflicts import warn_of_conflicts
 from .projection import Function, Mask, Patch, Piece, project, values_of
 from .traces import Array, Indices
 
@@ -131,8 +133,8 @@ class BoundaryConditions:
     ----------
     c0 : C0Space
     dirichlet : callable, float or {boundary name: callable or float}, optional
-        Values of u. A function alone is for all of the boundary that `neumann` and `robin` do not name. Where two named
-        boundaries meet the first one counts.
+        Values of u. A function alone is for all of the boundary that `neumann` and `robin` do not name. Where named
+        boundaries meet, the one counts that comes first in `mesh.boundaries`, whatever the order here.
     neumann : callable, float or {boundary name: callable or float}, optional
         Flux k du/dn. A function of 2 D arguments takes the coordinates and the outward unit normal; one that returns D
         components is a vector whose normal component is taken.
@@ -157,6 +159,11 @@ class BoundaryConditions:
     ArgumentError
         For an unknown boundary name, two conditions on one facet, flux data inside the mesh, or functions that do not
         fit.
+
+    Warns
+    -----
+    HpfemWarning
+        If two boundaries give different values where they meet: it names them, the point and the values.
     """
 
     def __init__(
@@ -166,7 +173,7 @@ class BoundaryConditions:
         neumann: Condition | None = None,
         robin: RobinCondition | None = None,
     ) -> None:
-        self.c0 = c0
+        self.c0 = instance(c0, C0Space, "c0")
         flux = {} if neumann is None else self._named(neumann, "neumann", {})
         taken = {**flux}
         mixed = {} if robin is None else self._named(robin, "robin", taken)
@@ -205,11 +212,9 @@ class BoundaryConditions:
     def _named(self, condition: Any, what: str, taken: Named) -> Named:
         mesh = self.c0.space.mesh
         if isinstance(condition, Mapping):
-            unknown = [name for name in condition if name not in mesh.boundaries]
-            if unknown:
-                valid = ", ".join(mesh.boundaries) or "none"
-                raise ArgumentError(f"{what}: the mesh has no boundary {unknown[0]!r}; it has: {valid}")
-            return {f"{what} {name!r}": (mesh.boundaries[name], function) for name, function in condition.items()}
+            for name in condition:
+                name_of(name, mesh.boundaries, "boundary", f" in {what}")
+            return {f"{what} {n!r}": (facets, condition[n]) for n, facets in mesh.boundaries.items() if n in condition}
         rest = mesh.facets.boundary
         for facets, _ in taken.values():
             rest = np.setdiff1d(rest, facets)
@@ -242,6 +247,7 @@ class BoundaryConditions:
         values = project(self.c0, pieces)
         if len(values) > 1:
             raise ArgumentError("dirichlet functions have one component")
+        warn_of_conflicts(self.c0, list(fixed), pieces)
         return constrained, values[0]
 
     def _closure(self, facets: Indices) -> list[Mask]:

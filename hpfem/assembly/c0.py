@@ -20,12 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from ..errors import ArgumentError, StateError
+from hpfem.shapes.arguments import shown
+
+from ..errors import ArgumentError, MeshError, StateError
 from ..field import Field
 from ..kernels.cuda.indexed import IndexedMatrix, IndexTables
 from ..memory import HOST, Device
 from ..space import Space
-from .devices import array_module, has_indexed, sparse_on, vector_on
+from .devices import array_module, as_vector, has_indexed, sparse_on, vector_on
 from .numbering import Entries, Numbering, Seen
 from .parts import Parts, connected_parts
 from .projection import Piece, project
@@ -52,6 +54,8 @@ class C0Space:
     ------
     ArgumentError
         For the basis "orthogonal", or a nodal basis with different orders.
+    MeshError
+        If the mesh has hanging vertices.
     """
 
     def __init__(self, space: Space) -> None:
@@ -60,6 +64,11 @@ class C0Space:
         if space.basis == "orthogonal":
             raise ArgumentError(
                 "the 'orthogonal' basis is not continuous across cells; use basis='modified' or 'lagrange'"
+            )
+        if len(space.mesh.hanging):
+            raise MeshError(
+                f"{space.mesh.name}: {space.mesh.hanging.described(space.mesh)}: functions would break there; make the"
+                " cells meet at whole sides"
             )
         self.space = space
         self.numbering = Numbering(space.mesh, space.basis, space.orders)
@@ -231,7 +240,12 @@ class C0Space:
         rows = self._components(vector)
         if out is None:
             out = self.space.empty("coeff", len(rows))
-        elif out.space is not self.space or out.state != "coeff" or out.components != len(rows):
+        elif (
+            not isinstance(out, Field)
+            or out.space is not self.space
+            or out.state != "coeff"
+            or out.components != len(rows)
+        ):
             raise StateError(f"out of scatter must be a 'coeff' field with {len(rows)} component(s) on the same space")
         try:
             self._scatter_into(out, rows, device)
@@ -324,9 +338,10 @@ class C0Space:
         return parts[0] if len(parts) == 1 else module.stack(parts)
 
     def _components(self, vector: Any) -> Any:
-        shape = getattr(vector, "shape", None)
-        if shape is None or len(shape) not in (1, 2) or shape[-1] != self.size or 0 in shape:
-            raise ArgumentError(f"a global vector is [{self.size}] or [components, {self.size}], got {shape}")
+        vector = as_vector(vector, "a global vector")
+        shape = vector.shape
+        if len(shape) not in (1, 2) or shape[-1] != self.size or 0 in shape:
+            raise ArgumentError(f"a global vector is [{self.size}] or [components, {self.size}], got {shown(vector)}")
         return vector if len(shape) == 2 else vector[None]
 
     def project(self, function: Callable[..., Any] | float) -> Array:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from hpfem.shapes.arguments import reals
+
 from ..kernels.cuda.device import CudaDevice
 from ..memory import HOST, Device, PairArray
 
@@ -16,6 +18,29 @@ def array_module(array: Any) -> Any:
     """The module whose functions work on an array: numpy or cupy."""
     owner = type(array).__module__.partition(".")[0]
     return np if owner != "cupy" else import_module("cupy")
+
+
+def as_vector(given: Any, what: str) -> Any:
+    """An array of floats of NumPy or of a device as it is, anything else as one of NumPy.
+
+    Parameters
+    ----------
+    given : array_like
+    what : str
+        What messages call it.
+
+    Returns
+    -------
+    array
+
+    Raises
+    ------
+    ArgumentError
+        If it is no array of real numbers.
+    """
+    if (type(given) is np.ndarray or array_module(given) is not np) and given.dtype.kind == "f":
+        return given
+    return reals(given, what)
 
 
 def has_indexed(device: Device) -> bool:

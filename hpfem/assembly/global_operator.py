@@ -11,20 +11,24 @@ from numpy.typing import NDArray
 from scipy.sparse import block_array, block_diag, csr_array, diags_array
 from scipy.sparse.linalg import LinearOperator
 
+from hpfem.shapes.arguments import instance, integer, shown
+
 from ..errors import ArgumentError, StateError
 from ..field import Field
 from ..memory import HOST, Device
 from ..operators import Operator
 from ..pool import Pool
+from ..space import MAX_COMPONENTS
 from .boundary import BoundaryConditions
 from .c0 import C0Space
-from .devices import has_indexed, sparse_on, vector_on
+from .devices import as_vector, has_indexed, sparse_on, vector_on
 from .entries import diagonal, element_matrices, pointwise_matrix
 from .indexed_product import IndexedProduct
 
 Array = NDArray[np.float64]
 
 _MOST_ENTRIES = 400_000_000
+_SAMPLED = 8
 
 
 class GlobalOperator(LinearOperator):  # type: ignore[misc]
@@ -56,13 +60,14 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
             raise ArgumentError("a GlobalOperator is made of a weak form such as Mass, Laplacian or Helmholtz")
         if not isinstance(c0, C0Space) or operator.space is not c0.space:
             raise ArgumentError("the operator and the C0Space are not of the same space")
-        if bc is not None and bc.c0 is not c0:
+        if bc is not None and instance(bc, BoundaryConditions, "bc").c0 is not c0:
             raise ArgumentError("the boundary conditions are of another C0Space")
         coupled = operator.form.components
-        if components is not None and (components < 1 or components % coupled):
+        components = coupled if components is None else integer(components, 1, "components", MAX_COMPONENTS)
+        if components % coupled:
             raise ArgumentError(f"{operator.name} couples {coupled} components, {components} is no multiple of it")
         self.operator, self.c0, self.bc = operator, c0, bc
-        self.components = components or coupled
+        self.components = components
         n = self.components * c0.size
         super().__init__(operator.space.dtype, (n, n))
         self._fields: Pool[tuple[Field, Field]] = Pool()
@@ -93,7 +98,15 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         -------
         array, [components * size]
             On `device`.
+
+        Raises
+        ------
+        ArgumentError
+            If the vector has another size, or is not of real numbers.
         """
+        vector = as_vector(vector, "a vector")
+        if vector.size != self.shape[0]:
+            raise ArgumentError(f"a vector of {self!r} has {self.shape[0]} entries, got {shown(vector)}")
         if has_indexed(device):
             return self.product_on(device)(vector)
         free, extra = self._parts_on(device)
@@ -165,12 +178,14 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
 
     @cached_property
     def symmetric(self) -> bool:
-        """Whether the form is symmetric, from its pointwise function at the points of one element of each block."""
-        if self.operator.form.components > 1:
-            return False
-        for number in range(len(self.c0.space.blocks)):
-            K = pointwise_matrix(self.operator, number, 0, slice(0, 1))
-            if not np.allclose(K, np.swapaxes(K, 0, 1), rtol=1e-10, atol=1e-12 * np.abs(K).max()):
+        """Whether the form is symmetric, from its pointwise function at the points of some elements of each block."""
+        coupled = range(self.operator.form.components)
+        for number, block in enumerate(self.c0.space.blocks):
+            some = slice(0, block.n_elements, max(1, block.n_elements // _SAMPLED))
+            K = np.array(
+                [[pointwise_matrix(self.operator, number, c, some, test) for c in coupled] for test in coupled]
+            )
+            if not np.allclose(K, K.transpose(1, 0, 3, 2, 4, 5), rtol=1e-10, atol=1e-12 * np.abs(K).max()):
                 return False
         return True
 

@@ -16,6 +16,7 @@ from scipy.linalg import qr, solve_triangular
 from scipy.sparse import csr_array
 
 from hpfem.shapes import Basis, Shape, make_basis, quadrature
+from hpfem.shapes.arguments import is_real, real
 
 from ..errors import ArgumentError
 from ..mesh.mapping import geometry_coefficients, positions
@@ -75,8 +76,8 @@ def values_of(function: Function, x: Array, what: str) -> Array:
     what : str
         For messages.
     """
-    if isinstance(function, (int, float, np.number)) and not isinstance(function, bool):
-        found = np.full((1, *x.shape[1:]), float(function))
+    if is_real(function):
+        found = np.full((1, *x.shape[1:]), real(function, what))
     else:
         found = evaluated(cast(Callable[..., Any], function), list(x), x.shape[1:])
     bad = ~np.isfinite(found).all(axis=0)

@@ -25,7 +25,7 @@ __all__ = ["main"]
 EXAMPLES = """examples:
   hpfem info meshes/cube_mixed.msh
   hpfem apply meshes/cube_mixed.msh --operator helmholtz --order 4 -o helmholtz.vtu
-  hpfem solve meshes/cube_mixed.msh --order 5 -o u.vtu
+  hpfem solve meshes/cube_mixed.msh --order 5 --dirichlet 0 -o u.vtu
   hpfem compare meshes/curved_mixed.msh --order 2:8
   hpfem bench --quick -o results.json
   hpfem plot results.json

@@ -70,7 +70,7 @@ def print_pairs(pairs: Iterable[tuple[str, str]]) -> None:
         A short name, and what is said of it.
     """
     for name, text in pairs:
-        say(f"{name:12}{text}")
+        say(f"{name:11} {text}")
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

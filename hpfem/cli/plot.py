@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import os
+import tempfile
 from pathlib import Path
+from typing import Any
 
 from ..benchmarks import read_results
+from ..errors import ArgumentError
 from ..plots import SUFFIXES, plot_results
 from . import options, output
 from .command import Command
 
+# Formats that other programs write.
+_OTHERS = (".jpg", ".jpeg", ".gif", ".eps", ".ps", ".tif", ".tiff", ".webp", ".pgf", ".bmp")
+
 EXAMPLES = """examples:
   hpfem plot results.json
   hpfem plot results.json -o pictures/ --format svg
+  hpfem plot one_figure.json -o figure.pdf
 
 Of a bench: strategies and orders per shape, affine against deformed, collocated against not, best throughput by order,
 share of the roofline. Of a compare: throughput, operations and agreement by order.
@@ -21,16 +29,39 @@ share of the roofline. Of a compare: throughput, operations and agreement by ord
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("results", metavar="RESULTS.json", help="written by hpfem bench or hpfem compare")
-    parser.add_argument("-o", "--output", metavar="FOLDER", help="where the pictures go (default: beside the results)")
-    parser.add_argument("--format", default="png", choices=[suffix[1:] for suffix in SUFFIXES], help="default png")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FOLDER",
+        help="where the pictures go (default: beside the results); a file, where there is one picture",
+    )
+    parser.add_argument("--format", choices=[suffix[1:] for suffix in SUFFIXES], help="default png")
+
+
+def _one_picture(results: dict[str, Any], name: str, suffix: str, asked: str | None) -> Path:
+    """Draw the only figure of the results as the file of that name."""
+    if suffix not in SUFFIXES or asked not in (None, suffix[1:]):
+        raise ArgumentError(
+            f"cannot draw {name!r} in the format {asked or suffix[1:]}: the name says the format, one of"
+            f" {', '.join(SUFFIXES)}; a folder takes --format"
+        )
+    target = options.output_file(name, Path(name).suffix)
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        paths = plot_results(results, folder, suffix)
+        if len(paths) != 1:
+            raise ArgumentError(f"{len(paths)} pictures do not go into one file {name!r}; give a folder to -o")
+        os.replace(paths[0], target)
+    return target
 
 
 def _run(arguments: argparse.Namespace) -> None:
     results = read_results(arguments.results)
-    folder = options.output_folder(
-        str(Path(arguments.results).parent) if arguments.output is None else arguments.output
-    )
-    paths = plot_results(results, folder, f".{arguments.format}")
+    given = str(Path(arguments.results).parent) if arguments.output is None else arguments.output
+    suffix = Path(given).suffix.lower()
+    if suffix in (*SUFFIXES, *_OTHERS) and not Path(given).is_dir():
+        paths = [_one_picture(results, given, suffix, arguments.format)]
+    else:
+        paths = plot_results(results, options.output_folder(given), f".{arguments.format or 'png'}")
     if arguments.json:
         output.print_json({"pictures": [str(path) for path in paths]})
         return

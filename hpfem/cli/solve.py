@@ -17,13 +17,13 @@ from .command import Command
 from .field_expression import FieldExpression, parse_field
 
 EXAMPLES = """examples:
-  hpfem solve meshes/cube_mixed.msh --order 5 -o u.vtu
+  hpfem solve meshes/cube_mixed.msh --order 5 --dirichlet 0 -o u.vtu
   hpfem solve meshes/curved_mixed.msh --order 6 --source "2*pi**2*sin(pi*x)*cos(pi*y)*exp(z)" \\
       --dirichlet "sin(pi*x)*cos(pi*y)*exp(z)" --exact "sin(pi*x)*cos(pi*y)*exp(z)"
   hpfem solve meshes/cube_mixed.msh --lam 0 --dirichlet "xmin: 0" --neumann "xmax: 1" --robin "zmax: 2, x"
 
 Boundary conditions are an expression for all of the boundary, or NAME: EXPRESSION, given once or more; `hpfem info`
-lists a mesh's boundaries. Where there is none no flux passes, but without any condition u = 0 holds on all of it.
+lists a mesh's boundaries. Where there is none no flux passes: u = 0 on the boundary takes --dirichlet 0.
 Neumann data are k du/dn, with D components a vector whose normal component is taken; Robin data are alpha, g in
 k du/dn + alpha u = g.
 """
@@ -76,6 +76,9 @@ def condition(name: str, texts: list[str] | None, mesh: Mesh, pair: bool = False
     dim = int(mesh.points.shape[1])
     found: dict[str | None, Any] = {}
     for text in texts:
+        start, equals, rest = text.partition("=")
+        if equals and ":" not in start and start.strip() in mesh.boundaries:
+            raise ArgumentError(f"--{name} {text!r}: write {start.strip() + ': ' + rest.strip()!r}")
         boundary, colon, expression = text.rpartition(":")
         key = boundary.strip() if colon else None
         if key in found:
@@ -106,8 +109,6 @@ def _run(arguments: argparse.Namespace) -> None:
             "neumann": condition("neumann", arguments.neumann, mesh),
             "robin": condition("robin", arguments.robin, mesh, pair=True),
         }
-        if all(value is None for value in given.values()) and len(mesh.facets.boundary):
-            given["dirichlet"] = 0.0
         coefficients: dict[str, Any] = {"lam": options.coefficient("lam", arguments.lam, space.dim)}
         if arguments.diffusivity is not None:
             coefficients["diffusivity"] = options.coefficient("diffusivity", arguments.diffusivity, space.dim)

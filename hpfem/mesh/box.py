@@ -19,6 +19,7 @@ import numpy as np
 
 from hpfem.errors import ArgumentError
 from hpfem.shapes import SHAPES, Shape
+from hpfem.shapes.arguments import as_array, name_of, reals, shown
 
 from .mesh import Mesh
 from .node_order import vertex_positions
@@ -34,6 +35,8 @@ _PYRAMIDS = {
     "xmin": (0, 2, 4, 6, 8),
     "xmax": (1, 5, 3, 7, 8),
 }
+# Far beyond what memory holds, and far below what an index does.
+_MOST_BOXES = 1e11
 _HALVES_ITS_SIDES = {"tet"}
 _HALVES = {"xmin": ((0, 2, 6, 8), (0, 6, 4, 8)), "xmax": ((1, 5, 7, 8), (1, 7, 3, 8))}
 
@@ -88,20 +91,22 @@ def box(
     ArgumentError
         For shapes of two dimensions or unknown ones, or counts and corners that do not fit them.
     """
-    names = (shapes,) if isinstance(shapes, str) else tuple(shapes)
-    unknown = [name for name in names if name not in _CUTS]
-    if unknown or not names:
-        raise ArgumentError(f"a box can be made of {', '.join(_CUTS)}, not of {unknown or 'nothing'}")
+    names = (shapes,) if isinstance(shapes, str) else shapes
+    if not isinstance(names, (list, tuple)) or not names:
+        raise ArgumentError(f"a box can be made of {', '.join(_CUTS)}, not of {shown(shapes)}")
+    names = tuple(name_of(name, _CUTS, "shape of a box") for name in names)
     dim = SHAPES[names[0]].dim
     if any(SHAPES[name].dim != dim for name in names):
         raise ArgumentError(f"shapes {names} are not all of one dimension")
-    if len(counts) != dim or any(int(n) != n or n < 1 for n in counts) or counts[0] < len(names):
-        raise ArgumentError(f"a box of {names} takes {dim} counts >= 1, the first >= {len(names)}, not {tuple(counts)}")
-    low = np.zeros(dim) if lower is None else np.asarray(lower, dtype=float)
-    high = np.ones(dim) if upper is None else np.asarray(upper, dtype=float)
-    if low.shape != (dim,) or high.shape != (dim,) or np.any(high <= low):
-        raise ArgumentError(f"the box from {low.tolist()} to {high.tolist()} is not a box of {dim} dimensions")
-    sizes = tuple(int(n) for n in counts)
+    numbers = as_array(counts, "the counts of a box")
+    whole = numbers.shape == (dim,) and np.all((numbers >= 1) & (numbers == np.rint(numbers)))
+    if not whole or numbers[0] < len(names) or np.prod(numbers.astype(float)) > _MOST_BOXES:
+        raise ArgumentError(f"a box of {names} takes {dim} counts >= 1, the first >= {len(names)}, not {shown(counts)}")
+    low = np.zeros(dim) if lower is None else reals(lower, "the lower corner")
+    high = np.ones(dim) if upper is None else reals(upper, "the upper corner")
+    if low.shape != (dim,) or high.shape != (dim,) or not np.all(high > low) or not np.isfinite([low, high]).all():
+        raise ArgumentError(f"the box from {shown(low)} to {shown(high)} is not a box of {dim} dimensions")
+    sizes = tuple(int(n) for n in numbers)
     slab = np.arange(sizes[0]) * len(names) // sizes[0]
     corners = _corners(sizes)
     points = _grid(sizes, low, high)

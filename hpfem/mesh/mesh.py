@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,21 +19,19 @@ from scipy.sparse.csgraph import connected_components
 
 from hpfem.errors import ArgumentError
 from hpfem.shapes import Shape
+from hpfem.shapes.arguments import MAX_ORDER, as_array, flag, instance, integer, reals, shown, takes
 
 from . import checks
+from .hanging import Hanging, hanging_vertices
 from .lattice import lattice_numbering
 from .mapping import affine_elements, elevated_nodes, geometry_coefficients
+from .named_sets import boundaries_of, frozen, moved, regions_of, rows_of_integers, sets
 from .parts import Labels, Part, as_parts, compressed, merged, qualities, turned
 from .summary import MeshSummary, summarise
 from .symmetry import Indices, mirrored_vertices
-from .topology import Entities, Facets, Topology, sorted_rows
+from .topology import Entities, Facets, Topology
 
 Array = NDArray[np.float64]
-
-
-def _frozen(array: Any) -> Any:
-    array.flags.writeable = False
-    return array
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +91,7 @@ class CellGroup:
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         for array in (self.nodes, self.vertices, self.indices):
-            _frozen(array)
+            frozen(array)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,14 +177,15 @@ class Mesh:
         ArgumentError
             If the arrays do not fit each other.
         """
-        coordinates = np.array(points, dtype=float)
+        coordinates = np.array(reals(points, "points"))
         if coordinates.ndim != 2 or coordinates.shape[1] not in (2, 3):
             raise ArgumentError(f"points must be an array [n, 2] or [n, 3], not {coordinates.shape}")
-        given = as_parts(cells)
+        given, check = as_parts(cells), flag(check, "check")
         n_cells = sum(len(part.nodes) for part in given)
-        labels = Labels(name, None if numbers is None else _frozen(np.array(numbers, dtype=np.int64)))
-        if labels.numbers is not None and labels.numbers.shape != (n_cells,):
-            raise ArgumentError(f"{n_cells} cells take as many numbers, not an array {labels.numbers.shape}")
+        known = None if numbers is None else frozen(as_array(numbers, "numbers of cells", "iu").astype(np.int64))
+        if known is not None and known.shape != (n_cells,):
+            raise ArgumentError(f"{n_cells} cells take as many numbers, not an array {known.shape}")
+        labels = Labels(instance(name, str, "the name of a mesh"), known)
         checks.dimensions(given, coordinates.shape[1], labels)
         parts = merged(given)
         if check:
@@ -199,15 +197,17 @@ class Mesh:
             checks.neighbours(topology, labels, oriented=parts[0].shape.dim == coordinates.shape[1])
             checks.hanging(topology, labels)
             checks.gaps(topology, parts, coordinates, labels)
-        point_vertex = _moved(vertex_of, new_number)
-        sides, n_stray = _sides(topology, boundaries or {}, point_vertex)
+        point_vertex = moved(vertex_of, new_number)
+        sides, n_stray = boundaries_of(topology, {} if boundaries is None else boundaries, point_vertex)
+        if not isinstance(periodic, (list, tuple)):
+            raise ArgumentError(f"periodic is a list with an array of points per pair of sides, got {shown(periodic)}")
         if len(periodic):
-            pairs = [_moved(point_vertex, np.asarray(rows, dtype=np.int64)) for rows in periodic]
+            pairs = [moved(point_vertex, rows_of_integers(rows, "periodic points", [2])) for rows in periodic]
             topology = _identified(topology, pairs, labels)
         return Mesh(
-            _frozen(coordinates),
+            frozen(coordinates),
             _groups(parts, topology),
-            _named(regions or {}, n_cells),
+            regions_of({} if regions is None else regions, n_cells),
             MappingProxyType(sides),
             topology.n_vertices,
             name,
@@ -268,6 +268,11 @@ class Mesh:
             row[cells.indices] = np.arange(len(cells))
         return group, row
 
+    @cached_property
+    def hanging(self) -> Hanging:
+        """Vertices inside sides of cells that do not have them as corners: the cells there are not joined."""
+        return hanging_vertices(self)
+
     def with_sides(self, sides: Mapping[str, Indices]) -> Mesh:
         """The same mesh with these named boundaries instead.
 
@@ -280,11 +285,17 @@ class Mesh:
         -------
         Mesh
         """
-        named = {name: _frozen(np.array(pairs, dtype=np.int64).reshape(-1, 2)) for name, pairs in sides.items()}
+        named = {name: frozen(rows_of_integers(pairs, "sides", [2])) for name, pairs in sets(sides, "boundaries")}
+        for pairs in named.values():
+            self._check_sides(pairs[:, 0], pairs[:, 1])
         return replace(self, boundary_sides=MappingProxyType(named))
 
     def facet_numbers(self, cells: Indices, local: Indices) -> Indices:
         """Facet numbers of (cell, local facet) pairs, each once, ascending."""
+        cells, local = (
+            as_array(given, "numbers of cells and facets", "iu").astype(np.int64) for given in (cells, local)
+        )
+        self._check_sides(cells, local)
         group, row = self.locations
         result = [
             ids[row[cells[here]], local[here]]
@@ -293,17 +304,26 @@ class Mesh:
         ]
         return np.unique(np.concatenate(result))
 
+    def _check_sides(self, cells: Indices, local: Indices) -> None:
+        """There are such cells, with such facets."""
+        inside = cells.ndim == 1 and cells.shape == local.shape and np.all((cells >= 0) & (cells < self.n_cells))
+        facets = np.array([len(group.shape.facets) for group in self.cells])
+        if not inside or np.any((local < 0) | (local >= facets[self.locations[0][cells]])):
+            raise ArgumentError(f"sides are (cell, local facet) pairs; a cell or a facet of these is not in {self!r}")
+
     def coordinates(self, group: CellGroup) -> Array:
         """Coordinates of the nodes of a group's cells, [E, n_nodes, D]."""
-        return self.points[group.nodes]
+        return self.points[instance(group, CellGroup, "the group").nodes]
 
     def affine(self, group: CellGroup) -> NDArray[np.bool_]:
         """Which cells of a group are affine, [E] of bool."""
+        instance(group, CellGroup, "the group")
         return affine_elements(group, geometry_coefficients(group, self.points))
 
     def describe_cell(self, cell: int) -> str:
         """What messages call a cell: its number in the file and its shape."""
         group, _ = self.locations
+        integer(cell, 0, "the number of a cell", self.n_cells - 1)
         return Labels(self.name, self.numbers).cell(self.cells[group[cell]].shape, cell)
 
     def summary(self) -> MeshSummary:
@@ -329,17 +349,19 @@ class Mesh:
         MeshError
             If a cell becomes tangled, or a coordinate is not finite.
         """
-        points = np.array(function(self.points), dtype=float)
+        if not takes(function, self.points):
+            raise ArgumentError(f"a mesh is moved by a function of its points, got {shown(function)}")
+        points = np.array(reals(function(self.points), "what the function returns"))
         if points.ndim != 2 or len(points) != len(self.points) or not self.dim <= points.shape[1] <= 3:
             raise ArgumentError(f"the function made points of shape {points.shape} out of {self.points.shape}")
         parts = [Part(group.shape, group.order, group.nodes, group.indices) for group in self.cells]
-        if not check:
-            return replace(self, points=_frozen(points))
+        if not flag(check, "check"):
+            return replace(self, points=frozen(points))
         labels = Labels(self.name, self.numbers)
         checks.nodes(parts, points, labels)
         upright, n_mirrored = _upright(points, parts, labels)
         if not n_mirrored:
-            return replace(self, points=_frozen(points))
+            return replace(self, points=frozen(points))
         in_space = _numbered(upright, len(points))[0]
         checks.neighbours(in_space, labels, oriented=self.dim == points.shape[1])
         return self._renumbered(points, upright, n_mirrored)
@@ -352,10 +374,10 @@ class Mesh:
             vertices.append(np.where(kept, old.vertices, old.vertices[:, mirrored_vertices(old.shape)]))
         topology = Topology([p.shape for p in parts], vertices, [p.indices for p in parts], self.n_vertices)
         first = np.column_stack([topology.facets.cells[:, 0], topology.facets.local[:, 0]])
-        sides = {name: _frozen(first[facets]) for name, facets in self.boundaries.items()}
+        sides = {name: frozen(first[facets]) for name, facets in self.boundaries.items()}
         return replace(
             self,
-            points=_frozen(points),
+            points=frozen(points),
             cells=_groups(parts, topology),
             boundary_sides=MappingProxyType(sides),
             n_mirrored=self.n_mirrored + n_mirrored,
@@ -376,9 +398,7 @@ class Mesh:
         Mesh
         """
         highest = max(group.order for group in self.cells)
-        if isinstance(order, bool) or not isinstance(order, (int, np.integer)) or order < highest:
-            raise ArgumentError(f"the geometry order can be raised to an integer >= {highest}, not to {order!r}")
-        order = int(order)
+        order = integer(order, highest, "the geometry order", MAX_ORDER)
         # Points are shared by what is one in space, which periodic sides are not.
         topology = self.topology if not self.periodic else self._topology_in_space()
         numbering, count = lattice_numbering(topology, order)
@@ -390,7 +410,7 @@ class Mesh:
         same = merged(parts)
         vertices = [np.concatenate([g.vertices for g in self.cells if g.shape is part.shape]) for part in same]
         raised = Topology([p.shape for p in same], vertices, [p.indices for p in same], self.n_vertices)
-        return replace(self, points=_frozen(points), cells=_groups(same, raised))
+        return replace(self, points=frozen(points), cells=_groups(same, raised))
 
     def _topology_in_space(self) -> Topology:
         """The topology without periodic identification."""
@@ -403,9 +423,9 @@ class Mesh:
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
-        _frozen(self.points)
+        frozen(self.points)
         for key in ("regions", "boundary_sides"):
-            self.__dict__[key] = MappingProxyType({name: _frozen(a) for name, a in self.__dict__[key].items()})
+            self.__dict__[key] = MappingProxyType({name: frozen(a) for name, a in self.__dict__[key].items()})
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{len(group)} {group.shape.name} of order {group.order}" for group in self.cells)
@@ -434,47 +454,9 @@ def _numbered(parts: Sequence[Part], n_points: int) -> tuple[Topology, Indices]:
 def _groups(parts: Sequence[Part], topology: Topology) -> tuple[CellGroup, ...]:
     groups = []
     for position, (part, vertices) in enumerate(zip(parts, topology.vertices, strict=True)):
-        arrays = (_frozen(part.nodes), _frozen(vertices), _frozen(part.indices))
+        arrays = (frozen(part.nodes), frozen(vertices), frozen(part.indices))
         groups.append(CellGroup(part.shape, part.order, *arrays, topology, position))
     return tuple(groups)
-
-
-def _moved(table: Indices, rows: Indices) -> Indices:
-    """table[rows], -1 where a row's entry is negative or beyond the table."""
-    inside = (rows >= 0) & (rows < len(table))
-    return np.where(inside, table[np.where(inside, rows, 0)], -1)
-
-
-def _named(sets: Mapping[str, ArrayLike], n_cells: int) -> Mapping[str, Indices]:
-    result = {}
-    for name, members in sets.items():
-        cells = np.unique(np.asarray(members, dtype=np.int64))
-        if len(cells) and (cells[0] < 0 or cells[-1] >= n_cells):
-            raise ArgumentError(f"region {name!r} holds cells that do not exist; there are {n_cells}")
-        result[str(name)] = _frozen(cells)
-    return MappingProxyType(result)
-
-
-def _sides(
-    topology: Topology, boundaries: Mapping[str, Sequence[ArrayLike]], vertex_of: Indices
-) -> tuple[dict[str, Indices], int]:
-    """Boundary elements as (cell, local facet), and how many of them are no facet."""
-    result, n_stray = {}, 0
-    for name, blocks in boundaries.items():
-        numbers = [np.empty(0, dtype=np.int64)]
-        for block in blocks:
-            vertices = _moved(vertex_of, np.asarray(block, dtype=np.int64))
-            facets = np.where(
-                (vertices < 0).any(axis=1),
-                -1,
-                topology.sides.index.find(sorted_rows(vertices, 2 if topology.dim == 2 else 4)),
-            )
-            n_stray += int((facets < 0).sum())
-            numbers.append(facets[facets >= 0])
-        own = np.unique(np.concatenate(numbers))
-        beside = topology.facets
-        result[str(name)] = _frozen(np.column_stack([beside.cells[own, 0], beside.local[own, 0]]))
-    return result, n_stray
 
 
 def _identified(topology: Topology, pairs: Sequence[Indices], labels: Labels) -> Topology:

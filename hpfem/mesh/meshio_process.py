@@ -31,6 +31,7 @@ def plain(mesh: Any) -> dict[str, Any]:
         "points": np.asarray(mesh.points, dtype=np.float64),
         "cells": [(str(cells.type), np.asarray(cells.data)) for cells in mesh.cells],
         "cell_data": {str(name): [np.asarray(own) for own in data] for name, data in mesh.cell_data.items()},
+        "field_data": {str(name): np.asarray(data) for name, data in mesh.field_data.items()},
         "cell_sets": {
             str(name): [np.empty(0, dtype=np.int64) if own is None else np.asarray(own) for own in members]
             for name, members in mesh.cell_sets.items()

@@ -49,6 +49,9 @@ _IN_VTK_ORDER = frozenset(name for name, _ in _CELLS.values()) - {"pyramid"}
 # Read by ourselves; or, in meshio 5.3.5, never ended (ansys) and without cells (neuroglancer).
 _NOT_HERE = {"gmsh", "vtk", "vtu", "ansys", "neuroglancer"}
 
+# How sets are called that hold no cells but what meshio keeps for writing gmsh files.
+_BOOKS = "gmsh:"
+
 # Integer cell data that group cells, as meshio calls them, format by format.
 _SET_NAMES = (
     "gmsh:physical",
@@ -124,7 +127,11 @@ def converted(mesh: meshio.Mesh) -> MeshFile:
     MeshError
         If it holds other cells, or no points of 2 or 3 coordinates.
     """
-    return _converted(plain(mesh))
+    try:
+        content = plain(mesh)
+    except Exception as error:
+        raise MeshError(f"the meshio.Mesh holds what is no array: {error!s:.80}") from error
+    return _converted(content)
 
 
 def _run(kind: str, file: Path) -> tuple[dict[str, Any] | None, str]:
@@ -158,6 +165,12 @@ def _converted(content: dict[str, Any]) -> MeshFile:
     if points.ndim != 2 or points.shape[1] not in (2, 3):
         raise MeshError("meshio finds no points of 2 or 3 coordinates in it")
     tags = next((content["cell_data"][name] for name in _SET_NAMES if name in content["cell_data"]), None)
+    # gmsh's names of physical groups: [number, dimension].
+    tag_names = {
+        (int(data[0]), int(data[1])): name
+        for name, data in content["field_data"].items()
+        if data.shape == (2,) and data.dtype.kind in "iu"
+    }
     blocks, number = [], 1
     for position, (kind, nodes) in enumerate(content["cells"]):
         if kind not in _CELLS:
@@ -170,20 +183,22 @@ def _converted(content: dict[str, Any]) -> MeshFile:
         if nodes.dtype.kind not in "iu" or nodes.shape[1:] != (len(reference),):
             raise MeshError(f"element {number} and others of type {kind} have nodes of shape {nodes.shape[1:]}")
         ours = canonical(shape, order, reference, nodes.astype(np.int64))
-        members = {name: own[position] for name, own in content["cell_sets"].items() if position < len(own)}
-        sets = _sets(members, None if tags is None else tags[position], len(nodes))
+        named = {name: own for name, own in content["cell_sets"].items() if not name.startswith(_BOOKS)}
+        members = {name: own[position] for name, own in named.items() if position < len(own)}
+        own_names = {number: name for (number, dim), name in tag_names.items() if dim == shape.dim}
+        sets = _sets(members, None if tags is None else tags[position], len(nodes), own_names)
         blocks.append(Block(shape, order, ours, np.arange(number, number + len(nodes)), sets))
         number += len(nodes)
     return MeshFile(points, blocks)
 
 
-def _sets(members: dict[str, Indices], tags: Indices | None, count: int) -> dict[str, Indices]:
-    """Names of a block's cells: named sets of meshio, else integer cell data."""
+def _sets(members: dict[str, Indices], tags: Indices | None, count: int, names: dict[int, str]) -> dict[str, Indices]:
+    """Names of a block's cells: named sets of meshio, else integer cell data, by name where the numbers have some."""
     sets = {
         name: np.unique(rows.astype(np.int64))
         for name, rows in members.items()
         if rows.dtype.kind in "iu" and rows.ndim == 1 and len(rows) and rows.min() >= 0 and rows.max() < count
     }
     if not sets and tags is not None and tags.dtype.kind in "iu" and tags.shape == (count,):
-        sets = {str(tag): np.flatnonzero(tags == tag) for tag in np.unique(tags)}
+        sets = {names.get(int(tag), str(tag)): np.flatnonzero(tags == tag) for tag in np.unique(tags)}
     return sets

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hpfem.errors import ArgumentError
 from hpfem.shapes import SHAPES, Shape, equispaced_nodes
+from hpfem.shapes.arguments import MAX_ORDER, as_array, integer, name_of, shown
 
 from .mapping import Quality, quality
 from .node_order import vertex_positions
@@ -74,14 +75,14 @@ def as_parts(cells: Iterable[tuple[str, int, ArrayLike]]) -> list[Part]:
         For an unknown shape, an order below 1, or an array that does not fit them.
     """
     parts, start = [], 0
+    if not isinstance(cells, (list, tuple)) or not all(isinstance(c, (list, tuple)) and len(c) == 3 for c in cells):
+        raise ArgumentError(f"cells are a list of (shape name, geometry order, nodes), got {shown(cells)}")
     for name, order, rows in cells:
-        if name not in SHAPES:
-            raise ArgumentError(f"unknown shape {name!r}; valid: {', '.join(SHAPES)}")
-        if isinstance(order, bool) or not isinstance(order, (int, np.integer)) or order < 1:
-            raise ArgumentError(f"the geometry order of a {name} must be an integer >= 1, not {order!r}")
-        nodes = np.asarray(rows)
-        count = len(equispaced_nodes(SHAPES[name], int(order)))
-        if nodes.ndim != 2 or nodes.shape[1] != count or nodes.dtype.kind not in "iu":
+        name_of(name, SHAPES, "shape")
+        order = integer(order, 1, f"the geometry order of a {name}", MAX_ORDER)
+        nodes = as_array(rows, f"{name} cells", "iu")
+        count = len(equispaced_nodes(SHAPES[name], order))
+        if nodes.ndim != 2 or nodes.shape[1] != count:
             raise ArgumentError(
                 f"{name} cells of order {order} take an integer array [n, {count}], not {nodes.dtype} {nodes.shape}"
             )

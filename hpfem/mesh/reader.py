@@ -10,6 +10,7 @@ import meshio
 import numpy as np
 
 from hpfem.errors import ArgumentError, MeshError
+from hpfem.shapes.arguments import flag
 
 from ..files import file_path, opened, read_file, shown
 from .mesh import Mesh
@@ -63,6 +64,7 @@ def read_mesh(path: str | PathLike[str], periodic: bool = False) -> Mesh:
         the file, the element and the reason.
     """
     file = file_path(path)
+    periodic = flag(periodic, "periodic")
     try:
         content = _content(file)
         return _mesh(content, str(file), periodic)

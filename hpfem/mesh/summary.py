@@ -47,6 +47,10 @@ class MeshSummary:
         Boundary elements of the file that are no facet of any cell.
     n_coincident : int
         Vertices on the boundary at the place of another one: the cells there touch without being joined.
+    n_hanging : int
+        Vertices inside sides of cells that do not have them as corners: the cells there are not joined either.
+    hanging : str
+        Where the first of them is.
     periodic : bool
         Whether periodic sides are identified.
     regions, boundaries : mapping of str to int
@@ -69,6 +73,8 @@ class MeshSummary:
     n_mirrored: int
     n_stray: int
     n_coincident: int
+    n_hanging: int
+    hanging: str
     periodic: bool
     regions: Mapping[str, int]
     boundaries: Mapping[str, int]
@@ -97,6 +103,8 @@ class MeshSummary:
             lines.append(f"  {self.n_stray:,} boundary elements are no facet of a cell")
         if self.n_coincident:
             lines.append(f"  {self.n_coincident:,} boundary vertices lie on others: the cells there are not joined")
+        if self.n_hanging:
+            lines.append(f"  {self.hanging}: the cells there are not joined, and no C0Space is made")
         for kind, sets in (("regions", self.regions), ("boundaries", self.boundaries)):
             if sets:
                 lines.append(f"  {kind}: " + ", ".join(f"{name} ({count:,})" for name, count in sets.items()))
@@ -145,6 +153,8 @@ def summarise(mesh: Mesh) -> MeshSummary:
         n_mirrored=mesh.n_mirrored,
         n_stray=mesh.n_stray,
         n_coincident=0 if mesh.periodic else _coincident(mesh),
+        n_hanging=len(mesh.hanging),
+        hanging=mesh.hanging.described(mesh) if len(mesh.hanging) else "",
         periodic=mesh.periodic,
         regions={name: len(cells) for name, cells in mesh.regions.items()},
         boundaries={name: len(facets) for name, facets in mesh.boundaries.items()},

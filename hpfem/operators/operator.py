@@ -7,6 +7,8 @@ from typing import Any, overload
 
 import numpy as np
 
+from hpfem.shapes.arguments import integer, is_real, real, shown
+
 from ..backend import choose_backend
 from ..errors import ArgumentError, StateError
 from ..field import Field, check_state
@@ -19,6 +21,9 @@ from .arrays import Array, apply_to_arrays, check_current
 from .room import no_room
 from .strategies import Choice, Pick, choose, title
 from .tuner import Tuning, tune_operators
+
+# Components that a form may couple: tracing takes a symbol for each.
+MAX_COUPLED = 1000
 
 # stage -> (state of the argument, state of the result)
 _STATES = {
@@ -101,6 +106,8 @@ class Operator:
 
     # Whether results are checked to be finite: those of functions that users write.
     guarded = False
+    # Which coefficients are vectors of D components, the others being scalars; None where each may be either.
+    vectors: tuple[str, ...] | None = None
 
     def __init__(
         self,
@@ -119,17 +126,18 @@ class Operator:
             raise ArgumentError(f"{name} is made on a Space, got {type(space).__name__}")
         self.space = space
         self.name = name
-        if isinstance(components, bool) or not isinstance(components, (int, np.integer)) or components < 1:
-            raise ArgumentError(f"components of {name} must be an integer >= 1, got {components!r}")
+        components = integer(components, 1, f"components of {name}", MAX_COUPLED)
         self.strategy, self.algorithm = strategy, algorithm
-        self.backend = choose_backend(backend or space.backend)
+        self.backend = choose_backend(space.backend if backend is None else backend)
         self.device = self.backend.device()
         self.parameters: dict[str, float] = {}
         self.fields: dict[str, Field] = {}
-        if not isinstance(coefficients, (Mapping, type(None))):
-            raise ArgumentError(f"fields of {name} are a mapping from names, got {type(coefficients).__name__}")
-        for key, value in (coefficients or {}).items():
+        given = {} if coefficients is None else coefficients
+        if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+            raise ArgumentError(f"fields of {name} are a mapping from names, got {shown(coefficients)}")
+        for key, value in given.items():
             self._take(key, value)
+            self._check_components(key)
         traced = None
         if pointwise is not None:
             scalars = {key: 0 if field.components == 1 else field.components for key, field in self.fields.items()}
@@ -154,31 +162,42 @@ class Operator:
         else:
             self._take_numbers(key, value)
 
+    def _check_components(self, key: str) -> None:
+        """A scalar has one component, a vector D."""
+        if self.vectors is None:
+            return
+        found = self.fields[key].components if key in self.fields else 1
+        wanted = self.space.dim if key in self.vectors else 1
+        if found != wanted:
+            raise ArgumentError(
+                f"coefficient {key!r} of {self.name} has {found} component(s), not {wanted};"
+                f" give {self._what_fits(key)}"
+            )
+
+    def _what_fits(self, key: str) -> str:
+        number, several = "a real number", f"a sequence of {self.space.dim} numbers"
+        fits = f"{number}, {several}" if self.vectors is None else several if key in self.vectors else number
+        return f"{fits}, a function of the coordinates or a field"
+
     def _take_numbers(self, key: str, value: Any) -> None:
-        numbers = None
-        if isinstance(value, (int, float, np.number, np.ndarray, list, tuple)):
-            try:
-                numbers = np.asarray(value)
-            except ValueError:  # a ragged list
-                numbers = None
+        what = f"coefficient {key!r} of {self.name}"
         d = self.space.dim
-        if numbers is None or numbers.dtype.kind not in "buif" or numbers.shape not in ((), (d,)):
-            raise ArgumentError(
-                f"coefficient {key!r} of {self.name} is {value!r}; give a real number, a function of the coordinates, a"
-                f" field, or a sequence of {d} numbers"
-            )
-        if not np.all(np.isfinite(numbers)):
-            raise ArgumentError(f"coefficient {key!r} of {self.name} is {value}; it must be finite")
-        limits, sizes = np.finfo(self.space.dtype), np.abs(numbers[numbers != 0])
-        if np.any(sizes < limits.tiny) or np.any(sizes > limits.max):
-            raise ArgumentError(
-                f"coefficient {key!r} of {self.name} is {value}, out of the range of {self.space.dtype}; take"
-                " other units, or a space of float64"
-            )
-        if numbers.ndim:
-            self.fields[key] = self.space.evaluate(lambda *x: list(numbers))
+        several = isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim > 0)
+        if several and len(value) == d and all(is_real(number) for number in value):
+            numbers = [self._in_range(real(number, what), what) for number in value]
+            self.fields[key] = self.space.evaluate(lambda *x: numbers)
+        elif is_real(value) or isinstance(value, (bool, np.bool_)):
+            self.parameters[key] = self._in_range(real(value * 1, what), what)
         else:
-            self.parameters[key] = float(numbers)
+            raise ArgumentError(f"{what} is {shown(value)}; give {self._what_fits(key)}")
+
+    def _in_range(self, number: float, what: str) -> float:
+        limits = np.finfo(self.space.dtype)
+        if number and not limits.tiny <= abs(number) <= limits.max:
+            raise ArgumentError(
+                f"{what} is {number}, out of the range of {self.space.dtype}; take other units, or a space of float64"
+            )
+        return number
 
     def _choose_all(self, picks: Sequence[Pick | None] = ()) -> tuple[Choice, ...]:
         """Choose and build all kernels; what they compile is compiled side by side."""

@@ -99,7 +99,7 @@ class FwdTrans:
             raise ArgumentError(f"FwdTrans is made on a Space, got {type(space).__name__}")
         self.space = space
         self.name = type(self).__name__
-        chosen = choose_backend(backend or space.backend)
+        chosen = choose_backend(space.backend if backend is None else backend)
         self.backend = chosen
         self._backend = chosen if chosen.device().name == HOST.name else choose_backend("auto")
         mass = Pointwise(forms.mass, ("value",))

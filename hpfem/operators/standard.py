@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from hpfem.shapes.arguments import shown
+
 from ..errors import ArgumentError
 from ..kernels.expression import Pointwise
 from ..space import OPERATORS, Space
@@ -117,6 +119,8 @@ class Helmholtz(Operator):
         strategy, algorithm, backend of `Operator`.
     """
 
+    vectors = ()
+
     def __init__(
         self, space: Space, lam: Coefficient = 1.0, diffusivity: Coefficient | None = None, **options: Any
     ) -> None:
@@ -141,6 +145,8 @@ class AdvectionDiffusionReaction(Operator):
     **options
         strategy, algorithm, backend of `Operator`.
     """
+
+    vectors = ("velocity",)
 
     def __init__(
         self,
@@ -199,12 +205,22 @@ class WeakForm(Operator):
         components: int = 1,
         **options: Any,
     ) -> None:
-        form = Pointwise(pointwise, (test,) if isinstance(test, str) else tuple(test))
+        form = Pointwise(pointwise, _parts(test, "test"))
+        given = _parts(trial, "trial")
         for part, argument in (("value", "u"), ("grad", "du")):
-            if argument in form.arguments and part not in trial:
+            if argument in form.arguments and part not in given:
                 raise ArgumentError(
-                    f"weak form {form.name!r} takes {argument!r}, but trial={tuple(trial)} leaves {part!r} out"
+                    f"weak form {form.name!r} takes {argument!r}, but trial={given} leaves {part!r} out"
                 )
         super().__init__(
             space, form.name, "weak", pointwise=form, coefficients=fields, components=components, **options
         )
+
+
+def _parts(given: str | Sequence[str], what: str) -> tuple[str, ...]:
+    """What is meant of a trial or test function: its value, its gradient or both."""
+    parts = (given,) if isinstance(given, str) else given
+    known = isinstance(parts, (list, tuple)) and all(isinstance(p, str) and p in ("value", "grad") for p in parts)
+    if not known or not parts:
+        raise ArgumentError(f"{what} must be 'value', 'grad' or ('value', 'grad'), got {shown(given)}")
+    return tuple(parts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -17,6 +17,8 @@ from itertools import zip_longest
 from typing import Any, Protocol
 
 import numpy as np
+
+from hpfem.shapes.arguments import instance, real, shown
 
 from ..backend import Backend
 from ..errors import ArgumentError, DeviceError, NotSuitable
@@ -383,9 +385,7 @@ def tune_operators(
     DeviceError
         If another GPU is current than an operator was made on, or there is no room on it.
     """
-    numbers = int, float, np.integer, np.floating
-    if isinstance(seconds, bool) or not isinstance(seconds, numbers) or not 0 < seconds < float("inf"):
-        raise ArgumentError(f"tuning takes a positive number of seconds, got {seconds!r}")
+    seconds = real(seconds, "the number of seconds of tuning", above=0)
     work: dict[str, tuple[Tunable, int]] = {}
     for operator in operators:
         check_current(operator.name, operator.device, operator.backend.device())
@@ -443,9 +443,8 @@ def tune(
     DeviceError
         If the backend cannot run here, or the device has no room.
     """
-    listed: Iterable[Any] = (
-        operators if isinstance(operators, Iterable) and not isinstance(operators, str) else (operators,)
-    )
+    instance(space, Space, "the space to tune")
+    listed = operators if isinstance(operators, (list, tuple)) else (operators,)
     made: list[Tunable] = []
     for given in listed:
         operator = given
@@ -454,8 +453,8 @@ def tune(
             if any(p.default is p.empty and p.kind is not p.VAR_KEYWORD for p in parameters):
                 raise ArgumentError(f"{given} takes coefficients; give the operator itself to be tuned")
             operator = OPERATORS[given](space, **options)
-        name = getattr(operator, "name", repr(operator))
-        if not hasattr(operator, "choices"):
+        name = getattr(operator, "name", None) or shown(operator)
+        if isinstance(operator, type) or not hasattr(operator, "choices"):
             raise ArgumentError(f"{name} cannot be tuned; give operators that apply a form: Mass, Helmholtz, ...")
         if operator.space is not space:
             raise ArgumentError(f"{name} is on another space than the one to be tuned")

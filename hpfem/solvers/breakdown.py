@@ -34,7 +34,16 @@ def bad_operator(name: str, curvature: float, done: int) -> SolverError:
     """The direction's norm in the operator is not positive."""
     return SolverError(
         f"{name}: the operator is not positive definite (p.Ap = {curvature:.3e} after {done} iterations);"
-        " lam must be >= 0, and a pure Neumann problem with lam = 0 has a constant to take out"
+        " lam must be >= 0, a diffusivity > 0, and a pure Neumann problem with lam = 0 has a constant to take out"
+    )
+
+
+def not_symmetric(name: str) -> SolverError:
+    """The operator differs from its transpose."""
+    return SolverError(
+        f"{name}: the operator is not symmetric, and conjugate gradients take a symmetric one; SciPy solves it with"
+        " x, failed = scipy.sparse.linalg.gmres(A, b, rtol=1e-10, restart=100), where A is the GlobalOperator (on the"
+        " host) or a LinearOperator of the function"
     )
 
 

@@ -22,11 +22,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from hpfem.shapes.arguments import flag, instance
+
 from ..assembly import GlobalOperator
 from ..assembly.devices import array_module, has_indexed, vector_home, vector_on
 from ..errors import ArgumentError, SolverError
 from ..memory import HOST, Device
 from ..reporting import progress
+from .arguments import Doubted, checked_functions, checked_limits, checked_vectors, name_of_preconditioner
 from .breakdown import (
     ROUNDING,
     bad_operator,
@@ -60,7 +63,7 @@ class SolveInfo:
     set_up_time : float
         Seconds before the first iteration: boundary conditions, right-hand side, preconditioner.
     preconditioner : str
-        What was used.
+        What was used: "none", "jacobi", "multilevel", or "user" for any other function.
     size : int
         Unknowns.
     residual : float
@@ -160,25 +163,29 @@ def cg(
     Raises
     ------
     SolverError
-        If it does not converge, the operator or the preconditioner is not positive definite, a number is not finite,
-        the true residual misses the tolerance by more than rounding explains, or x is out of the type's range.
+        If it does not converge, the operator is not symmetric, it or the preconditioner is not positive definite, a
+        number is not finite, the true residual misses the tolerance by more than rounding explains, or x is out of the
+        type's range.
     ArgumentError
-        For a bad tolerance, vectors of another type than float64 and float32, or functions that write into their
-        argument or do not return vectors.
+        For bad tolerances or numbers of iterations, vectors of another type than float64 and float32, or functions that
+        write into their argument or do not return vectors.
 
     Warns
     -----
     HpfemWarning
         If rounding keeps the true residual above the tolerance.
     """
-    wanted = default_tolerance(rhs.dtype) if tol is None else tol
-    if not wanted > 0:
-        raise ArgumentError(f"the tolerance of {name} must be > 0, got {tol!r}")
     began = perf_counter()
-    most = 10 * int(rhs.shape[0]) + 100 if max_iterations is None else int(max_iterations)
-    on_device = array_module(rhs) is not np
+    name, bar = instance(name, str, "name"), flag(bar, "bar")
+    tol, max_iterations = checked_limits(tol, max_iterations, name)
+    rhs, start = checked_vectors(rhs, start, name)
+    checked_functions(apply, precondition, rhs, name)
     if rhs.dtype not in (np.float64, np.float32):
         raise ArgumentError(f"{name} takes vectors of float64 or float32, got {rhs.dtype}")
+    wanted = default_tolerance(rhs.dtype) if tol is None else tol
+    used = name_of_preconditioner(precondition)
+    most = 10 * int(rhs.shape[0]) + 100 if max_iterations is None else max_iterations
+    on_device = array_module(rhs) is not np
     product = None
     if isinstance(apply, GlobalOperator):
         operator, there = apply, has_indexed(apply.device)
@@ -188,6 +195,8 @@ def cg(
         if on_device:
             product = operator.product_on(operator.device)
             product = product if product.alone and product.dtype == rhs.dtype else None
+    else:
+        apply = Doubted(apply, name)
     A = _Timed(f"{name}: the operator", apply, rhs)
     M = None if precondition is None else _Timed(f"{name}: the preconditioner", precondition, rhs)
     if not isfinite(magnitude(rhs)):
@@ -198,7 +207,7 @@ def cg(
     r = b * 1 if start is None else b - A(x)
     scale = float(b @ b) ** 0.5
     if scale == 0:
-        return rhs * 0, SolveInfo(0, [0.0], perf_counter() - began, A.time, size=int(rhs.shape[0]))
+        return rhs * 0, SolveInfo(0, [0.0], perf_counter() - began, A.time, preconditioner=used, size=int(rhs.shape[0]))
     residuals: list[float] = []
     with progress(name) if bar else nullcontext(_silent) as advance:
         for _ in range(2):
@@ -232,6 +241,7 @@ def cg(
         perf_counter() - began,
         A.time,
         0.0 if M is None else M.time,
+        preconditioner=used,
         size=int(rhs.shape[0]),
         residual=residual,
     )

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hpfem.shapes.arguments import instance, name_of
+
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..assembly.boundary import Condition, RobinCondition
 from ..errors import ArgumentError, SolverError
@@ -18,10 +20,12 @@ from ..field import Field
 from ..operators import Helmholtz
 from ..operators.operator import Coefficient
 from ..space import Space
+from .arguments import checked_limits
 from .cg import SolveInfo, cg_from_host
+from .coefficients import check_positive
 from .constants import hidden_constants
 from .norms import load
-from .preconditioners import make_preconditioner
+from .preconditioners import NAMES, make_preconditioner
 from .projection import domain_boundary_values
 from .scaling import exponent, scaled, unscaled
 
@@ -80,9 +84,9 @@ def solve_helmholtz(
     f : callable, float or Field
         Right-hand side: a function of the coordinates, a number, or a field in state "phys" or "dual".
     dirichlet : callable, float or {boundary name: callable or float}, optional
-        Values of u. A function alone is for all of the boundary that nothing else is named for. Where there is one
-        function only, up to order 2 its values come from its L2 projection over the domain if that fits on the boundary
-        (`domain_boundary_values`).
+        Values of u; no flux passes where nothing is given. A function alone is for all of the boundary that nothing
+        else is named for. Where there is one function only, up to order 2 its values come from its L2 projection over
+        the domain if that fits on the boundary (`domain_boundary_values`).
     neumann : callable, float or {boundary name: callable or float}, optional
         Outward flux k du/dn; a function of the coordinates, or of them and the outward normal (`BoundaryConditions`).
     robin : (alpha, g) or {boundary name: (alpha, g)}, optional
@@ -118,11 +122,15 @@ def solve_helmholtz(
         If nothing fixes a constant and the data do not sum up to zero, or rounding keeps the residual above `tol`.
     """
     began = perf_counter()
-    c0 = c0 or C0Space(space)
+    tol, max_iterations = checked_limits(tol, max_iterations, "Helmholtz")
+    c0 = C0Space(space) if c0 is None else instance(c0, C0Space, "c0")
     if c0.space is not space:
         raise ArgumentError("c0 is of another space")
+    if not callable(preconditioner):
+        name_of(preconditioner, NAMES, "preconditioner")
     bc = BoundaryConditions(c0, dirichlet, neumann, robin)
     operator = Helmholtz(space, lam, diffusivity)
+    check_positive(operator, "diffusivity", "diffusivity")
     A = GlobalOperator(operator, c0, bc)
     values = bc.values
     function = _only_function(dirichlet)

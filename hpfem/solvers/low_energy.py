@@ -108,6 +108,7 @@ def low_energy(A: GlobalOperator) -> Callable[[Any], Any]:
 class _LowEnergy:
     """The preconditioner, as sparse matrices on the operator's device."""
 
+    name = "multilevel"
     # Host arrays first, then those of the device.
     free: Any
     low_scale: Any

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hpfem.shapes.arguments import flag, instance, integer, is_real, real, shown
+
 from ..assembly import C0Space
 from ..errors import ArgumentError, StateError
-from ..field import Field
+from ..field import Field, check_state
 from ..operators import BwdTrans, IProductWRTBase
-from ..space import Space
+from ..space import MAX_POINTS, Space
 
 Array = NDArray[np.float64]
 
@@ -84,12 +85,9 @@ def load(c0: C0Space, f: Callable[..., Any] | float | Field) -> Array:
         if space.dtype != np.float64:
             double = Space(space.mesh, space.orders, space.basis, space.quadrature)
         if not isinstance(f, Field):
-            try:
-                factor = float(f)
-            except (TypeError, ValueError, OverflowError):
-                factor = np.nan
-            if not np.isfinite(factor):
-                raise ArgumentError(f"f is {reprlib.repr(f)}; give a finite number, a function or a field")
+            if not is_real(f):
+                raise ArgumentError(f"f is {shown(f)}; give a finite number, a function or a field")
+            factor = real(f, "f")
             field = double.evaluate(lambda *x: 1.0)  # u = f / lam stays a solution on curved cells
         elif f.space is space:
             field = double.field(f.state, [pair.read().astype(np.float64) for pair in f.data])
@@ -119,9 +117,17 @@ def l2_error(field: Field, exact: Callable[..., Any], relative: bool = True, mor
     Returns
     -------
     float
+
+    Raises
+    ------
+    StateError
+        If the field is not in state "coeff".
+    ArgumentError
+        If it is no field, or the function does not fit.
     """
-    finer = finer_space(field.space, more)
+    check_state(instance(field, Field, "the field"), "coeff", "l2_error")
+    finer = finer_space(field.space, integer(more, 0, "more", MAX_POINTS))
     values = finer.evaluate(exact)
     arrays = [pair.read().astype(np.float64) for pair in field.data]
     difference = BwdTrans(finer)(finer.field("coeff", arrays)) - values
-    return finer.norm(difference) / (finer.norm(values) if relative else 1.0)
+    return finer.norm(difference) / (finer.norm(values) if flag(relative, "relative") else 1.0)

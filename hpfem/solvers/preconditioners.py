@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from hpfem.shapes.arguments import instance, name_of
+
 from ..assembly import GlobalOperator
 from ..assembly.devices import vector_on
-from ..errors import ArgumentError, NotSuitable, SolverError
+from ..errors import NotSuitable, SolverError
 from ..reporting import report_once
 from .low_energy import low_energy
 
@@ -26,6 +28,8 @@ class Jacobi:
     inverse : array, [n]
         One over it, where the residuals are.
     """
+
+    name = "jacobi"
 
     def __init__(self, inverse: Any) -> None:
         self.inverse = inverse
@@ -70,14 +74,23 @@ def make_preconditioner(name: str, A: GlobalOperator) -> tuple[Preconditioner | 
         For an unknown name.
     NotSuitable
         If "multilevel" is asked for and cannot serve.
+    SolverError
+        If the operator is singular on a part of the mesh.
     """
-    if name not in NAMES:
-        raise ArgumentError(f"unknown preconditioner {name!r}; valid: {', '.join(NAMES)}")
+    name_of(name, NAMES, "preconditioner")
+    instance(A, GlobalOperator, "the operator of a preconditioner")
     if name == "none":
         return None, name
     if name != "jacobi":
         try:
             return low_energy(A), "multilevel"
+        except (np.linalg.LinAlgError, RuntimeError) as error:
+            if "singular" not in str(error).lower():
+                raise
+            raise SolverError(
+                f"{A.operator.name} is singular on a part of the mesh: is a coefficient zero there, or is there nothing"
+                " that fixes the solution?"
+            ) from error
         except NotSuitable as reason:
             if name == "multilevel":
                 raise

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hpfem.shapes.arguments import instance
+
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..assembly.boundary import facet_blocks
 from ..assembly.projection import values_of
@@ -38,7 +40,13 @@ def l2_project(c0: C0Space, function: Callable[..., Any], tol: float | None = No
     Returns
     -------
     ndarray, [size]
+
+    Raises
+    ------
+    ArgumentError
+        If the function does not fit, or has several components.
     """
+    instance(c0, C0Space, "c0")
     # A mass by the default rule of order 1 is not exact; the numbering is that of the space itself.
     finer = C0Space(finer_space(c0.space, 2))
     M = GlobalOperator(Mass(finer.space), finer)

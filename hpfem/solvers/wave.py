@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hpfem.shapes.arguments import instance, real, reals, shown
+
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..assembly.devices import vector_home, vector_on
 from ..errors import ArgumentError, SolverError
@@ -20,6 +22,7 @@ from ..field import Field
 from ..operators import Helmholtz, Mass
 from ..operators.operator import Coefficient
 from .cg import cg
+from .coefficients import check_positive
 from .preconditioners import jacobi
 from .scaling import magnitude
 
@@ -67,9 +70,15 @@ class AcousticWave:
         courant: float = 0.9,
         tol: float | None = None,
     ) -> None:
+        instance(c0, C0Space, "c0")
+        if not isinstance(free_surface, (tuple, list)) or not all(isinstance(name, str) for name in free_surface):
+            raise ArgumentError(f"free_surface must be a sequence of names of boundaries, got {shown(free_surface)}")
         bc = BoundaryConditions(c0, dirichlet=dict.fromkeys(free_surface, 0.0))
-        self.c0, self.bc, self.tol = c0, bc, tol
+        self.c0, self.bc, self.tol = c0, bc, real(tol, "the tolerance of the mass", above=0, below=1)
+        courant = real(courant, "courant", above=0)
+        dt = None if dt is None else real(dt, "the time step", above=0)
         self.K = GlobalOperator(Helmholtz(c0.space, 0.0, speed_squared), c0, bc)
+        check_positive(self.K.operator, "diffusivity", "speed_squared", zero=True)
         self.M = GlobalOperator(Mass(c0.space), c0, bc)
         self.device = self.K.device
         self._free = vector_on(bc.free.astype(c0.space.dtype), self.device)
@@ -83,8 +92,8 @@ class AcousticWave:
         self.mass_iterations = 0
         if dt is None:
             dt = courant * 2 / np.sqrt(self.largest_eigenvalue())
-        if not dt > 0:
-            raise ArgumentError(f"the time step must be > 0, got {dt!r}")
+        if not 0 < dt < np.inf:
+            raise ArgumentError(f"no time step is stable and finite ({dt:g}): is the speed zero everywhere? Give dt")
         self.dt = float(dt)
         self.time, self.steps = 0.0, 0
         self._now = self._free * 0
@@ -123,12 +132,18 @@ class AcousticWave:
         pressure, velocity : ndarray, [size]
             Global vectors, such as `c0.project(function)`; the velocity is zero when left out.
         """
-        dtype = self.c0.space.dtype
-        self._now = self._free * vector_on(np.asarray(pressure), self.device, dtype)
-        rate = self._free * 0 if velocity is None else self._free * vector_on(velocity, self.device, dtype)
+        self._now = self._global(pressure, "the pressure")
+        rate = self._free * 0 if velocity is None else self._global(velocity, "the velocity")
         bend = self._free * self.solve_mass(self._stiffness(self._now))
         self._before = self._now - self.dt * rate - (self.dt**2 / 2) * bend
         self.time, self.steps = 0.0, 0
+
+    def _global(self, given: Any, what: str) -> Any:
+        """A global vector of the caller's on the device, zero on the free surface."""
+        vector = reals(given, what)
+        if vector.shape != (self.c0.size,):
+            raise ArgumentError(f"{what} must be an array [{self.c0.size}], got {shown(given)}")
+        return self._free * vector_on(vector, self.device, self.c0.space.dtype)
 
     def step(self, load: Any | None = None) -> None:
         """Advance by dt.
@@ -140,6 +155,7 @@ class AcousticWave:
         """
         force = -self._stiffness(self._now)
         if load is not None:
+            self._check_functional(load)
             force = force + self._free * load
         ahead = 2 * self._now - self._before + self.dt**2 * (self._free * self.solve_mass(force))
         self._before, self._now = self._now, ahead
@@ -163,7 +179,15 @@ class AcousticWave:
 
     def listen(self, receiver: Any) -> float:
         """Value of a functional such as `point_source` at the present p; the functional is on the device."""
+        self._check_functional(receiver)
         return float(receiver @ self._now)
+
+    def _check_functional(self, given: Any) -> None:
+        """It is an array on the device, one number per unknown."""
+        if getattr(given, "shape", None) != self._now.shape or not isinstance(given, type(self._now)):
+            raise ArgumentError(f"a functional is an array [{self.c0.size}] where the wave is, got {shown(given)}")
+        if given.dtype.kind not in "iuf":
+            raise ArgumentError(f"a functional is of real numbers, got {given.dtype}")
 
     @property
     def vector(self) -> Array:
@@ -193,10 +217,10 @@ def point_source(c0: C0Space, point: Any) -> Array:
     ArgumentError
         If the point is in no cell.
     """
-    space = c0.space
-    block, element, xi = space.locator.find(np.asarray(point, dtype=float)[None])
+    space = instance(c0, C0Space, "c0").space
+    block, element, xi = space.locator.find(reals(point, "a point")[None])
     if block[0] < 0:
-        raise ArgumentError(f"the point {np.asarray(point).tolist()} is in no cell of the mesh")
+        raise ArgumentError(f"the point {shown(point)} is in no cell of the mesh")
     load = space.zeros("dual")
     load.arrays[block[0]][0, element[0]] = space.blocks[block[0]].basis.evaluate(xi)[:, 0]
     return np.asarray(c0.gather(load), dtype=np.float64)
@@ -217,9 +241,8 @@ def ricker(frequency: float, delay: float | None = None) -> Callable[[float], fl
     callable
         t -> amplitude.
     """
-    if not frequency > 0:
-        raise ArgumentError(f"the frequency of a wavelet must be > 0, got {frequency!r}")
-    middle = 1.2 / frequency if delay is None else delay
+    frequency = real(frequency, "the frequency of a wavelet", above=0)
+    middle = 1.2 / frequency if delay is None else real(delay, "the delay of a wavelet")
 
     def wavelet(t: float) -> float:
         a = (np.pi * frequency * (t - middle)) ** 2

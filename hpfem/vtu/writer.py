@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpfem.shapes import make_basis
+from hpfem.shapes.arguments import MAX_ORDER, flag, integer
 
 from ..errors import ArgumentError, StateError
 from ..field import Field
@@ -62,6 +63,7 @@ def write_vtu(
     """
     target = _checked_path(path)
     named = _checked(fields, subdivide)
+    compress = flag(compress, "compress")
     space = next(iter(named.values())).space
     patterns = [_pattern(block, subdivide) for block in space.blocks]
     point_data = {name: _values(name, field, patterns) for name, field in named.items()}
@@ -83,10 +85,8 @@ def _checked_path(path: str | PathLike[str]) -> Path:
 
 def _checked(fields: Field | Mapping[str, Field], subdivide: int | None) -> dict[str, Field]:
     """Fields by name, all in state "coeff"."""
-    if subdivide is not None and (
-        isinstance(subdivide, bool) or not isinstance(subdivide, (int, np.integer)) or subdivide < 1
-    ):
-        raise ArgumentError(f"subdivide must be an integer >= 1 or None, got {subdivide!r}")
+    if subdivide is not None:
+        integer(subdivide, 1, "subdivide", MAX_ORDER)
     named = {"u": fields} if isinstance(fields, Field) else fields
     if not isinstance(named, Mapping):
         raise ArgumentError(f"fields must be a Field or a mapping of names to Fields, got {type(fields).__name__}")
@@ -95,7 +95,8 @@ def _checked(fields: Field | Mapping[str, Field], subdivide: int | None) -> dict
     result: dict[str, Field] = {}
     for name, field in named.items():
         if not isinstance(name, str) or not name:
-            raise ArgumentError(f"the name of a field must be a text that is not empty, got {name!r}")
+            given = "an empty one" if isinstance(name, str) else type(name).__name__
+            raise ArgumentError(f"the name of a field must be a text that is not empty, got {given}")
         if not isinstance(field, Field):
             raise ArgumentError(f"{name!r} is no Field but a {type(field).__name__}; make one with space.project")
         if result and field.space is not next(iter(result.values())).space:

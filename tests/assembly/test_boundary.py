@@ -1,5 +1,7 @@
 """Boundary conditions: which unknowns, which values, integrals over facets, normals, refusals."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -98,11 +100,33 @@ def test_named_boundaries_share_their_corners():
     c0 = hp.C0Space(hp.Space(mesh, 3))
     each = {name: hp.BoundaryConditions(c0, dirichlet={name: 1.0}) for name in mesh.boundaries}
     union = np.any([bc.constrained for bc in each.values()], axis=0)
-    both = hp.BoundaryConditions(c0, dirichlet={"xmin": 1.0, "ymin": 2.0})
+    with pytest.warns(hp.HpfemWarning):
+        both = hp.BoundaryConditions(c0, dirichlet={"xmin": 1.0, "ymin": 2.0})
     assert np.array_equal(union, hp.BoundaryConditions(c0, dirichlet=0.0).constrained)
     assert np.array_equal(both.constrained, each["xmin"].constrained | each["ymin"].constrained)
-    # The first one counts where they meet.
+    # The first one of the mesh counts where they meet.
     assert np.abs(both.values - each["xmin"].values)[each["xmin"].constrained].max() < 1e-14
+
+
+@pytest.mark.parametrize("names", [("ymax", "xmin", "xmax"), ("xmin", "xmax", "ymax")])
+def test_values_that_differ_where_boundaries_meet_are_named(names):
+    """A driven cavity: the lid moves, the walls do not."""
+    c0 = hp.C0Space(hp.Space(box("quad", (4, 4)), 1))
+    lid = dict.fromkeys(names, 0.0) | {"ymax": 1.0}
+    with pytest.warns(hp.HpfemWarning) as said:
+        bc = hp.BoundaryConditions(c0, dirichlet={name: lid[name] for name in names})
+    assert len(said) == 1 and said[0].filename == __file__
+    words = r"'xmin' and dirichlet 'ymax' meet at \(0, 1\) with the values 0 and 1 \(2 such vertices"
+    assert re.search(words, str(said[0].message))
+    # Whatever the order of the names.
+    assert bc.values.max() == 1
+    assert np.sum(bc.constrained & (bc.values == 1)) == 3
+
+
+@pytest.mark.filterwarnings("error")
+def test_values_that_agree_but_for_rounding_are_not_named():
+    c0 = hp.C0Space(hp.Space(box("quad", (4, 4)), 3))
+    hp.BoundaryConditions(c0, {"xmin": lambda x, y: np.sin(np.pi * y), "ymax": 0.0, "xmax": lambda x, y: 1e-12 * y})
 
 
 def test_a_function_alone_is_for_the_rest_of_the_boundary():

@@ -74,6 +74,35 @@ def test_symmetry_is_known_from_the_form():
     assert np.array_equal(symmetric.rmatvec(x), symmetric.matvec(x))
 
 
+def elasticity(u, du):
+    """Twice the symmetric part of the gradient, and the divergence."""
+    n = len(du)
+    divergence = du[0][0] + du[1][1]
+    return [[du[i][j] + du[j][i] + (divergence if i == j else 0.0) for j in range(n)] for i in range(n)]
+
+
+def test_symmetry_of_forms_that_couple_components(rng):
+    c0 = hp.C0Space(hp.Space(ours("square_mixed.msh"), 2))
+
+    def operator(function, **options):
+        return hp.GlobalOperator(hp.WeakForm(c0.space, function, components=2, **options), c0)
+
+    symmetric = operator(elasticity, test="grad")
+    turned_values = operator(lambda u: [u[0] + u[1], u[1] - u[0]], test="value")
+    for A in (symmetric, turned_values):
+        matrix = A.assemble()
+        assert A.symmetric == (abs(matrix - matrix.T).max() < 1e-12 * abs(matrix).max())
+    assert symmetric.symmetric and not turned_values.symmetric
+    x = rng.standard_normal(symmetric.shape[0])
+    assert np.array_equal(symmetric.rmatvec(x), symmetric.matvec(x))
+
+
+def test_a_form_that_is_not_symmetric_in_some_elements():
+    c0 = hp.C0Space(hp.Space(box("quad", (8, 2)), 2))
+    wind = hp.AdvectionDiffusionReaction(c0.space, lambda x, y: [np.where(x > 0.5, 1.0, 0.0), 0 * x])
+    assert not hp.GlobalOperator(wind, c0).symmetric
+
+
 def test_components_apply_one_by_one_or_coupled(rng):
     c0 = hp.C0Space(hp.Space(ours("cube_mixed.msh"), 3))
     scalar = hp.GlobalOperator(hp.Helmholtz(c0.space, lam=2.0), c0)

@@ -180,6 +180,28 @@ def test_bench_and_plot(capsys, tmp_path):
     assert text.count("written") == 5 and (tmp_path / "svg" / "bk3_roofline.svg").read_text().startswith("<?xml")
 
 
+def test_one_picture_goes_into_a_file(capsys, tmp_path):
+    run(capsys, "compare", FLAT, "--order", 2, "--repeats", 1, "-o", tmp_path)
+    (results,) = tmp_path.glob("*.json")
+    target = tmp_path / "out.pdf"
+    assert str(target) in run(capsys, "plot", results, "-o", target)
+    assert target.read_bytes().startswith(b"%PDF")
+    for name, message in (("out.jpg", "'jpg'"), ("out.svg", "'pdf'")):
+        arguments = ["--format", "pdf"] if name == "out.svg" else []
+        refused_name = str(tmp_path / name)
+        assert "cannot draw" in (said := refused(capsys, "plot", str(results), "-o", refused_name, *arguments))
+        assert message.strip("'") in said and not (tmp_path / name).exists()
+    several = tmp_path / "bench.json"
+    run(capsys, *SMALL_BENCH, "-o", several)
+    assert "do not go into one file" in refused(capsys, "plot", str(several), "-o", str(tmp_path / "all.pdf"))
+    assert not (tmp_path / "all.pdf").exists()
+
+
+def test_a_long_name_stands_apart(capsys):
+    text = run(capsys, "apply", FLAT, "--operator", "advectiondiffusionreaction", "--velocity", "1,0", "--order", 2)
+    assert "AdvectionDiffusionReaction norm" in text
+
+
 def test_bench_json_is_all_that_is_printed(capsys):
     result = json.loads(run(capsys, *SMALL_BENCH, "--geometry", "affine", "--benchmark", "bk1", "--json"))
     assert {m["operator"] for m in result["results"]} == {"Mass"}

@@ -25,11 +25,18 @@ def test_a_known_solution(capsys, tmp_path):
 
 
 def test_the_report(capsys):
-    text = run(capsys, "solve", FLAT, "--order", "3")
+    text = run(capsys, "solve", FLAT, "--order", "3", "--dirichlet", "0")
     space = hp.Space(hp.read_mesh(FLAT), 3)
     u = hp.solve_helmholtz(space, 1.0, 1.0, dirichlet=0.0)
     assert f"{u.c0.size:,} unknowns" in text and f"{u.info.iterations} iterations" in text
     assert f"{space.norm(u):.8g}" in text and "error" not in text
+
+
+def test_nothing_passes_where_no_condition_is_given(capsys):
+    """As in `solve_helmholtz`: u = f / lam."""
+    report = json.loads(run(capsys, "solve", FLAT, "--order", "2", "--lam", "2", "--json"))
+    u = hp.solve_helmholtz(hp.Space(hp.read_mesh(FLAT), 2), 2.0, 1.0)
+    assert report["norm"] == pytest.approx(u.norm(), rel=1e-9) == pytest.approx(0.5, rel=1e-9)
 
 
 def test_named_conditions(capsys):
@@ -45,7 +52,7 @@ def test_named_conditions(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--dirichlet", "left: 0"], "no boundary 'left'"),
+        (["--dirichlet", "left: 0"], "unknown boundary 'left' in dirichlet"),
         (["--dirichlet", "0", "--dirichlet", "xmin: 0"], "name every boundary"),
         (["--dirichlet", "xmin: 0", "--dirichlet", "xmin: 1"], "two conditions for 'xmin'"),
         (["--dirichlet", "xmin: 0", "--neumann", "xmin: 0"], "another condition"),
@@ -55,6 +62,7 @@ def test_named_conditions(capsys):
         (["--iterations", "2"], "did not converge"),
         (["--basis", "orthogonal"], "not continuous"),
         (["--exact", "x, y"], "2 components"),
+        (["--dirichlet", "xmin = 1+x"], "write 'xmin: 1+x'"),
         (["--tol", "0"], "tolerance"),
         (["-o", "u.txt"], "ends in .vtu"),
     ],

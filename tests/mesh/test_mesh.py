@@ -199,7 +199,7 @@ def test_stray_boundary_elements_are_counted() -> None:
         ([[0, 0]], [("heptagon", 1, [[0]])], "unknown shape 'heptagon'"),
         ([[0, 0]], [("tri", 0, [[0, 0, 0]])], "must be an integer >= 1"),
         ([[0, 0]], [("tri", 1, [[0, 0, 0, 0]])], r"integer array \[n, 3\]"),
-        ([[0, 0]], [("tri", 1, [[0.0, 0.0, 0.0]])], "integer array"),
+        ([[0, 0]], [("tri", 1, [[0.0, 0.0, 0.0]])], "array of integers"),
         ([0, 0], [("tri", 1, [[0, 1, 2]])], "points must be an array"),
         ([[0], [1], [2]], [("tri", 1, [[0, 1, 2]])], "points must be an array"),
     ],

@@ -120,6 +120,18 @@ def test_a_mesh_of_meshio_in_memory():
         from_meshio(meshio.Mesh(points[:4], [("quad", np.array([[0, 2, 1, 3]]))]))
 
 
+def test_what_meshio_keeps_for_itself_is_no_region():
+    """Of a gmsh 4.1 file it keeps the entities that bound others beside the named sets."""
+    points = np.array([[0.0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]])
+    sets = {"plate": [np.array([0])], "gmsh:bounding_entities": [np.array([0])]}
+    mesh = from_meshio(meshio.Mesh(points, [("quad", np.array([[0, 1, 2, 3]]))], cell_sets=sets))
+    assert list(mesh.regions) == ["plate"]
+    # A file of gmsh itself, as meshio reads it.
+    found = from_meshio(meshio.read("meshes/square_mixed.msh"))
+    assert set(found.regions) == set(read_mesh("meshes/square_mixed.msh").regions)
+    assert not [name for name in (*found.regions, *found.boundaries) if "gmsh" in name]
+
+
 @pytest.mark.parametrize("path", [None, 3, b"mesh.msh"])
 def test_what_is_no_path(path):
     with pytest.raises(ArgumentError, match="a path must be a text or a path"):

@@ -49,11 +49,32 @@ class HostTensor:
         return 1, 0
 
 
+class Recording(HostTensor):
+    """One that records gradients, as PyTorch's do, and gives its memory away after that only."""
+
+    requires_grad = True
+
+    def __array__(self, dtype=None, copy=None):
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+
+
 class Reluctant(HostTensor):
     """One that gives copies only."""
 
     def __array__(self, dtype=None, copy=None):
         return self.inside.copy()
+
+
+def test_arrays_that_record_gradients_are_refused_with_what_is_true(rng):
+    space = one(backend="numpy")
+    mass, (array,) = hp.Mass(space), numbers(space, "coeff", rng)
+    with pytest.raises(ArgumentError, match="does not differentiate.*detach.*constant to autograd.*autograd.Function"):
+        mass(Recording(array))
+    with pytest.raises(ArgumentError, match="records gradients"):
+        space.field("coeff", [Recording(array)])
+    # What the advice for backward says: the transpose of a symmetric form is the form.
+    (other,) = numbers(space, "coeff", rng)
+    assert np.vdot(mass(array), other) == pytest.approx(np.vdot(array, mass(other)), rel=1e-12)
 
 
 class TestHost:

@@ -118,14 +118,16 @@ class TestNames:
 
     def test_strategy(self, backend, space):
         with pytest.raises(
-            ArgumentError, match=f"unknown strategy 'sumfact' of backend '{backend}'; valid: auto, .*sumfac"
+            ArgumentError,
+            match=f"unknown strategy 'sumfact' of backend '{backend}' .did you mean 'sumfac'.*; valid: auto, .*sumfac",
         ):
             hp.Mass(space, strategy="sumfact", backend=backend)
 
     def test_algorithm(self, backend, space):
         for operator in (hp.Helmholtz, hp.Mass, hp.BwdTrans):
             with pytest.raises(
-                ArgumentError, match="unknown algorithm 'colocated'; valid: auto, collocated, noncollocated"
+                ArgumentError,
+                match="algorithm 'colocated' .did you mean 'collocated'.*; valid: auto, collocated, noncollocated",
             ):
                 operator(space, algorithm="colocated", backend=backend)
 

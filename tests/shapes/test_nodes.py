@@ -16,6 +16,7 @@ from hpfem.shapes import (
     TET,
     TRI,
     ArgumentError,
+    cone,
     equispaced_nodes,
     interpolation_nodes,
     lattice,
@@ -23,6 +24,7 @@ from hpfem.shapes import (
     make_rule,
     node_entities,
 )
+from hpfem.shapes.shape import _REGISTRY
 from tests.cases import SHAPES_2D, cases, each_order, each_shape
 from tests.shapes.exact import N_MODES
 from tests.shapes.sampling import on_entity
@@ -168,6 +170,21 @@ def test_bad_order(function, order):
     function(TRI, 1)
     with pytest.raises(ArgumentError, match="order of nodes must be an integer >= 1"):
         function(TRI, order)
+
+
+@pytest.mark.parametrize("base", [PRISM, PYRAMID, HEX], ids=lambda shape: shape.name)
+def test_cones_without_nodes_are_refused(base):
+    """Their faces would have other nodes than the same shapes have elsewhere; modal bases know all cones."""
+    shape = cone(base, "a shape of the test")
+    try:
+        for make in (interpolation_nodes, lambda shape, order: make_basis("lagrange", shape, order)):
+            with pytest.raises(
+                ArgumentError, match="no interpolation nodes for the shape 'a shape of the test'.*modified"
+            ):
+                make(shape, 3)
+        assert make_basis("modified", shape, 3).n_modes > base.n_vertices
+    finally:
+        _REGISTRY.pop(shape.name)
 
 
 def test_bad_lattice():

@@ -124,6 +124,52 @@ def test_nothing_moves_inside_the_loop_on_a_gpu(name, rng):
     assert moved == [(2, 1), (1, 1)]
 
 
+def test_an_operator_that_is_not_symmetric_is_refused_at_once():
+    c0 = hp.C0Space(hp.Space(box("quad", (6, 6)), 2))
+    A = hp.GlobalOperator(hp.AdvectionDiffusionReaction(c0.space, [5.0, 1.0], reaction=1.0), c0)
+    b, calls = np.ones(A.shape[0]), []
+    with pytest.raises(hp.SolverError, match=r"not symmetric.*scipy\.sparse\.linalg\.gmres\(A, b"):
+        hp.cg(A, b)
+    # A function does not say: it is tested where most solves have ended.
+    n = 400
+    skew = scipy.sparse.diags_array([-1.5, 2.0, -0.5], offsets=[-1, 0, 1], shape=(n, n)).tocsr()
+    with pytest.raises(hp.SolverError, match="not symmetric"):
+        hp.cg(lambda x: calls.append(1) or skew @ x, np.ones(n))
+    assert len(calls) < 60
+    # The advice works as it stands.
+    x, failed = scipy.sparse.linalg.gmres(A, b, rtol=1e-10, restart=100)
+    assert failed == 0 and np.linalg.norm(b - A @ x) < 1e-9 * np.linalg.norm(b)
+
+
+def test_a_symmetric_function_goes_on_after_the_test(problem):
+    A, b = problem
+    assert hp.cg(lambda x: A.apply(x), b, tol=1e-10)[1].iterations > 60
+
+
+def test_the_preconditioner_is_in_the_record(problem):
+    A, b = problem
+    for name in ("none", "jacobi", "multilevel"):
+        assert hp.cg(A, b, make_preconditioner(name, A)[0])[1].preconditioner == name
+    assert hp.cg(A, b, lambda r: 2 * r)[1].preconditioner == "user"
+    assert hp.cg(A, 0 * b, lambda r: 2 * r)[1].preconditioner == "user"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tol": "a"}, "tolerance of CG must be a finite number > 0 and < 1, got 'a'"),
+        ({"tol": np.inf}, "tolerance of CG must be a finite number"),
+        ({"max_iterations": "x"}, "number of iterations of CG must be an integer >= 0, got 'x'"),
+        ({"max_iterations": -5}, "number of iterations of CG must be an integer >= 0, got -5"),
+        ({"start": [1.0]}, "the first guess has 1 entries"),
+    ],
+)
+def test_arguments(problem, options, message):
+    A, b = problem
+    with pytest.raises(hp.ArgumentError, match=message):
+        hp.cg(A, b, **options)
+
+
 def test_an_indefinite_operator_is_refused(problem):
     A, b = problem
     space = A.c0.space

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import hpfem as hp
 from hpfem.mesh import box, read_mesh
+from hpfem.solvers import make_preconditioner
 from tests.assembly.meshes import OURS, THEIRS, ours, turned
 
 PI = np.pi
@@ -219,7 +220,7 @@ def test_dirichlet_data_that_jump_into_the_domain():
         u = hp.solve_helmholtz(hp.Space(mesh, order), 0.0, 0.0, dirichlet=lid)
         v = hp.solve_helmholtz(
             hp.Space(mesh, order), 0.0, 0.0,
-            dirichlet={"zmax": 1.0, **dict.fromkeys(("xmin", "xmax", "ymin", "ymax", "zmin"), 0.0)},
+            dirichlet={"zmax": 1.0, **dict.fromkeys(("xmin", "xmax", "ymin", "ymax", "zmin"), lid)},
         )  # fmt: skip
         assert np.abs(u.at([[0.5, 0.5, 0.5]]) - v.at([[0.5, 0.5, 0.5]])) < 2e-2
 
@@ -323,3 +324,39 @@ def test_float32():
     u = hp.solve_helmholtz(hp.Space(mesh, 4, dtype=np.float32), 1.0, source, dirichlet=exact, tol=1e-6)
     assert u.dtype == np.float32
     assert hp.l2_error(u, exact) < 1e-3
+
+
+def pulse(x, y):
+    """One half of the square has no diffusion."""
+    return np.where(x < 0.5, 0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"diffusivity": -1.0}, "^diffusivity must be > 0, got -1$"),
+        ({"diffusivity": pulse, "lam": 0.0}, r"diffusivity must be > 0 everywhere, it is 0 at \(.*\) in element \d+"),
+        ({"f": lambda x, y: [x, y]}, "a function of one component is wanted, this one has 2"),
+        ({"f": np.arange(4.0)}, "function"),
+        ({"tol": "a"}, "tolerance of Helmholtz must be a finite number > 0 and < 1, got 'a'"),
+        ({"max_iterations": -5}, "iterations of Helmholtz must be an integer >= 0, got -5"),
+        ({"preconditioner": None}, "unknown preconditioner None; valid: auto, none, jacobi, multilevel"),
+    ],
+)
+def test_arguments_that_cannot_be(arguments, message):
+    space = hp.Space(box("quad", (2, 2)), 2)
+    with pytest.raises(hp.ArgumentError, match=message):
+        hp.solve_helmholtz(space, **{"lam": 1.0, "dirichlet": 0.0, **arguments})
+
+
+def test_a_right_hand_side_field_has_one_component():
+    space = hp.Space(box("quad", (2, 2)), 2)
+    with pytest.raises(hp.ArgumentError, match="f is of one component, this field has 2"):
+        hp.solve_helmholtz(space, f=space.evaluate(lambda x, y: [x, y]))
+
+
+def test_what_makes_an_operator_singular_is_said():
+    c0 = hp.C0Space(hp.Space(box("quad", (4, 4)), 3))
+    A = hp.GlobalOperator(hp.Helmholtz(c0.space, 0.0, pulse), c0)
+    with pytest.raises(hp.SolverError, match="is singular on a part of the mesh: is a coefficient zero there"):
+        make_preconditioner("multilevel", A)

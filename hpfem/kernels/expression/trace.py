@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from hpfem.shapes.arguments import shown
+
 from ...errors import ArgumentError
 from .graph import Expression, Graph
 from .vectors import Gradient, Vector
@@ -47,8 +49,8 @@ class Pointwise:
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise ArgumentError(f"a pointwise function is a function, got {type(self.function).__name__}")
-        if self.test not in (("value",), ("grad",), ("value", "grad")):
-            raise ArgumentError(f"test must be ('value',), ('grad',) or ('value', 'grad'), got {self.test!r}")
+        if not isinstance(self.test, tuple) or self.test not in (("value",), ("grad",), ("value", "grad")):
+            raise ArgumentError(f"test must be ('value',), ('grad',) or ('value', 'grad'), got {shown(self.test)}")
 
     @property
     def name(self) -> str:
@@ -283,7 +285,7 @@ def per_component(result: Any, components: int, name: str) -> Sequence[Any]:
     if components == 1:
         return [result]
     if not isinstance(result, (list, tuple, Vector)) or len(result) != components:
-        raise ArgumentError(f"pointwise function {name!r} must return {components} components, got {result!r}")
+        raise ArgumentError(f"pointwise function {name!r} must return {components} components, got {shown(result)}")
     return list(result)
 
 

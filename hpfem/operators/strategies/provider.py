@@ -7,6 +7,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from hpfem.shapes.arguments import name_of
+
 from ...backend import Backend
 from ...errors import ArgumentError, NotSuitable
 from ...kernels.form import ALGORITHMS, BlockKernel, BlockProblem, Form
@@ -225,8 +227,7 @@ def has_algorithms(form: Form) -> bool:
 def _algorithms(problem: BlockProblem, asked: str) -> list[str]:
     """Algorithms that are exact on the block's points ([X] section 2.2.1)."""
     gradients = has_algorithms(problem.form)
-    if asked not in (*ALGORITHMS, "auto"):
-        raise ArgumentError(f"unknown algorithm {asked!r}; valid: auto, {', '.join(ALGORITHMS)}")
+    name_of(asked, ("auto", *ALGORITHMS), "algorithm")
     rule, order = problem.tabulation.rule, problem.tabulation.basis.order
     enough = min(rule.counts) >= order + 1
     always = problem.form.stage == "phys_deriv"
@@ -266,10 +267,8 @@ def candidates(
         For an unknown strategy or algorithm.
     """
     providers = [p for p in _PROVIDERS if p.backend == backend.name]
+    name_of(strategy, ["auto", *(p.name for p in providers)], "strategy", f" of backend {backend.name!r}")
     if strategy != "auto":
-        if strategy not in [p.name for p in providers]:
-            valid = ", ".join(["auto", *(p.name for p in providers)])
-            raise ArgumentError(f"unknown strategy {strategy!r} of backend {backend.name!r}; valid: {valid}")
         providers = [p for p in providers if p.name == strategy]
     found = [
         (provider, replace(problem, algorithm=name))

@@ -1,0 +1,66 @@
+"""Boundaries that meet with different Dirichlet values: said, since a solution can have one of them only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..mesh.node_order import vertex_positions
+from ..reporting import warn
+from .projection import Piece, values_of
+
+if TYPE_CHECKING:
+    from .c0 import C0Space
+
+# Values that differ by less, relative to the largest, are the same but for rounding.
+_ROUNDING = 1e-8
+
+
+def warn_of_conflicts(c0: C0Space, names: Sequence[str], pieces: Sequence[Piece]) -> None:
+    """Warn if two pieces that share vertices have different values there.
+
+    Parameters
+    ----------
+    c0 : C0Space
+    names : sequence of str
+        What messages call the pieces.
+    pieces : sequence of Piece
+        In the order in which they count, with masks.
+
+    Warns
+    -----
+    HpfemWarning
+        Once, for the largest difference.
+    """
+    if len(pieces) < 2:
+        return
+    mesh = c0.space.mesh
+    place = np.empty(mesh.n_vertices, dtype=np.int64)
+    for cells in mesh.cells:
+        place[cells.vertices] = cells.nodes[:, vertex_positions(cells.shape, cells.order)]
+    vertices = [np.flatnonzero(piece.masks[0]) if piece.masks else np.arange(len(place)) for piece in pieces]
+    found = [
+        values_of(piece.function, mesh.points[place[ids]].T, name)[0]
+        for piece, ids, name in zip(pieces, vertices, names, strict=True)
+    ]
+    # Of all: a function that vanishes where boundaries meet is no measure of its rounding.
+    least = _ROUNDING * max((float(np.abs(values).max()) for values in found if len(values)), default=0.0)
+    worst, text, count = least, "", 0
+    for i, j in combinations(range(len(pieces)), 2):
+        shared, in_i, in_j = np.intersect1d(vertices[i], vertices[j], assume_unique=True, return_indices=True)
+        a, b = found[i][in_i], found[j][in_j]
+        apart = np.abs(a - b)
+        count += int(np.count_nonzero(apart > least))
+        if len(apart) and apart.max() > worst:
+            at = int(np.argmax(apart))
+            worst, where = float(apart[at]), ", ".join(f"{c:.6g}" for c in mesh.points[place[shared[at]]])
+            text = f"{names[i]} and {names[j]} meet at ({where}) with the values {a[at]:.6g} and {b[at]:.6g}"
+    if count:
+        others = f" ({count} such vertices, there they differ most)" if count > 1 else ""
+        warn(
+            f"{text}{others}; the value of the boundary that comes first in the mesh is taken. Where that is not meant,"
+            " give functions that agree where boundaries meet"
+        )

@@ -1,0 +1,103 @@
+"""Named sets of a mesh: regions of cells and boundaries of facets, from the arrays that files and callers give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hpfem.errors import ArgumentError
+from hpfem.shapes.arguments import as_array, shown
+
+from .symmetry import Indices
+from .topology import Topology, sorted_rows
+
+
+def frozen(array: Any) -> Any:
+    """The array, which can no longer be written to."""
+    array.flags.writeable = False
+    return array
+
+
+def moved(table: Indices, rows: Indices) -> Indices:
+    """table[rows], -1 where a row's entry is negative or beyond the table."""
+    inside = (rows >= 0) & (rows < len(table))
+    return np.where(inside, table[np.where(inside, rows, 0)], -1)
+
+
+def rows_of_integers(value: ArrayLike, what: str, widths: Sequence[int]) -> Indices:
+    """An integer array [n, width] of one of some widths.
+
+    Raises
+    ------
+    ArgumentError
+        If it is none; the message calls it `what`.
+    """
+    found = as_array(value, what, "iu")
+    if found.size and (found.ndim != 2 or found.shape[1] not in widths):
+        raise ArgumentError(
+            f"{what} are [n, {' or '.join(map(str, widths))}] integers, got an array {list(found.shape)}"
+        )
+    return found.astype(np.int64).reshape(-1, found.shape[1] if found.size else widths[0])
+
+
+def sets(value: Any, what: str) -> list[tuple[str, Any]]:
+    """What is called by which name.
+
+    Raises
+    ------
+    ArgumentError
+        If it is no mapping from names.
+    """
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise ArgumentError(f"{what} are a mapping from names, got {shown(value)}")
+    return list(value.items())
+
+
+def regions_of(given: Mapping[str, ArrayLike], n_cells: int) -> Mapping[str, Indices]:
+    """Regions as sorted cell numbers.
+
+    Raises
+    ------
+    ArgumentError
+        If they are no integers or there is no such cell.
+    """
+    result = {}
+    for name, members in sets(given, "regions"):
+        cells = np.unique(as_array(members, f"cells of region {shown(name)}", "iu").astype(np.int64))
+        if len(cells) and (cells[0] < 0 or cells[-1] >= n_cells):
+            raise ArgumentError(f"region {shown(name)} holds cells that do not exist; there are {n_cells}")
+        result[name] = frozen(cells)
+    return MappingProxyType(result)
+
+
+def boundaries_of(
+    topology: Topology, given: Mapping[str, Sequence[ArrayLike]], vertex_of: Indices
+) -> tuple[dict[str, Indices], int]:
+    """Boundary elements as (cell, local facet), and how many of them are no facet.
+
+    Raises
+    ------
+    ArgumentError
+        If they are no arrays of corners.
+    """
+    width = 2 if topology.dim == 2 else 4
+    result, n_stray = {}, 0
+    for name, blocks in sets(given, "boundaries"):
+        if not isinstance(blocks, (list, tuple)):
+            raise ArgumentError(f"boundary {shown(name)} is a list of arrays of corners, got {shown(blocks)}")
+        numbers = [np.empty(0, dtype=np.int64)]
+        for block in blocks:
+            corners = rows_of_integers(block, f"corners of boundary {shown(name)}", [2] if width == 2 else [3, 4])
+            vertices = moved(vertex_of, corners)
+            found = topology.sides.index.find(sorted_rows(vertices, width))
+            facets = np.where((vertices < 0).any(axis=1), -1, found)
+            n_stray += int((facets < 0).sum())
+            numbers.append(facets[facets >= 0])
+        own = np.unique(np.concatenate(numbers))
+        beside = topology.facets
+        result[name] = frozen(np.column_stack([beside.cells[own, 0], beside.local[own, 0]]))
+    return result, n_stray

@@ -1,0 +1,378 @@
+"""Every public function with arguments that it takes, and the objects of a small world to make them wrong with."""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import meshio
+import numpy as np
+
+import hpfem as hp
+from hpfem import shapes, solvers
+from hpfem.kernels.expression import Pointwise
+from hpfem.locate import Locator
+from hpfem.mesh import box
+from hpfem.shapes.arguments import is_real
+from tests.wrong_values import FIXED
+
+
+@dataclass(frozen=True)
+class Call:
+    """A public function and good values of its arguments.
+
+    Attributes
+    ----------
+    name : str
+    function : callable
+    good : dict
+        Argument -> value; "*0", "*1", ... for those without a name.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    good: dict[str, Any]
+
+    def __call__(self, **other: Any) -> Any:
+        """Call it with some arguments changed."""
+        given = self.good | other
+        numbered = [given.pop(key) for key in sorted(key for key in given if key.startswith("*"))]
+        return self.function(*numbered, **given)
+
+
+def _from_parts(p: Any, c: Any) -> hp.Mesh:
+    mesh = meshio.Mesh(np.zeros((4, 2)), [("quad", np.array([[0, 1, 3, 2]]))])
+    mesh.points, mesh.cells[0].data = p, c
+    return hp.from_meshio(mesh)
+
+
+def _key(name: Any) -> Any:
+    return name if isinstance(name, Hashable) else "a"
+
+
+class World:
+    """Small objects of every kind, and the calls that can be made on them."""
+
+    def __init__(self) -> None:
+        mesh = hp.Mesh.from_cells(
+            [[0, 0], [1, 0], [1, 1], [0, 1], [2, 0], [2, 1]],
+            [("tri", 1, [[0, 1, 2], [0, 2, 3]]), ("quad", 1, [[1, 4, 2, 5]])],
+            boundaries={"left": [[[0, 3]]], "right": [[[4, 5]]]},
+            regions={"all": [0, 1, 2]},
+        )
+        self.mesh = mesh
+        self.space = hp.Space(mesh, 2, backend="numpy")
+        self.other = hp.Space(mesh, 2, backend="numpy")
+        self.single = hp.Space(box("quad", (2, 1)), 2, backend="numpy", dtype="float32")
+        self.c0 = hp.C0Space(self.space)
+        self.u = self.space.project(lambda x, y: x)
+        self.values = self.space.evaluate(lambda x, y: 1 + x)
+        self.dual = hp.Mass(self.space)(self.u)
+        self.bc = hp.BoundaryConditions(self.c0, dirichlet={"left": 1.0})
+        self.mass = hp.Mass(self.space)
+        self.A = hp.GlobalOperator(hp.Helmholtz(self.space), self.c0, self.bc)
+        self.b = np.ones(self.c0.size)
+
+    def bad(self) -> list[Any]:
+        """What no function takes everywhere: also fields in another state, of another space, unwritten ones."""
+        return [
+            *FIXED,
+            self.u,
+            self.values,
+            self.dual,
+            self.space.empty("coeff"),
+            self.space.empty("phys"),
+            self.space.zeros("coeff", 2),
+            self.other.zeros("coeff"),
+            self.single.zeros("phys"),
+            self.space,
+            self.single,
+            self.mesh,
+            self.c0,
+            hp.C0Space(self.single),
+            self.bc,
+            self.mass,
+            shapes.HEX,
+            shapes.POINT,
+            self.b[:-1],
+            self.b * np.nan,
+            self.b * 1j,
+            self.b.astype(object),
+            np.stack([self.b, self.b]),
+            list(self.u.arrays),
+            hp.Space,
+            shapes.make_basis("modified", shapes.TRI, 2),
+            shapes.make_rule("gauss", 2),
+            hp.Mass,
+        ]
+
+    def calls(self, folder: Any) -> list[Call]:
+        """All calls."""
+        return [*self._shapes(), *self._mesh(), *self._space(), *self._operators(), *self._solvers(folder)]
+
+    def _shapes(self) -> list[Call]:
+        s, tri = shapes, shapes.TRI
+        basis = s.make_basis("modified", tri, 3)
+        eta = np.zeros((2, 2))
+        return [
+            Call("shapes.make_basis", s.make_basis, {"name": "modified", "shape": tri, "order": 2}),
+            Call("shapes.make_rule", s.make_rule, {"kind": "gauss", "n": 3, "alpha": 1}),
+            Call("shapes.quadrature", s.quadrature, {"shape": tri, "counts": [3, 3], "kinds": ["gauss", "gauss"]}),
+            Call("shapes.default_counts", s.default_counts, {"shape": tri, "order": 2, "more": 1}),
+            Call("shapes.lattice", s.lattice, {"shape": tri, "order": 2}),
+            Call("shapes.node_entities", s.node_entities, {"shape": tri, "order": 2}),
+            Call("shapes.equispaced_nodes", s.equispaced_nodes, {"shape": tri, "order": 2}),
+            Call("shapes.interpolation_nodes", s.interpolation_nodes, {"shape": tri, "order": 2}),
+            Call("shapes.get_shape", s.get_shape, {"name": "hex"}),
+            Call("shapes.product", lambda base: s.product(base, "segment"), {"base": s.POINT}),
+            Call("shapes.cone", lambda base: s.cone(base, "tet"), {"base": tri}),
+            Call(
+                "shapes.cone name", lambda name: s.cone(tri, "tet" if isinstance(name, str) else name), {"name": "tet"}
+            ),
+            Call("Shape.collapse", tri.collapse, {"eta": eta}),
+            Call("Shape.inverse_collapse", tri.inverse_collapse, {"xi": eta}),
+            Call("Shape.collapse_matrix", tri.collapse_matrix, {"eta": eta}),
+            Call("Shape.depth", tri.depth, {"xi": eta}),
+            Call("Shape.entity_number", tri.entity_number, {"vertices": (0, 1)}),
+            Call("Shape.lift", tri.lift, {"entity": (0, 1), "to": "low"}),
+            Call("Basis.table", basis.table, {"direction": 0, "z": np.zeros(2), "derivative": 0}),
+            Call("Basis.tables", basis.tables, {"points": (np.zeros(2), np.zeros(2)), "derivative": 0}),
+            Call("Basis.evaluate", basis.evaluate, {"xi": eta}),
+            Call("Basis.evaluate_eta", basis.evaluate_eta, {"eta": eta}),
+            Call("Basis.gradient_eta", basis.gradient_eta, {"eta": eta}),
+            Call("Basis.gradient", basis.gradient, {"xi": eta}),
+        ]
+
+    def _mesh(self) -> list[Call]:
+        points, cells = [[0, 0], [1, 0], [0, 1], [1, 1]], [("quad", 1, [[0, 1, 2, 3]])]
+        mesh = self.mesh
+        return [
+            Call(
+                "Mesh.from_cells",
+                hp.Mesh.from_cells,
+                {
+                    "points": points,
+                    "cells": cells,
+                    "regions": {"a": [0]},
+                    "boundaries": {"b": [[[0, 1]]]},
+                    "periodic": (),
+                    "name": "m",
+                    "numbers": [3],
+                    "check": True,
+                },
+            ),
+            Call(
+                "Mesh.from_cells cell",
+                lambda **c: hp.Mesh.from_cells(points, [tuple(c.values())]),
+                {"shape": "quad", "order": 1, "nodes": [[0, 1, 2, 3]]},
+            ),
+            Call(
+                "Mesh.from_cells named",
+                lambda **c: hp.Mesh.from_cells(
+                    points,
+                    cells,
+                    regions={_key(c["key"]): c["region"]},
+                    boundaries={"b": [c["sides"]]},
+                    periodic=[c["pairs"]],
+                ),
+                {"key": "a", "region": [0], "sides": [[0, 1]], "pairs": [[7, 8]]},
+            ),
+            Call("Mesh.transformed", mesh.transformed, {"function": lambda p: 2 * p, "check": True}),
+            Call("Mesh.elevated", mesh.elevated, {"order": 2}),
+            Call("Mesh.describe_cell", mesh.describe_cell, {"cell": 0}),
+            Call("Mesh.with_sides", mesh.with_sides, {"sides": {"a": [[0, 1]]}}),
+            Call("Mesh.facet_numbers", mesh.facet_numbers, {"cells": np.array([0]), "local": np.array([1])}),
+            Call("Mesh.coordinates", mesh.coordinates, {"group": mesh.cells[0]}),
+            Call("Mesh.affine", mesh.affine, {"group": mesh.cells[0]}),
+            Call("box", box, {"shapes": "quad", "counts": (2, 1), "lower": (0, 0), "upper": (1, 1)}),
+            Call("read_mesh", lambda periodic: hp.read_mesh("meshes/square_mixed.msh", periodic), {"periodic": False}),
+            Call(
+                "from_meshio",
+                hp.from_meshio,
+                {"mesh": meshio.Mesh(np.array(points, float), [("quad", [[0, 1, 3, 2]])])},
+            ),
+            Call(
+                "from_meshio parts",
+                _from_parts,
+                {"p": np.array(points, float), "c": np.array([[0, 1, 3, 2]])},
+            ),
+        ]
+
+    def _space(self) -> list[Call]:
+        space, u, values = self.space, self.u, self.values
+        c0, data = self.c0, list(self.u.data)
+        return [
+            Call(
+                "Space",
+                hp.Space,
+                {
+                    "mesh": self.mesh,
+                    "order": 2,
+                    "basis": "modified",
+                    "quadrature": None,
+                    "dtype": "float64",
+                    "backend": "numpy",
+                },
+            ),
+            Call("Space.zeros", space.zeros, {"state": "coeff", "components": 1}),
+            Call("Space.empty", space.empty, {"state": "coeff", "components": 1}),
+            Call("Space.field", space.field, {"state": "coeff", "arrays": list(u.arrays)}),
+            Call("Space.field array", lambda a: space.field("coeff", [a, u.arrays[1]]), {"a": u.arrays[0]}),
+            Call("Space.evaluate", space.evaluate, {"function": lambda x, y: x}),
+            Call("Space.project", space.project, {"function": lambda x, y: x}),
+            Call("Space.integrate", space.integrate, {"field": u}),
+            Call("Space.norm", space.norm, {"field": u}),
+            Call("Locator", Locator, {"space": space, "tolerance": 1e-10}),
+            Call("Locator.find", space.locator.find, {"points": [[0.1, 0.2]]}),
+            Call("Locator.evaluate", space.locator.evaluate, {"arrays": list(u.arrays), "points": [[0.1, 0.2]]}),
+            Call("Field", hp.Field, {"space": space, "state": "coeff", "data": data}),
+            Call("Field.like", u.like, {"state": "phys", "components": 2}),
+            Call("Field.component", u.component, {"number": 0}),
+            Call("Field.axpy", u.copy().axpy, {"scale": 2.0, "other": u}),
+            Call("Field.dot", u.dot, {"other": self.dual}),
+            Call("Field.at", u.at, {"points": [[0.1, 0.2]]}),
+            Call(
+                "Field.times",
+                lambda a: values * a if isinstance(a, (int, float, np.number, hp.Field)) else 0,
+                {"a": 2.0},
+            ),
+            Call(
+                "Field.over",
+                lambda a: values / a if isinstance(a, (int, float, np.number, hp.Field)) else 0,
+                {"a": 2.0},
+            ),
+            Call(
+                "Field.plus",
+                lambda a: values + a if isinstance(a, (int, float, np.number, hp.Field)) else 0,
+                {"a": 2.0},
+            ),
+            Call("C0Space", hp.C0Space, {"space": space}),
+            Call("C0Space.project", c0.project, {"function": lambda x, y: x}),
+            Call("C0Space.scatter", c0.scatter, {"vector": self.b, "out": None}),
+            Call("C0Space.gather", c0.gather, {"field": self.dual}),
+            Call("C0Space.average", c0.average, {"field": u}),
+        ]
+
+    def _operators(self) -> list[Call]:
+        space, u, values = self.space, self.u, self.values
+        options = {"strategy": "auto", "algorithm": "auto", "backend": "numpy"}
+        plain = ("BwdTrans", "FwdTrans", "IProductWRTBase", "IProductWRTDerivBase", "Laplacian", "Mass", "PhysDeriv")
+
+        def weak(u: Any, du: Any, k: Any) -> Any:
+            return k * u, du
+
+        form = {
+            "space": space,
+            "pointwise": weak,
+            "trial": ("value", "grad"),
+            "test": ("value", "grad"),
+            "fields": {"k": 1.0},
+            "components": 1,
+            **options,
+        }
+        velocity = space.evaluate(lambda x, y: [x, y])
+        return [
+            *(Call(name, getattr(hp, name), {"space": space, **options}) for name in plain),
+            Call("Helmholtz", hp.Helmholtz, {"space": space, "lam": 1.0, "diffusivity": 1.0, **options}),
+            Call(
+                "AdvectionDiffusionReaction",
+                hp.AdvectionDiffusionReaction,
+                {"space": space, "velocity": [1.0, 0.0], "diffusivity": 1.0, "reaction": 0.0, **options},
+            ),
+            Call("WeakForm", hp.WeakForm, form),
+            Call("WeakForm field", lambda k: hp.WeakForm(**form | {"fields": {"k": k}}), {"k": 1.0}),
+            Call("Mass()", hp.Mass(space), {"field": u, "out": None}),
+            Call(
+                "Mass() of arrays",
+                lambda a, out: hp.Mass(self.single)(a, out),
+                {"a": np.ones((1, 2, 9), np.float32), "out": np.ones((1, 2, 9), np.float32)},
+            ),
+            Call("BwdTrans()", hp.BwdTrans(space), {"field": u, "out": None}),
+            Call("FwdTrans()", hp.FwdTrans(space), {"field": values, "out": None}),
+            Call("PhysDeriv()", hp.PhysDeriv(space), {"field": values, "out": None}),
+            Call("IProductWRTBase()", hp.IProductWRTBase(space), {"field": values, "out": None}),
+            Call("IProductWRTDerivBase()", hp.IProductWRTDerivBase(space), {"field": velocity, "out": None}),
+            Call("tune", hp.tune, {"space": space, "operators": (), "seconds": 1e-3}),
+            Call("tune operator", lambda o: hp.tune(space, [o], 1e-9), {"o": "FwdTrans"}),
+            Call("Operator.tune", lambda s: self.mass.tune(1e-9 if is_real(s) and s > 0 else s), {"s": 1e-9}),
+            Call("Pointwise", Pointwise, {"function": weak, "test": ("value",)}),
+        ]
+
+    def _solvers(self, folder: Any) -> list[Call]:
+        space, c0 = self.space, self.c0
+        wave = solvers.AcousticWave(c0, dt=1e-2)
+        helmholtz = {
+            "space": space,
+            "lam": 1.0,
+            "f": 1.0,
+            "dirichlet": None,
+            "neumann": None,
+            "robin": None,
+            "diffusivity": None,
+            "tol": 1e-8,
+            "preconditioner": "jacobi",
+            "max_iterations": None,
+            "c0": c0,
+        }
+        solve = hp.solve_helmholtz
+        return [
+            Call("solve_helmholtz", solve, helmholtz),
+            Call(
+                "solve_helmholtz named",
+                lambda d, n: solve(space, 1.0, 1.0, {"left": d}, {"right": n}, c0=c0),
+                {"d": 1.0, "n": 1.0},
+            ),
+            Call("solve_helmholtz robin", lambda r, a: solve(space, robin=(a, r), c0=c0), {"r": 1.0, "a": 1.0}),
+            Call(
+                "BoundaryConditions",
+                hp.BoundaryConditions,
+                {"c0": c0, "dirichlet": {"left": 0.0}, "neumann": {"right": 1.0}, "robin": None},
+            ),
+            Call("BoundaryConditions robin", lambda r: hp.BoundaryConditions(c0, robin={"left": r}), {"r": (1.0, 1.0)}),
+            Call("BoundaryConditions name", lambda n: hp.BoundaryConditions(c0, {_key(n): 1.0}), {"n": "left"}),
+            Call(
+                "GlobalOperator", hp.GlobalOperator, {"operator": self.mass, "c0": c0, "bc": self.bc, "components": 1}
+            ),
+            Call("GlobalOperator.apply", self.A.apply, {"vector": self.b}),
+            Call(
+                "cg",
+                hp.cg,
+                {
+                    "apply": self.A,
+                    "rhs": self.b,
+                    "precondition": None,
+                    "tol": 1e-8,
+                    "max_iterations": None,
+                    "start": None,
+                    "name": "CG",
+                    "bar": False,
+                },
+            ),
+            Call(
+                "cg callable", hp.cg, {"apply": self.A.apply, "rhs": self.b, "precondition": lambda r: r, "bar": False}
+            ),
+            Call("l2_error", hp.l2_error, {"field": self.u, "exact": lambda x, y: x + 1, "relative": True, "more": 2}),
+            Call("l2_project", hp.l2_project, {"c0": c0, "function": lambda x, y: x, "tol": 1e-8}),
+            Call("make_preconditioner", solvers.make_preconditioner, {"name": "jacobi", "A": self.A}),
+            Call(
+                "AcousticWave",
+                solvers.AcousticWave,
+                {"c0": c0, "speed_squared": 1.0, "free_surface": ("left",), "dt": 1e-2, "courant": 0.9, "tol": 1e-10},
+            ),
+            Call(
+                "AcousticWave courant",
+                lambda courant: solvers.AcousticWave(c0, courant=courant, tol=1e-6),
+                {"courant": 0.9},
+            ),
+            Call("AcousticWave.start", wave.start, {"pressure": self.b, "velocity": None}),
+            Call("AcousticWave.step", wave.step, {"load": None}),
+            Call("AcousticWave.listen", wave.listen, {"receiver": self.b}),
+            Call("point_source", solvers.point_source, {"c0": c0, "point": [0.1, 0.2]}),
+            Call("ricker", solvers.ricker, {"frequency": 1.0, "delay": None}),
+            Call(
+                "write_vtu",
+                partial(hp.write_vtu, folder / "a.vtu"),
+                {"fields": {"u": self.u}, "subdivide": None, "compress": False},
+            ),
+            Call("write_vtu named", lambda n, f: hp.write_vtu(folder / "a.vtu", {_key(n): f}), {"n": "u", "f": self.u}),
+        ]
