@@ -103,6 +103,9 @@ def library() -> ctypes.CDLL:
     """
     for name in _candidates():
         try:
+            # Some wheels' NVRTC does not look for its second library beside itself, but takes it where it is loaded.
+            for builtins in Path(name).parent.glob("libnvrtc-builtins.so.*") if os.path.isabs(name) else ():
+                ctypes.CDLL(str(builtins))
             return ctypes.CDLL(name)
         except OSError:
             continue
