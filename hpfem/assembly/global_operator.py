@@ -74,8 +74,8 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         self._on: dict[str, tuple[Any, Any]] = {}
         self._products: dict[str, IndexedProduct] = {}
 
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_fields": Pool(), "_on": {}, "_products": {}}
+    def __reduce__(self) -> tuple[Any, ...]:
+        return GlobalOperator, (self.operator, self.c0, self.bc, self.components)
 
     def __repr__(self) -> str:
         return f"GlobalOperator({self.operator!r}, {self.shape[0]} dofs)"

@@ -193,7 +193,7 @@ class Operator:
 
     def _in_range(self, number: float, what: str) -> float:
         limits = np.finfo(self.space.dtype)
-        if number and not limits.tiny <= abs(number) <= limits.max:
+        if number and not float(limits.tiny) <= abs(number) <= float(limits.max):
             raise ArgumentError(
                 f"{what} is {number}, out of the range of {self.space.dtype}; take other units, or a space of float64"
             )

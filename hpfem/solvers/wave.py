@@ -74,7 +74,8 @@ class AcousticWave:
         if not isinstance(free_surface, (tuple, list)) or not all(isinstance(name, str) for name in free_surface):
             raise ArgumentError(f"free_surface must be a sequence of names of boundaries, got {shown(free_surface)}")
         bc = BoundaryConditions(c0, dirichlet=dict.fromkeys(free_surface, 0.0))
-        self.c0, self.bc, self.tol = c0, bc, real(tol, "the tolerance of the mass", above=0, below=1)
+        self.c0, self.bc = c0, bc
+        self.tol = None if tol is None else real(tol, "the tolerance of the mass", above=0, below=1)
         courant = real(courant, "courant", above=0)
         dt = None if dt is None else real(dt, "the time step", above=0)
         self.K = GlobalOperator(Helmholtz(c0.space, 0.0, speed_squared), c0, bc)

@@ -143,7 +143,7 @@ def test_refusals(shared_meshes):
     mesh = box("tet", (2, 2, 2))
     c0 = hp.C0Space(hp.Space(mesh, 2))
     cases = {
-        "no boundary 'left'": {"dirichlet": {"left": 0.0}},
+        "unknown boundary 'left' in dirichlet; valid: xmin": {"dirichlet": {"left": 0.0}},
         "another condition": {"dirichlet": {"xmin": 0.0}, "neumann": {"xmin": 1.0}},
         "not finite": {"dirichlet": lambda x, y, z: np.log(x - 2)},
         "2 components": {"neumann": lambda x, y, z: [x, y]},

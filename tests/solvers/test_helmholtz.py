@@ -308,8 +308,8 @@ def test_right_hand_sides_that_are_none():
     other = hp.Space(space.mesh, 2)
     for f, error, message in (
         ("x", hp.ArgumentError, "f is 'x'; give a finite number, a function or a field"),
-        (10**400, hp.ArgumentError, "give a finite number"),
-        (np.nan, hp.ArgumentError, "give a finite number"),
+        (10**400, hp.ArgumentError, "f must be a finite number"),
+        (np.nan, hp.ArgumentError, "f must be a finite number"),
         (lambda x, y: [x, y], hp.ArgumentError, "f has 2 components, one is wanted"),
         (space.evaluate(lambda x, y: [x, y]), hp.ArgumentError, "f has 2 components, one is wanted"),
         (other.evaluate(lambda x, y: x), hp.StateError, "on another space"),
@@ -336,7 +336,7 @@ def pulse(x, y):
     [
         ({"diffusivity": -1.0}, "^diffusivity must be > 0, got -1$"),
         ({"diffusivity": pulse, "lam": 0.0}, r"diffusivity must be > 0 everywhere, it is 0 at \(.*\) in element \d+"),
-        ({"f": lambda x, y: [x, y]}, "a function of one component is wanted, this one has 2"),
+        ({"f": lambda x, y: [x, y]}, "f has 2 components, one is wanted"),
         ({"f": np.arange(4.0)}, "function"),
         ({"tol": "a"}, "tolerance of Helmholtz must be a finite number > 0 and < 1, got 'a'"),
         ({"max_iterations": -5}, "iterations of Helmholtz must be an integer >= 0, got -5"),
@@ -351,7 +351,7 @@ def test_arguments_that_cannot_be(arguments, message):
 
 def test_a_right_hand_side_field_has_one_component():
     space = hp.Space(box("quad", (2, 2)), 2)
-    with pytest.raises(hp.ArgumentError, match="f is of one component, this field has 2"):
+    with pytest.raises(hp.ArgumentError, match="f has 2 components, one is wanted"):
         hp.solve_helmholtz(space, f=space.evaluate(lambda x, y: [x, y]))
 
 

@@ -129,7 +129,7 @@ def test_hostile_preconditioners_are_caught(kind, problem):
 def test_operators_that_are_none_are_caught(problem):
     matrix, b = problem
     cases = {
-        "not converge|not linear": lambda v: matrix @ v + 1e-2,
+        "not converge|not linear|not symmetric": lambda v: matrix @ v + 1e-2,
         "must not write": lambda v: np.multiply(v, 2, out=v),
         "the operator returned": lambda v: (matrix @ v)[1:],
     }
