@@ -15,8 +15,8 @@ from ..errors import SolverError
 
 
 def magnitude(vector: Any) -> float:
-    """Largest absolute value of a vector, on the host; a GPU is waited for."""
-    return float(abs(vector).max())
+    """Largest absolute value of a vector, on the host, 0 without entries; a GPU is waited for."""
+    return float(abs(vector).max()) if vector.size else 0.0
 
 
 def exponent(vector: Any) -> int:
