@@ -11,13 +11,14 @@ import numpy as np
 from hpfem.shapes.arguments import name_of
 
 from .errors import ArgumentError, DeviceError
+from .immutable import Immutable
 from .memory import HOST, Device, PairArray, dlpack_device
 from .registry import Registry
 from .reporting import report_once
 
 
 @dataclass(frozen=True)
-class Backend:
+class Backend(Immutable):
     """Where kernels run.
 
     Attributes

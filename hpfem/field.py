@@ -40,6 +40,20 @@ _ADVICE = {
 }
 
 
+# An absolute error of a product in float32, over the relative one that it may have in a sum.
+_UNDERFLOW = 2 * float(np.finfo(np.float32).tiny) / float(np.finfo(np.float32).eps)
+# Where sums overflow in float32 they are computed once more.
+_SILENT: Any = {"over": "ignore", "invalid": "ignore"}
+# Entries that are converted at a time.
+_CHUNK = 1 << 15
+
+
+def _dot64(a: Any, b: Any) -> Any:
+    """The scalar product of two vectors on one device, in float64."""
+    parts = (slice(start, start + _CHUNK) for start in range(0, len(a), _CHUNK))
+    return sum(a[part].astype(np.float64).dot(b[part].astype(np.float64)) for part in parts)
+
+
 def check_state(field: Field, wanted: str, what: str) -> None:
     """Check that a field is in the state that something takes.
 
@@ -353,9 +367,15 @@ class Field:
         scalar = self._number(scale)
         self._check_matching(other, "sum", (self.state,))
         device = self.home
-        for mine, theirs in zip(self.data, other.data, strict=True):
-            array = mine.readwrite(device)
-            array += scalar * theirs.read(device)
+        pairs = [
+            (mine.readwrite(device), theirs.read(device)) for mine, theirs in zip(self.data, other.data, strict=True)
+        ]
+        try:
+            for array, values in pairs:
+                array += scalar * values
+        except BaseException:
+            self.discard()
+            raise
         return self
 
     def dot(self, other: Field) -> float:
@@ -378,8 +398,14 @@ class Field:
         self._check_matching(other, "dot product", ("phys",) if self.state == "phys" else ("coeff", "dual"))
         device = self.home
         pairs = zip(self.data, other.data, strict=True)
-        parts = [(mine.read(device).ravel() @ theirs.read(device).ravel()) for mine, theirs in pairs]
-        return float(sum(parts[1:], parts[0])) if parts else 0.0
+        arrays = [(mine.read(device).ravel(), theirs.read(device).ravel()) for mine, theirs in pairs]
+        single = self.dtype == np.float32
+        with np.errstate(**_SILENT if single else {}):
+            total = float(sum(a.dot(b) for a, b in arrays))
+        if not single or _UNDERFLOW * sum(len(a) for a, _ in arrays) <= abs(total) < math.inf:
+            return total
+        # Products that are out of the range of float32 are not in that of float64.
+        return float(sum(_dot64(a, b) for a, b in arrays))
 
     def norm(self) -> float:
         """L2 norm over the mesh (`Space.norm`); a dual field has none."""

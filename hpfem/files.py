@@ -26,9 +26,9 @@ __all__ = [
     "file_path",
     "opened",
     "output_path",
+    "path_text",
     "plain",
     "read_file",
-    "shown",
     "write_json",
 ]
 
@@ -64,11 +64,11 @@ def file_path(path: str | os.PathLike[str]) -> Path:
     except UnicodeEncodeError:
         encoded = b"\0"
     if b"\0" in encoded:
-        raise ArgumentError(f"no file can be called {shown(name)}; give another path")
+        raise ArgumentError(f"no file can be called {path_text(name)}; give another path")
     return Path(name)
 
 
-def shown(path: str | os.PathLike[str]) -> str:
+def path_text(path: str | os.PathLike[str]) -> str:
     """Write a path on one line of sane length.
 
     Parameters
@@ -173,19 +173,19 @@ def output_path(path: str | os.PathLike[str]) -> Path:
         target = Path(os.path.realpath(given))
         if not target.parent.is_dir():
             raise ArgumentError(
-                f"cannot write {shown(path)}: there is no folder {shown(given.parent)}; create it first"
+                f"cannot write {path_text(path)}: there is no folder {path_text(given.parent)}; create it first"
             )
         if target.is_dir():
-            raise ArgumentError(f"cannot write {shown(path)}: it is a folder; give a file name")
+            raise ArgumentError(f"cannot write {path_text(path)}: it is a folder; give a file name")
         if target.exists() and not target.is_file():
-            raise ArgumentError(f"cannot write {shown(path)}: it is a device, a pipe or a socket; give a file name")
+            raise ArgumentError(f"cannot write {path_text(path)}: it is a device, a pipe or a socket; give a file name")
     except OSError as error:
         raise _unwritable(path, error) from error
     return target
 
 
 def _unwritable(path: str | os.PathLike[str], error: OSError) -> ArgumentError:
-    return ArgumentError(f"cannot write {shown(path)}: {error.strerror or error}; choose another place")
+    return ArgumentError(f"cannot write {path_text(path)}: {error.strerror or error}; choose another place")
 
 
 @contextmanager

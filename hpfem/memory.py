@@ -84,6 +84,9 @@ class Host:
 
     name = "host"
 
+    def __reduce__(self) -> str:
+        return "HOST"
+
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray[Any, Any]:
         """Allocate an uninitialised C-ordered array."""
         return np.empty(shape, dtype)

@@ -17,6 +17,7 @@ from .backend import BACKENDS, checked_name, wrap
 from .errors import ArgumentError, HpfemError, MeshError, StateError
 from .field import STATES, Field, held_by_fields
 from .geometry import BlockGeometry
+from .immutable import Immutable
 from .memory import PairArray
 from .mesh import Mesh
 from .mesh.mapping import FLAT_TOLERANCE, geometry_coefficients
@@ -45,7 +46,7 @@ OPERATORS: Registry[Callable[..., FieldMap]] = Registry("operator")
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class Block(Immutable):
     """Elements of equal shape, order, quadrature and geometry kind.
 
     Attributes
@@ -106,7 +107,7 @@ class Block:
         return len(self.rule)
 
 
-class Space:
+class Space(Immutable):
     """A basis of order P on every cell of a mesh. Immutable; fields and operators refer to it.
 
     Parameters

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # From the ground up. A module may import what stands below it and what stands on its own floor.
 FLOORS = [
     {"shapes"},
-    {"errors", "registry", "reporting", "files"},
+    {"errors", "immutable", "registry", "reporting", "files"},
     {"memory", "pool", "backend"},
     {"mesh"},
     {"geometry", "locate"},

@@ -1,6 +1,7 @@
 """Objects in other processes: forked, spawned, pickled, copied."""
 
 import copy
+import functools
 import multiprocessing
 import os
 import pickle
@@ -10,8 +11,14 @@ import numpy as np
 import pytest
 
 import hpfem as hp
+from hpfem.backend import BACKENDS
 from hpfem.kernels.cpu import kernel as cpu_kernel
 from hpfem.mesh.box import box
+from hpfem.operators import InverseMass
+from hpfem.solvers.low_energy import low_energy
+from hpfem.solvers.preconditioners import jacobi
+from hpfem.solvers.wave import AcousticWave
+from hpfem.space import OPERATORS
 
 
 def made(backend):
@@ -72,7 +79,11 @@ def test_a_spawned_process_computes():
     assert np.array_equal(found, expected)
 
 
-@pytest.mark.parametrize("way", [copy.deepcopy, copy.copy, lambda o: pickle.loads(pickle.dumps(o))])
+WAYS = {"pickle": lambda o: pickle.loads(pickle.dumps(o)), "copy": copy.copy, "deepcopy": copy.deepcopy}
+each_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+
+
+@each_way
 def test_copies_compute_the_same(way, backend):
     operator, u, expected = made(backend)
     c0 = hp.C0Space(operator.space)
@@ -81,3 +92,113 @@ def test_copies_compute_the_same(way, backend):
     assert np.array_equal(np.concatenate([a.ravel() for a in operator_(u_).arrays]), expected)
     x = np.linspace(0, 1, A.shape[0])
     assert np.array_equal(A_ @ x, A @ x)
+
+
+@functools.cache
+def c0_space():
+    return hp.C0Space(hp.Space(box(("tet", "prism"), (2, 2, 2)), 3, backend="cpu"))
+
+
+def smooth(x, y, z):
+    return np.sin(x) * y + z
+
+
+def long_form(u, du):
+    """Its graph is deeper than Python's limit of recursion."""
+    for _ in range(600):
+        u = np.sin(u) + 1.0
+    return u, du
+
+
+def conditions():
+    return hp.BoundaryConditions(c0_space(), dirichlet={"xmin": smooth}, robin={"xmax": (1.0, smooth)})
+
+
+def global_operator():
+    return hp.GlobalOperator(hp.Helmholtz(c0_space().space, lam=smooth), c0_space(), conditions())
+
+
+def vector():
+    return np.linspace(0, 1, c0_space().size)
+
+
+def applied_to_smooth(operator):
+    """Arrays that an operator of scalar or vector fields makes."""
+    space, state = c0_space().space, operator.input_state
+    components = 3 if operator.name == "IProductWRTDerivBase" else 1
+    given = space.empty(state, components)
+    for pair in given.data:
+        pair.write()[...] = np.linspace(0, 1, np.prod(pair.shape)).reshape(pair.shape)
+    return operator([pair.read() for pair in given.data])
+
+
+def stepped(wave):
+    wave.start(vector())
+    wave.step()
+    return wave.vector
+
+
+# How an object is made, and numbers that come out of it.
+OBJECTS = {
+    "mesh": (lambda: c0_space().space.mesh, lambda mesh: [mesh.points, mesh.n_cells, *mesh.boundaries.values()]),
+    "space": (lambda: c0_space().space, lambda space: [pair.read() for pair in space.project(smooth).data]),
+    "block": (lambda: c0_space().space.blocks[0], lambda block: [block.elements, block.geometry.factors("metric")]),
+    "locator": (lambda: c0_space().space.locator, lambda locator: locator.find(np.full((1, 3), 0.3))),
+    "c0 space": (c0_space, lambda c0: c0.project(smooth)),
+    "backend": (lambda: BACKENDS["numpy"], lambda backend: backend.name),
+    "field": (lambda: c0_space().space.project(smooth), lambda u: [pair.read() for pair in u.data]),
+    "unwritten field": (lambda: c0_space().space.empty("coeff"), lambda u: [pair.shape for pair in u.data]),
+    "solution": (lambda: hp.solve_helmholtz(c0_space().space), lambda u: [u.norm(), u.info.residuals, u.c0.size]),
+    "conditions": (conditions, lambda bc: [bc.values, bc.load, bc.free, bc.matrix.toarray()]),
+    "global operator": (global_operator, lambda A: [A @ vector(), A.diagonal()]),
+    "jacobi": (lambda: jacobi(global_operator()), lambda M: M(vector())),
+    "multilevel": (lambda: low_energy(global_operator()), lambda M: M(vector())),
+    "wave": (lambda: AcousticWave(c0_space(), dt=0.01), stepped),
+    "pointwise": (lambda: hp.Pointwise(long_form, ("value", "grad")), lambda form: [form.name, form.test]),
+    "weak form of a lambda": (
+        lambda: hp.WeakForm(c0_space().space, lambda u, du, k: (k * u, du), fields={"k": smooth}),
+        applied_to_smooth,
+    ),
+    "long weak form": (lambda: hp.WeakForm(c0_space().space, long_form), applied_to_smooth),
+    "InverseMass": (lambda: InverseMass(c0_space().space), applied_to_smooth),
+    **{
+        name: (
+            lambda name=name: OPERATORS[name](c0_space().space, *([(1, 2, 3)] * name.startswith("Advection"))),
+            applied_to_smooth,
+        )
+        for name in OPERATORS
+    },
+}
+
+
+@each_way
+@pytest.mark.parametrize("what", OBJECTS)
+def test_every_object_can_be_pickled_and_copied(what, way):
+    make, numbers = OBJECTS[what]
+    original = make()
+    expected = copy.deepcopy(numbers(original))
+    np.testing.assert_equal(numbers(way(original)), expected)
+    np.testing.assert_equal(numbers(original), expected)
+
+
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("what", ["mesh", "space", "block", "c0 space", "backend"])
+def test_immutable_objects_are_their_own_copies(what, way):
+    original = OBJECTS[what][0]()
+    assert way(original) is original
+
+
+def test_a_deep_copy_of_a_field_fits_the_operators_of_its_space_and_has_values_of_its_own():
+    operator, u, expected = made("cpu")
+    v = copy.deepcopy(u)
+    assert v.space is u.space and np.array_equal(np.concatenate([a.ravel() for a in operator(v).arrays]), expected)
+    for array in v.arrays:
+        array[...] = 0
+    assert np.array_equal(np.concatenate([a.ravel() for a in operator(u).arrays]), expected)
+    assert v.norm() == 0
+
+
+@pytest.mark.parametrize("error", [hp.ArgumentError, hp.StateError, hp.MeshError, hp.SolverError, hp.NotSuitable])
+def test_errors_come_back_from_other_processes(error):
+    found = pickle.loads(pickle.dumps(error("what and where")))
+    assert type(found) is error and str(found) == "what and where"

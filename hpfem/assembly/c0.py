@@ -24,6 +24,7 @@ from hpfem.shapes.arguments import shown
 
 from ..errors import ArgumentError, MeshError, StateError
 from ..field import Field
+from ..immutable import Immutable
 from ..kernels.cuda.indexed import IndexedMatrix, IndexTables
 from ..memory import HOST, Device
 from ..space import Space
@@ -36,7 +37,7 @@ Array = NDArray[np.floating[Any]]
 _ON_DEVICES = ("_on", "_indices_on", "_indexed_on")
 
 
-class C0Space:
+class C0Space(Immutable):
     """The continuous functions of a space. Immutable.
 
     Parameters

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hpfem.shapes.arguments import shown
+
 from ..errors import ArgumentError
-from ..files import file_path, read_file, shown
+from ..files import file_path, path_text, read_file
 
 BENCH, COMPARE = "hpfem-bench", "hpfem-compare"
 VERSION = 1
@@ -78,7 +80,7 @@ def read_results(path: str | os.PathLike[str]) -> dict[str, Any]:
     ArgumentError
         If it is no whole result file, with what is wrong in it.
     """
-    file, path = file_path(path), shown(path)
+    file, path = file_path(path), path_text(path)
     try:
         content = json.loads(read_file(file).decode("utf-8"))
     except OSError as error:
@@ -87,9 +89,9 @@ def read_results(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise ArgumentError(f"{path} is not JSON ({error}); give a file written by hpfem bench or compare") from None
     kind = content.get("format") if isinstance(content, dict) else None
     if not isinstance(kind, str) or kind not in _FIELDS:
-        raise ArgumentError(f"{path} is not a result of hpfem bench or compare: its 'format' is {kind!r}")
+        raise ArgumentError(f"{path} is not a result of hpfem bench or compare: its 'format' is {shown(kind)}")
     if content.get("version") != VERSION:
-        raise ArgumentError(f"{path} is of version {content.get('version')!r}; this hpfem reads version {VERSION}")
+        raise ArgumentError(f"{path} is of version {shown(content.get('version'))}; this hpfem reads version {VERSION}")
     results = content.get("results")
     if not isinstance(results, list) or not results:
         raise ArgumentError(f"{path} holds no results")
@@ -97,10 +99,10 @@ def read_results(path: str | os.PathLike[str]) -> dict[str, Any]:
         for name, kinds in _FIELDS[kind].items():
             value = entry.get(name) if isinstance(entry, dict) else None
             if not isinstance(value, kinds) or isinstance(value, bool) or not _in_range(name, value):
-                raise ArgumentError(f"{path}: results[{number}] has {name} = {value!r}, not what hpfem writes")
+                raise ArgumentError(f"{path}: results[{number}] has {name} = {shown(value)}, not what hpfem writes")
     for name, part in _PARTS.items():
         if not isinstance(content.get(name, part()), part):
-            raise ArgumentError(f"{path}: its {name} are {content[name]!r}, not what hpfem writes")
+            raise ArgumentError(f"{path}: its {name} are {shown(content[name])}, not what hpfem writes")
     return content
 
 
@@ -108,4 +110,4 @@ def _in_range(name: str, value: Any) -> bool:
     """Whether a number can be drawn: finite, and positive but for differences."""
     if isinstance(value, str):
         return True
-    return math.isfinite(value) and (value >= 0 if name == "difference" else value > 0)
+    return bool(value <= sys.float_info.max and (value >= 0 if name == "difference" else value > 0))

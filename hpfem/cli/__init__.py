@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from .. import __version__
 from ..errors import HpfemError, HpfemWarning
-from ..files import shown
+from ..files import path_text
 from . import apply, bench, cache, compare, info, output, plot, solve, tune
 
 __all__ = ["main"]
@@ -114,7 +114,7 @@ def _run(parsed: argparse.Namespace) -> int:
     except HpfemError as error:
         return _complain(str(error))
     except OSError as error:
-        return _complain(f"{shown(error.filename)}: {error.strerror}" if error.filename else str(error))
+        return _complain(f"{path_text(error.filename)}: {error.strerror}" if error.filename else str(error))
     except MemoryError:
         return _complain("not enough memory; take a smaller mesh, order or size")
     except _Terminated:

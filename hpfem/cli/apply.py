@@ -145,13 +145,15 @@ def _run(arguments: argparse.Namespace) -> None:
         timing = measure(lambda: operator(argument, out=result))
         step()
     report = _report(arguments, space, operator, expression, field, result, timing.median)
-    if target is not None:
-        _write(target, space, operator, field, result)
-        report["output"] = str(target)
-    if arguments.json:
-        output.print_json(report)
-    else:
-        _print(report, operator)
+    try:
+        if target is not None:
+            _write(target, space, operator, field, result)
+            report["output"] = str(target)
+    finally:  # what was computed is said though it cannot be written
+        if arguments.json:
+            output.print_json(report)
+        else:
+            _print(report, operator)
 
 
 def _report(

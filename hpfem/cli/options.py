@@ -14,7 +14,7 @@ from hpfem.shapes import BASES
 
 from ..benchmarks import BOX_SHAPES, GEOMETRIES
 from ..errors import ArgumentError
-from ..files import file_path, output_path, shown
+from ..files import file_path, output_path, path_text
 from ..kernels.form import ALGORITHMS
 from ..space import MAX_ORDER
 from .field_expression import FieldExpression, parse_field
@@ -399,7 +399,7 @@ def output_file(text: str, suffix: str) -> Path:
     """
     path = file_path(text)
     if path.suffix != suffix:
-        raise ArgumentError(f"cannot write {shown(text)!r}: give a name that ends in {suffix}")
+        raise ArgumentError(f"cannot write {path_text(text)!r}: give a name that ends in {suffix}")
     _open_folder(output_path(path).parent)
     return path
 
@@ -427,7 +427,7 @@ def output_folder(text: str) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ArgumentError(f"cannot make the folder {shown(path)}: {error.strerror}") from None
+        raise ArgumentError(f"cannot make the folder {path_text(path)}: {error.strerror}") from None
     _open_folder(path)
     return path
 

@@ -144,13 +144,15 @@ def _run(arguments: argparse.Namespace) -> None:
     }
     if exact is not None:
         report["error"] = l2_error(u, exact)
-    if target is not None:
-        write_vtu(target, {"u": u})
-        report["output"] = str(target)
-    if arguments.json:
-        output.print_json(report)
-    else:
-        _print(report)
+    try:
+        if target is not None:
+            write_vtu(target, {"u": u})
+            report["output"] = str(target)
+    finally:  # what was computed is said though it cannot be written
+        if arguments.json:
+            output.print_json(report)
+        else:
+            _print(report)
 
 
 def _print(report: dict[str, Any]) -> None:

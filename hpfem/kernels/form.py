@@ -20,7 +20,7 @@ from hpfem.shapes import Shape, Tabulation
 
 from ..errors import ArgumentError
 from ..geometry import BlockGeometry
-from .expression import Pointwise, Trace
+from .expression import Trace
 
 STAGES = ("bwd_trans", "iproduct_wrt_base", "phys_deriv", "iproduct_wrt_deriv_base", "weak")
 ALGORITHMS = ("collocated", "noncollocated")
@@ -36,24 +36,21 @@ class Form:
         The operator's name, for messages, caches and tables.
     stage : str
         One of `STAGES`; "weak" is trial -> pointwise -> test.
-    pointwise : Pointwise or None
-        Of a "weak" form.
     trace : Trace or None
-        `pointwise`, traced.
+        The pointwise function of a "weak" form; the Python function that it was is not needed any more.
     components : int
         Components that the pointwise function couples; a form with 1 is applied to every component of a field.
     """
 
     name: str
     stage: str
-    pointwise: Pointwise | None = None
     trace: Trace | None = None
     components: int = 1
 
     @property
     def test(self) -> tuple[str, ...]:
         """What is tested: value, grad or both, of a "weak" form."""
-        return self.pointwise.test if self.pointwise is not None else ()
+        return self.trace.test if self.trace is not None else ()
 
     @property
     def uses_value(self) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import ArgumentError
-from ..files import TEMPORARY, atomic_path, opened, shown
+from ..files import TEMPORARY, atomic_path, opened, path_text
 from ..reporting import report_once
 
 # Seconds after which what is not whole was left by a process that died.
@@ -155,7 +155,7 @@ class Kept:
             with atomic_path(path, sync=sync) as temporary:
                 temporary.write_bytes(content)
         except (OSError, ArgumentError) as error:
-            reason = f"{shown(self.folder)}: {error.strerror}" if isinstance(error, OSError) else error
+            reason = f"{path_text(self.folder)}: {error.strerror}" if isinstance(error, OSError) else error
             report_once("cache", f"compiled kernels and tuning results are not kept: {reason}; {_ADVICE}")
             return False
         return True

@@ -167,8 +167,8 @@ def operator_bytes(problem: BlockProblem) -> int:
     kind = problem.form.factor_kind
     if kind is not None:
         numbers += problem.geometry.n_factors(kind) * problem.geometry.n_points(kind)
-    if problem.form.pointwise is not None:
-        if "x" in problem.form.pointwise.arguments:
+    if problem.form.trace is not None:
+        if problem.form.trace.uses_point:
             numbers += problem.geometry.n_factors("points") * problem.n_points
         numbers += sum(len(field.values) for field in problem.fields.values()) * problem.n_points
     return int(numbers * problem.dtype.itemsize)

@@ -21,6 +21,7 @@ from hpfem.errors import ArgumentError
 from hpfem.shapes import Shape
 from hpfem.shapes.arguments import MAX_ORDER, as_array, flag, instance, integer, reals, shown, takes
 
+from ..immutable import Immutable
 from . import checks
 from .hanging import Hanging, hanging_vertices
 from .lattice import lattice_numbering
@@ -95,7 +96,7 @@ class CellGroup:
 
 
 @dataclass(frozen=True, eq=False)
-class Mesh:
+class Mesh(Immutable):
     """A conforming mesh of any of the shapes, of one dimension. Made by `read_mesh`, `box` or `Mesh.from_cells`.
 
     Attributes

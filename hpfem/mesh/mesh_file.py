@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hpfem.errors import MeshError
 from hpfem.shapes import POINT, SHAPES, Shape, equispaced_nodes
+from hpfem.shapes.arguments import shown
 
 from .node_order import permutation
 from .symmetry import Indices
@@ -121,6 +122,9 @@ def parsed_numbers(text: bytes, most: int | None = None) -> tuple[Array, int]:
         words = text[start:stop].split(None, left)
         if len(words) > left:
             stop -= len(words.pop())
+        if text.find(b"_", start, stop) >= 0:  # which Python allows inside numbers
+            word = next(word for word in words if b"_" in word)
+            raise MeshError(f"a number was expected, not {shown(word)}")
         try:
             parts.append(np.fromiter(map(float, words), dtype=np.float64, count=len(words)))
         except ValueError as error:

@@ -12,7 +12,7 @@ import numpy as np
 from hpfem.errors import ArgumentError, MeshError
 from hpfem.shapes.arguments import flag
 
-from ..files import file_path, opened, read_file, shown
+from ..files import file_path, opened, path_text, read_file
 from .mesh import Mesh
 from .mesh_file import Block, MeshFile, joined
 from .msh import read_msh
@@ -70,9 +70,9 @@ def read_mesh(path: str | PathLike[str], periodic: bool = False) -> Mesh:
         return _mesh(content, str(file), periodic)
     except MeshError as error:
         message = str(error).removeprefix(f"{file}: ")
-        raise MeshError(f"{shown(file)}: {message}") from error.__cause__
+        raise MeshError(f"{path_text(file)}: {message}") from error.__cause__
     except MemoryError:
-        raise MeshError(f"{shown(file)}: there is not enough memory to read it") from None
+        raise MeshError(f"{path_text(file)}: there is not enough memory to read it") from None
 
 
 def from_meshio(mesh: meshio.Mesh) -> Mesh:

@@ -142,7 +142,7 @@ class Operator:
         if pointwise is not None:
             scalars = {key: 0 if field.components == 1 else field.components for key, field in self.fields.items()}
             traced = trace(pointwise, space.dim, components, scalars, tuple(self.parameters))
-        self.form = Form(name, stage, pointwise, traced, components)
+        self.form = Form(name, stage, traced, components)
         self.choices = self._choose_all()
 
     def _take(self, key: str, value: Coefficient) -> None:

@@ -103,7 +103,7 @@ class FwdTrans:
         self.backend = chosen
         self._backend = chosen if chosen.device().name == HOST.name else choose_backend("auto")
         mass = Pointwise(forms.mass, ("value",))
-        self._mass = Form("Mass", "weak", mass, trace(mass, space.dim))
+        self._mass = Form("Mass", "weak", trace(mass, space.dim))
         self._iproduct = Form("IProductWRTBase", "iproduct_wrt_base")
         self.strategy, self.algorithm = strategy, algorithm
         self._made: tuple[tuple[BlockKernel, BlockKernel, Array], ...] = tuple(self._kernels(b) for b in space.blocks)

@@ -114,7 +114,7 @@ class _LowEnergy:
     low_scale: Any
 
     def __init__(self, A: GlobalOperator, free: NDArray[np.bool_]) -> None:
-        c0 = A.c0
+        self.A, c0 = A, A.c0
         self.size = c0.size
         self.free = np.append(free, False)
         self.blocks = [_condensed(A, number) for number in range(len(c0.space.blocks))]
@@ -128,6 +128,10 @@ class _LowEnergy:
         self._interiors()
         del self.blocks
         self._move(A.device, A.dtype)
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[GlobalOperator]]:
+        # Factorisations cannot be written down; the same ones are made again where it is opened.
+        return low_energy, (self.A,)
 
     def _interiors(self) -> None:
         """Inverses of the interiors, and what the outer unknowns do to the inner ones."""

@@ -21,6 +21,7 @@ from ..errors import ArgumentError, SolverError
 from ..field import Field
 from ..operators import Helmholtz, Mass
 from ..operators.operator import Coefficient
+from .arguments import checked_limits
 from .cg import cg
 from .coefficients import check_positive
 from .preconditioners import jacobi
@@ -31,6 +32,9 @@ Array = NDArray[np.float64]
 
 class AcousticWave:
     """p_tt = div(c^2 grad p) + f, with p = 0 on named boundaries and reflecting ones elsewhere.
+
+    It has a state, which `step` advances: one thread at a time may use it. Others make waves of their own, on the same
+    `C0Space`.
 
     Parameters
     ----------
@@ -75,7 +79,7 @@ class AcousticWave:
             raise ArgumentError(f"free_surface must be a sequence of names of boundaries, got {shown(free_surface)}")
         bc = BoundaryConditions(c0, dirichlet=dict.fromkeys(free_surface, 0.0))
         self.c0, self.bc = c0, bc
-        self.tol = None if tol is None else real(tol, "the tolerance of the mass", above=0, below=1)
+        self.tol, _ = checked_limits(tol, None, "the mass")
         courant = real(courant, "courant", above=0)
         dt = None if dt is None else real(dt, "the time step", above=0)
         self.K = GlobalOperator(Helmholtz(c0.space, 0.0, speed_squared), c0, bc)

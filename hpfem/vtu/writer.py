@@ -15,7 +15,7 @@ from hpfem.shapes.arguments import MAX_ORDER, flag, integer
 
 from ..errors import ArgumentError, StateError
 from ..field import Field
-from ..files import atomic_path, file_path, shown
+from ..files import atomic_path, file_path, path_text
 from ..space import OPERATORS, Block, Space
 from .pattern import LINEAR_TYPES, Pattern, linear_pattern, vtk_pattern
 from .xml import write_unstructured_grid
@@ -79,7 +79,7 @@ def _checked_path(path: str | PathLike[str]) -> Path:
     target = file_path(path)
     # Programs choose their reader by it.
     if target.suffix != ".vtu":
-        raise ArgumentError(f"cannot write {shown(path)}: give a name that ends in .vtu")
+        raise ArgumentError(f"cannot write {path_text(path)}: give a name that ends in .vtu")
     return target
 
 

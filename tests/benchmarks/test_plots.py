@@ -286,7 +286,13 @@ def test_broken_results_are_refused(tmp_path):
         (bench(dofs_per_second=float("nan")), r"results\[0\] has dofs_per_second = nan"),
         (bench(n_dofs=0), r"results\[0\] has n_dofs = 0"),
         (bench(n_dofs=True), r"results\[0\] has n_dofs = True"),
+        (bench(n_dofs=10**400), r"results\[0\] has n_dofs = <integer of 1329 bits>"),
+        (bench(order="two" * 5000), r"results\[0\] has order = 'two"),
+        ({**bench(), "format": "other" * 5000}, "is not a result"),
+        ({**bench(), "version": "other" * 5000}, "of version 'other"),
+        ({**bench(), "runs": "other" * 5000}, "its runs are 'other"),
     ):
         path.write_text(json.dumps(content))
-        with pytest.raises(ArgumentError, match=message):
+        with pytest.raises(ArgumentError, match=message) as caught:
             read_results(path)
+        assert len(str(caught.value).replace(str(path), "")) < 200

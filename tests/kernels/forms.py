@@ -88,7 +88,7 @@ def curve_problems(order, affine, ends, dtype=float):
     geometry = BlockGeometry(segment, 1, ends, tabulation.rule, affine)
     forms = [Form(stage, stage) for stage in STAGES if stage != "weak"]
     pointwise = Pointwise(lambda u, du: (u * u, du * u), ("value", "grad"))
-    forms.append(Form("nonlinear", "weak", pointwise, trace(pointwise, 2)))
+    forms.append(Form("nonlinear", "weak", trace(pointwise, 2)))
     for form in forms:
         for algorithm in ("collocated", "noncollocated"):
             yield BlockProblem(form, tabulation, geometry, np.dtype(dtype), algorithm)

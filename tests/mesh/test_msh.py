@@ -209,6 +209,7 @@ def test_sparse_node_numbers_and_unnamed_groups(tmp_path: Path) -> None:
         ("$Elements\n4\n", "$Elements\n999999999999\n", "\\$Elements is cut short"),
         ("$Elements\n4\n", "$Elements\n0\n", "no elements"),
         ("5 1 0 0", "5 1 zero 0", "a number was expected"),
+        ("5 1 0 0", "5 1_0 0 0", "a number was expected, not b'1_0'"),
         ("5 1 0 0", "5 nan 0 0", r"element 30 \(tri\) has a node at \[nan, 0.0, 0.0\]"),
         ("5 1 0 0", "7 1 0 0", "node 7 is given twice"),
         ("8 1 1 0", "5.5 1 1 0", "an integer was expected"),

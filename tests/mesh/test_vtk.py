@@ -328,6 +328,7 @@ def test_pieces(tmp_path: Path) -> None:
         ('format="ascii">0 1 2 1 3 2', 'format="binary">?!', "damaged"),
         ("0 0 0 1 0 0", "0 0 0 1 0", "11 coordinates, not three for each point"),
         ("0 0 0 1 0 0", "0 0 0 x 0 0", "a number was expected"),
+        ("0 0 0 1 0 0", "0 0 0 1_0 0 0", "a number was expected, not b'1_0'"),
         ('Name="offsets"', 'Name="ends"', "no array offsets"),
         ("3 6", "3 7", "offsets of the cells do not fit"),
         ("3 6", "4 3", "offsets of the cells do not fit"),

@@ -148,6 +148,48 @@ class TestArithmetic:
         f = random_field(space, rng, "phys")
         assert f.dot(f) > 0
 
+    def test_axpy_that_is_interrupted_leaves_no_half(self, space, rng):
+        class Interrupting:
+            __array_ufunc__ = None
+
+            def __rmul__(self, scale):
+                raise KeyboardInterrupt
+
+        u, w = random_field(space, rng), random_field(space, rng)
+        w.data[1].read = lambda device: Interrupting()
+        with pytest.raises(KeyboardInterrupt):
+            u.axpy(0.3, w)
+        with pytest.raises(StateError, match="interrupted"):
+            u.dot(random_field(space, rng))
+
+    def test_axpy_of_an_unwritten_field_changes_nothing(self, space, rng):
+        u, w = random_field(space, rng), space.zeros("coeff")
+        before = [a.copy() for a in u.arrays]
+        w.data[1].discard()
+        with pytest.raises(StateError, match="before anything was written"):
+            u.axpy(0.3, w)
+        assert all(np.array_equal(a, b) for a, b in zip(u.arrays, before, strict=True))
+
+    @pytest.mark.parametrize("sizes", [(1e-25, 1e-25), (1e25, 1e25), (1e-38, 1e38), (1e-25, 1.0), (0.0, 1.0)])
+    def test_dot_of_single_precision_has_the_range_of_double(self, space, rng, sizes):
+        single = hp.Space(space.mesh, 2, dtype=np.float32)
+        u, v = (random_field(single, rng, "phys") * size for size in sizes)
+        exact = [np.float64(a) * np.float64(b) for a, b in zip(u.arrays, v.arrays, strict=True)]
+        error = abs(u.dot(v) - sum(map(np.sum, exact)))
+        assert error <= 1e-6 * sum(np.sum(np.abs(products)) for products in exact)
+
+    def test_dot_of_products_of_all_sizes(self, space):
+        single = hp.Space(space.mesh, 2, dtype=np.float32)
+        u = single.zeros("coeff")
+        u.arrays[0][...] = 1e-30
+        u.arrays[1][0, 0, 0] = 1e25
+        expected = u.arrays[0].size * 1e-60 + 1e50
+        assert u.dot(u) == pytest.approx(expected, rel=1e-6)
+        u.arrays[1][...] = 0
+        assert u.dot(u) == pytest.approx(u.arrays[0].size * 1e-60, rel=1e-6)
+        u.arrays[0][0, 0, 0] = np.nan
+        assert np.isnan(u.dot(u))
+
     def test_single_precision_stays_single(self, space, rng):
         single = hp.Space(space.mesh, 2, dtype=np.float32)
         u = random_field(single, rng, "phys")

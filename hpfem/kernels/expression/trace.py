@@ -138,6 +138,17 @@ class Trace:
         """Keys of the inputs that the results depend on."""
         return tuple(node.payload for node in self.live if node.op == "input")
 
+    @property
+    def test(self) -> tuple[str, ...]:
+        """What the results multiply: "value", "grad" or both."""
+        both = {"value": self.value is not None, "grad": self.scaled is not None or self.flux is not None}
+        return tuple(name for name, there in both.items() if there)
+
+    @cached_property
+    def uses_point(self) -> bool:
+        """Whether the coordinates are needed."""
+        return any(key[0] == "x" for key in self.inputs)
+
     @cached_property
     def uses_value(self) -> bool:
         """Whether the trial value is evaluated."""
