@@ -28,7 +28,7 @@ from .graph import Expression, Graph
 from .vectors import Gradient, Vector
 
 # Operations of a pointwise function. Compiling so many for four shapes takes a second for products and sums, six for
-# sines, up to half a minute for powers; CUDA's compiler takes longer.
+# sines, half a minute for powers.
 MAX_OPERATIONS = 2000
 _BY_NAME = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
 
