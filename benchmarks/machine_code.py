@@ -1,6 +1,6 @@
 """What the generators write, as hashes: to show that a change of the code changes no kernel.
 
-Of each case the LLVM IR of the CPU's kernels and the PTX of the CUDA kernels, by NVRTC and without a GPU, with the names
+Of each case the LLVM IR of the CPU's kernels and the PTX of the CUDA kernels, by NVRTC and without a GPU, the names
 of symbols left out of account:
 
     python benchmarks/machine_code.py before.json

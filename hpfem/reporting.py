@@ -10,11 +10,12 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ __all__ = [
     "machine_description",
     "processor_name",
     "progress",
+    "progress_if_long",
     "report_once",
     "reports",
     "warn",
@@ -41,6 +43,11 @@ _SIMD = ("sse2", "avx", "avx2", "fma", "avx512f", "avx512dq", "avx512vl", "avx51
 
 # Message by key, in a list that tells who came first: without a lock, which a fork or a signal could leave held.
 _reports: dict[str, list[str]] = {}
+
+# Seconds after which the user is told what takes so long.
+PATIENCE = 1.0
+# The bar on the terminal, if there is one.
+_bars: list[Progress] = []
 
 
 def warn(message: str) -> None:
@@ -114,17 +121,50 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[..
     Callable[..., None]
         `step(n=1, description=None)`: n more steps are done, and what comes next.
     """
-    if sys.stderr is None or not sys.stderr.isatty():
+    if not _on_terminal():
         yield lambda n=1, description=None: None
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+    with ExitStack() as stack:
+        if not _bars:  # another's bar gets a line more: two would write over each other
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+            made = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+            _bars.append(stack.enter_context(made))
+            stack.callback(_bars.remove, made)
+        else:
+            stack.callback(lambda: bar.remove_task(task))
+        bar = _bars[0]
         task = bar.add_task(description, total=total)
 
         def step(n: int = 1, description: str | None = None) -> None:
             bar.update(task, advance=n, description=description)
 
         yield step
+
+
+@contextmanager
+def progress_if_long(description: str) -> Iterator[None]:
+    """Show a progress bar while the body runs, from when it has run for `PATIENCE` seconds.
+
+    Parameters
+    ----------
+    description
+        What is going on.
+    """
+    if not _on_terminal():
+        yield
+        return
+    with ExitStack() as stack:
+        timer = Timer(PATIENCE, lambda: stack.enter_context(progress(description)))
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
+
+
+def _on_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 def machine_description() -> dict[str, Any]:

@@ -4,6 +4,8 @@ import json
 import logging
 import sys
 import threading
+import time
+import uuid
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,8 @@ import pytest
 
 from hpfem import reporting
 from hpfem.files import write_json
+from hpfem.kernels.cpu import cache
+from hpfem.kernels.cpu.target import host
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +68,14 @@ class Terminal:
     def flush(self):
         pass
 
+    def waits_for(self, *texts):
+        """Whether they are all shown, after some time at most."""
+        for _ in range(3000):
+            if all(text in self.text for text in texts):
+                return True
+            time.sleep(0.01)
+        return False
+
 
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_progress_shows_on_a_terminal_only(monkeypatch, is_terminal):
@@ -78,6 +90,53 @@ def test_progress_shows_on_a_terminal_only(monkeypatch, is_terminal):
         assert "3/3" in terminal.text
     else:
         assert terminal.text == ""
+
+
+def on_terminal(monkeypatch):
+    """A terminal as standard error."""
+    terminal = Terminal(True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", terminal)
+    return terminal
+
+
+def test_bars_inside_bars_are_lines_of_the_first(monkeypatch):
+    terminal = on_terminal(monkeypatch)
+    with reporting.progress("outer", total=2) as step:
+        for _ in range(2):
+            with reporting.progress("inner", total=5) as inner:
+                inner(4)
+                assert terminal.waits_for("inner", "4/5")
+            step()
+    assert terminal.waits_for("outer", "2/2")
+    assert not reporting._bars
+
+
+def test_what_is_over_soon_shows_no_bar(monkeypatch):
+    terminal = on_terminal(monkeypatch)
+    monkeypatch.setattr(reporting, "PATIENCE", 3600.0)
+    with reporting.progress_if_long("quick"):
+        pass
+    assert terminal.text == ""
+
+
+def test_kernels_that_compile_for_long_say_so(monkeypatch):
+    terminal = on_terminal(monkeypatch)
+    monkeypatch.setattr(reporting, "PATIENCE", 0.0)
+    compile_object, said = cache.compile_object, []
+
+    def slow(*arguments):
+        said.append(terminal.waits_for("compiling a kernel"))
+        return compile_object(*arguments)
+
+    monkeypatch.setattr(cache, "compile_object", slow)
+    text = f"; {uuid.uuid4()}\ndefine void @run() {{\n  ret void\n}}\n"
+    cache.compiled(text, host())
+    assert said == [True]
+    terminal.text = ""
+    monkeypatch.setattr(cache, "_LOADED", {})
+    cache.compiled(text, host())
+    assert terminal.text == ""
 
 
 def test_machine_description_says_what_results_depend_on(tmp_path):

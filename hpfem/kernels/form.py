@@ -20,6 +20,7 @@ from hpfem.shapes import Shape, Tabulation
 
 from ..errors import ArgumentError
 from ..geometry import BlockGeometry
+from ..memory import Device, PairArray
 from .expression import Trace
 
 STAGES = ("bwd_trans", "iproduct_wrt_base", "phys_deriv", "iproduct_wrt_deriv_base", "weak")
@@ -78,18 +79,25 @@ class Form:
 
 @dataclass(frozen=True, eq=False)
 class FieldValues:
-    """Values of a named field at the points of a block.
+    """A named field at the points of a block.
 
     Attributes
     ----------
-    values : ndarray, [components, E, Q]
-        On the host or on the device of the kernel that uses them.
+    pair : PairArray, [components, E, Q]
+    device : Device
+        Of the kernel that uses it.
     vector : bool
         Whether the pointwise function sees a vector, even of one component, or a scalar.
     """
 
-    values: Any
+    pair: PairArray
+    device: Device
     vector: bool
+
+    @property
+    def values(self) -> Any:
+        """The current values on the device."""
+        return self.pair.read(self.device)
 
 
 @dataclass(frozen=True, eq=False)

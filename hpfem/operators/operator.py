@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, overload
 
@@ -18,6 +19,7 @@ from ..kernels.models import operator_bytes
 from ..memory import HOST, OutOfMemory
 from ..space import OPERATORS, Space
 from .arrays import Array, apply_to_arrays, check_current
+from .parameters import Parameters, in_range
 from .room import no_room
 from .strategies import Choice, Pick, choose, title
 from .tuner import Tuning, tune_operators
@@ -85,6 +87,8 @@ class Operator:
         Of a "weak" form.
     coefficients : mapping, optional
         Name -> number (a parameter), function of the coordinates, field, or sequence of D numbers (a constant vector).
+        Applications read `parameters[name]` and a "phys" field as they are then; functions and "coeff" fields are
+        evaluated once, here.
     components : int
         Components that the pointwise function couples.
     strategy : str
@@ -138,10 +142,14 @@ class Operator:
         for key, value in given.items():
             self._take(key, value)
             self._check_components(key)
+        self.parameters = Parameters(name, space.dtype, self.parameters)
         traced = None
         if pointwise is not None:
             scalars = {key: 0 if field.components == 1 else field.components for key, field in self.fields.items()}
             traced = trace(pointwise, space.dim, components, scalars, tuple(self.parameters))
+            for node in traced.live:
+                if node.op == "const" and math.isfinite(node.payload):
+                    in_range(node.payload, f"a constant of pointwise function {pointwise.name!r}", space.dtype)
         self.form = Form(name, stage, traced, components)
         self.choices = self._choose_all()
 
@@ -184,20 +192,12 @@ class Operator:
         d = self.space.dim
         several = isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim > 0)
         if several and len(value) == d and all(is_real(number) for number in value):
-            numbers = [self._in_range(real(number, what), what) for number in value]
+            numbers = [in_range(real(number, what), what, self.space.dtype) for number in value]
             self.fields[key] = self.space.evaluate(lambda *x: numbers)
         elif is_real(value) or isinstance(value, (bool, np.bool_)):
-            self.parameters[key] = self._in_range(real(value * 1, what), what)
+            self.parameters[key] = in_range(real(value * 1, what), what, self.space.dtype)
         else:
             raise ArgumentError(f"{what} is {shown(value)}; give {self._what_fits(key)}")
-
-    def _in_range(self, number: float, what: str) -> float:
-        limits = np.finfo(self.space.dtype)
-        if number and not float(limits.tiny) <= abs(number) <= float(limits.max):
-            raise ArgumentError(
-                f"{what} is {number}, out of the range of {self.space.dtype}; take other units, or a space of float64"
-            )
-        return number
 
     def _choose_all(self, picks: Sequence[Pick | None] = ()) -> tuple[Choice, ...]:
         """Choose and build all kernels; what they compile is compiled side by side."""
@@ -221,7 +221,7 @@ class Operator:
         """
         block = self.space.blocks[number]
         fields = {
-            key: FieldValues(field.data[number].read(self.device), field.components > 1)
+            key: FieldValues(field.data[number], self.device, field.components > 1)
             for key, field in self.fields.items()
         }
         return BlockProblem(

@@ -171,7 +171,8 @@ class WeakForm(Operator):
     pointwise : callable
         Takes, by name, some of `u`, `du`, `x` and of the names in `fields`; returns what multiplies the test value, the
         test gradient, or the pair of both (`hpfem.kernels.expression`). It is called once, when the operator is made:
-        what should change later is given in `fields` as a number, and set by `operator.parameters[name] = number`.
+        what should change later is given in `fields`: as a number, set by `operator.parameters[name] = number`, or as a
+        "phys" field, which every application reads anew. Functions and "coeff" fields are evaluated once.
     trial : tuple of str
         What the function may take of the trial function: "value", "grad" or both.
     test : str or tuple of str

@@ -23,7 +23,7 @@ from hpfem.shapes.arguments import instance, real, shown
 from ..backend import Backend
 from ..errors import ArgumentError, DeviceError, NotSuitable
 from ..kernels.form import BlockKernel, BlockProblem, FieldValues
-from ..memory import Device
+from ..memory import Device, PairArray
 from ..reporting import progress, report_once
 from ..space import OPERATORS, Space
 from ..tuning import CLOCKS, Name, Race, Record, keep
@@ -88,7 +88,10 @@ def sample(problem: BlockProblem, n: int) -> BlockProblem:
     BlockProblem
         Coefficient fields are copies.
     """
-    fields = {key: FieldValues(f.values[:, :n].copy(), f.vector) for key, f in problem.fields.items()}
+    fields = {
+        key: FieldValues(PairArray.of(f.values[:, :n].copy(), f.device), f.device, f.vector)
+        for key, f in problem.fields.items()
+    }
     return replace(problem, geometry=problem.geometry.part(n), fields=fields)
 
 

@@ -1,6 +1,8 @@
 """Pointwise functions mean the same on every backend and by every strategy: types, constants, closures."""
 
+import copy
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -18,7 +20,12 @@ FUNCTIONS = {
     "negated comparison": (lambda u: -(u > 0), -1.0, 0.0),
     "selected by a number": (lambda u: np.where((u > 0) * 2.0, 3, 4), 3.0, 4.0),
     "one comparison used twice": (lambda u: np.where(u > 0, u > 0, 5), 1.0, 5.0),
-    "divided by both zeros": (lambda u: np.where(u > 0, 1 / np.minimum(u * u, math.inf), 1) * 0 + (u > 0), 1.0, 0.0),
+    "divided by both zeros": (lambda u: np.where(1 / (np.minimum(abs(u), 0) * u) > 0, 3, 4), 3.0, 4.0),
+    # A NaN comes out of both, and is not greater than anything.
+    "NaN first in min": (lambda u: np.where(np.minimum(np.sqrt(-abs(u)), 1) > -9, 3, 4), 4.0, 4.0),
+    "NaN second in min": (lambda u: np.where(np.minimum(u, np.sqrt(-abs(u))) > -9, 3, 4), 4.0, 4.0),
+    "NaN first in max": (lambda u: np.where(np.maximum(np.sqrt(-abs(u)), 1) > -9, 3, 4), 4.0, 4.0),
+    "NaN second in max": (lambda u: np.where(np.maximum(u, np.sqrt(-abs(u))) > -9, 3, 4), 4.0, 4.0),
 }
 
 
@@ -75,18 +82,75 @@ def test_what_is_no_number_is_refused(function, match):
 
 
 @pytest.mark.parametrize(
-    "function",
+    ("function", "match"),
     [
-        lambda x, y: math.sin(x),
-        lambda x, y: 1.0 if x > 0 else 0.0,
-        lambda x, y: x * 10**400,
-        lambda x, y: x * math.exp(1000),
+        (lambda x, y: math.sin(x), r"np\.where"),
+        (lambda x, y: 1.0 if x > 0 else 0.0, r"np\.where"),
+        (lambda x, y: x * 10**400, r"too large to convert to float; .*np\.where"),
+        (lambda x, y: x * math.exp(1000), "math range error"),
     ],
 )
-def test_functions_of_single_numbers_say_what_to_do(function):
+def test_functions_of_single_numbers_say_what_to_do(function, match):
     space = hp.Space(straight("quad"), 1)
-    with pytest.raises(hp.ArgumentError, match=r"np\.where|real numbers|not finite"):
+    with pytest.raises(hp.ArgumentError, match=match):
         space.evaluate(function)
+
+
+@pytest.mark.parametrize("function", [np.sin, math.sin, max, int, lambda u, /: u, lambda *u: u[0], lambda **u: 1])
+def test_functions_that_do_not_take_names_are_refused(function):
+    with pytest.raises(hp.ArgumentError, match=r"does not take its arguments by name; .* lambda u: np\.sin\(u\)"):
+        hp.WeakForm(hp.Space(straight("quad"), 1), function, test="value")
+
+
+@pytest.mark.parametrize("number", [1e300, 1e-300])
+def test_numbers_beyond_float32_are_refused(number):
+    space = hp.Space(straight("quad"), 1, dtype="float32")
+
+    def form(function, **fields):
+        return hp.WeakForm(space, function, test="value", fields=fields)
+
+    for make in (
+        lambda: form(lambda u: u * number),
+        lambda: form(lambda u: np.minimum(u, -number)),
+        lambda: form(lambda u, k: k * u, k=number),
+        lambda: form(lambda u, k: k[0] * u, k=[number, 1]),
+        lambda: form(lambda u, k: k * u, k=1.0).parameters.update(k=number),
+        lambda: hp.Helmholtz(space, lam=number),
+    ):
+        with pytest.raises(hp.ArgumentError, match=r"is -?1e[+-]300, out of the range of float32"):
+            make()
+    for wide in (lambda u: u * number, lambda u: np.where(u > 0, u, math.inf)):
+        hp.WeakForm(hp.Space(straight("quad"), 1), wide, test="value")
+
+
+def test_parameters_are_set_to_numbers_and_stay():
+    form = hp.WeakForm(hp.Space(straight("quad"), 1), lambda u, k: k * u, test="value", fields={"k": 1.0})
+    for bad in ("a", None, 1j, math.nan, math.inf, 10**400, np.ones(3)):
+        with pytest.raises(hp.ArgumentError, match="parameter 'k' of <lambda> must be a finite number"):
+            form.parameters["k"] = bad
+    with pytest.raises(hp.ArgumentError, match="has no parameter 'q'; it has: k"):
+        form.parameters |= {"q": 1.0}
+    for change in (form.parameters.clear, form.parameters.popitem, lambda: form.parameters.pop("k")):
+        with pytest.raises(hp.ArgumentError, match="can be set only"):
+            change()
+    form.parameters |= {"k": np.float32(2)}
+    for same in (copy.deepcopy(form.parameters), pickle.loads(pickle.dumps(form.parameters))):
+        assert same == {"k": 2.0}
+        with pytest.raises(hp.ArgumentError, match="has no parameter"):
+            same["q"] = 1.0
+
+
+def test_fields_of_points_are_read_at_every_application(backend):
+    """What is written into them on the host counts, on every backend; coefficients are evaluated once."""
+    space = hp.Space(straight("quad"), 2)
+    u = space.project(lambda x, y: 1 + x)
+    live, coeff = space.evaluate(lambda x, y: 1 + y), space.project(lambda x, y: 1 + y)
+    for way in ways(backend, False):
+        form = hp.WeakForm(space, lambda u, a, b: a * b * u, test="value", fields={"a": live, "b": coeff}, **way)
+        first = form(u).arrays[0].copy()
+        for field in (live, coeff):
+            field.data[0].readwrite()[...] *= 2
+        assert norm_error(form(u).arrays[0], 2 * first) < 1e-14
 
 
 @pytest.mark.parametrize("result", ["1", None, 1j, 10**400])
@@ -146,4 +210,6 @@ def test_deep_and_shared_functions_are_looked_at_once():
         )
         < 1e-13
     )
-    assert hp.WeakForm(space, lambda u: doubled(u, 1900), test="value").form.trace.flops == 1900
+    found = hp.WeakForm(space, lambda u: doubled(u, 1900), test="value").form.trace
+    assert found.flops == 1900
+    assert len(repr(found.outputs)) < 100

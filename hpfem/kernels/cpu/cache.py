@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 from ...files import cache_folder
+from ...reporting import progress_if_long
 from ..kept import CacheInfo, Kept, seal, whole_elf
 from .target import LOCK, Code, Target, compile_object, llvm_version, load_object
 
@@ -61,7 +62,8 @@ def compiled(text: str, target: Target) -> Code:
         if name not in _LOADED:
             code = _read(name)
             if code is None:
-                code = compile_object(text, target)
+                with progress_if_long("compiling a kernel"):
+                    code = compile_object(text, target)
                 if _kept().keep(name, seal(name, code) + code):
                     _kept().prune(LIMIT)
             _LOADED[name] = load_object(code)

@@ -10,6 +10,7 @@
 
 #define HPFEM_HOST
 #define HPFEM_DEVICE inline __attribute__((always_inline))
+#define HPFEM_CALLED static __attribute__((noinline))
 #define HPFEM_CONSTANT static const
 #define HPFEM_TABLE static const
 #define HPFEM_UNROLL

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ...errors import DeviceError
 from ...geometry import BlockGeometry
+from ...reporting import progress_if_long
 from ..form import BlockKernel, BlockProblem
 from ..models import operator_flops
 from .cublas import handle, multiply
@@ -148,6 +149,9 @@ class CudaKernel(BlockKernel):
         if self._compiling is None:
             return None
         cubin, name, shared_bytes = self._compiling
+        if not cubin.done():
+            with progress_if_long("compiling kernels"):
+                cubin.result()
         return load(cubin.result(), name, shared_bytes)
 
     def finish(self) -> None:

@@ -2,6 +2,7 @@
 // for a CPU.
 #ifndef HPFEM_HOST
 #define HPFEM_DEVICE __device__ __forceinline__
+#define HPFEM_CALLED __device__ __noinline__
 #define HPFEM_CONSTANT static __constant__ const
 #define HPFEM_TABLE static __device__ const
 #define HPFEM_UNROLL _Pragma("unroll")

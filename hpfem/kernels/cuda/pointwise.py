@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..expression import Expression, Trace
+from ..expression import OPERATIONS, Expression, Trace
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+# Operations up to which a pointwise function, and what it calls, is written out at every point: more would take minutes
+# to compile.
+INLINED = 40
 _CALLS = ("pow", "sqrt", "exp", "log", "sin", "cos", "tanh")
 
 
@@ -41,6 +44,7 @@ class Printer:
         self.trace = trace
         self.fields = field_keys(trace)
         self.parameters = parameter_names(trace)
+        self.inlined = trace.flops <= INLINED
         self.lines: list[str] = []
         for node in trace.live:
             if node.op not in ("const", "input"):
@@ -79,7 +83,7 @@ class Printer:
         if op == "where":
             return f"{a[0]} != real(0) ? {a[1]} : {a[2]}"
         if op in _CALLS:
-            return f"real({op}({', '.join(a)}))"
+            return f"real({op}({', '.join(a)}))" if self.inlined else f"called_{op}({', '.join(a)})"
         raise AssertionError(f"operation {op!r} has no C++ form")
 
     def _combination(self, terms: dict[int, Expression], a: int) -> str:
@@ -107,6 +111,13 @@ class Printer:
         return out
 
 
+def _called(op: str) -> str:
+    """A function of the library that is not written out where it is called."""
+    names = [f"a{i}" for i in range(OPERATIONS[op][0])]
+    parameters = ", ".join(f"real {name}" for name in names)
+    return f"HPFEM_CALLED real called_{op}({parameters}) {{ return real({op}({', '.join(names)})); }}"
+
+
 def physics(trace: Trace | None, dim: int) -> str:
     """The function `physics` of a kernel's prelude.
 
@@ -121,10 +132,18 @@ def physics(trace: Trace | None, dim: int) -> str:
     -------
     str
     """
-    body = [] if trace is None else Printer(trace).body(dim)
+    body: Sequence[str] = []
+    place, library = "HPFEM_DEVICE", []
+    if trace is not None:
+        printer = Printer(trace)
+        body = printer.body(dim)
+        if not printer.inlined:
+            place, used = "HPFEM_CALLED", {node.op for node in trace.live}
+            library = [_called(op) for op in _CALLS if op in used]
     return "\n".join(
         [
-            "HPFEM_DEVICE void physics(const real (&u)[COMPONENTS], const real (&du)[COMPONENTS][SPACE],",
+            *library,
+            f"{place} void physics(const real (&u)[COMPONENTS], const real (&du)[COMPONENTS][SPACE],",
             "                          const real (&s)[COMPONENTS][DIM], const real (&x)[SPACE], const real *fields,",
             "                          const real *parameters, real (&value)[COMPONENTS],",
             "                          real (&flux)[COMPONENTS][VECTOR]) {",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -172,7 +172,7 @@ class Expression:
         Position in `Graph.nodes`, which is in topological order.
     """
 
-    graph: Graph = field(repr=False)
+    graph: Graph
     op: str
     args: tuple[Expression, ...]
     payload: Any
@@ -187,6 +187,11 @@ class Expression:
     __le__ = _binary("le")[0]
     __gt__ = _binary("gt")[0]
     __ge__ = _binary("ge")[0]
+
+    def __repr__(self) -> str:
+        # Arguments by number: written out, shared ones would fill the memory.
+        what = self.payload if self.payload is not None else tuple(a.index for a in self.args)
+        return f"<node {self.index}: {self.op} {what}>"
 
     def __neg__(self) -> Expression:
         return self.graph.apply("neg", self)

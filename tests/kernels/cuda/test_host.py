@@ -95,6 +95,23 @@ def test_stages_surfaces_and_components(tmp_path, rng):
     check(cases, kernels, tmp_path, rng)
 
 
+def test_long_functions_are_called(tmp_path, rng):
+    """Those that are not written out at every point, with every function of the library."""
+
+    def long(u, du, x, k):
+        for _ in range(6):
+            u = np.exp(-u * u) + np.log(2 + np.sin(u)) * np.cos(u) + np.tanh(k * u) + abs(u) ** k
+        return u + x[0], [u * du[0], *list(du)[1:]]
+
+    space, made = hp.Space(curved("tri", order=2), 2), []
+    for variant, algorithm in ((None, "collocated"), ("lane", "noncollocated")):
+        form = hp.WeakForm(space, long, fields={"k": 1.3}, backend="numpy", algorithm=algorithm)
+        made.append((form.choices[0].kernel, variant))
+    cases = [Case.of(kernel.problem, f"case{i}", variant) for i, (kernel, variant) in enumerate(made)]
+    assert all("called_pow" in case.source() for case in cases)
+    check(cases, [kernel for kernel, _ in made], tmp_path, rng)
+
+
 def test_products_of_segments(tmp_path, rng):
     """Directions last first: every stage, other points and bases, a surface, variants, a tail of elements."""
     cases, kernels = [], []

@@ -70,6 +70,22 @@ def test_stdmat_and_user_written_forms(architecture):
         assert nvrtc.compile_source(program(source), architecture).resources.spill_bytes == 0
 
 
+def test_long_functions_are_written_once():
+    """At every point of a fiber, 400 nested sines would be a megabyte and take minutes to compile."""
+    space, sizes = hp.Space(curved("hex", order=2), 3), []
+
+    def nested(u, du):
+        for _ in range(400):
+            u = np.sin(u)
+        return u, u * du
+
+    for function in (lambda u, du: (np.sin(u), np.sin(u) * du), nested):
+        problem, levels = problem_of(hp.WeakForm(space, function, backend="numpy"))
+        source = fiber_source(problem, levels, plan(problem, levels, Variant(4)))
+        sizes.append(len(nvrtc.compile_source(program(source), "sm_90").cubin))
+    assert sizes[1] < 1.5 * sizes[0]
+
+
 @each_architecture
 @pytest.mark.parametrize(
     ("name", "order", "variant"),
