@@ -149,6 +149,10 @@ def progress_if_long(description: str) -> Iterator[None]:
     ----------
     description
         What is going on.
+
+    Yields
+    ------
+    None
     """
     if not _on_terminal():
         yield
