@@ -18,7 +18,6 @@ them by to get the deformed ones.
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -26,6 +25,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from hpfem.shapes import Basis, Shape, TensorRule, make_basis
+from hpfem.shapes.cached import cached_property
 
 from .errors import ArgumentError
 

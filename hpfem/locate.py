@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hpfem.shapes import Basis, equispaced_nodes
 from hpfem.shapes.arguments import as_array, real, reals, shown
+from hpfem.shapes.cached import cached_property
 
 from .errors import ArgumentError
 from .geometry import BlockGeometry

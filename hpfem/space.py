@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from hpfem.shapes import BASES, SHAPES, Basis, Shape, Tabulation, TensorRule, default_counts, make_basis, quadrature
 from hpfem.shapes.arguments import as_array, integer, name_of, shown, takes
+from hpfem.shapes.cached import cached_property
 
 from .backend import BACKENDS, checked_name, wrap
 from .errors import ArgumentError, HpfemError, MeshError, StateError

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 import numpy as np
 from scipy.special import roots_jacobi
 
 from .arguments import MAX_ORDER, MAX_POINTS, instance, integer, name_of, shown
+from .cached import cached_property
 from .errors import ArgumentError
 from .polynomials import Array, jacobi, lagrange
 from .shape import Shape

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
 from .arguments import coordinates, instance, integer, name_of, shown
+from .cached import cached_property
 from .errors import ArgumentError
 from .polynomials import Array
 

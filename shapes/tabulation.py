@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 from .basis import Basis
+from .cached import cached_property
 from .polynomials import Array, differentiation_matrix
 from .quadrature import TensorRule
 

@@ -12,10 +12,11 @@ it, its transpose scatter-adds.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .cached import cached_property
 
 Indices = NDArray[np.int64]
 

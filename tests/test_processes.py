@@ -15,10 +15,12 @@ from hpfem.backend import BACKENDS
 from hpfem.kernels.cpu import kernel as cpu_kernel
 from hpfem.mesh.box import box
 from hpfem.operators import InverseMass
+from hpfem.shapes.cached import cached_property
 from hpfem.solvers.low_energy import low_energy
 from hpfem.solvers.preconditioners import jacobi
 from hpfem.solvers.wave import AcousticWave
 from hpfem.space import OPERATORS
+from tests.limits import forked, limit_time
 
 
 def made(backend):
@@ -202,3 +204,35 @@ def test_a_deep_copy_of_a_field_fits_the_operators_of_its_space_and_has_values_o
 def test_errors_come_back_from_other_processes(error):
     found = pickle.loads(pickle.dumps(error("what and where")))
     assert type(found) is error and str(found) == "what and where"
+
+
+class Slow:
+    """An object with a property that takes as long as it is told to."""
+
+    def __init__(self):
+        self.begun, self.may_end = threading.Event(), threading.Event()
+
+    @cached_property
+    def value(self):
+        """One."""
+        self.begun.set()
+        self.may_end.wait()
+        return 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_process_computes_a_property_that_a_thread_was_computing():
+    held, free = Slow(), Slow()
+    free.may_end.set()
+    thread = threading.Thread(target=lambda: held.value)
+    thread.start()
+    held.begun.wait()
+
+    def child():
+        limit_time(5)
+        assert free.value == 1
+
+    assert forked(child) == 0
+    held.may_end.set()
+    thread.join()
+    assert held.value == 1 and held.value is held.__dict__["value"]

@@ -12,7 +12,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from scipy.sparse import csr_array
 
 from hpfem.shapes import Basis, default_counts, make_basis, quadrature
 from hpfem.shapes.arguments import instance, name_of
+from hpfem.shapes.cached import cached_property
 
 from ..errors import ArgumentError
 from ..geometry import BlockGeometry

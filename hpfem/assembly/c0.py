@@ -12,7 +12,6 @@ A vector of one component is [size], one of several [components, size].
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from hpfem.shapes.arguments import shown
+from hpfem.shapes.cached import cached_property
 
 from ..errors import ArgumentError, MeshError, StateError
 from ..field import Field

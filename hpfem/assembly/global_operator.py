@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from importlib import import_module
 from typing import Any
 
@@ -12,6 +11,7 @@ from scipy.sparse import block_array, block_diag, csr_array, diags_array
 from scipy.sparse.linalg import LinearOperator
 
 from hpfem.shapes.arguments import instance, integer, shown
+from hpfem.shapes.cached import cached_property
 
 from ..errors import ArgumentError, StateError
 from ..field import Field

@@ -7,7 +7,6 @@ a host takes longer than measuring on a GPU. Kernels are built as on any block, 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 from importlib import import_module
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from hpfem.shapes import SHAPES
+from hpfem.shapes.cached import cached_property
 
 from ..backend import Backend, choose_backend
 from ..geometry import BlockGeometry

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
@@ -20,6 +19,7 @@ from scipy.sparse.csgraph import connected_components
 from hpfem.errors import ArgumentError
 from hpfem.shapes import Shape
 from hpfem.shapes.arguments import MAX_ORDER, as_array, flag, instance, integer, reals, shown, takes
+from hpfem.shapes.cached import cached_property
 
 from ..immutable import Immutable
 from . import checks

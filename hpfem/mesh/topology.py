@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hpfem.shapes import Shape
+from hpfem.shapes.cached import cached_property
 
 from .symmetry import Indices, symmetries
 

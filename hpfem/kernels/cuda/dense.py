@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
+
+from hpfem.shapes.cached import cached_property
 
 from ...errors import NotSuitable
 from ..form import BlockProblem

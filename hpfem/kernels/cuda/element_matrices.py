@@ -9,13 +9,13 @@ S_i^T S_j: the quadrature's own matrix, whatever the rule. On simplices V is a b
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hpfem.shapes import Tabulation
+from hpfem.shapes.cached import cached_property
 
 from ...errors import NotSuitable
 

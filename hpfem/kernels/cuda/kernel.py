@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
+
+from hpfem.shapes.cached import cached_property
 
 from ...errors import DeviceError
 from ...geometry import BlockGeometry

@@ -18,10 +18,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from hpfem.shapes.arguments import shown
+from hpfem.shapes.cached import cached_property
 
 from ...errors import ArgumentError
 from .graph import Expression, Graph
