@@ -3,6 +3,7 @@
 import random
 import signal
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -132,6 +133,39 @@ def test_nothing_runs_when_the_exception_arrives(alarm):
     done = []
     run_all([lambda k=k: done.append(k) for k in range(5)])
     assert sorted(done) == list(range(5))
+
+
+def test_nothing_runs_when_several_exceptions_arrive_at_once():
+    """Three handlers are due at the same moment: each raises as soon as Python looks."""
+    running, numbers = threading.Event(), (signal.SIGINT, signal.SIGALRM, signal.SIGTERM)
+
+    def slow():
+        running.set()
+        time.sleep(0.05)
+        running.clear()
+
+    def interrupt():
+        assert running.wait(10)
+        signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+        for number in numbers:
+            signal.pthread_kill(threading.get_ident(), number)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+
+    def raise_inside(_, frame):
+        while frame is not None and frame.f_code is not run_all.__code__:
+            frame = frame.f_back
+        if frame is not None:
+            raise Interrupt
+
+    before = [signal.signal(number, raise_inside) for number in numbers]
+    try:
+        for _ in range(20):
+            with pytest.raises(Interrupt):
+                run_all([interrupt, slow])
+            assert not running.is_set()
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def test_a_handler_may_use_the_operator_that_it_interrupts(native_threads, alarm, rng):

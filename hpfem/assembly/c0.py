@@ -28,9 +28,9 @@ from ..immutable import Immutable
 from ..kernels.cuda.indexed import IndexedMatrix, IndexTables
 from ..memory import HOST, Device
 from ..space import Space
+from .connected import Parts, connected_parts
 from .devices import array_module, as_vector, has_indexed, sparse_on, vector_on
 from .numbering import Entries, Numbering, Seen
-from .parts import Parts, connected_parts
 from .projection import Piece, project
 
 Array = NDArray[np.floating[Any]]

@@ -202,7 +202,7 @@ def _fitted(
     if dim == 0:
         cells = mesh.cells[group]
         nodes = cells.nodes[rows, entity_nodes(cells.shape, cells.order, 0, number)[0]]
-        return [(offsets[:, None], values_of(function, mesh.points[nodes].T[:, :, None], "a function"))]
+        return [(offsets[:, None], values_of(function, mesh.points[nodes].T[:, :, None], "a value"))]
     found = []
     for order in np.unique(orders):
         chosen = np.flatnonzero(orders == order)
@@ -212,7 +212,7 @@ def _fitted(
         if len(inside) == 0:
             continue
         xi, values, (left, upper) = _fit(basis)
-        rest = values_of(function, patch_points(patch, mesh.points, xi), "a function")
+        rest = values_of(function, patch_points(patch, mesh.points, xi), "a value")
         if below is not None:
             seen = [numbering.of_vertices(patch.shape, vertices, d) for d in range(dim)]
             entries = numbering.local_to_global(basis, seen).forward

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import NotSuitable
-from .expression import Expression
+from .expression import Expression, Trace
 from .form import BlockProblem
 
 
@@ -33,6 +33,25 @@ def is_linear(node: Expression, variable: str) -> bool | None:
         else:
             linear.append(one.op == "neg" or (one.op == "div" and parts[1] is None))
     return linear[node.index]
+
+
+def is_symmetric(trace: Trace | None) -> bool:
+    """Whether a form is seen to be symmetric: multiples of one component's value and gradient, tested by the same.
+
+    Parameters
+    ----------
+    trace : Trace or None
+        Of a weak form.
+
+    Returns
+    -------
+    bool
+        False where that has to be found out otherwise.
+    """
+    if trace is None or trace.components > 1 or trace.general:
+        return False
+    value = trace.value is None or is_linear(trace.value[0], "u") is True
+    return value and (trace.scaled is None or is_linear(trace.scaled[0][0], "u") is None)
 
 
 def check_linear(problem: BlockProblem) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from math import inf, isfinite, isnan
+from math import frexp, inf, isfinite, isnan
 from time import perf_counter
 from typing import Any
 
@@ -106,7 +106,9 @@ class _Timed:
         except ValueError as error:
             if "read-only" not in str(error):
                 raise
-            raise ArgumentError(f"{self.what} must not write into its argument; let it return a new array") from error
+            raise ArgumentError(
+                f"{self.what} must not write into its argument or another read-only array; let it return a new array"
+            ) from error
         self.time += perf_counter() - begun
         found, dtype = getattr(result, "shape", None), getattr(result, "dtype", None)
         if found == self.shape and dtype == self.dtype:
@@ -199,9 +201,10 @@ def cg(
         apply = Doubted(apply, name)
     A = _Timed(f"{name}: the operator", apply, rhs)
     M = None if precondition is None else _Timed(f"{name}: the preconditioner", precondition, rhs)
-    if not isfinite(magnitude(rhs)):
+    largest = magnitude(rhs)
+    if not isfinite(largest):
         raise SolverError(f"{name}: the right-hand side is not finite; look at the data and the coefficients")
-    unit = exponent(rhs)
+    unit = frexp(largest)[1]
     b = scaled(rhs, -unit)
     x = b * 0 if start is None else scaled(start.astype(rhs.dtype, copy=False), -unit)
     r = b * 1 if start is None else b - A(x)

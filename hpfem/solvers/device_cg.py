@@ -157,6 +157,7 @@ class _Launcher:
         import cupy
 
         stream, graph = cupy.cuda.Stream(non_blocking=True), None
+        self.stream = stream
         with stream, captured(stream) as self.used:
             try:
                 stream.begin_capture()
@@ -173,5 +174,5 @@ class _Launcher:
     def give_back(self) -> None:
         """Give back what the graph has used, when nothing is under way any more."""
         self.graph = None
-        for pool, scratch in self.used:
-            pool.give(scratch)
+        for pool in self.used:
+            pool.release(self.stream)

@@ -103,6 +103,17 @@ def test_a_form_that_is_not_symmetric_in_some_elements():
     assert not hp.GlobalOperator(wind, c0).symmetric
 
 
+def test_a_form_that_is_not_symmetric_in_one_of_many_elements():
+    c0 = hp.C0Space(hp.Space(box("hex", (10, 10, 10)), 1))
+    for jet, symmetric in ((0.05, False), (0.0, True)):
+
+        def wind(*x, width=jet):
+            return [np.where(np.max([abs(x_i - 0.55) for x_i in x], axis=0) < width, 1.0, 0.0), 0, 0]
+
+        A = hp.GlobalOperator(hp.AdvectionDiffusionReaction(c0.space, wind), c0)
+        assert A.symmetric is symmetric
+
+
 def test_components_apply_one_by_one_or_coupled(rng):
     c0 = hp.C0Space(hp.Space(ours("cube_mixed.msh"), 3))
     scalar = hp.GlobalOperator(hp.Helmholtz(c0.space, lam=2.0), c0)

@@ -7,6 +7,7 @@ import numpy as np
 from hpfem.geometry import BlockGeometry
 from hpfem.kernels.expression import Pointwise, trace
 from hpfem.kernels.form import STAGES, BlockProblem, Form
+from hpfem.memory import PairArray
 from hpfem.mesh import box
 from hpfem.operators import (
     AdvectionDiffusionReaction,
@@ -97,6 +98,6 @@ def curve_problems(order, affine, ends, dtype=float):
 def of_size(problem, n):
     """The problem on n elements: its own, again and again."""
     g, which = problem.geometry, np.arange(n) % problem.n_elements
-    fields = {name: replace(f, values=f.values[:, which]) for name, f in problem.fields.items()}
+    fields = {name: replace(f, pair=PairArray.of(f.values[:, which])) for name, f in problem.fields.items()}
     geometry = BlockGeometry(g.shape, g.order, g.coefficients[which], g.rule, g.affine)
     return replace(problem, geometry=geometry, fields=fields)

@@ -6,12 +6,15 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
+
+T = TypeVar("T")
 
 # (g0, g1, elements, components, in, out, geometry, points, fields, parameters, scratch)
 Run = Callable[..., None]
@@ -133,11 +136,14 @@ def compile_object(text: str, target: Target) -> bytes:
     bytes
     """
     llvm = _llvm()
-    with LOCK:
+
+    def work() -> bytes:
         machine = _machine(target)
         module = llvm.parse_assembly(text)
         module.verify()
         return bytes(machine.emit_object(module))
+
+    return _undisturbed(work)
 
 
 def load_object(code: bytes) -> Code:
@@ -152,8 +158,17 @@ def load_object(code: bytes) -> Code:
     Code
     """
     llvm = _llvm()
-    with LOCK:
+
+    def work() -> Code:
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine(host()))
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
         return Code(_PROTOTYPE(engine.get_function_address("run")), engine)
+
+    return _undisturbed(work)
+
+
+def _undisturbed(work: Callable[[], T]) -> T:
+    """Result of a function that uses LLVM, from a thread where no handler of a signal can raise in the midst of it."""
+    with LOCK, ThreadPoolExecutor(1) as thread:
+        return thread.submit(work).result()

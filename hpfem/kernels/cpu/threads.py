@@ -1,8 +1,8 @@
 """Threads that kernels share: HPFEM_NUM_THREADS, or one per processor that this process may use.
 
 An exception of a signal handler, as of Ctrl-C, can come between any two steps of the thread that waits. Two things make
-that harmless: whether a task runs, and whether it is over, can be asked again and again, so that waiting is begun anew
-until it has succeeded; and a worker is nobody's, so that no state of it can get lost. Kernels end, so waiting does.
+that harmless: whether a task runs, and whether it is over, can be asked again and again, so that waiting is begun anew,
+for up to four signals; and a worker is nobody's, so that no state of it can get lost. Kernels end, so waiting does.
 """
 
 from __future__ import annotations
@@ -108,10 +108,10 @@ def run_all(tasks: Sequence[Callable[[], None]]) -> None:
     Raises
     ------
     Exception
-        That of a task, or of a handler of a signal: the last one, when nothing runs any more.
+        That of a task, or of a handler of a signal, when nothing runs any more.
     """
     me, others = object(), [Task(task) for task in tasks[1:]]
-    interrupt: BaseException | None = None
+    # No loop: Python may run a handler at its backward jump, outside of every `try`. Each level outlives one signal.
     try:
         _hire(len(others))
         for other in others[: len(_workers)]:
@@ -120,19 +120,27 @@ def run_all(tasks: Sequence[Callable[[], None]]) -> None:
         for other in others:
             if other.claim(me):
                 other.run()
-    except BaseException as error:  # noqa: BLE001 - raised below
-        interrupt = error
-    while True:
+    finally:
         try:
-            for other in others:
-                if not other.claim(me):
-                    other.wait()
-            break
-        except BaseException as error:  # noqa: BLE001 - raised below
-            interrupt = error
-    failures = [error for error in (interrupt, *(other.error for other in others)) if error is not None]
-    if failures:
-        raise failures[0]
+            _wait(others, me)
+        finally:
+            try:
+                _wait(others, me)
+            finally:
+                try:
+                    _wait(others, me)
+                finally:
+                    _wait(others, me)
+    for other in others:
+        if other.error is not None:
+            raise other.error
+
+
+def _wait(tasks: Sequence[Task], me: object) -> None:
+    """Wait for the tasks that others have begun; nobody begins the rest."""
+    for task in tasks:
+        if not task.claim(me):
+            task.wait()
 
 
 def _start_anew() -> None:

@@ -1,4 +1,4 @@
-"""Pointwise functions: plain Python in physical quantities, run on arrays or traced once to an expression graph.
+"""Pointwise functions: plain Python in physical quantities, traced once to an expression graph.
 
 A pointwise function takes, by the names of its parameters, the value `u`, the gradient `du` in x, the point `x`, and
 named fields and parameters; it returns what multiplies the test value, what multiplies the test gradient, or both.

@@ -1,4 +1,4 @@
-"""Vectors and gradients in a pointwise function: objects of scalars, which may be expressions, arrays or numbers."""
+"""Vectors and gradients in a pointwise function: objects of scalars, which are expressions or numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _check_scalar(scale: Any, what: str) -> None:
 
 
 class _NoArray:
-    """Keeps NumPy from making one array of a vector's components: a sum over it would be one over all points."""
+    """Keeps NumPy from making an array of a vector's components."""
 
     __array_ufunc__ = None
 

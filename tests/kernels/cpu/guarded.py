@@ -8,6 +8,7 @@ import sys
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -109,7 +110,9 @@ def driver_at(guard, shift=0):
 def at_border(problem, guard):
     """The problem with every component of its fields at the border by itself."""
     fields = {
-        name: replace(field, values=[guard.copy(np.asarray(v, problem.dtype)) for v in field.values])
+        name: SimpleNamespace(
+            values=[guard.copy(np.asarray(v, problem.dtype)) for v in field.values], vector=field.vector
+        )
         for name, field in problem.fields.items()
     }
     return replace(problem, fields=fields)

@@ -14,6 +14,7 @@ from hpfem.kernels.cpu.target import host, narrower
 from hpfem.kernels.cpu.threads import run_all, thread_count
 from hpfem.kernels.models import operator_flops
 from hpfem.kernels.numpy import NumpyKernel
+from hpfem.memory import PairArray
 from hpfem.shapes import SHAPES as BY_NAME
 from tests.cases import SHAPES, each_shape
 from tests.kernels.forms import FORMS, FORMS_WITH_GRADIENT, curve_problems, make_space
@@ -123,7 +124,7 @@ def test_element_counts(elements, rng):
     geometry.coefficients = geometry.coefficients[:elements]
     for form in ("Helmholtz", "PhysDeriv", "IProductWRTDerivBase", "transport"):
         whole = FORMS[form](space, strategy="sumfac").choices[0].kernel.problem
-        fields = {k: replace(v, values=v.values[:, :elements].copy()) for k, v in whole.fields.items()}
+        fields = {k: replace(v, pair=PairArray.of(v.values[:, :elements].copy())) for k, v in whole.fields.items()}
         problem = replace(whole, geometry=geometry, fields=fields)
         source = rng.standard_normal((problem.coupled, elements, problem.n_input))
         out = np.empty((problem.components_out(problem.coupled), elements, problem.n_output))
@@ -218,7 +219,9 @@ def test_live_fields(rng):
     """A field that a form reads may change between applications."""
     space = make_space(HEX, 2, True)
     problem = FORMS["variable Helmholtz"](space, strategy="sumfac").choices[0].kernel.problem
-    problem = replace(problem, fields={k: replace(v, values=v.values.copy()) for k, v in problem.fields.items()})
+    problem = replace(
+        problem, fields={k: replace(v, pair=PairArray.of(v.values.copy())) for k, v in problem.fields.items()}
+    )
     kernel = CpuKernel(problem)
     source = rng.standard_normal((1, problem.n_elements, problem.n_modes))
     first, second = np.empty_like(source), np.empty_like(source)

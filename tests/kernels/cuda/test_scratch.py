@@ -40,11 +40,14 @@ def test_the_scratch_of_a_graph_is_nobody_else_s(gpus):
         stream.capturing = True
         scratch = pool.take(object)
         pool.give(scratch)
+        for _ in range(3):  # further steps of the graph
+            assert pool.take(object) is scratch
+            pool.give(scratch)
         stream.capturing = False
-    assert stream.waited == [] and used == [(pool, scratch)]
+    assert stream.waited == [] and used == [pool] and pool.made == [scratch]
     assert pool.take(object) is not scratch  # an application while the graph is there
-    for each, what in used:
-        each.give(what)
+    for each in used:
+        each.release(stream)
     assert pool.take(object) is scratch
 
 
