@@ -227,7 +227,7 @@ def test_live_fields(rng):
     first, second = np.empty_like(source), np.empty_like(source)
     kernel.apply(source, first)
     for field in problem.fields.values():
-        field.values[...] *= 2
+        field.pair.readwrite()[...] *= 2
     kernel.apply(source, second)
     np.testing.assert_allclose(second, 2 * first, rtol=1e-13, atol=1e-14)
 
