@@ -11,8 +11,9 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NoReturn
 
 from .. import __version__
@@ -109,7 +110,7 @@ def _run(parsed: argparse.Namespace) -> int:
     try:
         with _terminable(), warnings.catch_warnings():
             warnings.simplefilter("always", HpfemWarning)
-            warnings.showwarning = _warn
+            warnings.showwarning = partial(_warn, warnings.showwarning)
             parsed.run(parsed)
     except HpfemError as error:
         return _complain(str(error))
@@ -146,8 +147,12 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _warn(message: Warning | str, *where: Any, **more: Any) -> None:
-    print(f"hpfem: warning: {' '.join(str(message).split())}", file=sys.stderr)
+def _warn(others: Callable[..., None], message: Warning | str, category: type[Warning], *where: Any) -> None:
+    """Show our warnings as one line, and those of other libraries as ever."""
+    if issubclass(category, HpfemWarning):
+        print(f"hpfem: warning: {' '.join(str(message).split())}", file=sys.stderr)
+    else:
+        others(message, category, *where)
 
 
 def _complain(message: str) -> int:
