@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -46,6 +47,26 @@ def as_vector(given: Any, what: str) -> Any:
 def has_indexed(device: Device) -> bool:
     """Whether kernels for index tables (`hpfem.kernels.cuda.indexed`) run where a device's arrays are."""
     return isinstance(device, CudaDevice)
+
+
+def asymmetry(apply: Callable[[Any], Any], u: Any, v: Any) -> float:
+    """How far an operator is from a symmetric one: |(u, A v) - (v, A u)| over |A u| + |A v|.
+
+    Parameters
+    ----------
+    apply : callable
+        x -> A x.
+    u, v : array, [n]
+        Random vectors.
+
+    Returns
+    -------
+    float
+        About rounding if the operator is symmetric.
+    """
+    Au, Av = apply(u), apply(v)
+    size = float(Au @ Au) ** 0.5 + float(Av @ Av) ** 0.5
+    return abs(float(u @ Av) - float(v @ Au)) / size if size else 0.0
 
 
 def sparse_on(matrix: Any, device: Device) -> Any:
