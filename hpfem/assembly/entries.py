@@ -27,9 +27,7 @@ Indices = NDArray[np.int64]
 _CHUNK = 4_000_000  # numbers held at a time
 
 
-def pointwise_matrix(
-    operator: Operator, number: int, component: int, elements: slice, test: int | None = None
-) -> Array:
+def pointwise_matrix(operator: Operator, number: int, component: int, elements: slice) -> Array:
     """The matrix K of a form at the points of some elements, weights and geometry included.
 
     Parameters
@@ -39,11 +37,9 @@ def pointwise_matrix(
     number : int
         Of the block.
     component : int
-        Trial component.
+        Trial and test component.
     elements : slice
         Elements of the block.
-    test : int, optional
-        Test component; the trial's when left out.
 
     Returns
     -------
@@ -63,7 +59,6 @@ def pointwise_matrix(
     weight = weight / collapse  # the rule's weights contain the collapse
     inverse = np.swapaxes(np.linalg.solve(gram, np.swapaxes(J, -1, -2)), -1, -2)  # [E, Q, D, d] = d eta_a / dx_i
     shape = weight.shape
-    test = component if test is None else test
     physical = np.zeros((1 + big, 1 + big, *shape))
     pointwise = Evaluator(trace, shape, np.float64)
     for column in range(1 + big):
@@ -71,13 +66,13 @@ def pointwise_matrix(
         with np.errstate(all="ignore"):
             found = pointwise(source, shape[-1])
         if trace.value is not None:
-            physical[0, column] = found[trace.value[test].index]
+            physical[0, column] = found[trace.value[component].index]
         if trace.scaled is not None:
-            for c, scale in trace.scaled[test].items():
+            for c, scale in trace.scaled[component].items():
                 for i in range(big):
                     physical[1 + i, column] += found[scale.index] * source(("du", c, i))
         elif trace.flux is not None:
-            for i, part in enumerate(trace.flux[test]):
+            for i, part in enumerate(trace.flux[component]):
                 physical[1 + i, column] = found[part.index]
     pull = np.zeros((1 + big, 1 + d, *shape))
     pull[0, 0] = 1
