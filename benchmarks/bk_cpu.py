@@ -21,20 +21,19 @@ from pathlib import Path
 
 import numpy as np
 
+from hpfem.backends.cpu.runtime.kernel import CpuKernel, aligned
+from hpfem.backends.cpu.runtime.limits import best_seconds, measure_fma, measure_read
 from hpfem.benchmarks import document, problem_mesh, problem_sizes
 from hpfem.benchmarks.results import BENCH, rounded
-from hpfem.files import write_json
-from hpfem.geometry import BlockGeometry
-from hpfem.kernels.cpu import CpuKernel
-from hpfem.kernels.cpu.kernel import aligned
-from hpfem.kernels.cpu.limits import best_seconds, measure_fma, measure_read
-from hpfem.kernels.form import BlockProblem
-from hpfem.kernels.models import operator_bytes, operator_flops
+from hpfem.forms.cost import operator_bytes, operator_flops
+from hpfem.forms.form import BlockProblem
+from hpfem.geometry.block_geometry import BlockGeometry
 from hpfem.operators import Helmholtz, Mass
-from hpfem.reporting import machine_description
 from hpfem.shapes import SHAPES as BY_NAME
 from hpfem.shapes import make_basis
-from hpfem.space import Space
+from hpfem.space.space import Space
+from hpfem.support.files import write_json
+from hpfem.support.machine import machine_description
 
 SHAPES = ("hex", "prism", "pyramid", "tet", "quad", "tri")
 KERNELS = {"bk1": Mass, "bk3": Helmholtz}

@@ -20,22 +20,22 @@ from dataclasses import asdict, astuple, dataclass, replace
 from multiprocessing import get_context
 from typing import Any
 
-from hpfem.backend import choose_backend
-from hpfem.benchmarks.cuda import cuda_roofline
+from hpfem.backends.base import choose_backend
+from hpfem.backends.config import to_text
+from hpfem.backends.cuda.codegen.prelude import fiber_source, lane_source, program
+from hpfem.backends.cuda.codegen.tables import Levels
+from hpfem.backends.cuda.dense.element_matrices import ElementMatrices
+from hpfem.backends.cuda.dense.plan import DensePlan, DenseVariant, check_dense
+from hpfem.backends.cuda.dense.search import dense_search
+from hpfem.backends.cuda.runtime import nvrtc
+from hpfem.backends.cuda.runtime.limits import measure_gpu
+from hpfem.backends.cuda.runtime.measured import variant_key, variant_table
+from hpfem.backends.cuda.sumfac_top.plan import LANE, Limits, Variant, lane_plan, plan
+from hpfem.backends.cuda.sumfac_top.search import search
+from hpfem.backends.timer import measure as timed
 from hpfem.benchmarks.tiled import TOLERANCES, TiledBlock, TiledKernel
-from hpfem.benchmarks.timing import measure as timed
 from hpfem.errors import DeviceError, NotSuitable
-from hpfem.kernels.cuda import nvrtc
-from hpfem.kernels.cuda.dense import DensePlan, DenseVariant, check_dense
-from hpfem.kernels.cuda.dense_search import dense_search
-from hpfem.kernels.cuda.element_matrices import ElementMatrices
-from hpfem.kernels.cuda.measured import variant_key, variant_table
-from hpfem.kernels.cuda.prelude import fiber_source, lane_source, program
-from hpfem.kernels.cuda.search import search
-from hpfem.kernels.cuda.tables import Levels
-from hpfem.kernels.cuda.variant import LANE, Limits, Variant, lane_plan, plan
-from hpfem.kernels.models import operator_bytes, operator_flops
-from hpfem.kernels.variants import to_text
+from hpfem.forms.cost import operator_bytes, operator_flops
 from hpfem.tuning import CudaTimer
 
 BENCHMARK = {"mass": "bk1", "helmholtz": "bk3"}
@@ -53,8 +53,9 @@ def compiled(text: str) -> tuple[int, int]:
 
 def measure(case: Case, candidate: Candidate, dofs: float, repeats: int = 9, sustained: float = 0.0) -> Any:
     """Check and time one kernel on copies of the problem's elements."""
-    from hpfem.kernels.cuda.dense_kernel import ElementMatrixKernel
-    from hpfem.kernels.cuda.kernel import FiberKernel, LaneKernel
+    from hpfem.backends.cuda.dense.kernel import ElementMatrixKernel
+    from hpfem.backends.cuda.sumfac.kernel import LaneKernel
+    from hpfem.backends.cuda.sumfac_top.kernel import FiberKernel
 
     block, layout, timer = case.block, case.plan(candidate), CudaTimer()
     block.tidy()
@@ -200,7 +201,7 @@ def main() -> None:
         choose_backend("cuda")  # says what is missing
         import cupy
 
-        limits = cuda_roofline()
+        limits = measure_gpu("float64", False)
         top = {"copy": limits.bandwidth, "dfma": limits.flops}
         print({key: f"{value:.4g}" for key, value in top.items()}, cupy.cuda.runtime.getDeviceProperties(0)["name"])
         run_round(pool, work, options, deadline)

@@ -111,10 +111,10 @@ def main() -> None:
     parser.add_argument("--geometry", default="deformed", choices=("deformed", "affine"))
     parser.add_argument("--repeats", type=int, default=3, help="of the warm measurement")
     options = parser.parse_args()
-    from hpfem.backend import choose_backend
+    from hpfem.backends.base import choose_backend
     from hpfem.benchmarks.results import rounded
-    from hpfem.files import write_json
-    from hpfem.reporting import machine_description
+    from hpfem.support.files import write_json
+    from hpfem.support.machine import machine_description
 
     for backend in options.backends.split(","):
         choose_backend(backend)  # says what is missing

@@ -25,14 +25,19 @@ import numpy as np
 from scipy.sparse import csr_array
 
 import hpfem as hp
-from hpfem import reporting
+from hpfem.backends import BACKENDS
+from hpfem.backends.cpu.runtime import kernel as cpu_kernel
+from hpfem.backends.cuda.dense import strategy as cuda_dense
+from hpfem.backends.cuda.runtime import nvrtc
+from hpfem.backends.cuda.stdmat import kernel as cuda_kernel
+from hpfem.backends.cuda.sumfac import strategy as cuda_sumfac
+from hpfem.backends.cuda.sumfac_top import plan as variant
+from hpfem.backends.cuda.sumfac_top import strategy as cuda_sumfac_top
+from hpfem.backends.cuda.vectors import conjugate, indexed
 from hpfem.errors import NotSuitable
-from hpfem.kernels.cpu import kernel as cpu_kernel
-from hpfem.kernels.cuda import conjugate, indexed, nvrtc, variant
-from hpfem.kernels.cuda import kernel as cuda_kernel
-from hpfem.kernels.form import BlockProblem
+from hpfem.forms.form import BlockProblem
 from hpfem.mesh import box
-from hpfem.operators.strategies import cuda, cuda_dense, provider
+from hpfem.support.progress import progress
 
 SHAPES = ("hex", "prism", "pyramid", "tet", "quad", "tri")
 ORDERS = (1, 3, 6)
@@ -128,7 +133,7 @@ def cpu_codes(problem: BlockProblem) -> Iterator[tuple[str, str]]:
     cpu_kernel.compiled = take  # type: ignore[assignment]
     for strategy in ("sumfac", "dense"):
         try:
-            next(p for p in provider._PROVIDERS if (p.backend, p.name) == ("cpu", strategy)).build(problem)
+            next(s for s in BACKENDS["cpu"].strategies if s.name == strategy).build(problem)
         except NotSuitable:
             pass
         if found:
@@ -145,16 +150,15 @@ def cuda_sources(problem: BlockProblem) -> Iterator[tuple[str, str]]:
         done.set_result(None)
         return done
 
-    for module in (cuda, cuda_dense):
+    for module in (cuda_sumfac_top, cuda_sumfac, cuda_dense):
         module.start, module.architecture, module.limits = take, lambda: ARCHITECTURE, variant.Limits  # type: ignore
-    for p in provider._PROVIDERS:
-        if p.backend == "cuda":
-            try:
-                p.prepare(problem)
-            except NotSuitable:
-                continue
-            if found:
-                yield f"cuda {p.name}", found.pop()
+    for strategy in BACKENDS["cuda"].strategies:
+        try:
+            strategy.prepare(problem)
+        except NotSuitable:
+            continue
+        if found:
+            yield f"cuda {strategy.name}", found.pop()
     levels = cuda_kernel.Levels.plain(problem.tabulation)
     if problem.form.stage != "bwd_trans":
         layout = cuda_kernel.plan(problem, levels, cuda_kernel.Variant(1))
@@ -179,7 +183,7 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name contains it")
     arguments = parser.parse_args()
     hashes: dict[str, str] = {}
-    with ThreadPoolExecutor(2) as pool, reporting.progress("kernels") as step:
+    with ThreadPoolExecutor(2) as pool, progress("kernels") as step:
         waiting = {}
         sources = [(name, source) for name, source in vector_sources() if arguments.only in name]
         for name, problem in cases():

@@ -18,11 +18,11 @@ import numpy as np
 
 import hpfem as hp
 from hpfem.assembly.devices import vector_on
-from hpfem.files import write_json
-from hpfem.kernels.cuda.conjugate import ConjugateVectors
+from hpfem.backends.cuda.vectors.conjugate import ConjugateVectors
 from hpfem.mesh import box
-from hpfem.reporting import machine_description
 from hpfem.solvers.preconditioners import Jacobi
+from hpfem.support.files import write_json
+from hpfem.support.machine import machine_description
 
 
 def graphed(call: Callable[[], Any], calls: int = 20, repeats: int = 9) -> float:

@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 
 import hpfem as hp
-from hpfem.backend import choose_backend
+from hpfem.backends.base import choose_backend
+from hpfem.backends.cuda.dense.strategy import CudaDense
+from hpfem.backends.cuda.stdmat.strategy import CudaStdMat
+from hpfem.backends.cuda.sumfac.strategy import CudaSumFac
+from hpfem.backends.cuda.sumfac_top.strategy import CudaSumFacTop
+from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.benchmarks.problems import BENCHMARKS
 from hpfem.benchmarks.tiled import few_elements
-from hpfem.kernels.numpy import NumpyKernel
-from hpfem.operators.strategies.cuda import CudaStdMat, CudaSumFac, CudaSumFacTop
-from hpfem.operators.strategies.cuda_dense import CudaDense
 
 # Strategy, shape, order, geometry, benchmark, algorithm and variant.
 CASES = [

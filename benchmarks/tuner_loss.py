@@ -24,19 +24,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hpfem.backend import choose_backend
+from hpfem.backends import config as text
+from hpfem.backends.base import choose_backend
+from hpfem.backends.cuda.sumfac_top import search
+from hpfem.backends.cuda.sumfac_top.plan import Variant
+from hpfem.backends.strategy import Search
 from hpfem.benchmarks.tiled import TiledBlock
 from hpfem.cli.options import parse_names, parse_orders
 from hpfem.errors import ArgumentError, NotSuitable
-from hpfem.files import write_json
-from hpfem.kernels import variants as text
-from hpfem.kernels.cuda import search
-from hpfem.kernels.cuda.variant import Variant
-from hpfem.operators.strategies import title
-from hpfem.operators.strategies.provider import Search
+from hpfem.operators.select import title
 from hpfem.operators.tuner import BlockTuner
-from hpfem.reporting import machine_description
-from hpfem.tuning import CLOCKS, MARGIN, Name
+from hpfem.support.files import write_json
+from hpfem.support.machine import machine_description
+from hpfem.tuning import MARGIN, Name
 
 FORMAT = "hpfem-tuner-loss"
 BENCHMARKS = {"mass": "bk1", "helmholtz": "bk3"}
@@ -53,8 +53,8 @@ def thorough_search(strategy: Any, problem: Any) -> Search:
     if (strategy.backend, strategy.name) != ("cuda", "sumfac-top"):
         yield from strategy.search(problem)
         return
-    from hpfem.kernels.cuda.device import limits
-    from hpfem.kernels.cuda.tables import Levels
+    from hpfem.backends.cuda.codegen.tables import Levels
+    from hpfem.backends.cuda.runtime.device import limits
 
     rounds = search.search(problem, Levels.of(problem.tabulation), limits(), MOST, kept=KEPT)
     yield from text.search_in_text(rounds, Variant)
@@ -225,7 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
         report(list(merged.values()))
         return summary(list(merged.values()))
     settings = {"backend": options.backend, "dtype": options.dtype, "dofs": options.dofs, "tune": options.tune}
-    machine = {**machine_description(), "device": CLOCKS[options.backend].device()}
+    machine = {**machine_description(), "device": choose_backend(options.backend).processor()}
     results: list[dict[str, Any]] = []
     if options.output.exists():
         before = read(options.output)

@@ -19,8 +19,8 @@ import hpfem as hp
 from hpfem.assembly.boundary import facet_blocks
 from hpfem.assembly.devices import vector_on
 from hpfem.mesh import box, read_mesh
-from hpfem.reporting import progress
 from hpfem.solvers import AcousticWave, point_source, ricker
+from hpfem.support.progress import progress
 from hpfem.vtu import write_vtu
 
 SOURCE = (0.5, 0.75)

@@ -17,11 +17,11 @@ import numpy as np
 
 import hpfem as hp
 from hpfem.assembly.devices import vector_home, vector_on
-from hpfem.benchmarks import TARGETS, measure
-from hpfem.files import write_json
+from hpfem.benchmarks import measure
 from hpfem.mesh import box
-from hpfem.reporting import machine_description
 from hpfem.solvers import make_preconditioner
+from hpfem.support.files import write_json
+from hpfem.support.machine import machine_description
 
 
 def flops_per_iteration(elements, order, components, mass):
@@ -54,9 +54,9 @@ def solve(c0, lam, components, preconditioner, tol, options, limits):
     # The machine's limits are measured once per backend.
     name = A.operator.backend.name
     if name not in limits:
-        limits[name] = TARGETS[name].roofline(c0.space.dtype, True)
-    kernel = measure(lambda: A.operator(local, out=out), timer=TARGETS[name].timer()).median
-    whole = measure(lambda: A.apply(rhs, device), timer=TARGETS[name].timer()).median
+        limits[name] = hp.choose_backend(name).roofline(c0.space.dtype, True)
+    kernel = measure(lambda: A.operator(local, out=out), timer=hp.choose_backend(name).timer()).median
+    whole = measure(lambda: A.apply(rhs, device), timer=hp.choose_backend(name).timer()).median
     least, _ = limits[name].bound(A.operator.nbytes * components, A.operator.flops * components)
     iteration = seconds / max(info.iterations, 1)
     n = c0.space.n_cells * (c0.space.blocks[0].order + 1) ** 3 * components

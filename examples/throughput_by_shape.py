@@ -8,10 +8,11 @@
 
 import argparse
 
-from hpfem.backend import choose_backend
-from hpfem.benchmarks import TARGETS, BenchSettings, ThroughputRun, document, thread_limit
+import hpfem as hp
+from hpfem.backends.base import choose_backend
+from hpfem.benchmarks import BenchSettings, ThroughputRun, document, thread_limit
 from hpfem.plots import plot_results
-from hpfem.reporting import machine_description
+from hpfem.support.machine import machine_description
 
 
 def main(orders=(1, 2, 4, 6), dofs=(3e4,), backend="numpy", output=None):
@@ -27,7 +28,7 @@ def main(orders=(1, 2, 4, 6), dofs=(3e4,), backend="numpy", output=None):
     results = []
     with thread_limit() as threads:
         # The machine's limits are measured in the same run: how fast memory can be read and matrices multiplied.
-        limits = TARGETS[backend].roofline("float64", True)
+        limits = hp.choose_backend(backend).roofline("float64", True)
         for benchmark in ("bk1", "bk3"):
             settings = BenchSettings(benchmark, orders=orders, dofs=dofs, backend=backend, repeats=3, min_seconds=2e-3)
             run = ThroughputRun(settings, limits)

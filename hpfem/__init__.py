@@ -10,6 +10,7 @@ if not Path(__file__).with_name("shapes").exists() and (_checkout / "shapes" / "
     __path__.append(str(_checkout))
 
 from .assembly import BoundaryConditions, C0Space, GlobalOperator
+from .backends import BACKENDS, Backend, choose_backend
 from .errors import (
     ArgumentError,
     DeviceError,
@@ -20,8 +21,7 @@ from .errors import (
     SolverError,
     StateError,
 )
-from .field import Field
-from .kernels.expression import Gradient, Pointwise, Vector
+from .forms import Gradient, Pointwise, Vector
 from .mesh import Mesh, from_meshio, read_mesh
 from .operators import (
     AdvectionDiffusionReaction,
@@ -37,12 +37,15 @@ from .operators import (
     tune,
 )
 from .solvers import SolveInfo, cg, l2_error, l2_project, solve_helmholtz
-from .space import Block, Space
+from .space.field import Field
+from .space.space import Block, Space
 from .vtu import write_vtu
 
 __all__ = [
+    "BACKENDS",
     "AdvectionDiffusionReaction",
     "ArgumentError",
+    "Backend",
     "Block",
     "BoundaryConditions",
     "BwdTrans",
@@ -71,6 +74,7 @@ __all__ = [
     "Vector",
     "WeakForm",
     "cg",
+    "choose_backend",
     "from_meshio",
     "l2_error",
     "l2_project",

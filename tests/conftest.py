@@ -71,7 +71,7 @@ def true_residuals():
 
 def _backends():
     """Every backend there is, fastest last; "cuda" only where there is a GPU."""
-    from hpfem.backend import BACKENDS
+    from hpfem.backends.base import BACKENDS
 
     return [pytest.param(name, marks=pytest.mark.cuda) if name == "cuda" else name for name in BACKENDS]
 

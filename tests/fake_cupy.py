@@ -8,11 +8,11 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-from hpfem.kernels.cuda import device as cuda
-from hpfem.kernels.cuda.kernel import shared_factors
-from hpfem.kernels.numpy import NumpyKernel
-from hpfem.operators.strategies import provider
-from hpfem.operators.strategies.provider import Strategy
+from hpfem.backends import BACKENDS
+from hpfem.backends.cuda.runtime import device as cuda
+from hpfem.backends.cuda.runtime.kernel import shared_factors
+from hpfem.backends.numpy.pipeline import NumpyKernel
+from hpfem.backends.strategy import Strategy
 
 
 class OutOfMemoryError(MemoryError):
@@ -98,7 +98,7 @@ class FakeKernel(NumpyKernel):
 class FakeStrategy(Strategy):
     """The only strategy of the backend."""
 
-    name, backend, special = "sumfac-top", "cuda", False
+    name, special = "sumfac-top", False
 
     def build(self, problem, variant=None):
         """Serve everything; the geometric factors take memory on the GPU."""
@@ -268,8 +268,7 @@ def fake_cuda(version="14.2.0", count=2):
     caches = (cuda.missing, cuda._architecture, cuda._limits)
     gpus = FakeCuda(count)
     with pytest.MonkeyPatch.context() as patch:
-        others = [p for p in provider._PROVIDERS if p.backend != "cuda"]
-        patch.setattr(provider, "_PROVIDERS", [*others, FakeStrategy()])
+        patch.setattr(BACKENDS["cuda"], "strategies", (FakeStrategy(),))
         patch.setitem(sys.modules, "cupy", gpus.module(version))
         for cached in caches:
             cached.cache_clear()

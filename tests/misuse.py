@@ -10,10 +10,10 @@ import numpy as np
 
 import hpfem as hp
 from hpfem import shapes, solvers
-from hpfem.kernels.expression import Pointwise
-from hpfem.locate import Locator
+from hpfem.forms import Pointwise
 from hpfem.mesh import box
 from hpfem.shapes.arguments import is_real
+from hpfem.space.locate import Locator
 from tests.wrong_values import FIXED
 
 

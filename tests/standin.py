@@ -2,9 +2,12 @@
 
 import numpy as np
 
-from hpfem.kernels.form import BlockKernel
-from hpfem.kernels.numpy import NumpyKernel
-from hpfem.operators.strategies import Strategy
+from hpfem.backends import Backend
+from hpfem.backends.numpy.pipeline import NumpyKernel
+from hpfem.backends.strategy import Strategy
+from hpfem.backends.timer import HostTimer
+from hpfem.forms.form import BlockKernel
+from hpfem.memory import HOST
 
 
 class StandIn:
@@ -57,9 +60,9 @@ class StandInKernel(BlockKernel):
 
 
 class StandInStrategy(Strategy):
-    """Provider of the stand-in backend."""
+    """Serves everything."""
 
-    name, backend, special = "sumfac", "stand-in", False
+    name, special = "sumfac", False
 
     def build(self, problem, variant=None):
         """Serve everything."""
@@ -68,3 +71,37 @@ class StandInStrategy(Strategy):
     def cost(self, problem):
         """The same for all."""
         return 1.0
+
+
+class StandInBackend(Backend):
+    """A backend that is what its arguments say.
+
+    Parameters
+    ----------
+    name : str
+    device : Device
+    strategies : sequence of Strategy
+    missing : str, optional
+    timer : callable
+    """
+
+    def __init__(self, name="stand-in", device=HOST, strategies=(), missing=None, timer=HostTimer):
+        self.name, self.strategies = name, tuple(strategies)
+        self._device, self._missing, self._timer = device, missing, timer
+
+    def missing(self):
+        """What is said to be missing."""
+        return self._missing
+
+    def device(self):
+        """The device given."""
+        return self._device
+
+    def timer(self):
+        """The clock given."""
+        return self._timer()
+
+
+def add_strategy(backend, strategy):
+    """Give a backend one more strategy; who calls has patched `strategies`, so that it is taken away again."""
+    backend.strategies = (*backend.strategies, strategy)

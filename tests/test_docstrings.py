@@ -12,7 +12,7 @@ FILES = [
         for folder in ("shapes", "hpfem/vtu", "hpfem/cli", "hpfem/benchmarks", "hpfem/plots")
         for path in (ROOT / folder).glob("*.py")
     ),
-    *(ROOT / "hpfem" / f"{name}.py" for name in ("locate", "reporting", "registry")),
+    *(ROOT / "hpfem" / f"{name}.py" for name in ("space/locate", "support/log", "support/registry")),
 ]
 
 

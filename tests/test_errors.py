@@ -5,8 +5,8 @@ import pickle
 import pytest
 
 from hpfem import errors
-from hpfem.registry import Registry
 from hpfem.shapes import errors as shape_errors
+from hpfem.support.registry import Registry
 
 
 def test_every_exception_is_an_hpfem_error():

@@ -12,12 +12,12 @@ from matplotlib.figure import Figure
 
 import hpfem as hp
 from hpfem import tuning
+from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.errors import ArgumentError
-from hpfem.files import TEMPORARY, write_json
-from hpfem.kernels.cuda import nvrtc
-from hpfem.kernels.kept import Kept
 from hpfem.mesh import box
 from hpfem.plots.style import save
+from hpfem.support.cache import Kept
+from hpfem.support.files import TEMPORARY, write_json
 from hpfem.vtu import write_vtu
 from tests.limits import forked, limit_file_size
 from tests.vtu.reading import read

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import hpfem as hp
-from hpfem.kernels.cpu import cache
-from hpfem.kernels.cpu import kernel as cpu_kernel
-from hpfem.kernels.cpu.threads import run_all
+from hpfem.backends.cpu.runtime import cache
+from hpfem.backends.cpu.runtime import kernel as cpu_kernel
+from hpfem.backends.cpu.runtime.threads import run_all
 from hpfem.mesh.box import box
 
 # Exceptions in callbacks of weak references are printed by Python, not raised.

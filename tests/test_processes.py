@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 import hpfem as hp
-from hpfem.backend import BACKENDS
-from hpfem.kernels.cpu import kernel as cpu_kernel
+from hpfem.backends.base import BACKENDS
+from hpfem.backends.cpu.runtime import kernel as cpu_kernel
 from hpfem.mesh.box import box
 from hpfem.operators import InverseMass
 from hpfem.shapes.cached import cached_property
 from hpfem.solvers.low_energy import low_energy
 from hpfem.solvers.preconditioners import jacobi
 from hpfem.solvers.wave import AcousticWave
-from hpfem.space import OPERATORS
+from hpfem.space.space import OPERATORS
 from tests.limits import forked, limit_time
 
 

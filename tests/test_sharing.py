@@ -9,7 +9,7 @@ import pytest
 
 import hpfem as hp
 from hpfem.assembly.devices import vector_home, vector_on
-from hpfem.kernels.cpu import kernel as cpu_kernel
+from hpfem.backends.cpu.runtime import kernel as cpu_kernel
 from hpfem.memory import Host, PairArray
 from hpfem.mesh.box import box
 from hpfem.operators import InverseMass

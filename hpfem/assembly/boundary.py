@@ -21,15 +21,15 @@ from hpfem.shapes import Basis, default_counts, make_basis, quadrature
 from hpfem.shapes.arguments import instance, name_of
 from hpfem.shapes.cached import cached_property
 
+from ..backends.cuda.vectors.indexed import IndexedMatrix
 from ..errors import ArgumentError
-from ..geometry import BlockGeometry
-from ..kernels.cuda.indexed import IndexedMatrix
+from ..geometry.block_geometry import BlockGeometry
+from ..geometry.element_map import geometry_coefficients
 from ..memory import Device
-from ..mesh.mapping import geometry_coefficients
 from ..mesh.symmetry import entity_nodes, outward_signs
 from .c0 import C0Space
 from .conflicts import warn_of_conflicts
-from .projection import Function, Mask, Patch, Piece, project, values_of
+from .interpolation import Function, Mask, Patch, Piece, project, values_of
 from .traces import Array, Indices
 
 # A condition: one function for the whole boundary, or one per boundary name.

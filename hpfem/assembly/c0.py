@@ -22,16 +22,16 @@ from scipy.sparse import csr_array
 from hpfem.shapes.arguments import shown
 from hpfem.shapes.cached import cached_property
 
+from ..backends.cuda.vectors.indexed import IndexedMatrix, IndexTables
 from ..errors import ArgumentError, MeshError, StateError
-from ..field import Field
-from ..immutable import Immutable
-from ..kernels.cuda.indexed import IndexedMatrix, IndexTables
 from ..memory import HOST, Device
-from ..space import Space
+from ..space.field import Field
+from ..space.space import Space
+from ..support.immutable import Immutable
 from .connected import Parts, connected_parts
 from .devices import array_module, as_vector, has_indexed, sparse_on, vector_on
+from .interpolation import Piece, project
 from .numbering import Entries, Numbering, Seen
-from .projection import Piece, project
 
 Array = NDArray[np.floating[Any]]
 _ON_DEVICES = ("_on", "_indices_on", "_indexed_on")

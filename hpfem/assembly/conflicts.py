@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..mesh.node_order import vertex_positions
-from ..reporting import warn
-from .projection import Piece, values_of
+from ..support.log import warn
+from .interpolation import Piece, values_of
 
 if TYPE_CHECKING:
     from .c0 import C0Space

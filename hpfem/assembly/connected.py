@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from ..mesh import Mesh
-from ..space import Space
+from ..space.space import Space
 from .numbering import Numbering
 
 Indices = NDArray[np.int64]

@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 
 from hpfem.shapes.arguments import reals
 
-from ..kernels.cuda.device import CudaDevice
+from ..backends.cuda.runtime.device import CudaDevice
 from ..memory import HOST, Device, PairArray
 
 
@@ -45,7 +45,7 @@ def as_vector(given: Any, what: str) -> Any:
 
 
 def has_indexed(device: Device) -> bool:
-    """Whether kernels for index tables (`hpfem.kernels.cuda.indexed`) run where a device's arrays are."""
+    """Whether kernels for index tables (`hpfem.backends.cuda.vectors.indexed`) run where a device's arrays are."""
     return isinstance(device, CudaDevice)
 
 

@@ -14,12 +14,12 @@ from hpfem.shapes.arguments import instance, integer, shown
 from hpfem.shapes.cached import cached_property
 
 from ..errors import ArgumentError, StateError
-from ..field import Field
-from ..kernels.linear import is_symmetric
+from ..forms.linear import is_symmetric
 from ..memory import HOST, Device
 from ..operators import Operator
-from ..pool import Pool
-from ..space import MAX_COMPONENTS
+from ..space.field import Field
+from ..space.space import MAX_COMPONENTS
+from ..support.pool import Pool
 from .boundary import BoundaryConditions
 from .c0 import C0Space
 from .devices import as_vector, asymmetry, has_indexed, sparse_on, vector_on

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+from ..backends.cuda.runtime.scratch import StreamPool
+from ..backends.cuda.vectors.indexed import IndexedMatrix
 from ..errors import ArgumentError
-from ..field import Field
-from ..kernels.cuda.indexed import IndexedMatrix
-from ..kernels.cuda.scratch import StreamPool
 from ..memory import Device, PairArray
 from ..operators import Operator
+from ..space.field import Field
 from .devices import array_module
 
 

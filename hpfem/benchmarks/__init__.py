@@ -1,11 +1,14 @@
 """Measured numbers: throughput against the machine's limits, and algorithms against each other."""
 
-from ..tuning import HostTimer, Timer
-from . import cuda
+from typing import Any
+
+from ..backends.base import BACKENDS
+from ..backends.roofline import Roofline
+from ..backends.timer import HostTimer, Timer, Timing, measure
+from ..support.log import warn
 from .comparison import ComparisonRow, compare_algorithms
 from .problems import BENCHMARKS, GEOMETRIES, problem_bytes, problem_mesh, problem_sizes, problem_space
 from .results import document, read_results
-from .roofline import TARGETS, Roofline, Target, host_roofline
 from .suite import SuiteRun, SuiteSettings, Task, suite_rooflines, suite_tasks
 from .suite_results import merge_results, settings_of, suite_document
 from .threads import thread_limit
@@ -18,7 +21,6 @@ from .throughput import (
     ThroughputRun,
     check_settings,
 )
-from .timing import Timing, measure
 
 __all__ = [
     "BENCHMARKS",
@@ -26,7 +28,6 @@ __all__ = [
     "DEFAULT_DOFS",
     "GEOMETRIES",
     "SOLID_SHAPES",
-    "TARGETS",
     "BenchSettings",
     "ComparisonRow",
     "HostTimer",
@@ -34,16 +35,13 @@ __all__ = [
     "Roofline",
     "SuiteRun",
     "SuiteSettings",
-    "Target",
     "Task",
     "ThroughputRun",
     "Timer",
     "Timing",
     "check_settings",
     "compare_algorithms",
-    "cuda",
     "document",
-    "host_roofline",
     "measure",
     "merge_results",
     "problem_bytes",
@@ -57,3 +55,10 @@ __all__ = [
     "suite_tasks",
     "thread_limit",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "TARGETS":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warn("hpfem.benchmarks.TARGETS[name] is hpfem.choose_backend(name): it has timer() and roofline(dtype, quick)")
+    return BACKENDS

@@ -10,16 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ..backend import choose_backend
+from ..backends.base import choose_backend
+from ..backends.timer import measure
 from ..errors import NotSuitable
-from ..kernels.models import operator_bytes
+from ..forms.cost import operator_bytes
 from ..mesh import Mesh
 from ..operators import Helmholtz
-from ..operators.strategies import strategy_names
-from ..space import Space
+from ..space.space import Space
 from .results import rounded
-from .roofline import TARGETS
-from .timing import measure
 
 # Dense matrices take the derivatives directly, as in the paper; the others are held against them.
 REFERENCE = ("stdmat", "noncollocated")
@@ -103,15 +101,15 @@ def compare_algorithms(
     ComparisonRow
         Per variant and block.
     """
-    backend = choose_backend(backend).name
-    timer = TARGETS[backend].timer()
+    chosen = choose_backend(backend)
+    backend, timer = chosen.name, chosen.timer()
     space = Space(mesh, order, basis=basis, quadrature=quadrature, dtype=dtype, backend=backend)
     rng = np.random.default_rng(0)
     u = space.zeros("coeff")
     for array in u.arrays:
         array[...] = rng.standard_normal(array.shape)
     reference = None
-    others = [(name, algorithm) for name in strategy_names(backend) for algorithm in ("noncollocated", "collocated")]
+    others = [(name, algorithm) for name in chosen.strategy_names for algorithm in ("noncollocated", "collocated")]
     for strategy, algorithm in [REFERENCE, *(other for other in others if other[0] != REFERENCE[0])]:
         try:
             operator = Helmholtz(space, lam=lam, strategy=strategy, algorithm=algorithm)

@@ -19,8 +19,8 @@ from hpfem.shapes import SHAPES, make_basis
 from ..errors import ArgumentError
 from ..mesh import Mesh, box
 from ..operators import Helmholtz, Mass, Operator
-from ..registry import Registry
-from ..space import Space
+from ..space.space import Space
+from ..support.registry import Registry
 from .repeated import RepeatedSpace
 
 GEOMETRIES = ("deformed", "affine")

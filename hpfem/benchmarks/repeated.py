@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..geometry import BlockGeometry
+from ..geometry.block_geometry import BlockGeometry
 from ..mesh import Mesh
-from ..space import Block, Space
+from ..space.space import Block, Space
 
 
 class RepeatedGeometry(BlockGeometry):

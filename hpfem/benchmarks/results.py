@@ -11,7 +11,7 @@ from typing import Any
 from hpfem.shapes.arguments import shown
 
 from ..errors import ArgumentError
-from ..files import file_path, path_text, read_file
+from ..support.files import file_path, path_text, read_file
 
 BENCH, COMPARE = "hpfem-bench", "hpfem-compare"
 VERSION = 1
@@ -58,7 +58,7 @@ def document(kind: str, results: Sequence[Mapping[str, Any]], complete: bool, **
     Returns
     -------
     dict
-        For `hpfem.files.write_json`.
+        For `hpfem.support.files.write_json`.
     """
     return {"format": kind, "version": VERSION, "complete": complete, **about, "results": list(results)}
 

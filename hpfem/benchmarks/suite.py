@@ -15,16 +15,16 @@ from typing import Any
 
 from hpfem.shapes import SHAPES
 
-from ..backend import choose_backend
+from ..backends.base import BACKENDS, choose_backend
+from ..backends.roofline import Roofline
+from ..backends.timer import Timing, measure
 from ..errors import ArgumentError, DeviceError, NotSuitable
-from ..kernels.form import ALGORITHMS
-from ..operators.strategies import Choice, strategy_names
-from ..space import MAX_ORDER
+from ..forms.form import ALGORITHMS
+from ..operators.select import Choice
+from ..space.space import MAX_ORDER
 from .problems import BENCHMARKS, GEOMETRIES
-from .roofline import TARGETS, Roofline
 from .throughput import BOX_SHAPES, Measurement
 from .tiled import TOLERANCES, TiledBlock, TiledKernel
-from .timing import Timing, measure
 
 SUITE_DOFS = (1e4, 3e4, 1e5, 3e5, 1e6, 3e6, 1e7, 2e7)
 # What a record of a smaller size need not repeat.
@@ -90,7 +90,7 @@ class SuiteSettings:
             "algorithm": (self.algorithms, ("auto", *ALGORITHMS)),
         }
         if self.strategies:
-            valid["strategy"] = (self.strategies, ("auto", *strategy_names(self.backend)))
+            valid["strategy"] = (self.strategies, ("auto", *BACKENDS[self.backend].strategy_names))
         for kind, (names, known) in valid.items():
             wrong = [name for name in names if name not in known]
             if wrong or not names:
@@ -246,7 +246,7 @@ class SuiteRun:
         return TiledBlock(task.benchmark, task.shape, task.order, task.geometry, self.backend.name, **options)
 
     def _ways(self) -> list[tuple[str, str]]:
-        strategies = self.settings.strategies or tuple(strategy_names(self.backend.name))
+        strategies = self.settings.strategies or tuple(self.backend.strategy_names)
         return list(product(strategies, self.settings.algorithms))
 
     def prepare(self, step: Callable[..., None] = lambda n=1, description=None: None) -> None:
@@ -339,7 +339,7 @@ class SuiteRun:
         return choice.strategy, choice.algorithm
 
     def _timer(self) -> Any:
-        return TARGETS[self.backend.name].timer()
+        return self.backend.timer()
 
     @staticmethod
     def _call(kernel: TiledKernel, u: Any, out: Any) -> Callable[[], object]:
@@ -401,5 +401,5 @@ def suite_rooflines(settings: SuiteSettings, quick: bool = False) -> dict[str, R
     dict
         Roofline by precision.
     """
-    target = TARGETS[choose_backend(settings.backend).name]
-    return {dtype: target.roofline(dtype, quick) for dtype in settings.dtypes}
+    backend = choose_backend(settings.backend)
+    return {dtype: backend.roofline(dtype, quick) for dtype in settings.dtypes}

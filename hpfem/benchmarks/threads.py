@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from ..reporting import report_once
+from ..support.log import report_once
 
 # Of hpfem's own kernels, and of BLAS and OpenMP, which read theirs when they are loaded.
 OWN_VARIABLE = "HPFEM_NUM_THREADS"

@@ -11,18 +11,16 @@ import numpy as np
 
 from hpfem.shapes import SHAPES
 
-from ..backend import choose_backend
+from ..backends.base import choose_backend
+from ..backends.roofline import Roofline
+from ..backends.timer import Timer, Timing, measure
 from ..errors import ArgumentError, NotSuitable
-from ..kernels.form import ALGORITHMS
+from ..forms.form import ALGORITHMS
 from ..operators import Operator
-from ..operators.strategies import strategy_names
-from ..reporting import available_memory
-from ..space import MAX_ORDER, Space
-from ..tuning import Timer
+from ..space.space import MAX_ORDER, Space
+from ..support.machine import available_memory
 from .problems import BENCHMARKS, GEOMETRIES, ProblemSize, problem_bytes, problem_sizes, problem_space
 from .results import rounded
-from .roofline import TARGETS, Roofline
-from .timing import Timing, measure
 
 # Shape, geometry, order, size.
 Case = tuple[str, str, int, ProblemSize]
@@ -94,7 +92,7 @@ class Measurement:
     dofs_per_second : float
         n_dofs / seconds.
     flops, nbytes : float
-        Nominal operations and compulsory bytes of one application (`hpfem.kernels.models`).
+        Nominal operations and compulsory bytes of one application (`hpfem.forms.cost`).
     roofline_dofs_per_second : float
         Bound by bandwidth and flop rate.
     bound : str
@@ -248,9 +246,9 @@ class ThroughputRun:
 
     def __iter__(self) -> Iterator[Case]:
         """Measure case by case; yields each case when it is done."""
-        backend = choose_backend(self.settings.backend).name
-        timer = TARGETS[backend].timer()
-        strategies = self.settings.strategies or tuple(strategy_names(backend))
+        chosen = choose_backend(self.settings.backend)
+        backend, timer = chosen.name, chosen.timer()
+        strategies = self.settings.strategies or chosen.strategy_names
         for case in self.cases():
             shape, geometry, order, size = case
             s = self.settings
@@ -348,12 +346,11 @@ def check_settings(settings: BenchSettings) -> None:
         If the backend cannot run here.
     """
     BENCHMARKS[settings.benchmark]
-    backend = choose_backend(settings.backend).name
-    TARGETS[backend]
+    backend = choose_backend(settings.backend)
     valid = {
         "shape": (settings.shapes, BOX_SHAPES),
         "geometry": (settings.geometries, GEOMETRIES),
-        "strategy": (settings.strategies, ("auto", *strategy_names(backend))),
+        "strategy": (settings.strategies, ("auto", *backend.strategy_names)),
         "algorithm": (settings.algorithms, ("auto", *ALGORITHMS)),
     }
     for kind, (names, known) in valid.items():

@@ -16,15 +16,15 @@ from numpy.typing import DTypeLike, NDArray
 from hpfem.shapes import SHAPES
 from hpfem.shapes.cached import cached_property
 
-from ..backend import Backend, choose_backend
-from ..geometry import BlockGeometry
-from ..kernels.form import BlockProblem
-from ..kernels.models import operator_bytes
-from ..kernels.numpy import NumpyKernel
+from ..backends.base import Backend, choose_backend
+from ..backends.numpy.pipeline import NumpyKernel
+from ..forms.cost import operator_bytes
+from ..forms.form import BlockProblem
+from ..geometry.block_geometry import BlockGeometry
 from ..memory import HOST, Device
 from ..mesh import Mesh, box
-from ..operators.strategies import Choice, choose
-from ..space import Space
+from ..operators.select import Choice, choose
+from ..space.space import Space
 from .problems import BENCHMARKS
 from .repeated import RepeatedGeometry
 
@@ -254,7 +254,7 @@ class TiledBlock:
                 pool.free_all_blocks()
 
     def choose(self, strategy: str, algorithm: str, n_elements: int) -> Choice:
-        """Choose and build a kernel; see `hpfem.operators.strategies.choose`.
+        """Choose and build a kernel; see `hpfem.operators.select_package.choose`.
 
         Parameters
         ----------

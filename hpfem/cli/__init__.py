@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from .. import __version__
 from ..errors import HpfemError, HpfemWarning
-from ..files import path_text
+from ..support.files import path_text
 from . import apply, bench, cache, compare, info, output, plot, solve, tune
 
 __all__ = ["main"]

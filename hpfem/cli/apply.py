@@ -10,11 +10,11 @@ import numpy as np
 
 from ..benchmarks import measure
 from ..errors import ArgumentError
-from ..field import Field
 from ..mesh import read_mesh
 from ..operators import InverseMass, Operator, PhysDeriv
-from ..reporting import progress
-from ..space import OPERATORS, Space
+from ..space.field import Field
+from ..space.space import OPERATORS, Space
+from ..support.progress import progress
 from ..vtu import write_vtu
 from . import options, output
 from .command import Command

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from ..backend import choose_backend
+from ..backends.base import choose_backend
 from ..benchmarks import (
     BENCHMARKS,
     BOX_SHAPES,
     GEOMETRIES,
     SOLID_SHAPES,
-    TARGETS,
     BenchSettings,
     ThroughputRun,
     check_settings,
@@ -22,8 +21,9 @@ from ..benchmarks import (
 )
 from ..benchmarks.results import BENCH
 from ..errors import ArgumentError, NotSuitable
-from ..kernels.form import ALGORITHMS
-from ..reporting import machine_description, progress
+from ..forms.form import ALGORITHMS
+from ..support.machine import machine_description
+from ..support.progress import progress
 from . import bench_suite, options, output
 from .command import Command
 from .result_file import ResultFile
@@ -117,7 +117,7 @@ def _run(arguments: argparse.Namespace) -> None:
     backend = choose_backend(settings.backend).name
     machine = machine_description()
     with thread_limit(arguments.threads) as threads:
-        roofline = TARGETS[backend].roofline(settings.dtype, arguments.quick)
+        roofline = choose_backend(backend).roofline(settings.dtype, arguments.quick)
         bench = ThroughputRun(settings, roofline)
 
         def result(complete: bool) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..backend import choose_backend
+from ..backends.base import choose_backend
 from ..benchmarks import (
     SuiteRun,
     SuiteSettings,
@@ -24,8 +24,9 @@ from ..benchmarks import (
     thread_limit,
 )
 from ..errors import ArgumentError, DeviceError, NotSuitable
-from ..files import write_json
-from ..reporting import machine_description, progress
+from ..support.files import write_json
+from ..support.machine import machine_description
+from ..support.progress import progress
 from . import options, output
 from .result_file import ResultFile
 

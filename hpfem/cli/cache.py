@@ -6,9 +6,9 @@ import argparse
 from typing import Any
 
 from .. import tuning
-from ..kernels.cpu import cache_clear, cache_info
-from ..kernels.cuda import nvrtc
-from ..kernels.kept import CacheInfo
+from ..backends.cpu.runtime.cache import cache_clear, cache_info
+from ..backends.cuda.runtime import nvrtc
+from ..support.cache import CacheInfo
 from . import output
 from .command import Command
 

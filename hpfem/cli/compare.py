@@ -9,7 +9,8 @@ from ..benchmarks import ComparisonRow, compare_algorithms, document, thread_lim
 from ..benchmarks.results import COMPARE
 from ..mesh import read_mesh
 from ..plots import plot_results
-from ..reporting import machine_description, progress
+from ..support.machine import machine_description
+from ..support.progress import progress
 from . import options, output
 from .command import Command
 from .result_file import ResultFile

@@ -14,9 +14,9 @@ from hpfem.shapes import BASES
 
 from ..benchmarks import BOX_SHAPES, GEOMETRIES
 from ..errors import ArgumentError
-from ..files import file_path, output_path, path_text
-from ..kernels.form import ALGORITHMS
-from ..space import MAX_ORDER
+from ..forms.form import ALGORITHMS
+from ..space.space import MAX_ORDER
+from ..support.files import file_path, output_path, path_text
 from .field_expression import FieldExpression, parse_field
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..errors import ArgumentError
-from ..files import plain
+from ..support.files import plain
 
 WIDE = 200
 
@@ -51,7 +51,7 @@ def print_json(obj: Any) -> None:
     Parameters
     ----------
     obj : object
-        See `hpfem.files.write_json`.
+        See `hpfem.support.files.write_json`.
 
     Raises
     ------

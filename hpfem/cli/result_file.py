@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ArgumentError
-from ..files import write_json
-from ..reporting import report_once
+from ..support.files import write_json
+from ..support.log import report_once
 from . import output
 
 # A long run is saved this often.

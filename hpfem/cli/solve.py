@@ -7,10 +7,10 @@ from typing import Any
 
 from ..errors import ArgumentError
 from ..mesh import Mesh, read_mesh
-from ..reporting import progress
 from ..solvers import l2_error, solve_helmholtz
 from ..solvers.preconditioners import NAMES
-from ..space import Space
+from ..space.space import Space
+from ..support.progress import progress
 from ..vtu import write_vtu
 from . import options, output
 from .command import Command

@@ -10,8 +10,8 @@ from .. import tuning
 from ..errors import ArgumentError
 from ..mesh import read_mesh
 from ..operators import Tuning, tune
-from ..operators.strategies import title
-from ..space import OPERATORS, Space
+from ..operators.select import title
+from ..space.space import OPERATORS, Space
 from . import apply, options, output
 from .command import Command
 

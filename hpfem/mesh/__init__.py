@@ -1,9 +1,9 @@
 """Meshes that mix element shapes: reading, topology, geometry of the cells, checks."""
 
 from .box import box
+from .io.reader import from_meshio, read_mesh
 from .mesh import CellGroup, Mesh
 from .node_order import gmsh_nodes, vtk_nodes
-from .reader import from_meshio, read_mesh
 from .summary import MeshSummary
 from .symmetry import symmetries
 from .topology import Entities, Facets, Topology

@@ -10,8 +10,8 @@ from scipy.sparse.csgraph import connected_components
 
 from hpfem.errors import MeshError
 
+from ..geometry.element_map import Quality, elevated_nodes
 from .lattice import lattice_numbering
-from .mapping import Quality, elevated_nodes
 from .parts import Array, Labels, Part
 from .symmetry import Indices, outward_signs, parities
 from .topology import Topology

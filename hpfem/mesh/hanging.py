@@ -15,7 +15,7 @@ from scipy.spatial import cKDTree
 
 from hpfem.shapes import make_basis
 
-from .mapping import elevated_nodes, geometry_coefficients
+from ..geometry.element_map import elevated_nodes, geometry_coefficients
 from .parts import Part
 from .symmetry import Indices, entity_nodes
 

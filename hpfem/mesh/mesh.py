@@ -21,11 +21,11 @@ from hpfem.shapes import Shape
 from hpfem.shapes.arguments import MAX_ORDER, as_array, flag, instance, integer, reals, shown, takes
 from hpfem.shapes.cached import cached_property
 
-from ..immutable import Immutable
+from ..geometry.element_map import affine_elements, elevated_nodes, geometry_coefficients
+from ..support.immutable import Immutable
 from . import checks
 from .hanging import Hanging, hanging_vertices
 from .lattice import lattice_numbering
-from .mapping import affine_elements, elevated_nodes, geometry_coefficients
 from .named_sets import boundaries_of, frozen, moved, regions_of, rows_of_integers, sets
 from .parts import Labels, Part, as_parts, compressed, merged, qualities, turned
 from .summary import MeshSummary, summarise

@@ -12,7 +12,7 @@ from hpfem.errors import ArgumentError
 from hpfem.shapes import SHAPES, Shape, equispaced_nodes
 from hpfem.shapes.arguments import MAX_ORDER, as_array, integer, name_of, shown
 
-from .mapping import Quality, quality
+from ..geometry.element_map import Quality, quality
 from .node_order import vertex_positions
 from .symmetry import Indices, mirror
 

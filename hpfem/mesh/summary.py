@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .mapping import quality, volumes
+from ..geometry.element_map import quality, volumes
 from .node_order import vertex_positions
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Operators on spaces: the standard ones, users' weak forms, projection."""
 
+from .forward_transform import FwdTrans
 from .operator import Operator
-from .projection import FwdTrans
 from .riesz import InverseMass
 from .standard import (
     AdvectionDiffusionReaction,

@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..backend import is_array, where_is, wrap
+from ..backends.exchange import is_array, where_is, wrap
 from ..errors import ArgumentError, DeviceError, StateError
-from ..field import Field
 from ..memory import HOST, Device, PairArray
-from ..space import Space
+from ..space.field import Field
+from ..space.space import Space
 
 # Libraries whose arrays cannot be written to.
 _IMMUTABLE = ("jax", "jaxlib")

@@ -10,18 +10,18 @@ import numpy as np
 
 from hpfem.shapes.arguments import integer, is_real, real, shown
 
-from ..backend import choose_backend
+from ..backends.base import choose_backend
 from ..errors import ArgumentError, StateError
-from ..field import Field, check_state
-from ..kernels.expression import Pointwise, trace
-from ..kernels.form import BlockProblem, FieldValues, Form
-from ..kernels.models import operator_bytes
+from ..forms import Pointwise, trace
+from ..forms.cost import operator_bytes
+from ..forms.form import BlockProblem, FieldValues, Form
 from ..memory import HOST, OutOfMemory
-from ..space import OPERATORS, Space
+from ..space.field import Field, check_state
+from ..space.space import OPERATORS, Space
 from .arrays import Array, apply_to_arrays, check_current
+from .memory_errors import no_room
 from .parameters import Parameters, in_range
-from .room import no_room
-from .strategies import Choice, Pick, choose, title
+from .select import Choice, Pick, choose, title
 from .tuner import Tuning, tune_operators
 
 # Components that a form may couple: tracing takes a symbol for each.
@@ -82,7 +82,7 @@ class Operator:
     name : str
         For messages, caches and tables.
     stage : str
-        One of `hpfem.kernels.form.STAGES`.
+        One of `hpfem.forms.form.STAGES`.
     pointwise : Pointwise, optional
         Of a "weak" form.
     coefficients : mapping, optional
@@ -294,7 +294,7 @@ class Operator:
 
     @property
     def nbytes(self) -> int:
-        """Compulsory bytes of one application to a one-component field (`hpfem.kernels.models.operator_bytes`)."""
+        """Compulsory bytes of one application to a one-component field (`hpfem.forms.cost.operator_bytes`)."""
         pairs = zip(self.choices, self.space.blocks, strict=True)
         return sum(operator_bytes(choice.kernel.problem) * block.n_elements for choice, block in pairs)
 

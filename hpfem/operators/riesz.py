@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .projection import Array, FwdTrans, converted
+from .forward_transform import Array, FwdTrans, converted
 
 
 class InverseMass(FwdTrans):

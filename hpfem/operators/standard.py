@@ -8,9 +8,9 @@ from typing import Any
 from hpfem.shapes.arguments import shown
 
 from ..errors import ArgumentError
-from ..kernels.expression import Pointwise
-from ..space import OPERATORS, Space
-from . import forms
+from ..forms import Pointwise
+from ..space.space import OPERATORS, Space
+from . import pointwise as forms
 from .operator import Coefficient, Operator
 
 
@@ -170,7 +170,7 @@ class WeakForm(Operator):
     space : Space
     pointwise : callable
         Takes, by name, some of `u`, `du`, `x` and of the names in `fields`; returns what multiplies the test value, the
-        test gradient, or the pair of both (`hpfem.kernels.expression`). It is called once, when the operator is made:
+        test gradient, or the pair of both (`hpfem.forms`). It is called once, when the operator is made:
         what should change later is given in `fields`: as a number, set by `operator.parameters[name] = number`, or as a
         "phys" field, which every application reads anew. Functions and "coeff" fields are evaluated once.
     trial : tuple of str

@@ -20,16 +20,18 @@ import numpy as np
 
 from hpfem.shapes.arguments import instance, real, shown
 
-from ..backend import Backend
+from ..backends.base import Backend
+from ..backends.strategy import Search
 from ..errors import ArgumentError, DeviceError, NotSuitable
-from ..kernels.form import BlockKernel, BlockProblem, FieldValues
+from ..forms.form import BlockKernel, BlockProblem, FieldValues
 from ..memory import Device, PairArray
-from ..reporting import progress, report_once
-from ..space import OPERATORS, Space
-from ..tuning import CLOCKS, Name, Race, Record, keep
+from ..space.space import OPERATORS, Space
+from ..support.log import report_once
+from ..support.progress import progress
+from ..tuning import Name, Race, Record, keep
 from .arrays import check_current
-from .strategies.key import timed_elements, tuning_key
-from .strategies.provider import Choice, Search, candidates, title, tuned, way
+from .select import Choice, candidates, title, tuned, way
+from .tuning_key import timed_elements, tuning_key
 
 # Samples, and times of the best beyond which one drops out: of a round, and at the end, where so many run.
 ROUND, ROUND_WITHIN = 3, 1.3
@@ -151,7 +153,7 @@ class BlockTuner:
         device.from_host(np.resize(values, shape).astype(part.dtype), self.source)
         self.out = device.empty((part.components_out(part.coupled), self.elements, part.n_output), part.dtype)
         self.expected: Any = None
-        self.race = Race(CLOCKS[backend.name].timer(), self.deadline, clock=clock)
+        self.race = Race(backend.timer(), self.deadline, clock=clock)
 
     def _refuse(self, name: Name, reason: object) -> None:
         text = f"{title((name[0], *name[2:]))}: {reason}"

@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from hpfem.shapes import SHAPES
 
-from ..files import atomic_path
+from ..support.files import atomic_path
 
 # One colour per strategy, those of [X] Figs 5 and 6 in shades that colour-blind readers tell apart.
 _STRATEGY_COLOURS = {"stdmat": "#c8352b", "sumfac": "#2166ac", "sumfac-top": "#2e8b3d", "dense": "#e08214"}

@@ -2,9 +2,9 @@
 
 from .cg import SolveInfo, cg
 from .helmholtz import Solution, solve_helmholtz
+from .l2_projection import l2_project
 from .norms import l2_error
 from .preconditioners import make_preconditioner
-from .projection import l2_project
 from .wave import AcousticWave, point_source, ricker
 
 __all__ = [

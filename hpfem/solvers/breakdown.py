@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ..errors import SolverError
-from ..reporting import warn
+from ..support.log import warn
 
 # A true residual up to this many times what rounding A x amounts to is put down to rounding: measured up to 8.
 ROUNDING = 20

@@ -28,7 +28,7 @@ from ..assembly import GlobalOperator
 from ..assembly.devices import array_module, has_indexed, vector_home, vector_on
 from ..errors import ArgumentError, SolverError
 from ..memory import HOST, Device
-from ..reporting import progress
+from ..support.progress import progress
 from .arguments import Doubted, checked_functions, checked_limits, checked_vectors, name_of_preconditioner
 from .breakdown import (
     ROUNDING,

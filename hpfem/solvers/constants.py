@@ -27,7 +27,7 @@ from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..assembly.devices import sparse_on, vector_on
 from ..memory import Device
 from ..operators import Operator
-from ..reporting import warn
+from ..support.log import warn
 from .breakdown import bad_operator
 from .norms import load
 from .scaling import norm

@@ -1,6 +1,6 @@
 """The iterations of conjugate gradients on a GPU, bound by its memory instead of by the host.
 
-An iteration is the kernels of the product and two or three more (`hpfem.kernels.cuda.conjugate`), and none of it waits
+An iteration is the kernels of the product and two or three more (`cuda.vectors.conjugate`), and none of it waits
 for the host. That reads the scalars of an earlier iteration while the next ones run; when the device meets the
 tolerance or breaks down it changes nothing any more, so what is found is that iteration's.
 
@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from ..assembly.indexed_product import IndexedProduct
+from ..backends.cuda.runtime.scratch import captured
+from ..backends.cuda.vectors.conjugate import RING, ConjugateVectors, Reading, Stop
 from ..errors import ArgumentError, DeviceError
-from ..kernels.cuda.conjugate import RING, ConjugateVectors, Reading, Stop
-from ..kernels.cuda.scratch import captured
-from ..reporting import report_once
+from ..support.log import report_once
 from .breakdown import bad_operator, bad_preconditioner, no_convergence, not_finite
 from .preconditioners import Jacobi
 

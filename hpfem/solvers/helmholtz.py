@@ -16,17 +16,17 @@ from hpfem.shapes.arguments import instance, name_of
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..assembly.boundary import Condition, RobinCondition
 from ..errors import ArgumentError, SolverError
-from ..field import Field
 from ..operators import Helmholtz
 from ..operators.operator import Coefficient
-from ..space import Space
+from ..space.field import Field
+from ..space.space import Space
 from .arguments import checked_limits
 from .cg import SolveInfo, cg_from_host
 from .coefficients import check_positive
 from .constants import hidden_constants
+from .l2_projection import domain_boundary_values
 from .norms import load
 from .preconditioners import NAMES, make_preconditioner
-from .projection import domain_boundary_values
 from .scaling import exponent, scaled, unscaled
 
 Array = NDArray[np.float64]

@@ -12,9 +12,9 @@ from hpfem.shapes.arguments import flag, instance, integer, is_real, real, shown
 
 from ..assembly import C0Space
 from ..errors import ArgumentError, StateError
-from ..field import Field, check_state
 from ..operators import BwdTrans, IProductWRTBase
-from ..space import MAX_POINTS, Space
+from ..space.field import Field, check_state
+from ..space.space import MAX_POINTS, Space
 
 Array = NDArray[np.float64]
 

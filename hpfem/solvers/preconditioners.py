@@ -12,7 +12,7 @@ from hpfem.shapes.arguments import instance, name_of
 from ..assembly import GlobalOperator
 from ..assembly.devices import vector_on
 from ..errors import NotSuitable, SolverError
-from ..reporting import report_once
+from ..support.log import report_once
 from .low_energy import low_energy
 
 Preconditioner = Callable[[Any], Any]

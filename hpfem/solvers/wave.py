@@ -18,9 +18,9 @@ from hpfem.shapes.arguments import instance, real, reals, shown
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..assembly.devices import vector_home, vector_on
 from ..errors import ArgumentError, SolverError
-from ..field import Field
 from ..operators import Helmholtz, Mass
 from ..operators.operator import Coefficient
+from ..space.field import Field
 from .arguments import checked_limits
 from .cg import cg
 from .coefficients import check_positive

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from .clocks import Timer
+from ..backends.timer import Timer
 
 # What a callable is called: words, for JSON.
 Name = tuple[str | None, ...]

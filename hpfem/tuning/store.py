@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..files import cache_folder, opened
-from ..kernels.kept import CacheInfo, Kept
-from ..reporting import report_once
+from ..support.cache import CacheInfo, Kept
+from ..support.files import cache_folder, opened
+from ..support.log import report_once
 from .race import Name
 
 # Version of what a file holds.

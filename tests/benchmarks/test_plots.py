@@ -10,9 +10,9 @@ import pytest
 from hpfem.benchmarks import document, read_results
 from hpfem.benchmarks.results import BENCH, COMPARE
 from hpfem.errors import ArgumentError
-from hpfem.files import write_json
 from hpfem.plots import plot_results, throughput
 from hpfem.plots.style import broken, handle, in_order, strategy_colours
+from hpfem.support.files import write_json
 
 
 def bench(

@@ -7,15 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hpfem.backend import BACKENDS, Backend
+from hpfem.backends.base import BACKENDS
+from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.benchmarks import (
     BOX_SHAPES,
-    TARGETS,
-    HostTimer,
     Roofline,
     SuiteRun,
     SuiteSettings,
-    Target,
     Task,
     merge_results,
     read_results,
@@ -24,12 +22,10 @@ from hpfem.benchmarks import (
 )
 from hpfem.benchmarks.tiled import TiledBlock, TiledGeometry, TiledKernel, copies, few_elements
 from hpfem.errors import ArgumentError, NotSuitable
-from hpfem.files import write_json
-from hpfem.geometry import BlockGeometry
-from hpfem.kernels.form import BlockKernel
-from hpfem.kernels.numpy import NumpyKernel
-from hpfem.operators.strategies import provider
-from tests.standin import StandIn, StandInStrategy
+from hpfem.forms.form import BlockKernel
+from hpfem.geometry.block_geometry import BlockGeometry
+from hpfem.support.files import write_json
+from tests.standin import StandIn, StandInBackend, StandInStrategy, add_strategy
 
 LIMITS = {dtype: Roofline(bandwidth=1e10, flops=1e11, details={}) for dtype in ("float64", "float32")}
 SMALL = {
@@ -90,7 +86,7 @@ class HeldGeometry(BlockGeometry):
 class GroupStrategy(StandInStrategy):
     """Builds kernels of groups, and remembers them."""
 
-    name, backend = "groups", "gpu-like"
+    name = "groups"
 
     def __init__(self, name="groups", error=0.0):
         self.name, self.error, self.made = name, error, []
@@ -107,10 +103,9 @@ class GroupStrategy(StandInStrategy):
 def device(monkeypatch):
     """A backend with memory of its own whose kernels read stored factors."""
     strategies = [GroupStrategy(), GroupStrategy("narrow")]
-    monkeypatch.setattr(provider, "_PROVIDERS", [*provider._PROVIDERS, *strategies])
-    backend = Backend("gpu-like", lambda: StandIn("gpu-like"), lambda: None)
+    backend = StandInBackend("gpu-like", StandIn("gpu-like"), strategies)
+    monkeypatch.setattr(backend, "roofline", lambda dtype, quick: LIMITS[dtype])
     monkeypatch.setitem(BACKENDS._objects, "gpu-like", backend)
-    monkeypatch.setitem(TARGETS._objects, "gpu-like", Target(HostTimer, lambda dtype, quick: LIMITS[dtype]))
     return strategies
 
 
@@ -197,7 +192,7 @@ def test_on_a_device_factors_are_copied_there_and_sizes_share_them(device):
 
 def test_what_is_wrong_is_not_timed(device, monkeypatch):
     bad = GroupStrategy("bad", 1e-3)
-    monkeypatch.setattr(provider, "_PROVIDERS", [*provider._PROVIDERS, bad])
+    add_strategy(BACKENDS["gpu-like"], bad)
     settings = SuiteSettings(**{**SMALL, "backend": "gpu-like", "shapes": ("quad",), "algorithms": ("auto",)})
     run = SuiteRun(settings, LIMITS)
     list(run)
@@ -346,7 +341,7 @@ def test_the_suite_on_a_gpu():
     settings = SuiteSettings(
         shapes=("hex", "tet"), orders=(2, 5), dofs=(1e5, 1e6), backend="cuda", repeats=3, sustained=0.05
     )
-    run = SuiteRun(settings, {dtype: TARGETS["cuda"].roofline(dtype, True) for dtype in settings.dtypes})
+    run = SuiteRun(settings, {dtype: BACKENDS["cuda"].roofline(dtype, True) for dtype in settings.dtypes})
     run.prepare()
     assert list(run) == run.tasks and not run.wrong
     assert {m.strategy for m in run.measurements} >= {"sumfac-top", "sumfac", "stdmat"}

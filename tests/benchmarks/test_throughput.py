@@ -20,8 +20,8 @@ from hpfem.benchmarks import (
 )
 from hpfem.benchmarks.repeated import RepeatedGeometry
 from hpfem.errors import ArgumentError, NotSuitable
-from hpfem.geometry import BlockGeometry
-from hpfem.kernels.models import operator_bytes, operator_flops
+from hpfem.forms.cost import operator_bytes, operator_flops
+from hpfem.geometry.block_geometry import BlockGeometry
 
 LIMITS = Roofline(bandwidth=1e10, flops=1e11, details={})
 QUICK = {"repeats": 1, "min_seconds": 1e-4, "backend": "numpy"}

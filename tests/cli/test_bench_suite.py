@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from hpfem.backend import BACKENDS, Backend
+from hpfem.backends.base import BACKENDS
 from hpfem.benchmarks import suite, suite_document
 from hpfem.benchmarks.tiled import TiledBlock
 from hpfem.cli import main
-from hpfem.memory import HOST
-from hpfem.reporting import machine_description
+from hpfem.support.machine import machine_description
 from tests.cli.test_commands import refused, run
+from tests.standin import StandInBackend
 
 SMALL = [
     "bench",
@@ -136,7 +136,7 @@ def test_bad_input(capsys, arguments, message):
 
 
 def test_without_a_gpu_it_says_so(capsys, monkeypatch):
-    backend = Backend("cuda", lambda: HOST, lambda: "there is no NVIDIA GPU")
+    backend = StandInBackend("cuda", missing="there is no NVIDIA GPU")
     monkeypatch.setitem(BACKENDS._objects, "cuda", backend)
     assert "backend 'cuda' cannot run here: there is no NVIDIA GPU" in refused(capsys, "bench", "--backend", "cuda")
 

@@ -14,9 +14,9 @@ from vtkmodules.util.numpy_support import vtk_to_numpy
 from vtkmodules.vtkIOXML import vtkXMLUnstructuredGridReader
 
 import hpfem as hp
+from hpfem.backends.cpu.runtime.threads import thread_count
 from hpfem.cli import bench as bench_command
 from hpfem.cli import main
-from hpfem.kernels.cpu.threads import thread_count
 from hpfem.operators import InverseMass
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -140,7 +140,7 @@ def test_an_honest_bomb_does_not_fill_the_memory(tmp_path, monkeypatch):
     data = vtu("vtkZLibDataCompressor", "raw", 8, bomb("Points", "vtkZLibDataCompressor", ZEROS, 0))
     data = data.replace(b'NumberOfPoints="4"', b'NumberOfPoints="%d"' % (ZEROS // 24 + 1))
     check([("honest", data)], tmp_path / "x.vtu")
-    monkeypatch.setattr("hpfem.mesh.vtk_xml.available_memory", lambda: float(ZEROS))
+    monkeypatch.setattr("hpfem.mesh.io.vtk_xml.available_memory", lambda: float(ZEROS))
     (tmp_path / "x.vtu").write_bytes(data)
     with pytest.raises(MeshError, match="do not fit into memory"):
         read_mesh(tmp_path / "x.vtu")
@@ -159,7 +159,7 @@ def test_a_dictionary_without_bounds_is_refused(tmp_path):
 def test_arrays_that_share_their_bytes_do_not_multiply(encoding, tmp_path, monkeypatch):
     data = vtu("", encoding)
     piece = data[data.index(b"<Piece") : data.index(b"</UnstructuredGrid>")]
-    monkeypatch.setattr("hpfem.mesh.vtk_xml.available_memory", lambda: 1e6)
+    monkeypatch.setattr("hpfem.mesh.io.vtk_xml.available_memory", lambda: 1e6)
     (tmp_path / "x.vtu").write_bytes(data.replace(piece, piece * 2000))
     with pytest.raises(MeshError, match="do not fit into memory"):
         read_mesh(tmp_path / "x.vtu")

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from hpfem.errors import ArgumentError, MeshError
-from hpfem.mesh import Mesh, from_meshio, other_formats, read_mesh
+from hpfem.mesh import Mesh, from_meshio, read_mesh
+from hpfem.mesh.io import other_formats
 from hpfem.mesh.node_order import gmsh_nodes, permutation, vtk_nodes
 from hpfem.shapes import equispaced_nodes
 from tests.mesh.examples import flux, sample

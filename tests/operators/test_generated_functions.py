@@ -6,8 +6,8 @@ from hypothesis import HealthCheck, Phase, assume, example, given, settings
 from hypothesis import strategies as st
 
 import hpfem as hp
-from tests.kernels.cuda.host_kernels import Case, apply
-from tests.kernels.cuda.host_kernels import build as library_of
+from tests.backends.cuda.host_kernels import Case, apply
+from tests.backends.cuda.host_kernels import build as library_of
 from tests.operators.generated import build, evaluate, trees
 from tests.operators.ways import ways
 from tests.samples import NAMES, curved

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 import hpfem as hp
-from hpfem import backend as backends
-from hpfem.backend import BACKENDS, Backend, choose_backend
+from hpfem.backends import base as backends
+from hpfem.backends.base import BACKENDS, choose_backend
+from hpfem.backends.numpy.pipeline import NumpyKernel
+from hpfem.backends.strategy import Strategy
 from hpfem.errors import ArgumentError, DeviceError, NotSuitable
-from hpfem.kernels.numpy import NumpyKernel
 from hpfem.memory import count_transfers
 from hpfem.mesh import box
-from hpfem.operators.strategies import provider, register_strategy, strategy_names
-from hpfem.reporting import forget_reports, reports
+from hpfem.support.log import forget_reports, reports
 from tests.operators.reference import random_field
 from tests.samples import curved, norm_error
-from tests.standin import StandIn, StandInStrategy
+from tests.standin import StandIn, StandInBackend, StandInStrategy, add_strategy
 
 
 @pytest.fixture
@@ -28,17 +28,17 @@ def space():
 
 @pytest.fixture
 def providers(monkeypatch):
-    """The list of providers, put back afterwards; nothing has been reported."""
-    monkeypatch.setattr(provider, "_PROVIDERS", list(provider._PROVIDERS))
+    """The strategies of NumPy are put back afterwards; nothing has been reported."""
+    monkeypatch.setattr(BACKENDS["numpy"], "strategies", BACKENDS["numpy"].strategies)
     forget_reports()
-    yield provider._PROVIDERS
+    yield
     forget_reports()
 
 
-class Picky(provider.Strategy):
+class Picky(Strategy):
     """A fast strategy of the NumPy backend that serves some shapes, or none."""
 
-    name, backend, special = "picky", "numpy", False
+    name, special = "picky", False
 
     def __init__(self, *serves):
         self.serves = serves
@@ -60,14 +60,14 @@ class TestChoice:
     """What is chosen, and what is said of it."""
 
     def test_per_block(self, space, providers):
-        register_strategy(Picky("tri"))
+        add_strategy(BACKENDS["numpy"], Picky("tri"))
         operator = hp.Helmholtz(space, backend="numpy")
         chosen = [(b.shape.name, c.strategy) for b, c in zip(space.blocks, operator.choices, strict=True)]
         assert {strategy for name, strategy in chosen if name == "tri"} == {"picky"}
         assert {strategy for name, strategy in chosen if name == "quad"} <= {"stdmat", "sumfac"}
 
     def test_refusal_falls_back_and_is_reported_once(self, space, providers, caplog):
-        register_strategy(Picky())
+        add_strategy(BACKENDS["numpy"], Picky())
         with caplog.at_level(logging.WARNING, logger="hpfem"):
             operator = hp.Helmholtz(space, backend="numpy")
             hp.Helmholtz(space, backend="numpy")
@@ -82,13 +82,13 @@ class TestChoice:
         assert norm_error(operator(u).arrays[0], hp.Helmholtz(space, strategy="sumfac")(u).arrays[0]) < 1e-12
 
     def test_refusal_of_what_was_asked_for(self, space, providers):
-        register_strategy(Picky("quad"))
+        add_strategy(BACKENDS["numpy"], Picky("quad"))
         with pytest.raises(NotSuitable, match="Helmholtz on tri: picky: no tris today"):
             hp.Helmholtz(space, strategy="picky", backend="numpy")
 
     def test_algorithm_that_was_asked_for(self, space, providers):
         picky = Picky("quad", "tri")
-        register_strategy(picky)
+        add_strategy(BACKENDS["numpy"], picky)
         operator = hp.Helmholtz(space, strategy="picky", algorithm="noncollocated", backend="numpy")
         assert {c.algorithm for c in operator.choices} == {"noncollocated"}
         assert {how for *_, how in picky.asked} == {"noncollocated"}
@@ -137,7 +137,7 @@ class TestNames:
                 make()
 
     def test_operator(self):
-        from hpfem.space import OPERATORS
+        from hpfem.space.space import OPERATORS
 
         with pytest.raises(ArgumentError, match="unknown operator 'Helmoltz'.*did you mean 'Helmholtz'.*BwdTrans"):
             OPERATORS["Helmoltz"]
@@ -147,8 +147,7 @@ class TestNames:
             hp.Mass(space, strat="sumfac")
 
     def test_strategies_of_a_backend(self, backend):
-        assert {"stdmat", "sumfac"} <= set(strategy_names(backend))
-        assert strategy_names("nothing") == []
+        assert {"stdmat", "sumfac"} <= set(BACKENDS[backend].strategy_names)
 
 
 class TestBackends:
@@ -161,13 +160,13 @@ class TestBackends:
         assert hp.Mass(space).backend.name == choose_backend("auto").name
 
     def test_one_that_cannot_run(self, space, monkeypatch):
-        broken = Backend("broken", lambda: None, lambda: "no such chip; install one")
+        broken = StandInBackend("broken", missing="no such chip; install one")
         monkeypatch.setitem(BACKENDS._objects, "broken", broken)
         with pytest.raises(DeviceError, match="backend 'broken' cannot run here: no such chip; install one"):
             hp.Mass(space, backend="broken")
 
     def test_auto_goes_to_the_next_and_says_so(self, space, monkeypatch, providers, caplog):
-        broken = Backend("broken", lambda: None, lambda: "no such chip")
+        broken = StandInBackend("broken", missing="no such chip")
         monkeypatch.setitem(BACKENDS._objects, "broken", broken)
         monkeypatch.setattr(backends, "PREFERENCE", ("broken", "numpy"))
         with caplog.at_level(logging.WARNING, logger="hpfem"):
@@ -179,8 +178,8 @@ class TestBackends:
     def device(self, monkeypatch, providers):
         """A device with a backend that computes on it."""
         device = StandIn()
-        monkeypatch.setitem(BACKENDS._objects, "stand-in", Backend("stand-in", lambda: device, lambda: None))
-        register_strategy(StandInStrategy())
+        backend = StandInBackend("stand-in", device, [StandInStrategy()])
+        monkeypatch.setitem(BACKENDS._objects, "stand-in", backend)
         return device
 
     def test_fields_stay_on_the_device(self, space, device, rng):

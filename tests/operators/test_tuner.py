@@ -11,23 +11,34 @@ import pytest
 
 import hpfem as hp
 from hpfem import tuning
-from hpfem.backend import BACKENDS, Backend, choose_backend
+from hpfem.backends.base import BACKENDS, choose_backend
+from hpfem.backends.config import from_text
+from hpfem.backends.cuda.stdmat import strategy as stdmat
+from hpfem.backends.cuda.sumfac import strategy as sumfac
+from hpfem.backends.cuda.sumfac_top import strategy as sumfac_top
+from hpfem.backends.cuda.sumfac_top.plan import Limits, Variant
+from hpfem.backends.numpy.pipeline import NumpyKernel
+from hpfem.backends.strategy import Strategy
 from hpfem.errors import ArgumentError, NotSuitable
-from hpfem.kernels.cuda.variant import Limits, Variant
-from hpfem.kernels.form import BlockKernel
-from hpfem.kernels.models import operator_bytes
-from hpfem.kernels.numpy import NumpyKernel
-from hpfem.kernels.variants import from_text
+from hpfem.forms.cost import operator_bytes
+from hpfem.forms.form import BlockKernel
 from hpfem.memory import HOST
 from hpfem.mesh import box
 from hpfem.operators import tuner
-from hpfem.operators.strategies import cuda, key, provider, register_strategy
-from hpfem.operators.strategies.key import form_key, timed_elements, tuning_key
-from hpfem.reporting import forget_reports, reports
-from hpfem.tuning import CLOCKS, Clock
+from hpfem.operators import tuning_key as key
+from hpfem.operators.tuning_key import form_key, timed_elements, tuning_key
+from hpfem.support.log import forget_reports, reports
 from tests.operators.reference import random_field
 from tests.samples import curved, norm_error, straight
+from tests.standin import StandInBackend, add_strategy
 from tests.tuning.world import World
+
+NUMPY = BACKENDS["numpy"]
+
+
+def register_strategy(strategy):
+    """One more strategy of NumPy's."""
+    add_strategy(NUMPY, strategy)
 
 
 @pytest.fixture(autouse=True)
@@ -35,8 +46,8 @@ def world(tmp_path, monkeypatch):
     """An empty cache, invented time on backend "numpy", and none of its own strategies."""
     monkeypatch.setenv("HPFEM_CACHE_DIR", str(tmp_path))
     made = World()
-    monkeypatch.setitem(CLOCKS._objects, "numpy", Clock(lambda: made, lambda: "chip"))
-    monkeypatch.setattr(provider, "_PROVIDERS", [p for p in provider._PROVIDERS if p.backend != "numpy"])
+    for name, value in (("timer", lambda: made), ("processor", lambda: "chip"), ("strategies", ())):
+        monkeypatch.setattr(NUMPY, name, value)
     forget_reports()
     yield made
     forget_reports()
@@ -63,10 +74,10 @@ class PacedKernel(BlockKernel):
         out *= self.factor
 
 
-class Paced(provider.Strategy):
+class Paced(Strategy):
     """A strategy whose variants take given seconds, in rounds."""
 
-    backend, special = "numpy", False
+    special = False
 
     def __init__(self, name, world, *rounds, cost=1.0, shapes=None, wrong=()):
         self.name, self.world, self.rounds, self._cost = name, world, rounds, cost
@@ -312,7 +323,7 @@ def test_the_key_knows_what_speed_depends_on(monkeypatch):
         "other constant": key_of(mesh, operator=hp.WeakForm, pointwise=lambda u: 3.0 * u, test="value"),
         "components": key_of(mesh, operator=hp.WeakForm, pointwise=lambda u: (u[0], u[1]), test="value", components=2),
     }
-    monkeypatch.setitem(CLOCKS._objects, "numpy", Clock(World, lambda: "another chip"))
+    monkeypatch.setattr(NUMPY, "processor", lambda: "another chip")
     keys["device"] = key_of(mesh)
     assert len({tuple(k.items()) for k in keys.values()}) == len(keys)
     assert all(isinstance(value, (str, int)) for k in keys.values() for value in k.values())
@@ -399,7 +410,7 @@ def test_errors(world, space):
     with pytest.raises(ArgumentError, match="unknown strategy 'b'"):
         hp.tune(space, strategy="b")
     broken = Paced("broken", world, {None: 1.0}, shapes=())
-    provider._PROVIDERS[:] = [p for p in provider._PROVIDERS if p.backend != "numpy"]
+    NUMPY.strategies = ()
     operator = replace_kernels(space, world)
     register_strategy(broken)
     with pytest.raises(NotSuitable, match="Mass on quad: broken: no quads"):
@@ -410,7 +421,7 @@ def replace_kernels(space, world):
     """A mass operator whose strategy is gone."""
     register_strategy(Paced("gone", world, {None: 1.0}))
     operator = hp.Mass(space)
-    provider._PROVIDERS.pop()
+    NUMPY.strategies = NUMPY.strategies[:-1]
     return operator
 
 
@@ -466,13 +477,13 @@ def test_variants_of_cuda_without_a_gpu(world, monkeypatch):
         done.set_result(None)
         return done
 
-    monkeypatch.setitem(BACKENDS._objects, "cuda", Backend("cuda", lambda: HOST, lambda: None))
-    monkeypatch.setitem(CLOCKS._objects, "cuda", Clock(lambda: world, lambda: "H200"))
+    strategies = BACKENDS["cuda"].strategies
+    monkeypatch.setitem(BACKENDS._objects, "cuda", StandInBackend("cuda", HOST, strategies, timer=lambda: world))
     monkeypatch.setattr(DryKernel, "world", world)
-    for name in ("FiberKernel", "LaneKernel", "StdMatKernel"):
-        monkeypatch.setattr(cuda, name, DryKernel)
-    for name, stub in (("limits", Limits), ("architecture", lambda: "sm_90"), ("start", start)):
-        monkeypatch.setattr(cuda, name, stub)
+    for module, kernel in ((sumfac_top, "FiberKernel"), (sumfac, "LaneKernel"), (stdmat, "StdMatKernel")):
+        monkeypatch.setattr(module, kernel, DryKernel)
+        for name, stub in (("limits", Limits), ("architecture", lambda: "sm_90"), ("start", start)):
+            monkeypatch.setattr(module, name, stub, raising=False)
     space = hp.Space(curved("tet"), 4, backend="cuda")
     operator = hp.Helmholtz(space)
     assert "GDoF/s on an H200)" in operator.explain() and "(shipped table: " in operator.explain()

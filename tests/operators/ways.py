@@ -1,8 +1,8 @@
 """The ways to compute an operator on a backend, for tests that compare them."""
 
+from hpfem.backends import BACKENDS
 from hpfem.errors import NotSuitable
-from hpfem.kernels.form import ALGORITHMS
-from hpfem.operators.strategies import strategy_names
+from hpfem.forms.form import ALGORITHMS
 
 # Strategies that serve some problems only, and say NotSuitable to the others.
 SPECIAL = {("cpu", "dense"), ("cpu", "numpy"), ("cuda", "sumfac"), ("cuda", "dense")}
@@ -13,7 +13,7 @@ def ways(backend, gradients=True):
     algorithms = ALGORITHMS if gradients else ("auto",)
     return [
         {"strategy": strategy, "algorithm": algorithm, "backend": backend}
-        for strategy in strategy_names(backend)
+        for strategy in BACKENDS[backend].strategy_names
         if (backend, strategy) not in SPECIAL
         for algorithm in algorithms
     ]
@@ -28,7 +28,7 @@ def special(backend, make):
     make : callable
         Keyword arguments `strategy` and `backend` -> Operator.
     """
-    for strategy in strategy_names(backend):
+    for strategy in BACKENDS[backend].strategy_names:
         if (backend, strategy) in SPECIAL:
             try:
                 yield strategy, make(strategy=strategy, backend=backend)

@@ -8,13 +8,12 @@ import scipy.sparse.linalg
 
 import hpfem as hp
 from hpfem.assembly.devices import vector_home, vector_on
-from hpfem.backend import BACKENDS, Backend
+from hpfem.backends.base import BACKENDS
 from hpfem.memory import count_transfers
 from hpfem.mesh import box
-from hpfem.operators.strategies import provider
 from hpfem.solvers import make_preconditioner
 from tests.assembly.meshes import ours, turned
-from tests.standin import StandIn, StandInStrategy
+from tests.standin import StandIn, StandInBackend, StandInStrategy
 
 
 @pytest.fixture
@@ -57,12 +56,9 @@ def test_history(problem):
 def standin():
     """A backend with memory of its own."""
     device = StandIn()
-    strategy = StandInStrategy()
-    BACKENDS.add("stand-in", Backend("stand-in", lambda: device, lambda: None))
-    provider.register_strategy(strategy)
+    BACKENDS.add("stand-in", StandInBackend("stand-in", device, [StandInStrategy()]))
     yield device
     BACKENDS._objects.pop("stand-in")
-    provider._PROVIDERS.remove(strategy)
 
 
 @pytest.mark.parametrize("name", ["jacobi", "multilevel"])

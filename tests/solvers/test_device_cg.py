@@ -9,7 +9,7 @@ import hpfem as hp
 from hpfem.solvers import device_cg
 from hpfem.solvers.preconditioners import Jacobi
 from hpfem.solvers.scaling import exponent, scaled
-from tests.kernels.cuda.host_vectors import HostVectors, kernels
+from tests.backends.cuda.host_vectors import HostVectors, kernels
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import hpfem as hp
+from hpfem.backends.cuda.runtime.device import current_device
 from hpfem.errors import ArgumentError, StateError
-from hpfem.kernels.cuda.device import current_device
 from hpfem.memory import HOST, PairArray, count_transfers
 from hpfem.mesh import box
 from tests.fake_cupy import FakeArray, ForeignTensor, fake_cuda

@@ -11,9 +11,9 @@ import pytest
 
 import hpfem as hp
 from hpfem import ArgumentError, StateError
-from hpfem.locate import Locator
 from hpfem.mesh import box, read_mesh
 from hpfem.shapes import BASES, equispaced_nodes
+from hpfem.space.locate import Locator
 from meshes import generate
 from tests import samples
 

@@ -9,7 +9,7 @@ import pytest
 import hpfem as hp
 from hpfem.errors import ArgumentError, MeshError, SolverError, StateError
 from hpfem.mesh import box
-from hpfem.operators import projection
+from hpfem.operators import forward_transform as projection
 from hpfem.shapes import BASES
 from tests.operators.reference import random_field
 from tests.samples import NAMES, Polynomial, curved, dimension, norm_error, skewed, straight, tapered

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpfem.reporting import forget_reports, reports
+from hpfem.support.log import forget_reports, reports
 from hpfem.tuning import Record, entries, find, forget, keep, store_info
 from hpfem.tuning.store import FORMAT
 from tests.limits import forked, limit_time

@@ -1,0 +1,225 @@
+"""Continuous functions from given ones, entity by entity: values at the vertices, then what is missing on the edges,
+then on the faces, then in the cells, each as the L2 projection in the entity's own coordinates (Demkowicz'
+projection-based interpolation with L2 throughout). Boundary values are the same, stopped at the boundary's entities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import qr, solve_triangular
+from scipy.sparse import csr_array
+
+from hpfem.shapes import Basis, Shape, make_basis, quadrature
+from hpfem.shapes.arguments import is_real, real
+
+from ..errors import ArgumentError
+from ..geometry.element_map import geometry_coefficients, positions
+from ..mesh.symmetry import entity_nodes, lattice_permutations, symmetries
+from ..space.space import evaluated
+from .numbering import Numbering
+from .traces import Array, Indices, interior_modes
+
+if TYPE_CHECKING:
+    from .c0 import C0Space
+
+Mask = NDArray[np.bool_]
+Function = Callable[..., Any] | float
+
+
+@dataclass(frozen=True, eq=False)
+class Patch:
+    """Edges, faces or cells of one shape and geometry order: what the geometry needs to know (`mapping.Cells`).
+
+    Attributes
+    ----------
+    shape : Shape
+    order : int
+        Geometry order.
+    nodes : ndarray of int, [n, n_nodes]
+        Rows of ``mesh.points``, in canonical equispaced order.
+    """
+
+    shape: Shape
+    order: int
+    nodes: Indices
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """A function and the entities it is for.
+
+    Attributes
+    ----------
+    function : callable or float
+    masks : sequence of ndarray of bool, or None
+        Per dimension, which entities; None means all. Fewer dimensions than the mesh has leave the others out.
+    """
+
+    function: Function
+    masks: Sequence[Mask] | None = None
+
+
+def values_of(function: Function, x: Array, what: str) -> Array:
+    """Values of a user's function or number, [components, *points], all finite.
+
+    Parameters
+    ----------
+    function : callable or float
+    x : ndarray, [D, ...]
+        Coordinates.
+    what : str
+        For messages.
+    """
+    if is_real(function):
+        found = np.full((1, *x.shape[1:]), real(function, what))
+    else:
+        found = evaluated(cast(Callable[..., Any], function), list(x), x.shape[1:])
+    bad = ~np.isfinite(found).all(axis=0)
+    if bad.any():
+        where = ", ".join(f"{c:.6g}" for c in x[(slice(None), *np.argwhere(bad)[0])])
+        raise ArgumentError(f"{what} is not finite at ({where})")
+    return found
+
+
+def oriented_patch(numbering: Numbering, group: int, rows: Indices, dim: int, number: int) -> tuple[Patch, Indices]:
+    """Entities of some cells of a group, seen in their global vertex order.
+
+    Parameters
+    ----------
+    numbering : Numbering
+    group : int
+        Position of the cell group.
+    rows : ndarray of int, [n]
+        Cells of the group.
+    dim, number : int
+        The entity of the cell, dim >= 1.
+
+    Returns
+    -------
+    Patch
+        Their geometry.
+    ndarray of int, [n, n_vertices]
+        Their topological vertices.
+    """
+    cells = numbering.mesh.cells[group]
+    entity = cells.shape.entities[dim][number]
+    codes = numbering.of_group(group, dim).codes[rows, number]
+    nodes = cells.nodes[rows][:, entity_nodes(cells.shape, cells.order, dim, number)]
+    nodes = np.take_along_axis(nodes, lattice_permutations(entity.shape, cells.order)[codes], axis=1)
+    vertices = cells.vertices[rows][:, entity.vertices]
+    vertices = np.take_along_axis(vertices, symmetries(entity.shape)[codes], axis=1)
+    return Patch(entity.shape, cells.order, nodes), vertices
+
+
+def patch_points(patch: Patch, points: Array, xi: Array) -> Array:
+    """Coordinates of reference points on the members of a patch, [D, n, Q]."""
+    basis = make_basis("orthogonal", patch.shape, patch.order)
+    return positions(geometry_coefficients(patch, points), basis.evaluate(xi)).transpose(1, 0, 2)
+
+
+# Further points by dimension: enough that the values of a smooth function do not depend on how an entity is turned.
+_MORE = {1: 10, 2: 8, 3: 4}
+
+
+@cache
+def _fit(basis: Basis) -> tuple[Array, Array, tuple[Array, Array]]:
+    """Points xi, modes at them, and the QR factors of the weighted interior modes."""
+    shape = basis.shape
+    rule = quadrature(shape, [basis.order + _MORE[shape.dim]] * shape.dim, ["gauss"] * shape.dim)
+    xi = shape.collapse(rule.eta)
+    values = basis.evaluate(xi)
+    root = np.sqrt(rule.weights)
+    left, upper = qr((values[interior_modes(basis)] * root).T, mode="economic")
+    return xi, values, (left * root[:, None], upper)
+
+
+def project(c0: C0Space, pieces: Sequence[Piece]) -> Array:
+    """Global vector of given functions on given entities, zero elsewhere.
+
+    Parameters
+    ----------
+    c0 : C0Space
+    pieces : sequence of Piece
+        Where two have the same entity the first one counts.
+
+    Returns
+    -------
+    ndarray, [components, size]
+
+    Raises
+    ------
+    ArgumentError
+        If a function returns something else than finite numbers, or another number of components than the others.
+    """
+    numbering, mesh = c0.numbering, c0.numbering.mesh
+    result: Array | None = None
+    for dim in range(mesh.dim + 1):
+        done = np.zeros(len(numbering.offsets[dim]), dtype=bool)
+        for piece in pieces:
+            if piece.masks is not None and dim >= len(piece.masks):
+                continue
+            for group, cells in enumerate(mesh.cells):
+                ids = numbering.of_group(group, dim).ids
+                for number in range(len(cells.shape.entities[dim])):
+                    own, rows = np.unique(ids[:, number], return_index=True)
+                    fresh = ~done[own]
+                    if piece.masks is not None:
+                        fresh &= piece.masks[dim][own]
+                    own, rows = own[fresh], rows[fresh]
+                    done[own] = True
+                    if len(own) == 0:
+                        continue
+                    for columns, values in _fitted(numbering, piece.function, group, rows, dim, number, own, result):
+                        if result is None:
+                            result = np.zeros((len(values), c0.size))
+                        if len(values) != len(result):
+                            raise ArgumentError(
+                                f"functions of {len(result)} and of {len(values)} components on one field"
+                            )
+                        result[:, columns] = values
+    return np.zeros((1, c0.size)) if result is None else result
+
+
+def _fitted(
+    numbering: Numbering,
+    function: Function,
+    group: int,
+    rows: Indices,
+    dim: int,
+    number: int,
+    ids: Indices,
+    below: Array | None,
+) -> list[tuple[Indices, Array]]:
+    """Columns [n, n_inside] and values [components, n, n_inside] of some entities, given what is known below them."""
+    mesh = numbering.mesh
+    offsets, orders = numbering.offsets[dim][ids], numbering.orders[dim][ids]
+    if dim == 0:
+        cells = mesh.cells[group]
+        nodes = cells.nodes[rows, entity_nodes(cells.shape, cells.order, 0, number)[0]]
+        return [(offsets[:, None], values_of(function, mesh.points[nodes].T[:, :, None], "a value"))]
+    found = []
+    for order in np.unique(orders):
+        chosen = np.flatnonzero(orders == order)
+        patch, vertices = oriented_patch(numbering, group, rows[chosen], dim, number)
+        basis = make_basis(numbering.name, patch.shape, int(order))
+        inside = interior_modes(basis)
+        if len(inside) == 0:
+            continue
+        xi, values, (left, upper) = _fit(basis)
+        rest = values_of(function, patch_points(patch, mesh.points, xi), "a value")
+        if below is not None:
+            seen = [numbering.of_vertices(patch.shape, vertices, d) for d in range(dim)]
+            entries = numbering.local_to_global(basis, seen).forward
+            size = (len(chosen) * basis.n_modes, numbering.size)
+            local = csr_array((entries.values, (entries.rows, entries.columns)), shape=size) @ below.T
+            rest = rest - np.einsum("emc,mq->ceq", local.reshape(len(chosen), basis.n_modes, -1), values, optimize=True)
+        moments = (rest @ left).reshape(-1, len(inside))
+        coefficients = solve_triangular(upper, moments.T).T.reshape(*rest.shape[:2], len(inside))
+        found.append((offsets[chosen][:, None] + np.arange(len(inside)), coefficients))
+    return found

@@ -1,0 +1,157 @@
+"""A backend: where kernels run. It owns its memory, clock and strategies, and is found by its name."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from hpfem.shapes.arguments import name_of
+
+from ..errors import DeviceError
+from ..geometry import BlockGeometry
+from ..memory import HOST, Device
+from ..support.immutable import Immutable
+from ..support.log import report_once
+from ..support.machine import processor_name
+from ..support.registry import Registry
+from .roofline import Roofline
+from .strategy import Strategy
+from .timer import HostTimer, Timer
+
+
+class Backend(Immutable, ABC):
+    """Where kernels run; each has a folder of its own, which registers one object.
+
+    Attributes
+    ----------
+    name : str
+        "numpy", "cpu", "cuda" or another.
+    strategies : tuple of Strategy
+        Its ways to compute a form on a block.
+    """
+
+    name: str
+    strategies: tuple[Strategy, ...]
+
+    @property
+    def strategy_names(self) -> tuple[str, ...]:
+        """Names of its strategies."""
+        return tuple(strategy.name for strategy in self.strategies)
+
+    def __reduce__(self) -> tuple[Callable[[str], Backend], tuple[str]]:
+        # By name: where it is opened, the backend may have to be refused.
+        return choose_backend, (self.name,)
+
+    @abstractmethod
+    def missing(self) -> str | None:
+        """Say in one sentence what is missing here and how to install it; None if the backend works."""
+
+    def device(self) -> Device:
+        """Memory that its kernels read and write: the host's."""
+        return HOST
+
+    def held(self, geometry: BlockGeometry) -> dict[str, dict[str, int]]:
+        """Bytes that kernels on a block keep in memory of their own: {device: {what: bytes}}."""
+        return {}
+
+    def timer(self) -> Timer:
+        """Clock for work on its device."""
+        return HostTimer()
+
+    def processor(self) -> str:
+        """Name of what does the work, with all that its speed depends on."""
+        return processor_name()
+
+    def measure_limits(self, dtype: DTypeLike, quick: bool) -> Roofline:
+        """Measure what this backend reaches on its device, on the threads that it may use now.
+
+        Parameters
+        ----------
+        dtype : dtype
+            float64 or float32.
+        quick : bool
+            Smaller arrays and fewer repeats, for tests and demonstrations.
+
+        Returns
+        -------
+        Roofline
+            Zeros where others measure the device.
+        """
+        return Roofline(0.0, 0.0, {})
+
+    def roofline(self, dtype: DTypeLike = np.float64, quick: bool = False) -> Roofline:
+        """Measure the limits of its device: the best of what the backends that compute there reach.
+
+        Parameters
+        ----------
+        dtype : dtype
+            float64 or float32.
+        quick : bool
+            Smaller arrays and fewer repeats, for tests and demonstrations.
+
+        Returns
+        -------
+        Roofline
+        """
+        here = [b for _, b in BACKENDS.items() if b.missing() is None and b.device().name == self.device().name]
+        return Roofline.best([backend.measure_limits(dtype, quick) for backend in here])
+
+
+BACKENDS: Registry[Backend] = Registry("backend")
+# The order in which "auto" looks for a backend that works.
+PREFERENCE = ("cpu", "numpy")
+
+
+def checked_name(name: str) -> str:
+    """Check that there is such a backend, whether or not it can run here.
+
+    Parameters
+    ----------
+    name : str
+        "auto" or the name of a backend.
+
+    Returns
+    -------
+    str
+        The name.
+
+    Raises
+    ------
+    ArgumentError
+        For an unknown name.
+    """
+    return name_of(name, ("auto", *BACKENDS), "backend")
+
+
+def choose_backend(name: str) -> Backend:
+    """Backend of that name, or the first that works for "auto".
+
+    Parameters
+    ----------
+    name : str
+
+    Returns
+    -------
+    Backend
+
+    Raises
+    ------
+    ArgumentError
+        For an unknown name.
+    DeviceError
+        If the backend cannot run here; the message says what is missing.
+    """
+    if checked_name(name) == "auto":
+        for candidate in (BACKENDS[n] for n in PREFERENCE if n in BACKENDS):
+            reason = candidate.missing()
+            if reason is None:
+                return candidate
+            report_once(f"backend/{candidate.name}", f"backend {candidate.name!r} is not used: {reason}")
+    backend = BACKENDS[name]
+    reason = backend.missing()
+    if reason is not None:
+        raise DeviceError(f"backend {name!r} cannot run here: {reason}")
+    return backend

@@ -1,0 +1,1 @@
+"""The LLVM IR of a kernel, written pass by pass."""

@@ -1,0 +1,1 @@
+"""Compiled code on the processor: target, cache, threads, kernels, limits."""

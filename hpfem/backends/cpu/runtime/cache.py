@@ -1,0 +1,84 @@
+"""Compiled kernels, kept in memory and in the user's cache folder.
+
+An entry is named by the SHA-256 of everything that it depends on: the IR, LLVM's version, the processor and its
+features, and `FORMAT`. It holds a seal, which binds its object code to that name, in front of the code. Entries are
+written under a temporary name and renamed, so that processes that compile the same kernel at once never see half of
+one. An entry that is damaged, belongs to another user or can be written by one is never loaded: it is compiled again.
+The least recently used go first when the folder grows past its limit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+
+from ....support.cache import CacheInfo, Kept, seal, whole_elf
+from ....support.files import cache_folder
+from ....support.progress import progress_if_long
+from .target import LOCK, Code, Target, compile_object, llvm_version, load_object
+
+# Version of what an entry is: to be raised with the layout of its file, or with the arguments of a kernel.
+FORMAT = 2
+LIMIT = 256 << 20
+_SUFFIX = ".kernel"
+_LOADED: dict[str, Code] = {}
+
+
+def folder() -> Path:
+    """Folder of compiled kernels."""
+    return cache_folder("kernels")
+
+
+def _kept() -> Kept:
+    return Kept(folder(), _SUFFIX, code=True)
+
+
+def cache_info() -> CacheInfo:
+    """Count what the folder of compiled kernels holds."""
+    return _kept().info(LIMIT)
+
+
+def cache_clear() -> int:
+    """Delete the compiled kernels in the cache folder; returns how many there were."""
+    return _kept().clear()
+
+
+def compiled(text: str, target: Target) -> Code:
+    """The functions of a module: from memory, from the cache folder, or compiled now.
+
+    Parameters
+    ----------
+    text : str
+        A module in LLVM IR.
+    target : Target
+
+    Returns
+    -------
+    Code
+    """
+    name = _key(text, target)
+    with LOCK:
+        if name not in _LOADED:
+            code = _read(name)
+            if code is None:
+                with progress_if_long("compiling a kernel"):
+                    code = compile_object(text, target)
+                if _kept().keep(name, seal(name, code) + code):
+                    _kept().prune(LIMIT)
+            _LOADED[name] = load_object(code)
+        return _LOADED[name]
+
+
+def _key(text: str, target: Target) -> str:
+    parts = (str(FORMAT), llvm_version(), target.cpu, target.features, text)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _read(name: str) -> bytes | None:
+    """Object code of an entry, None if there is none to be trusted."""
+    content = _kept().read(name) or b""
+    digest, code = content[:32], content[32:]
+    # LLVM follows the tables of a file that is cut short beyond its end.
+    whole = whole_elf(code) or sys.platform != "linux"
+    return code if whole and digest == seal(name, code) else None

@@ -1,0 +1,156 @@
+"""A compiled kernel with its buffers: geometry in the order it is read, scratch per thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ....forms.cost import operator_bytes, operator_flops
+from ....forms.form import BlockKernel, BlockProblem
+from ....support.pool import Pool
+from ..codegen.dense import DenseGenerator
+from ..codegen.factors import stored
+from ..codegen.generator import Generator
+from ..codegen.ir import Builder
+from .cache import compiled
+from .target import Target, host
+from .threads import run_all, thread_count
+
+Array = NDArray[np.floating[Any]]
+
+ALIGNMENT = 4096
+# Operations that each thread must have: below about 50 microseconds waking one costs more than it saves.
+THREAD_FLOPS = 3_000_000
+# Geometry, input and output above which the next group is fetched ahead: more than a core's own caches hold.
+PREFETCH_BYTES = 4 << 20
+
+
+class Writer(Protocol):
+    """Writes the IR of a kernel; `Generator` is one."""
+
+    b: Builder
+    direction: int
+    scratch_size: int
+
+    def write(self) -> str:
+        """The module."""
+
+    def field_inputs(self) -> list[tuple[str, int]]:
+        """Field components that it reads."""
+
+    def parameter_inputs(self) -> list[str]:
+        """Parameters that it reads."""
+
+    def uses_points(self) -> bool:
+        """Whether it reads x."""
+
+
+def aligned(shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+    """An array that starts at a page, with zeros."""
+    nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    raw = np.zeros(nbytes + ALIGNMENT, dtype=np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + nbytes].view(dtype).reshape(shape)
+
+
+_WRITERS: dict[str, Callable[..., Writer]] = {"sumfac": Generator, "dense": DenseGenerator}
+
+
+class CpuKernel(BlockKernel):
+    """A form on a block, compiled for this processor.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    strategy : str
+        "sumfac", or "dense" for reference matrices of affine elements.
+    target : Target, optional
+        This machine's processor when left out.
+    width : int
+        Fibers that share their coefficients: more than 1 pays where loads bind, which they did on no machine yet.
+
+    Attributes
+    ----------
+    lanes : int
+        Elements of a group.
+    group_flops : int
+        Operations that the kernel performs on a group, counted as it was written.
+    """
+
+    def __init__(
+        self, problem: BlockProblem, strategy: str = "sumfac", target: Target | None = None, width: int = 1
+    ) -> None:
+        self.problem, self.strategy = problem, strategy
+        self.target = target or host()
+        self.lanes = self.target.lanes(problem.dtype)
+        self.groups = -(-problem.n_elements // self.lanes)
+        prefetch = operator_bytes(problem) * problem.n_elements > PREFETCH_BYTES
+        writer: Writer = _WRITERS[strategy](problem, self.lanes, width=width, prefetch=prefetch)
+        self.code = compiled(writer.write(), self.target)
+        self.group_flops = writer.b.flops * self.lanes
+        self.flops = operator_flops(problem, strategy) if strategy == "sumfac" else writer.b.flops
+        self._scratch_size = writer.scratch_size
+        self._scratch: Pool[tuple[Array, int]] = Pool()
+        self._fields = writer.field_inputs()
+        self._parameter_names = writer.parameter_inputs()
+        self._parameters = np.zeros(len(self._parameter_names), problem.dtype)
+        kind = problem.form.factor_kind
+        self._geometry = self._stored(kind, writer.direction) if kind else self._parameters
+        self._points = self._stored("points", writer.direction) if writer.uses_points() else self._parameters
+        # Asking an array for its address takes as long as the call of a small kernel.
+        self._addresses = tuple(array.ctypes.data for array in (self._geometry, self._points, self._parameters))
+
+    def _new_scratch(self) -> tuple[Array, int]:
+        array = aligned((self._scratch_size * self.lanes,), self.problem.dtype)
+        return array, array.ctypes.data
+
+    def _stored(self, kind: str, direction: int) -> Array:
+        return stored(self.problem, kind, self.lanes, direction, aligned)
+
+    @property
+    def factor_bytes(self) -> int:
+        """Bytes of geometry that one application reads."""
+        return sum(a.nbytes for a in (self._geometry, self._points) if a is not self._parameters)
+
+    def _tasks(self, components: int) -> int:
+        work = self.groups * self.group_flops * components
+        return int(max(1, min(thread_count(), self.groups, work // THREAD_FLOPS)))
+
+    def apply(self, source: Array, out: Array) -> None:
+        """Apply to one block of a field; see `BlockKernel.apply`."""
+        if not self.groups:
+            return
+        problem = self.problem
+        for i, name in enumerate(self._parameter_names):
+            self._parameters[i] = problem.parameters[name]
+        source = np.ascontiguousarray(source, problem.dtype)
+        target = out if out.flags.c_contiguous else np.empty(out.shape, problem.dtype)
+        components = len(source) // problem.coupled
+        fields = [np.ascontiguousarray(problem.fields[name].values[c], problem.dtype) for name, c in self._fields]
+        pointers = np.array([field.ctypes.data for field in fields], dtype=np.uint64)
+        geometry, points, parameters = self._addresses
+        arrays = (source.ctypes.data, target.ctypes.data, geometry, points)
+        common = (problem.n_elements, components, *arrays, pointers.ctypes.data if fields else 0, parameters)
+        parts = self._tasks(components)
+        scratch = [self._scratch.take(self._new_scratch) for _ in range(parts)]
+        if parts == 1:
+            self.code.run(0, self.groups, *common, scratch[0][1])
+        else:
+            bounds = [self.groups * part // parts for part in range(parts + 1)]
+            used = (self, source, target, fields, pointers, scratch)
+            run_all([
+                partial(self._run, used, bounds[part], bounds[part + 1], *common, scratch[part][1])
+                for part in range(parts)
+            ])  # fmt: skip
+        for own in scratch:
+            self._scratch.give(own)
+        if target is not out:
+            out[...] = target
+
+    def _run(self, used: object, *arguments: int) -> None:
+        """Run a part; the arrays behind the addresses live as long as the task holds them in `used`."""
+        self.code.run(*arguments)

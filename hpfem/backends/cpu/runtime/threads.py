@@ -1,0 +1,154 @@
+"""Threads that kernels share: HPFEM_NUM_THREADS, or one per processor that this process may use.
+
+An exception of a signal handler, as of Ctrl-C, can come between any two steps of the thread that waits. Two things make
+that harmless: whether a task runs, and whether it is over, can be asked again and again, so that waiting is begun anew,
+for up to four signals; and a worker is nobody's, so that no state of it can get lost. Kernels end, so waiting does.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+
+from ....errors import ArgumentError
+
+
+def thread_count() -> int:
+    """Threads that a kernel may use.
+
+    Raises
+    ------
+    ArgumentError
+        If HPFEM_NUM_THREADS is no positive integer.
+    """
+    asked = os.environ.get("HPFEM_NUM_THREADS")
+    if asked:
+        if not (asked.isascii() and asked.isdigit() and len(asked) < 7 and int(asked) > 0):
+            raise ArgumentError(f"HPFEM_NUM_THREADS is {asked[:40]!r}; it must be a positive integer below a million")
+        return int(asked)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class Task:
+    """Work that one thread does: the first that claims it.
+
+    Parameters
+    ----------
+    work : callable
+    """
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work: Callable[[], None] | None = work
+        self._owner: dict[str, object] = {}
+        self._over = threading.Lock()
+        self._over.acquire()
+        self.finished = False
+        self.error: Exception | None = None
+
+    def claim(self, who: object) -> bool:
+        """Whether the task is `who`'s to do; asked again, the answer is the same."""
+        return self._owner.setdefault("owner", who) is who
+
+    def run(self) -> None:
+        """Do the work; `wait` ends after that."""
+        try:
+            if self._work is not None:
+                self._work()
+        except Exception as error:  # noqa: BLE001 - raised by `run_all`
+            self.error = error
+        self._work = None
+        self.finished = True
+        self._over.release()
+
+    def wait(self) -> None:
+        """Wait until another thread has done the work; after an exception it can be called again."""
+        while not self.finished:
+            self._over.acquire()
+
+
+# Tasks to be done by the first worker that is free, and an entry for each worker. Handing a task over by a SimpleQueue
+# costs half of what an executor does.
+_tasks: SimpleQueue[Task] = SimpleQueue()
+_workers: list[threading.Thread] = []
+
+
+def _work(tasks: SimpleQueue[Task]) -> None:
+    """What a worker does all its life. Handlers of signals never run here."""
+    me = object()
+    while True:
+        task = tasks.get()
+        if task.claim(me):
+            task.run()
+        del task  # and with it the arrays that it holds
+
+
+def _hire(count: int) -> None:
+    """Have so many workers, or as many as the system gives."""
+    while len(_workers) < count:
+        worker = threading.Thread(target=_work, args=(_tasks,), name="hpfem", daemon=True)
+        try:
+            worker.start()
+        except RuntimeError:  # what has no worker is done by who waits for it
+            return
+        _workers.append(worker)
+
+
+def run_all(tasks: Sequence[Callable[[], None]]) -> None:
+    """Run tasks at once, the first one on this thread, and wait for all, even if this thread is interrupted.
+
+    Parameters
+    ----------
+    tasks : sequence of callable
+        They hold all arrays that they write to.
+
+    Raises
+    ------
+    Exception
+        That of a task, or of a handler of a signal, when nothing runs any more.
+    """
+    me, others = object(), [Task(task) for task in tasks[1:]]
+    # No loop: Python may run a handler at its backward jump, outside of every `try`. Each level outlives one signal.
+    try:
+        _hire(len(others))
+        for other in others[: len(_workers)]:
+            _tasks.put(other)
+        tasks[0]()
+        for other in others:
+            if other.claim(me):
+                other.run()
+    finally:
+        try:
+            _wait(others, me)
+        finally:
+            try:
+                _wait(others, me)
+            finally:
+                try:
+                    _wait(others, me)
+                finally:
+                    _wait(others, me)
+    for other in others:
+        if other.error is not None:
+            raise other.error
+
+
+def _wait(tasks: Sequence[Task], me: object) -> None:
+    """Wait for the tasks that others have begun; nobody begins the rest."""
+    for task in tasks:
+        if not task.claim(me):
+            task.wait()
+
+
+def _start_anew() -> None:
+    """Threads do not survive a fork, and what was handed to them is the parent's."""
+    global _tasks
+    _tasks = SimpleQueue()
+    _workers.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_anew)

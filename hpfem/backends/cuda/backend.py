@@ -1,0 +1,53 @@
+"""The CUDA backend."""
+
+from __future__ import annotations
+
+from numpy.typing import DTypeLike
+
+from ...geometry import BlockGeometry
+from ...support.machine import DEVICE_NAMES
+from ..base import BACKENDS, Backend
+from ..roofline import Roofline
+from .dense.strategy import CudaDense
+from .runtime.device import CudaDevice, current_device, missing
+from .runtime.kernel import held
+from .runtime.limits import measure_gpu
+from .runtime.timer import CudaTimer, all_names, current_name
+from .stdmat.strategy import CudaStdMat
+from .sumfac.strategy import CudaSumFac
+from .sumfac_top.strategy import CudaSumFacTop
+
+
+class CudaBackend(Backend):
+    """Kernels on an NVIDIA GPU, through CuPy and NVRTC."""
+
+    name = "cuda"
+    strategies = (CudaSumFacTop(), CudaSumFac(), CudaStdMat(), CudaDense())
+
+    def missing(self) -> str | None:
+        """Say what keeps CUDA from working here; see `Backend.missing`."""
+        return missing()
+
+    def device(self) -> CudaDevice:
+        """Memory of the current GPU."""
+        return current_device()
+
+    def held(self, geometry: BlockGeometry) -> dict[str, dict[str, int]]:
+        """Bytes of factors, matrices and scratch on the GPUs; see `Backend.held`."""
+        return held(geometry)
+
+    def timer(self) -> CudaTimer:
+        """Clock by CUDA's events."""
+        return CudaTimer()
+
+    def processor(self) -> str:
+        """Name of the current GPU."""
+        return current_name()
+
+    def measure_limits(self, dtype: DTypeLike, quick: bool) -> Roofline:
+        """Measure reading and copying memory, multiply-adds and a matrix product; see `Backend.measure_limits`."""
+        return measure_gpu(dtype, quick)
+
+
+BACKENDS.add("cuda", CudaBackend())
+DEVICE_NAMES.append(all_names)

@@ -1,0 +1,86 @@
+"""Private layouts of geometric factors for the CUDA kernels: made once, so that every load is coalesced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ....forms.form import BlockProblem
+from ..sumfac_top.plan import FiberPlan
+from .tables import Levels
+
+
+def line_view(lines: Any, levels: Levels, lanes: int) -> Any:
+    """Factors in the layout of the fiber kernel, element by element and point by point.
+
+    Parameters
+    ----------
+    lines : array, [groups, Q1, factors, padded]
+        Line (j Q3 + k) E + e, with padding behind the last.
+    levels : Levels
+        Of the kernel.
+    lanes : int
+        E.
+
+    Returns
+    -------
+    array, [groups, factors, *points, E]
+        A view; points of the rule, the first direction slowest, in three axes.
+    """
+    q2, q3 = levels.counts[1:]
+    split = lines[..., : q2 * q3 * lanes].reshape(*lines.shape[:3], q2, q3, lanes)
+    order = [1, 3, 4]  # axes of the kernel's directions
+    if levels.reverse:
+        order[: levels.dim] = order[: levels.dim][::-1]
+    return split.transpose(0, 2, *order, 5)
+
+
+def stored_factors(
+    problem: BlockProblem,
+    levels: Levels,
+    plan: FiberPlan,
+    kind: str,
+    xp: Any = np,
+    empty: Callable[..., Any] = np.empty,
+    size: int | None = None,
+) -> Any:
+    """Geometric factors in the layout of the fiber kernel.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    levels : Levels
+        Of the problem's tabulation.
+    plan : FiberPlan
+    kind : str
+        See `hpfem.geometry.block_geometry`.
+    xp, size
+        Where they are made, and how many at a time; see `BlockGeometry.write_factors`.
+    empty : callable
+        (shape, dtype) -> an uninitialised array of xp.
+
+    Returns
+    -------
+    array of xp, [groups, Q1, factors, padded]
+        Affine ones: [elements, factors, 1, 1].
+    """
+    geometry, lanes = problem.geometry, plan.variant.elements
+    n = geometry.n_factors(kind)
+    if geometry.n_points(kind) == 1:
+        view = out = empty((geometry.n_elements, n, 1, 1), problem.dtype)
+    else:
+        groups = -(-geometry.n_elements // lanes)
+        out = empty((groups, levels.counts[0], n, plan.lines_padded), problem.dtype)
+        out[..., plan.lines :] = 0
+        view = line_view(out, levels, lanes)
+    geometry.write_factors(kind, view, xp, size)
+    return out
+
+
+def stored_kinds(problem: BlockProblem) -> tuple[str | None, str | None]:
+    """Kind of factors that a problem's kernel reads, and "points" if it reads the points; None for what it does not."""
+    trace = problem.form.trace
+    uses_points = trace is not None and any(key[0] == "x" for key in trace.inputs)
+    return problem.form.factor_kind, "points" if uses_points else None

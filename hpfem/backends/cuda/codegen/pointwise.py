@@ -1,0 +1,153 @@
+"""A traced pointwise function printed as C++."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....forms import OPERATIONS, Expression, Trace
+
+_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+# Operations up to which a pointwise function, and what it calls, is written out at every point: more would take minutes
+# to compile.
+INLINED = 40
+_CALLS = ("pow", "sqrt", "exp", "log", "sin", "cos", "tanh")
+
+
+def number(value: float) -> str:
+    """A C++ expression of the working type with exactly this value, rounded to it."""
+    if value != value:
+        return "real(NAN)"
+    if value in (float("inf"), float("-inf")):
+        return "real(INFINITY)" if value > 0 else "real(-INFINITY)"
+    return f"real({value!r})"
+
+
+def field_keys(trace: Trace) -> list[tuple[str, int]]:
+    """Fields and their components that a trace reads, in the order of the kernel's numbering."""
+    return [(key[1], key[2]) for key in trace.inputs if key[0] == "field"]
+
+
+def parameter_names(trace: Trace) -> list[str]:
+    """Parameters that a trace reads, in the order of the kernel's arguments."""
+    return [key[1] for key in trace.inputs if key[0] == "param"]
+
+
+class Printer:
+    """Statements of the nodes of a trace.
+
+    Parameters
+    ----------
+    trace : Trace
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.fields = field_keys(trace)
+        self.parameters = parameter_names(trace)
+        self.inlined = trace.flops <= INLINED
+        self.lines: list[str] = []
+        for node in trace.live:
+            if node.op not in ("const", "input"):
+                self.lines.append(f"const real v{node.index} = {self._expression(node)};")
+
+    def _name(self, node: Expression) -> str:
+        if node.op == "const":
+            return number(node.payload)
+        if node.op != "input":
+            return f"v{node.index}"
+        kind, *key = node.payload
+        if kind == "u":
+            return f"u[{key[0]}]"
+        if kind == "du":
+            return f"du[{key[0]}][{key[1]}]"
+        if kind == "x":
+            return f"x[{key[0]}]"
+        if kind == "field":
+            return f"fields[{self.fields.index((key[0], key[1]))}]"
+        return f"parameters[{self.parameters.index(key[0])}]"
+
+    def _expression(self, node: Expression) -> str:
+        a = [self._name(argument) for argument in node.args]
+        op = node.op
+        if op in _INFIX:
+            text = f"{a[0]} {_INFIX[op]} {a[1]}"
+            return f"real({text})" if op in ("lt", "le", "gt", "ge") else text
+        if op == "neg":
+            return f"-({a[0]})"
+        if op == "abs":
+            return f"fabs({a[0]})"
+        if op in ("min", "max"):
+            # As NumPy's: a NaN in either argument comes out.
+            compare = "<" if op == "min" else ">"
+            return f"{a[0]} {compare} {a[1]} || {a[0]} != {a[0]} ? {a[0]} : {a[1]}"
+        if op == "where":
+            return f"{a[0]} != real(0) ? {a[1]} : {a[2]}"
+        if op in _CALLS:
+            return f"real({op}({', '.join(a)}))" if self.inlined else f"called_{op}({', '.join(a)})"
+        raise AssertionError(f"operation {op!r} has no C++ form")
+
+    def _combination(self, terms: dict[int, Expression], a: int) -> str:
+        parts = []
+        for c, scale in terms.items():
+            one = scale.op == "const" and scale.payload == 1.0
+            parts.append(f"s[{c}][{a}]" if one else f"{self._name(scale)} * s[{c}][{a}]")
+        return " + ".join(parts)
+
+    def body(self, dim: int) -> Sequence[str]:
+        """Statements that compute everything and assign the results.
+
+        Parameters
+        ----------
+        dim : int
+            Reference dimension: slopes of a component.
+        """
+        out = list(self.lines)
+        for c, value in enumerate(self.trace.value or ()):
+            out.append(f"value[{c}] = {self._name(value)};")
+        for c, terms in enumerate(self.trace.scaled or ()):
+            out += [f"flux[{c}][{a}] = {self._combination(terms, a)};" for a in range(dim)]
+        for c, vector in enumerate(self.trace.flux or ()):
+            out += [f"flux[{c}][{i}] = {self._name(component)};" for i, component in enumerate(vector)]
+        return out
+
+
+def _called(op: str) -> str:
+    """A function of the library that is not written out where it is called."""
+    names = [f"a{i}" for i in range(OPERATIONS[op][0])]
+    parameters = ", ".join(f"real {name}" for name in names)
+    return f"HPFEM_CALLED real called_{op}({parameters}) {{ return real({op}({', '.join(names)})); }}"
+
+
+def physics(trace: Trace | None, dim: int) -> str:
+    """The function `physics` of a kernel's prelude.
+
+    Parameters
+    ----------
+    trace : Trace or None
+        None makes a function that does nothing.
+    dim : int
+        Reference dimension.
+
+    Returns
+    -------
+    str
+    """
+    body: Sequence[str] = []
+    place, library = "HPFEM_DEVICE", []
+    if trace is not None:
+        printer = Printer(trace)
+        body = printer.body(dim)
+        if not printer.inlined:
+            place, used = "HPFEM_CALLED", {node.op for node in trace.live}
+            library = [_called(op) for op in _CALLS if op in used]
+    return "\n".join(
+        [
+            *library,
+            f"{place} void physics(const real (&u)[COMPONENTS], const real (&du)[COMPONENTS][SPACE],",
+            "                          const real (&s)[COMPONENTS][DIM], const real (&x)[SPACE], const real *fields,",
+            "                          const real *parameters, real (&value)[COMPONENTS],",
+            "                          real (&flux)[COMPONENTS][VECTOR]) {",
+            *(f"  {line}" for line in body),
+            "}",
+        ]
+    )

@@ -1,0 +1,1 @@
+"""Dense matrices of affine elements, on tensor cores."""

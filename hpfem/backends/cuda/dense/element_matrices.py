@@ -1,0 +1,165 @@
+"""The matrices of affine elements, sorted so that much of them is zero.
+
+A linear form with constant coefficients has on an affine element the matrix sum_ij G_ij D_i^T D_j + w M. With S_i the
+derivatives by xi_i of all modes at the points, weighted by the square roots of the quadrature weights, and V an
+orthonormal basis of what all of them span, D_i = V^T S_i has fewer rows than there are points, and D_i^T D_j is
+S_i^T S_j: the quadrature's own matrix, whatever the rule. On simplices V is a basis of the polynomials of degree P - 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpfem.shapes import Tabulation
+from hpfem.shapes.cached import cached_property
+
+from ....errors import NotSuitable
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+# What is smaller than this, relative to the modes' own size, is zero but for rounding.
+ROUNDING = 1e-13
+
+
+@dataclass(frozen=True, eq=False)
+class ElementMatrices:
+    """Matrices of a basis on a rule, in an order of the modes that makes much of them zero.
+
+    Attributes
+    ----------
+    order : ndarray, [n_modes]
+        Mode at each place.
+    mass : ndarray, [n_modes, n_modes]
+    slopes : ndarray, [dim, rows, n_modes]
+        D_i.
+    begin : ndarray, [rows]
+        First place at which a row is not zero in some D_i; ascending.
+    """
+
+    order: Indices
+    mass: Array
+    slopes: Array
+    begin: Indices
+
+    @classmethod
+    def of(cls, tabulation: Tabulation) -> ElementMatrices:
+        """Matrices of a tabulation.
+
+        Raises
+        ------
+        NotSuitable
+            If a weight is negative, or rounding spoils the matrices.
+        """
+        rule, shape = tabulation.rule, tabulation.basis.shape
+        if rule.weights.min() < 0:
+            raise NotSuitable("the quadrature has negative weights")
+        root = np.sqrt(rule.weights)
+        collapse = np.linalg.inv(shape.collapse_matrix(rule.eta))  # [Q, a, i] = d eta_a/d xi_i
+        values = tabulation.dense * root
+        weighted = np.einsum("qai,amq,q->miq", collapse, tabulation.dense_gradient, root)
+        order, rows = nested_rows(weighted)
+        slopes = np.einsum("rq,miq->irm", rows, weighted[order])
+        size = np.sqrt(np.einsum("miq,miq->m", weighted[order], weighted[order]))
+        slopes[np.abs(slopes) < ROUNDING * size] = 0
+        exact = np.einsum("miq,njq->ijmn", weighted[order], weighted[order], optimize=True)
+        found = np.einsum("irm,jrn->ijmn", slopes, slopes, optimize=True)
+        if np.any(np.abs(found - exact) > 10 * ROUNDING * size[:, None] * size):
+            raise NotSuitable("gradients of the basis are too close to dependent")
+        mass = (values @ values.T)[np.ix_(order, order)]
+        size = np.sqrt(np.diag(mass))
+        mass[np.abs(mass) < ROUNDING * size[:, None] * size] = 0
+        filled = np.any(slopes != 0, axis=0)
+        begin = np.minimum.accumulate(np.argmax(filled, axis=1)[::-1])[::-1]
+        return cls(order, mass, slopes, begin)
+
+    @property
+    def rows(self) -> int:
+        """Rows of every D_i."""
+        return self.slopes.shape[1]
+
+    @cached_property
+    def mass_tiles(self) -> Array:
+        """The mass matrix in tiles, [modes / 8, modes / 8, 8, 8]; [result][summed] outside and inside."""
+        places, k = places_of(len(self.order)), -(-len(self.order) // 8)
+        square = np.zeros((8 * k, 8 * k))
+        square[np.ix_(places, places)] = self.mass
+        return square.reshape(k, 8, k, 8).swapaxes(1, 2)
+
+    @cached_property
+    def slope_tiles(self) -> Array:
+        """D_i in tiles, [dim, rows / 8, modes / 8, 8, 8]."""
+        dim, rows, n = self.slopes.shape
+        r, k = -(-rows // 8), -(-n // 8)
+        padded = np.zeros((dim, 8 * r, 8 * k))
+        padded[np.ix_(np.arange(dim), places_of(rows), places_of(n))] = self.slopes
+        return padded.reshape(dim, r, 8, k, 8).swapaxes(2, 3)
+
+    @cached_property
+    def used(self) -> tuple[int, int]:
+        """Tiles that are not zero: of the mass matrix, and of all D_i."""
+        mass, slopes = (tiles.any(axis=(-2, -1)).sum() for tiles in (self.mass_tiles, self.slope_tiles))
+        return int(mass), int(slopes)
+
+
+_MATRICES: WeakKeyDictionary[Tabulation, ElementMatrices] = WeakKeyDictionary()
+
+
+def shared_matrices(tabulation: Tabulation) -> ElementMatrices:
+    """Matrices of a tabulation, made once; see `ElementMatrices.of`."""
+    if tabulation not in _MATRICES:
+        _MATRICES[tabulation] = ElementMatrices.of(tabulation)
+    return _MATRICES[tabulation]
+
+
+def nested_rows(weighted: Array) -> tuple[Indices, Array]:
+    """Sort modes so that the first of them have gradients in few dimensions, for any number of them.
+
+    Greedy: the next mode is the one whose gradients are out of the span so far in the fewest dimensions.
+
+    Parameters
+    ----------
+    weighted : ndarray, [n_modes, dim, Q]
+        Gradients at the points.
+
+    Returns
+    -------
+    order : ndarray, [n_modes]
+    rows : ndarray, [rows, Q]
+        Orthonormal; the gradients of the first modes are combinations of the first rows.
+    """
+    n, _, points = weighted.shape
+    norms = np.sqrt(np.einsum("miq,miq->m", weighted, weighted))
+    scaled = weighted / np.where(norms > 0, norms, 1)[:, None, None]
+    rest, rows = scaled.copy(), np.zeros((0, points))
+    left, order = np.ones(n, bool), []
+    while left.any():
+        # Numbers of new dimensions, by the eigenvalues of each mode's Gram matrix.
+        gram = np.einsum("miq,mjq->mij", rest[left], rest[left])
+        new = (np.linalg.eigvalsh(gram) > 1e-14).sum(axis=1)
+        chosen = int(np.flatnonzero(left)[np.argmin(new)])
+        left[chosen] = False
+        order.append(chosen)
+        if new.min() == 0:
+            continue
+        # Orthogonal to the rows to rounding, by projecting twice.
+        added = np.linalg.svd(rest[chosen], full_matrices=False)[2][: new.min()]
+        for _ in range(2):
+            added = added - added @ rows.T @ rows
+            added = np.linalg.qr(added.T)[0].T
+        rows = np.concatenate([rows, added])
+        rest = rest - np.einsum("miq,rq,rp->mip", rest, added, added, optimize=True)
+    return np.array(order, np.int64), rows
+
+
+def places_of(count: int) -> Indices:
+    """Places of the sorted modes or rows, in eights; a last eight that is at most half full takes the even ones."""
+    places = np.arange(count)
+    if 1 <= count % 8 <= 4:
+        last = count // 8 * 8
+        places[last:] = last + 2 * (places[last:] - last)
+    return places

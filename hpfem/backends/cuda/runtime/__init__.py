@@ -1,0 +1,1 @@
+"""The GPU: device, compiler, libraries, scratch, kernels."""

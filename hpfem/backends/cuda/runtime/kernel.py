@@ -1,0 +1,177 @@
+"""Forms on a block as CUDA kernels, ready to launch; they take and return CuPy arrays on the current stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+import numpy as np
+
+from hpfem.shapes.cached import cached_property
+
+from ....errors import DeviceError
+from ....forms.cost import operator_flops
+from ....forms.form import BlockKernel, BlockProblem
+from ....geometry.block_geometry import BlockGeometry
+from ....support.progress import progress_if_long
+from ..codegen.layout import stored_factors, stored_kinds
+from ..codegen.prelude import arguments
+from ..codegen.tables import Levels
+from ..sumfac_top.plan import FiberPlan
+from .device import architecture, current_device, upload
+from .nvrtc import start, version
+
+# Factors on the devices, shared by the operators of a space: geometry -> {device and layout: array}.
+_FACTORS: WeakKeyDictionary[BlockGeometry, dict[tuple[Any, ...], Any]] = WeakKeyDictionary()
+# Kernels that are alive, by the geometry that they work on, and id.
+_KERNELS: WeakKeyDictionary[BlockGeometry, WeakValueDictionary[int, CudaKernel]] = WeakKeyDictionary()
+# Factors of fewer bytes are made by NumPy: CuPy has to compile its array operations first, which takes a second.
+HOST_BYTES = 32 << 20
+# Entries of Jacobians that the device makes at a time, and bytes that one takes with everything that is made of it.
+DEVICE_CHUNK, CHUNK_BYTES = 10_000_000, 100
+
+
+def shared_factors(geometry: BlockGeometry, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    """Factors of a geometry in a layout, on the current device, made once for each."""
+    known, key = _FACTORS.setdefault(geometry, {}), (current_device().name, *key)
+    if key not in known:
+        known[key] = make()
+    return known[key]
+
+
+def device_factors(problem: BlockProblem, levels: Levels, layout: FiberPlan, kind: str) -> Any:
+    """Factors in the layout of a plan on the current device, made there unless they are few.
+
+    Parameters
+    ----------
+    problem, levels, layout, kind
+        As for `stored_factors`.
+
+    Returns
+    -------
+    cupy.ndarray
+    """
+    import cupy
+
+    geometry = problem.geometry
+    nbytes = geometry.n_elements * geometry.n_factors(kind) * geometry.n_points(kind) * problem.dtype.itemsize
+    if nbytes < HOST_BYTES:
+        return upload(stored_factors(problem, levels, layout, kind))
+    room = cupy.cuda.Device().mem_info[0] + cupy.get_default_memory_pool().free_bytes() - nbytes
+    size = max(1, min(DEVICE_CHUNK, room // CHUNK_BYTES))
+    made = stored_factors(problem, levels, layout, kind, cupy, current_device().empty, size)
+    cupy.cuda.get_current_stream().synchronize()  # ready for kernels on any stream, as after an upload
+    return made
+
+
+def held(geometry: BlockGeometry) -> dict[str, dict[str, int]]:
+    """Bytes on each device that kernels on a block keep there: factors by their kind, matrices and scratch.
+
+    Parameters
+    ----------
+    geometry : BlockGeometry
+
+    Returns
+    -------
+    dict
+        {device name: {what: bytes}}.
+    """
+    found: dict[str, dict[str, int]] = {}
+    parts = [(key[0], key[1], array) for key, array in list(_FACTORS.get(geometry, {}).items())]
+    for kernel in [ref() for ref in _KERNELS[geometry].valuerefs()] if geometry in _KERNELS else []:
+        parts += [] if kernel is None else [(kernel.device.name, what, array) for what, array in kernel.arrays()]
+    for device, what, array in parts:
+        if array is not None:
+            row = found.setdefault(device, {})
+            row[what] = row.get(what, 0) + int(array.nbytes)
+    return found
+
+
+def load(cubin: Path, name: str, shared_bytes: int) -> Any:
+    """Load a compiled kernel onto the current device.
+
+    Raises
+    ------
+    DeviceError
+        If its driver does not take it.
+    """
+    import cupy
+
+    try:
+        function = cupy.RawModule(path=str(cubin)).get_function(name)
+        if shared_bytes > 48 * 1024:
+            function.max_dynamic_shared_size_bytes = shared_bytes
+    except RuntimeError as error:  # CuPy's errors of the driver
+        raise DeviceError(
+            f"the GPU's driver does not take the kernel {cubin} ({error}): it may be older than NVRTC"
+            f" {'.'.join(map(str, version()))}; update it, or install the extra that fits it (cuda12, cuda13)"
+        ) from error
+    return function
+
+
+class CudaKernel(BlockKernel):
+    """What CUDA kernels share: compilation beside others, pointwise arguments.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    strategy : str
+    levels : Levels
+        Of the problem's tabulation, with the directions in the kernel's order.
+    """
+
+    def __init__(self, problem: BlockProblem, strategy: str, levels: Levels) -> None:
+        self.problem, self.strategy, self.levels = problem, strategy, levels
+        self.flops = operator_flops(problem, strategy)
+        self._fields, self._parameters, _ = arguments(problem)
+        self._compiling: tuple[Future[Path], str, int] | None = None
+        self.device = current_device()
+        _KERNELS.setdefault(problem.geometry, WeakValueDictionary())[id(self)] = self
+
+    def arrays(self) -> list[tuple[str, Any]]:
+        """Arrays of its own that it keeps on the device, each with "matrices" or "scratch"."""
+        return []
+
+    def _compile(self, source: str, name: str, shared_bytes: int) -> None:
+        """Begin to compile a kernel, or find it in the cache."""
+        self._compiling = start(source, architecture()), name, shared_bytes
+
+    @cached_property
+    def function(self) -> Any:
+        """The compiled kernel on the device; None where there is none."""
+        if self._compiling is None:
+            return None
+        cubin, name, shared_bytes = self._compiling
+        if not cubin.done():
+            with progress_if_long("compiling kernels"):
+                cubin.result()
+        return load(cubin.result(), name, shared_bytes)
+
+    def finish(self) -> None:
+        """Wait for the compiler and load the kernel; see `BlockKernel.finish`."""
+        _ = self.function
+
+    @property
+    def _extra(self) -> tuple[Any, ...]:
+        """Fields and parameters, as the kernel takes them after its own arguments."""
+        p = self.problem
+        fields = [p.fields[name].values for name in self._fields]
+        return (*fields, *[p.dtype.type(p.parameters[name]) for name in self._parameters])
+
+    def _layouts(self, layout: FiberPlan) -> tuple[Any, Any]:
+        """Factors and points on the device in the layout of a plan."""
+        p, e = self.problem, layout.variant.elements
+        arrays: list[Any] = []
+        for kind in stored_kinds(p):
+            if kind is None:
+                arrays.append(np.uint64(0))
+                continue
+            lanes = e if p.geometry.n_points(kind) > 1 else 0
+            make = partial(device_factors, p, self.levels, layout, kind)
+            reverse = self.levels.reverse and lanes > 0
+            arrays.append(shared_factors(p.geometry, (kind, lanes, p.dtype.str, reverse), make))
+        return arrays[0], arrays[1]

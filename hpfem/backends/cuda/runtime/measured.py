@@ -1,0 +1,66 @@
+"""Rates and variants of kernels that were measured, in the table that the package ships."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ....forms.cost import operator_bytes, operator_flops
+from ....forms.form import BlockProblem
+
+# Bytes and operations per nanosecond that kernels nobody has measured are taken to reach, and cuBLAS.
+BYTES, FLOPS, DENSE_FLOPS = 3000.0, 8000.0, 25000.0
+
+
+@cache
+def variant_table() -> dict[str, list[Any]]:
+    """Variants that were the fastest of many on an H200, with their rates in GDoF/s (`benchmarks/bk_cuda.py`)."""
+    path = Path(__file__).with_name("variants.json")
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def variant_key(problem: BlockProblem, strategy: str) -> str:
+    """Key of a problem in `variant_table`: what its kernel's speed depends on."""
+    form = problem.form
+    kind = form.factor_kind or "values"
+    algorithm = problem.algorithm if form.uses_gradient else "noncollocated"
+    counts = "x".join(map(str, problem.tabulation.rule.counts))
+    shape, order = problem.shape.name, problem.tabulation.basis.order
+    geometry = "affine" if problem.geometry.affine else "deformed"
+    single = "/float32" if problem.dtype == np.float32 else ""
+    return f"{strategy}/{shape}/{order}/{counts}/{kind}/{algorithm}/{geometry}{single}"
+
+
+def known_row(problem: BlockProblem, strategy: str) -> list[Any] | None:
+    """Row of a problem in `variant_table`: rate in GDoF/s, then the fields of the strategy's variant.
+
+    In float32 that of float64 where none was measured.
+    """
+    if problem.form.stage != "weak" or problem.form.components > 1:
+        return None
+    key = variant_key(problem, strategy)
+    return variant_table().get(key, variant_table().get(key.removesuffix("/float32")))
+
+
+def known_rate(problem: BlockProblem, strategy: str) -> float | None:
+    """Rate of a problem in `variant_table`, in GDoF/s; None if it was not measured."""
+    row = known_row(problem, strategy)
+    return None if row is None else float(row[0])
+
+
+def expected_time(problem: BlockProblem, strategy: str) -> float:
+    """Time of a sum-factorised kernel per element in nanoseconds: measured (variants.json), or by a model."""
+    rate = known_rate(problem, strategy)
+    if rate is not None:
+        return problem.n_modes / rate
+    return max(operator_bytes(problem) / BYTES, operator_flops(problem, "sumfac") / FLOPS)
+
+
+def shipped_rate(problem: BlockProblem, strategy: str) -> str | None:
+    """Measured speed that the package ships for a problem; None if it was not measured."""
+    rate = known_rate(problem, strategy)
+    return None if rate is None else f"{rate} GDoF/s on an H200"

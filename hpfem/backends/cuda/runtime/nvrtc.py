@@ -1,0 +1,271 @@
+"""NVRTC, CUDA's compiler as a library: kernel source to machine code, without a GPU, a toolkit or CuPy.
+
+The library is looked for where the wheel `nvidia-cuda-nvrtc` puts it (CuPy's extra `[ctk]` installs it), then where the
+system's loader looks.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import itertools
+import os
+import re
+import sys
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ....errors import DeviceError
+from ....support.cache import CacheInfo, Kept, seal, whole_elf
+from ....support.files import cache_folder
+
+_NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll")
+# Lambdas need no annotation, on every NVRTC since 12.
+OPTIONS = ("--std=c++17", "--device-as-default-execution-space")
+# Bytes that compiled kernels may take, and seconds for which those last used stay anyway: they may be loaded yet.
+LIMIT, SPARED = 2 << 30, 3600.0
+PRUNE_EVERY = 64
+_LOG = ".log"
+_written = itertools.count()
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What the compiler says of a kernel.
+
+    Attributes
+    ----------
+    registers : int
+        Per thread.
+    spill_bytes : int
+        Stored to and loaded from local memory because registers ran out, per thread.
+    stack_bytes : int
+        Local memory of a thread.
+    """
+
+    registers: int
+    spill_bytes: int
+    stack_bytes: int
+
+
+@dataclass(frozen=True)
+class Binary:
+    """A compiled kernel.
+
+    Attributes
+    ----------
+    cubin : bytes
+    log : str
+        What the compiler wrote, with the assembler's report.
+    """
+
+    cubin: bytes
+    log: str
+
+    @property
+    def resources(self) -> Resources:
+        """Registers and spills, from the assembler's report.
+
+        Raises
+        ------
+        DeviceError
+            If the report is not there.
+        """
+        registers = re.search(r"Used (\d+) registers", self.log)
+        local = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", self.log)
+        if registers is None or local is None:
+            raise DeviceError(f"the compiler reported no registers: {self.log[:200]!r}")
+        return Resources(int(registers[1]), int(local[2]) + int(local[3]), int(local[1]))
+
+
+def _candidates() -> list[str]:
+    folders = [Path(entry) / "nvidia" for entry in sys.path if entry]
+    found = [
+        str(path)
+        for folder in folders
+        for pattern in ("cu13/lib/libnvrtc.so.*", "cuda_nvrtc/lib/libnvrtc.so.*", "*/bin/**/nvrtc64_*0.dll")
+        for path in sorted(folder.glob(pattern))
+    ]
+    return [*found, *_NAMES]
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """Load NVRTC.
+
+    Raises
+    ------
+    DeviceError
+        If it is not there.
+    """
+    for name in _candidates():
+        try:
+            # Some wheels' NVRTC does not look for its second library beside itself, but takes it where it is loaded.
+            for builtins in Path(name).parent.glob("libnvrtc-builtins.so.*") if os.path.isabs(name) else ():
+                ctypes.CDLL(str(builtins))
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    raise DeviceError(
+        "NVRTC, CUDA's run-time compiler, was not found; it comes with pip install 'hpfem[cuda13]' (or cuda12)"
+    )
+
+
+def version() -> tuple[int, int]:
+    """Version of NVRTC."""
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+    return major.value, minor.value
+
+
+def _text(program: ctypes.c_void_p, what: str) -> bytes:
+    size = ctypes.c_size_t()
+    getattr(library(), f"nvrtcGet{what}Size")(program, ctypes.byref(size))
+    buffer = ctypes.create_string_buffer(size.value)
+    getattr(library(), f"nvrtcGet{what}")(program, buffer)
+    return buffer.raw[: size.value]
+
+
+def compile_source(source: str, architecture: str) -> Binary:
+    """Compile a kernel to machine code.
+
+    Parameters
+    ----------
+    source : str
+        CUDA C++.
+    architecture : str
+        "sm_90", ...
+
+    Returns
+    -------
+    Binary
+
+    Raises
+    ------
+    DeviceError
+        If NVRTC is missing, or refuses the source; its message is quoted.
+    """
+    nvrtc, program = library(), ctypes.c_void_p()
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"hpfem.cu", 0, None, None)
+    options = [*OPTIONS, f"--gpu-architecture={architecture}", "--ptxas-options=-v"]
+    given = (ctypes.c_char_p * len(options))(*[option.encode() for option in options])
+    status = nvrtc.nvrtcCompileProgram(program, len(options), given)
+    log = _text(program, "ProgramLog").decode(errors="replace").rstrip("\0")
+    try:
+        if status != 0:
+            raise DeviceError(f"a kernel does not compile for {architecture}: {log[:2000]}")
+        return Binary(_text(program, "CUBIN"), log)
+    finally:
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def cached(source: str, architecture: str) -> Path:
+    """Compile a kernel, or find it in the user's cache.
+
+    Parameters
+    ----------
+    source, architecture
+        As for `compile_source`.
+
+    Returns
+    -------
+    Path
+        A cubin file; beside it, with the suffix `.log`, a seal on both and what the compiler wrote.
+
+    Raises
+    ------
+    DeviceError
+        As `compile_source`, or if it can be written nowhere.
+    """
+    key = _key(source, architecture)
+    kept = _kept()
+    if not _there(key):
+        binary = compile_source(source, architecture)
+        if _keep(binary, key, kept):
+            # Looking at all of them takes a while.
+            if next(_written) % PRUNE_EVERY == 0:
+                kept.prune(LIMIT, SPARED)
+        else:
+            kept = replace(kept, folder=Path(_own_folder().name))
+            if not _keep(binary, key, kept):
+                raise DeviceError(f"a compiled kernel cannot be written to {kept.folder}; free space there")
+    return kept.path(key)
+
+
+def _keep(binary: Binary, key: str, kept: Kept) -> bool:
+    """Write a kernel, then what the compiler wrote, with a seal on both."""
+    log = binary.log.encode()
+    head = seal(key, binary.cubin, log).hex().encode() + b"\n"
+    return kept.keep(key, binary.cubin) and replace(kept, suffix=_LOG).keep(key, head + log)
+
+
+@cache
+def _own_folder() -> TemporaryDirectory[str]:
+    """A folder that goes with this process, for where the cache cannot be written."""
+    return TemporaryDirectory(prefix="hpfem-")
+
+
+def _there(key: str) -> bool:
+    """Whether a kernel is in the cache, whole and its own; it is marked as used."""
+    cubin, notes = _kept().read(key), replace(_kept(), suffix=_LOG).read(key)
+    if cubin is None or notes is None:
+        return False
+    head, _, log = notes.partition(b"\n")
+    return whole_elf(cubin) and head == seal(key, cubin, log).hex().encode()
+
+
+def _kept() -> Kept:
+    return Kept(cache_folder("cuda"), ".cubin", (_LOG,), code=True)
+
+
+def cache_info() -> CacheInfo:
+    """Count the compiled kernels in the cache folder."""
+    return _kept().info(LIMIT)
+
+
+def cache_clear() -> int:
+    """Delete the compiled kernels in the cache folder; returns how many there were."""
+    return _kept().clear()
+
+
+def _key(source: str, architecture: str) -> str:
+    return hashlib.sha256("\n".join([source, architecture, str(version()), *OPTIONS]).encode()).hexdigest()[:32]
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    """Threads that compile: NVRTC works on different programs at the same time, without Python's lock."""
+    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="nvrtc")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_threads.cache_clear)  # a forked process has none of the threads
+
+
+def start(source: str, architecture: str) -> Future[Path]:
+    """Begin `cached`, in a thread of its own unless there is nothing to compile.
+
+    Parameters
+    ----------
+    source, architecture
+        As for `compile_source`.
+
+    Returns
+    -------
+    Future
+        Its result is that of `cached`, exceptions included.
+    """
+    key = _key(source, architecture)
+    if not _there(key):
+        return _threads().submit(cached, source, architecture)
+    there: Future[Path] = Future()
+    there.set_result(_kept().path(key))
+    return there
+
+
+def resources(cubin: Path) -> Resources:
+    """Registers and spills of a kernel in the cache."""
+    return Binary(b"", cubin.with_suffix(".log").read_text(encoding="utf-8")).resources

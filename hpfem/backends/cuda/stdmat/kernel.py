@@ -1,0 +1,141 @@
+"""Dense reference matrices through cuBLAS, ready to launch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....forms.form import BlockProblem
+from ..codegen.prelude import point_source, program
+from ..codegen.tables import Levels
+from ..runtime.cublas import handle, multiply
+from ..runtime.device import upload
+from ..runtime.kernel import CudaKernel
+from ..runtime.scratch import StreamPool
+from ..sumfac_top.plan import Variant, plan
+
+# Bytes of scratch that StdMat takes at most; more elements are done in parts.
+STDMAT_BYTES = 4 << 30
+
+
+class StdMatKernel(CudaKernel):
+    """Dense reference matrices: one GEMM for all elements, the pointwise part, one GEMM back ([X] Alg. 1, 2).
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    """
+
+    def __init__(self, problem: BlockProblem) -> None:
+        self.forward: list[Any] = []
+        self.back: list[Any] = []
+        self._scratch: StreamPool[tuple[Any, Any]] = StreamPool()
+        super().__init__(problem, "stdmat", Levels.plain(problem.tabulation))
+        form, tabulation, dtype = problem.form, problem.tabulation, problem.dtype
+        dim, self.slots = problem.shape.dim, 1
+        stage = form.stage
+        collocated = problem.algorithm == "collocated" or stage == "phys_deriv"
+        if form.uses_gradient or stage in ("phys_deriv", "iproduct_wrt_deriv_base"):
+            self.slots += dim
+        basis = tabulation.dense  # [n_modes, Q]
+        self.chain: list[NDArray[Any]] = []  # matrices from the modes, or from the points of phys_deriv, to the slots
+        if self.slots == 1:
+            self.chain = [basis]
+        elif collocated:
+            lines = np.concatenate([np.eye(len(tabulation.rule)), *dense_differentiation(tabulation.differentiation)])
+            self.chain = [lines.T] if stage == "phys_deriv" else [basis, lines.T]
+        else:
+            self.chain = [np.concatenate([basis, *tabulation.dense_gradient], axis=1)]
+        self.forward = [upload(np.ascontiguousarray(m, dtype)) for m in self.chain]
+        handle()
+        self.back = [upload(np.ascontiguousarray(m.T, dtype)) for m in reversed(self.chain)]
+        self.layout = plan(problem, self.levels, Variant(1))
+        self.factors, self.points = self._layouts(self.layout)
+        if stage != "bwd_trans":
+            source = program(point_source(problem, self.levels, self.layout, self.slots))
+            self._compile(source, "point", 0)
+        # Numbers of scratch per element: the slots of all coupled components, and values between two products.
+        per_element = problem.n_points * form.components * (self.slots + (len(self.chain) > 1))
+        most = max(1, STDMAT_BYTES // (per_element * dtype.itemsize))
+        parts = max(1, -(-problem.n_elements // most))
+        self.chunk = -(-problem.n_elements // parts)
+        if stage != "bwd_trans":
+            self._scratch.give(self._scratch.take(self._new_scratch))
+
+    def _new_scratch(self) -> tuple[Any, Any]:
+        """Slots of a part of the elements, and values between two products."""
+        n, points, dtype = self.problem.form.components, self.problem.n_points, self.problem.dtype
+        work = self.device.empty((n, self.chunk, self.slots * points), dtype)
+        return work, self.device.empty((n, self.chunk, points), dtype) if self._two else None
+
+    def apply(self, source: Any, out: Any) -> None:
+        """Apply to one block of a field; see `BlockKernel.apply`."""
+        p = self.problem
+        if p.form.stage == "bwd_trans":
+            multiply(source, self.forward[0], out)
+            return
+        sinks = p.components_out(p.coupled)
+        scratch = self._scratch.take(self._new_scratch)
+        try:
+            for batch in range(len(source) // p.coupled):
+                given = source[batch * p.coupled : (batch + 1) * p.coupled]
+                wanted = out[batch * sinks : (batch + 1) * sinks]
+                for first in range(0, p.n_elements, self.chunk):
+                    self._part(given, wanted, first, min(self.chunk, p.n_elements - first), scratch)
+        finally:
+            self._scratch.give(scratch)
+
+    def arrays(self) -> list[tuple[str, Any]]:
+        """The dense matrices, and what is between two products."""
+        matrices = [("matrices", array) for array in (*self.forward, *self.back)]
+        return [*matrices, *(("scratch", array) for arrays in list(self._scratch.made) for array in arrays)]
+
+    def _part(self, given: Any, wanted: Any, first: int, n: int, scratch: tuple[Any, Any]) -> None:
+        p, stage = self.problem, self.problem.form.stage
+        components = p.form.components
+        # One component after the other: of a part of the elements, only they are side by side in memory.
+        work = scratch[0].ravel()[: components * n * self.slots * p.n_points].reshape(components, n, -1)
+        values = scratch[1].ravel()[: components * n * p.n_points].reshape(components, n, -1) if self._two else None
+        if stage in ("weak", "phys_deriv"):
+            for c in range(components):
+                steps = [given[c, first : first + n], *([] if values is None else [values[c]]), work[c]]
+                for matrix, before, after in zip(self.forward, steps, steps[1:]):
+                    multiply(before, matrix, after)
+        threads = 256
+        self.function(
+            (-(-n * p.n_points // threads),),
+            (threads,),
+            (
+                np.int64(p.n_elements),
+                np.int64(first),
+                np.int64(n),
+                given,
+                wanted,
+                work,
+                self.factors,
+                self.points,
+                *self._extra,
+            ),
+        )
+        if stage != "phys_deriv":
+            for c in range(components):
+                steps = [work[c], *([] if values is None else [values[c]]), wanted[c, first : first + n]]
+                for matrix, before, after in zip(self.back, steps, steps[1:]):
+                    multiply(before, matrix, after)
+
+    @property
+    def _two(self) -> bool:
+        return len(self.chain) > 1
+
+
+def dense_differentiation(matrices: tuple[NDArray[np.float64], ...]) -> list[NDArray[np.float64]]:
+    """Collocated differentiation in each direction as matrices of all points, [Q, Q] each."""
+    out = []
+    for k in range(len(matrices)):
+        total = np.ones((1, 1))
+        for m, matrix in enumerate(matrices):
+            total = np.asarray(np.kron(total, matrix if m == k else np.eye(len(matrix))))
+        out.append(total)
+    return out

@@ -1,0 +1,1 @@
+"""Sum factorisation with one element per thread."""

@@ -1,0 +1,49 @@
+"""Strategy "sumfac" of backend "cuda"."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any
+
+from ....forms.form import BlockProblem
+from ...strategy import Strategy, Variant, no_variants
+from ..codegen.prelude import lane_source, program
+from ..codegen.tables import Levels
+from ..runtime.device import architecture
+from ..runtime.measured import expected_time, known_rate, shipped_rate
+from ..runtime.nvrtc import start
+from ..sumfac_top import plan as fiber
+from .kernel import LaneKernel
+
+
+class CudaSumFac(Strategy):
+    """Sum factorisation, one element per thread ([X] Alg. 3): small orders only."""
+
+    name, special = "sumfac", True
+
+    def measured(self, problem: BlockProblem) -> str | None:
+        """Speed in the shipped table."""
+        return shipped_rate(problem, self.name)
+
+    def prepare(self, problem: BlockProblem, variant: Variant = None) -> Future[Any]:
+        """Begin to compile into the cache."""
+        no_variants(self, variant)
+        levels = Levels.plain(problem.tabulation)
+        source = lane_source(problem, levels, fiber.lane_plan(problem, levels))
+        return start(program(source), architecture())
+
+    def build(self, problem: BlockProblem, variant: Variant = None) -> LaneKernel:
+        """Build the kernel.
+
+        Raises
+        ------
+        NotSuitable
+            If an element does not fit a thread's registers, or the algorithm is collocated.
+        """
+        no_variants(self, variant)
+        return LaneKernel(problem)
+
+    def cost(self, problem: BlockProblem) -> float:
+        """Expected time per element in nanoseconds; unmeasured, other strategies go first."""
+        unmeasured = known_rate(problem, self.name) is None
+        return (3.0 if unmeasured else 1.0) * expected_time(problem, self.name)

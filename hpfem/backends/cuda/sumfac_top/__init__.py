@@ -1,0 +1,1 @@
+"""Sum factorisation with some elements per block of threads."""

@@ -1,0 +1,384 @@
+"""Variants of the fiber kernel: elements per block, threads, strides, and whether they fit on a device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ....errors import NotSuitable
+from ....forms.form import BlockProblem
+from ..codegen.banks import row_stride
+from ..codegen.tables import Levels
+from ..runtime.measured import known_row
+
+# Registers of all threads that a multiprocessor has.
+REGISTERS = 65536
+# Threads, and so elements, of a block of the kernel with one element per thread.
+LANE_THREADS = 64
+# Numbers of 8 bytes that such a thread may keep in registers, and points of an element whose loops are unrolled.
+LANE_NUMBERS, LANE_POINTS = 90, 150
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a device has, and what a block of threads may take of it.
+
+    Attributes
+    ----------
+    shared_block, shared_multiprocessor : int
+        Bytes of shared memory of a block at most, and of a multiprocessor.
+    threads : int
+        Threads of a block at most.
+    multiprocessors : int
+        Of the device.
+    """
+
+    shared_block: int = 232448
+    shared_multiprocessor: int = 233472
+    threads: int = 1024
+    multiprocessors: int = 132
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Free choices of the fiber kernel.
+
+    Attributes
+    ----------
+    elements : int
+        Elements per block, E.
+    prefetch : int
+        Points of an x-line whose factors are fetched before the first barrier.
+    min_blocks : int
+        Blocks per multiprocessor that registers have to leave room for; 0: by the model.
+    tables_shared : bool or None
+        Whether the second direction's table is in shared memory rather than in the constant bank; None: by the model.
+    l2 : bool
+        Whether a block asks for all its factors in the L2 cache when it starts.
+    late : bool
+        Whether `prefetch` happens before the last barrier in front of the pointwise phase, not the first.
+    split : int
+        Whether lines along the last direction are phases of their own, if they are not anyway: 1 on the way back, 2 on
+        the way in, 3 both; 7 both, and a thread takes lines of two elements (of an even number).
+    """
+
+    elements: int
+    prefetch: int = 0
+    min_blocks: int = 0
+    tables_shared: bool | None = None
+    l2: bool = False
+    late: bool = False
+    split: int = 0
+
+
+# What the kernel with one element per thread has of these: factors of 32 elements side by side, a warp's.
+LANE = Variant(32)
+
+
+@dataclass(frozen=True)
+class FiberPlan:
+    """Sizes of the fiber kernel for a problem and a variant; names as in fiber.h.
+
+    Attributes
+    ----------
+    variant : Variant
+    threads, row_stride, rows, arrays, total_arrays, modes_size, modes_pitch : int
+        Threads per block; LS; most rows, and R2; arrays per component and in all; numbers of `modes` and an element's.
+    table2, table3 : int
+        Entries of the second and of the last direction's tables in shared memory.
+    last_pitch : int
+        Entries between functions of the last direction's table.
+    shared_bytes : int
+        Shared memory of a block.
+    min_blocks : int
+        For `__launch_bounds__`.
+    lines : int
+        Lines along the first direction of a block.
+    split_in, split_out : bool
+        Whether lines along the last direction are phases of their own.
+    together : int
+        Elements whose lines along the last direction a thread takes.
+    """
+
+    variant: Variant
+    threads: int
+    row_stride: int
+    rows: tuple[int, int]
+    arrays: int
+    total_arrays: int
+    modes_size: int
+    modes_pitch: int
+    table2: int
+    table3: int
+    last_pitch: int
+    shared_bytes: int
+    min_blocks: int
+    lines: int
+    split_in: bool
+    split_out: bool
+    together: int
+
+    @property
+    def lines_padded(self) -> int:
+        """Lines of a block in the layout of stored factors."""
+        return -(-self.lines // 4) * 4
+
+    def fits(self, limits: Limits) -> bool:
+        """Whether a block fits on a device."""
+        return self.threads <= limits.threads and self.shared_bytes <= limits.shared_block
+
+
+def flags(problem: BlockProblem) -> dict[str, bool]:
+    """What a problem's kernel does, in the words of fiber.h."""
+    form, trace = problem.form, problem.form.trace
+    stage = form.stage
+    slopes_in = stage == "phys_deriv" or (stage == "weak" and trace is not None and trace.uses_gradient)
+    slopes_out = stage == "iproduct_wrt_deriv_base" or (stage == "weak" and "grad" in form.test)
+    collocated = problem.algorithm == "collocated" or stage == "phys_deriv"
+    return {
+        "from_modes": stage in ("bwd_trans", "weak"),
+        "to_modes": stage not in ("bwd_trans", "phys_deriv"),
+        "slopes_in": slopes_in,
+        "slopes_out": slopes_out,
+        "collocated": collocated,
+        "pairs": (slopes_in or slopes_out) and not collocated,
+    }
+
+
+def plan(problem: BlockProblem, levels: Levels, variant: Variant) -> FiberPlan:
+    """Sizes for a variant.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    levels : Levels
+        Of the problem's tabulation.
+    variant : Variant
+
+    Returns
+    -------
+    FiberPlan
+    """
+    what = flags(problem)
+    q1, q2, q3 = levels.counts
+    dim, space, e = problem.shape.dim, problem.geometry.space_dim, variant.elements
+    itemsize = problem.dtype.itemsize
+    rows = (max(levels.n_rows, q1), max(q2, int(levels.count[1].max())))
+    lines = q2 * q3 * e
+    threads = -(-lines // 32) * 32
+    third, flat = not levels.reverse and not levels.trivial, not levels.reverse and dim == 2
+    split_out = what["to_modes"] and bool((third and variant.split & 1) or (flat and variant.split))
+    split_in = what["from_modes"] and bool((third and variant.split & 2) or (flat and variant.split))
+    together = 2 if variant.split & 4 and e % 2 == 0 and (split_in or split_out) else 1
+    stride = row_stride(levels, e, rows, itemsize, what, e // together if split_in or split_out else 0)
+    components = problem.form.components
+    slopes = what["slopes_in"] or what["slopes_out"]
+    if problem.form.stage in ("phys_deriv", "iproduct_wrt_deriv_base"):
+        arrays = max(dim, space)
+    else:
+        arrays = dim if slopes else 1
+    total = arrays * components
+    size = -(-rows[0] * rows[1] * stride // 2) * 2
+    leaves = split_in or split_out or levels.trivial
+    pitch = (levels.n_leaves if leaves else levels.n_modes) | 1
+    needs_modes = not levels.reverse and (what["from_modes"] or (what["to_modes"] and leaves))
+    modes = -(-components * e * pitch // 2) * 2 if needs_modes else 0
+    last = 1 if levels.trivial else 2
+    last_pitch = q3 if what["pairs"] else q3 | 1
+    if split_in or split_out:  # of pairs, an odd number: rows of a table in different banks
+        last_pitch = levels.counts[last] | 1 if what["pairs"] else 2 * (-(-levels.counts[last] // 2) | 1)
+    table3 = len(levels.values[last]) * last_pitch if third or (flat and variant.split) else 0
+    shared2 = variant.tables_shared
+    if shared2 is None:
+        shared2 = not levels.uniform(1) and len(levels.values[1]) * q2 > 100 and not (flat and variant.split)
+    table2 = len(levels.values[1]) * q2 if shared2 else 0
+    width = 2 if what["pairs"] else 1
+    shared = (total * size + modes + width * (table2 + table3)) * itemsize
+    return FiberPlan(
+        replace(variant, tables_shared=shared2),
+        threads,
+        stride,
+        rows,
+        arrays,
+        total,
+        modes,
+        pitch,
+        table2,
+        table3,
+        last_pitch,
+        shared,
+        variant.min_blocks or blocks_by_registers(problem, levels, threads),
+        lines,
+        split_in,
+        split_out,
+        together,
+    )
+
+
+def line_registers(problem: BlockProblem, levels: Levels) -> int:
+    """Estimate of the registers (of 4 bytes) that a thread needs on its x-line."""
+    what, n, q = flags(problem), levels.n_rows, levels.counts[0]
+    dim, words = problem.shape.dim, problem.dtype.itemsize // 4
+    kind = problem.form.factor_kind
+    factors = problem.geometry.n_factors(kind) if kind else 0
+    c = problem.form.components
+    if what["pairs"]:
+        numbers = c * 2 * dim * n + 2 * factors + 4 * dim
+    elif what["slopes_in"] or what["slopes_out"]:
+        numbers = c * 2 * q + 2 * factors + 4 * dim
+    else:
+        numbers = c * 2 * n + 2 * factors + 4
+    return words * numbers + 30
+
+
+def blocks_by_registers(problem: BlockProblem, levels: Levels, threads: int) -> int:
+    """Blocks per multiprocessor that leave each thread the registers its line needs, at most 2048 threads."""
+    need = min(255, max(40, line_registers(problem, levels)))
+    return max(1, min(REGISTERS // (threads * (-(-need // 8) * 8)), 2048 // threads, 16))
+
+
+def known_variant(problem: BlockProblem) -> Variant | None:
+    """Measured variant of a problem."""
+    row = known_row(problem, "sumfac-top")
+    return None if row is None else Variant(*row[1:])
+
+
+def default_variants(problem: BlockProblem, levels: Levels, limits: Limits) -> list[FiberPlan]:
+    """Plans that fit, the most promising first by a model of idle lanes and resident warps.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    levels : Levels
+        Of the problem's tabulation.
+    limits : Limits
+        Of the device.
+
+    Returns
+    -------
+    list of FiberPlan
+
+    Raises
+    ------
+    NotSuitable
+        If not even one element fits.
+    """
+    q2, q3 = levels.counts[1:]
+    warp_rows = not (levels.uniform(1) and (levels.uniform(2) or levels.trivial))
+    found: list[tuple[float, FiberPlan]] = []
+    for e in range(1, 65):
+        if e > 1 and q2 * q3 * e > 512:
+            break
+        candidate = plan(problem, levels, Variant(e))
+        if not candidate.fits(limits):
+            break
+        lanes = q3 * e
+        used = q2 * lanes / candidate.threads
+        if warp_rows:
+            used *= (lanes / (32 * -(-lanes // 32))) ** 0.5
+        resident = min(
+            limits.shared_multiprocessor // (candidate.shared_bytes + 1024),
+            candidate.min_blocks,
+            2048 // candidate.threads,
+        )
+        warps = candidate.threads / 32
+        # Twelve resident warps hide the memory; blocks should be small enough to be in different phases.
+        score = used * min(1.0, warps * resident / 12) * min(1.0, 0.7 + 0.1 * resident)
+        score *= min(1.0, 0.6 + 0.1 * warps) * min(1.0, 1.4 - warps / 20)
+        found.append((score, candidate))
+    if not found:
+        smallest = plan(problem, levels, Variant(1))
+        raise NotSuitable(
+            f"one element needs {smallest.shared_bytes} bytes of shared memory and {smallest.threads} threads; a block"
+            f" has at most {limits.shared_block} and {limits.threads}"
+        )
+    found.sort(key=lambda pair: -pair[0])
+    return [candidate for _, candidate in found]
+
+
+def default_variant(problem: BlockProblem, levels: Levels, limits: Limits) -> Variant:
+    """The variant to take where nobody has searched: the measured one if it fits, else the model's.
+
+    Parameters
+    ----------
+    problem, levels, limits
+        As for `default_variants`.
+
+    Returns
+    -------
+    Variant
+
+    Raises
+    ------
+    NotSuitable
+        If not even one element fits.
+    """
+    known = known_variant(problem)
+    if known is not None and plan(problem, levels, known).fits(limits):  # it may be of a larger device
+        return known
+    return Variant(default_variants(problem, levels, limits)[0].variant.elements)
+
+
+def checked_plan(problem: BlockProblem, levels: Levels, variant: Variant, limits: Limits) -> FiberPlan:
+    """Plan of a variant that is to fit on a device.
+
+    Parameters
+    ----------
+    problem, levels, variant
+        As for `plan`.
+    limits : Limits
+        Of the device.
+
+    Returns
+    -------
+    FiberPlan
+
+    Raises
+    ------
+    NotSuitable
+        If it does not fit.
+    """
+    if not 1 <= variant.elements <= limits.threads:
+        raise NotSuitable(f"{variant.elements} elements in a block of threads, 1 to {limits.threads} are possible")
+    found = plan(problem, levels, variant)
+    if not found.fits(limits):
+        raise NotSuitable(
+            f"{variant.elements} element(s) need {found.shared_bytes} bytes of shared memory and {found.threads}"
+            f" threads; a block has at most {limits.shared_block} and {limits.threads}"
+        )
+    return found
+
+
+def lane_plan(problem: BlockProblem, levels: Levels) -> FiberPlan:
+    """Plan of the kernel with one element per thread: the layout of factors of 32 elements.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    levels : Levels
+        Of the problem's tabulation, directions in its order.
+
+    Returns
+    -------
+    FiberPlan
+
+    Raises
+    ------
+    NotSuitable
+        If an element does not fit a thread, or the form differentiates at the points.
+    """
+    what, form = flags(problem), problem.form
+    if (what["slopes_in"] or what["slopes_out"]) and what["collocated"]:
+        raise NotSuitable("one element per thread is noncollocated; use algorithm='noncollocated'")
+    if form.components > 1:
+        raise NotSuitable("one element per thread couples no components")
+    deep = problem.shape.dim > 2 and what["pairs"]
+    numbers = levels.n_modes * (1 + levels.trivial) + levels.n_nodes * (4 if deep else 2)
+    numbers += 2 * levels.n_rows * (problem.shape.dim if what["pairs"] else 1)
+    numbers = numbers * problem.dtype.itemsize // 8
+    if problem.n_points > LANE_POINTS:
+        raise NotSuitable(
+            f"one element has {problem.n_points} points, {LANE_POINTS} are unrolled in a thread's registers"
+        )
+    if numbers > LANE_NUMBERS:
+        raise NotSuitable(f"one element needs {numbers} numbers in a thread's registers, {LANE_NUMBERS} fit")
+    return plan(problem, levels, LANE)

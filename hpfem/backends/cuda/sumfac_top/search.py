@@ -1,0 +1,149 @@
+"""Search for the fastest variant of the fiber kernel: elements per block, options one by one, what helped together."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import fields, replace
+
+from ....forms.form import BlockProblem
+from ..codegen.tables import Levels
+from .plan import Limits, Variant, default_variant, default_variants, plan
+
+# Gives variants to time; is sent the seconds of all that were timed so far.
+Search = Generator[list[Variant], Mapping[Variant, float], None]
+# Numbers of elements per block that are tried, and how many of the fastest variants have their options tried.
+MOST, KEPT = 6, 2
+# What an option must save to be combined with others.
+HELPS = 0.995
+# First numbers of elements with lines along the last direction in phases of their own, in blocks of enough threads.
+SPLIT, SPLIT_THREADS = (Variant(2, split=3), Variant(4, split=7), Variant(8, split=3), Variant(16, split=7)), 80
+OPTIONS = tuple(field.name for field in fields(Variant) if field.name != "elements")
+
+
+def first_variants(problem: BlockProblem, levels: Levels, limits: Limits, most: int, table: bool) -> list[Variant]:
+    """The measured variant if there is one, and different numbers of elements per block in the model's order.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    levels : Levels
+        Of the problem's tabulation.
+    limits : Limits
+        Of the device.
+    most : int
+        Numbers of elements at most; each differs by more than a tenth from the others.
+    table : bool
+        Whether measured variants count.
+
+    Returns
+    -------
+    list of Variant
+        The one to be taken unmeasured comes first.
+
+    Raises
+    ------
+    NotSuitable
+        If not even one element fits.
+    """
+    modelled = [layout.variant.elements for layout in default_variants(problem, levels, limits)]
+    tried: list[int] = []
+    for e in modelled:
+        if len(tried) < most and all(max(e, other) > 1.1 * min(e, other) for other in tried):
+            tried.append(e)
+    own = [default_variant(problem, levels, limits)] if table else []
+    split = [v for v in SPLIT if most and can_split(levels)]
+    split = [v for v in split if (p := plan(problem, levels, v)).fits(limits) and p.threads >= SPLIT_THREADS]
+    return list(dict.fromkeys([*own, *(Variant(e) for e in tried), *split]))
+
+
+def can_split(levels: Levels) -> bool:
+    """Whether lines along the last direction may be a phase of their own."""
+    return levels.dim > 1 and not levels.reverse
+
+
+def ranked(timed: Mapping[Variant, float]) -> list[Variant]:
+    """Variants, fastest first."""
+    return sorted(timed, key=lambda variant: timed[variant])
+
+
+def second_variants(
+    problem: BlockProblem, levels: Levels, timed: Mapping[Variant, float], kept: int = KEPT
+) -> list[Variant]:
+    """Options one by one for the fastest variants.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    levels : Levels
+    timed : mapping
+        Seconds of variants.
+    kept : int
+        How many of the fastest.
+
+    Returns
+    -------
+    list of Variant
+        Not yet timed.
+    """
+    found = []
+    for v in ranked(timed)[:kept]:
+        layout = plan(problem, levels, v)
+        found.append(replace(v, min_blocks=layout.min_blocks + 1))
+        found += [replace(v, min_blocks=layout.min_blocks - 1)] if layout.min_blocks > 1 else []
+        if not problem.geometry.affine:
+            found += [replace(v, prefetch=1), replace(v, prefetch=2), replace(v, l2=True)]
+            found += [replace(v, prefetch=n, late=True) for n in (1, 2, 4)]
+            found += [replace(v, split=n) for n in (0, 1, 2, 3, 7) if can_split(levels)]
+            found += [] if problem.form.uses_gradient else [replace(v, prefetch=levels.counts[0])]
+        if not levels.uniform(1):
+            found.append(replace(v, tables_shared=not layout.table2))
+    return [v for v in dict.fromkeys(found) if v not in timed]
+
+
+def third_variants(timed: Mapping[Variant, float], kept: int = KEPT) -> list[Variant]:
+    """The options that helped, together.
+
+    Parameters
+    ----------
+    timed : mapping
+        Seconds of variants.
+    kept : int
+        How many numbers of elements per block, the fastest ones.
+
+    Returns
+    -------
+    list of Variant
+        Not yet timed.
+    """
+    found, order = [], ranked(timed)
+    for base in [v for v in order if v == Variant(v.elements, split=v.split)][:kept]:
+        better = [v for v in order if v.elements == base.elements and timed[v] < HELPS * timed[base]]
+        merged = base
+        # The best option of each name last, so that it stays.
+        for v in reversed(better):
+            changes = {name: getattr(v, name) for name in OPTIONS if getattr(v, name) != getattr(base, name)}
+            merged = replace(merged, **changes)
+            found.append(merged)
+    return [v for v in dict.fromkeys(found) if v not in timed]
+
+
+def search(
+    problem: BlockProblem, levels: Levels, limits: Limits, most: int = MOST, table: bool = True, kept: int = KEPT
+) -> Search:
+    """Search in three rounds.
+
+    Parameters
+    ----------
+    problem, levels, limits, most, table
+        As for `first_variants`.
+    kept : int
+        How many of the fastest have their options tried.
+
+    Yields
+    ------
+    list of Variant
+        To be timed; send the seconds of all that were timed so far, in any round.
+    """
+    timed = yield first_variants(problem, levels, limits, most, table)
+    timed = yield second_variants(problem, levels, timed, kept)
+    yield third_variants(timed, kept)

@@ -1,0 +1,74 @@
+"""Strategy "sumfac-top" of backend "cuda"."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from ....forms.form import BlockProblem
+from ... import config as text
+from ...strategy import Search, Strategy, Variant
+from ..codegen.prelude import fiber_source, program
+from ..codegen.tables import Levels
+from ..runtime.device import architecture, limits
+from ..runtime.measured import expected_time, shipped_rate
+from ..runtime.nvrtc import start
+from . import plan as fiber
+from .kernel import FiberKernel
+from .search import MOST, first_variants, search
+
+
+class CudaSumFacTop(Strategy):
+    """Sum factorisation, some elements per block of threads ([X] Alg. 4), 1-D lines in registers."""
+
+    name, special = "sumfac-top", False
+
+    def default(self, problem: BlockProblem) -> Variant:
+        """The measured variant, if there is one and it fits, else the model's best number of elements per block."""
+        return text.to_text(fiber.default_variant(problem, Levels.of(problem.tabulation), limits()))
+
+    def measured(self, problem: BlockProblem) -> str | None:
+        """Speed in the shipped table."""
+        return shipped_rate(problem, self.name)
+
+    def variants(self, problem: BlockProblem) -> Sequence[Variant]:
+        """The measured variant, if there is one, and numbers of elements per block in the model's order.
+
+        Raises
+        ------
+        NotSuitable
+            If one element does not fit a block.
+        """
+        found = first_variants(problem, Levels.of(problem.tabulation), limits(), MOST, table=True)
+        return [text.to_text(variant) for variant in found]
+
+    def search(self, problem: BlockProblem) -> Search:
+        """Elements per block, then options one by one, then those that helped together."""
+        rounds = search(problem, Levels.of(problem.tabulation), limits())
+        yield from text.search_in_text(rounds, fiber.Variant)
+
+    def _plan(self, problem: BlockProblem, variant: Variant) -> fiber.FiberPlan:
+        levels = Levels.of(problem.tabulation)
+        if variant is None:
+            return fiber.plan(problem, levels, fiber.default_variant(problem, levels, limits()))
+        return fiber.checked_plan(problem, levels, text.from_text(fiber.Variant, variant), limits())
+
+    def prepare(self, problem: BlockProblem, variant: Variant = None) -> Future[Any]:
+        """Begin to compile into the cache."""
+        source = fiber_source(problem, Levels.of(problem.tabulation), self._plan(problem, variant))
+        return start(program(source), architecture())
+
+    def build(self, problem: BlockProblem, variant: Variant = None) -> FiberKernel:
+        """Build the kernel.
+
+        Raises
+        ------
+        NotSuitable
+            If one element, or those of the variant, do not fit a block.
+        """
+        return FiberKernel(problem, self._plan(problem, variant))
+
+    def cost(self, problem: BlockProblem) -> float:
+        """Expected time per element in nanoseconds."""
+        return expected_time(problem, self.name)

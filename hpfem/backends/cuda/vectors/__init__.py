@@ -1,0 +1,1 @@
+"""Vectors and index tables of the iterations."""

@@ -1,0 +1,206 @@
+"""The vector work of conjugate gradients on the device, without a scalar on the host; see `conjugate.h`."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from ..codegen.prelude import header, program
+from ..runtime.device import architecture, current_device
+from ..runtime.kernel import load
+from ..runtime.nvrtc import start
+from .indexed import THREADS, c_type, sum_blocks, sum_bytes
+
+# Iterations whose numbers the device keeps: more than are under way before the host looks at them.
+RING = 64
+
+CONTROL = np.dtype(
+    [
+        ("residual", "f8", RING),
+        ("rho", "f8", RING),
+        ("curvature", "f8", RING),
+        ("scale", "f8"),
+        ("tolerance", "f8"),
+        ("most", "i8"),
+        ("finished", "i8"),
+        ("begun", "i8"),
+        ("stopped", "i4"),
+        ("broken", "i4"),
+    ]
+)
+
+
+class Stop(IntEnum):
+    """Why the device stopped."""
+
+    RUNNING, CONVERGED, PRECONDITIONER, NOT_FINITE, OPERATOR, EXHAUSTED = range(6)
+
+
+NAMES = ("dots", "residual", "direction")
+
+
+def source(real: DTypeLike) -> str:
+    """Source of the kernels for vectors of a type."""
+    return "\n".join([
+        f"using real = {c_type(real)};",
+        f"constexpr int THREADS = {THREADS}, RING = {RING};",
+        header("codegen/reduction.h"),
+        header("vectors/conjugate.h"),
+    ])  # fmt: skip
+
+
+@cache
+def _functions(real: str, device: str) -> tuple[Any, ...]:
+    cubin = start(program(source(real)), architecture()).result()
+    return tuple(load(cubin, name, 0) for name in NAMES)
+
+
+class Reading:
+    """The control block as it was at some time; ready when `wait` returns."""
+
+    def __init__(self, host: Any, event: Any) -> None:
+        self._host, self._event = host, event
+
+    def wait(self) -> np.void:
+        """Wait for the device to get there, and return the block."""
+        self._event.synchronize()
+        found: np.void = self._host.view(CONTROL)[0]
+        return found
+
+
+class ConjugateVectors:
+    """Vectors and scalars of a solve; kernels run on the current stream, and nothing is allocated after the start.
+
+    Parameters
+    ----------
+    x, r : cupy.ndarray, [n]
+        First guess and its residual; overwritten.
+    scale : float
+        Norm of the right-hand side.
+    tolerance : float
+        Ratio of norms at which to stop.
+    most : int
+        Iterations after which to stop.
+    inverse : cupy.ndarray, [n], optional
+        Of a diagonal preconditioner.
+    product_blocks : int
+        Sums that come with a product q = A p.
+
+    Attributes
+    ----------
+    x, r, p, q : cupy.ndarray, [n]
+    partials : cupy.ndarray of float64, [product_blocks]
+        For the sums of p.q.
+    stop : int
+        Address of what is zero on the device as long as it iterates.
+    """
+
+    def __init__(
+        self,
+        x: Any,
+        r: Any,
+        scale: float,
+        tolerance: float,
+        most: int,
+        inverse: Any = None,
+        product_blocks: int | None = None,
+    ) -> None:
+        import cupy
+        import cupyx
+
+        self.n = int(r.size)
+        self._inverse = None if inverse is None else cupy.ascontiguousarray(inverse, r.dtype)
+        self._dots, self._residual, self._direction = _functions(r.dtype.str, current_device().name)
+        self._blocks = sum_blocks(self.n)
+        empty = current_device().empty
+        self.x, self.r = x, r
+        self.p, self.q = empty(r.shape, r.dtype), empty(r.shape, r.dtype)
+        self.partials = empty((product_blocks or self._blocks,), np.float64)
+        self._rr, self._rz = (empty((self._blocks,), np.float64) for _ in range(2))
+        control = np.zeros(1, CONTROL)
+        control["scale"], control["tolerance"], control["most"] = scale, tolerance, most
+        self._control = cupy.asarray(control.view(np.uint8))
+        self.stop = int(self._control.data.ptr) + CONTROL.fields["stopped"][1]  # type: ignore[index]
+        # Read in turn.
+        self._homes = [cupyx.empty_pinned((CONTROL.itemsize,), np.uint8) for _ in range(3)]
+        self._turn = 0
+        self._launch_dots(r, r, self._rr)
+        if inverse is not None:
+            self._launch_dots(r, r * self._inverse, self._rz)
+
+    def _launch_dots(self, a: Any, b: Any, partials: Any, stop: int = 0) -> None:
+        self._dots(
+            (len(partials),),
+            (THREADS,),
+            (np.int64(self.n), a, b, partials, np.uint64(stop)),
+            shared_mem=sum_bytes(1),
+        )
+
+    def measure_product(self, q: Any) -> None:
+        """Sums of p.q of a product that came without them."""
+        import cupy
+
+        self.q = cupy.ascontiguousarray(q, self.r.dtype)
+        self._launch_dots(self.p, self.q, self.partials, self.stop)
+
+    def update_residual(self) -> None:
+        """After a product: r -= alpha q."""
+        none = np.uint64(0)
+        inverse = none if self._inverse is None else self._inverse
+        self._residual(
+            (self._blocks,),
+            (THREADS,),
+            (
+                np.int64(self.n), self._control, np.int32(len(self.partials)), self.partials, self.q, inverse, self.r,
+                self._rr, self._rz,
+            ),
+            shared_mem=sum_bytes(2),
+        )  # fmt: skip
+
+    def update_direction(self, z: Any = None) -> None:
+        """After that, and at the start: x += alpha p, p = z + beta p.
+
+        Parameters
+        ----------
+        z : cupy.ndarray, [n], optional
+            M^-1 r; when left out, r by the diagonal preconditioner or none.
+        """
+        import cupy
+
+        none = np.uint64(0)
+        rz = self._rz if self._inverse is not None else self._rr
+        if z is not None:
+            rz, z = self._rz, cupy.ascontiguousarray(z, self.r.dtype)
+            self._launch_dots(self.r, z, rz, self.stop)
+        self._direction(
+            (self._blocks,),
+            (THREADS,),
+            (
+                np.int64(self.n), self._control, np.int32(self._blocks), self._rr, rz, self.r if z is None else z,
+                none if z is not None or self._inverse is None else self._inverse, self.x, self.p,
+            ),
+            shared_mem=sum_bytes(2),
+        )  # fmt: skip
+
+    def finish(self) -> None:
+        """Wait for all that was launched, whatever has interrupted the iterations: a signal comes after that."""
+        import cupy
+
+        cupy.cuda.get_current_stream().synchronize()
+
+    def read(self) -> Reading:
+        """Ask for the control block; the host goes on."""
+        import cupy
+
+        home = self._homes[self._turn]
+        self._turn = (self._turn + 1) % len(self._homes)
+        stream = cupy.cuda.get_current_stream()
+        kind = cupy.cuda.runtime.memcpyDeviceToHost
+        cupy.cuda.runtime.memcpyAsync(home.ctypes.data, self._control.data.ptr, CONTROL.itemsize, kind, stream.ptr)
+        event = cupy.cuda.Event(block=False, disable_timing=True)
+        event.record(stream)
+        return Reading(home, event)

@@ -1,0 +1,85 @@
+"""Arrays of other libraries, taken as they are where they are: DLPack and array interfaces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..memory import HOST, PairArray, dlpack_device
+from .base import BACKENDS
+
+
+def is_array(array: Any) -> bool:
+    """Whether something is an array of some library; a `Field` is none."""
+    if hasattr(array, "space") or isinstance(array, (type, np.generic)):
+        return False
+    return any(hasattr(array, name) for name in ("__dlpack_device__", "__cuda_array_interface__", "__array__"))
+
+
+def where_is(array: Any) -> str:
+    """Say what an array is and where, for messages."""
+    place, kind = dlpack_device(array), type(array)
+    name = f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
+    names = {1: "on the host", 2: f"on cuda:{place[1] if place else 0}", 3: "on the host", 13: "in managed memory"}
+    if place is not None:
+        return f"{name} {names.get(place[0], f'on a device of DLPack type {place[0]}')}"
+    return f"{name} on a GPU" if hasattr(array, "__cuda_array_interface__") else name
+
+
+def _ordered(array: Any, copy: bool) -> Any:
+    """The array, or a copy in C order."""
+    if array.flags.c_contiguous:
+        return array
+    if not copy:
+        raise ArgumentError(
+            f"got {where_is(array)} of strides {tuple(array.strides)}, which is not in C order; give"
+            f" {type(array).__module__.partition('.')[0]}.ascontiguousarray(array)"
+        )
+    return array.copy(order="C")
+
+
+def wrap(array: Any, copy: bool = False) -> PairArray:
+    """Pair of any library's array, on its memory: that of the host, or of a backend's current device.
+
+    Parameters
+    ----------
+    array : array
+        Of NumPy, CuPy, PyTorch, JAX, ...: with `__dlpack__`, `__cuda_array_interface__` or `__array__`.
+    copy : bool
+        Whether an array in another order than C is copied; else it is refused.
+
+    Returns
+    -------
+    PairArray
+
+    Raises
+    ------
+    ArgumentError
+        If it is no array, records gradients, is not in C order, is on a device that no backend uses now, or its library
+        does not give it away.
+    """
+    if not is_array(array):
+        raise ArgumentError(f"expected an array of NumPy, CuPy or the like, got {type(array).__name__}")
+    if getattr(array, "requires_grad", False):
+        raise ArgumentError(
+            f"this {where_is(array)} records gradients, and hpfem does not differentiate: give array.detach(), which"
+            " makes the result a constant to autograd. To differentiate through a linear operator, write a"
+            " torch.autograd.Function: forward applies it to the detached array, backward applies its transpose to the"
+            " gradient, which for symmetric forms such as Mass and Helmholtz is the operator itself"
+        )
+    # Devices first: they know their own arrays, and asking those where they are takes time.
+    for backend in () if isinstance(array, np.ndarray) else [BACKENDS[name] for name in BACKENDS]:
+        device = backend.device() if backend.missing() is None else HOST
+        found = device.adopt(array) if device is not HOST else None
+        if found is not None:
+            return PairArray.of(_ordered(found, copy), device)
+    found = HOST.adopt(array)
+    if found is not None:
+        return PairArray.of(_ordered(found, copy))
+    here = ", ".join(dict.fromkeys(b.device().name for n in BACKENDS if (b := BACKENDS[n]).missing() is None))
+    raise ArgumentError(
+        f"got {where_is(array)}, which no backend uses here and now ({here}); copy it to one of these, or make its"
+        " device the current one"
+    )

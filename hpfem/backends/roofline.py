@@ -1,0 +1,79 @@
+"""The limits of a device, measured in the run whose throughput is held against them.
+
+    throughput <= min(bandwidth / bytes per degree of freedom, flop rate / flops per degree of freedom)
+
+Bytes and operations are those of `hpfem.forms.cost`. A problem that fits a cache can beat the bandwidth bound,
+which is memory's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """Limits of a device.
+
+    Attributes
+    ----------
+    bandwidth : float
+        Bytes per second: on a host the best of the kinds below, on a GPU of copying.
+    flops : float
+        Operations per second: on a host the better of a large matrix product and of multiply-adds in registers, on a
+        GPU of multiply-adds in registers.
+    details : dict
+        What was measured: "read", "copy", "axpy", "compiled_read" in bytes per second, "gemm", "fma" in operations per
+        second, "array_bytes".
+    """
+
+    bandwidth: float
+    flops: float
+    details: dict[str, float]
+
+    def bound(self, nbytes: float, flops: float) -> tuple[float, str]:
+        """Least time for some work.
+
+        Parameters
+        ----------
+        nbytes : float
+            Bytes to move.
+        flops : float
+            Operations.
+
+        Returns
+        -------
+        tuple
+            Seconds, and what they are bound by: "bandwidth" or "flops".
+        """
+        memory, arithmetic = nbytes / self.bandwidth, flops / self.flops
+        return (memory, "bandwidth") if memory >= arithmetic else (arithmetic, "flops")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Make a record for result files.
+
+        Returns
+        -------
+        dict
+        """
+        return asdict(self)
+
+    @classmethod
+    def best(cls, found: Sequence[Roofline]) -> Roofline:
+        """Limits of a device on which several backends were measured.
+
+        Parameters
+        ----------
+        found : sequence of Roofline
+
+        Returns
+        -------
+        Roofline
+            The best of each, and all details.
+        """
+        details = {name: rate for limits in found for name, rate in limits.details.items()}
+        return cls(max(limits.bandwidth for limits in found), max(limits.flops for limits in found), details)

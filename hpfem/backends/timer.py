@@ -1,0 +1,95 @@
+"""Clocks for work on a device, and timing by them: some calls in a row, several times; the median is what counts.
+
+Many short repeats stand interruptions by other processes better than a few long ones.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+MAX_CALLS = 10_000
+SLOW_SECONDS = 1.0
+
+
+class Timer(Protocol):
+    """A clock for work on some device."""
+
+    def seconds(self, call: Callable[[], object], calls: int) -> float:
+        """Time calls in a row, until all their work is done.
+
+        Parameters
+        ----------
+        call : callable
+            The work.
+        calls : int
+            How often.
+
+        Returns
+        -------
+        float
+            Seconds of all of them.
+        """
+
+
+class HostTimer(Timer):
+    """A clock for work on the host."""
+
+    def seconds(self, call: Callable[[], object], calls: int) -> float:
+        """Time calls in a row; see `Timer.seconds`."""
+        start = time.perf_counter()
+        for _ in range(calls):
+            call()
+        return time.perf_counter() - start
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of one call.
+
+    Attributes
+    ----------
+    median, best, worst : float
+        Over the repeats.
+    repeats, calls : int
+        Repeats, and calls in a row in each.
+    """
+
+    median: float
+    best: float
+    worst: float
+    repeats: int
+    calls: int
+
+
+def measure(
+    call: Callable[[], object], timer: Timer | None = None, repeats: int = 9, min_seconds: float = 0.005
+) -> Timing:
+    """Time a call, after a first one that is not counted.
+
+    Parameters
+    ----------
+    call : callable
+        The work; its result is dropped.
+    timer : Timer, optional
+        A `HostTimer` when left out.
+    repeats : int
+        Repeats; at most 3 of a call that takes longer than a second.
+    min_seconds : float
+        Calls are put in a row until a repeat takes about this long.
+
+    Returns
+    -------
+    Timing
+    """
+    timer = timer or HostTimer()
+    timer.seconds(call, 1)
+    once = max(timer.seconds(call, 1), 1e-9)
+    calls = int(min(max(1, min_seconds / once), MAX_CALLS))
+    if once > SLOW_SECONDS:
+        repeats = min(repeats, 3)
+    samples = [timer.seconds(call, calls) / calls for _ in range(max(repeats, 1))]
+    return Timing(statistics.median(samples), min(samples), max(samples), len(samples), calls)

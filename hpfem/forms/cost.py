@@ -1,0 +1,174 @@
+"""Models of work: nominal operations and compulsory bytes of a form on one element, from trees and array sizes.
+
+Operations count a multiplication and an addition each. They are those of the textbook algorithm (dense products, or sum
+factorisation over the mode tree), whatever a kernel saves by parity; bytes are each input read and each output written
+once. Both are per element and component, and fractions of a roofline are stated in them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpfem.shapes import ModeTree, Tabulation
+
+from . import Trace
+from .form import BlockProblem
+
+
+@dataclass(frozen=True)
+class StageFlops:
+    """Operations of the stages on one element.
+
+    Attributes
+    ----------
+    value : int
+        Modes to values at the points, or its transpose.
+    gradient : int
+        Modes to the derivatives at the points without collocation, or its transpose, values apart.
+    along : int
+        Collocated differentiation in all directions, or its transpose.
+    shared : int
+        What `gradient` saves when `value` is computed beside it.
+    """
+
+    value: int
+    gradient: int
+    along: int
+    shared: int
+
+
+def tree_steps(tree: ModeTree, counts: tuple[int, ...]) -> list[int]:
+    """Operations of each direction of a sum factorisation, one chain.
+
+    Parameters
+    ----------
+    tree : ModeTree
+    counts : tuple of int
+        Points per direction.
+
+    Returns
+    -------
+    list of int
+        For directions 0 to dim - 1.
+    """
+    rest = [int(np.prod(counts[k:], dtype=np.int64)) for k in range(tree.dim)]
+    return [2 * tree.n_nodes(k + 1) * rest[k] for k in range(tree.dim)]
+
+
+def stage_flops(tabulation: Tabulation, strategy: str) -> StageFlops:
+    """Operations of the stages of a basis on a rule.
+
+    Parameters
+    ----------
+    tabulation : Tabulation
+    strategy : str
+        "stdmat" counts dense matrices, anything else sum factorisation.
+
+    Returns
+    -------
+    StageFlops
+    """
+    basis, rule = tabulation.basis, tabulation.rule
+    along = sum(2 * len(rule) * q for q in rule.counts)
+    if strategy == "stdmat":
+        value = 2 * basis.n_modes * len(rule)
+        return StageFlops(value, basis.shape.dim * value, along, 0)
+    steps = tree_steps(basis.tree, rule.counts)
+    dense = 0 if basis.transform is None else 2 * basis.transform.size
+    chains = [step * (basis.tree.dim - k) for k, step in enumerate(steps)]
+    # The value's chain of all directions but the first is part of the gradient's.
+    return StageFlops(sum(steps) + dense, sum(chains) + steps_beside(steps) + dense, along, steps_beside(steps) + dense)
+
+
+def steps_beside(steps: list[int]) -> int:
+    """Operations of the value's chain that the gradient's needs too: all directions but the first."""
+    return sum(steps[1:])
+
+
+def pointwise_flops(problem: BlockProblem) -> int:
+    """Operations at the points of one element: geometry, weights and the pointwise function."""
+    form, d, big, q = problem.form, problem.shape.dim, problem.geometry.space_dim, problem.n_points
+    pull = big + d * (2 * big - 1)
+    push = big * (2 * d - 1)
+    if form.stage == "bwd_trans":
+        return 0
+    if form.stage == "iproduct_wrt_base":
+        return q
+    if form.stage == "phys_deriv":
+        return q * push
+    if form.stage == "iproduct_wrt_deriv_base":
+        return q * pull
+    trace = form.trace
+    if trace is None:
+        return 0
+    flops = trace.flops // form.components + ("value" in form.test)
+    if trace.general:
+        flops += push * trace.uses_gradient + pull * ("grad" in form.test)
+    elif trace.uses_gradient:
+        flops += d * (2 * d - 1) + scaling_flops(trace, d)
+    return q * flops
+
+
+def scaling_flops(trace: Trace, dim: int) -> int:
+    """Operations at a point, per component, that make the fluxes of a symmetric form of its gradients."""
+    terms = [scale for flux in trace.scaled or () for scale in flux.values()]
+    scaled = sum(not (scale.op == "const" and scale.payload == 1.0) for scale in terms)
+    added = len(terms) - len(trace.scaled or ())
+    return dim * (scaled + added) // trace.components
+
+
+def operator_flops(problem: BlockProblem, strategy: str) -> int:
+    """Nominal operations of a form on one element and component.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    strategy : str
+        "stdmat" counts dense matrices, anything else sum factorisation.
+
+    Returns
+    -------
+    int
+    """
+    form, stage = problem.form, stage_flops(problem.tabulation, strategy)
+    flops = pointwise_flops(problem)
+    collocated = problem.algorithm == "collocated"
+    if form.stage in ("bwd_trans", "iproduct_wrt_base"):
+        return flops + stage.value
+    if form.stage == "phys_deriv":
+        return flops + stage.along
+    if form.stage == "iproduct_wrt_deriv_base":
+        return flops + (stage.value + stage.along if collocated else stage.gradient)
+    trace = form.trace
+    trial = trace is not None and trace.uses_gradient
+    if not form.uses_gradient:
+        return flops + 2 * stage.value
+    if collocated:
+        return flops + 2 * stage.value + stage.along * (trial + ("grad" in form.test))
+    for gradient, value in ((trial, form.uses_value), ("grad" in form.test, "value" in form.test)):
+        flops += stage.gradient * gradient + stage.value * value - stage.shared * (gradient and value)
+    return flops
+
+
+def operator_bytes(problem: BlockProblem) -> int:
+    """Compulsory bytes of a form on one element and component: input, output, geometric factors and fields.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+
+    Returns
+    -------
+    int
+    """
+    numbers = problem.n_input + problem.n_output * problem.components_out(problem.coupled) / problem.coupled
+    kind = problem.form.factor_kind
+    if kind is not None:
+        numbers += problem.geometry.n_factors(kind) * problem.geometry.n_points(kind)
+    if problem.form.trace is not None:
+        if problem.form.trace.uses_point:
+            numbers += problem.geometry.n_factors("points") * problem.n_points
+        numbers += sum(len(field.values) for field in problem.fields.values()) * problem.n_points
+    return int(numbers * problem.dtype.itemsize)

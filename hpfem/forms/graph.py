@@ -1,0 +1,241 @@
+"""The expression graph of a traced pointwise function: scalars and what is done to them."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError
+from .vectors import Gradient, Vector
+
+# name -> (number of arguments, function on floats for folding, NumPy function on arrays)
+OPERATIONS: dict[str, tuple[int, Callable[..., Any], Callable[..., Any]]] = {
+    "add": (2, operator.add, np.add),
+    "sub": (2, operator.sub, np.subtract),
+    "mul": (2, operator.mul, np.multiply),
+    "div": (2, operator.truediv, np.divide),
+    "pow": (2, operator.pow, np.power),
+    "neg": (1, operator.neg, np.negative),
+    "abs": (1, abs, np.absolute),
+    "sqrt": (1, math.sqrt, np.sqrt),
+    "exp": (1, math.exp, np.exp),
+    "log": (1, math.log, np.log),
+    "sin": (1, math.sin, np.sin),
+    "cos": (1, math.cos, np.cos),
+    "tanh": (1, math.tanh, np.tanh),
+    "min": (2, min, np.minimum),
+    "max": (2, max, np.maximum),
+    "lt": (2, operator.lt, np.less),
+    "le": (2, operator.le, np.less_equal),
+    "gt": (2, operator.gt, np.greater),
+    "ge": (2, operator.ge, np.greater_equal),
+    "where": (3, lambda c, a, b: a if c else b, np.where),
+}
+COMPARISONS = ("lt", "le", "gt", "ge")
+_UFUNCS: dict[Any, str] = {function: name for name, (_, _, function) in OPERATIONS.items() if name != "where"}
+_UFUNCS[np.float_power] = "pow"
+
+
+class Graph:
+    """Hash-consed nodes of one traced function: constants folded, common subexpressions shared."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Expression] = []
+        self._known: dict[tuple[Any, ...], Expression] = {}
+
+    def node(self, op: str, args: tuple[Expression, ...] = (), payload: Any = None) -> Expression:
+        """The node of an operation, made once.
+
+        Parameters
+        ----------
+        op : str
+            "const" (payload a float), "input" (payload its key) or a name of `OPERATIONS`.
+        args : tuple of Expression
+            Arguments.
+        payload : object
+            See `op`.
+
+        Returns
+        -------
+        Expression
+        """
+        # 0.0 == -0.0, which are different constants.
+        key = (op, tuple(a.index for a in args), repr(payload) if op == "const" else payload)
+        if key not in self._known:
+            self._known[key] = Expression(self, op, args, payload, len(self.nodes))
+            self.nodes.append(self._known[key])
+        return self._known[key]
+
+    def constant(self, value: float) -> Expression:
+        """A constant node."""
+        return self.node("const", (), float(value))
+
+    def lift(self, value: Any) -> Expression:
+        """Make an expression of a number; expressions pass through."""
+        if isinstance(value, Expression):
+            return value
+        if isinstance(value, (Vector, Gradient)):
+            raise ArgumentError("a pointwise function has a vector where a scalar is needed; take its components")
+        if isinstance(value, int):
+            try:
+                return self.constant(float(value))
+            except OverflowError:
+                raise ArgumentError("a pointwise function has an integer that is too large for a float") from None
+        numpy = isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0 and value.dtype.kind in "buif"
+        if numpy or isinstance(value, float):
+            return self.constant(float(value))
+        raise ArgumentError(
+            f"a pointwise function mixed a {type(value).__name__} into an expression; pass it as a field"
+        )
+
+    def apply(self, op: str, *values: Any) -> Expression:
+        """Node of an operation on expressions and numbers, folded where it can be."""
+        args = tuple(self.lift(v) for v in values)
+        if all(a.op == "const" for a in args):
+            try:
+                return self.constant(float(OPERATIONS[op][1](*(a.payload for a in args))))
+            except (ValueError, TypeError, ZeroDivisionError, OverflowError):
+                # Not a finite real number: left to the arithmetic at run time.
+                return self.node(op, args)
+        simpler = self._simplified(op, args)
+        return self.node(op, args) if simpler is None else simpler
+
+    def _simplified(self, op: str, args: tuple[Expression, ...]) -> Expression | None:
+        """Identities that are exact in floating point for finite arguments."""
+        value = [a.payload if a.op == "const" else None for a in args]
+        if op in ("add", "mul") and value[0] is not None:  # constants go right: one form to share
+            return self.apply(op, args[1], args[0])
+        if op == "add" or op == "sub":
+            if value[1] == 0:
+                return args[0]
+            if op == "sub" and value[0] == 0:
+                return self.apply("neg", args[1])
+        elif op == "mul":
+            if value[1] == 1:
+                return args[0]
+            if value[1] == -1:
+                return self.apply("neg", args[0])
+            if value[1] == 0:
+                return self.constant(0.0)
+        elif op == "div" and value[1] == 1:
+            return args[0]
+        elif op == "pow" and value[1] is not None:
+            return self._power(args[0], value[1])
+        elif op == "neg" and args[0].op == "neg":
+            return args[0].args[0]
+        return None
+
+    def _power(self, base: Expression, exponent: float) -> Expression | None:
+        if exponent == 0.5:
+            return self.apply("sqrt", base)
+        if abs(exponent) <= 16 and exponent == int(exponent):
+            power, square, n = self.constant(1.0), base, int(abs(exponent))
+            while n:
+                power = self.apply("mul", power, square) if n & 1 else power
+                n >>= 1
+                square = self.apply("mul", square, square) if n else square
+            return power if exponent >= 0 else self.apply("div", self.constant(1.0), power)
+        return None
+
+
+def _binary(op: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    def forward(self: Expression, other: Any) -> Any:
+        if isinstance(other, (Vector, Gradient)):
+            return NotImplemented
+        return self.graph.apply(op, self, other)
+
+    def reflected(self: Expression, other: Any) -> Any:
+        return self.graph.apply(op, other, self)
+
+    return forward, reflected
+
+
+@dataclass(frozen=True, eq=False)
+class Expression:
+    """A scalar of a traced pointwise function.
+
+    Attributes
+    ----------
+    graph : Graph
+    op : str
+        "const", "input" or a name of `OPERATIONS`.
+    args : tuple of Expression
+    payload : object
+        The float of a constant, the key of an input: ("u", c), ("du", c, i), ("x", i), ("field", name, c),
+        ("param", name).
+    index : int
+        Position in `Graph.nodes`, which is in topological order.
+    """
+
+    graph: Graph
+    op: str
+    args: tuple[Expression, ...]
+    payload: Any
+    index: int
+
+    __add__, __radd__ = _binary("add")
+    __sub__, __rsub__ = _binary("sub")
+    __mul__, __rmul__ = _binary("mul")
+    __truediv__, __rtruediv__ = _binary("div")
+    __pow__, __rpow__ = _binary("pow")
+    __lt__ = _binary("lt")[0]
+    __le__ = _binary("le")[0]
+    __gt__ = _binary("gt")[0]
+    __ge__ = _binary("ge")[0]
+
+    def __repr__(self) -> str:
+        # Arguments by number: written out, shared ones would fill the memory.
+        what = self.payload if self.payload is not None else tuple(a.index for a in self.args)
+        return f"<node {self.index}: {self.op} {what}>"
+
+    def __neg__(self) -> Expression:
+        return self.graph.apply("neg", self)
+
+    def __pos__(self) -> Expression:
+        return self
+
+    def __abs__(self) -> Expression:
+        return self.graph.apply("abs", self)
+
+    def __bool__(self) -> bool:
+        raise ArgumentError(
+            "a pointwise function took a Python decision (if, and, or, not, min, max) on a value that is only known at"
+            " run time; use np.where, np.minimum or np.maximum"
+        )
+
+    # Defining equality takes the hash away; nodes are looked up by identity.
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        raise ArgumentError("a pointwise function compared values with == or !=; use <, <=, > or >= in np.where")
+
+    def __float__(self) -> float:
+        raise ArgumentError("a pointwise function turned a value into a float; use NumPy's functions instead of math's")
+
+    __int__ = __float__
+    __index__ = __float__
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        name = _UFUNCS.get(ufunc)
+        if ufunc is np.positive:
+            return self
+        if ufunc is np.square:
+            return self.graph.apply("mul", inputs[0], inputs[0])
+        if name is None or method != "__call__" or kwargs:
+            raise ArgumentError(
+                f"np.{ufunc.__name__} is not available in a pointwise function; available: + - * / ** and np."
+                + ", np.".join(("sqrt exp log sin cos tanh abs minimum maximum where").split())
+            )
+        if any(isinstance(value, np.ndarray) and value.ndim for value in inputs):
+            raise ArgumentError("a pointwise function mixed an array into an expression; pass it as a field")
+        return self.graph.apply(name, *inputs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if function is np.where and len(args) == 3 and not kwargs:
+            return self.graph.apply("where", *args)
+        raise ArgumentError(f"np.{function.__name__} is not available in a pointwise function")

@@ -1,0 +1,332 @@
+"""Pointwise functions: plain Python in physical quantities, traced once to an expression graph.
+
+A pointwise function takes, by the names of its parameters, the value `u`, the gradient `du` in x, the point `x`, and
+named fields and parameters; it returns what multiplies the test value, what multiplies the test gradient, or both.
+
+    def helmholtz(u, du, lam):
+        return lam * u, du
+
+`trace` calls it once, on symbols, when the operator is made; every backend evaluates the graph, in the space's dtype: a
+comparison is 1 or 0, integers are floats, and what the function takes from its surroundings stays as it was then. What
+should change between applications is a parameter (`operator.parameters["k"] = 2.0`) or a "phys" field.
+A flux that is made of scalars times `du` never needs the components of `du`, so a block only has to carry the symmetric
+metric; taking a component or a dot product, or returning another vector, makes it `general`. Which one is found here.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hpfem.shapes.arguments import shown
+from hpfem.shapes.cached import cached_property
+
+from ..errors import ArgumentError
+from .graph import Expression, Graph
+from .vectors import Gradient, Vector
+
+# Operations of a pointwise function. Compiling so many for four shapes takes a second for products and sums, six for
+# sines, half a minute for powers.
+MAX_OPERATIONS = 2000
+_BY_NAME = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
+
+
+@dataclass(frozen=True)
+class Pointwise:
+    """A pointwise function with what it takes and returns.
+
+    Attributes
+    ----------
+    function : callable
+        Takes some of `u`, `du`, `x` and names of fields and parameters.
+    test : tuple of str
+        What its results multiply: "value", "grad" or both, in this order.
+    """
+
+    function: Callable[..., Any]
+    test: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise ArgumentError(f"a pointwise function is a function, got {type(self.function).__name__}")
+        if not isinstance(self.test, tuple) or self.test not in (("value",), ("grad",), ("value", "grad")):
+            raise ArgumentError(f"test must be ('value',), ('grad',) or ('value', 'grad'), got {shown(self.test)}")
+
+    @property
+    def name(self) -> str:
+        """Name of the function."""
+        return getattr(self.function, "__name__", type(self.function).__name__)
+
+    @cached_property
+    def arguments(self) -> tuple[str, ...]:
+        """Names of its parameters.
+
+        Raises
+        ------
+        ArgumentError
+            If it does not take all arguments by name, as functions of C and NumPy do not.
+        """
+        try:
+            found = list(inspect.signature(self.function).parameters.values())
+        except (TypeError, ValueError):
+            found = None
+        if found is None or not {p.kind for p in found} <= _BY_NAME:
+            raise ArgumentError(
+                f"pointwise function {self.name!r} does not take its arguments by name; write one that does, as"
+                " lambda u: np.sin(u)"
+            )
+        return tuple(p.name for p in found)
+
+    def __call__(self, arguments: Mapping[str, Any]) -> tuple[Any | None, Any | None]:
+        """Results for the test value and the test gradient, None where there is none."""
+        result = self.function(**{name: arguments[name] for name in self.arguments})
+        if len(self.test) == 1:
+            if isinstance(result, tuple) and len(result) == 1:
+                result = result[0]
+            if result is None:
+                raise ArgumentError(f"pointwise function {self.name!r} returned nothing")
+            return (result, None) if self.test == ("value",) else (None, result)
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise ArgumentError(
+                f"pointwise function {self.name!r} must return a pair (what multiplies the test value, what multiplies"
+                f" the test gradient), got {type(result).__name__}"
+            )
+        if result[0] is None or result[1] is None:
+            raise ArgumentError(
+                f"pointwise function {self.name!r} returned None; say with test=('value',) or ('grad',) what is left"
+                " out"
+            )
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """A traced pointwise function.
+
+    Attributes
+    ----------
+    graph : Graph
+        All nodes in topological order.
+    dim : int
+        Number of components of a gradient in x.
+    components : int
+        Components of trial and test.
+    value : tuple of Expression or None
+        Per test component, what multiplies the test value.
+    scaled : tuple of dict or None
+        Per test component {trial component: coefficient} of a flux made of scaled gradients (kind "symmetric").
+    flux : tuple of tuple of Expression or None
+        Per test component the `dim` components of the flux in x (kind "general").
+    """
+
+    graph: Graph
+    dim: int
+    components: int
+    value: tuple[Expression, ...] | None
+    scaled: tuple[dict[int, Expression], ...] | None
+    flux: tuple[tuple[Expression, ...], ...] | None
+
+    @cached_property
+    def outputs(self) -> tuple[Expression, ...]:
+        """All results, in the order value, scaled, flux."""
+        found = list(self.value or ())
+        for terms in self.scaled or ():
+            found += terms.values()
+        for vector in self.flux or ():
+            found += vector
+        return tuple(found)
+
+    @cached_property
+    def live(self) -> tuple[Expression, ...]:
+        """Nodes that the results depend on, in topological order."""
+        marked: set[int] = set()
+        stack = [e.index for e in self.outputs]
+        while stack:
+            index = stack.pop()
+            if index not in marked:
+                marked.add(index)
+                stack += [a.index for a in self.graph.nodes[index].args]
+        return tuple(self.graph.nodes[i] for i in sorted(marked))
+
+    @cached_property
+    def inputs(self) -> tuple[tuple[Any, ...], ...]:
+        """Keys of the inputs that the results depend on."""
+        return tuple(node.payload for node in self.live if node.op == "input")
+
+    @property
+    def test(self) -> tuple[str, ...]:
+        """What the results multiply: "value", "grad" or both."""
+        both = {"value": self.value is not None, "grad": self.scaled is not None or self.flux is not None}
+        return tuple(name for name, there in both.items() if there)
+
+    @cached_property
+    def uses_point(self) -> bool:
+        """Whether the coordinates are needed."""
+        return any(key[0] == "x" for key in self.inputs)
+
+    @cached_property
+    def uses_value(self) -> bool:
+        """Whether the trial value is evaluated."""
+        return any(key[0] == "u" for key in self.inputs)
+
+    @cached_property
+    def uses_gradient(self) -> bool:
+        """Whether the trial gradient is evaluated."""
+        return self.scaled is not None or any(key[0] == "du" for key in self.inputs)
+
+    @cached_property
+    def general(self) -> bool:
+        """Whether the inverse Jacobian is needed instead of the symmetric metric."""
+        return self.flux is not None or any(key[0] == "du" for key in self.inputs)
+
+    @cached_property
+    def flops(self) -> int:
+        """Arithmetic operations per point."""
+        return sum(node.op not in ("const", "input") for node in self.live)
+
+    @cached_property
+    def key(self) -> tuple[Any, ...]:
+        """What identifies the traced function in a kernel cache."""
+        position = {node.index: i for i, node in enumerate(self.live)}
+        nodes = tuple((n.op, tuple(position[a.index] for a in n.args), n.payload) for n in self.live)
+        pick = [position[e.index] for e in self.outputs]
+        layout = (
+            len(self.value or ()),
+            tuple(tuple(terms) for terms in self.scaled or ()),
+            tuple(len(vector) for vector in self.flux or ()),
+        )
+        return self.dim, self.components, nodes, tuple(pick), layout
+
+
+def trace(
+    pointwise: Pointwise,
+    dim: int,
+    components: int = 1,
+    fields: Mapping[str, int] | None = None,
+    parameters: Sequence[str] = (),
+) -> Trace:
+    """Call a pointwise function once on symbols.
+
+    Parameters
+    ----------
+    pointwise : Pointwise
+    dim : int
+        Space dimension: components of `du` and `x`.
+    components : int
+        Components of the trial and test; with one, `u` is a scalar and `du` a gradient, else both are indexed.
+    fields : mapping
+        Name -> number of components (0 for a scalar field) of each field.
+    parameters : sequence of str
+        Names of scalar parameters.
+
+    Returns
+    -------
+    Trace
+
+    Raises
+    ------
+    ArgumentError
+        For a parameter that is neither given nor known, a field or parameter that the function does not take, a
+        decision on a traced value, an operation that does not exist, or results of the wrong form.
+    """
+    fields = dict(fields or {})
+    graph = Graph()
+    asked: set[int] = set()
+
+    def symbol(*key: Any) -> Expression:
+        return graph.node("input", (), key)
+
+    def source(c: int) -> list[Expression]:
+        asked.add(c)
+        return [symbol("du", c, i) for i in range(dim)]
+
+    gradients = [Gradient({c: 1.0}, source) for c in range(components)]
+    values = [symbol("u", c) for c in range(components)]
+    given = (*fields, *parameters)
+    reserved = [name for name in given if name in ("u", "du", "x")]
+    if reserved:
+        raise ArgumentError(
+            f"a field of pointwise function {pointwise.name!r} is called {reserved[0]!r}: u, du and x are the trial"
+            " function, its gradient and the point; choose another name"
+        )
+    arguments: dict[str, Any] = {
+        "u": values[0] if components == 1 else Vector(values),
+        "du": gradients[0] if components == 1 else Vector(gradients),
+        "x": Vector([symbol("x", i) for i in range(dim)]),
+    }
+    for name, n in fields.items():
+        many = Vector([symbol("field", name, c) for c in range(n)])
+        arguments[name] = many if n else symbol("field", name, 0)
+    for name in parameters:
+        arguments[name] = symbol("param", name)
+    missing = [name for name in pointwise.arguments if name not in arguments]
+    if missing:
+        raise ArgumentError(
+            f"pointwise function {pointwise.name!r} takes {', '.join(map(repr, missing))}, which is neither a field nor"
+            f" a parameter; known: {', '.join(arguments)}"
+        )
+    unused = [name for name in given if name not in pointwise.arguments]
+    if unused:
+        raise ArgumentError(
+            f"pointwise function {pointwise.name!r} does not take {', '.join(map(repr, unused))}; it takes"
+            f" {', '.join(pointwise.arguments)}"
+        )
+    try:
+        value, flux = pointwise(arguments)
+    except RecursionError as error:
+        raise ArgumentError(f"pointwise function {pointwise.name!r} calls itself without end") from error
+    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
+        if isinstance(error, ArgumentError):
+            raise
+        raise ArgumentError(f"pointwise function {pointwise.name!r} cannot be traced: {error}") from error
+    values_out = (
+        None if value is None else tuple(graph.lift(v) for v in per_component(value, components, pointwise.name))
+    )
+    fluxes = None if flux is None else per_component(flux, components, pointwise.name)
+    if fluxes is None:
+        found = Trace(graph, dim, components, values_out, None, None)
+    elif not asked and all(isinstance(f, Gradient) for f in fluxes):
+        scaled = tuple({c: graph.lift(s) for c, s in f.terms.items()} for f in fluxes)
+        found = Trace(graph, dim, components, values_out, scaled, None)
+    else:
+        vectors = tuple(flux_components(f, dim, pointwise.name) for f in fluxes)
+        lifted = tuple(tuple(graph.lift(v) for v in vector) for vector in vectors)
+        found = Trace(graph, dim, components, values_out, None, lifted)
+    if found.flops > MAX_OPERATIONS:
+        raise ArgumentError(
+            f"pointwise function {pointwise.name!r} has {found.flops} operations, the limit is {MAX_OPERATIONS}: give"
+            " what does not depend on u as a field"
+        )
+    return found
+
+
+def per_component(result: Any, components: int, name: str) -> Sequence[Any]:
+    """Split a result of a pointwise function into one per test component.
+
+    Raises
+    ------
+    ArgumentError
+        If the number of components is wrong.
+    """
+    if components == 1:
+        return [result]
+    if not isinstance(result, (list, tuple, Vector)) or len(result) != components:
+        raise ArgumentError(f"pointwise function {name!r} must return {components} components, got {shown(result)}")
+    return list(result)
+
+
+def flux_components(flux: Any, dim: int, name: str) -> list[Any]:
+    """The D components of a flux.
+
+    Raises
+    ------
+    ArgumentError
+        If it is no vector of D components.
+    """
+    if isinstance(flux, Gradient):
+        flux = flux.vector()
+    if not isinstance(flux, (Vector, list, tuple)) or len(flux) != dim:
+        raise ArgumentError(f"pointwise function {name!r} must return a flux of {dim} components for the test gradient")
+    return list(flux)

@@ -1,1 +1,0 @@
-"""Pointwise expressions and the kernels of the backends."""

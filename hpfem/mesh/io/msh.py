@@ -1,0 +1,416 @@
+"""The gmsh format MSH, versions 2.2 and 4.1, text and binary.
+
+We read it ourselves since meshio 5.3.5 has no pyramids of order 3 and above, loses the numbers of the elements, takes
+node number 0 for the last node, cannot read files in which some entities have no physical group or that are
+partitioned, and allocates whatever a damaged header asks for. Here nothing is allocated beyond a few times the size of
+the file.
+
+Element data: text or binary, a section is a stream of numbers. Version 2.2 has per element: number, type, number of
+tags, tags (the first is the physical group), nodes. Version 4.1 has blocks of one type on one entity of the model; the
+entity knows its physical groups.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpfem.errors import MeshError
+
+from ..node_order import gmsh_nodes
+from ..symmetry import Indices
+from .mesh_file import (
+    Array,
+    Block,
+    MeshFile,
+    as_integers,
+    canonical,
+    joined,
+    looked_up,
+    parsed_numbers,
+    shape_named,
+    tagged,
+)
+
+# gmsh's numbers of the complete elements of order 1, 2, 3, ...
+_TYPES_BY_ORDER = {
+    "segment": (1, 8, 26, 27, 28, 62, 63, 64, 65, 66),
+    "tri": (2, 9, 21, 23, 25, 42, 43, 44, 45, 46),
+    "quad": (3, 10, 36, 37, 38, 47, 48, 49, 50, 51),
+    "tet": (4, 11, 29, 30, 31, 71, 72, 73, 74, 75),
+    "hex": (5, 12, 92, 93, 94, 95, 96, 97, 98),
+    "prism": (6, 13, 90, 91, 106, 107, 108, 109, 110),
+    "pyramid": (7, 14, 118, 119, 120, 121, 122, 123, 124),
+    "point": (15,),
+}
+ELEMENT_TYPES: dict[int, tuple[str, int]] = {
+    number: (name, order) for name, numbers in _TYPES_BY_ORDER.items() for order, number in enumerate(numbers, start=1)
+}
+_INCOMPLETE = {16: "8-node quad", 17: "20-node hex", 18: "15-node prism", 19: "13-node pyramid"}
+
+
+class Stream:
+    """Numbers of one section, taken one after the other.
+
+    Parameters
+    ----------
+    section : str
+        What messages call it.
+    text : Array or None
+        All numbers of a text section.
+    data : bytes
+        Of a binary section, from its first byte on; it may go on behind the section.
+    order : str
+        Byte order of a binary section, "<" or ">".
+    size : int
+        Bytes of a size_t in a binary section.
+    """
+
+    def __init__(self, section: str, text: Array | None, data: bytes = b"", order: str = "<", size: int = 8) -> None:
+        self.section = section
+        self.text = text
+        self.data = data
+        self.kinds = {
+            "int": np.dtype(f"{order}i4"),
+            "size": np.dtype(f"{order}u{size}"),
+            "double": np.dtype(f"{order}f8"),
+        }
+        self.position = 0
+
+    def left(self, kind: str) -> int:
+        """How many numbers there can still be."""
+        if self.text is not None:
+            return len(self.text) - self.position
+        return (len(self.data) - self.position) // self.kinds[kind].itemsize
+
+    def take(self, kind: str, count: int) -> NDArray[np.generic]:
+        """The next numbers of one kind: "int", "size" or "double"."""
+        if count < 0 or count > self.left(kind):
+            raise MeshError(f"section ${self.section} is cut short: {count} more numbers are announced than it has")
+        start = self.position
+        if self.text is not None:
+            self.position += count
+            return self.text[start : self.position]
+        self.position += count * self.kinds[kind].itemsize
+        return np.frombuffer(self.data, self.kinds[kind], count, start)
+
+    def integers(self, kind: str, count: int) -> Indices:
+        """The next numbers, which must be integers."""
+        return as_integers(self.take(kind, count))
+
+    def integer(self, kind: str) -> int:
+        """The next number, an integer."""
+        return int(self.integers(kind, 1)[0])
+
+    def peek(self, kind: str) -> float:
+        """The next number, left where it is; -1 at the end."""
+        position = self.position
+        value = self.take(kind, 1)[0] if self.left(kind) else -1
+        self.position = position
+        return float(value)
+
+    def doubles(self, count: int) -> Array:
+        """The next real numbers."""
+        return self.take("double", count).astype(np.float64)
+
+    def table(self, kind: str, rows: int, columns: int) -> Indices:
+        """The next rows of integers, [rows, columns]."""
+        if rows < 0 or rows > self.left(kind):
+            raise MeshError(f"section ${self.section} is cut short: {rows} rows are announced")
+        return self.integers(kind, rows * columns).reshape(rows, columns)
+
+
+# Shape name, order, element numbers, node numbers, names with the rows that have them.
+_Elements = tuple[str, int, Indices, Indices, dict[str, Indices]]
+
+
+@dataclass
+class _Content:
+    """What has been read so far."""
+
+    names: dict[int, dict[int, str]] = field(default_factory=lambda: {dim: {} for dim in range(4)})
+    groups: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    ids: Indices | None = None
+    points: Array | None = None
+    elements: list[_Elements] | None = None
+    periodic: list[Indices] = field(default_factory=list)
+
+
+def read_msh(data: bytes) -> MeshFile:
+    """Read the content of a gmsh file.
+
+    Parameters
+    ----------
+    data : bytes
+        The whole file.
+
+    Returns
+    -------
+    MeshFile
+
+    Raises
+    ------
+    MeshError
+        If it cannot be read; the message does not name the file.
+    """
+    version, binary, order, size, start = _header(data)
+    content = _Content()
+    for name, begin, end in _sections(data, start, version, binary):
+        if name in _LINE_READERS[version]:
+            lines = data[begin:end].decode("utf-8", "replace").splitlines()
+            _LINE_READERS[version][name](content, [line.strip() for line in lines if line.strip()])
+        elif name in _READERS[version]:
+            text = None if binary else parsed_numbers(data[begin:end])[0]
+            stream = Stream(name, text, data[begin:end] if binary else b"", order, size)
+            _READERS[version][name](content, stream, binary)
+    if content.points is None or content.ids is None:
+        raise MeshError("there is no $Nodes section")
+    if content.elements is None:
+        raise MeshError("there is no $Elements section")
+    return _assembled(content, content.ids, content.points, content.elements)
+
+
+def _header(data: bytes) -> tuple[str, bool, str, int, int]:
+    """Version, binary, byte order, bytes of a size_t, and where the header ends."""
+    found = re.search(rb"^\$MeshFormat\s+(\S+)\s+(\S+)\s+(\S+)[ \t]*\r?\n", data[:100_000], re.MULTILINE)
+    if not found and data.lstrip().startswith(b"$NOD"):
+        raise MeshError("MSH version 1 cannot be read; save it as version 4.1 or 2.2 (gmsh -format msh41)")
+    if not found:
+        raise MeshError("this is not a gmsh mesh: there is no $MeshFormat")
+    version, kind, size = (word.decode("ascii", "replace") for word in found.groups())
+    if kind not in ("0", "1") or size not in ("4", "8"):
+        raise MeshError(f"the header '{version} {kind} {size}' is not one of a gmsh mesh")
+    known = {"2": "2.2", "2.0": "2.2", "2.1": "2.2", "2.2": "2.2", "4.1": "4.1"}
+    if version not in known:
+        version = "4.0" if version == "4" else version
+        raise MeshError(f"MSH version {version} cannot be read; save it as version 4.1 or 2.2 (gmsh -format msh41)")
+    order, end = "<", found.end()
+    if kind == "1":
+        one = data[end : end + 4]
+        if one not in (b"\1\0\0\0", b"\0\0\0\1"):
+            raise MeshError("the binary header is damaged")
+        order, end = ("<" if one[0] else ">"), end + 4
+    closing = data.find(b"$EndMeshFormat", end, end + 100)
+    if closing < 0:
+        raise MeshError("the header is cut short")
+    return known[version], kind == "1", order, int(size), closing + len(b"$EndMeshFormat")
+
+
+def _sections(data: bytes, start: int, version: str, binary: bool) -> Iterator[tuple[str, int, int]]:
+    """Name, begin and end of the content of each section.
+
+    The end of a binary section is the last of its closing marks: a mark may occur among its numbers.
+    """
+    opening, nothing = re.compile(rb"\s*\$(\w+)[ \t]*\r?\n"), re.compile(rb"\s*\Z")
+    while not nothing.match(data, start):
+        found = opening.match(data, start)
+        if not found:
+            raise MeshError(f"a section was expected, not {data[start : start + 30].strip()!r}")
+        name = found[1].decode()
+        mark = b"$End" + found[1]
+        packed = binary and name in _READERS[version]
+        end = data.rfind(mark, found.end()) if packed else data.find(mark, found.end())
+        if end < 0:
+            raise MeshError(f"the file is cut short: section ${name} does not end")
+        yield name, found.end(), end
+        start = end + len(mark)
+
+
+def _read_names(content: _Content, lines: list[str]) -> None:
+    for line in lines[1:]:
+        found = re.fullmatch(r'([0-3])\s+(-?[0-9]{1,18})\s+"(.*)"', line)
+        if not found:
+            raise MeshError(f"a physical name was expected, not {line[:60]!r}")
+        content.names[int(found[1])][int(found[2])] = found[3]
+
+
+def _read_nodes_2(content: _Content, stream: Stream, binary: bool) -> None:
+    count = _announced(stream, binary)
+    if binary:
+        kind = np.dtype([("id", stream.kinds["int"]), ("x", stream.kinds["double"], (3,))])
+        if count > (len(stream.data) - stream.position) // kind.itemsize:
+            raise MeshError(f"section $Nodes is cut short: it announces {count} nodes")
+        records = np.frombuffer(stream.data, kind, count, stream.position)
+        content.ids, content.points = as_integers(records["id"]), records["x"].astype(np.float64)
+        return
+    if count > stream.left("double") // 4:
+        raise MeshError(f"section $Nodes is cut short: it announces {count} nodes")
+    rows = stream.doubles(4 * count).reshape(count, 4)
+    content.ids, content.points = as_integers(rows[:, 0]), rows[:, 1:].copy()
+
+
+def _announced(stream: Stream, binary: bool) -> int:
+    """The count at the start of a section of version 2.2, a line of text in binary files too."""
+    if not binary:
+        count = stream.integer("int")
+    else:
+        line = stream.data[:40].split(b"\n", 1)[0]
+        if not line.strip().isdigit() or len(line) >= 40:
+            raise MeshError(f"section ${stream.section} does not start with a count")
+        count, stream.position = int(line), len(line) + 1
+    if count < 0:
+        raise MeshError(f"section ${stream.section} announces {count} entries")
+    return count
+
+
+def _element_kind(number: int, element: float) -> tuple[str, int, int]:
+    """Shape name, order and number of nodes of an element type."""
+    if number not in ELEMENT_TYPES:
+        what = f" ({_INCOMPLETE[number]})" if number in _INCOMPLETE else ""
+        raise MeshError(
+            f"element {element:.0f} is of gmsh type {number}{what}, which cannot be used; only complete elements can "
+            "(Mesh.SecondOrderIncomplete = 0)"
+        )
+    name, order = ELEMENT_TYPES[number]
+    return name, order, len(gmsh_nodes(name, order))
+
+
+def _read_elements_2(content: _Content, stream: Stream, binary: bool) -> None:
+    count = _announced(stream, binary)
+    found: list[_Elements] = []
+    while count > 0:
+        if binary:
+            kind, rows, n_tags = (int(n) for n in stream.integers("int", 3))
+            name, order, n_nodes = _element_kind(kind, stream.peek("int"))
+            if rows < 1 or rows > count or n_tags < 0:
+                raise MeshError(f"section $Elements has a block of {rows} elements with {n_tags} tags")
+            table = stream.table("int", rows, 1 + n_tags + n_nodes)
+            tags, nodes = table[:, 1 : 1 + n_tags], table[:, 1 + n_tags :]
+        else:
+            table, name, order, n_tags = _run_of_elements(stream, count)
+            rows = len(table)
+            tags, nodes = table[:, 3 : 3 + n_tags], table[:, 3 + n_tags :]
+        dim = shape_named(name).dim
+        groups = tagged(np.abs(tags[:, 0]), content.names[dim]) if n_tags else {}
+        found.append((name, order, table[:, 0], nodes, groups))
+        count -= rows
+    content.elements = found
+
+
+def _run_of_elements(stream: Stream, most: int) -> tuple[Indices, str, int, int]:
+    """The next elements of text that have the same type and number of tags, as a table."""
+    assert stream.text is not None
+    start = stream.position
+    element, kind, n_tags = (int(n) for n in stream.integers("int", 3))
+    name, order, n_nodes = _element_kind(kind, element)
+    width = 3 + n_tags + n_nodes
+    if n_tags < 0 or start + width > len(stream.text):
+        raise MeshError("section $Elements is cut short")
+    most = min(most, (len(stream.text) - start) // width)
+    same, window = 1, 64
+    while same < most:
+        # A row starts where the last one ended, so that only an unbroken run counts.
+        rows = min(window, most - same)
+        begin = start + same * width
+        heads = stream.text[begin : begin + rows * width].reshape(rows, width)[:, 1:3]
+        alike = (heads[:, 0] == kind) & (heads[:, 1] == n_tags)
+        if not alike.all():
+            same += int(np.argmin(alike))
+            break
+        same, window = same + rows, 4 * window
+    stream.position = start
+    return stream.table("int", same, width), name, order, n_tags
+
+
+def _read_periodic_2(content: _Content, lines: list[str]) -> None:
+    text = "\n".join(line for line in lines if not line.startswith("Affine"))
+    stream = Stream("Periodic", parsed_numbers(text.encode())[0])
+    for _ in range(stream.integer("int")):
+        stream.integers("int", 3)
+        content.periodic.append(stream.table("int", stream.integer("int"), 2))
+
+
+def _read_entities(content: _Content, stream: Stream, binary: bool) -> None:
+    _read_entity_lists(content, stream, partitioned=False)
+
+
+def _read_partitioned_entities(content: _Content, stream: Stream, binary: bool) -> None:
+    stream.integer("size")
+    n_ghosts = stream.integer("size")
+    stream.table("int", n_ghosts, 2)
+    _read_entity_lists(content, stream, partitioned=True)
+
+
+def _read_entity_lists(content: _Content, stream: Stream, *, partitioned: bool) -> None:
+    for dim, count in enumerate(stream.integers("size", 4)):
+        for _ in range(int(count)):
+            tag = stream.integer("int")
+            if partitioned:
+                stream.integers("int", 2)  # parent
+                stream.integers("int", stream.integer("size"))
+            stream.doubles(3 if dim == 0 else 6)
+            # The sign is the orientation of the entity in the group.
+            content.groups[dim, tag] = [abs(int(group)) for group in stream.integers("int", stream.integer("size"))]
+            if dim > 0:
+                stream.integers("int", stream.integer("size"))
+
+
+def _read_nodes_4(content: _Content, stream: Stream, binary: bool) -> None:
+    n_blocks = stream.integers("size", 4)[0]
+    ids, points = [np.empty(0, dtype=np.int64)], [np.empty((0, 3))]
+    for _ in range(int(n_blocks)):
+        dim, _, parametric = (int(n) for n in stream.integers("int", 3))
+        count = stream.integer("size")
+        if not 0 <= dim <= 3 or parametric not in (0, 1):
+            raise MeshError(f"section $Nodes has a block of dimension {dim}, parametric {parametric}")
+        ids.append(stream.integers("size", count))
+        columns = 3 + dim * parametric
+        if count > stream.left("double") // columns:
+            raise MeshError(f"section $Nodes is cut short: a block announces {count} nodes")
+        points.append(stream.doubles(columns * count).reshape(count, columns)[:, :3])
+    content.ids, content.points = np.concatenate(ids), np.concatenate(points)
+
+
+def _read_elements_4(content: _Content, stream: Stream, binary: bool) -> None:
+    n_blocks = stream.integers("size", 4)[0]
+    found: list[_Elements] = []
+    for _ in range(int(n_blocks)):
+        dim, entity, kind = (int(n) for n in stream.integers("int", 3))
+        count = stream.integer("size")
+        name, order, n_nodes = _element_kind(kind, stream.peek("size"))
+        if shape_named(name).dim != dim:
+            raise MeshError(f"section $Elements has a block of {name}s on an entity of dimension {dim}")
+        table = stream.table("size", count, 1 + n_nodes)
+        names = content.names[dim]
+        groups = {names.get(tag, str(tag)): np.arange(count) for tag in content.groups.get((dim, entity), []) if tag}
+        found.append((name, order, table[:, 0], table[:, 1:], groups))
+    content.elements = found
+
+
+def _read_periodic_4(content: _Content, stream: Stream, binary: bool) -> None:
+    for _ in range(stream.integer("size")):
+        stream.integers("int", 3)
+        stream.doubles(stream.integer("size"))
+        content.periodic.append(stream.table("size", stream.integer("size"), 2))
+
+
+_LINE_READERS: dict[str, dict[str, Callable[[_Content, list[str]], None]]] = {
+    "2.2": {"PhysicalNames": _read_names, "Periodic": _read_periodic_2},
+    "4.1": {"PhysicalNames": _read_names},
+}
+_READERS: dict[str, dict[str, Callable[[_Content, Stream, bool], None]]] = {
+    "2.2": {"Nodes": _read_nodes_2, "Elements": _read_elements_2},
+    "4.1": {
+        "Entities": _read_entities,
+        "PartitionedEntities": _read_partitioned_entities,
+        "Nodes": _read_nodes_4,
+        "Elements": _read_elements_4,
+        "Periodic": _read_periodic_4,
+    },
+}
+
+
+def _assembled(content: _Content, ids: Indices, points: Array, elements: list[_Elements]) -> MeshFile:
+    ends = np.cumsum([nodes.size for _, _, _, nodes, _ in elements], dtype=np.int64)
+    rows = looked_up(ids, joined([nodes.ravel() for _, _, _, nodes, _ in elements]), "node")
+    blocks = []
+    for (name, order, numbers, nodes, groups), own in zip(elements, np.split(rows, ends)[:-1], strict=True):
+        shape = shape_named(name)
+        ours = canonical(shape, order, gmsh_nodes(name, order), own.reshape(nodes.shape))
+        blocks.append(Block(shape, order, ours, numbers, groups))
+    periodic = [looked_up(ids, pairs, "node") for pairs in content.periodic]
+    return MeshFile(points, blocks, periodic)

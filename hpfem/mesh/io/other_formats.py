@@ -1,0 +1,204 @@
+"""Every other format, through meshio in a process of its own: linear and complete second-order cells.
+
+meshio brings the node orders of second-order cells into VTK's. Cells of higher order come in whatever order their
+format has, so they are refused.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import meshio
+import numpy as np
+from meshio._helpers import extension_to_filetypes, reader_map
+
+from hpfem.errors import MeshError
+
+from ...support.machine import available_memory
+from ..node_order import gmsh_nodes, vtk_nodes
+from ..symmetry import Indices
+from .mesh_file import Block, MeshFile, canonical, shape_named
+from .meshio_process import plain
+
+_CELLS = {
+    "vertex": ("point", 1),
+    "line": ("segment", 1),
+    "line3": ("segment", 2),
+    "triangle": ("tri", 1),
+    "triangle6": ("tri", 2),
+    "quad": ("quad", 1),
+    "quad9": ("quad", 2),
+    "tetra": ("tet", 1),
+    "tetra10": ("tet", 2),
+    "hexahedron": ("hex", 1),
+    "hexahedron27": ("hex", 2),
+    "wedge": ("prism", 1),
+    "wedge18": ("prism", 2),
+    "pyramid": ("pyramid", 1),
+    "pyramid14": ("pyramid", 2),
+}
+# VTK has no second-order pyramid of 14 nodes; there the order is gmsh's.
+_IN_VTK_ORDER = frozenset(name for name, _ in _CELLS.values()) - {"pyramid"}
+
+# Read by ourselves; or, in meshio 5.3.5, never ended (ansys) and without cells (neuroglancer).
+_NOT_HERE = {"gmsh", "vtk", "vtu", "ansys", "neuroglancer"}
+
+# How sets are called that hold no cells but what meshio keeps for writing gmsh files.
+_BOOKS = "gmsh:"
+
+# Integer cell data that group cells, as meshio calls them, format by format.
+_SET_NAMES = (
+    "gmsh:physical",
+    "medit:ref",
+    "su2:tag",
+    "cell_tags",
+    "avsucd:material",
+    "nastran:ref",
+    "flac3d:group",
+    "ref",
+)
+
+# What a reader may take: some seconds and gigabytes, and more for more data.
+_SECONDS, _SECONDS_PER_BYTE = 30.0, 1e-5
+_BYTES, _BYTES_PER_BYTE = 4 << 30, 100
+
+
+def readable_suffixes() -> list[str]:
+    """Suffixes of the formats that meshio reads for us."""
+    return sorted(suffix for suffix in extension_to_filetypes if _kinds(suffix))
+
+
+def _kinds(suffix: str) -> list[str]:
+    return [k for k in extension_to_filetypes.get(suffix, []) if k in reader_map and k not in _NOT_HERE]
+
+
+def read_other(file: Path) -> MeshFile:
+    """Read a file by meshio, in the format of its suffix.
+
+    Parameters
+    ----------
+    file : Path
+        An existing file.
+
+    Returns
+    -------
+    MeshFile
+
+    Raises
+    ------
+    MeshError
+        If it cannot be read; the message does not name the file.
+    """
+    kinds = _kinds(file.suffix.lower())
+    if not kinds:
+        raise MeshError(
+            f"files that end in {file.suffix!r} cannot be read; .msh, .vtk and .vtu can, and by meshio "
+            + ", ".join(readable_suffixes())
+        )
+    reasons = []
+    for kind in kinds:
+        content, reason = _run(kind, file)
+        if content is not None:
+            return _converted(content)
+        reasons.append(f"as {kind}: {reason}")
+    raise MeshError("meshio cannot read it " + "; ".join(reasons))
+
+
+def converted(mesh: meshio.Mesh) -> MeshFile:
+    """What a mesh in meshio's form says.
+
+    Parameters
+    ----------
+    mesh : meshio.Mesh
+        Linear and complete second-order cells, in meshio's node order.
+
+    Returns
+    -------
+    MeshFile
+
+    Raises
+    ------
+    MeshError
+        If it holds other cells, or no points of 2 or 3 coordinates.
+    """
+    try:
+        content = plain(mesh)
+    except Exception as error:
+        raise MeshError(f"the meshio.Mesh holds what is no array: {error!s:.80}") from error
+    return _converted(content)
+
+
+def _run(kind: str, file: Path) -> tuple[dict[str, Any] | None, str]:
+    """What a reader of meshio finds, or why it finds nothing."""
+    size = file.stat().st_size
+    room = min(_BYTES + _BYTES_PER_BYTE * size, available_memory())
+    script = Path(__file__).with_name("meshio_process.py")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"}
+    with tempfile.TemporaryDirectory() as folder:
+        result = Path(folder) / "mesh"
+        arguments = [kind, str(file.absolute()), str(result), str(int(room))]
+        try:
+            process = subprocess.run(
+                [sys.executable, str(script), *arguments],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_SECONDS + _SECONDS_PER_BYTE * size,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            return None, f"its reader did not end within {error.timeout:.0f} s"
+        if result.exists():
+            return pickle.loads(result.read_bytes()), ""
+        lines = process.stderr.decode("utf-8", "replace").strip().splitlines()
+        return None, lines[-1].strip()[:200] if lines else f"its reader ended with status {process.returncode}"
+
+
+def _converted(content: dict[str, Any]) -> MeshFile:
+    points = content["points"]
+    if points.ndim != 2 or points.shape[1] not in (2, 3):
+        raise MeshError("meshio finds no points of 2 or 3 coordinates in it")
+    tags = next((content["cell_data"][name] for name in _SET_NAMES if name in content["cell_data"]), None)
+    # gmsh's names of physical groups: [number, dimension].
+    tag_names = {
+        (int(data[0]), int(data[1])): name
+        for name, data in content["field_data"].items()
+        if data.shape == (2,) and data.dtype.kind in "iu"
+    }
+    blocks, number = [], 1
+    for position, (kind, nodes) in enumerate(content["cells"]):
+        if kind not in _CELLS:
+            raise MeshError(
+                f"element {number} is a {kind}, which cannot be used; linear and complete second-order cells can"
+            )
+        name, order = _CELLS[kind]
+        shape = shape_named(name)
+        reference = vtk_nodes(name, order) if name in _IN_VTK_ORDER else gmsh_nodes(name, order)
+        if nodes.dtype.kind not in "iu" or nodes.shape[1:] != (len(reference),):
+            raise MeshError(f"element {number} and others of type {kind} have nodes of shape {nodes.shape[1:]}")
+        ours = canonical(shape, order, reference, nodes.astype(np.int64))
+        named = {name: own for name, own in content["cell_sets"].items() if not name.startswith(_BOOKS)}
+        members = {name: own[position] for name, own in named.items() if position < len(own)}
+        own_names = {number: name for (number, dim), name in tag_names.items() if dim == shape.dim}
+        sets = _sets(members, None if tags is None else tags[position], len(nodes), own_names)
+        blocks.append(Block(shape, order, ours, np.arange(number, number + len(nodes)), sets))
+        number += len(nodes)
+    return MeshFile(points, blocks)
+
+
+def _sets(members: dict[str, Indices], tags: Indices | None, count: int, names: dict[int, str]) -> dict[str, Indices]:
+    """Names of a block's cells: named sets of meshio, else integer cell data, by name where the numbers have some."""
+    sets = {
+        name: np.unique(rows.astype(np.int64))
+        for name, rows in members.items()
+        if rows.dtype.kind in "iu" and rows.ndim == 1 and len(rows) and rows.min() >= 0 and rows.max() < count
+    }
+    if not sets and tags is not None and tags.dtype.kind in "iu" and tags.shape == (count,):
+        sets = {names.get(int(tag), str(tag)): np.flatnonzero(tags == tag) for tag in np.unique(tags)}
+    return sets

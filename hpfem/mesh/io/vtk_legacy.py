@@ -1,0 +1,222 @@
+"""The legacy VTK format (.vtk), text and binary, of versions 1 to 5.1: unstructured grids."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpfem.errors import MeshError
+
+from ..symmetry import Indices
+from .mesh_file import Array, MeshFile, as_integers, count_in, parsed_numbers
+from .vtk_cells import cell_blocks
+
+# Binary data are big-endian.
+_TYPES = {
+    "char": "i1",
+    "unsigned_char": "u1",
+    "short": ">i2",
+    "unsigned_short": ">u2",
+    "int": ">i4",
+    "unsigned_int": ">u4",
+    "long": ">i8",
+    "unsigned_long": ">u8",
+    "float": ">f4",
+    "double": ">f8",
+    "vtkidtype": ">i4",
+    "vtktypeint8": "i1",
+    "vtktypeuint8": "u1",
+    "vtktypeint16": ">i2",
+    "vtktypeuint16": ">u2",
+    "vtktypeint32": ">i4",
+    "vtktypeuint32": ">u4",
+    "vtktypeint64": ">i8",
+    "vtktypeuint64": ">u8",
+}
+# Attributes of points and cells: number of components, -1 for one that the line gives.
+_ATTRIBUTES = {"VECTORS": 3, "NORMALS": 3, "TENSORS": 9, "TENSORS6": 6, "GLOBAL_IDS": 1, "PEDIGREE_IDS": 1}
+
+
+class _Cursor:
+    """A place in the file, from which lines and arrays are taken."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.position = 0
+        self.binary = False
+
+    def line(self) -> str:
+        """The next line that is not blank, stripped; "" at the end."""
+        while self.position < len(self.data):
+            end = self.data.find(b"\n", self.position)
+            end = len(self.data) if end < 0 else end
+            line = self.data[self.position : end].decode("latin-1").strip()
+            self.position = end + 1
+            if line:
+                return line
+        return ""
+
+    def skip_to_blank_line(self) -> None:
+        """Leave the lines of a METADATA section behind."""
+        found = re.compile(rb"\n[ \t\r]*(\n|\Z)").search(self.data, max(self.position - 1, 0))
+        self.position = found.end() if found else len(self.data)
+
+    def numbers(self, kind: str, count: int) -> NDArray[np.generic]:
+        """The next `count` numbers of a type that VTK names."""
+        if kind.lower() not in _TYPES:
+            raise MeshError(f"data of type {kind[:20]!r} are not known")
+        dtype = np.dtype(_TYPES[kind.lower()])
+        least = dtype.itemsize if self.binary else 1
+        if count < 0 or count * least > len(self.data) - self.position:
+            raise MeshError(f"the file is cut short: {count} numbers are announced where there are fewer")
+        if self.binary:
+            values = np.frombuffer(self.data, dtype, count, self.position)
+            self.position += count * dtype.itemsize
+            return values.astype(dtype.newbyteorder("="))
+        values, used = parsed_numbers(self.data[self.position : self.position + 40 * count + 40], count)
+        if len(values) != count:
+            raise MeshError(f"the file is cut short: {count} numbers are announced, {len(values)} found")
+        self.position += used
+        return as_integers(values) if dtype.kind in "iu" else values
+
+
+def read_vtk(data: bytes) -> MeshFile:
+    """Read the content of a legacy VTK file.
+
+    Parameters
+    ----------
+    data : bytes
+        The whole file.
+
+    Returns
+    -------
+    MeshFile
+
+    Raises
+    ------
+    MeshError
+        If it cannot be read; the message does not name the file.
+    """
+    cursor = _Cursor(data)
+    found = re.match(r"# vtk DataFile Version ([0-9]{1,4})\.([0-9]{1,4})", cursor.line())
+    if not found:
+        raise MeshError("this is not a VTK file: it does not begin with '# vtk DataFile Version'")
+    version = (int(found[1]), int(found[2]))
+    cursor.position = data.find(b"\n", data.find(b"\n") + 1) + 1  # the title may be blank
+    kind = cursor.line().upper()
+    if kind not in ("ASCII", "BINARY"):
+        raise MeshError(f"the third line must be ASCII or BINARY, not {kind[:30]!r}")
+    cursor.binary = kind == "BINARY"
+    points: Array | None = None
+    cells: tuple[Indices, Indices] | None = None
+    types: Indices | None = None
+    attributes: dict[str, NDArray[np.generic]] = {}
+    of_cells, count = False, 0
+    while line := cursor.line():
+        words = line.split()
+        name = words[0].upper()
+        if name == "DATASET":
+            if len(words) != 2 or words[1].upper() != "UNSTRUCTURED_GRID":
+                raise MeshError(f"only unstructured grids can be read, not {line[:60]!r}")
+        elif name == "POINTS":
+            n_points = _count(words, 1)
+            kind_of_points = words[2] if len(words) > 2 else "float"
+            points = cursor.numbers(kind_of_points, 3 * n_points).astype(np.float64).reshape(n_points, 3)
+        elif name == "CELLS":
+            cells = _read_cells(cursor, _count(words, 1), _count(words, 2), version)
+        elif name == "CELL_TYPES":
+            types = as_integers(cursor.numbers("int", _count(words, 1)))
+        elif name in ("CELL_DATA", "POINT_DATA"):
+            of_cells, count = name == "CELL_DATA", _count(words, 1)
+        else:
+            read = _read_attribute(cursor, words, count)
+            if of_cells:
+                attributes.update(read)
+    if points is None or cells is None or types is None:
+        missing = [n for n, part in (("POINTS", points), ("CELLS", cells), ("CELL_TYPES", types)) if part is None]
+        raise MeshError(f"there is no section {', '.join(missing)}")
+    attributes = {name: values for name, values in attributes.items() if len(values) == len(types)}
+    return MeshFile(points, cell_blocks(*cells, types, attributes, before_2_1=version < (5, 1)))
+
+
+def _count(words: list[str], position: int) -> int:
+    count = count_in(words[position]) if len(words) > position else None
+    if count is None:
+        raise MeshError(f"a count is missing in {' '.join(words)[:60]!r}")
+    return count
+
+
+def _read_cells(cursor: _Cursor, first: int, second: int, version: tuple[int, int]) -> tuple[Indices, Indices]:
+    """Connectivity and offsets."""
+    if version < (5, 0):
+        table = as_integers(cursor.numbers("int", second))
+        return _without_counts(table, first)
+    arrays = {}
+    for wanted, count in (("OFFSETS", first), ("CONNECTIVITY", second)):
+        words = cursor.line().split()
+        if len(words) != 2 or words[0].upper() != wanted:
+            raise MeshError(f"{wanted} was expected, not {' '.join(words)[:60]!r}")
+        arrays[wanted] = as_integers(cursor.numbers(words[1], count))
+    return arrays["CONNECTIVITY"], arrays["OFFSETS"]
+
+
+def _without_counts(table: Indices, n_cells: int) -> tuple[Indices, Indices]:
+    """Connectivity and offsets of rows that start with their length."""
+    starts, at = [], 0
+    flat = table.tolist()
+    for cell in range(n_cells):
+        if at >= len(flat) or flat[at] < 0 or at + flat[at] >= len(flat):
+            raise MeshError(f"element {cell + 1} goes beyond the end of CELLS")
+        starts.append(at)
+        at += flat[at] + 1
+    if at != len(flat):
+        raise MeshError(f"CELLS has {len(flat)} numbers, its {n_cells} elements {at}")
+    lengths = np.zeros(len(table), dtype=bool)
+    lengths[starts] = True
+    offsets = np.append(0, np.cumsum(table[lengths])) if n_cells else np.zeros(1, dtype=np.int64)
+    return table[~lengths], offsets
+
+
+def _read_attribute(cursor: _Cursor, words: list[str], count: int) -> dict[str, NDArray[np.generic]]:
+    """One array of point or cell data; nothing for what groups no cells."""
+    name = words[0].upper()
+    if name == "METADATA":
+        cursor.skip_to_blank_line()
+        return {}
+    if name == "FIELD":
+        return _read_field(cursor, _count(words, 2))
+    if name == "LOOKUP_TABLE":
+        cursor.numbers("unsigned_char" if cursor.binary else "float", 4 * _count(words, 2))
+        return {}
+    if name == "COLOR_SCALARS":
+        cursor.numbers("unsigned_char" if cursor.binary else "float", count * _count(words, 2))
+        return {}
+    if name == "SCALARS" and len(words) > 2:
+        components = _count(words, 3) if len(words) > 3 else 1
+        before = cursor.position
+        if not cursor.line().upper().startswith("LOOKUP_TABLE"):
+            cursor.position = before
+        return {words[1]: cursor.numbers(words[2], count * components).reshape(count, components)}
+    if name == "TEXTURE_COORDINATES" and len(words) > 3:
+        cursor.numbers(words[3], count * _count(words, 2))
+        return {}
+    if name in _ATTRIBUTES and len(words) > 2:
+        cursor.numbers(words[2], count * _ATTRIBUTES[name])
+        return {}
+    raise MeshError(f"section {' '.join(words)[:60]!r} is not known or cut short")
+
+
+def _read_field(cursor: _Cursor, n_arrays: int) -> dict[str, NDArray[np.generic]]:
+    arrays: dict[str, NDArray[np.generic]] = {}
+    while len(arrays) < n_arrays:
+        words = cursor.line().split()
+        if words[:1] == ["METADATA"]:
+            cursor.skip_to_blank_line()
+            continue
+        if len(words) != 4:
+            raise MeshError(f"a field array was expected, not {' '.join(words)[:60]!r}")
+        columns, rows = _count(words, 1), _count(words, 2)
+        arrays[words[0]] = cursor.numbers(words[3], columns * rows).reshape(rows, columns)
+    return arrays

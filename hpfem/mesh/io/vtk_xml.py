@@ -1,0 +1,294 @@
+"""The XML format of VTK for unstructured grids (.vtu): text, base64 and raw data, compressed or not, any pieces."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import lzma
+import re
+import zlib
+from collections.abc import Callable
+from typing import Any
+from xml.etree import ElementTree
+from xml.parsers import expat
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpfem.errors import MeshError
+
+from ...support.machine import available_memory
+from ..symmetry import Indices
+from .mesh_file import MeshFile, as_integers, count_in, parsed_numbers
+from .vtk_cells import SET_NAMES, cell_blocks
+
+_TYPES = {
+    "Int8": "i1",
+    "UInt8": "u1",
+    "Int16": "i2",
+    "UInt16": "u2",
+    "Int32": "i4",
+    "UInt32": "u4",
+    "Int64": "i8",
+    "UInt64": "u8",
+    "Float32": "f4",
+    "Float64": "f8",
+}
+# Bytes of XML that are read at a time until the first element begins.
+_PROLOG = 4096
+# What an LZMA stream may ask for as its dictionary: twice that of the best preset.
+_LZMA_BYTES = 1 << 27
+# Makers of what unpacks one block.
+_COMPRESSORS: dict[str, Callable[[], Any]] = {
+    "vtkZLibDataCompressor": zlib.decompressobj,
+    "vtkLZMADataCompressor": lambda: lzma.LZMADecompressor(memlimit=_LZMA_BYTES),
+}
+# Cell data that name something, and the degrees of Lagrange cells.
+_CELL_DATA = {*SET_NAMES, "higherorderdegrees"}
+
+
+class _Arrays:
+    """Reads the data arrays of one file."""
+
+    def __init__(self, root: ElementTree.Element, appended: bytes, *, raw: bool) -> None:
+        order = root.get("byte_order", "LittleEndian")
+        if order not in ("LittleEndian", "BigEndian"):
+            raise MeshError(f"byte order {order[:30]!r} is not known")
+        self.order = "<" if order == "LittleEndian" else ">"
+        header = root.get("header_type", "UInt32")
+        if header not in ("UInt32", "UInt64"):
+            raise MeshError(f"header type {header[:30]!r} is not known")
+        self.header = np.dtype(self.order + _TYPES[header])
+        compressor = root.get("compressor")
+        if compressor is not None and compressor not in _COMPRESSORS:
+            raise MeshError(f"data compressed by {compressor[:40]!r} cannot be read; use zlib or no compression")
+        self.unpacker = _COMPRESSORS[compressor] if compressor else None
+        self.appended = memoryview(appended)
+        self.raw = raw
+        # Bytes of all arrays: they are copied a few times on the way to a mesh.
+        self.room = available_memory() / 4
+
+    def read(self, array: ElementTree.Element, most: int) -> NDArray[np.generic]:
+        """All numbers of a DataArray, flat; its piece has at most so many."""
+        name, kind, form = array.get("Name", "Points"), array.get("type", ""), array.get("format", "ascii")
+        if kind not in _TYPES:
+            raise MeshError(f"array {name[:40]!r} is of type {kind[:30]!r}, which is not known")
+        dtype = np.dtype(self.order + _TYPES[kind])
+        text = (array.text or "").strip().encode("latin-1", "replace")
+        if form == "ascii":
+            values = parsed_numbers(text)[0]
+            return as_integers(values) if dtype.kind in "iu" else values
+        if form == "binary":
+            data = self._bytes(memoryview(text), most * dtype.itemsize, raw=False)
+        elif form == "appended":
+            start = array.get("offset", "")
+            offset = count_in(start)
+            if offset is None or offset >= max(len(self.appended), 1):
+                raise MeshError(f"array {name[:40]!r} starts at {start[:20]!r}, beyond the appended data")
+            data = self._bytes(self.appended[offset:], most * dtype.itemsize, raw=self.raw)
+        else:
+            raise MeshError(f"array {name[:40]!r} is in format {form[:30]!r}, which is not known")
+        if len(data) % dtype.itemsize:
+            raise MeshError(f"array {name[:40]!r} is cut short")
+        return np.frombuffer(data, dtype).astype(dtype.newbyteorder("="))
+
+    def _reserve(self, n_bytes: int, most: int) -> None:
+        """Refuse an array, before it is made, that its piece or the memory has no room for."""
+        if n_bytes > most:
+            raise MeshError(f"an array announces {n_bytes} bytes where its piece has {most}")
+        self.room -= n_bytes
+        if self.room < 0:
+            raise MeshError("its arrays do not fit into memory")
+
+    def _bytes(self, source: memoryview, most: int, *, raw: bool) -> bytes:
+        """The content of a block of data, at most so many bytes: a header of sizes, then the content."""
+        size = self.header.itemsize
+        n_bytes = n_blocks = self._head(source, 1, raw=raw)[0]
+        if self.unpacker is None:
+            # The size is encoded with the data or, by some writers, before them.
+            if raw:
+                content = bytes(source[size : size + n_bytes])
+            else:
+                content = _decoded(source, size + n_bytes)[size:]
+                if len(content) < n_bytes:
+                    content = _decoded(source[_encoded_length(size) :], n_bytes)
+            if len(content) < n_bytes:
+                raise MeshError("an array is cut short")
+            self._reserve(n_bytes, most)
+            return content[:n_bytes]
+        if n_blocks > len(source) // size:
+            raise MeshError(f"an array announces {n_blocks} compressed blocks, more than it has")
+        _, whole, last, *lengths = header = self._head(source, 3 + n_blocks, raw=raw)
+        begin = len(header) * size if raw else _encoded_length(len(header) * size)
+        packed = source[begin : begin + sum(lengths)] if raw else _decoded(source[begin:], sum(lengths))
+        if len(packed) < sum(lengths) or last > whole:
+            raise MeshError("a compressed array is cut short or damaged")
+        sizes = [whole] * (n_blocks - 1) + [last or whole] if n_blocks else []
+        self._reserve(sum(sizes), most)
+        parts, at = [], 0
+        for length, wanted in zip(lengths, sizes, strict=True):
+            parts.append(self._unpacked(packed[at : at + length], wanted))
+            at += length
+        return b"".join(parts)
+
+    def _unpacked(self, packed: bytes | memoryview, size: int) -> bytes:
+        """A block of compressed data, which must be as long as announced."""
+        assert self.unpacker is not None
+        stream = self.unpacker()
+        # With room for one more, a block that is too long shows, and no library takes the limit for none.
+        data: bytes = stream.decompress(packed, size + 1)
+        if len(data) != size or not stream.eof:
+            raise MeshError(f"a compressed array is damaged: a block does not have its {size} bytes")
+        return data
+
+    def _head(self, source: memoryview, count: int, *, raw: bool) -> list[int]:
+        """The first numbers of a block's header."""
+        size = count * self.header.itemsize
+        data = source[:size] if raw else _decoded(source, size)[:size]
+        if len(data) < size:
+            raise MeshError("an array is cut short: its header is missing")
+        return np.frombuffer(data, self.header, count).tolist()
+
+
+def _encoded_length(n_bytes: int) -> int:
+    """Characters that base64 takes for so many bytes."""
+    return -(-n_bytes // 3) * 4
+
+
+def _decoded(text: memoryview, n_bytes: int) -> bytes:
+    """At least the first bytes of base64, up to the next padding."""
+    return base64.b64decode(text[: _encoded_length(n_bytes)], validate=True)
+
+
+def read_vtu(data: bytes) -> MeshFile:
+    """Read the content of a VTK XML file of an unstructured grid.
+
+    Parameters
+    ----------
+    data : bytes
+        The whole file.
+
+    Returns
+    -------
+    MeshFile
+
+    Raises
+    ------
+    MeshError
+        If it cannot be read; the message does not name the file.
+    """
+    try:
+        return _read(data)
+    except (binascii.Error, zlib.error, lzma.LZMAError, EOFError) as error:
+        raise MeshError(f"its encoded data are damaged: {error}") from None
+
+
+def _read(data: bytes) -> MeshFile:
+    markup, appended, raw = _split(data)
+    root = _parsed(markup)
+    if root.tag != "VTKFile" or root.get("type") != "UnstructuredGrid":
+        raise MeshError(f"this is not a VTK file of an UnstructuredGrid but of {root.get('type', root.tag)[:40]!r}")
+    found = re.fullmatch(r"\s*([0-9]{1,4})\.([0-9]{1,4})\s*", root.get("version", "0.1"))
+    if not found:
+        raise MeshError(f"version {root.get('version')!r} is not one of VTK's XML formats")
+    before_2_1 = (int(found[1]), int(found[2])) < (2, 1)
+    arrays = _Arrays(root, appended, raw=raw)
+    points, blocks, n_points, n_cells = [], [], 0, 0
+    for piece in root.findall("./UnstructuredGrid/Piece"):
+        own = _points(piece, arrays)
+        nodes, offsets, types = _cells(piece, arrays)
+        if len(nodes) and (nodes.min() < 0 or nodes.max() >= len(own)):
+            where = int(np.argmax((nodes < 0) | (nodes >= len(own))))
+            cell = int(np.searchsorted(offsets, where, side="right")) + n_cells + 1
+            raise MeshError(f"element {cell} refers to a node that does not exist; there are {len(own)} nodes")
+        blocks += cell_blocks(
+            nodes + n_points,
+            np.append(0, offsets),
+            types,
+            _cell_data(piece, arrays, len(types)),
+            before_2_1=before_2_1,
+            first_number=n_cells + 1,
+        )
+        points.append(own)
+        n_points, n_cells = n_points + len(own), n_cells + len(types)
+    if not points:
+        raise MeshError("there is no Piece of an UnstructuredGrid")
+    return MeshFile(np.concatenate(points), blocks)
+
+
+def _parsed(markup: bytes) -> ElementTree.Element:
+    """The tree of an XML file without a document type: entities, which may grow without end, are declared in one."""
+    parser = expat.ParserCreate()
+    began: list[str] = []
+
+    def refuse(*_: object) -> None:
+        raise MeshError("a VTK file defines no XML entities")
+
+    parser.StartDoctypeDeclHandler = refuse
+    parser.StartElementHandler = lambda name, _: began.append(name)
+    try:
+        for start in range(0, len(markup), _PROLOG):
+            parser.Parse(markup[start : start + _PROLOG])
+            if began:
+                break
+        return ElementTree.fromstring(markup)
+    # An encoding that is not known is a LookupError or a ValueError.
+    except (ElementTree.ParseError, expat.ExpatError, LookupError, ValueError) as error:
+        raise MeshError(f"this is not a whole XML file: {error}") from None
+
+
+def _stated(piece: ElementTree.Element, name: str) -> int:
+    """A count among the attributes of a piece."""
+    count = count_in(piece.get(name, ""))
+    if count is None:
+        raise MeshError(f"a piece does not state its {name}")
+    return count
+
+
+def _cells(piece: ElementTree.Element, arrays: _Arrays) -> tuple[Indices, Indices, Indices]:
+    """Connectivity, offsets and types."""
+    found = {array.get("Name"): array for array in piece.findall("./Cells/DataArray")}
+    missing = [name for name in ("connectivity", "offsets", "types") if name not in found]
+    if missing:
+        raise MeshError(f"a piece has no array {', '.join(missing)}")
+    count = _stated(piece, "NumberOfCells")
+    offsets, types = (as_integers(arrays.read(found[name], count)) for name in ("offsets", "types"))
+    entries = max(int(offsets[-1]), 0) if len(offsets) else 0
+    return as_integers(arrays.read(found["connectivity"], entries)), offsets, types
+
+
+def _split(data: bytes) -> tuple[bytes, bytes, bool]:
+    """The file as XML, what it appends, and whether that is raw: raw bytes are no XML."""
+    found = re.search(rb"<AppendedData[^<>]*>\s*_", data)
+    if not found:
+        return data, b"", False
+    end = data.rfind(b"</AppendedData>")
+    if end < found.end():
+        raise MeshError("the file is cut short: its appended data do not end")
+    encoding = re.search(rb"encoding\s*=\s*[\"'](\w+)", found[0])
+    raw = encoding is not None and encoding[1] == b"raw"
+    content = data[found.end() : end]
+    return data[: found.start()] + data[end + len(b"</AppendedData>") :], content if raw else content.strip(), raw
+
+
+def _points(piece: ElementTree.Element, arrays: _Arrays) -> NDArray[np.float64]:
+    array = piece.find("./Points/DataArray")
+    if array is None:
+        raise MeshError("a piece has no points")
+    values = arrays.read(array, 3 * _stated(piece, "NumberOfPoints")).astype(np.float64)
+    if len(values) % 3:
+        raise MeshError(f"a piece has {len(values)} coordinates, not three for each point")
+    return values.reshape(-1, 3)
+
+
+def _cell_data(piece: ElementTree.Element, arrays: _Arrays, count: int) -> dict[str, NDArray[np.generic]]:
+    """Cell data that may name something."""
+    result: dict[str, NDArray[np.generic]] = {}
+    for array in piece.findall("./CellData/DataArray"):
+        name, columns = array.get("Name", ""), count_in(array.get("NumberOfComponents", "1"))
+        if name.lower() in _CELL_DATA and columns is not None:
+            values = arrays.read(array, count * max(columns, 3))
+            if len(values) % max(count, 1) or len(values) < count:
+                raise MeshError(f"array {name[:40]!r} has {len(values)} numbers for {count} cells")
+            result[name] = values.reshape(count, len(values) // max(count, 1))
+    return result

@@ -1,0 +1,99 @@
+"""What the speed of a block operator depends on: the key of tuning results."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+from hpfem import __version__
+
+from ..backends.base import Backend
+from ..forms.cost import operator_bytes
+from ..forms.form import BlockProblem, Form
+from ..memory import HOST
+
+# Bytes that the timed part of a block moves at most: many times what caches hold, so that more would tell nothing new.
+HOST_BYTES, DEVICE_BYTES = 1 << 27, 1 << 30
+
+
+def form_key(form: Form) -> str:
+    """What a form computes, whatever it is called: stage, and content of the traced pointwise function.
+
+    Parameters
+    ----------
+    form : Form
+
+    Returns
+    -------
+    str
+        Equal for forms that compute the same; numbers given as parameters do not count, constants do.
+    """
+    content = "" if form.trace is None else hashlib.sha256(repr(form.trace.key).encode()).hexdigest()[:16]
+    return f"{form.stage} {'+'.join(form.test)} {content}".strip()
+
+
+def timed_elements(problem: BlockProblem, backend: Backend) -> int:
+    """Elements of a block that are enough to measure its speed.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    backend : Backend
+
+    Returns
+    -------
+    int
+        At least 1, unless the block is empty.
+    """
+    most = HOST_BYTES if backend.device().name == HOST.name else DEVICE_BYTES
+    return min(problem.n_elements, max(1, most // operator_bytes(problem)))
+
+
+def size_class(problem: BlockProblem, backend: Backend) -> int:
+    """Powers of four of degrees of freedom; the largest blocks are all of one class.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    backend : Backend
+
+    Returns
+    -------
+    int
+    """
+    return round(math.log(max(1, timed_elements(problem, backend) * problem.n_modes), 4))
+
+
+def tuning_key(problem: BlockProblem, backend: Backend, strategy: str, algorithm: str) -> dict[str, str | int]:
+    """Key of the tuning result of a problem.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    backend : Backend
+    strategy, algorithm : str
+        What was asked for: mostly "auto".
+
+    Returns
+    -------
+    dict
+    """
+    basis, geometry = problem.tabulation.basis, problem.geometry
+    rules = [f"{kind} {count} {alpha}" for kind, count, alpha in problem.tabulation.rule.key]
+    return {
+        "hpfem": __version__,
+        "backend": backend.name,
+        "device": backend.processor(),
+        "form": form_key(problem.form),
+        "components": problem.form.components,
+        "shape": problem.shape.name,
+        "basis": basis.name,
+        "order": basis.order,
+        "points": ", ".join(rules),
+        "dtype": problem.dtype.name,
+        "geometry": "affine" if geometry.affine else "deformed",
+        "dimension": geometry.space_dim,
+        "size": size_class(problem, backend),
+        "strategy": strategy,
+        "algorithm": algorithm,
+    }

@@ -1,0 +1,92 @@
+"""L2 projection onto the continuous functions of a space, and boundary values taken from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpfem.shapes.arguments import instance
+
+from ..assembly import BoundaryConditions, C0Space, GlobalOperator
+from ..assembly.boundary import facet_blocks
+from ..assembly.interpolation import values_of
+from ..errors import ArgumentError
+from ..operators import Mass
+from .cg import cg_from_host
+from .norms import finer_space, load
+from .preconditioners import jacobi
+from .scaling import exponent, scaled
+
+Array = NDArray[np.float64]
+
+# The misfit on the boundary that counts as meant: over that of the values entity by entity, and over the function.
+_RATIO, _SHARE = 1.5, 0.7
+
+
+def l2_project(c0: C0Space, function: Callable[..., Any], tol: float | None = None) -> Array:
+    """The continuous function of a space that is nearest to a given one in L2.
+
+    Parameters
+    ----------
+    c0 : C0Space
+    function : callable
+        Of the D coordinates, of one component.
+    tol : float, optional
+        Of the mass system, solved in float64 by CG with its diagonal as preconditioner; see `cg`.
+
+    Returns
+    -------
+    ndarray, [size]
+
+    Raises
+    ------
+    ArgumentError
+        If the function does not fit, or has several components.
+    """
+    instance(c0, C0Space, "c0")
+    # A mass by the default rule of order 1 is not exact; the numbering is that of the space itself.
+    finer = C0Space(finer_space(c0.space, 2))
+    M = GlobalOperator(Mass(finer.space), finer)
+    rhs = load(finer, function)
+    return cg_from_host(M, rhs, M.device, M.dtype, jacobi(M), tol=tol, name="L2 projection")[0]
+
+
+def domain_boundary_values(c0: C0Space, function: Callable[..., Any], bc: BoundaryConditions) -> Array:
+    """Dirichlet values from the L2 projection of a function over the domain, if it is meant there.
+
+    At low orders the vertices carry most of the boundary values, and interpolating there costs more than the rest of
+    the solution: with values from the domain the L2 error at P = 1 is half as large. It takes a function that continues
+    its boundary values smoothly into the domain, as a known solution does. One that does not (not finite inside, or
+    discontinuous towards the inside) is told by its misfit on the boundary.
+
+    Parameters
+    ----------
+    c0 : C0Space
+    function : callable
+        Of the D coordinates.
+    bc : BoundaryConditions
+        With the values of the same function, entity by entity.
+
+    Returns
+    -------
+    ndarray, [size]
+        Zero where nothing is prescribed; those of `bc` if the function is not meant in the domain.
+    """
+    try:
+        inside = l2_project(c0, function)
+    except ArgumentError:
+        return bc.values
+    values = np.where(bc.constrained, inside, 0.0)
+    unit = -exponent(bc.values)  # squares of values of any size
+    misfit, norm = [0.0, 0.0], 0.0
+    for block in facet_blocks(c0, bc.dirichlet_facets):
+        exact = scaled(values_of(function, block.geometry.coordinates(), "dirichlet")[0], unit)
+        norm += float(np.sum(block.weights * exact**2))
+        for i, own in enumerate((values, bc.values)):
+            found = (block.matrix @ scaled(own, unit)).reshape(len(exact), -1) @ block.values
+            misfit[i] += float(np.sum(block.weights * (found - exact) ** 2))
+    meant = misfit[0] <= min(_RATIO**2 * misfit[1], _SHARE**2 * norm)
+    return values if meant else bc.values

@@ -1,0 +1,438 @@
+"""Fields: values of one or more components on a space, in one of three states.
+
+    coeff   coefficients of the basis                    u[component, element, mode]
+    phys    values at the quadrature points              u[component, element, point]
+    dual    a functional: what IProductWRTBase, Mass,    v[component, element, mode]
+            Helmholtz, ... return; not a function
+
+One C-ordered array per block. Modes are in the order of the basis' tree, points in tensor order with the first
+direction slowest, point = (i1 Q2 + i2) Q3 + i3, so that `array.reshape(components, E, Q1, Q2, Q3)` is what it says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from hpfem.shapes.arguments import integer, is_real, name_of, shown
+
+from ..errors import ArgumentError, StateError
+from ..memory import HOST, Device, PairArray
+
+if TYPE_CHECKING:
+    from .space import Space
+
+STATES = ("coeff", "phys", "dual")
+
+# Fields that are alive, by their space and id; a WeakSet cannot be gone through while another thread adds to it.
+_ALIVE: WeakKeyDictionary[Space, WeakValueDictionary[int, Field]] = WeakKeyDictionary()
+
+
+_ADVICE = {
+    "coeff": "use FwdTrans or space.project first",
+    "phys": "use BwdTrans or space.evaluate first",
+    "dual": "apply Mass or another form first",
+}
+
+
+# An absolute error of a product in float32, over the relative one that it may have in a sum.
+_UNDERFLOW = 2 * float(np.finfo(np.float32).tiny) / float(np.finfo(np.float32).eps)
+# Where sums overflow in float32 they are computed once more.
+_SILENT: Any = {"over": "ignore", "invalid": "ignore"}
+# Entries that are converted at a time.
+_CHUNK = 1 << 15
+
+
+def _dot64(a: Any, b: Any) -> Any:
+    """The scalar product of two vectors on one device, in float64."""
+    parts = (slice(start, start + _CHUNK) for start in range(0, len(a), _CHUNK))
+    return sum(a[part].astype(np.float64).dot(b[part].astype(np.float64)) for part in parts)
+
+
+def check_state(field: Field, wanted: str, what: str) -> None:
+    """Check that a field is in the state that something takes.
+
+    Parameters
+    ----------
+    field : Field
+    wanted : str
+        "coeff", "phys" or "dual".
+    what : str
+        What takes it, for the message.
+
+    Raises
+    ------
+    StateError
+        If it is in another state; the message says how to get there.
+    """
+    if field.state != wanted:
+        advice = _ADVICE[wanted]
+        if field.state == "dual":
+            advice = "it is a functional, not a function: solve with the mass, or use dot"
+        raise StateError(f"{what} takes a {wanted!r} field, got {field.state!r}; {advice}")
+
+
+def held_by_fields(space: Space, number: int) -> dict[str, int]:
+    """Bytes that all fields of a space hold for a block, by device.
+
+    Parameters
+    ----------
+    space : Space
+    number : int
+        Of the block.
+
+    Returns
+    -------
+    dict
+        {device name: bytes}.
+    """
+    alive = [ref() for ref in _ALIVE[space].valuerefs()] if space in _ALIVE else []
+    pairs = {id(field.data[number]): field.data[number] for field in alive if field is not None}
+    found: dict[str, int] = {}
+    for pair in pairs.values():
+        for device, size in pair.held.items():
+            found[device] = found.get(device, 0) + size
+    return found
+
+
+class Field:
+    """Values on a space. Made by `Space.zeros`, `Space.evaluate`, `Space.project`, `Space.field` and by operators.
+
+    On a space with one block a field is taken by other libraries without a copy, as `numpy.asarray(field)`,
+    `torch.from_dlpack(field)`, `cupy.asarray(field)` and so on: [components, elements, modes or points], where the
+    values are (`PairArray` says what that means for the other side). On a space with several blocks `field.data[i]` is.
+
+    Parameters
+    ----------
+    space : Space
+    state : str
+        "coeff", "phys" or "dual".
+    data : sequence of PairArray
+        One per block, [components, elements, modes or points].
+
+    Raises
+    ------
+    ArgumentError
+        For an unknown state, or arrays that do not fit the space.
+    """
+
+    __array_ufunc__ = None
+
+    def __init__(self, space: Space, state: str, data: Sequence[PairArray]) -> None:
+        name_of(state, STATES, "field state")
+        if not hasattr(space, "blocks"):
+            raise ArgumentError(f"a field is made on a Space, got {type(space).__name__}")
+        if not isinstance(data, (list, tuple)) or not all(isinstance(pair, PairArray) for pair in data):
+            raise ArgumentError(f"the data of a field are a list of PairArrays, got {shown(data)}; see Space.field")
+        if len(data) != len(space.blocks):
+            raise ArgumentError(f"a field on this space has {len(space.blocks)} block arrays, got {len(data)}")
+        components = {pair.shape[:1] for pair in data}
+        for number, (pair, block) in enumerate(zip(data, space.blocks, strict=True)):
+            tail = (block.n_elements, block.n_points if state == "phys" else block.n_modes)
+            if len(pair.shape) != 3 or pair.shape[1:] != tail or pair.shape[0] < 1 or len(components) > 1:
+                raise ArgumentError(
+                    f"block {number} ({block.shape.name}) of a {state!r} field holds [components, {tail[0]},"
+                    f" {tail[1]}], as many components as the other blocks; got {list(pair.shape)}"
+                )
+            if pair.dtype != space.dtype:
+                raise StateError(f"block {number} has dtype {pair.dtype}, the space {space.dtype}; convert it first")
+        self.space = space
+        self.state = state
+        self.data = tuple(data)
+        _ALIVE.setdefault(space, WeakValueDictionary())[id(self)] = self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        _ALIVE.setdefault(self.space, WeakValueDictionary())[id(self)] = self
+
+    def discard(self) -> None:
+        """Forget the values, as of a result that was interrupted: they have to be written before they are read."""
+        for pair in self.data:
+            pair.discard()
+
+    def _only(self) -> PairArray:
+        if len(self.data) != 1:
+            raise StateError(
+                f"this field has {len(self.data)} arrays, one per block: take field.data[i], or field.arrays"
+            )
+        return self.data[0]
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """DLPack capsule of the only block's array, where the values are (`PairArray.__dlpack__`)."""
+        return self._only().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """DLPack's type and number of where the only block's values are."""
+        return self._only().__dlpack_device__()
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """CUDA array interface of the only block's array; absent where there are several, or not on a GPU."""
+        if len(self.data) != 1:
+            raise AttributeError("a field with several arrays, one per block, has no array interface of its own")
+        return self.data[0].__cuda_array_interface__
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        """The only block's array on the host (`PairArray.__array__`)."""
+        return self._only().__array__(dtype, copy)
+
+    @property
+    def components(self) -> int:
+        """Number of components."""
+        return self.data[0].shape[0] if self.data else 1
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the values."""
+        return self.space.dtype
+
+    @property
+    def size(self) -> int:
+        """Number of values, all components and blocks together."""
+        return sum(int(np.prod(pair.shape)) for pair in self.data)
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the values in bytes."""
+        return sum(pair.nbytes for pair in self.data)
+
+    @property
+    def arrays(self) -> tuple[NDArray[np.floating[Any]], ...]:
+        """Host arrays of the blocks, [component, element, mode or point], to read and to change in place."""
+        return tuple(pair.readwrite() for pair in self.data)
+
+    @property
+    def home(self) -> Device:
+        """Where the values can be used without a transfer; the host if there and on a device."""
+        for pair in self.data:
+            if pair.home.name != HOST.name:
+                return pair.home
+        return HOST
+
+    def __repr__(self) -> str:
+        return f"Field({self.state!r}, components={self.components}, size={self.size}, dtype={self.dtype})"
+
+    def like(self, state: str | None = None, components: int | None = None) -> Field:
+        """Make an unwritten field on the same space.
+
+        Parameters
+        ----------
+        state : str, optional
+            That of this field when left out.
+        components : int, optional
+            That of this field when left out.
+
+        Returns
+        -------
+        Field
+        """
+        state = self.state if state is None else state
+        return self.space.empty(state, self.components if components is None else components)
+
+    def copy(self) -> Field:
+        """Make a copy, on the device where the values are."""
+        return self._map(lambda a: a * 1)
+
+    def component(self, number: int) -> Field:
+        """Make a field of one component of this one (a copy).
+
+        Parameters
+        ----------
+        number : int
+            0 to components - 1; negative numbers count from the end.
+
+        Returns
+        -------
+        Field
+
+        Raises
+        ------
+        ArgumentError
+            If there is no such component.
+        """
+        number = integer(
+            number,
+            -self.components,
+            f"the number of a component of a field with {self.components}",
+            self.components - 1,
+        )
+        return self._map(lambda a: a[[number]])
+
+    def _map(self, function: Callable[..., Any], *others: Field, device: Device | None = None) -> Field:
+        device = device or self.home
+        data = []
+        for i, pair in enumerate(self.data):
+            values = function(pair.read(device), *(other.data[i].read(device) for other in others))
+            data.append(PairArray.of(values, device))
+        return Field(self.space, self.state, data)
+
+    def _check_matching(self, other: Field, what: str, states: Iterable[str]) -> None:
+        if not isinstance(other, Field):
+            raise StateError(f"{what} of a field and a {type(other).__name__}; both must be fields")
+        if other.space is not self.space:
+            raise StateError(f"{what} of fields on different spaces; evaluate one of them on the other's space first")
+        if other.state not in states:
+            raise StateError(f"{what} of a {self.state!r} and a {other.state!r} field; convert one of them first")
+        if other.components != self.components:
+            raise StateError(f"{what} of fields with {self.components} and {other.components} components")
+
+    def _combine(self, other: Any, function: Callable[[Any, Any], Any], what: str) -> Any:
+        if isinstance(other, Field):
+            self._check_matching(other, what, (self.state,))
+            return self._map(function, other)
+        if is_real(other) or isinstance(other, bool):
+            scalar = self._number(other)
+            return self._map(lambda a: function(a, scalar))
+        return NotImplemented
+
+    def _number(self, value: Any) -> Any:
+        """A number in the field's type; infinite ones and NaN stay what they are."""
+        try:
+            found = self.dtype.type(value)
+        except OverflowError:  # an integer beyond all floats
+            found = math.inf
+        if math.isinf(found) and (isinstance(value, int) or math.isfinite(value)):
+            raise ArgumentError(f"{shown(value)} is beyond the numbers of {self.dtype}, in which the field is")
+        return found
+
+    def __add__(self, other: Any) -> Any:
+        return self._combine(other, lambda a, b: a + b, "sum") if isinstance(other, Field) else self._shifted(other, 1)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return self._combine(other, lambda a, b: a - b, "sum") if isinstance(other, Field) else self._shifted(other, -1)
+
+    def __rsub__(self, other: Any) -> Any:
+        return (-self)._shifted(other, 1)
+
+    def _shifted(self, number: Any, sign: int) -> Any:
+        """Add a number; only values at points can be shifted by one, coefficients cannot."""
+        if self.state != "phys":
+            if np.ndim(number) == 0 and number == 0:
+                return self.copy()
+            raise StateError(f"a number is added to 'phys' fields only, not to {self.state!r}; use space.project")
+        return self._combine(number, (lambda a, b: a + b) if sign > 0 else (lambda a, b: a - b), "sum")
+
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, Field) and self.state != "phys":
+            raise StateError(
+                f"fields are multiplied point by point in state 'phys', not {self.state!r}; use BwdTrans first"
+            )
+        return self._combine(other, lambda a, b: a * b, "product")
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Any:
+        if isinstance(other, Field) and self.state != "phys":
+            raise StateError(
+                f"fields are divided point by point in state 'phys', not {self.state!r}; use BwdTrans first"
+            )
+        return self._combine(other, lambda a, b: a / b, "quotient")
+
+    def __neg__(self) -> Field:
+        return self._map(lambda a: -a)
+
+    def axpy(self, scale: float, other: Field) -> Field:
+        """Add `scale` times another field to this one, in place.
+
+        Parameters
+        ----------
+        scale : float
+        other : Field
+            In the same state, on the same space.
+
+        Returns
+        -------
+        Field
+            This field.
+
+        Raises
+        ------
+        ArgumentError
+            If `scale` is no number.
+        StateError
+            If the fields do not fit.
+        """
+        if not is_real(scale):
+            raise ArgumentError(f"a field is scaled by a number, got {type(scale).__name__}")
+        scalar = self._number(scale)
+        self._check_matching(other, "sum", (self.state,))
+        device = self.home
+        pairs = [
+            (mine.readwrite(device), theirs.read(device)) for mine, theirs in zip(self.data, other.data, strict=True)
+        ]
+        try:
+            for array, values in pairs:
+                array += scalar * values
+        except BaseException:
+            self.discard()
+            raise
+        return self
+
+    def dot(self, other: Field) -> float:
+        """Plain sum of products over all entries; of a coeff and a dual field it is the functional's value.
+
+        Parameters
+        ----------
+        other : Field
+            On the same space, with as many components; coeff and dual may be mixed, phys goes with phys.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        StateError
+            If the fields do not fit.
+        """
+        self._check_matching(other, "dot product", ("phys",) if self.state == "phys" else ("coeff", "dual"))
+        device = self.home
+        pairs = zip(self.data, other.data, strict=True)
+        arrays = [(mine.read(device).ravel(), theirs.read(device).ravel()) for mine, theirs in pairs]
+        single = self.dtype == np.float32
+        with np.errstate(**_SILENT if single else {}):
+            total = float(sum(a.dot(b) for a, b in arrays))
+        if not single or _UNDERFLOW * sum(len(a) for a, _ in arrays) <= abs(total) < math.inf:
+            return total
+        # Products that are out of the range of float32 are not in that of float64.
+        return float(sum(_dot64(a, b) for a, b in arrays))
+
+    def norm(self) -> float:
+        """L2 norm over the mesh (`Space.norm`); a dual field has none."""
+        return self.space.norm(self)
+
+    def at(self, points: ArrayLike) -> NDArray[np.float64]:
+        """Values at any points of the mesh.
+
+        Parameters
+        ----------
+        points : array_like, [n, D]
+            Coordinates.
+
+        Returns
+        -------
+        ndarray, [n] or [components, n] with more than one component
+            NaN at points outside the mesh. On a face that cells share it is the value in one of them. A point may
+            be off a cell by 1e-10 of its size; for more, as on surfaces in space, see `hpfem.space.locate.Locator`.
+
+        Raises
+        ------
+        StateError
+            If the field is not in state "coeff".
+        ArgumentError
+            If the points are not [n, D] finite numbers.
+        """
+        if self.state != "coeff":
+            raise StateError(f"at() evaluates 'coeff' fields, this one is {self.state!r}; use FwdTrans first")
+        found = self.space.locator.evaluate([pair.read() for pair in self.data], points)
+        return found[0] if self.components == 1 else found

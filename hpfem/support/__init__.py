@@ -1,0 +1,1 @@
+"""What every floor may use: registries, files, caches, logging, progress, the machine."""

@@ -1,0 +1,251 @@
+"""Folders of files that can be made again: read only if sane, counted, emptied, kept below a size (least used first).
+
+Entries of code are taken only if nobody else can have written them, and if the seal on them fits: a SHA-256 of content
+and key, so that what was cut, changed, or belongs to another key is made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import struct
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import ArgumentError
+from .files import TEMPORARY, atomic_path, opened, path_text
+from .log import report_once
+
+# Seconds after which what is not whole was left by a process that died.
+_ABANDONED = 3600.0
+_ADVICE = "set HPFEM_CACHE_DIR to a folder that can be written"
+# What object code of 64 bits begins with: where its tables are, entries' sizes and numbers.
+_MAGIC = b"\x7fELF"
+_ELF = struct.Struct("<4s28xQQ6xHHHH2x")
+
+
+@dataclass(frozen=True)
+class CacheInfo:
+    """State of a folder of things that are kept.
+
+    Attributes
+    ----------
+    path : Path
+    entries : int
+    nbytes : int
+    limit : int or None
+        Bytes that it may grow to; None where nothing stops it.
+    """
+
+    path: Path
+    entries: int
+    nbytes: int
+    limit: int | None = None
+
+
+def seal(key: str, *parts: bytes) -> bytes:
+    """Bind contents to each other and to the key that they belong to.
+
+    Parameters
+    ----------
+    key : str
+    *parts : bytes
+
+    Returns
+    -------
+    bytes, 32 of them
+    """
+    digests = [hashlib.sha256(part).digest() for part in (key.encode(), *parts)]
+    return hashlib.sha256(b"".join(digests)).digest()
+
+
+def whole_elf(code: bytes) -> bool:
+    """Whether code is an ELF file of 64 bits that has all that its header announces.
+
+    Parameters
+    ----------
+    code : bytes
+
+    Returns
+    -------
+    bool
+    """
+    if len(code) < _ELF.size:
+        return False
+    magic, programs, sections, program_size, n_programs, section_size, n_sections = _ELF.unpack_from(code)
+    ends = (programs + program_size * n_programs, sections + section_size * n_sections)
+    return magic == _MAGIC and len(code) >= max(ends)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept in a folder.
+
+    Attributes
+    ----------
+    folder : Path
+        It may not exist.
+    suffix : str
+        Of the files that count as entries.
+    beside : tuple of str
+        Suffixes of files that go with an entry of the same name.
+    code : bool
+        Whether entries are run: then those that others can have written are not taken, and nothing is kept where
+        others can write.
+    """
+
+    folder: Path
+    suffix: str
+    beside: tuple[str, ...] = ()
+    code: bool = False
+
+    def path(self, key: str) -> Path:
+        """File of an entry."""
+        return self.folder / (key + self.suffix)
+
+    def read(self, key: str) -> bytes | None:
+        """Content of an entry, which is marked as used; None if there is none that can be taken.
+
+        Parameters
+        ----------
+        key : str
+
+        Returns
+        -------
+        bytes or None
+        """
+        path = self.path(key)
+        try:
+            with opened(path, links=False) as file:
+                if self.code and not (_ours(os.fstat(file.fileno())) and _ours(self.folder.stat())):
+                    return None
+                content = file.read()
+        except OSError:
+            return None
+        try:
+            os.utime(path)
+        except OSError:
+            pass  # a read-only folder keeps no record of use
+        return content
+
+    def keep(self, key: str, content: bytes, *, sync: bool = False) -> bool:
+        """Write an entry, whole or not at all; that none can be written is said once.
+
+        Parameters
+        ----------
+        key : str
+        content : bytes
+        sync : bool
+            See `atomic_path`.
+
+        Returns
+        -------
+        bool
+            Whether it is there now.
+        """
+        path = self.path(key)
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self.code and not _ours(self.folder.stat()):
+                raise ArgumentError(f"others can write to {self.folder}; chmod go-w makes it ours alone")
+            if path.is_symlink() or path.is_fifo():
+                path.unlink()
+            with atomic_path(path, sync=sync) as temporary:
+                temporary.write_bytes(content)
+        except (OSError, ArgumentError) as error:
+            reason = f"{path_text(self.folder)}: {error.strerror}" if isinstance(error, OSError) else error
+            report_once("cache", f"compiled kernels and tuning results are not kept: {reason}; {_ADVICE}")
+            return False
+        return True
+
+    def _files(self) -> list[os.DirEntry[str]]:
+        """What the folder holds but for folders; nothing where it cannot be read."""
+        try:
+            with os.scandir(self.folder) as found:
+                return sorted((file for file in found if not file.is_dir(follow_symlinks=False)), key=lambda f: f.name)
+        except OSError:
+            return []
+
+    def entries(self) -> list[Path]:
+        """Files of the entries, by name; none where the folder cannot be read."""
+        paths = [Path(file.path) for file in self._files() if not file.name.startswith(TEMPORARY)]
+        return [path for path in paths if path.suffix == self.suffix]
+
+    def _size(self, entry: Path) -> int:
+        """Bytes of an entry; 0 if another process deleted it."""
+        total = 0
+        for path in (entry, *(entry.with_suffix(suffix) for suffix in self.beside)):
+            try:
+                total += path.lstat().st_size
+            except FileNotFoundError:
+                continue
+        return total
+
+    def _delete(self, entry: Path) -> None:
+        for suffix in (self.suffix, *self.beside):
+            entry.with_suffix(suffix).unlink(missing_ok=True)
+
+    def _delete_abandoned(self, age: float) -> None:
+        """Delete what processes that died left half written, so many seconds ago."""
+        for file in self._files():
+            if file.name.startswith(TEMPORARY):
+                try:
+                    if file.stat(follow_symlinks=False).st_mtime <= time.time() - age:
+                        os.unlink(file.path)
+                except FileNotFoundError:
+                    continue  # another process deleted it
+
+    def info(self, limit: int | None = None) -> CacheInfo:
+        """Count the entries.
+
+        Parameters
+        ----------
+        limit : int, optional
+            Bytes, to be told.
+
+        Returns
+        -------
+        CacheInfo
+        """
+        entries = self.entries()
+        return CacheInfo(self.folder, len(entries), sum(map(self._size, entries)), limit)
+
+    def clear(self) -> int:
+        """Delete the entries; returns how many there were."""
+        entries = self.entries()
+        for entry in entries:
+            self._delete(entry)
+        self._delete_abandoned(0.0)
+        return len(entries)
+
+    def prune(self, limit: int, spared: float = 0.0) -> None:
+        """Delete the least recently used entries while there are more bytes than the limit.
+
+        Parameters
+        ----------
+        limit : int
+        spared : float
+            Entries used in the last so many seconds stay.
+        """
+        self._delete_abandoned(_ABANDONED)
+        found = []
+        for entry in self.entries():
+            try:
+                found.append((entry.lstat().st_mtime, self._size(entry), entry))
+            except FileNotFoundError:
+                continue  # another process deleted it
+        total, now = sum(size for _, size, _ in found), time.time()
+        for used, size, entry in sorted(found):
+            if total <= limit or (spared and used > now - spared):
+                break
+            self._delete(entry)
+            total -= size
+
+
+def _ours(status: os.stat_result) -> bool:
+    """Whether only we can have written it."""
+    if not hasattr(os, "getuid"):
+        return True
+    return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

@@ -1,0 +1,309 @@
+"""Files: inputs that are regular files of a sane size, outputs that are written whole or not at all, cache folders."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import secrets
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import platformdirs
+
+from hpfem.errors import ArgumentError
+
+from .machine import available_memory
+
+__all__ = [
+    "atomic_path",
+    "cache_folder",
+    "file_path",
+    "opened",
+    "output_path",
+    "path_text",
+    "plain",
+    "read_file",
+    "write_json",
+]
+
+# What the names of files begin with that are not yet whole.
+TEMPORARY = ".hpfem-"
+# Bytes that always fit into memory.
+_SMALL = 1 << 26
+# Longer paths are cut in messages.
+_SHOWN = 200
+
+
+def file_path(path: str | os.PathLike[str]) -> Path:
+    """Check that something can be the path of a file.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    ArgumentError
+        If it is neither a text nor a path, or no file can have that name.
+    """
+    name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(name, str):
+        raise ArgumentError(f"a path must be a text or a path, got {type(path).__name__}")
+    try:
+        encoded = os.fsencode(name)
+    except UnicodeEncodeError:
+        encoded = b"\0"
+    if b"\0" in encoded:
+        raise ArgumentError(f"no file can be called {path_text(name)}; give another path")
+    return Path(name)
+
+
+def path_text(path: str | os.PathLike[str]) -> str:
+    """Write a path on one line of sane length.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Returns
+    -------
+    str
+    """
+    name = os.fspath(path)
+    if len(name) > _SHOWN:
+        name = f"{name[: _SHOWN // 2]}...{name[-_SHOWN // 4 :]}"
+    return name if name.isprintable() else ascii(name)
+
+
+def _check_regular(status: os.stat_result) -> None:
+    """Refuse what cannot be read from begin to end, or only once, or never ends."""
+    mode = status.st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "this is a folder, not a file")
+    if stat.S_ISFIFO(mode):
+        raise OSError(errno.ESPIPE, "this is a pipe; save what comes through it to a file first")
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "this is a device, a socket or a link, not a file")
+
+
+@contextmanager
+def opened(path: Path, *, links: bool = True) -> Iterator[BinaryIO]:
+    """Open a regular file that fits into memory for reading; nothing else is touched, nothing waits.
+
+    Parameters
+    ----------
+    path : Path
+    links : bool
+        Whether symbolic links are followed.
+
+    Yields
+    ------
+    binary file
+
+    Raises
+    ------
+    OSError
+        If there is none; `strerror` says why.
+    """
+    _check_regular(os.stat(path, follow_symlinks=links))
+    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
+    handle = os.open(path, flags | (0 if links else getattr(os, "O_NOFOLLOW", 0)))
+    try:
+        status = os.fstat(handle)
+        _check_regular(status)  # it may have changed meanwhile
+        # What is made of a large file takes at least as much again.
+        if status.st_size > _SMALL and 2 * status.st_size > (room := available_memory()):
+            size = f"{status.st_size / 2**30:.3g} GiB"
+            raise OSError(errno.EFBIG, f"its {size} do not fit into {room / 2**30:.3g} GiB of free memory")
+    except OSError:
+        os.close(handle)
+        raise
+    with os.fdopen(handle, "rb") as file:
+        yield file
+
+
+def read_file(path: Path) -> bytes:
+    """Read a regular file.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    bytes
+
+    Raises
+    ------
+    OSError
+        If that cannot be done; `strerror` says why.
+    """
+    with opened(path) as file:
+        return file.read(os.fstat(file.fileno()).st_size)
+
+
+def output_path(path: str | os.PathLike[str]) -> Path:
+    """Find the file that is to be written: new, or a regular one. Where `path` is a link, what it points to.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    ArgumentError
+        If no file can be written there.
+    """
+    given = file_path(path)
+    try:
+        target = Path(os.path.realpath(given))
+        if not target.parent.is_dir():
+            raise ArgumentError(
+                f"cannot write {path_text(path)}: there is no folder {path_text(given.parent)}; create it first"
+            )
+        if target.is_dir():
+            raise ArgumentError(f"cannot write {path_text(path)}: it is a folder; give a file name")
+        if target.exists() and not target.is_file():
+            raise ArgumentError(f"cannot write {path_text(path)}: it is a device, a pipe or a socket; give a file name")
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    return target
+
+
+def _unwritable(path: str | os.PathLike[str], error: OSError) -> ArgumentError:
+    return ArgumentError(f"cannot write {path_text(path)}: {error.strerror or error}; choose another place")
+
+
+@contextmanager
+def atomic_path(path: str | os.PathLike[str], *, sync: bool = True) -> Iterator[Path]:
+    """Give the name of a temporary file beside `path` that becomes `path` when the body ends without an exception.
+
+    The temporary name ends like `path`, so writers that go by the suffix do what they should. Where `path` is a link,
+    the file that it points to is replaced.
+
+    Parameters
+    ----------
+    path : path
+        File to write; its folder must exist.
+    sync : bool
+        Whether the file must outlive a crash of the machine as soon as it has its name. What is checked when it is
+        read, and can be made again, need not.
+
+    Yields
+    ------
+    Path
+        The temporary name.
+
+    Raises
+    ------
+    ArgumentError
+        If no file can be written there, or the body raises an OSError; an old file is as it was.
+    """
+    target = output_path(path)
+    temporary = target.with_name(f"{TEMPORARY}{secrets.token_hex(4)}{target.suffix}")
+    try:
+        try:
+            yield temporary
+            if sync:
+                _sync(temporary, os.O_RDWR)
+            os.replace(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
+        if sync and os.name == "posix":
+            _sync(target.parent, os.O_RDONLY)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _sync(path: Path, flags: int) -> None:
+    """Wait until a file or a folder is on the disk."""
+    handle = os.open(path, flags | getattr(os, "O_BINARY", 0))
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def cache_folder(name: str) -> Path:
+    """Tell where things are kept that can be made again.
+
+    Parameters
+    ----------
+    name : str
+        Kind of things: "kernels", "tuning", ...
+
+    Returns
+    -------
+    Path
+        In the folder that HPFEM_CACHE_DIR names, or else in the user's cache folder; it may not exist yet.
+    """
+    chosen = os.environ.get("HPFEM_CACHE_DIR")
+    return (Path(chosen) if chosen else platformdirs.user_cache_path("hpfem", appauthor=False)) / name
+
+
+def write_json(path: str | os.PathLike[str], obj: Any) -> None:
+    """Write `obj` as indented JSON, whole or not at all.
+
+    NumPy numbers and arrays become numbers and lists, NaN and infinities null (JSON has neither).
+
+    Parameters
+    ----------
+    path
+        File to write; its folder must exist.
+    obj
+        Mappings, sequences, strings, numbers, NumPy scalars and arrays, paths, nested.
+
+    Raises
+    ------
+    ArgumentError
+        If the file cannot be written, or something in `obj` has no JSON form.
+    """
+    text = json.dumps(plain(obj), indent=1, allow_nan=False)
+    with atomic_path(path) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def plain(obj: Any) -> Any:
+    """Return `obj` in JSON's own types.
+
+    Parameters
+    ----------
+    obj
+        See `write_json`.
+
+    Returns
+    -------
+    dict, list, str, int, float, bool or None
+
+    Raises
+    ------
+    ArgumentError
+        If something in it has no JSON form.
+    """
+    if isinstance(obj, np.ndarray | np.generic):
+        obj = obj.tolist()
+    if isinstance(obj, Mapping):
+        return {str(key): plain(value) for key, value in obj.items()}
+    if isinstance(obj, list | tuple | set | frozenset):
+        return [plain(value) for value in obj]
+    if isinstance(obj, float):
+        return obj if math.isfinite(obj) else None
+    if isinstance(obj, os.PathLike):
+        return os.fspath(obj)
+    if obj is None or isinstance(obj, bool | int | str):
+        return obj
+    raise ArgumentError(f"cannot write a {type(obj).__name__} as JSON: {obj!r}")

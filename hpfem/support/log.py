@@ -1,0 +1,69 @@
+"""What the program says beside its results: warnings, and fallbacks once."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+
+from ..errors import HpfemWarning
+
+logger = logging.getLogger("hpfem")
+
+# Message by key, in a list that tells who came first: without a lock, which a fork or a signal could leave held.
+_reports: dict[str, list[str]] = {}
+
+
+def warn(message: str) -> None:
+    """Give an `HpfemWarning` at the line outside this package that led here.
+
+    Parameters
+    ----------
+    message
+        One line: what was found, what was done, what to do.
+    """
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "hpfem":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, HpfemWarning, stacklevel=level)
+
+
+def report_once(key: str, message: str) -> bool:
+    """Log a warning on the logger "hpfem", the first time that `key` comes up in this process.
+
+    Without any logging set-up Python prints warnings to standard error; `logging.getLogger("hpfem").setLevel("ERROR")`
+    silences them.
+
+    Parameters
+    ----------
+    key
+        What is reported, e.g. "helmholtz/pyramid P=9/sumfac-top".
+    message
+        One line: what was wanted, what is done instead, why.
+
+    Returns
+    -------
+    bool
+        Whether it was said now.
+    """
+    mine = [message]
+    if _reports.setdefault(key, mine) is not mine:
+        return False
+    logger.warning("%s", message)
+    return True
+
+
+def reports() -> dict[str, str]:
+    """Tell everything reported so far in this process.
+
+    Returns
+    -------
+    dict
+        Message by key.
+    """
+    return {key: message for key, (message,) in list(_reports.items())}
+
+
+def forget_reports() -> None:
+    """Let everything be reported anew."""
+    _reports.clear()

@@ -1,0 +1,229 @@
+"""Compiled kernels on arrays at the border of memory: `python -m tests.backends.cpu.guarded hex` runs those of a shape.
+
+Everything that a kernel is given is there, to the byte: what the caller and the driver give it, and its tables.
+"""
+
+import re
+import sys
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from hpfem.backends.cpu.runtime import kernel as driver
+from hpfem.backends.cpu.runtime.kernel import CpuKernel
+from hpfem.backends.cpu.runtime.target import compile_object, host, load_object, narrower
+from hpfem.shapes import SHAPES
+from tests.backends.problems import FORMS, FORMS_WITH_GRADIENT, curve_problems, make_space, of_size
+from tests.guard import SIDES, Crooked, Guard, faults
+
+TABLE = re.compile(
+    r"^@(table\d+) = internal unnamed_addr constant (\[\d+ x (\w+)\]) \[(.*)\], align \d+$", re.MULTILINE
+)
+NUMBERS = {"double": np.float64, "float": np.float32, "i32": np.int32}
+
+
+class GuardedNumpy:
+    """NumPy, but that arrays are made at a border."""
+
+    def __init__(self, guard):
+        self.guard = guard
+
+    def __getattr__(self, name):
+        made = getattr(np, name)
+        if isinstance(made, type) or not callable(made):
+            return made
+
+        def place(*args, **options):
+            result = made(*args, **options)
+            known = not isinstance(result, np.ndarray) or self.guard.holds(result.ctypes.data)
+            return result if known else self.guard.copy(result)
+
+        return place
+
+
+def table(kind, text):
+    """Numbers of a table, as IR has them."""
+    words = [item.split()[1] for item in text.split(", ")]
+    if kind == "i32":
+        return np.array(words, np.int32)
+    return np.array([int(word, 16) for word in words], np.uint64).view(np.float64).astype(NUMBERS[kind])
+
+
+@cache
+def compiled_apart(text, target):
+    """Object code whose tables are elsewhere, and these by name."""
+    tables = {name: table(kind, numbers) for name, _, kind, numbers in TABLE.findall(text)}
+    text = TABLE.sub(lambda m: f"@{m[1]} = external constant {m[2]}, align {np.dtype(NUMBERS[m[3]]).itemsize}", text)
+    return compile_object(text, target), tables
+
+
+@cache
+def loaded(text, target, side, shift=0):
+    """A kernel with its tables at a border, and what holds them."""
+    import llvmlite.binding as llvm
+
+    content, tables = compiled_apart(text, target)
+    guard = Guard(side)
+    for name, numbers in tables.items():
+        llvm.add_symbol(name, guard.copy(numbers, shift).ctypes.data)
+    return load_object(content), guard
+
+
+def written_once(make):
+    """A writer of kernels, for problems that differ in the number of elements."""
+    made = []
+
+    def writer(*args, **options):
+        if not made:
+            made.append(make(*args, **options))
+            text = made[0].write()
+            made[0].write = lambda: text
+        return made[0]
+
+    return writer
+
+
+@contextmanager
+def driver_at(guard, shift=0):
+    """The driver makes its arrays in a guard, and gives kernels no others; tables are shifted."""
+
+    def compiled(text, target):
+        code, _ = loaded(text, target, guard.side, shift)
+
+        def run(*arguments):
+            assert all(guard.holds(address) for address in arguments[4:] if address), "not at the border"
+            code.run(*arguments)
+
+        return replace(code, run=run)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(driver, "np", GuardedNumpy(guard))
+        patch.setattr(driver, "aligned", guard.array)
+        patch.setattr(driver, "compiled", compiled)
+        yield
+
+
+def at_border(problem, guard):
+    """The problem with every component of its fields at the border by itself."""
+    fields = {
+        name: SimpleNamespace(
+            values=[guard.copy(np.asarray(v, problem.dtype)) for v in field.values], vector=field.vector
+        )
+        for name, field in problem.fields.items()
+    }
+    return replace(problem, fields=fields)
+
+
+def apply(problem, guard, components, shift=0, **options):
+    """Apply a kernel of a problem once, its tables shifted; returns the result."""
+    with driver_at(guard, shift):
+        kernel = CpuKernel(at_border(problem, guard), **options)
+        rng = np.random.default_rng(7)
+        source = guard.copy(
+            rng.standard_normal((components, problem.n_elements, problem.n_input)).astype(problem.dtype)
+        )
+        shape = problem.components_out(components), problem.n_elements, problem.n_output
+        out = guard.copy(np.full(shape, np.nan, problem.dtype))
+        kernel.apply(source, out)
+        return out
+
+
+def check(problem, target=None, far=False, **options):
+    """Kernels of a problem for groups of elements that are full, short by one, and one element long.
+
+    With `far`, kernels that fetch ahead, as for data out of cache.
+    """
+    lanes = (target or host()).lanes(problem.dtype)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(driver, "_WRITERS", {name: written_once(make) for name, make in driver._WRITERS.items()})
+        patch.setattr(driver, "PREFETCH_BYTES", 0 if far else driver.PREFETCH_BYTES)
+        patch.setattr(driver, "THREAD_FLOPS", 1)
+        for n in sorted({1, lanes - 1, lanes, lanes + 1}):
+            parts = 1 + (n > lanes)
+            patch.setenv("HPFEM_NUM_THREADS", str(parts))
+            results = [
+                apply(of_size(problem, n), Guard(side), parts * problem.coupled, target=target, **options)
+                for side in SIDES
+            ]
+            assert np.isfinite(results[0]).all() and np.array_equal(*results)
+
+
+def problem_of(space, form, algorithm="collocated"):
+    """Problem of a form."""
+    return FORMS[form](space, strategy="sumfac", algorithm=algorithm).choices[0].kernel.problem
+
+
+def cases(shape):
+    """Problems of every kind on a shape, with options of their kernels; each with a name."""
+    for deformed in (False, True):
+        kind = "deformed" if deformed else "affine"
+
+        def some(order, forms, dtype="float64", basis="modified", deformed=deformed, kind=kind, **options):
+            space = make_space(shape, order, deformed, dtype, cells=1, basis=basis)
+            for form in forms:
+                for algorithm in ("collocated", "noncollocated")[: 1 + (form in FORMS_WITH_GRADIENT)]:
+                    more = (f"{key}={value}"[:40] for key, value in options.items())
+                    name = " ".join([kind, form, algorithm, basis, dtype, f"order {order}", *more])
+                    yield name, problem_of(space, form, algorithm), options
+
+        few = "PhysDeriv", "Mass", "Laplacian", "advection", "transport", "coupled"
+        yield from some(2, FORMS if deformed else few)
+        yield from some(3, ("IProductWRTBase", "PhysDeriv", "library"), "float32")
+        yield from some(1, ("coupled",))
+        yield from some(6, ("Helmholtz",))
+        yield from some(4, ("Mass",), basis="orthogonal")
+        yield from some(3, ("Mass",), basis="lagrange")
+        yield from some(2, ("advection",), target=narrower(32))
+        yield from some(2, ("transport",), "float32", target=narrower(16))
+        yield from some(2, ("reaction",), width=2)
+        yield from some(2, ("Laplacian",), far=True)
+        if not deformed:
+            for order in (1, 3):
+                yield from some(order, ("Mass",), strategy="dense")
+                yield from some(order, ("Laplacian",), strategy="dense", far=True)
+                yield from some(order, ("Laplacian",), "float32", strategy="dense")
+
+
+def curve_cases():
+    """The same on segments in the plane."""
+    ends = np.array([[[2.0, 1.0], [0.3, 0.5]], [[2.5, 0.9], [0.2, 0.6]]])
+    for order in (1, 5):
+        for affine in (False, True):
+            for dtype in (np.float64, np.float32):
+                for problem in curve_problems(order, affine, ends, dtype):
+                    name = f"order {order} affine {affine} {np.dtype(dtype)} {problem.form.name} {problem.algorithm}"
+                    yield name, problem, {}
+
+
+def check_faults():
+    """A kernel faults at every array of its own that lies a number too far on."""
+    for deformed in (False, True):
+        space = make_space(SHAPES["tet"], 2, deformed, cells=1)
+        problem = of_size(problem_of(space, "transport"), host().lanes(float))
+        for side, shift in zip(SIDES, (1, -1), strict=True):
+            straight = Crooked(side, 0)
+            apply(problem, straight, 1)
+            assert straight.copies == 7  # three components of a field, their addresses, a parameter, input and result
+            for which in range(1, 8):
+                print("deformed" if deformed else "affine", side, which, flush=True)
+                assert faults(lambda: apply(problem, Crooked(side, which), 1))  # noqa: B023
+            assert faults(lambda: apply(problem, Guard(side), 1, shift))  # noqa: B023
+
+
+def main(name):
+    """Run the cases of a shape; or those that have to fault."""
+    if name == "wrong":
+        check_faults()
+    else:
+        for what, problem, options in curve_cases() if name == "segment" else cases(SHAPES[name]):
+            print(what, flush=True)
+            check(problem, **options)
+    print("done")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,258 @@
+"""Compiled kernels against the NumPy reference: every form, shape, geometry kind, algorithm, dtype and processor."""
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hpfem.backends.cpu.codegen.generator import Generator
+from hpfem.backends.cpu.codegen.line import Line
+from hpfem.backends.cpu.runtime.kernel import CpuKernel
+from hpfem.backends.cpu.runtime.target import host, narrower
+from hpfem.backends.cpu.runtime.threads import run_all, thread_count
+from hpfem.backends.numpy.pipeline import NumpyKernel
+from hpfem.errors import ArgumentError, NotSuitable
+from hpfem.forms.cost import operator_flops
+from hpfem.memory import PairArray
+from hpfem.shapes import SHAPES as BY_NAME
+from tests.backends.problems import FORMS, FORMS_WITH_GRADIENT, curve_problems, make_space
+from tests.cases import SHAPES, each_shape
+
+solid_shapes = each_shape([shape for shape in SHAPES if shape.dim > 1])
+
+QUAD, HEX, TET = BY_NAME["quad"], BY_NAME["hex"], BY_NAME["tet"]
+TOLERANCE = {"float64": 1e-12, "float32": 1e-4}
+
+
+def differences(space, form, algorithm, rng, target=None, strategy="sumfac", width=1):
+    """Largest relative difference between compiled and NumPy results, per block."""
+    operator = FORMS[form](space, strategy="sumfac", algorithm=algorithm)
+    for choice in operator.choices:
+        problem = choice.kernel.problem
+        components = problem.form.components if problem.form.components > 1 else 2 * problem.coupled
+        source = rng.standard_normal((components, problem.n_elements, problem.n_input)).astype(problem.dtype)
+        out = np.full((problem.components_out(components), problem.n_elements, problem.n_output), 7, problem.dtype)
+        expected = np.empty_like(out)
+        choice.kernel.apply(source, expected)
+        CpuKernel(problem, strategy, target, width).apply(source, out)
+        yield np.abs(out - expected).max() / np.abs(expected).max()
+
+
+@solid_shapes
+@pytest.mark.parametrize("deformed", [False, True], ids=["affine", "deformed"])
+def test_every_form(shape, deformed, rng):
+    space = make_space(shape, 3, deformed)
+    for form in FORMS:
+        for difference in differences(space, form, "collocated", rng):
+            assert difference < 1e-12, form
+    for form in FORMS_WITH_GRADIENT:
+        for difference in differences(space, form, "noncollocated", rng):
+            assert difference < 1e-12, form
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("vector_bytes", [16, 64])
+def test_library_functions(dtype, vector_bytes, rng):
+    """Functions that LLVM turns into calls of the C library, lane by lane, and what it keeps in vectors."""
+    space = make_space(QUAD, 2, True, dtype)
+    difference = max(differences(space, "library", "collocated", rng, narrower(vector_bytes)))
+    assert difference < TOLERANCE[dtype]
+
+
+@solid_shapes
+def test_single_precision(shape, rng):
+    space = make_space(shape, 4, True, "float32")
+    for form in ("Helmholtz", "transport", "IProductWRTBase", "PhysDeriv"):
+        assert max(differences(space, form, "collocated", rng)) < TOLERANCE["float32"]
+
+
+@solid_shapes
+@pytest.mark.parametrize("order", [1, 2, 6])
+@pytest.mark.parametrize("basis", ["modified", "orthogonal", "lagrange"])
+def test_orders_and_bases(shape, order, basis, rng):
+    space = make_space(shape, order, True, cells=1, basis=basis)
+    for form in ("Helmholtz", "BwdTrans"):
+        assert max(differences(space, form, "collocated", rng)) < 1e-12
+    assert max(differences(space, "advection", "noncollocated", rng)) < 1e-12
+
+
+@pytest.mark.parametrize("points", ["gauss", "collocated", 2])
+def test_other_points(points, rng):
+    for shape in (QUAD, HEX):
+        space = make_space(shape, 3, True, quadrature=points)
+        assert max(differences(space, "Helmholtz", "collocated", rng)) < 1e-12
+
+
+@solid_shapes
+@pytest.mark.parametrize("order", [1, 2, 4])
+def test_dense_matrices_of_affine_elements(shape, order, rng):
+    space = make_space(shape, order, False)
+    for form in ("Mass", "Laplacian", "Helmholtz"):
+        assert max(differences(space, form, "collocated", rng, strategy="dense")) < 1e-12
+
+
+def test_dense_matrices_are_refused_where_there_are_none():
+    affine, deformed = make_space(HEX, 1, False), make_space(HEX, 1, True)
+    for space, form in ((deformed, "Mass"), (affine, "variable Helmholtz"), (affine, "coupled"), (affine, "BwdTrans")):
+        problem = FORMS[form](space, strategy="sumfac").choices[0].kernel.problem
+        with pytest.raises(NotSuitable):
+            CpuKernel(problem, "dense")
+
+
+@pytest.mark.parametrize("strategy", ["sumfac", "dense"])
+def test_kernels_for_data_out_of_cache(strategy, rng, monkeypatch):
+    monkeypatch.setattr("hpfem.backends.cpu.runtime.kernel.PREFETCH_BYTES", 0)
+    for shape in (HEX, TET, QUAD):
+        space = make_space(shape, 2, False)
+        assert max(differences(space, "Helmholtz", "collocated", rng, strategy=strategy)) < 1e-12
+
+
+@solid_shapes
+def test_fibers_side_by_side(shape, rng):
+    space = make_space(shape, 2, True)
+    for form in ("Helmholtz", "reaction", "PhysDeriv"):
+        assert max(differences(space, form, "collocated", rng, width=2)) < 1e-12
+    assert max(differences(make_space(shape, 2, False), "Helmholtz", "noncollocated", rng, width=3)) < 1e-12
+
+
+@pytest.mark.parametrize("elements", [1, 7, 8, 9, 27])
+def test_element_counts(elements, rng):
+    """Short last groups, and one element."""
+    space = make_space(HEX, 2, True, cells=3)
+    geometry = copy.copy(space.blocks[0].geometry)
+    geometry.coefficients = geometry.coefficients[:elements]
+    for form in ("Helmholtz", "PhysDeriv", "IProductWRTDerivBase", "transport"):
+        whole = FORMS[form](space, strategy="sumfac").choices[0].kernel.problem
+        fields = {k: replace(v, pair=PairArray.of(v.values[:, :elements].copy())) for k, v in whole.fields.items()}
+        problem = replace(whole, geometry=geometry, fields=fields)
+        source = rng.standard_normal((problem.coupled, elements, problem.n_input))
+        out = np.empty((problem.components_out(problem.coupled), elements, problem.n_output))
+        expected = out.copy()
+        NumpyKernel(problem, "sumfac").apply(source, expected)
+        CpuKernel(problem).apply(source, out)
+        assert np.abs(out - expected).max() <= 1e-12 * np.abs(expected).max()
+
+
+def test_no_elements():
+    space = make_space(HEX, 2, True)
+    problem = FORMS["Helmholtz"](space, strategy="sumfac").choices[0].kernel.problem
+    geometry = copy.copy(problem.geometry)
+    geometry.coefficients = geometry.coefficients[:0]
+    empty = np.empty((1, 0, 27))
+    CpuKernel(replace(problem, geometry=geometry)).apply(empty, empty)
+
+
+def test_threads_change_nothing(rng, monkeypatch):
+    """The same bits whatever the number of threads, and more threads than groups."""
+    monkeypatch.setattr("hpfem.backends.cpu.runtime.kernel.THREAD_FLOPS", 1)
+    space = make_space(TET, 3, True)
+    problem = FORMS["Helmholtz"](space, strategy="sumfac").choices[0].kernel.problem
+    source = rng.standard_normal((2, problem.n_elements, problem.n_modes))
+    results = []
+    for threads in ("1", "2", "3", "64"):
+        monkeypatch.setenv("HPFEM_NUM_THREADS", threads)
+        results.append(np.empty_like(source))
+        CpuKernel(problem).apply(source, results[-1])
+    assert all(np.array_equal(results[0], other) for other in results)
+
+
+def test_bad_thread_count(monkeypatch):
+    monkeypatch.setenv("HPFEM_NUM_THREADS", "many")
+    with pytest.raises(ArgumentError, match="HPFEM_NUM_THREADS"):
+        thread_count()
+
+
+def test_an_error_in_a_thread_is_raised():
+    done = []
+
+    def fail():
+        raise ArgumentError("from a thread")
+
+    for _ in range(2):
+        with pytest.raises(ArgumentError, match="from a thread"):
+            run_all([lambda: done.append(1), fail, lambda: done.append(2)])
+    run_all([lambda: done.append(3), lambda: done.append(4)])
+    assert sorted(done) == [1, 1, 2, 2, 3, 4]
+
+
+def test_strided_arrays(rng):
+    space = make_space(HEX, 2, True)
+    problem = FORMS["Helmholtz"](space, strategy="sumfac").choices[0].kernel.problem
+    kernel = CpuKernel(problem)
+    source = rng.standard_normal((1, problem.n_elements, problem.n_modes))
+    out, wide = np.empty_like(source), np.empty((1, problem.n_elements, 2 * problem.n_modes))
+    kernel.apply(source, out)
+    kernel.apply(np.asfortranarray(source), wide[:, :, ::2])
+    assert np.array_equal(out, wide[:, :, ::2])
+
+
+@each_shape([HEX, TET])
+def test_own_operations_are_below_the_model(shape):
+    """Parity saves operations of the textbook count, and they grow like P^(d+1)."""
+    counts = []
+    for order in (4, 8):
+        space = make_space(shape, order, True, cells=1)
+        problem = FORMS["Helmholtz"](space, strategy="sumfac").choices[0].kernel.problem
+        kernel = CpuKernel(problem)
+        counts.append(kernel.group_flops / kernel.lanes)
+        assert 0.4 * kernel.flops < counts[-1] < kernel.flops
+        assert kernel.factor_bytes == 7 * 8 * problem.n_points * kernel.lanes * kernel.groups
+    assert np.log2(counts[1] / counts[0]) < 4
+
+
+@solid_shapes
+@pytest.mark.parametrize("algorithm", ["collocated", "noncollocated"])
+@pytest.mark.parametrize("form", ["Mass", "Helmholtz", "advection"])
+def test_the_model_counts_what_a_kernel_without_parity_does(shape, algorithm, form, monkeypatch):
+    """But for the first addition of each sum, which the textbook counts and nobody performs. No table entry is zero."""
+    monkeypatch.setattr(Line, "_find", lambda self: False)
+    space = make_space(shape, 5, True, cells=1, quadrature="gauss")
+    problem = FORMS[form](space, strategy="sumfac", algorithm=algorithm).choices[0].kernel.problem
+    generator = Generator(problem, 8)
+    generator.write()
+    ratio = generator.b.flops / operator_flops(problem, "sumfac")
+    assert 0.85 < ratio <= 1, ratio
+
+
+def test_live_fields(rng):
+    """A field that a form reads may change between applications."""
+    space = make_space(HEX, 2, True)
+    problem = FORMS["variable Helmholtz"](space, strategy="sumfac").choices[0].kernel.problem
+    problem = replace(
+        problem, fields={k: replace(v, pair=PairArray.of(v.values.copy())) for k, v in problem.fields.items()}
+    )
+    kernel = CpuKernel(problem)
+    source = rng.standard_normal((1, problem.n_elements, problem.n_modes))
+    first, second = np.empty_like(source), np.empty_like(source)
+    kernel.apply(source, first)
+    for field in problem.fields.values():
+        field.pair.readwrite()[...] *= 2
+    kernel.apply(source, second)
+    np.testing.assert_allclose(second, 2 * first, rtol=1e-13, atol=1e-14)
+
+
+@solid_shapes
+@pytest.mark.parametrize("vector_bytes", [16, 32])
+def test_other_processors(shape, vector_bytes, rng):
+    """A generic target, and AVX2 forced on wider machines."""
+    if vector_bytes > host().vector_bytes:
+        return
+    target = narrower(vector_bytes)
+    for dtype, form in (("float64", "Helmholtz"), ("float64", "reaction"), ("float32", "Helmholtz")):
+        space = make_space(shape, 2, True, dtype)
+        assert max(differences(space, form, "collocated", rng, target)) < TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize("order", [1, 4])
+@pytest.mark.parametrize("affine", [False, True])
+def test_curves_in_the_plane(order, affine, rng):
+    """One direction, two coordinates: rows and columns are the same fibers."""
+    ends = rng.standard_normal((11, 2, 2)) + 3 * np.array([[0.0, 1.0], [0.0, 0.5]])
+    for problem in curve_problems(order, affine, ends):
+        source = rng.standard_normal((problem.coupled, 11, problem.n_input))
+        out = np.empty((problem.components_out(problem.coupled), 11, problem.n_output))
+        expected = out.copy()
+        NumpyKernel(problem, "sumfac").apply(source, expected)
+        CpuKernel(problem).apply(source, out)
+        assert np.abs(out - expected).max() <= 1e-12 * np.abs(expected).max(), problem.form.name

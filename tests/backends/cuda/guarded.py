@@ -1,0 +1,243 @@
+"""CUDA kernels, run on the CPU, on arrays at the border of memory.
+
+`python -m tests.backends.cuda.guarded hex` runs those of a shape, `vectors` those without one. All arrays that a kernel
+is given are there, to the byte, and shared memory, to 16 bytes; tables are part of its code: their bounds are checked.
+"""
+
+import sys
+from dataclasses import replace
+from itertools import count, cycle, pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from hpfem.backends.cuda.dense.plan import DenseVariant
+from hpfem.backends.cuda.sumfac_top.plan import Variant
+from hpfem.backends.cuda.vectors.conjugate import CONTROL
+from hpfem.backends.cuda.vectors.conjugate import source as conjugate_source
+from hpfem.backends.cuda.vectors.indexed import THREADS, IndexTables
+from hpfem.shapes import SHAPES
+from tests.backends.cuda import dense_host, host_kernels, point_host
+from tests.backends.cuda.dense_host import DenseCase
+from tests.backends.cuda.host_kernels import Case, build
+from tests.backends.cuda.host_vectors import library, run
+from tests.backends.cuda.point_host import PointCase
+from tests.backends.problems import FORMS, make_space, of_size
+from tests.guard import SIDES, Crooked, Guard, faults
+
+VARIANTS = (
+    None,
+    Variant(3),
+    Variant(4, split=7),
+    Variant(2, prefetch=1, tables_shared=True),
+    Variant(4, late=True, split=1, l2=True),
+    Variant(3, split=3),
+    Variant(2, prefetch=9),
+)
+DENSE = (DenseVariant(2, 0), DenseVariant(2, 1), DenseVariant(1, 1, 2, False), DenseVariant(1, 2, 3))
+STAGES = ("BwdTrans", "IProductWRTBase", "PhysDeriv", "IProductWRTDerivBase")
+
+
+def problem_of(shape, form, order=2, deformed=True, dtype="float64", algorithm="collocated", basis="modified"):
+    """Problem of a form."""
+    space = make_space(shape, order, deformed, dtype, cells=1, basis=basis)
+    return FORMS[form](space, strategy="sumfac", algorithm=algorithm).choices[0].kernel.problem
+
+
+def cases(shape):
+    """Kernels of a shape: what each is, its case, the module that applies it, the elements that it takes at a time."""
+    variants, plain = cycle(VARIANTS), {"algorithm": "noncollocated"}
+    names = (f"case{n}" for n in count())
+
+    fiber = [(form, {}) for form in (*STAGES, "Mass", "Helmholtz", "transport", "coupled", "library")]
+    fiber += [(form, plain) for form in ("IProductWRTDerivBase", "Helmholtz", "transport", "coupled")]
+    affine = ("PhysDeriv", "IProductWRTDerivBase", "Helmholtz", "advection")
+    fiber += [(form, {"deformed": False, **algorithm}) for form in affine for algorithm in ({}, plain)]
+    fiber += [("IProductWRTBase", {"deformed": False}), ("Helmholtz", {"deformed": False, "dtype": "float32"})]
+    fiber += [("transport", {"order": 1, "dtype": "float32"}), ("Helmholtz", {"order": 4, **plain})]
+    fiber += [("Mass", {"order": 3, "basis": "orthogonal"})]
+    for form, options in fiber:
+        case = Case.of(problem_of(shape, form, **options), next(names), next(variants))
+        yield f"fiber {form} {options} {case.plan.variant}", case, host_kernels, case.block[0]
+    lane = [
+        ("BwdTrans", {}),
+        ("IProductWRTBase", {"dtype": "float32"}),
+        ("Helmholtz", {"deformed": False}),
+        ("transport", {}),
+    ]
+    for form, options in lane:
+        case = Case.of(problem_of(shape, form, 1, **options, **plain), next(names), "lane")
+        yield f"lane {form} {options}", case, host_kernels, case.block[0]
+    point = [
+        ("IProductWRTBase", {}),
+        ("PhysDeriv", {"deformed": False}),
+        ("IProductWRTDerivBase", {}),
+        ("transport", {}),
+        ("coupled", {}),
+        ("library", {"dtype": "float32"}),
+    ]
+    for form, options in point:
+        case = PointCase.of(problem_of(shape, form, **options), next(names))
+        yield f"point {form} {options}", case, point_host, 4
+    for order, form, variant in zip((1, 2, 1, 2), ("Mass", "Helmholtz", "Laplacian", "Mass"), DENSE, strict=True):
+        problem = problem_of(shape, form, order, False, **plain)
+        case = DenseCase.of(problem, next(names), variant)
+        yield f"dense {form} {variant}", case, dense_host, case.plan.elements
+
+
+def apply(kernels, case, runner, n, guard, components=1):
+    """Results of a kernel for n elements."""
+    problem = of_size(case.problem, n)
+    rng = np.random.default_rng(7)
+    source = rng.standard_normal((components * problem.coupled, n, problem.n_input)).astype(problem.dtype)
+    sized = case if runner is dense_host else replace(case, problem=problem)
+    return runner.apply(kernels, sized, source, guard.side == "end", guard)
+
+
+def check(kernels, case, runner, at_once):
+    """A kernel for numbers of elements about those that it takes at a time."""
+    for n in sorted({1, at_once - 1, at_once, at_once + 1} - {0}):
+        components = 1 + (n > at_once and runner is not point_host)
+        both = [apply(kernels, case, runner, n, Guard(side), components) for side in SIDES]
+        for one, other in zip(*both, strict=True):
+            assert np.isfinite(one).all() and np.array_equal(one, other)
+
+
+def check_faults(folder):
+    """Kernels fault at every array that lies a number too far on, and at an index beyond a table or a local array."""
+    shape = SHAPES["hex"]
+    # Factors of so many elements and lines that there is nothing behind the last.
+    problem = problem_of(shape, "transport")
+    affine = problem_of(shape, "Helmholtz", 2, False, algorithm="noncollocated")
+    fiber = Case.of(problem, "fiber", Variant(2))
+    values = Case.of(problem_of(shape, "IProductWRTBase"), "values", Variant(2))
+    dense = DenseCase.of(affine, "dense", DenseVariant(1, 1))
+    point = PointCase.of(problem, "point")
+    lane = Case.of(problem_of(shape, "BwdTrans", 1), "lane", "lane")
+    wrong = [
+        replace(values, name="table").altered("b[p] += B1[p * Q1 + i] * u", "b[p] += B1[p * Q1 + i + N1 * Q1] * u"),
+        replace(values, name="local").altered(
+            "for (int p = 0; p < N1; p++) b[p] = 0", "for (int p = 0; p <= N1; p++) b[p] = 0"
+        ),
+    ]
+    kernels = build([fiber, values, dense, point, lane, *wrong], folder, bounds=True)
+    for case, runner, n, arrays in (
+        (fiber, host_kernels, 2, 4),  # input, result, factors, a field
+        (values, host_kernels, 2, 3),
+        (lane, host_kernels, 64, 2),
+        (dense, dense_host, 16, 4),  # with matrices
+        (point, point_host, 2, 4),  # factors, a field, what two parts have between products
+    ):
+        for side in SIDES:
+            straight = Crooked(side, 0)
+            apply(kernels, case, runner, n, straight)
+            assert straight.copies == arrays
+            for which in range(1, arrays + 1):
+                print(case.name, side, which, flush=True)
+                assert faults(lambda: apply(kernels, case, runner, n, Crooked(side, which)))  # noqa: B023
+    for case in wrong:
+        print(case.name, flush=True)
+        assert faults(lambda: apply(kernels, case, host_kernels, 2, Guard("end")))  # noqa: B023
+
+
+def matrix_of(rng, rows, columns, general):
+    """A sparse matrix whose rows have one entry of 1 or -1; or some of which have none, or several numbers."""
+    dense = np.zeros((rows, columns))
+    dense[np.arange(rows), rng.integers(columns - 3, size=rows)] = rng.choice([-1.0, 1.0], rows)
+    if general:
+        some = rng.random(rows) < 0.3
+        dense[some] *= rng.random((some.sum(), columns)) < 0.5
+        dense[some, -3:-1] = rng.standard_normal((some.sum(), 2))
+    return csr_array(dense)
+
+
+def with_long_indices(tables):
+    """Tables as those of more than two thousand million rows are."""
+    found = {name: getattr(tables, name) for name in IndexTables.NAMES}
+    return replace(tables, **{k: v.astype(np.int64) for k, v in found.items() if v.dtype == np.int32})
+
+
+def products(folder, dtype, components, general):
+    """Scatter and gather, for numbers of rows and columns about those of a block of threads."""
+    rng = np.random.default_rng(7)
+    own = None
+    for rows, columns in ((1, 4), (THREADS - 1, 40), (THREADS, THREADS), (THREADS + 1, 2 * THREADS + 1)):
+        starts = [0, *([rows // 2] * (components > 1)), rows]
+        tables = IndexTables.of(matrix_of(rng, rows, columns, general).astype(dtype), starts)
+        if components > 1:
+            tables = with_long_indices(tables)
+        own = own or library(tables.source(dtype, components), ("scatter", "gather"), folder, True)
+        for side in SIDES:
+            guard = Guard(side)
+            a = {name: guard.copy(getattr(tables, name)) for name in IndexTables.NAMES}
+            vector = guard.copy(rng.standard_normal((components, columns)).astype(dtype))
+            going = guard.copy(np.zeros(1, np.int32))
+            for first, last in pairwise(starts):
+                n, out = last - first, guard.array((components, last - first), dtype)
+                head = (np.int64(n), np.int64(columns), guard.copy(tables.codes[first:last]))
+                rest = (a["row_starts"], a["columns"], a["values"], vector, out, going)
+                run(own, "scatter", -(-n // THREADS), 0, *head, *rest, guard=guard)
+            local, out = guard.array(components * rows, dtype), guard.array((components, columns), dtype)
+            head = (np.int64(columns), np.int64(tables.single), a["starts"], a["column_starts"])
+            head += (a["entry_codes"], a["entry_rows"], a["entry_values"], local)
+            for blocks in (1, 2):
+                sums = guard.array(blocks, np.float64)
+                run(own, "gather", blocks, 1, *head, vector, out, sums, going, guard=guard)
+                run(own, "gather", blocks, 1, *head, None, out, None, None, guard=guard)
+
+
+def gradients(folder, dtype):
+    """The vector work of conjugate gradients, for numbers of unknowns about those of a block of threads."""
+    own = library(conjugate_source(dtype), ("dots", "residual", "direction"), folder, True)
+    rng = np.random.default_rng(7)
+    for n in (1, THREADS - 1, THREADS, 2 * THREADS + 1):
+        for side in SIDES:
+            guard, size = Guard(side), np.int64(n)
+            x, r, p, q, z, inverse = (guard.copy(1 + rng.random(n).astype(dtype)) for _ in range(6))
+            control = np.zeros(1, CONTROL)
+            control["scale"], control["tolerance"], control["most"] = 1, 1e-30, 100
+            control, going = guard.copy(control), guard.copy(np.zeros(1, np.int32))
+            for blocks in (1, 2):
+                count, (pq, rr, rz) = np.int32(blocks), (guard.array(blocks, np.float64) for _ in range(3))
+                q[:], z[:] = p, r  # sums that are positive
+                for a, b, sums in ((p, q, pq), (r, r, rr), (r, z, rz)):
+                    run(own, "dots", blocks, 1, size, a, b, sums, going, guard=guard)
+                for diagonal in (None, inverse):
+                    given = (z, None) if diagonal is None else (r, inverse)
+                    run(own, "direction", blocks, 2, size, control, count, rr, rz, *given, x, p, guard=guard)
+                    run(own, "residual", blocks, 2, size, control, count, pq, q, diagonal, r, rr, rz, guard=guard)
+            assert control["begun"] == 4 and control["stopped"] == control["broken"] == 0
+
+
+def check_vectors(folder):
+    """Every kernel without a shape."""
+    for dtype in (np.float64, np.float32):
+        for components in (1, 2):
+            for general in (False, True):
+                print("products", dtype, components, general, flush=True)
+                products(folder, dtype, components, general)
+        print("conjugate gradients", dtype, flush=True)
+        gradients(folder, dtype)
+
+
+def main(name):
+    """Run the cases of a shape, or those of vectors; or those that have to fault."""
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        if name == "wrong":
+            check_faults(folder)
+        elif name == "vectors":
+            check_vectors(folder)
+        else:
+            made = list(cases(SHAPES[name]))
+            kernels = build([case for _, case, *_ in made], folder, bounds=True)
+            for what, case, runner, at_once in made:
+                print(what, flush=True)
+                check(kernels, case, runner, at_once)
+    print("done")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,190 @@
+"""Runs CUDA kernels on the CPU: many specialisations in one library, made by a C++ compiler from a wheel."""
+
+import ctypes
+import hashlib
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hpfem.backends.cuda.codegen.layout import stored_factors, stored_kinds
+from hpfem.backends.cuda.codegen.prelude import arguments, fiber_source, header, lane_source
+from hpfem.backends.cuda.codegen.tables import Levels
+from hpfem.backends.cuda.sumfac_top.plan import LANE_THREADS, FiberPlan, Limits, default_variant, lane_plan, plan
+
+OUTCOMES = {1: "threads of a block parted at a barrier", 2: "a kernel wrote behind the end of shared memory"}
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One specialisation."""
+
+    problem: Any
+    plan: FiberPlan
+    levels: Levels
+    name: str
+    lane: bool = False
+    alteration: tuple[str, str] | None = None
+
+    @classmethod
+    def of(cls, problem, name, variant=None):
+        """A case of the fiber kernel with a variant (None: the default one), or of the "lane" kernel."""
+        if variant == "lane":
+            levels = Levels.plain(problem.tabulation)
+            return cls(problem, lane_plan(problem, levels), levels, name, lane=True)
+        levels = Levels.of(problem.tabulation)
+        chosen = default_variant(problem, levels, Limits()) if variant is None else variant
+        return cls(problem, plan(problem, levels, chosen), levels, name)
+
+    def altered(self, old, new):
+        """The case with a text of its source replaced by another."""
+        return replace(self, alteration=(old, new))
+
+    @property
+    def block(self):
+        """Elements, threads and bytes of shared memory of a block."""
+        if self.lane:
+            size = LANE_THREADS * (self.levels.n_modes | 1) * self.problem.dtype.itemsize
+            return LANE_THREADS, LANE_THREADS, size
+        return self.plan.variant.elements, self.plan.threads, self.plan.shared_bytes
+
+    def source(self):
+        """C++ of the kernel in a namespace of its own, with a plain function that launches it."""
+        arrays, parameters, _ = arguments(self.problem)
+        make = lane_source if self.lane else fiber_source
+        body = make(self.problem, self.levels, self.plan, self.name)
+        if self.alteration is not None:
+            assert self.alteration[0] in body
+            body = body.replace(*self.alteration)
+        given = [f"fields[{i}]" for i in range(len(arrays))] + [
+            f"real(parameters[{i}])" for i in range(len(parameters))
+        ]
+        call = ", ".join(["n", "in", "out", "factors", "points", *given])
+        return f"""
+namespace {self.name}_ {{
+{body}
+static long long n; static const real *in, *factors, *points; static real *out;
+static const real **fields; static const double *parameters;
+static void call() {{ {self.name}({call}); }}
+}}
+extern "C" int run_{self.name}(long long n, int groups, int batches, const void *in, void *out, const void *factors,
+    const void *points, const void **fields, const double *parameters, int threads, long long shared, int descending) {{
+  using namespace {self.name}_;
+  {self.name}_::n = n; {self.name}_::in = (const real *)in;
+  {self.name}_::out = (real *)out; {self.name}_::factors = (const real *)factors;
+  {self.name}_::points = (const real *)points; {self.name}_::fields = (const real **)fields;
+  {self.name}_::parameters = parameters;
+  return hpfem_host::launch(call, groups, batches, threads, shared, descending);
+}}
+"""
+
+
+def build(cases, folder, bounds=False):
+    """Compile cases into one library.
+
+    Parameters
+    ----------
+    cases : list of Case
+    folder : Path
+        Where to put it.
+    bounds : bool
+        As for `compiled`.
+
+    Returns
+    -------
+    ctypes.CDLL
+    """
+    return compiled("\n".join([header("codegen/host.h"), *(case.source() for case in cases)]), folder, bounds)
+
+
+def compiled(text, folder, bounds=False):
+    """A library of a C++ source.
+
+    Parameters
+    ----------
+    text : str
+    folder : Path
+        Where to put it.
+    bounds : bool
+        Whether an index beyond a table or a local array is a fault.
+
+    Returns
+    -------
+    ctypes.CDLL
+    """
+    name = hashlib.sha256(text.encode()).hexdigest()[:16]
+    source, library = folder / f"{name}.cpp", folder / f"{name}.so"
+    source.write_text(text, encoding="utf-8")
+    command = [
+        sys.executable,
+        "-m",
+        "ziglang",
+        "c++",
+        "-shared",
+        "-fPIC",
+        "-O0",
+        "-nostdlib",
+        "-std=c++17",
+        "-nostdlib++",
+        "-w",
+    ]
+    command += ["-fno-exceptions", "-fno-sanitize=all", "-ffp-contract=off"]
+    command += ["-fsanitize=bounds", "-fsanitize-trap=bounds"] * bounds
+    done = subprocess.run([*command, "-o", str(library), str(source)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:4000]
+    return ctypes.CDLL(str(library))
+
+
+def pointer(array):
+    """Address of an array, or none."""
+    return None if array is None else array.ctypes.data_as(ctypes.c_void_p)
+
+
+@contextmanager
+def shared_at(guard, library, nbytes):
+    """Shared memory at the border, if there is a guard; what is not a multiple of 16 bytes leaves a gap behind it."""
+    given = ctypes.c_void_p.in_dll(library, "hpfem_given_shared")
+    memory = None if guard is None else guard.array(nbytes, np.uint8, 16)
+    given.value = None if guard is None else memory.ctypes.data
+    yield
+    given.value = None
+
+
+def apply(library, case, source, descending=False, guard=None):
+    """Result of a case for an array [components, E, n_input] of the tree's modes or of points.
+
+    With a guard all that the kernel sees is at the border.
+    """
+    place = np.ascontiguousarray if guard is None else guard.copy
+    problem, layout = case.problem, (case.problem, case.levels, case.plan)
+    components = problem.components_out(len(source))
+    n_output = problem.n_points if problem.form.stage in ("bwd_trans", "phys_deriv") else case.levels.n_modes
+    source, out = place(source), place(np.full((components, problem.n_elements, n_output), np.nan, problem.dtype))
+    kinds = stored_kinds(problem)
+    factors, points = (None if kind is None else place(stored_factors(*layout, kind)) for kind in kinds)
+    arrays, names, _ = arguments(problem)
+    held = [place(problem.fields[name].values.astype(problem.dtype)) for name in arrays]
+    fields = (ctypes.c_void_p * max(len(held), 1))(*[a.ctypes.data for a in held])
+    parameters = (ctypes.c_double * max(len(names), 1))(*[problem.parameters[name] for name in names])
+    elements, threads, shared = case.block
+    groups = -(-problem.n_elements // elements)
+    with shared_at(guard, library, shared):
+        outcome = getattr(library, f"run_{case.name}")(
+            ctypes.c_longlong(problem.n_elements),
+            groups,
+            len(source) // problem.coupled,
+            pointer(source),
+            pointer(out),
+            pointer(factors),
+            pointer(points),
+            fields,
+            parameters,
+            threads,
+            ctypes.c_longlong(shared),
+            int(descending),
+        )
+    assert outcome == 0, f"{case.name}: {OUTCOMES[outcome]}"
+    return out

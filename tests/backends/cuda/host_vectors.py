@@ -1,0 +1,96 @@
+"""The vector work of conjugate gradients, its CUDA kernels run on the CPU."""
+
+import ctypes
+from functools import cache
+
+import numpy as np
+
+from hpfem.backends.cuda.codegen.prelude import header
+from hpfem.backends.cuda.vectors.conjugate import CONTROL
+from hpfem.backends.cuda.vectors.conjugate import source as conjugate_source
+from hpfem.backends.cuda.vectors.indexed import THREADS, sum_bytes
+from tests.backends.cuda.host_kernels import compiled, shared_at
+
+HARNESS = """
+template <class T, T... I> struct Numbers {};
+static void **given;
+template <class... P, int... I> static void invoke(void (*f)(P...), Numbers<int, I...>) { f(*(P *)given[I]...); }
+template <class... P> static void invoke(void (*f)(P...)) {
+  invoke(f, __make_integer_seq<Numbers, int, sizeof...(P)>());
+}
+"""
+
+
+@cache
+def library(source, names, folder, bounds=False):
+    """Kernels of a source, compiled for the CPU; `bounds` as for `compiled`."""
+    runs = "".join(
+        f"""static void call_{name}() {{ invoke({name}); }}
+extern "C" int run_{name}(int blocks, long long shared, int descending, void **arguments) {{
+  given = arguments;
+  return hpfem_host::launch(call_{name}, blocks, 1, {THREADS}, shared, descending);
+}}
+"""
+        for name in names
+    )
+    text = header("codegen/host.h") + HARNESS + source.replace('extern "C" __global__', "static")
+    return compiled(text + runs, folder, bounds)
+
+
+def run(own, name, blocks, sums, *arguments, descending=False, guard=None):
+    """Launch a kernel; arguments are NumPy scalars, arrays, or None. With a guard, shared memory is at the border."""
+    values = [
+        np.array(a) if isinstance(a, np.generic) else np.array(0 if a is None else a.ctypes.data, np.uint64)
+        for a in arguments
+    ]
+    pointers = (ctypes.c_void_p * len(values))(*[v.ctypes.data for v in values])
+    with shared_at(guard, own, sum_bytes(sums)):
+        outcome = getattr(own, f"run_{name}")(blocks, ctypes.c_longlong(sum_bytes(sums)), int(descending), pointers)
+    assert outcome == 0
+
+
+class HostVectors:
+    """`ConjugateVectors`, with the kernels on the CPU."""
+
+    def __init__(self, own, b, tol, inverse, blocks=3, most=1000):
+        self.own, self.inverse, self.blocks, self.n = own, inverse, blocks, np.int64(len(b))
+        self.x, self.r, self.p, self.q = np.zeros_like(b), b.copy(), np.full_like(b, np.nan), np.full_like(b, np.nan)
+        self.pq, self.rr, self.rz = np.full((3, blocks), np.nan)
+        self.control = np.zeros(1, CONTROL)
+        self.control["scale"], self.control["tolerance"] = np.linalg.norm(b.astype(float)), tol
+        self.control["most"] = most
+        self.dots(self.r, self.r, self.rr)
+        if inverse is not None:
+            self.dots(self.r, self.r * inverse, self.rz)
+
+    def dots(self, a, b, partials):
+        """Sums of a.b."""
+        run(self.own, "dots", self.blocks, 1, self.n, a, b, partials, None)
+
+    def direction(self, z=None):
+        """As `update_direction`."""
+        rz = self.rr if z is None and self.inverse is None else self.rz
+        if z is not None:
+            self.dots(self.r, z, rz)
+        count, inverse = np.int32(self.blocks), self.inverse if z is None else None
+        z = self.r if z is None else z
+        run(
+            self.own, "direction", self.blocks, 2, self.n, self.control, count, self.rr, rz, z, inverse, self.x, self.p
+        )  # fmt: skip
+
+    def residual(self):
+        """As `update_residual`."""
+        self.dots(self.p, self.q, self.pq)
+        rest = (self.pq, self.q, self.inverse, self.r, self.rr, self.rz)
+        run(self.own, "residual", self.blocks, 2, self.n, self.control, np.int32(self.blocks), *rest, descending=True)
+
+    def iterate(self, product, M=None):
+        """One iteration."""
+        self.q = product(self.p)
+        self.residual()
+        self.direction(None if M is None else M(self.r))
+
+
+def kernels(dtype, folder):
+    """Those of conjugate gradients."""
+    return library(conjugate_source(dtype), ("dots", "residual", "direction"), folder)

@@ -1,0 +1,92 @@
+"""Runs StdMat's pointwise kernel on the CPU."""
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpfem.backends.cuda.codegen.layout import stored_factors, stored_kinds
+from hpfem.backends.cuda.codegen.prelude import arguments, point_source
+from hpfem.backends.cuda.codegen.tables import Levels
+from hpfem.backends.cuda.sumfac_top.plan import FiberPlan, Variant, plan
+from tests.backends.cuda.host_kernels import pointer
+
+THREADS = 256
+
+
+@dataclass(frozen=True, eq=False)
+class PointCase:
+    """One specialisation."""
+
+    problem: Any
+    plan: FiberPlan
+    levels: Levels
+    name: str
+
+    @classmethod
+    def of(cls, problem, name):
+        """The case of a problem."""
+        levels = Levels.plain(problem.tabulation)
+        return cls(problem, plan(problem, levels, Variant(1)), levels, name)
+
+    @property
+    def slots(self):
+        """Numbers at a point between two products: the value, and the slopes if there are any."""
+        form = self.problem.form
+        slopes = form.uses_gradient or form.stage in ("phys_deriv", "iproduct_wrt_deriv_base")
+        return 1 + self.problem.shape.dim * slopes
+
+    def source(self):
+        """C++ of the kernel in a namespace of its own, with a plain function that launches it."""
+        arrays, parameters, _ = arguments(self.problem)
+        given = [f"fields[{i}]" for i in range(len(arrays))]
+        given += [f"real(parameters[{i}])" for i in range(len(parameters))]
+        call = ", ".join(["n", "first", "chunk", "in", "out", "work", "factors", "points", *given])
+        return f"""
+namespace {self.name}_ {{
+{point_source(self.problem, self.levels, self.plan, self.slots, self.name)}
+static long long n, first, chunk; static const real *in, *factors, *points; static real *out, *work;
+static const real **fields; static const double *parameters;
+static void call() {{ {self.name}({call}); }}
+}}
+extern "C" int run_{self.name}(long long n, long long first, long long chunk, const void *in, void *out, void *work,
+    const void *factors, const void *points, const void **fields, const double *parameters, int descending) {{
+  using namespace {self.name}_;
+  {self.name}_::n = n; {self.name}_::first = first; {self.name}_::chunk = chunk;
+  {self.name}_::in = (const real *)in; {self.name}_::out = (real *)out; {self.name}_::work = (real *)work;
+  {self.name}_::factors = (const real *)factors; {self.name}_::points = (const real *)points;
+  {self.name}_::fields = (const real **)fields; {self.name}_::parameters = parameters;
+  return hpfem_host::launch(call, (chunk * Q1 * Q2 * Q3 + {THREADS - 1}) / {THREADS}, 1, {THREADS}, 0, descending);
+}}
+"""
+
+
+def apply(library, case, source, descending=False, guard=None):
+    """What a case leaves of an array [components, E, points], in two parts: its result, and `work` of each.
+
+    With a guard all that the kernel sees is at the border; arrays that it is to leave alone are empty.
+    """
+    place = np.ascontiguousarray if guard is None else guard.copy
+    p = case.problem
+    reads, writes = (
+        p.form.stage in stages for stages in (("iproduct_wrt_base", "iproduct_wrt_deriv_base"), ("phys_deriv",))
+    )
+    source = place(source if reads else np.empty(0, p.dtype))
+    out = place(np.zeros((p.components_out(p.coupled), p.n_elements, p.n_points) if writes else 0, p.dtype))
+    layout = p, case.levels, case.plan
+    factors, points = (None if kind is None else place(stored_factors(*layout, kind)) for kind in stored_kinds(p))
+    arrays, names, _ = arguments(p)
+    held = [place(p.fields[name].values.astype(p.dtype)) for name in arrays]
+    fields = (ctypes.c_void_p * max(len(held), 1))(*[a.ctypes.data for a in held])
+    parameters = (ctypes.c_double * max(len(names), 1))(*[p.parameters[name] for name in names])
+    rng = np.random.default_rng(3)
+    half = p.n_elements // 2
+    parts = []
+    for first, n in ((0, half), (half, p.n_elements - half)):
+        work = place(rng.standard_normal((p.form.components, n, case.slots, p.n_points)).astype(p.dtype))
+        if n:
+            given = [*map(pointer, (source, out, work, factors, points)), fields, parameters, int(descending)]
+            assert not getattr(library, f"run_{case.name}")(*map(ctypes.c_longlong, (p.n_elements, first, n)), *given)
+        parts.append(work)
+    return out, *parts

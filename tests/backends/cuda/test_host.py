@@ -1,0 +1,154 @@
+"""The kernels' sources, executed on the CPU: every index and every barrier, against NumPy.
+
+Every case runs with the threads of a block in both orders: a result that depends on it, or threads that part at a
+barrier, mean that a barrier is missing.
+"""
+
+import numpy as np
+import pytest
+
+import hpfem as hp
+from hpfem.backends.cuda.sumfac_top.plan import Variant
+from hpfem.mesh import box
+from tests.backends.cuda.host_kernels import Case, apply, build
+from tests.samples import NAMES, bulge, curved, norm_error, skewed, straight
+
+
+def diffusion(u, du, x, k, lam):
+    """A nonlinear pointwise function with a field, a parameter and the point: a scalar flux."""
+    return lam * np.sin(u) + np.where(u > 0.1, u, -u) * x[0], np.maximum(k, 0.5) * du
+
+
+def coupled(u, du, lam):
+    """Two components that meet in the flux and in the value."""
+    return [lam * u[1], u[0] * u[1]], [du[1] + 2.0 * du[0], du[0]]
+
+
+def operators(name):
+    """Operators of order 2, each with the variant to make its kernel of, on affine and on deformed cells."""
+    straight_space = hp.Space(skewed(straight(name)), 2)
+    mesh = curved(name, order=2)
+    space, one = hp.Space(mesh, 2), hp.Space(mesh, 2, dtype=np.float32)
+    velocity = [0.3, -0.2, 0.5][: space.dim]
+    n, c = ({"backend": "numpy", "algorithm": algorithm} for algorithm in ("noncollocated", "collocated"))
+    return [
+        (hp.Helmholtz(space, lam=1.3, **c), None),
+        (hp.Helmholtz(space, lam=1.3, **n), Variant(2, prefetch=1, tables_shared=True)),
+        (hp.Helmholtz(space, lam=1.3, **n), Variant(4, split=7)),
+        (hp.Helmholtz(space, lam=1.3, **c), Variant(3, split=3)),
+        (hp.Mass(space, backend="numpy"), Variant(4, late=True, split=1)),
+        (hp.Mass(space, backend="numpy"), Variant(4, split=7)),
+        (hp.Helmholtz(straight_space, lam=1.3, **c), Variant(3)),
+        (hp.Helmholtz(straight_space, lam=1.3, **n), "lane"),
+        (hp.AdvectionDiffusionReaction(straight_space, velocity, 1.5, 0.4, **c), None),
+        (hp.AdvectionDiffusionReaction(space, velocity, 1.5, 0.4, **n), None),
+        (hp.IProductWRTDerivBase(straight_space, **c), None),
+        (hp.IProductWRTDerivBase(space, **n), "lane"),
+        (hp.PhysDeriv(space, backend="numpy"), Variant(2)),
+        (hp.Mass(one, backend="numpy"), Variant(1, prefetch=9)),
+        (hp.WeakForm(space, diffusion, fields={"k": lambda *x: 1 + x[0], "lam": 0.7}, **n), "lane"),
+    ]
+
+
+def check(cases, kernels, folder, rng):
+    """Compare every case with the NumPy kernel of its problem."""
+    library = build(cases, folder)
+    for case, kernel in zip(cases, kernels, strict=True):
+        problem = case.problem
+        dtype = problem.dtype
+        source = rng.standard_normal((2 * problem.coupled, problem.n_elements, problem.n_input)).astype(dtype)
+        components = problem.components_out(len(source))
+        expected = np.empty((components, problem.n_elements, problem.n_output), dtype)
+        kernel.apply(source, expected)
+        found = apply(library, case, source)
+        assert norm_error(found, expected) < (1e-12 if dtype == np.float64 else 1e-5), case.name
+        assert np.array_equal(found, apply(library, case, source, descending=True)), case.name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_kernels_against_numpy(name, tmp_path, rng):
+    cases, kernels = [], []
+    for operator, variant in operators(name):
+        kernel = operator.choices[0].kernel
+        cases.append(Case.of(kernel.problem, f"case{len(cases)}", variant))
+        kernels.append(kernel)
+    check(cases, kernels, tmp_path, rng)
+
+
+def test_stages_surfaces_and_components(tmp_path, rng):
+    cases, kernels = [], []
+    flat = curved("tri", order=2)
+    bent = flat.transformed(lambda x: np.column_stack([x, 0.3 * x[:, 0] ** 2]))
+    made = []
+    for mesh, order in ((curved("prism", order=2), 3), (bent, 2), (curved("quad", order=2), 1)):
+        space = hp.Space(mesh, order)
+        for algorithm in ("collocated", "noncollocated"):
+            made += [
+                hp.WeakForm(space, coupled, fields={"lam": 0.7}, components=2, backend="numpy", algorithm=algorithm),
+                hp.IProductWRTDerivBase(space, backend="numpy", algorithm=algorithm),
+            ]
+        made += [op(space, backend="numpy") for op in (hp.BwdTrans, hp.IProductWRTBase, hp.PhysDeriv)]
+    for operator in made:
+        kernel = operator.choices[0].kernel
+        cases.append(Case.of(kernel.problem, f"case{len(cases)}", None))
+        kernels.append(kernel)
+    check(cases, kernels, tmp_path, rng)
+
+
+def test_long_functions_are_called(tmp_path, rng):
+    """Those that are not written out at every point, with every function of the library."""
+
+    def long(u, du, x, k):
+        for _ in range(6):
+            u = np.exp(-u * u) + np.log(2 + np.sin(u)) * np.cos(u) + np.tanh(k * u) + abs(u) ** k
+        return u + x[0], [u * du[0], *list(du)[1:]]
+
+    space, made = hp.Space(curved("tri", order=2), 2), []
+    for variant, algorithm in ((None, "collocated"), ("lane", "noncollocated")):
+        form = hp.WeakForm(space, long, fields={"k": 1.3}, backend="numpy", algorithm=algorithm)
+        made.append((form.choices[0].kernel, variant))
+    cases = [Case.of(kernel.problem, f"case{i}", variant) for i, (kernel, variant) in enumerate(made)]
+    assert all("called_pow" in case.source() for case in cases)
+    check(cases, [kernel for kernel, _ in made], tmp_path, rng)
+
+
+def test_products_of_segments(tmp_path, rng):
+    """Directions last first: every stage, other points and bases, a surface, variants, a tail of elements."""
+    cases, kernels = [], []
+    skin = curved("quad", order=2).transformed(lambda x: np.column_stack([x, 0.3 * x[:, 0] ** 2 - 0.2 * x[:, 1]]))
+    variants = [Variant(4, prefetch=2, late=True), Variant(3, prefetch=9, l2=True), Variant(2, split=7), None]
+    for mesh, order, basis, quadrature in (
+        (box("hex", (3, 1, 1)).elevated(2).transformed(lambda x: bulge(x, 0.2)), 3, "orthogonal", "gauss"),
+        (skewed(straight("hex")), 2, "modified", "collocated"),
+        (skin, 4, "modified", 1),
+    ):
+        space = hp.Space(mesh, order, basis=basis, quadrature=quadrature)
+        both = [{"backend": "numpy", "algorithm": algorithm} for algorithm in ("collocated", "noncollocated")]
+        made = [op(space, backend="numpy") for op in (hp.BwdTrans, hp.IProductWRTBase, hp.PhysDeriv, hp.Mass)]
+        for options in both:
+            made += [hp.IProductWRTDerivBase(space, **options), hp.Helmholtz(space, lam=lambda *x: x[0], **options)]
+            made.append(hp.WeakForm(space, coupled, fields={"lam": 0.7}, components=2, **options))
+        for operator in made:
+            kernel = operator.choices[0].kernel
+            cases.append(Case.of(kernel.problem, f"case{len(cases)}", variants[len(cases) % len(variants)]))
+            assert cases[-1].levels.reverse
+            kernels.append(kernel)
+    check(cases, kernels, tmp_path, rng)
+
+
+def test_the_shim_sees_parted_threads_and_overruns(tmp_path):
+    kernel = hp.Mass(hp.Space(straight("tri"), 1), backend="numpy").choices[0].kernel
+    case = Case.of(kernel.problem, "case0")
+    source = np.ones((1, kernel.problem.n_elements, kernel.problem.n_modes))
+    parted = case.altered("  __syncthreads();\n\n  // Z and Y.", "  if (t) __syncthreads();\n\n  // Z and Y.")
+    with pytest.raises(AssertionError, match="parted at a barrier"):
+        apply(build([parted], tmp_path), parted, source)
+    behind = case.altered(
+        "  const bool on = t < LINES;", f"  shared[{case.plan.shared_bytes // 8}] = 1;\n  const bool on = t < LINES;"
+    )
+    with pytest.raises(AssertionError, match="behind the end"):
+        apply(build([behind], tmp_path), behind, source)
+    unordered = case.altered("  __syncthreads();\n\n  // Z and Y.", "  // Z and Y.")
+    library = build([unordered], tmp_path)
+    ahead, back = (apply(library, unordered, source, descending=d) for d in (False, True))
+    assert not np.array_equal(ahead, back)

@@ -1,0 +1,138 @@
+"""Search for the fastest variant of the fiber kernel, with invented times; variants as text."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+import hpfem as hp
+from hpfem.backends import config as variants
+from hpfem.backends.cuda.codegen.tables import Levels
+from hpfem.backends.cuda.sumfac_top.plan import Limits, Variant, checked_plan, default_variants, known_variant
+from hpfem.backends.cuda.sumfac_top.search import MOST, search
+from hpfem.errors import ArgumentError, NotSuitable
+from tests.samples import curved, straight
+
+
+def problem_of(mesh, order, kind=hp.Mass, **options):
+    """Problem of an operator on a mesh of one block."""
+    return kind(hp.Space(mesh, order), backend="numpy", **options).choices[0].kernel.problem
+
+
+def rounds_of(problem, seconds, **options):
+    """Rounds of a search, timed by a function of the variant; and the times."""
+    timed, rounds = {}, []
+    found = search(problem, Levels.of(problem.tabulation), Limits(), **options)
+    batch = next(found)
+    while True:
+        rounds.append(batch)
+        timed.update({variant: seconds(variant) for variant in batch})
+        try:
+            batch = found.send(timed)
+        except StopIteration:
+            return rounds, timed
+
+
+def test_begins_with_the_measured_variant_and_different_numbers_of_elements():
+    problem = problem_of(curved("tet"), 4)
+    first = rounds_of(problem, lambda v: 1.0)[0][0]
+    assert first[0] == known_variant(problem)
+    counts = sorted(v.elements for v in first[1:] if not v.split)
+    assert {v.split for v in first} >= {0, 3}
+    assert 1 < len(counts) <= MOST
+    assert all(b > 1.1 * a for a, b in pairwise(counts))
+    plain = rounds_of(problem, lambda v: 1.0, most=3, table=False)[0][0]
+    assert len([v for v in plain if not v.split]) <= 3
+    assert all(v == Variant(v.elements, split=v.split) for v in plain)
+    assert rounds_of(problem, lambda v: 1.0, most=0)[0][0] == first[:1]
+
+
+def test_options_that_help_are_combined():
+    problem = problem_of(curved("tet"), 4)
+
+    def seconds(v):
+        """Best with the seven, the cache of level 2 asked for, and two points prefetched late."""
+        return 2.0 - 0.2 * v.l2 - 0.1 * v.late - (0.1 if v.prefetch == 2 else 0) + 0.01 * abs(v.elements - 4)
+
+    rounds, timed = rounds_of(problem, seconds, table=False)
+    assert len(rounds) == 3
+    best = min(timed, key=lambda v: timed[v])
+    assert best.l2 and best.late and best.prefetch == 2
+    everything = [v for batch in rounds for v in batch]
+    assert len(everything) == len(set(everything))
+
+
+def test_affine_elements_have_nothing_to_prefetch():
+    rounds, _ = rounds_of(problem_of(straight("hex"), 3, hp.Helmholtz, lam=1.0), lambda v: 1.0)
+    assert rounds[1] and all(not v.prefetch and not v.l2 for batch in rounds[1:] for v in batch)
+
+
+def test_what_does_not_fit_is_refused():
+    problem = problem_of(curved("hex"), 4)
+    levels = Levels.of(problem.tabulation)
+    assert checked_plan(problem, levels, Variant(2), Limits()).variant.elements == 2
+    with pytest.raises(NotSuitable, match="shared memory"):
+        checked_plan(problem, levels, Variant(60), Limits())
+    with pytest.raises(NotSuitable, match="0 elements"):
+        checked_plan(problem, levels, Variant(0), Limits())
+
+
+def test_text_of_a_variant():
+    problem = problem_of(curved("tet"), 4)
+    modelled = [layout.variant for layout in default_variants(problem, Levels.of(problem.tabulation), Limits())]
+    for variant in (known_variant(problem), *modelled):
+        for v in (variant, replace(variant, tables_shared=False, l2=True, prefetch=3, late=True)):
+            assert variants.from_text(Variant, variants.to_text(v)) == v
+    assert variants.to_text(Variant(4)) == "elements=4"
+    assert (
+        variants.to_text(Variant(4, 2, tables_shared=False, late=True)) == "elements=4 prefetch=2 no-tables_shared late"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is incomplete; it takes elements, prefetch, min_blocks, tables_shared, l2, late, split"),
+        ("prefetch=2", "is incomplete"),
+        ("elements=x", "is not name=number"),
+        ("elements=-1", "is not name=number"),
+        ("elements=4 elements=5", "'elements' is unknown or twice there"),
+        ("elements=4 no-late late", "'late' is unknown or twice there"),
+        ("elements=4 fast", "'fast' is unknown or twice there; valid: elements, prefetch"),
+        ("elements", "'elements' takes a number"),
+        ("elements=4 no-prefetch", "'prefetch' takes a number"),
+        ("elements=4 l2=1", "'l2' takes no number"),
+        ("elements=4 tables_shared=0", "'tables_shared' takes no number"),
+    ],
+)
+def test_text_that_is_no_variant(text, message):
+    with pytest.raises(ArgumentError, match=f"variant {text!r}.*{message}"):
+        variants.from_text(Variant, text)
+
+
+def test_the_strategy_speaks_text(monkeypatch):
+    from hpfem.backends.cuda.sumfac_top import strategy as cuda
+
+    monkeypatch.setattr(cuda, "limits", Limits)
+    problem, strategy = problem_of(curved("prism"), 3), cuda.CudaSumFacTop()
+    rounds = strategy.search(problem)
+    first = next(rounds)
+    assert first == strategy.variants(problem)
+    assert variants.from_text(Variant, first[0]) == known_variant(problem)
+    second = rounds.send({name: 1.0 + i for i, name in enumerate(first)})
+    assert second and not set(second) & set(first)
+    assert all(name.startswith(tuple(text.split()[0] for text in first[:2])) for name in second)
+    third = rounds.send({name: 2.0 - 0.01 * i for i, name in enumerate([*first, *second])})
+    assert isinstance(third, list)
+    with pytest.raises(StopIteration):
+        rounds.send({})
+
+
+def test_strategies_without_variants_refuse_one():
+    from hpfem.backends.cuda.stdmat.strategy import CudaStdMat
+
+    problem = problem_of(straight("tri"), 2)
+    assert list(CudaStdMat().variants(problem)) == [None]
+    assert list(CudaStdMat().search(problem)) == [(None,)]
+    with pytest.raises(ArgumentError, match="'stdmat' of backend 'cuda' has no variant 'elements=4'"):
+        CudaStdMat().build(problem, "elements=4")

@@ -1,0 +1,91 @@
+"""Which kernel is expected to be the fastest, and the table that says so."""
+
+import numpy as np
+import pytest
+
+import hpfem as hp
+from hpfem.backends.cuda.codegen.banks import wavefronts
+from hpfem.backends.cuda.codegen.tables import Collapse, Levels, separated
+from hpfem.backends.cuda.runtime.measured import known_rate, known_row, variant_key, variant_table
+from hpfem.backends.cuda.stdmat.strategy import CudaStdMat
+from hpfem.backends.cuda.sumfac.strategy import CudaSumFac
+from hpfem.backends.cuda.sumfac_top.plan import Variant, known_variant, lane_plan
+from hpfem.backends.cuda.sumfac_top.strategy import CudaSumFacTop
+from hpfem.errors import NotSuitable
+from tests.samples import NAMES, curved, skewed, straight
+
+
+def problem_of(name, order, make=hp.Mass, **options):
+    """Problem of an operator on deformed cells."""
+    return make(hp.Space(curved(name, order=2), order), backend="numpy", **options).choices[0].kernel.problem
+
+
+def test_measured_rates_decide():
+    low, high = problem_of("tet", 2), problem_of("tet", 7)
+    assert CudaSumFac().cost(low) < CudaSumFacTop().cost(low) < CudaStdMat().cost(low)
+    assert CudaSumFacTop().cost(high) < CudaSumFac().cost(high)
+    rate, *variant = known_row(low, "sumfac")
+    assert CudaSumFac().cost(low) == pytest.approx(low.n_modes / rate)
+    assert Variant(*variant).elements == 32
+
+
+def test_what_was_not_measured_is_modelled():
+    reaction = problem_of("tri", 2, hp.WeakForm, pointwise=lambda u: u * u, test=("value",))
+    assert known_variant(reaction) is not None  # as fast as the mass: the same factors
+    derivative = problem_of("tri", 2, hp.PhysDeriv)
+    assert known_variant(derivative) is None
+    assert CudaSumFacTop().cost(derivative) > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_table_covers_both_operators(name):
+    for order in range(1, 8):
+        for algorithm in ("collocated", "noncollocated"):
+            problem = problem_of(name, order, hp.Helmholtz, lam=1.0, algorithm=algorithm)
+            assert variant_key(problem, "sumfac-top") in variant_table()
+        assert variant_key(problem_of(name, order), "sumfac-top") in variant_table()
+
+
+def test_one_element_per_thread_says_why_not():
+    for problem, reason in (
+        (problem_of("hex", 6), "points"),
+        (problem_of("hex", 3, hp.Helmholtz, lam=1.0, algorithm="noncollocated"), "registers"),
+        (problem_of("tri", 1, hp.Helmholtz, lam=1.0, algorithm="collocated"), "noncollocated"),
+    ):
+        with pytest.raises(NotSuitable, match=reason):
+            lane_plan(problem, Levels.plain(problem.tabulation))
+
+
+def test_bank_conflicts():
+    t = np.arange(32)
+    assert wavefronts(np.stack([t, 2 * t, 16 * t, 17 * t]), 8).tolist() == [2, 4, 32, 2]
+    assert wavefronts(t[None] * 2, 4).tolist() == [2]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_collapse_is_a_product_of_functions(name):
+    space = hp.Space(skewed(straight(name)), 3)
+    tabulation = space.blocks[0].tabulation
+    collapse, shape, rule = Collapse.of(tabulation, Levels.of(tabulation)), tabulation.basis.shape, tabulation.rule
+    matrix = np.zeros((len(rule), shape.dim, shape.dim))
+    matrix[:, range(shape.dim), range(shape.dim)] = collapse.ones
+    for (a, b), x, yz in zip(collapse.entries, collapse.x, collapse.yz, strict=True):
+        matrix[:, a, b] = np.outer(x, yz).ravel()
+    np.testing.assert_allclose(matrix, np.linalg.inv(shape.collapse_matrix(rule.eta)), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(np.outer(collapse.weights_x, collapse.weights_yz).ravel(), rule.weights, rtol=1e-13)
+    with pytest.raises(AssertionError):
+        separated(np.eye(2))
+
+
+def test_float32_has_rates_of_its_own():
+    mesh = curved("tet", order=2)
+    double, single = (
+        hp.Mass(hp.Space(mesh, 3, dtype=dtype), backend="numpy").choices[0].kernel.problem
+        for dtype in (np.float64, np.float32)
+    )
+    assert known_rate(single, "sumfac") > 1.3 * known_rate(double, "sumfac")
+    unmeasured = [
+        hp.Mass(hp.Space(mesh, 3, quadrature="gauss", dtype=dtype), backend="numpy").choices[0].kernel.problem
+        for dtype in (np.float64, np.float32)
+    ]
+    assert variant_key(unmeasured[1], "sumfac") == variant_key(unmeasured[0], "sumfac") + "/float32"

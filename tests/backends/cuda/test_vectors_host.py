@@ -1,0 +1,174 @@
+"""Index tables and the vector work of conjugate gradients: the CUDA kernels run on the CPU, against sparse matrices."""
+
+from dataclasses import fields, replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+import hpfem as hp
+from hpfem.backends.cuda.codegen.prelude import program
+from hpfem.backends.cuda.runtime import nvrtc
+from hpfem.backends.cuda.vectors.conjugate import RING, Stop
+from hpfem.backends.cuda.vectors.conjugate import source as conjugate_source
+from hpfem.backends.cuda.vectors.indexed import THREADS, IndexTables
+from hpfem.mesh import box
+from tests.assembly.meshes import ours, turned
+from tests.backends.cuda.host_vectors import HostVectors, kernels, library, run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Where the libraries are."""
+    return tmp_path_factory.mktemp("kernels")
+
+
+def tables_of(c0, keep=None, wide=False):
+    """Tables of a space, and the number of components."""
+    starts = [0, *(c0.rows(k).stop for k in range(len(c0.space.blocks)))]
+    tables = IndexTables.of(c0.matrix, starts, keep)
+    if not wide:
+        return tables
+    found = {f.name: getattr(tables, f.name) for f in fields(tables)}
+    return replace(tables, **{k: v.astype(np.int64) for k, v in found.items() if getattr(v, "dtype", None) == np.int32})
+
+
+ORDERS = {"hex": 4, "prism": 3, "pyramid": 3, "tet": 2}
+CASES = {
+    "signed": (lambda rng: box("hex", (2, 1, 2)), 4, "lagrange", np.float64, 1, False),
+    "dense": (lambda rng: ours("cube_mixed.msh"), 3, "modified", np.float64, 3, False),
+    "wide": (lambda rng: turned(ours("cube_mixed.msh"), rng), 3, "modified", np.float64, 1, True),
+    "single": (lambda rng: turned(box("tet", (2, 2, 2)), rng), 4, "modified", np.float32, 2, False),
+    "orders": (lambda rng: ours("cube_mixed.msh"), ORDERS, "modified", np.float64, 2, False),
+}
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("case", CASES)
+def test_products_are_those_of_the_sparse_matrix(case, masked, folder, rng):
+    make, order, basis, dtype, components, wide = CASES[case]
+    c0 = hp.C0Space(hp.Space(make(rng), order, basis, dtype=dtype))
+    free = rng.random(c0.size) < 0.8 if masked else None
+    tables = tables_of(c0, free, wide)
+    assert tables.codes.dtype == (np.int64 if wide else np.int32)
+    assert len(tables.values) > 0 or c0.signed
+    own = library(tables.source(dtype, components), ("scatter", "gather"), folder)
+    a = SimpleNamespace(**tables.unpacked(tables.packed()))
+    Q = c0.matrix if free is None else csr_array(c0.matrix * free)
+    none, tolerance = None, 1e-13 if dtype == np.float64 else 1e-5
+    vector = rng.standard_normal((components, c0.size)).astype(dtype)
+    # Scatter, block by block, in any order of the threads.
+    parts = []
+    for number, (first, last) in enumerate(zip(tables.starts, tables.starts[1:], strict=False)):
+        out = np.full((components, last - first), np.nan, dtype)
+        count = -(-int(last - first) // THREADS)
+        head = (np.int64(last - first), np.int64(c0.size), a.codes[first:last], a.row_starts, a.columns, a.values)
+        run(own, "scatter", count, 0, *head, vector, out, none, descending=number % 2 == 1)
+        assert np.abs(out - (Q[first:last] @ vector.T).T).max() < tolerance
+        parts.append(out)
+        untouched = np.full_like(out, 7)
+        run(own, "scatter", count, 0, *head, vector, untouched, np.ones(1, np.int32))
+        assert np.all(untouched == 7)
+    # Gather, with the identity where nothing is, and the sums of the product.
+    local = rng.standard_normal((components, Q.shape[0])).astype(dtype)
+    packed = np.concatenate([local[:, i:j].ravel() for i, j in zip(tables.starts, tables.starts[1:], strict=False)])
+    head = (np.int64(c0.size), np.int64(tables.single), a.starts, a.column_starts, a.entry_codes, a.entry_rows)
+    wanted = (Q.T @ local.T).T
+    scale = np.abs(wanted).max()
+    out = np.full((components, c0.size), np.nan, dtype)
+    run(own, "gather", 3, 1, *head, a.entry_values, packed, none, out, none, none)
+    assert np.abs(out - wanted).max() < tolerance * scale
+    if masked:
+        wanted = np.where(free, wanted, vector)
+    sums = [np.full(2, np.nan), np.full(2, np.nan)]
+    for partials, descending in zip(sums, (False, True), strict=True):
+        out[:] = np.nan
+        run(own, "gather", 2, 1, *head, a.entry_values, packed, vector, out, partials, none, descending=descending)
+        assert np.abs(out - wanted).max() < tolerance * scale
+    assert sums[0].sum() == pytest.approx(np.sum(vector.astype(float) * out), rel=1e-12)
+    assert np.array_equal(*sums)
+    out[:] = 7
+    run(own, "gather", 2, 1, *head, a.entry_values, packed, vector, out, sums[0], np.ones(1, np.int32))
+    assert np.all(out == 7)
+
+
+@pytest.fixture
+def system(rng):
+    """A matrix, positive definite, and a right-hand side."""
+    n = 1500
+    matrix = rng.standard_normal((n, 40))
+    matrix = matrix @ matrix.T / 40 + np.diag(rng.uniform(1, 3, n))
+    return matrix, rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("kind", ["none", "diagonal", "function"])
+def test_iterations_are_those_of_the_host(kind, dtype, system, folder):
+    matrix, b = (part.astype(dtype) for part in system)
+    inverse = (1 / np.diag(matrix)).astype(dtype)
+    M = None if kind == "none" else lambda r: r * inverse
+    tol = 1e-9 if dtype == np.float64 else 1e-4
+    x, info = hp.cg(lambda p: matrix @ p, b, M, tol=tol)
+    v = HostVectors(kernels(dtype, folder), b, tol, inverse if kind == "diagonal" else None)
+    v.direction(M(v.r) if kind == "function" else None)
+    # More than are needed: once there, nothing changes.
+    for _ in range(info.iterations + 5):
+        v.iterate(lambda p: matrix @ p, M if kind == "function" else None)
+    seen = v.control[0]
+    assert Stop(seen["stopped"]) == Stop.CONVERGED
+    assert seen["finished"] == info.iterations < RING
+    assert np.allclose(
+        seen["residual"][: info.iterations + 1], info.residuals, rtol=1e-6 if dtype == np.float64 else 0.1
+    )
+    assert np.abs(v.x - x).max() < 10 * tol * np.abs(x).max()
+
+
+def test_the_last_iterations_are_kept(system, folder):
+    matrix, b = system
+    v = HostVectors(kernels(np.float64, folder), b, 1e-300, None)
+    v.direction()
+    for _ in range(RING + 6):
+        v.iterate(lambda p: matrix @ p)
+    seen = v.control[0]
+    assert seen["finished"] == RING + 6 and Stop(seen["stopped"]) == Stop.RUNNING
+    assert seen["residual"][(RING + 6) % RING] < 1e-6 * seen["residual"][7]
+
+
+def test_breakdowns_stop_and_say_why(system, folder):
+    matrix, b = system
+    own, signs = kernels(np.float64, folder), np.where(np.arange(len(b)) < 750, 1.0, np.nan)
+    for product, M, why in (
+        (lambda p: -matrix @ p, None, Stop.OPERATOR),
+        (lambda p: 0 * p, None, Stop.OPERATOR),
+        (lambda p: matrix @ p * signs, None, Stop.NOT_FINITE),
+        (lambda p: matrix @ p, lambda r: -r, Stop.PRECONDITIONER),
+        (lambda p: matrix @ p, lambda r: r * np.inf, Stop.NOT_FINITE),
+    ):
+        v = HostVectors(own, b, 1e-9, None)
+        v.direction(None if M is None else M(v.r))
+        for _ in range(3):
+            v.iterate(product, M)
+        seen = v.control[0]
+        assert Stop(seen["stopped"]) == why and seen["finished"] == 0
+        assert np.all(v.x == 0) and np.array_equal(v.r, b)
+    v = HostVectors(own, b, 1e-9, None, most=4)
+    v.direction()
+    for _ in range(6):
+        v.iterate(lambda p: matrix @ p)
+    assert Stop(v.control[0]["stopped"]) == Stop.EXHAUSTED and v.control[0]["finished"] == 4
+    # A first guess that is good enough is left as it is.
+    v = HostVectors(own, b, 2.0, None)
+    v.direction()
+    v.iterate(lambda p: matrix @ np.zeros_like(p))
+    assert Stop(v.control[0]["stopped"]) == Stop.CONVERGED and abs(v.control[0]["residual"][0] - 1) < 1e-15
+    assert np.all(v.x == 0)
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100"])
+def test_they_compile_without_spills(architecture):
+    tables = IndexTables.of(csr_array(np.eye(4)), [0, 4])
+    for source in (tables.source(np.float64, 1), tables.source(np.float64, 3), conjugate_source(np.float64)):
+        binary = nvrtc.compile_source(program(source), architecture)
+        assert "0 bytes spill stores" in binary.log
+        assert " spill stores" not in binary.log.replace(" 0 bytes spill stores", "")

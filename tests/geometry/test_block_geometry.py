@@ -1,0 +1,187 @@
+"""Geometric factors from their definition: every kind, layout and shape; affine, deformed, solid, surface."""
+
+import numpy as np
+import pytest
+
+import hpfem as hp
+from hpfem.errors import ArgumentError
+from hpfem.geometry.block_geometry import KINDS, symmetric_pairs
+from hpfem.shapes import equispaced_nodes, make_basis
+from tests.samples import (
+    NAMES,
+    NAMES_2D,
+    SKEW,
+    curved,
+    dimension,
+    norm_error,
+    plane_in_space,
+    skewed,
+    sphere_patch,
+    straight,
+    tapered,
+)
+
+each_name = pytest.mark.parametrize("name", NAMES)
+
+
+def block_of(mesh, order=2):
+    """The first block of a space."""
+    return hp.Space(mesh, order).blocks[0]
+
+
+def local_jacobian(mesh, block):
+    """dx/dxi at the points, [E, Q, D, d], from the nodes."""
+    group = mesh.cells[0]
+    xi = block.shape.collapse(block.rule.eta)
+    basis = make_basis("orthogonal", block.shape, group.order)
+    inverse = np.linalg.inv(basis.evaluate(equispaced_nodes(block.shape, group.order)))
+    nodes = mesh.points[group.nodes[np.searchsorted(group.indices, block.elements)]]
+    return np.einsum("eni,nm,amq->eqia", nodes, inverse, basis.gradient(xi), optimize=True)
+
+
+def factors_by_definition(block, jacobian):
+    """The kinds in collapsed coordinates, [factor, element, point], from dx/dxi at the points."""
+    collapse = block.shape.collapse_matrix(block.rule.eta)
+    along = np.einsum("eqia,qab->eqib", jacobian, collapse)
+    wJ = block.rule.weights * np.sqrt(np.linalg.det(np.swapaxes(jacobian, 2, 3) @ jacobian))
+    inverse = np.linalg.pinv(along)
+    metric = inverse @ np.swapaxes(inverse, 2, 3)
+    d, big = block.shape.dim, jacobian.shape[2]
+    return {
+        "wJ": wJ[None],
+        "metric": np.stack([*(wJ * metric[..., a, b] for a in range(d) for b in range(a, d)), wJ]),
+        "jacobian": np.stack([*(inverse[..., a, i] for a in range(d) for i in range(big)), wJ]),
+    }
+
+
+def expanded(block, kind):
+    """Factors as the package has them, brought to the points, [factor, element, point]."""
+    factors = block.geometry.factors(kind)[..., 0]
+    if not block.affine:
+        return factors.transpose(1, 0, 2)
+    return np.einsum("fqk,ek->feq", block.geometry.expansion(kind), factors[:, :, 0])
+
+
+MESHES = {"affine": lambda name: skewed(straight(name)), "deformed": curved, "straight": tapered}
+
+
+@pytest.mark.parametrize("kind", ["wJ", "metric", "jacobian"])
+@pytest.mark.parametrize("mesh", MESHES)
+@each_name
+def test_factors_of_solid_cells(mesh, name, kind):
+    mesh = MESHES[mesh](name)
+    block = block_of(mesh)
+    expected = factors_by_definition(block, local_jacobian(mesh, block))[kind]
+    for found, one in zip(expanded(block, kind), expected, strict=True):
+        assert np.abs(found - one).max() < 1e-12 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("kind", ["wJ", "metric", "jacobian"])
+@pytest.mark.parametrize("make", [plane_in_space, sphere_patch])
+@pytest.mark.parametrize("name", NAMES_2D)
+def test_factors_of_surfaces(make, name, kind):
+    mesh = make(name)
+    block = block_of(mesh)
+    expected = factors_by_definition(block, local_jacobian(mesh, block))[kind]
+    assert norm_error(expanded(block, kind), expected) < 1e-12
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mesh", ["affine", "deformed"])
+@each_name
+def test_layouts_hold_the_same_numbers(mesh, name, kind):
+    geometry = block_of(MESHES[mesh](name)).geometry
+    one = geometry.factors(kind)
+    assert one.shape == (geometry.n_elements, geometry.n_factors(kind), geometry.n_points(kind), 1)
+    for lanes in (2, 4, 100):
+        many = geometry.factors(kind, lanes)
+        groups = -(-geometry.n_elements // lanes)
+        assert many.shape == (groups, *one.shape[1:3], lanes)
+        assert many.flags.c_contiguous
+        flat = many.transpose(0, 3, 1, 2).reshape(groups * lanes, *one.shape[1:3])
+        assert np.array_equal(flat[: geometry.n_elements], one[..., 0])
+        assert not flat[geometry.n_elements :].any()
+    single = geometry.factors(kind, 4, np.float32)
+    assert single.dtype == np.float32
+    assert np.array_equal(single, geometry.factors(kind, 4).astype(np.float32))
+
+
+@each_name
+def test_counts_of_numbers(name):
+    d = dimension(name)
+    geometry = block_of(curved(name)).geometry
+    assert [geometry.n_factors(kind) for kind in KINDS] == [1, d * (d + 1) // 2 + 1, d * d + 1, d]
+    assert len(symmetric_pairs(d)) == d * (d + 1) // 2
+    affine = block_of(skewed(straight(name))).geometry
+    assert [affine.n_points(kind) for kind in KINDS] == [1, 1, 1, len(affine.rule)]
+    assert [geometry.n_points(kind) for kind in KINDS] == [len(geometry.rule)] * 4
+
+
+@each_name
+def test_affine_factors_are_those_of_the_map(name):
+    d = dimension(name)
+    mesh = skewed(straight(name))
+    block = block_of(mesh)
+    jacobian = local_jacobian(mesh, block)[:, 0]
+    gram = np.linalg.inv(np.swapaxes(jacobian, 1, 2) @ jacobian)
+    det = np.linalg.det(jacobian)
+    found = block.geometry.factors("metric")[:, :, 0, 0]
+    for number, (a, b) in enumerate(symmetric_pairs(d)):
+        assert found[:, number] == pytest.approx(det * gram[:, a, b], rel=1e-12, abs=1e-13)
+    assert block.geometry.factors("wJ")[:, 0, 0, 0] == pytest.approx(det, rel=1e-12)
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+@each_name
+def test_volumes_and_points(mesh, name):
+    mesh = MESHES[mesh](name)
+    geometry = hp.Space(mesh, 2, quadrature=3).blocks[0].geometry
+    weights = geometry.factors("wJ")[:, 0, :, 0]
+    if geometry.affine:
+        assert geometry.volumes() == pytest.approx(weights[:, 0] * geometry.shape.volume, rel=1e-12)
+    else:
+        assert geometry.volumes() == pytest.approx(weights.sum(axis=1), rel=1e-12)
+    x = geometry.coordinates()
+    assert np.array_equal(geometry.factors("points")[..., 0].transpose(1, 0, 2), x)
+    low, high = mesh.points.min(axis=0) - 0.05, mesh.points.max(axis=0) + 0.05
+    assert np.all((x >= low[:, None, None]) & (x <= high[:, None, None]))
+
+
+def test_volume_of_a_skewed_box():
+    for name in NAMES:
+        d = dimension(name)
+        geometry = block_of(skewed(straight(name))).geometry
+        assert geometry.volumes().sum() == pytest.approx(np.linalg.det(SKEW[:d, :d]), rel=1e-13)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_many_elements_are_made_in_chunks(lanes, kind, monkeypatch):
+    mesh = straight("tri", (3, 2)).elevated(2).transformed(lambda x: x + 0.1 * np.sin(x[:, ::-1]))
+    geometry = block_of(mesh, 3).geometry
+    whole = geometry.factors(kind, lanes)
+    size = len(geometry.rule) * 4
+    monkeypatch.setattr("hpfem.geometry.block_geometry.CHUNK", 5 * size)
+    assert [c.stop - c.start for c in geometry.chunks(3)] == [3, 3, 3, 3]
+    assert [c.stop - c.start for c in geometry.chunks()] == [5, 5, 2]
+    assert [c.stop - c.start for c in geometry.chunks(7, size)] == [7, 5]
+    assert norm_error(geometry._make_factors(kind, lanes, np.float64), whole) < 1e-15
+
+
+def test_factors_are_written_into_any_layout():
+    geometry = block_of(curved("hex"), 1).geometry
+    whole = geometry.factors("metric", 4, np.float32)
+    out = np.full((3, 7, geometry.n_factors("metric"), 27, 5), np.nan, np.float32)
+    geometry.write_factors("metric", out[:, 2:3, :, ::3, :4].transpose(1, 2, 0, 3, 4))
+    taken = out[:, 2, :, ::3, :4].transpose(1, 0, 2, 3)
+    assert np.array_equal(taken.reshape(whole.shape), whole)
+    out[:, 2, :, ::3, :4] = np.nan
+    assert np.isnan(out).all()
+
+
+def test_unknown_kinds_are_refused():
+    geometry = block_of(straight("quad")).geometry
+    with pytest.raises(ArgumentError, match="'normal'; valid: wJ, metric, jacobian, points"):
+        geometry.factors("normal")
+    with pytest.raises(ArgumentError, match="'points' have no affine form"):
+        geometry.expansion("points")
