@@ -177,14 +177,14 @@ def libceed_rate(problem: BlockProblem, benchmark: str, seconds: float) -> float
         tabulation, rule = problem.tabulation, problem.tabulation.rule
         points = len(rule)
         inverse = np.linalg.inv(shape.collapse_matrix(rule.eta))
-        slopes = np.einsum("qai,amq->iqm", inverse, tabulation.dense_gradient)
+        derivatives = np.einsum("qai,amq->iqm", inverse, tabulation.dense_gradient)
         basis = ceed.BasisH1(
             getattr(libceed, topology),
             1,
             problem.n_modes,
             points,
             np.ascontiguousarray(tabulation.dense.T).ravel(),
-            np.ascontiguousarray(slopes).ravel(),
+            np.ascontiguousarray(derivatives).ravel(),
             np.ascontiguousarray(shape.collapse(rule.eta).T).ravel(),
             np.ascontiguousarray(rule.weights),
         )

@@ -160,9 +160,9 @@ def cuda_sources(problem: BlockProblem) -> Iterator[tuple[str, str]]:
         if found:
             yield f"cuda {strategy.name}", found.pop()
     levels = cuda_kernel.Levels.plain(problem.tabulation)
-    if problem.form.stage != "bwd_trans":
+    if problem.form.to_modes or problem.form.gradients:
         layout = cuda_kernel.plan(problem, levels, cuda_kernel.Variant(1))
-        slots = 1 + problem.shape.dim * (problem.form.uses_gradient or "deriv" in problem.form.stage)
+        slots = 1 + problem.shape.dim * problem.form.gradients
         yield "cuda stdmat", cuda_kernel.program(cuda_kernel.point_source(problem, levels, layout, slots))
 
 

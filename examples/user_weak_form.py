@@ -54,15 +54,15 @@ def main(path=MESH, order=4, backend="auto"):
 
     def energy(field):
         value = hp.BwdTrans(space)(field)
-        slope = hp.PhysDeriv(space)(value)
-        stretch = sum(space.integrate(k * slope.component(i) * slope.component(i)) for i in range(space.dim))
+        derivative = hp.PhysDeriv(space)(value)
+        stretch = sum(space.integrate(k * derivative.component(i) * derivative.component(i)) for i in range(space.dim))
         well = value * value - 1
         return stretch / 2 + space.integrate(well * well) / 4
 
     step = 1e-4
     quotient = (energy(u + step * direction) - energy(u - step * direction)) / (2 * step)
-    slope = residual(u).dot(direction)
-    energy_error = abs(quotient - slope) / abs(slope)
+    derivative = residual(u).dot(direction)
+    energy_error = abs(quotient - derivative) / abs(derivative)
 
     # Newton's method would solve with this operator.
     tangent = hp.WeakForm(space, linearised, fields={"k": conductivity, "w": u})

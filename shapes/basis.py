@@ -160,8 +160,8 @@ class Basis:
         ndarray, [dim, n_modes, n]
         """
         columns = coordinates(eta, self.shape.dim, self.shape.name).T
-        values, slopes = self.tables(columns), self.tables(columns, 1)
-        mixed = [[*values[:k], slopes[k], *values[k + 1 :]] for k in range(self.shape.dim)]
+        values, derivatives = self.tables(columns), self.tables(columns, 1)
+        mixed = [[*values[:k], derivatives[k], *values[k + 1 :]] for k in range(self.shape.dim)]
         return np.array([self._assemble(tables) for tables in mixed])
 
     def gradient(self, xi: Array) -> Array:

@@ -33,7 +33,7 @@ class Tabulation:
         return self.basis.tables(self.rule.points)
 
     @cached_property
-    def slopes(self) -> tuple[Array, ...]:
+    def derivatives(self) -> tuple[Array, ...]:
         """Tables of derivatives, one per direction, [n_functions, Q_k]."""
         return self.basis.tables(self.rule.points, 1)
 

@@ -185,6 +185,7 @@ class World:
             Call("Mesh.coordinates", mesh.coordinates, {"group": mesh.cells[0]}),
             Call("Mesh.affine", mesh.affine, {"group": mesh.cells[0]}),
             Call("box", box, {"shapes": "quad", "counts": (2, 1), "lower": (0, 0), "upper": (1, 1)}),
+            Call("choose_backend", hp.choose_backend, {"name": "numpy"}),
             Call("read_mesh", lambda periodic: hp.read_mesh("meshes/square_mixed.msh", periodic), {"periodic": False}),
             Call(
                 "from_meshio",

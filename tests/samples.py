@@ -98,7 +98,7 @@ class Polynomial:
     def __call__(self, *x):
         return self._sum(self.scales, self.powers, x)
 
-    def slope(self, i, *x):
+    def derivative(self, i, *x):
         """Derivative by x_i."""
         here = self.powers[:, i] > 0
         lowered = self.powers[here] - np.eye(len(x), dtype=int)[i]

@@ -136,7 +136,7 @@ def element_entries(operator: Operator, number: int, component: int, first: Indi
     ArgumentError
         If the operator is not a weak form.
     """
-    if operator.form.stage != "weak":
+    if (operator.form.source, operator.form.sink) != ("coeff", "dual"):
         raise ArgumentError(f"{operator.name} has no element matrices; take Mass, Helmholtz or another weak form")
     block = operator.space.blocks[number]
     n_tables = (block.shape.dim + 1) * (block.shape.dim + 2) // 2

@@ -56,7 +56,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
     def __init__(
         self, operator: Operator, c0: C0Space, bc: BoundaryConditions | None = None, components: int | None = None
     ) -> None:
-        if not isinstance(operator, Operator) or operator.form.stage != "weak":
+        if not isinstance(operator, Operator) or (operator.form.source, operator.form.sink) != ("coeff", "dual"):
             raise ArgumentError("a GlobalOperator is made of a weak form such as Mass, Laplacian or Helmholtz")
         if not isinstance(c0, C0Space) or operator.space is not c0.space:
             raise ArgumentError("the operator and the C0Space are not of the same space")

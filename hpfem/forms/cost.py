@@ -92,21 +92,12 @@ def pointwise_flops(problem: BlockProblem) -> int:
     form, d, big, q = problem.form, problem.shape.dim, problem.geometry.space_dim, problem.n_points
     pull = big + d * (2 * big - 1)
     push = big * (2 * d - 1)
-    if form.stage == "bwd_trans":
-        return 0
-    if form.stage == "iproduct_wrt_base":
-        return q
-    if form.stage == "phys_deriv":
-        return q * push
-    if form.stage == "iproduct_wrt_deriv_base":
-        return q * pull
-    trace = form.trace
-    if trace is None:
-        return 0
-    flops = trace.flops // form.components + ("value" in form.test)
-    if trace.general:
-        flops += push * trace.uses_gradient + pull * ("grad" in form.test)
-    elif trace.uses_gradient:
+    trace, flops = form.trace, int(form.test_value)
+    if trace is not None:
+        flops += trace.flops // form.components
+    if trace is None or trace.general:
+        flops += push * form.trial_gradient + pull * form.test_gradient
+    elif form.trial_gradient:
         flops += d * (2 * d - 1) + scaling_flops(trace, d)
     return q * flops
 
@@ -134,21 +125,15 @@ def operator_flops(problem: BlockProblem, strategy: str) -> int:
     """
     form, stage = problem.form, stage_flops(problem.tabulation, strategy)
     flops = pointwise_flops(problem)
-    collocated = problem.algorithm == "collocated"
-    if form.stage in ("bwd_trans", "iproduct_wrt_base"):
-        return flops + stage.value
-    if form.stage == "phys_deriv":
-        return flops + stage.along
-    if form.stage == "iproduct_wrt_deriv_base":
-        return flops + (stage.value + stage.along if collocated else stage.gradient)
-    trace = form.trace
-    trial = trace is not None and trace.uses_gradient
-    if not form.uses_gradient:
-        return flops + 2 * stage.value
-    if collocated:
-        return flops + 2 * stage.value + stage.along * (trial + ("grad" in form.test))
-    for gradient, value in ((trial, form.uses_value), ("grad" in form.test, "value" in form.test)):
-        flops += stage.gradient * gradient + stage.value * value - stage.shared * (gradient and value)
+    sides = (
+        (form.from_modes, form.trial_value, form.trial_gradient),
+        (form.to_modes, form.test_value, form.test_gradient),
+    )
+    for modes, value, gradient in sides:
+        if problem.collocated or not form.gradients:
+            flops += stage.value * modes + stage.along * gradient
+        elif modes:
+            flops += stage.gradient * gradient + stage.value * value - stage.shared * (gradient and value)
     return flops
 
 

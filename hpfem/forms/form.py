@@ -1,11 +1,13 @@
-"""What an operator computes on an element, apart from how: three stages and a pointwise function (DESIGN section 2).
+"""What an operator computes on an element, apart from how, as data: what is taken, evaluated, applied and tested.
 
-operator                 input  trial           pointwise   test            output
-BwdTrans                 coeff  value           -           -               phys
-IProductWRTBase          phys   -               w|J|        value           dual
-PhysDeriv                phys   (collocated)    J^-1        -               phys, D per component
-IProductWRTDerivBase     phys   -               w|J| J^-1   grad            dual, of D per component
-Mass, Helmholtz, ...     coeff  value and grad  function    value and grad  dual
+operator                 source  trial           pointwise      test            sink
+BwdTrans                 coeff   value           -              -               phys
+IProductWRTBase          phys    value           w|J|           value           dual
+PhysDeriv                phys    grad            J^-1           -               phys, D per component
+IProductWRTDerivBase     phys    value           w|J| J^-1      grad            dual, of D per component
+weak forms               coeff   what it takes   function       what it gives   dual
+
+Coefficients are evaluated through the basis, values at the points are there already: their gradient is collocated.
 """
 
 from __future__ import annotations
@@ -23,58 +25,124 @@ from ..geometry.block_geometry import BlockGeometry
 from ..memory import Device, PairArray
 from . import Trace
 
-STAGES = ("bwd_trans", "iproduct_wrt_base", "phys_deriv", "iproduct_wrt_deriv_base", "weak")
 ALGORITHMS = ("collocated", "noncollocated")
 
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """An operator on reference level.
+    """An operator on reference level: a row of the table above.
 
     Attributes
     ----------
     name : str
         The operator's name, for messages, caches and tables.
-    stage : str
-        One of `STAGES`; "weak" is trial -> pointwise -> test.
+    source : str
+        "coeff", coefficients in the basis, or "phys", values at the points.
+    trial : tuple of str
+        What is evaluated at the points: "value", "grad", both or, where the function does not depend on it, nothing.
+    test : tuple of str
+        What the result at the points multiplies: "value", "grad" or both; nothing where it is the result.
     trace : Trace or None
-        The pointwise function of a "weak" form; the Python function that it was is not needed any more.
+        The pointwise function; the Python function that it was is not needed any more. Where there is none, what is
+        evaluated is tested, as `components_out` counts it.
     components : int
         Components that the pointwise function couples; a form with 1 is applied to every component of a field.
     """
 
     name: str
-    stage: str
+    source: str
+    trial: tuple[str, ...]
+    test: tuple[str, ...]
     trace: Trace | None = None
     components: int = 1
 
-    @property
-    def test(self) -> tuple[str, ...]:
-        """What is tested: value, grad or both, of a "weak" form."""
-        return self.trace.test if self.trace is not None else ()
+    @classmethod
+    def weak(cls, name: str, trace: Trace, components: int = 1) -> Form:
+        """A weak form: what its function takes is evaluated, what it gives is tested.
+
+        Parameters
+        ----------
+        name : str
+        trace : Trace
+        components : int
+
+        Returns
+        -------
+        Form
+        """
+        used = (("value", trace.uses_value), ("grad", trace.uses_gradient))
+        return cls(name, "coeff", tuple(part for part, is_used in used if is_used), trace.test, trace, components)
 
     @property
-    def uses_value(self) -> bool:
-        """Whether a "weak" form evaluates the trial value."""
-        return self.trace is not None and self.trace.uses_value
+    def sink(self) -> str:
+        """State of the result: "dual" where it is tested, else "phys"."""
+        return "dual" if self.test else "phys"
 
     @property
-    def uses_gradient(self) -> bool:
-        """Whether gradients of trial or test functions occur, so that there are two algorithms."""
-        return self.trace is not None and (self.trace.uses_gradient or "grad" in self.test)
+    def from_modes(self) -> bool:
+        """Whether coefficients go in."""
+        return self.source == "coeff"
+
+    @property
+    def to_modes(self) -> bool:
+        """Whether the result is tested with the basis."""
+        return bool(self.test)
+
+    @property
+    def trial_value(self) -> bool:
+        """Whether the value is evaluated."""
+        return "value" in self.trial
+
+    @property
+    def trial_gradient(self) -> bool:
+        """Whether the gradient is evaluated."""
+        return "grad" in self.trial
+
+    @property
+    def test_value(self) -> bool:
+        """Whether something multiplies the test functions."""
+        return "value" in self.test
+
+    @property
+    def test_gradient(self) -> bool:
+        """Whether something multiplies the gradients of the test functions."""
+        return "grad" in self.test
+
+    @property
+    def gradients(self) -> bool:
+        """Whether gradients occur."""
+        return self.trial_gradient or self.test_gradient
+
+    @property
+    def always_collocated(self) -> bool:
+        """Whether values at the points are differentiated."""
+        return self.trial_gradient and not self.from_modes
+
+    @property
+    def has_algorithms(self) -> bool:
+        """Whether gradients of the basis occur, so that there are two algorithms."""
+        return self.test_gradient or (self.trial_gradient and self.from_modes)
+
+    def coupled(self, space_dim: int) -> int:
+        """Components of the input that one application takes together, in so many dimensions."""
+        return space_dim if self.trace is None and self.test_gradient else self.components
+
+    def given(self, space_dim: int) -> int:
+        """Components of the result of one application, in so many dimensions."""
+        return space_dim if self.trace is None and self.trial_gradient else self.components
 
     @property
     def factor_kind(self) -> str | None:
-        """Kind of geometric factors that the form needs (`hpfem.geometry.block_geometry`); None for BwdTrans."""
-        if self.stage == "bwd_trans":
-            return None
-        if self.stage == "iproduct_wrt_base":
-            return "wJ"
-        if self.stage != "weak" or self.trace is None:
-            return "jacobian"
-        if not self.uses_gradient:
-            return "wJ"
-        return "jacobian" if self.trace.general else "metric"
+        """Kind of geometric factors that the form needs (`hpfem.geometry`); None where it needs none."""
+        if not self.gradients:
+            return "wJ" if self.test else None
+        return "metric" if self.trace is not None and not self.trace.general else "jacobian"
+
+
+BWD_TRANS = Form("BwdTrans", "coeff", ("value",), ())
+IPRODUCT_WRT_BASE = Form("IProductWRTBase", "phys", ("value",), ("value",))
+PHYS_DERIV = Form("PhysDeriv", "phys", ("grad",), ())
+IPRODUCT_WRT_DERIV_BASE = Form("IProductWRTDerivBase", "phys", ("value",), ("grad",))
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,27 +224,31 @@ class BlockProblem:
     @property
     def n_input(self) -> int:
         """Values of one component of an element that go in."""
-        return self.n_modes if self.form.stage in ("bwd_trans", "weak") else self.n_points
+        return self.n_modes if self.form.from_modes else self.n_points
 
     @property
     def n_output(self) -> int:
         """Values of one component of an element that come out."""
-        return self.n_points if self.form.stage in ("bwd_trans", "phys_deriv") else self.n_modes
+        return self.n_modes if self.form.to_modes else self.n_points
+
+    @property
+    def collocated(self) -> bool:
+        """Whether derivatives are those of the values at the points."""
+        return self.algorithm == "collocated" or self.form.always_collocated
 
     @property
     def coupled(self) -> int:
         """Components of the input that one application of the form takes together."""
-        if self.form.stage == "iproduct_wrt_deriv_base":
-            return self.geometry.space_dim
-        return self.form.components
+        return self.form.coupled(self.geometry.space_dim)
+
+    @property
+    def given(self) -> int:
+        """Components of the result of one application of the form."""
+        return self.form.given(self.geometry.space_dim)
 
     def components_out(self, components: int) -> int:
         """Components of the result of a field with `components`."""
-        if self.form.stage == "phys_deriv":
-            return components * self.geometry.space_dim
-        if self.form.stage == "iproduct_wrt_deriv_base":
-            return components // self.geometry.space_dim
-        return components
+        return components // self.coupled * self.given
 
 
 class BlockKernel:

@@ -176,7 +176,7 @@ class BlockGeometry:
         return self.basis.evaluate(self.shape.collapse(self.rule.eta))
 
     @cached_property
-    def _slopes(self) -> Array:
+    def _derivatives(self) -> Array:
         return self.basis.gradient_eta(self.rule.eta)
 
     @cached_property
@@ -184,13 +184,13 @@ class BlockGeometry:
         return self.shape.collapse_matrix(self.rule.eta)
 
     @cached_property
-    def _mean_slopes(self) -> Array:
+    def _mean_derivatives(self) -> Array:
         """Mean over the element of the basis' derivatives by xi, [n_geometry_modes, d].
 
         The Jacobian of an affine element through them is exact where the test of affinity holds to rounding.
         """
         w = self.rule.weights / self.rule.weights.sum()
-        return np.einsum("q,amq,qab->mb", w, self._slopes, np.linalg.inv(self._collapse), optimize=True)
+        return np.einsum("q,amq,qab->mb", w, self._derivatives, np.linalg.inv(self._collapse), optimize=True)
 
     def n_factors(self, kind: str) -> int:
         """Numbers per point (deformed) or element (affine) of a kind of factors."""
@@ -253,8 +253,8 @@ class BlockGeometry:
     def _columns(self, elements: slice, xp: Any = np) -> Any:
         """Derivatives dx_i/d eta_a at the points, [D, d, Q, E]."""
         c = xp.asarray(self.coefficients[elements]).transpose(1, 2, 0)
-        slopes = xp.asarray(self._slopes.transpose(0, 2, 1).reshape(-1, self.basis.n_modes))
-        return xp.matmul(slopes, c).reshape(self.space_dim, self.dim, len(self.rule), -1)
+        derivatives = xp.asarray(self._derivatives.transpose(0, 2, 1).reshape(-1, self.basis.n_modes))
+        return xp.matmul(derivatives, c).reshape(self.space_dim, self.dim, len(self.rule), -1)
 
     def _factors(self, kind: str, elements: slice, xp: Any = np) -> Any:
         """Factors of a chunk, [factor, point, element]."""
@@ -262,7 +262,7 @@ class BlockGeometry:
         if kind == "points":
             return xp.matmul(c.transpose(1, 0, 2), xp.asarray(self._values)).transpose(0, 2, 1)
         if self.affine:
-            jacobian = xp.matmul(c, xp.asarray(self._mean_slopes)).transpose(1, 2, 0)[:, :, None]
+            jacobian = xp.matmul(c, xp.asarray(self._mean_derivatives)).transpose(1, 2, 0)[:, :, None]
             scale = np.ones(1)
         else:
             jacobian = self._columns(elements, xp)

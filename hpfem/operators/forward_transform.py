@@ -19,7 +19,7 @@ from hpfem.shapes import Basis, Shape, Tabulation, make_basis, quadrature
 from ..backends.base import choose_backend
 from ..errors import ArgumentError, SolverError, StateError
 from ..forms import Pointwise, trace
-from ..forms.form import BlockKernel, BlockProblem, Form
+from ..forms.form import IPRODUCT_WRT_BASE, BlockKernel, BlockProblem, Form
 from ..memory import HOST, Device
 from ..space.field import Field, check_state
 from ..space.space import OPERATORS, Block, Space
@@ -103,8 +103,8 @@ class FwdTrans:
         self.backend = chosen
         self._backend = chosen if chosen.device().name == HOST.name else choose_backend("auto")
         mass = Pointwise(forms.mass, ("value",))
-        self._mass = Form("Mass", "weak", trace(mass, space.dim))
-        self._iproduct = Form("IProductWRTBase", "iproduct_wrt_base")
+        self._mass = Form.weak("Mass", trace(mass, space.dim))
+        self._iproduct = IPRODUCT_WRT_BASE
         self.strategy, self.algorithm = strategy, algorithm
         self._made: tuple[tuple[BlockKernel, BlockKernel, Array], ...] = tuple(self._kernels(b) for b in space.blocks)
 

@@ -27,15 +27,6 @@ from .tuner import Tuning, tune_operators
 # Components that a form may couple: tracing takes a symbol for each.
 MAX_COUPLED = 1000
 
-# stage -> (state of the argument, state of the result)
-_STATES = {
-    "bwd_trans": ("coeff", "phys"),
-    "iproduct_wrt_base": ("phys", "dual"),
-    "phys_deriv": ("phys", "phys"),
-    "iproduct_wrt_deriv_base": ("phys", "dual"),
-    "weak": ("coeff", "dual"),
-}
-
 Coefficient = float | Field | Callable[..., Any] | Sequence[float]
 
 
@@ -79,12 +70,10 @@ class Operator:
     Parameters
     ----------
     space : Space
-    name : str
-        For messages, caches and tables.
-    stage : str
-        One of `hpfem.forms.form.STAGES`.
-    pointwise : Pointwise, optional
-        Of a "weak" form.
+    form : Form or Pointwise
+        What is computed on an element; of a pointwise function, the weak form that it is.
+    name : str, optional
+        For messages, caches and tables; that of the form or function when left out.
     coefficients : mapping, optional
         Name -> number (a parameter), function of the coordinates, field, or sequence of D numbers (a constant vector).
         Applications read `parameters[name]` and a "phys" field as they are then; functions and "coeff" fields are
@@ -116,20 +105,19 @@ class Operator:
     def __init__(
         self,
         space: Space,
-        name: str,
-        stage: str,
+        form: Form | Pointwise,
         *,
-        pointwise: Pointwise | None = None,
+        name: str | None = None,
         coefficients: Mapping[str, Coefficient] | None = None,
         components: int = 1,
         strategy: str = "auto",
         algorithm: str = "auto",
         backend: str | None = None,
     ) -> None:
+        self.name = name = form.name if name is None else name
         if not isinstance(space, Space):
             raise ArgumentError(f"{name} is made on a Space, got {type(space).__name__}")
         self.space = space
-        self.name = name
         components = integer(components, 1, f"components of {name}", MAX_COUPLED)
         self.strategy, self.algorithm = strategy, algorithm
         self.backend = choose_backend(space.backend if backend is None else backend)
@@ -143,14 +131,14 @@ class Operator:
             self._take(key, value)
             self._check_components(key)
         self.parameters = Parameters(name, space.dtype, self.parameters)
-        traced = None
-        if pointwise is not None:
+        if isinstance(form, Pointwise):
             scalars = {key: 0 if field.components == 1 else field.components for key, field in self.fields.items()}
-            traced = trace(pointwise, space.dim, components, scalars, tuple(self.parameters))
+            traced = trace(form, space.dim, components, scalars, tuple(self.parameters))
             for node in traced.live:
                 if node.op == "const" and math.isfinite(node.payload):
-                    in_range(node.payload, f"a constant of pointwise function {pointwise.name!r}", space.dtype)
-        self.form = Form(name, stage, traced, components)
+                    in_range(node.payload, f"a constant of pointwise function {form.name!r}", space.dtype)
+            form = Form.weak(name, traced, components)
+        self.form = form
         self.choices = self._choose_all()
 
     def _take(self, key: str, value: Coefficient) -> None:
@@ -279,12 +267,12 @@ class Operator:
     @property
     def input_state(self) -> str:
         """State of the fields it takes."""
-        return _STATES[self.form.stage][0]
+        return self.form.source
 
     @property
     def output_state(self) -> str:
         """State of the fields it returns."""
-        return _STATES[self.form.stage][1]
+        return self.form.sink
 
     @property
     def flops(self) -> int:
@@ -322,16 +310,12 @@ class Operator:
         if field.space is not self.space:
             raise StateError(f"{self.name} got a field on another space")
         check_state(field, self.input_state, self.name)
-        d, n = self.space.dim, self.form.components
-        if self.form.stage == "iproduct_wrt_deriv_base" and field.components % d:
-            raise StateError(f"{self.name} takes vectors of {d} components, got a field with {field.components}")
+        n, coupled = self.form.components, self.form.coupled(self.space.dim)
         if n > 1 and field.components != n:
             raise StateError(f"{self.name} couples {n} components, got a field with {field.components}")
-        if self.form.stage == "phys_deriv":
-            return field.components * d
-        if self.form.stage == "iproduct_wrt_deriv_base":
-            return field.components // d
-        return field.components
+        if field.components % coupled:
+            raise StateError(f"{self.name} takes vectors of {coupled} components, got a field with {field.components}")
+        return field.components // coupled * self.form.given(self.space.dim)
 
     @overload
     def __call__(self, field: Field, out: Field | None = None) -> Field: ...

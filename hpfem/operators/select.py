@@ -10,7 +10,7 @@ from hpfem.shapes.arguments import name_of
 from ..backends.base import Backend
 from ..backends.strategy import Strategy, Variant
 from ..errors import ArgumentError, NotSuitable
-from ..forms.form import ALGORITHMS, BlockKernel, BlockProblem, Form
+from ..forms.form import ALGORITHMS, BlockKernel, BlockProblem
 from ..support.log import report_once
 from ..tuning import Name, Record, find
 from .tuning_key import tuning_key
@@ -63,18 +63,13 @@ class Choice:
         return Pick(way(self.strategy, self.kernel.problem, self.variant), self.reason, self.unsuitable)
 
 
-def has_algorithms(form: Form) -> bool:
-    """Whether a form has gradients, so that there are two algorithms."""
-    return form.uses_gradient or form.stage == "iproduct_wrt_deriv_base"
-
-
 def _algorithms(problem: BlockProblem, asked: str) -> list[str]:
     """Algorithms that are exact on the block's points ([X] section 2.2.1)."""
-    gradients = has_algorithms(problem.form)
+    gradients = problem.form.has_algorithms
     name_of(asked, ("auto", *ALGORITHMS), "algorithm")
     rule, order = problem.tabulation.rule, problem.tabulation.basis.order
     enough = min(rule.counts) >= order + 1
-    always = problem.form.stage == "phys_deriv"
+    always = problem.form.always_collocated
     if not enough and (always or (gradients and asked == "collocated")):
         other = "" if always else " or algorithm='noncollocated'"
         raise ArgumentError(
@@ -124,7 +119,7 @@ def candidates(
 
 def way(strategy: str, problem: BlockProblem, variant: Variant) -> Name:
     """Name a way to compute a problem: strategy, algorithm (None where there are no gradients) and variant."""
-    return strategy, problem.algorithm if has_algorithms(problem.form) else None, variant
+    return strategy, problem.algorithm if problem.form.has_algorithms else None, variant
 
 
 def title(name: Name) -> str:

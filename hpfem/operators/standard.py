@@ -9,6 +9,7 @@ from hpfem.shapes.arguments import shown
 
 from ..errors import ArgumentError
 from ..forms import Pointwise
+from ..forms.form import BWD_TRANS, IPRODUCT_WRT_BASE, IPRODUCT_WRT_DERIV_BASE, PHYS_DERIV
 from ..space.space import OPERATORS, Space
 from . import pointwise as forms
 from .operator import Coefficient, Operator
@@ -26,7 +27,7 @@ class BwdTrans(Operator):
     """
 
     def __init__(self, space: Space, **options: Any) -> None:
-        super().__init__(space, "BwdTrans", "bwd_trans", **options)
+        super().__init__(space, BWD_TRANS, **options)
 
 
 @OPERATORS.register("IProductWRTBase")
@@ -41,7 +42,7 @@ class IProductWRTBase(Operator):
     """
 
     def __init__(self, space: Space, **options: Any) -> None:
-        super().__init__(space, "IProductWRTBase", "iproduct_wrt_base", **options)
+        super().__init__(space, IPRODUCT_WRT_BASE, **options)
 
 
 @OPERATORS.register("PhysDeriv")
@@ -56,7 +57,7 @@ class PhysDeriv(Operator):
     """
 
     def __init__(self, space: Space, **options: Any) -> None:
-        super().__init__(space, "PhysDeriv", "phys_deriv", **options)
+        super().__init__(space, PHYS_DERIV, **options)
 
 
 @OPERATORS.register("IProductWRTDerivBase")
@@ -71,7 +72,7 @@ class IProductWRTDerivBase(Operator):
     """
 
     def __init__(self, space: Space, **options: Any) -> None:
-        super().__init__(space, "IProductWRTDerivBase", "iproduct_wrt_deriv_base", **options)
+        super().__init__(space, IPRODUCT_WRT_DERIV_BASE, **options)
 
 
 @OPERATORS.register("Mass")
@@ -86,7 +87,7 @@ class Mass(Operator):
     """
 
     def __init__(self, space: Space, **options: Any) -> None:
-        super().__init__(space, "Mass", "weak", pointwise=Pointwise(forms.mass, ("value",)), **options)
+        super().__init__(space, Pointwise(forms.mass, ("value",)), name="Mass", **options)
 
 
 @OPERATORS.register("Laplacian")
@@ -101,7 +102,7 @@ class Laplacian(Operator):
     """
 
     def __init__(self, space: Space, **options: Any) -> None:
-        super().__init__(space, "Laplacian", "weak", pointwise=Pointwise(forms.laplacian, ("grad",)), **options)
+        super().__init__(space, Pointwise(forms.laplacian, ("grad",)), name="Laplacian", **options)
 
 
 @OPERATORS.register("Helmholtz")
@@ -129,7 +130,7 @@ class Helmholtz(Operator):
         if diffusivity is not None:
             coefficients["diffusivity"] = diffusivity
             pointwise = Pointwise(forms.variable_helmholtz, ("value", "grad"))
-        super().__init__(space, "Helmholtz", "weak", pointwise=pointwise, coefficients=coefficients, **options)
+        super().__init__(space, pointwise, name="Helmholtz", coefficients=coefficients, **options)
 
 
 @OPERATORS.register("AdvectionDiffusionReaction")
@@ -159,7 +160,7 @@ class AdvectionDiffusionReaction(Operator):
         coefficients = {"velocity": velocity, "diffusivity": diffusivity, "reaction": reaction}
         pointwise = Pointwise(forms.advection_diffusion_reaction, ("value", "grad"))
         name = "AdvectionDiffusionReaction"
-        super().__init__(space, name, "weak", pointwise=pointwise, coefficients=coefficients, **options)
+        super().__init__(space, pointwise, name=name, coefficients=coefficients, **options)
 
 
 class WeakForm(Operator):
@@ -213,9 +214,7 @@ class WeakForm(Operator):
                 raise ArgumentError(
                     f"weak form {form.name!r} takes {argument!r}, but trial={given} leaves {part!r} out"
                 )
-        super().__init__(
-            space, form.name, "weak", pointwise=form, coefficients=fields, components=components, **options
-        )
+        super().__init__(space, form, coefficients=fields, components=components, **options)
 
 
 def _parts(given: str | Sequence[str], what: str) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ HOST_BYTES, DEVICE_BYTES = 1 << 27, 1 << 30
 
 
 def form_key(form: Form) -> str:
-    """What a form computes, whatever it is called: stage, and content of the traced pointwise function.
+    """What a form computes, whatever it is called: what it evaluates and tests, and the content of its function.
 
     Parameters
     ----------
@@ -29,7 +29,8 @@ def form_key(form: Form) -> str:
         Equal for forms that compute the same; numbers given as parameters do not count, constants do.
     """
     content = "" if form.trace is None else hashlib.sha256(repr(form.trace.key).encode()).hexdigest()[:16]
-    return f"{form.stage} {'+'.join(form.test)} {content}".strip()
+    sets = (form.source, "+".join(form.trial), "+".join(form.test), form.sink)
+    return f"{' '.join(sets)} {content}".strip()
 
 
 def timed_elements(problem: BlockProblem, backend: Backend) -> int:

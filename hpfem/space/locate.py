@@ -299,8 +299,8 @@ class _BlockMap:
     def _step(self, coefficients: Array, now: _Iterate) -> Array:
         """Newton's step in local coordinates, [n, d]."""
         eta = np.where(self.collapsed, np.minimum(now.eta, 1 - _BELOW_COLLAPSE), now.eta)
-        slopes = np.einsum("nim,amn->nia", coefficients, self.basis.gradient_eta(eta))
-        along = _least_squares(slopes, now.residual)
+        derivatives = np.einsum("nim,amn->nia", coefficients, self.basis.gradient_eta(eta))
+        along = _least_squares(derivatives, now.residual)
         return np.einsum("nab,nb->na", self.shape.collapse_matrix(eta), along)
 
     def invert(self, elements: Indices, x: Array, closest_node: bool = False) -> tuple[Array, Array]:

@@ -5,7 +5,14 @@ from dataclasses import replace
 import numpy as np
 
 from hpfem.forms import Pointwise, trace
-from hpfem.forms.form import STAGES, BlockProblem, Form
+from hpfem.forms.form import (
+    BWD_TRANS,
+    IPRODUCT_WRT_BASE,
+    IPRODUCT_WRT_DERIV_BASE,
+    PHYS_DERIV,
+    BlockProblem,
+    Form,
+)
 from hpfem.geometry.block_geometry import BlockGeometry
 from hpfem.memory import PairArray
 from hpfem.mesh import box
@@ -82,14 +89,14 @@ def make_space(shape, order, deformed, dtype="float64", cells=2, **options):
 
 
 def curve_problems(order, affine, ends, dtype=float):
-    """Problems of every stage on segments in the plane, whose `ends` are coefficients [E, 2, 2]."""
+    """Problems of every row on segments in the plane, whose `ends` are coefficients [E, 2, 2]."""
     segment = SHAPES["segment"]
     basis = make_basis("modified", segment, order)
     tabulation = Tabulation(basis, quadrature(segment, default_counts(segment, order)))
     geometry = BlockGeometry(segment, 1, ends, tabulation.rule, affine)
-    forms = [Form(stage, stage) for stage in STAGES if stage != "weak"]
+    forms = [BWD_TRANS, IPRODUCT_WRT_BASE, PHYS_DERIV, IPRODUCT_WRT_DERIV_BASE]
     pointwise = Pointwise(lambda u, du: (u * u, du * u), ("value", "grad"))
-    forms.append(Form("nonlinear", "weak", trace(pointwise, 2)))
+    forms.append(Form.weak("nonlinear", trace(pointwise, 2)))
     for form in forms:
         for algorithm in ("collocated", "noncollocated"):
             yield BlockProblem(form, tabulation, geometry, np.dtype(dtype), algorithm)

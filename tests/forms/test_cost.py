@@ -101,8 +101,8 @@ def test_growth_with_the_order(shape):
     d = shape.dim
     for strategy, expected in (("sumfac", [d + 1, d + 1, d + 1]), ("stdmat", [2 * d, 2 * d, d + 1])):
         # P + 1 modes and P + 1 or P + 2 points a direction.
-        slopes = np.log(flops(high, strategy) / flops(low, strategy)) / np.log((high + 1.5) / (low + 1.5))
-        assert np.all(np.abs(slopes - expected) < 0.15), strategy
+        derivatives = np.log(flops(high, strategy) / flops(low, strategy)) / np.log((high + 1.5) / (low + 1.5))
+        assert np.all(np.abs(derivatives - expected) < 0.15), strategy
 
 
 @pytest.mark.parametrize("name", NAMES)

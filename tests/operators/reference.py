@@ -31,8 +31,8 @@ class BlockReference:
         geometry = make_basis("orthogonal", shape, group.order)
         inverse = np.linalg.inv(geometry.evaluate(equispaced_nodes(shape, group.order)))
         self.x = np.einsum("eni,nq->ieq", nodes, inverse @ geometry.evaluate(xi))
-        slopes = np.einsum("nm,amq->anq", inverse, geometry.gradient(xi))
-        jacobian = np.einsum("eni,anq->eqia", nodes, slopes)
+        derivatives = np.einsum("nm,amq->anq", inverse, geometry.gradient(xi))
+        jacobian = np.einsum("eni,anq->eqia", nodes, derivatives)
         gram = np.einsum("eqia,eqib->eqab", jacobian, jacobian)
         self.wJ = block.rule.weights * np.sqrt(np.linalg.det(gram))
         inverse_jacobian = np.linalg.pinv(jacobian)
@@ -86,10 +86,10 @@ def fine_integrals(space, u, w, n=16):
     for number, block in enumerate(space.blocks):
         xi, _, weights, inverse = fine_points(block, n)
         values = [field.arrays[number][0] @ block.basis.evaluate(xi) for field in (u, w)]
-        slopes = [
+        derivatives = [
             np.einsum("em,amq,eqai->eqi", f.arrays[number][0], block.basis.gradient(xi), inverse, optimize=True)
             for f in (u, w)
         ]
         mass += np.sum(weights * values[0] * values[1])
-        stiffness += np.einsum("eq,eqi,eqi->", weights, *slopes, optimize=True)
+        stiffness += np.einsum("eq,eqi,eqi->", weights, *derivatives, optimize=True)
     return mass, stiffness

@@ -38,9 +38,9 @@ def test_helmholtz_and_mass(backend, shape, order, basis, rng):
     field = random_field(space, rng)
     expected_mass, expected = [], []
     for ref, coefficients in zip(references(space), field.arrays, strict=True):
-        value, slope = ref.trial(coefficients)
+        value, derivative = ref.trial(coefficients)
         expected_mass.append(ref.test(value))
-        expected.append(ref.test(1.7 * value, slope))
+        expected.append(ref.test(1.7 * value, derivative))
     for way in ways(backend) if backend == "numpy" else ways(backend)[turn // 2 % 2 :: 2]:
         result = hp.Helmholtz(space, lam=1.7, **way)(field)
         assert result.state == "dual"
@@ -58,9 +58,9 @@ def test_single_precision(backend, kind, shape, order, rng):
     space = hp.Space(MESHES[kind](shape.name), order, dtype=np.float32)
     field = random_field(space, rng)
     ref = references(space)[0]
-    value, slope = ref.trial(field.arrays[0].astype(np.float64))
+    value, derivative = ref.trial(field.arrays[0].astype(np.float64))
     k, r = diffusivity(*ref.x), reaction(*ref.x)
-    expected = ref.test(r * value, k * slope)
+    expected = ref.test(r * value, k * derivative)
     for way in ways(backend):
         result = hp.Helmholtz(space, lam=reaction, diffusivity=diffusivity, **way)(field)
         assert result.dtype == np.float32
@@ -98,12 +98,12 @@ class TestOperators:
         coeff, vector = random_field(space, rng, "coeff", 2), random_field(space, rng, "phys", 2 * d)
         ref = references(space)[0]
         phys = hp.BwdTrans(space, backend=backend)(coeff)
-        slopes = ref.trial(coeff.arrays[0])[1]
+        derivatives = ref.trial(coeff.arrays[0])[1]
         for way in ways(backend, gradients=False):
             # Values of the basis are differentiated exactly.
             found = hp.PhysDeriv(space, **way)(phys)
             assert (found.state, found.components) == ("phys", 2 * d)
-            self.check(found, slopes.reshape(2 * d, *slopes.shape[2:]), way)
+            self.check(found, derivatives.reshape(2 * d, *derivatives.shape[2:]), way)
         flux = vector.arrays[0].reshape(2, d, *vector.arrays[0].shape[1:])
         expected = ref.test(flux=flux)
         for way in ways(backend):
@@ -123,13 +123,13 @@ class TestOperators:
         space = self.space(kind, shape, order)
         field = random_field(space, rng)
         ref = references(space)[0]
-        value, slope = ref.trial(field.arrays[0])
-        expected = ref.test(reaction(*ref.x) * value, diffusivity(*ref.x) * slope)
+        value, derivative = ref.trial(field.arrays[0])
+        expected = ref.test(reaction(*ref.x) * value, diffusivity(*ref.x) * derivative)
         # A function, and a field of its values, are the same coefficient.
         k = space.evaluate(diffusivity)
         for way in ways(backend):
             self.check(hp.Helmholtz(space, lam=reaction, diffusivity=k, **way)(field), expected, way)
-        expected = ref.test(0.5 * value, 3.0 * slope)
+        expected = ref.test(0.5 * value, 3.0 * derivative)
         for way in ways(backend):
             self.check(hp.Helmholtz(space, lam=0.5, diffusivity=3.0, **way)(field), expected, way)
 
@@ -137,17 +137,17 @@ class TestOperators:
         space = self.space(kind, shape, order)
         field = random_field(space, rng)
         ref = references(space)[0]
-        value, slope = ref.trial(field.arrays[0])
+        value, derivative = ref.trial(field.arrays[0])
         d, x = space.dim, ref.x
         constant = [0.7, -0.4, 1.1][:d]
-        advection = np.einsum("i,cieq->ceq", constant, slope)
-        expected = ref.test(advection + 0.3 * value, 0.02 * slope)
+        advection = np.einsum("i,cieq->ceq", constant, derivative)
+        expected = ref.test(advection + 0.3 * value, 0.02 * derivative)
         for way in ways(backend):
             operator = hp.AdvectionDiffusionReaction(space, constant, diffusivity=0.02, reaction=0.3, **way)
             self.check(operator(field), expected, way)
         turning = [x[1] + 0.1, -x[0], 0.5 * x[0] * x[1]][:d]
-        advection = np.einsum("ieq,cieq->ceq", np.array(turning), slope)
-        expected = ref.test(advection + reaction(*x) * value, diffusivity(*x) * slope)
+        advection = np.einsum("ieq,cieq->ceq", np.array(turning), derivative)
+        expected = ref.test(advection + reaction(*x) * value, diffusivity(*x) * derivative)
         for way in ways(backend):
             operator = hp.AdvectionDiffusionReaction(
                 space,
@@ -164,8 +164,8 @@ def test_straight_cells_that_are_not_affine(backend, shape, rng):
     space = hp.Space(tapered(shape.name), 3)
     field = random_field(space, rng)
     for number, ref in enumerate(references(space)):
-        value, slope = ref.trial(field.arrays[number])
-        expected = ref.test(2.0 * value, slope)
+        value, derivative = ref.trial(field.arrays[number])
+        expected = ref.test(2.0 * value, derivative)
         for way in ways(backend):
             found = hp.Helmholtz(space, lam=2.0, **way)(field).arrays[number]
             assert norm_error(found, expected) < 1e-12, way
@@ -189,8 +189,8 @@ def test_mixed_mesh_of_affine_and_deformed_blocks(backend, names, counts, rng):
     field = random_field(space, rng)
     expected = []
     for ref, coefficients in zip(references(space), field.arrays, strict=True):
-        value, slope = ref.trial(coefficients)
-        expected.append(ref.test(1.1 * value, slope))
+        value, derivative = ref.trial(coefficients)
+        expected.append(ref.test(1.1 * value, derivative))
     for way in ways(backend):
         found = hp.Helmholtz(space, lam=1.1, **way)(field)
         for one, wanted in zip(found.arrays, expected, strict=True):
@@ -204,8 +204,8 @@ def test_any_number_of_elements(backend, name, elements, rng):
     space = hp.Space(mesh, 2)
     field = random_field(space, rng, components=2)
     for number, ref in enumerate(references(space)):
-        value, slope = ref.trial(field.arrays[number])
-        expected = ref.test(value, slope)
+        value, derivative = ref.trial(field.arrays[number])
+        expected = ref.test(value, derivative)
         for way in ways(backend):
             assert norm_error(hp.Helmholtz(space, **way)(field).arrays[number], expected) < 1e-12, way
 

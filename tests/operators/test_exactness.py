@@ -32,7 +32,7 @@ def integrals(rng, dim, order, matrix=None, shift=None):
     u, w = Polynomial(rng, dim, order), Polynomial(rng, dim, order)
     where = {"matrix": matrix, "shift": shift, "n": order + 1}
     mass = box_integral(lambda *x: u(*x) * w(*x), dim, **where)
-    stiffness = box_integral(lambda *x: sum(u.slope(i, *x) ** 2 for i in range(dim)), dim, **where)
+    stiffness = box_integral(lambda *x: sum(u.derivative(i, *x) ** 2 for i in range(dim)), dim, **where)
     size = np.sqrt(
         box_integral(lambda *x: u(*x) ** 2, dim, **where) * box_integral(lambda *x: w(*x) ** 2, dim, **where)
     )

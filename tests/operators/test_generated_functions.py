@@ -39,16 +39,16 @@ class Sample:
         self.c = self.space.evaluate(lambda *x: np.cos(3 * x[0]) + 0.2)
         d = self.space.dim
         point = self.space.evaluate(lambda *x: list(x))
-        slopes = hp.PhysDeriv(self.space, backend="numpy")(hp.BwdTrans(self.space, backend="numpy")(self.u))
+        derivatives = hp.PhysDeriv(self.space, backend="numpy")(hp.BwdTrans(self.space, backend="numpy")(self.u))
         value = hp.BwdTrans(self.space, backend="numpy")(self.u)
-        self.slopes = slopes
+        self.derivatives = derivatives
         self.inputs = [
             {
                 "u": value.arrays[i][0],
                 "c": self.c.arrays[i][0],
                 "k": np.asarray(K, dtype),
                 **{f"x{a}": point.arrays[i][a] for a in range(d)},
-                **{f"du{a}": slopes.arrays[i][a] for a in range(d)},
+                **{f"du{a}": derivatives.arrays[i][a] for a in range(d)},
             }
             for i in range(len(self.space.blocks))
         ]
@@ -109,7 +109,7 @@ class Sample:
         result = [a.astype(np.float64) for a in hp.IProductWRTBase(self.space, **way)(field).arrays]
         if kind == "value":
             return result
-        pairs = list(zip(values, self.slopes.arrays))
+        pairs = list(zip(values, self.derivatives.arrays))
         fluxes = [v * s if kind == "multiple" else np.concatenate([v[None], s[1:]]) for v, s in pairs]
         tested = hp.IProductWRTDerivBase(self.space, **way)(self.space.field("phys", fluxes))
         return [a + b for a, b in zip(result, tested.arrays)]

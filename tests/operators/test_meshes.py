@@ -70,7 +70,7 @@ def polynomial_integrals(space, u, w, n):
     for block in space.blocks:
         _, x, weights, _ = fine_points(block, n)
         mass += np.sum(weights * u(*x) * w(*x))
-        stiffness += np.sum(weights * sum(u.slope(i, *x) ** 2 for i in range(len(x))))
+        stiffness += np.sum(weights * sum(u.derivative(i, *x) ** 2 for i in range(len(x))))
     return mass, stiffness
 
 
@@ -82,8 +82,8 @@ def centred(polynomial, mesh):
         def __call__(self, *x):
             return polynomial(*self.inner(x))
 
-        def slope(self, i, *x):
-            return polynomial.slope(i, *self.inner(x)) * 2 / (high - low)[i]
+        def derivative(self, i, *x):
+            return polynomial.derivative(i, *self.inner(x)) * 2 / (high - low)[i]
 
         @staticmethod
         def inner(x):

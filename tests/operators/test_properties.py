@@ -66,8 +66,8 @@ def test_transform_and_inner_product_are_adjoint(backend, space, name, rng):
 @each_name
 def test_derivatives_and_inner_products_are_adjoint(backend, space, name, rng):
     u, f = random_field(space, rng, "coeff", 2), random_field(space, rng, "phys", 2 * space.dim)
-    slopes = hp.PhysDeriv(space, backend=backend)(hp.BwdTrans(space, backend=backend)(u))
-    expected = np.sum(space.integrate(slopes * f))
+    derivatives = hp.PhysDeriv(space, backend=backend)(hp.BwdTrans(space, backend=backend)(u))
+    expected = np.sum(space.integrate(derivatives * f))
     for way in ways(backend):
         assert u.dot(hp.IProductWRTDerivBase(space, **way)(f)) == pytest.approx(expected, rel=1e-11), way
 

@@ -65,13 +65,13 @@ def test_gradients_in_space(backend, mesh, name, rng):
     space = hp.Space(mesh(name), 3)
     u, flux = random_field(space, rng, "coeff"), random_field(space, rng, "phys", 3)
     ref = references(space)[0]
-    slope = ref.trial(u.arrays[0])[1]
-    slopes = hp.PhysDeriv(space, backend=backend)(hp.BwdTrans(space, backend=backend)(u))
-    assert slopes.components == 3
-    assert norm_error(slopes.arrays[0], slope[0]) < 1e-11
+    derivative = ref.trial(u.arrays[0])[1]
+    derivatives = hp.PhysDeriv(space, backend=backend)(hp.BwdTrans(space, backend=backend)(u))
+    assert derivatives.components == 3
+    assert norm_error(derivatives.arrays[0], derivative[0]) < 1e-11
     for way in ways(backend):
         found = hp.IProductWRTDerivBase(space, **way)(flux)
         assert norm_error(found.arrays[0], ref.test(flux=flux.arrays[0][None])) < 1e-12, way
         wind = hp.AdvectionDiffusionReaction(space, lambda x, y, z: [y, -x, 0.5 + z], diffusivity=0.1, **way)
-        advection = np.einsum("ieq,cieq->ceq", np.array([ref.x[1], -ref.x[0], 0.5 + ref.x[2]]), slope)
-        assert norm_error(wind(u).arrays[0], ref.test(advection, 0.1 * slope)) < 1e-12, way
+        advection = np.einsum("ieq,cieq->ceq", np.array([ref.x[1], -ref.x[0], 0.5 + ref.x[2]]), derivative)
+        assert norm_error(wind(u).arrays[0], ref.test(advection, 0.1 * derivative)) < 1e-12, way

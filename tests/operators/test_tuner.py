@@ -109,7 +109,7 @@ class Paced(Strategy):
             raise ArgumentError(f"no variant {variant!r}")
         seconds = known[variant]
         # Collocated, where that means something, takes twice as long.
-        slow = problem.algorithm == "collocated" and problem.form.uses_gradient
+        slow = problem.algorithm == "collocated" and problem.form.gradients
         return PacedKernel(problem, self.world, seconds * (1 + slow), 1.001 if variant in self.wrong else 1.0)
 
     def cost(self, problem):

@@ -141,8 +141,8 @@ def test_gradient(shape, order, basis, rng):
     start, end = (inside(shape, 4, rng, margin=0.3) for _ in range(2))
     expected = directional_derivatives(made.evaluate, start, end)
     gradient = made.gradient((start + end) / 2)
-    slopes = np.einsum("kmn,nk->mn", gradient, (end - start) / 2)
-    np.testing.assert_allclose(slopes, expected, atol=1e-11 * np.abs(gradient).max())
+    derivatives = np.einsum("kmn,nk->mn", gradient, (end - start) / 2)
+    np.testing.assert_allclose(derivatives, expected, atol=1e-11 * np.abs(gradient).max())
 
 
 @cases(orders=(1, 4, 9))
@@ -189,8 +189,8 @@ def test_values_are_continuous_up_to_collapsed_vertices(shape, order, basis):
     for distance in (1e-15, 1e-13, 1e-11):
         near = shape.vertices + distance * (middle - shape.vertices)
         values = made.evaluate(shape.vertices)
-        slope = np.abs(values).max() * order**4
-        np.testing.assert_allclose(made.evaluate(near), values, atol=slope * (distance + 1e-15))
+        derivative = np.abs(values).max() * order**4
+        np.testing.assert_allclose(made.evaluate(near), values, atol=derivative * (distance + 1e-15))
 
 
 def leaf_products(tree, tables):
@@ -225,7 +225,7 @@ def test_the_tree_reproduces_the_basis(shape, order, basis):
 
     np.testing.assert_allclose(modes(tabulated.values), tabulated.dense, atol=1e-12)
     for k in range(shape.dim):
-        tables = [*tabulated.values[:k], tabulated.slopes[k], *tabulated.values[k + 1 :]]
+        tables = [*tabulated.values[:k], tabulated.derivatives[k], *tabulated.values[k + 1 :]]
         np.testing.assert_allclose(modes(tables), tabulated.dense_gradient[k], atol=1e-11 * order**2)
 
 
@@ -258,10 +258,10 @@ def test_tabulation(shape, order, basis, rng):
     np.testing.assert_allclose(tabulated.dense[:, some], made.evaluate(xi), atol=1e-11)
     np.testing.assert_allclose(tabulated.dense_gradient[..., some], made.gradient_eta(eta), atol=1e-12)
     for k, points in enumerate(rule.points):
-        assert tabulated.values[k].shape == tabulated.slopes[k].shape == (made.tree.n_functions[k], len(points))
+        assert tabulated.values[k].shape == tabulated.derivatives[k].shape == (made.tree.n_functions[k], len(points))
         # The tables are polynomials of degree P at P + 1 points or more: collocated differentiation is exact.
-        slopes = tabulated.values[k] @ tabulated.differentiation[k].T
-        np.testing.assert_allclose(slopes, tabulated.slopes[k], atol=1e-12 * np.abs(slopes).max())
+        derivatives = tabulated.values[k] @ tabulated.differentiation[k].T
+        np.testing.assert_allclose(derivatives, tabulated.derivatives[k], atol=1e-12 * np.abs(derivatives).max())
 
 
 def test_a_tabulation_pickles_without_its_tables():

@@ -35,8 +35,8 @@ def test_jacobi(alpha, beta):
         values = eval_jacobi(n, alpha, beta, Z)
         scale = np.abs(values).max()
         np.testing.assert_allclose(jacobi(n, alpha, beta, Z), values, atol=1e-13 * scale)
-        slopes = 0.5 * (n + alpha + beta + 1) * eval_jacobi(n - 1, alpha + 1, beta + 1, Z) if n else 0 * Z
-        np.testing.assert_allclose(jacobi(n, alpha, beta, Z, 1), slopes, atol=1e-12 * scale * (n + 1) ** 2)
+        derivatives = 0.5 * (n + alpha + beta + 1) * eval_jacobi(n - 1, alpha + 1, beta + 1, Z) if n else 0 * Z
+        np.testing.assert_allclose(jacobi(n, alpha, beta, Z, 1), derivatives, atol=1e-12 * scale * (n + 1) ** 2)
 
 
 def test_jacobi_of_negative_degree_and_derivatives_past_the_degree_are_zero():
@@ -62,8 +62,8 @@ def test_modified_c(mu):
     for r in range(13 - mu):
         expected = X**mu * Y * eval_jacobi(r - 1, 2 * mu - 1, 1, Z) if r else X**mu
         np.testing.assert_allclose(modified_c(mu, r, Z), expected, atol=1e-13)
-        slope = derivative(lambda z, r=r: modified_c(mu, r, z), mu + r)
-        np.testing.assert_allclose(modified_c(mu, r, Z, 1), slope, atol=1e-11)
+        found = derivative(lambda z, r=r: modified_c(mu, r, z), mu + r)
+        np.testing.assert_allclose(modified_c(mu, r, Z, 1), found, atol=1e-11)
 
 
 def test_a_vertex_row_of_a_collapsed_direction_is_the_family_of_an_ordinary_one():
@@ -78,8 +78,8 @@ def test_orthogonal_c(alpha):
             expected = X**mu * eval_jacobi(r, 2 * mu + alpha, 0, Z)
             scale = np.abs(expected).max()
             np.testing.assert_allclose(orthogonal_c(mu, r, alpha, Z), expected, atol=1e-13 * scale)
-            slope = derivative(lambda z, mu=mu, r=r: orthogonal_c(mu, r, alpha, z), mu + r)
-            np.testing.assert_allclose(orthogonal_c(mu, r, alpha, Z, 1), slope, atol=1e-11 * scale)
+            found = derivative(lambda z, mu=mu, r=r: orthogonal_c(mu, r, alpha, z), mu + r)
+            np.testing.assert_allclose(orthogonal_c(mu, r, alpha, Z, 1), found, atol=1e-11 * scale)
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 13, 24])
@@ -90,9 +90,9 @@ def test_lagrange_interpolates_and_differentiates_exactly(n, rng):
     values, points = polynomial(nodes), np.concatenate([Z, nodes])
     scale = np.abs(coefficients).sum() * n**2
     np.testing.assert_allclose(values @ lagrange(nodes, points), polynomial(points), atol=1e-14 * scale)
-    slopes = polynomial.deriv()(points) if n > 1 else 0 * points
-    np.testing.assert_allclose(values @ lagrange_derivative(nodes, points), slopes, atol=1e-13 * scale)
-    np.testing.assert_allclose(differentiation_matrix(nodes) @ values, slopes[len(Z) :], atol=1e-13 * scale)
+    derivatives = polynomial.deriv()(points) if n > 1 else 0 * points
+    np.testing.assert_allclose(values @ lagrange_derivative(nodes, points), derivatives, atol=1e-13 * scale)
+    np.testing.assert_allclose(differentiation_matrix(nodes) @ values, derivatives[len(Z) :], atol=1e-13 * scale)
     np.testing.assert_array_equal(lagrange(nodes, nodes), np.eye(n))
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from hpfem.tuning import MARGIN, HostTimer, Race
+from hpfem.backends.timer import HostTimer
+from hpfem.tuning import MARGIN, Race
 from tests.tuning.world import World
 
 

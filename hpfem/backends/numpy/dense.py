@@ -32,8 +32,8 @@ class Dense:
         self.test = np.ascontiguousarray(tabulation.dense, dtype)
         self.trial = np.ascontiguousarray(tabulation.dense.T, dtype)
         if gradients:
-            slopes = tabulation.dense_gradient
-            self.trial_gradient = np.ascontiguousarray(slopes.transpose(0, 2, 1).reshape(-1, self.n_modes), dtype)
+            derivatives = tabulation.dense_gradient
+            self.trial_gradient = np.ascontiguousarray(derivatives.transpose(0, 2, 1).reshape(-1, self.n_modes), dtype)
             self.test_gradient = np.ascontiguousarray(self.trial_gradient.T)
 
     def allocate(self) -> None:

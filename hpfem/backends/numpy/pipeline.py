@@ -6,13 +6,13 @@ with long rows, and users' [component, element, mode] arrays are transposed at t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...forms import Expression
+from ...forms import Expression, Trace
 from ...forms.cost import operator_flops
 from ...forms.form import BlockKernel, BlockProblem
 from ...geometry.block_geometry import symmetric_pairs
@@ -50,15 +50,13 @@ class NumpyKernel(BlockKernel):
         self.problem, self.strategy = problem, strategy
         form, dtype = problem.form, problem.dtype
         self.lanes = chunk_lanes(problem)
-        self.collocated = problem.algorithm == "collocated"
-        testing = form.stage == "iproduct_wrt_deriv_base"
-        self.gradients = form.uses_gradient or testing
+        self.collocated = problem.collocated
         engine: type[Dense | SumFac] = Dense if strategy == "stdmat" else SumFac
         self.engine: Dense | SumFac | None = None
-        if form.stage != "phys_deriv":
-            self.engine = engine(problem.tabulation, self.lanes, dtype, self.gradients and not self.collocated)
+        if form.from_modes or form.to_modes:
+            self.engine = engine(problem.tabulation, self.lanes, dtype, form.gradients and not self.collocated)
         self.collocation: Collocation | None = None
-        if form.stage == "phys_deriv" or (self.gradients and self.collocated):
+        if form.gradients and self.collocated:
             self.collocation = Collocation(problem.tabulation, dtype)
         kind = form.factor_kind
         self.factors = None if kind is None else problem.geometry.factors(kind, self.lanes, dtype)
@@ -78,14 +76,14 @@ class NumpyKernel(BlockKernel):
             self.engine = twin(self.engine)
         if self.collocation is not None:
             self.collocation = twin(self.collocation)
-        p, n = self.problem, self.problem.form.components
+        p, form = self.problem, self.problem.form
         q, d, lanes, dtype = p.n_points, p.shape.dim, self.lanes, p.dtype
         # One array object per component: the engines' plans are kept by buffer.
-        self.modes = [np.zeros((p.n_modes, lanes), dtype) for _ in range(n)]
-        self.values = [np.zeros((q, lanes), dtype) for _ in range(n)]
-        slopes = n if self.collocation is not None or self.gradients else 0
-        self.slopes = [np.zeros((d, q, lanes), dtype) for _ in range(slopes)]
-        self.fluxes = np.zeros((d, q, lanes), dtype) if self.gradients else None
+        n_modes = max(p.coupled * form.from_modes, p.given * form.to_modes)
+        self.modes = [np.zeros((p.n_modes, lanes), dtype) for _ in range(n_modes)]
+        self.values = [np.zeros((q, lanes), dtype) for _ in range(p.coupled)]
+        self.derivatives = [np.zeros((d, q, lanes), dtype) for _ in range(p.coupled * form.trial_gradient)]
+        self.fluxes = np.zeros((d, q, lanes), dtype) if form.test_gradient else None
         self.work = np.empty((q, lanes), dtype)
         self.expanded = None
         if self.expansion is not None:
@@ -105,15 +103,16 @@ class NumpyKernel(BlockKernel):
         return made
 
     def _apply(self, source: Array, out: Array) -> None:
-        stage = getattr(self, "_" + self.problem.form.stage)
-        elements = self.problem.n_elements
-        coupled = self.problem.coupled
+        p = self.problem
+        elements, coupled, given = p.n_elements, p.coupled, p.given
         with np.errstate(all="ignore"):  # what is not finite goes through silently, as on other backends
             for group, first in enumerate(range(0, elements, self.lanes)):
                 chunk = slice(first, min(first + self.lanes, elements))
                 factors = self._chunk_factors(group)
-                for c in range(0, len(source), coupled):
-                    stage(source[c : c + coupled], out, c, chunk, factors, group)
+                for i in range(len(source) // coupled):
+                    self._evaluate(source[i * coupled : (i + 1) * coupled], chunk)
+                    for c, values in enumerate(self._results(chunk, factors, group)):
+                        self._store(self._tested(values, c), out[i * given + c], chunk)
 
     def _chunk_factors(self, group: int) -> Array | None:
         """Factors of a chunk at the points, [factor, point, lane]."""
@@ -133,35 +132,72 @@ class NumpyKernel(BlockKernel):
     def _store(values: Array, out: Array, chunk: slice) -> None:
         out[chunk] = values[:, : chunk.stop - chunk.start].T
 
-    def _bwd_trans(self, source: Array, out: Array, c: int, chunk: slice, factors: Any, group: int) -> None:
-        self._load(source[0], chunk, self.modes[0])
-        self._engine.evaluate(self.modes[0], self.values[0])
-        self._store(self.values[0], out[c], chunk)
+    def _evaluate(self, source: Array, chunk: slice) -> None:
+        """Values and derivatives at the points, of components that go together."""
+        form = self.problem.form
+        for i, given in enumerate(source):
+            self._load(given, chunk, self.modes[i] if form.from_modes else self.values[i])
+            if form.from_modes and form.trial_gradient and not self.collocated:
+                value = self.values[i] if form.trial_value else None
+                self._engine.evaluate_gradient(self.modes[i], value, self.derivatives[i])
+                continue
+            if form.from_modes:
+                self._engine.evaluate(self.modes[i], self.values[i])
+            if form.trial_gradient:
+                self._collocation.differentiate(self.values[i], self.derivatives[i])
 
-    def _iproduct_wrt_base(self, source: Array, out: Array, c: int, chunk: slice, factors: Array, group: int) -> None:
-        self._load(source[0], chunk, self.values[0])
-        np.multiply(self.values[0], factors[-1], out=self.values[0])
-        self._engine.test_value(self.values[0], self.modes[0])
-        self._store(self.modes[0], out[c], chunk)
+    def _results(self, chunk: slice, factors: Any, group: int) -> Iterator[Any]:
+        """What the values multiply at the points, component by component; fluxes are in `self.fluxes` meanwhile."""
+        form, everything = self.problem.form, slice(None)
+        if form.trace is not None:
+            yield from self._function_results(form.trace, chunk, factors, group)
+            return
+        parts: Iterable[Array] = self.values
+        if form.trial_gradient:
+            space_dim = self.problem.geometry.space_dim
+            parts = (self._physical(factors, self.derivatives[0], i, everything) for i in range(space_dim))
+        if form.test_gradient:
+            self._pull_back(factors, list(parts), everything)
+            yield None
+            return
+        for values in parts:
+            yield np.multiply(values, factors[-1], out=values) if form.test_value else values
 
-    def _phys_deriv(self, source: Array, out: Array, c: int, chunk: slice, factors: Array, group: int) -> None:
-        big = self.problem.geometry.space_dim
-        self._load(source[0], chunk, self.values[0])
-        self._collocation.differentiate(self.values[0], self.slopes[0])
-        for i in range(big):
-            self._store(self._physical(factors, self.slopes[0], i, slice(None)), out[c * big + i], chunk)
+    def _function_results(self, trace: Trace, chunk: slice, factors: Any, group: int) -> Iterator[Any]:
+        """Results of the pointwise function with geometry and weights."""
+        assert self.pointwise is not None
+        n, lanes = self.problem.form.components, chunk.stop - chunk.start
+        live = slice(0, lanes)
+        found = self.pointwise(self._source(factors, chunk, group, live), lanes)
+        if n > 1:  # a result may be another component's values, which are about to be overwritten
+            for node in trace.outputs:
+                if node.op == "input" and node.payload[0] == "u":
+                    found[node.index] = found[node.index].copy()
+        for i in range(n):
+            if trace.scaled is not None:
+                self._metric(factors, trace.scaled[i], found, live)
+            elif trace.flux is not None:
+                self._pull_back(factors, [found[node.index] for node in trace.flux[i]], live)
+            if trace.value is None:
+                yield None
+                continue
+            np.multiply(found[trace.value[i].index], factors[-1, :, live], out=self.values[i][:, live])
+            yield self.values[i]
 
-    def _iproduct_wrt_deriv_base(
-        self, source: Array, out: Array, c: int, chunk: slice, factors: Array, group: int
-    ) -> None:
-        big = self.problem.geometry.space_dim
-        vector = np.empty((big, *self.values[0].shape), self.problem.dtype)
-        for i in range(big):
-            vector[i] = 0
-            self._load(source[i], chunk, vector[i])
-        self._pull_back(factors, list(vector), slice(None))
-        self._test(None, 0)
-        self._store(self.modes[0], out[c // big], chunk)
+    def _tested(self, values: Any, c: int) -> Array:
+        """Component of the result: what is at the points, tested with the values and derivatives of the basis."""
+        form = self.problem.form
+        if not form.to_modes:
+            return values
+        if not form.test_gradient:
+            self._engine.test_value(values, self.modes[c])
+        elif not self.collocated:
+            self._engine.test_gradients(values, self._fluxes, self.modes[c])
+        else:
+            total = self.values[c] if values is None else values
+            self._collocation.add_transpose(self._fluxes, self.work, total, overwrite=values is None)
+            self._engine.test_value(total, self.modes[c])
+        return self.modes[c]
 
     @property
     def _engine(self) -> Dense | SumFac:
@@ -178,12 +214,12 @@ class NumpyKernel(BlockKernel):
         assert self.fluxes is not None
         return self.fluxes
 
-    def _physical(self, factors: Array, slopes: Array, i: int, live: slice) -> Array:
+    def _physical(self, factors: Array, derivatives: Array, i: int, live: slice) -> Array:
         """Derivative by x_i from those by collapsed coordinates."""
         big = self.problem.geometry.space_dim
-        total = factors[i, :, live] * slopes[0, :, live]
+        total = factors[i, :, live] * derivatives[0, :, live]
         for a in range(1, self.problem.shape.dim):
-            total += factors[a * big + i, :, live] * slopes[a, :, live]
+            total += factors[a * big + i, :, live] * derivatives[a, :, live]
         return total
 
     def _pull_back(self, factors: Array, flux: Sequence[Any], live: slice) -> None:
@@ -201,29 +237,20 @@ class NumpyKernel(BlockKernel):
         row = {}
         for number, (a, b) in enumerate(symmetric_pairs(d)):
             row[a, b] = row[b, a] = number
-        slopes, work = self.slopes, self.work
+        derivatives, work = self.derivatives, self.work
         (first, scale), *others = terms.items()
         if not others and scale.op == "const" and scale.payload == 1.0:
-            combined = slopes[first]
+            combined = derivatives[first]
         else:
-            combined = np.zeros_like(slopes[0])
+            combined = np.zeros_like(derivatives[0])
             for c, scale in terms.items():
-                combined[:, :, live] += found[scale.index] * slopes[c][:, :, live]
+                combined[:, :, live] += found[scale.index] * derivatives[c][:, :, live]
         for a in range(d):
             out = self._fluxes[a]
             np.multiply(factors[row[a, 0]], combined[0], out=out)
             for b in range(1, d):
                 np.multiply(factors[row[a, b]], combined[b], out=work)
                 out += work
-
-    def _test(self, value: Array | None, c: int) -> None:
-        """Test value and `self.fluxes` by the algorithm; the result goes to `self.modes[c]`."""
-        if not self.collocated:
-            self._engine.test_gradients(value, self._fluxes, self.modes[c])
-            return
-        total = self.values[c] if value is None else value
-        self._collocation.add_transpose(self._fluxes, self.work, total, overwrite=value is None)
-        self._engine.test_value(total, self.modes[c])
 
     def _source(self, factors: Array, chunk: slice, group: int, live: slice) -> Callable[[tuple[Any, ...]], Any]:
         """What gives the pointwise function its inputs."""
@@ -234,7 +261,7 @@ class NumpyKernel(BlockKernel):
             if kind == "u":
                 return self.values[key[1]][:, live]
             if kind == "du":
-                return self._physical(factors, self.slopes[key[1]], key[2], live)
+                return self._physical(factors, self.derivatives[key[1]], key[2], live)
             if kind == "param":
                 return p.parameters[key[1]]
             if kind == "x":
@@ -243,37 +270,3 @@ class NumpyKernel(BlockKernel):
             return np.ascontiguousarray(p.fields[key[1]].values[key[2]][chunk].T)
 
         return source
-
-    def _weak(self, source: Array, out: Array, c: int, chunk: slice, factors: Array, group: int) -> None:
-        trace = self.problem.form.trace
-        assert trace is not None and self.pointwise is not None
-        n, lanes = self.problem.form.components, chunk.stop - chunk.start
-        live = slice(0, lanes)
-        for i in range(n):
-            self._load(source[i], chunk, self.modes[i])
-            if self.collocated or not trace.uses_gradient:
-                self._engine.evaluate(self.modes[i], self.values[i])
-                if trace.uses_gradient:
-                    self._collocation.differentiate(self.values[i], self.slopes[i])
-            else:
-                value = self.values[i] if trace.uses_value else None
-                self._engine.evaluate_gradient(self.modes[i], value, self.slopes[i])
-        found = self.pointwise(self._source(factors, chunk, group, live), lanes)
-        if n > 1:  # a result may be another component's values, which are about to be overwritten
-            for node in trace.outputs:
-                if node.op == "input" and node.payload[0] == "u":
-                    found[node.index] = found[node.index].copy()
-        for i in range(n):
-            if trace.scaled is not None:
-                self._metric(factors, trace.scaled[i], found, live)
-            elif trace.flux is not None:
-                self._pull_back(factors, [found[node.index] for node in trace.flux[i]], live)
-            target = None
-            if trace.value is not None:
-                target = self.values[i]
-                np.multiply(found[trace.value[i].index], factors[-1, :, live], out=target[:, live])
-            if trace.scaled is None and trace.flux is None:
-                self._engine.test_value(self.values[i], self.modes[i])
-            else:
-                self._test(target, i)
-            self._store(self.modes[i], out[c + i], chunk)

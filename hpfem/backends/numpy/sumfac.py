@@ -81,8 +81,8 @@ class SumFac:
         self.n_modes = tabulation.basis.n_modes
         self.levels = [_Level(tree, k) for k in range(tree.dim)]
         self.values = [self._matrices(k, table, dtype) for k, table in enumerate(tabulation.values)]
-        self.slopes = (
-            [self._matrices(k, table, dtype) for k, table in enumerate(tabulation.slopes)] if gradients else []
+        self.derivatives = (
+            [self._matrices(k, table, dtype) for k, table in enumerate(tabulation.derivatives)] if gradients else []
         )
         # Between levels: rows as they are stored -> rows as the level above wants them, and back.
         self.down: list[Indices | None] = [None] * tree.dim
@@ -110,7 +110,7 @@ class SumFac:
         dtype, sizes = self._dtype, self._sizes
         self._plan = Plans()
         self.leaves, self.modes = (np.empty(size, dtype) for size in self._ends)
-        # At level k: the value's chain and the slopes of directions k to dim - 1.
+        # At level k: the value's chain and the derivatives of directions k to dim - 1.
         chains = [self.dim - k + 1 if self._gradients else 1 for k in range(self.dim)]
         self.work = [[np.empty(size, dtype) for _ in range(n)] for n, size in zip(chains, sizes, strict=True)]
         self.sorted = [[np.empty(size, dtype) for _ in range(n)] for n, size in zip(chains, sizes, strict=True)]
@@ -172,16 +172,16 @@ class SumFac:
 
     def _gradient_evaluation(self, leaves: Array, value: Array, out: Array) -> list[Step]:
         steps: list[Step] = []
-        current = [leaves]  # the value's chain, then the slopes of the directions done, last one first
+        current = [leaves]  # the value's chain, then the derivatives of the directions done, last one first
         for k in range(self.dim - 1, 0, -1):
             targets = self.work[k][: len(current) + 1]
             steps += self._expand(k, self.values[k], current[0], targets[0])
-            steps += self._expand(k, self.slopes[k], current[0], targets[-1])
+            steps += self._expand(k, self.derivatives[k], current[0], targets[-1])
             for source, target in zip(current[1:], targets[1:-1], strict=True):
                 steps += self._expand(k, self.values[k], source, target)
             pairs = zip(targets, self.sorted[k], strict=False)
             current = [self._moved(steps, self.down[k], target, store) for target, store in pairs]
-        steps += self._expand(0, self.slopes[0], current[0], out[0].reshape(1, -1))
+        steps += self._expand(0, self.derivatives[0], current[0], out[0].reshape(1, -1))
         for j, source in enumerate(current[1:]):
             steps += self._expand(0, self.values[0], source, out[self.dim - 1 - j].reshape(1, -1))
         if value is not out:
@@ -200,19 +200,19 @@ class SumFac:
     def _gradient_test(self, value: Array, fluxes: Array) -> list[Step]:
         steps: list[Step] = []
         chain = None if value is fluxes else value.reshape(1, -1)
-        slopes = [flux.reshape(1, -1) for flux in fluxes]  # of the directions k.. at level k
+        derivatives = [flux.reshape(1, -1) for flux in fluxes]  # of the directions k.. at level k
         for k in range(self.dim):
             last = k + 1 == self.dim
             targets = [self.leaves] if last else self.work[k + 1][: self.dim - k]
-            steps += self._contract(k, self.slopes[k], slopes[0], targets[0])
+            steps += self._contract(k, self.derivatives[k], derivatives[0], targets[0])
             if chain is not None:
                 steps += self._contract(k, self.values[k], chain, self.sum[k])
                 steps.append((_ADD, self.sum[k], targets[0]))
-            for source, target in zip(slopes[1:], targets[1:], strict=True):
+            for source, target in zip(derivatives[1:], targets[1:], strict=True):
                 steps += self._contract(k, self.values[k], source, target)
             if not last:
                 pairs = zip(targets, self.sorted[k + 1], strict=False)
-                chain, *slopes = [self._moved(steps, self.up[k + 1], target, store) for target, store in pairs]
+                chain, *derivatives = [self._moved(steps, self.up[k + 1], target, store) for target, store in pairs]
         return steps
 
     @staticmethod

@@ -161,7 +161,7 @@ def apply(library, case, source, descending=False, guard=None):
     place = np.ascontiguousarray if guard is None else guard.copy
     problem, layout = case.problem, (case.problem, case.levels, case.plan)
     components = problem.components_out(len(source))
-    n_output = problem.n_points if problem.form.stage in ("bwd_trans", "phys_deriv") else case.levels.n_modes
+    n_output = case.levels.n_modes if problem.form.to_modes else problem.n_points
     source, out = place(source), place(np.full((components, problem.n_elements, n_output), np.nan, problem.dtype))
     kinds = stored_kinds(problem)
     factors, points = (None if kind is None else place(stored_factors(*layout, kind)) for kind in kinds)

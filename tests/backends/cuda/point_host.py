@@ -32,10 +32,8 @@ class PointCase:
 
     @property
     def slots(self):
-        """Numbers at a point between two products: the value, and the slopes if there are any."""
-        form = self.problem.form
-        slopes = form.uses_gradient or form.stage in ("phys_deriv", "iproduct_wrt_deriv_base")
-        return 1 + self.problem.shape.dim * slopes
+        """Numbers at a point between two products: the value, and the derivatives if there are any."""
+        return 1 + self.problem.shape.dim * self.problem.form.gradients
 
     def source(self):
         """C++ of the kernel in a namespace of its own, with a plain function that launches it."""
@@ -69,9 +67,7 @@ def apply(library, case, source, descending=False, guard=None):
     """
     place = np.ascontiguousarray if guard is None else guard.copy
     p = case.problem
-    reads, writes = (
-        p.form.stage in stages for stages in (("iproduct_wrt_base", "iproduct_wrt_deriv_base"), ("phys_deriv",))
-    )
+    reads, writes = p.form.source == "phys" and p.form.to_modes, not p.form.to_modes
     source = place(source if reads else np.empty(0, p.dtype))
     out = place(np.zeros((p.components_out(p.coupled), p.n_elements, p.n_points) if writes else 0, p.dtype))
     layout = p, case.levels, case.plan

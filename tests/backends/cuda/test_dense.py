@@ -56,16 +56,18 @@ def test_matrices_are_the_quadrature_s(name, basis):
         matrices = ElementMatrices.of(tabulation)
         rule, shape = tabulation.rule, tabulation.basis.shape
         inverse = np.linalg.inv(shape.collapse_matrix(rule.eta))
-        slopes = np.einsum("qai,amq->imq", inverse, tabulation.dense_gradient)[:, matrices.order]
+        derivatives = np.einsum("qai,amq->imq", inverse, tabulation.dense_gradient)[:, matrices.order]
         for i in range(shape.dim):
             for j in range(shape.dim):
-                exact = (slopes[i] * rule.weights) @ slopes[j].T
-                np.testing.assert_allclose(matrices.slopes[i].T @ matrices.slopes[j], exact, atol=1e-12, rtol=1e-12)
+                exact = (derivatives[i] * rule.weights) @ derivatives[j].T
+                np.testing.assert_allclose(
+                    matrices.derivatives[i].T @ matrices.derivatives[j], exact, atol=1e-12, rtol=1e-12
+                )
         values = tabulation.dense[matrices.order]
         np.testing.assert_allclose(matrices.mass, (values * rule.weights) @ values.T, atol=1e-13, rtol=1e-12)
         assert sorted(matrices.order) == list(range(tabulation.basis.n_modes))
         for r, begin in enumerate(matrices.begin):
-            assert not matrices.slopes[:, r, :begin].any()
+            assert not matrices.derivatives[:, r, :begin].any()
 
 
 def test_simplices_have_as_many_rows_as_polynomials_of_one_degree_less():

@@ -134,5 +134,5 @@ def test_strategies_without_variants_refuse_one():
     problem = problem_of(straight("tri"), 2)
     assert list(CudaStdMat().variants(problem)) == [None]
     assert list(CudaStdMat().search(problem)) == [(None,)]
-    with pytest.raises(ArgumentError, match="'stdmat' of backend 'cuda' has no variant 'elements=4'"):
+    with pytest.raises(ArgumentError, match="strategy 'stdmat' has no variant 'elements=4'"):
         CudaStdMat().build(problem, "elements=4")

@@ -41,13 +41,13 @@ def reference_matrices(problem: BlockProblem) -> Array:
     mass = (tabulation.dense * expansion[-1, :, -1]) @ tabulation.dense.T
     if kind == "wJ":
         return mass[None]
-    slopes, d = tabulation.dense_gradient, problem.shape.dim
+    derivatives, d = tabulation.dense_gradient, problem.shape.dim
     matrices = np.zeros((expansion.shape[2], *mass.shape))
     row = 0
     for a in range(d):
         for b in range(a, d):
             for q in range(len(matrices) - 1):
-                part = (slopes[a] * expansion[row, :, q]) @ slopes[b].T
+                part = (derivatives[a] * expansion[row, :, q]) @ derivatives[b].T
                 matrices[q] += part if a == b else part + part.T
             row += 1
     matrices[-1] = mass

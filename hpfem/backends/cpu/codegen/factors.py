@@ -138,11 +138,11 @@ class Factors:
     def _times(self, table: PointTable, k: int, value: Pack) -> Pack:
         return value if table.one else self.b.mul(table.get(self._outer, k), value)
 
-    def to_local(self, k: int, slopes: Sequence[Pack]) -> list[Pack]:
+    def to_local(self, k: int, derivatives: Sequence[Pack]) -> list[Pack]:
         """Derivatives by xi from those by eta, of an affine element; unchanged for deformed ones."""
         if not self.affine:
-            return list(slopes)
-        scaled = [self._times(table, k, slope) for table, slope in zip(self.scale, slopes)]
+            return list(derivatives)
+        scaled = [self._times(table, k, derivative) for table, derivative in zip(self.scale, derivatives)]
         out = list(scaled)
         for (a, i), table in self.ratio.items():
             out[i] = self.b.add(out[i], scaled[a]) if table.one else self._fma(table, k, scaled[a], out[i])
@@ -160,9 +160,9 @@ class Factors:
     def _fma(self, table: PointTable, k: int, x: Pack, y: Pack) -> Pack:
         return self.b.fma(table.get(self._outer, k), x, y)
 
-    def metric(self, k: int, slopes: Sequence[Pack]) -> list[Pack]:
+    def metric(self, k: int, derivatives: Sequence[Pack]) -> list[Pack]:
         """Fluxes of a gradient through the symmetric metric; both of derivatives by eta."""
-        local = self.to_local(k, slopes)
+        local = self.to_local(k, derivatives)
         fluxes = []
         for a in range(self.dim):
             total: Pack | None = None
@@ -171,9 +171,9 @@ class Factors:
             fluxes.append(total or ())
         return self.from_local(k, fluxes)
 
-    def physical(self, k: int, slopes: Sequence[Pack]) -> list[Pack]:
+    def physical(self, k: int, derivatives: Sequence[Pack]) -> list[Pack]:
         """Derivatives by x from those by eta."""
-        local = self.to_local(k, slopes)
+        local = self.to_local(k, derivatives)
         out = []
         for i in range(self.space_dim):
             total: Pack | None = None

@@ -35,17 +35,17 @@ class Generator(PointPasses):
 
     def write_borders(self) -> None:
         """Write the functions that transpose users' arrays."""
-        b, stage = self.b, self.p.form.stage
+        b, form = self.b, self.form
         identity = bool(np.array_equal(self.first, np.arange(len(self.first))))
         slots = None if identity or self.p.tabulation.basis.transform is not None else b.index_table(self.first)
-        if stage in ("bwd_trans", "weak"):
+        if form.from_modes:
             write_reader(b, "read_modes", self.modes_layout(), slots)
         else:
             write_reader(b, "read_values", self.points_layout(self.plane))
-        if stage in ("bwd_trans", "phys_deriv"):
-            write_writer(b, "write_values", self.points_layout(self.plane))
-        else:
+        if form.to_modes:
             write_writer(b, "write_modes", self.modes_layout(), slots)
+        else:
+            write_writer(b, "write_values", self.points_layout(self.plane))
         if self.field_inputs():
             write_reader(b, "read_field", self.points_layout(self.rest[0]))
 
@@ -108,60 +108,42 @@ class Generator(PointPasses):
         for k in range(1, self.dim):
             self.test(k, c, self.chains(k, value, gradient))
 
-    def bwd_trans(self, c: Index) -> None:
-        """Modes to values."""
-        self.read_modes((c, 1, 0), 0)
-        self.climb(0, True, False)
-        self.to_points(0, False)
-        self.call_border("write_values", self.component("%out", (c, 1, 0), self.p.n_points), self.values(0))
-
-    def iproduct_wrt_base(self, c: Index) -> None:
-        """Values to modes."""
-        self.call_border("read_values", self.component("%in", (c, 1, 0), self.p.n_points), self.values(0))
-        self.column_pass()
-        self.descend(0, True, False)
-        self.write_modes((c, 1, 0), 0)
-
-    def phys_deriv(self, c: Index) -> None:
-        """Values to their derivatives by x."""
-        self.call_border("read_values", self.component("%in", (c, 1, 0), self.p.n_points), self.values(0))
-        if self.dim > 1:
-            self.differentiate_points(0)
-        self.plane_pass(True, self.derivative_row)
-        for x in range(self.space_dim):
-            target = self.component("%out", (c, self.space_dim, x), self.p.n_points)
-            self.call_border("write_values", target, self.area("x", x, size=self.n_points))
-
-    def iproduct_wrt_deriv_base(self, c: Index) -> None:
-        """Vectors at the points to modes."""
-        for x in range(self.space_dim):
-            source = self.component("%in", (c, self.space_dim, x), self.p.n_points)
-            self.call_border("read_values", source, self.values(x))
-        if self.by_rows:
-            self.plane_pass(False, self.weak_row)
-            self.from_points(0, self.dim > 1)
-        else:
-            self.column_pass()
-        self.descend(0, not self.test_gradient or self.by_rows, not self.by_rows)
-        self.write_modes((c, 1, 0), 0)
-
-    def weak(self, c: Index) -> None:
-        """Modes through the points to modes."""
-        columns = not self.by_rows
-        for i in range(self.n):
-            self.read_modes((c, self.n, i), i)
-            self.climb(i, True, columns and self.trial_gradient)
+    def apply(self, c: Index) -> None:
+        """Components that go together, through the points."""
+        form, taken, given = self.form, self.p.coupled, self.p.given
+        columns = not self.by_rows and form.to_modes
+        along = self.dim > 1
+        for i in range(taken):
+            self.take(c, i, columns and form.trial_gradient)
         if columns:
             self.column_pass()
         else:
-            for i in range(self.n):
-                self.to_points(i, self.trial_gradient and self.dim > 1)
-            self.plane_pass(self.trial_gradient, self.weak_row)
-            for i in range(self.n):
-                self.from_points(i, self.test_gradient and self.dim > 1)
-        for i in range(self.n):
-            self.descend(i, self.by_rows or self.test_value, columns and self.test_gradient)
-            self.write_modes((c, self.n, i), i)
+            for i in range(taken):
+                if form.from_modes:
+                    self.to_points(i, form.trial_gradient and along)
+                elif form.trial_gradient and along:
+                    self.differentiate_points(i)
+            if form.gradients:
+                self.plane_pass(form.trial_gradient, self.weak_row if form.to_modes else self.derivative_row)
+            for i in range(given if form.to_modes else 0):
+                self.from_points(i, form.test_gradient and along)
+        for i in range(given):
+            if form.to_modes:
+                self.descend(i, not columns or form.test_value, columns and form.test_gradient)
+                self.write_modes((c, given, i), i)
+            else:
+                target = self.component("%out", (c, given, i), self.p.n_points)
+                values = self.area("x", i, size=self.n_points) if form.trial_gradient else self.values(i)
+                self.call_border("write_values", target, values)
+
+    def take(self, c: Index, i: int, gradient: bool) -> None:
+        """Component i of those that go together: modes to level 1, or values at the points."""
+        component = (c, self.p.coupled, i)
+        if self.form.from_modes:
+            self.read_modes(component, i)
+            self.climb(i, True, gradient)
+        else:
+            self.call_border("read_values", self.component("%in", component, self.p.n_points), self.values(i))
 
     def write(self) -> str:
         """The module, with the function `run`."""
@@ -183,7 +165,7 @@ class Generator(PointPasses):
                 self.coordinates = b.at("%points", (self.group, self.p.n_points * self.space_dim))
                 self.start_fields()
                 with b.loop("%components", trips=1) as c:
-                    getattr(self, self.p.form.stage)(c)
+                    self.apply(c)
             areas = [
                 f"  {self._pointers[name]} = getelementptr {b.vector}, ptr %scratch, i64 {offset}"
                 for name, offset in self._places.items()

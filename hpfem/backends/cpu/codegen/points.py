@@ -37,9 +37,9 @@ class PointPasses(TreePasses):
         return self.trace is not None and any(key[0] == "x" for key in self.trace.inputs)
 
     def physics(
-        self, outer: Any, k: int, values: Many[Pack | None], slopes: Many[Many[Pack] | None]
+        self, outer: Any, k: int, values: Many[Pack | None], derivatives: Many[Many[Pack] | None]
     ) -> tuple[list[Pack | None], list[list[Pack] | None]]:
-        """Pointwise function at point k of a fiber: what tests the value, and what tests the slopes, per component."""
+        """Pointwise function at point k of a fiber: what tests value and derivatives, per component."""
         b, factors, trace, n_fiber = self.b, self.factors, self.trace, self.factors.fiber_points
         assert trace is not None
         gradients: dict[int, list[Pack]] = {}
@@ -50,7 +50,7 @@ class PointPasses(TreePasses):
                 return values[key[1]] or ()
             if kind == "du":
                 if key[1] not in gradients:
-                    gradients[key[1]] = factors.physical(k, slopes[key[1]] or ())
+                    gradients[key[1]] = factors.physical(k, derivatives[key[1]] or ())
                 return gradients[key[1]][key[2]]
             if kind == "param":
                 return (self.parameters[key[1]],)
@@ -73,30 +73,30 @@ class PointPasses(TreePasses):
             if trace.value is not None:
                 tested[c] = b.mul(node[trace.value[c]], factors.weight(k))
             if trace.scaled is not None:
-                fluxes[c] = factors.metric(k, self.combine(node, trace.scaled[c], slopes))
+                fluxes[c] = factors.metric(k, self.combine(node, trace.scaled[c], derivatives))
             elif trace.flux is not None:
                 fluxes[c] = factors.pull_back(k, [node[component] for component in trace.flux[c]])
         return tested, fluxes
 
     def combine(
-        self, node: Expressions | CalledExpressions, terms: dict[int, Any], slopes: Many[Many[Pack] | None]
+        self, node: Expressions | CalledExpressions, terms: dict[int, Any], derivatives: Many[Many[Pack] | None]
     ) -> list[Pack]:
-        """Linear combination of the components' slopes."""
+        """Linear combination of the components' derivatives."""
         b = self.b
         total: list[Pack] = []
         for c, scale in terms.items():
-            factor, slope = node[scale], slopes[c] or ()
+            factor, derivative = node[scale], derivatives[c] or ()
             if total:
-                total = [b.fma(factor, x, t) for x, t in zip(slope, total)]
+                total = [b.fma(factor, x, t) for x, t in zip(derivative, total)]
             else:
-                total = list(slope) if factor == 1.0 else [b.mul(factor, x) for x in slope]
+                total = list(derivative) if factor == 1.0 else [b.mul(factor, x) for x in derivative]
         return total
 
     def at_points(
         self,
         outer: Any,
         values: Many[list[Pack] | None],
-        slopes: Many[list[list[Pack]] | None],
+        derivatives: Many[list[list[Pack]] | None],
         given: Many[list[Pack]] = (),
     ) -> tuple[list[list[Pack]], list[list[list[Pack]]]]:
         """What happens at the points of a fiber, geometry included.
@@ -105,7 +105,7 @@ class PointPasses(TreePasses):
         ----------
         outer : index
             Number of the fiber.
-        values, slopes : sequence
+        values, derivatives : sequence
             Per component, values and derivatives by eta along the fiber; None where they are not wanted.
         given : sequence
             The form's own input where it is not made of modes: values, or the components of a vector.
@@ -126,9 +126,9 @@ class PointPasses(TreePasses):
             f: list[list[Pack] | None] = [None] * n
             if self.trace is not None:
                 here = [None if v is None else v[k] for v in values]
-                there = [None if s is None else [part[k] for part in s] for s in slopes]
+                there = [None if s is None else [part[k] for part in s] for s in derivatives]
                 t, f = self.physics(outer, k, here, there)
-            elif self.test_gradient:
+            elif self.form.test_gradient:
                 f[0] = factors.pull_back(k, [part[k] for part in given])
             else:
                 t[0] = b.mul(given[0][k], factors.weight(k))
@@ -153,20 +153,20 @@ class PointPasses(TreePasses):
 
         def body(across: Any) -> None:
             values: list[list[Pack] | None] = [None] * n
-            slopes: list[list[list[Pack]] | None] = [None] * n
+            derivatives: list[list[list[Pack]] | None] = [None] * n
             given: list[list[Pack]] = []
             line = self.line("B", 0, functions, False)
             if self.trace is None:
-                inputs = self.space_dim if self.test_gradient else 1
+                inputs = self.space_dim if self.form.test_gradient else 1
                 given = [b.load_fiber(b.at(self.values(i), (across, 1)), plane, q) for i in range(inputs)]
             for c in range(n if self.trace is not None else 0):
                 chain = load("v", c, across)
-                if self.p.form.uses_value:
+                if self.form.trial_value:
                     values[c] = line.apply(b, chain)
-                if self.trial_gradient:
+                if self.form.trial_gradient:
                     others = [line.apply(b, load(f"s{a}", c, across)) for a in range(1, self.dim)]
-                    slopes[c] = [self.line("S", 0, functions, False).apply(b, chain), *others]
-            tested, fluxes = self.at_points(across, values, slopes, given)
+                    derivatives[c] = [self.line("S", 0, functions, False).apply(b, chain), *others]
+            tested, fluxes = self.at_points(across, values, derivatives, given)
             for c in range(n):
                 result: list[Pack] | None = None
                 if tested[c]:
@@ -188,17 +188,17 @@ class PointPasses(TreePasses):
     def to_points(self, c: int, differentiate: bool) -> None:
         """Fibers along eta_1: values, and their derivative."""
         b, plane, functions = self.b, self.plane, self.root()
-        line, slope = self.line("B", 0, functions, False), self.derivative(0)
+        line, derivative = self.line("B", 0, functions, False), self.derivative(0)
         m = functions.stop - functions.start
 
         def body(across: Any) -> None:
             chain = b.load_fiber(b.at(self.level(1, "v", c), (across, 1)), plane, m)
-            if differentiate and line.has_parity and slope.mirrors:
+            if differentiate and line.has_parity and derivative.mirrors:
                 halves = line.halves(b, chain)
-                values, derivatives = join(b, halves), join(b, slope.apply_halves(b, halves))
+                values, derivatives = join(b, halves), join(b, derivative.apply_halves(b, halves))
             else:
                 values = line.apply(b, chain)
-                derivatives = slope.apply(b, values) if differentiate else []
+                derivatives = derivative.apply(b, values) if differentiate else []
             b.store_fiber(values, b.at(self.values(c), (across, 1)), plane)
             if differentiate:
                 b.store_fiber(derivatives, b.at(self.first_derivative(c), (across, 1)), plane)
@@ -211,25 +211,25 @@ class PointPasses(TreePasses):
 
         def body(across: Any) -> None:
             values = b.load_fiber(b.at(self.values(c), (across, 1)), plane, q)
-            slope = self.derivative(0).apply(b, values)
-            b.store_fiber(slope, b.at(self.first_derivative(c), (across, 1)), plane)
+            derivative = self.derivative(0).apply(b, values)
+            b.store_fiber(derivative, b.at(self.first_derivative(c), (across, 1)), plane)
 
         self.fibers(self.rest[0], self.width, body)
 
     def from_points(self, c: int, differentiated: bool) -> None:
         """Fibers along eta_1: test values, and the fluxes of their derivative."""
         b, plane, q, functions = self.b, self.plane, self.counts[0], self.root()
-        line, slope = self.line("B", 0, functions, True), self.derivative(0, True)
+        line, derivative = self.line("B", 0, functions, True), self.derivative(0, True)
 
         def body(across: Any) -> None:
             values = b.load_fiber(b.at(self.values(c), (across, 1)), plane, q)
             if differentiated:
                 fluxes = b.load_fiber(b.at(self.first_derivative(c), (across, 1)), plane, q)
-                if line.has_parity and slope.mirrors:
-                    halves = slope.test_split(b, split(b, fluxes), split(b, values))
+                if line.has_parity and derivative.mirrors:
+                    halves = derivative.test_split(b, split(b, fluxes), split(b, values))
                     result = line.test_halves(b, halves)
                 else:
-                    result = line.test(b, slope.test(b, fluxes, values))
+                    result = line.test(b, derivative.test(b, fluxes, values))
             else:
                 result = line.test(b, values)
             b.store_fiber(result, b.at(self.level(1, "v", c), (across, 1)), plane)
@@ -250,7 +250,7 @@ class PointPasses(TreePasses):
             for c in range(self.n) if trial else ():
                 self.middle(b.at(self.values(c), (i, self.plane)), self.middle_area(c))
             self.fibers(q1, 1, lambda pack: row(pack, i, self.row_numbers(i, pack)))
-            for c in range(self.n) if self.test_gradient else ():
+            for c in range(self.n) if self.form.test_gradient else ():
                 values = b.at(self.values(c), (i, self.plane))
 
                 def back(across: Any, v: Pack = values, c: int = c) -> None:
@@ -301,7 +301,7 @@ class PointPasses(TreePasses):
         """Pointwise function along a row of the last direction."""
         b, n, q, last = self.b, self.n, self.counts[-1], self.dim - 1
         values: list[list[Pack] | None] = [None] * n
-        slopes: list[list[list[Pack]] | None] = [None] * n
+        derivatives: list[list[list[Pack]] | None] = [None] * n
         places = [self.row_places(j, i, c) for c in range(n)]
         given: list[list[Pack]] = []
         if self.trace is None:
@@ -309,13 +309,13 @@ class PointPasses(TreePasses):
         for c in range(n if self.trace is not None else 0):
             value = b.load_fiber(places[c][0], 1, q)
             values[c] = value
-            if self.trial_gradient:
+            if self.form.trial_gradient:
                 others = [b.load_fiber(place, 1, q) for place in places[c][1]]
-                slopes[c] = [*others, self.derivative(last).apply(b, value)]
-        tested, fluxes = self.at_points(outer, values, slopes, given)
+                derivatives[c] = [*others, self.derivative(last).apply(b, value)]
+        tested, fluxes = self.at_points(outer, values, derivatives, given)
         for c in range(n):
             total: list[Pack] | None = tested[c] or None
-            if self.test_gradient:
+            if self.form.test_gradient:
                 for place, along in zip(places[c][1], fluxes[c]):
                     b.store_fiber(along, place, 1)
                 total = self.derivative(last, True).test(b, fluxes[c][last], total)
@@ -327,10 +327,10 @@ class PointPasses(TreePasses):
         self.factors.start_fiber(outer)
         value, places = self.row_places(j, i, 0)
         fiber = b.load_fiber(value, 1, q)
-        slopes = [*(b.load_fiber(place, 1, q) for place in places), self.derivative(self.dim - 1).apply(b, fiber)]
+        derivatives = [*(b.load_fiber(place, 1, q) for place in places), self.derivative(self.dim - 1).apply(b, fiber)]
         results: list[list[Pack]] = [[] for _ in range(self.space_dim)]
         for k in range(q):
-            for x, result in enumerate(self.factors.physical(k, [part[k] for part in slopes])):
+            for x, result in enumerate(self.factors.physical(k, [part[k] for part in derivatives])):
                 results[x].append(result)
         for x, along in enumerate(results):
             target = self.area("x", x, size=self.n_points)

@@ -50,12 +50,8 @@ class TreePasses:
         self.n = form.components
         self.trace = form.trace
         self.called: CalledExpressions | None = None
-        testing = form.stage == "iproduct_wrt_deriv_base"
-        self.trial_gradient = form.stage == "phys_deriv" or (self.trace is not None and self.trace.uses_gradient)
-        self.test_gradient = testing or "grad" in form.test
-        self.test_value = form.stage == "iproduct_wrt_base" or "value" in form.test
-        gradients = self.trial_gradient or self.test_gradient
-        self.by_rows = form.stage == "phys_deriv" or (gradients and problem.algorithm == "collocated")
+        self.form = form
+        self.by_rows = form.gradients and problem.collocated
         self.direction = self.dim - 1 if self.by_rows else 0
         self.groups = [groups(self.tree, k) for k in range(self.dim)]
         self.first, self.others, self.targets = shared_leaves(self.tree)
@@ -95,7 +91,7 @@ class TreePasses:
         return self.level(self.dim, "v", c)
 
     def level(self, k: int, chain: str, c: int) -> str:
-        """Level k of a chain ("v" the value, "s0".. the slope of a direction) of component c."""
+        """Level k of a chain ("v" the value, "s0".. the derivative of a direction) of component c."""
         if k == 1 or self.dim == 1:
             return self.area("level", 1, chain, c, size=self.tree.n_nodes(1) * self.block[1])
         return self.area("level", k, chain, size=self.tree.n_nodes(k) * self.block[k])
@@ -114,10 +110,10 @@ class TreePasses:
         return self.p.tabulation.rule.rules[direction].weights
 
     def line(self, kind: str, direction: int, functions: slice, test: bool) -> Line:
-        """Table of some 1-D functions ("B") or their slopes ("S"), points by functions."""
+        """Table of some 1-D functions ("B") or their derivatives ("S"), points by functions."""
         key = (kind, direction, functions.start, test)
         if key not in self._lines:
-            tables = self.p.tabulation.values if kind == "B" else self.p.tabulation.slopes
+            tables = self.p.tabulation.values if kind == "B" else self.p.tabulation.derivatives
             matrix = tables[direction][functions].T
             self._lines[key] = Line(matrix * self.weights(direction)[:, None] if test else matrix)
         return self._lines[key]
@@ -191,10 +187,10 @@ class TreePasses:
         self.walk(k, body)
 
     def chains(self, k: int, value: bool, gradient: bool) -> list[str]:
-        """Chains of level k: the value, and slopes of directions k and above."""
-        slopes = [f"s{j}" for j in range(k, self.dim)] if gradient else []
-        # The slope of a direction below k will start from the value.
-        return (["v"] if value or (gradient and k) else []) + slopes
+        """Chains of level k: the value, and derivatives of directions k and above."""
+        derivatives = [f"s{j}" for j in range(k, self.dim)] if gradient else []
+        # The derivative of a direction below k will start from the value.
+        return (["v"] if value or (gradient and k) else []) + derivatives
 
     def root(self) -> slice:
         """Functions of eta_1."""

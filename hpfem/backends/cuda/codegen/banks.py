@@ -45,15 +45,15 @@ def row_stride(
     q1, q2, q3 = levels.counts
     lanes, r2 = q3 * elements, rows[1]
     stride = np.arange(lanes, lanes + 17)[:, None]
-    slopes = what["slopes_in"] or what["slopes_out"]
-    collocated = slopes and what["collocated"]
+    derivatives = what["gradient_in"] or what["gradient_out"]
+    collocated = derivatives and what["collocated"]
     cost = np.zeros(len(stride))
 
     def add(weight: float, row: NDArray[np.int64], lane: NDArray[np.int64]) -> None:
         cost[:] += weight * wavefronts(row * stride + lane, itemsize)
 
     line, item = np.arange(q2 * lanes), np.arange(q1 * lanes)
-    add(2 * levels.n_rows + (7 * q1 if collocated else 4 * levels.n_rows * slopes), line // lanes, line % lanes)
+    add(2 * levels.n_rows + (7 * q1 if collocated else 4 * levels.n_rows * derivatives), line // lanes, line % lanes)
     if collocated:
         add(4 * q2, item // lanes * r2, item % lanes)
         if q3 > 1:

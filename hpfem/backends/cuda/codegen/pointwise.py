@@ -99,7 +99,7 @@ class Printer:
         Parameters
         ----------
         dim : int
-            Reference dimension: slopes of a component.
+            Reference dimension: derivatives of a component.
         """
         out = list(self.lines)
         for c, value in enumerate(self.trace.value or ()):

@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ....forms.form import STAGES, BlockProblem
+from ....forms.form import BlockProblem
 from ..sumfac_top.plan import LANE_THREADS, FiberPlan, flags
 from .banks import last_nodes, node_rows
 from .pointwise import field_keys, parameter_names, physics
 from .tables import Collapse, Levels
 
 HERE = Path(__file__).parent.parent
+_STAGES = {("phys", False): 0, ("dual", False): 1, ("phys", True): 2, ("dual", True): 3}
 _FLUX_KIND = {"wJ": 0, "metric": 1, "jacobian": 2, None: 0}
 Array = NDArray[np.float64]
 
@@ -93,7 +94,7 @@ def constants(problem: BlockProblem, levels: Levels, name: str) -> str:
     affine = geometry.affine and kind is not None
     uses_points = trace is not None and any(key[0] == "x" for key in trace.inputs)
     n = {
-        "STAGE": STAGES.index(form.stage),
+        "STAGE": 4 if trace else _STAGES[form.sink, form.gradients],
         "DIM": dim,
         "SPACE": space,
         "VECTOR": max(dim, space),
@@ -150,13 +151,13 @@ def constants(problem: BlockProblem, levels: Levels, name: str) -> str:
         # Functions of the first direction in the order of the rows.
         pick = levels.start[0][0] + np.arange(levels.count[0][0]) if k == 0 else slice(None)
         offset = int(levels.start[2][0]) if k == 2 and uniform3 else 0
-        values, slopes = levels.values[k][pick][offset:], levels.slopes[k][pick][offset:]
+        values, derivatives = levels.values[k][pick][offset:], levels.derivatives[k][pick][offset:]
         lines.append(reals("HPFEM_CONSTANT", f"B{k + 1}", values))
-        lines.append(reals("HPFEM_CONSTANT", f"D{k + 1}", slopes))
+        lines.append(reals("HPFEM_CONSTANT", f"D{k + 1}", derivatives))
         lines.append(reals("HPFEM_CONSTANT", f"C{k + 1}", levels.differentiation[k]))
         if k:
             lines.append(reals("HPFEM_TABLE", f"G{k + 1}", values))
-            lines.append(reals("HPFEM_TABLE", f"GD{k + 1}", slopes))
+            lines.append(reals("HPFEM_TABLE", f"GD{k + 1}", derivatives))
     if collapse is not None:
         lines += [
             reals("HPFEM_CONSTANT", "KX", collapse.x),

@@ -22,7 +22,7 @@ class Levels:
     ----------
     counts : tuple of int
         Points per direction.
-    values, slopes : list of ndarray, [n_functions, Q_k]
+    values, derivatives : list of ndarray, [n_functions, Q_k]
         1-D functions at the points.
     differentiation : list of ndarray, [Q_k, Q_k]
     start, count, child : list of ndarray
@@ -39,7 +39,7 @@ class Levels:
 
     counts: tuple[int, ...]
     values: list[Array]
-    slopes: list[Array]
+    derivatives: list[Array]
     differentiation: list[Array]
     start: list[Indices]
     count: list[Indices]
@@ -62,7 +62,7 @@ class Levels:
         return cls(
             (*rule.counts, *[1] * more),
             [*tabulation.values, *[one] * more],
-            [*tabulation.slopes, *[zero] * more],
+            [*tabulation.derivatives, *[zero] * more],
             [*tabulation.differentiation, *[zero] * more],
             start,
             count,
@@ -86,7 +86,7 @@ class Levels:
         return Levels(
             tuple(self.counts[k] for k in order),
             [self.values[k] for k in order],
-            [self.slopes[k] for k in order],
+            [self.derivatives[k] for k in order],
             [self.differentiation[k] for k in order],
             [np.full(n, self.start[k][0]) for n, k in zip(nodes, order, strict=True)],
             [np.full(n, size) for n, size in zip(nodes, sizes, strict=True)],

@@ -35,7 +35,7 @@ class ElementMatrices:
     order : ndarray, [n_modes]
         Mode at each place.
     mass : ndarray, [n_modes, n_modes]
-    slopes : ndarray, [dim, rows, n_modes]
+    derivatives : ndarray, [dim, rows, n_modes]
         D_i.
     begin : ndarray, [rows]
         First place at which a row is not zero in some D_i; ascending.
@@ -43,7 +43,7 @@ class ElementMatrices:
 
     order: Indices
     mass: Array
-    slopes: Array
+    derivatives: Array
     begin: Indices
 
     @classmethod
@@ -63,24 +63,24 @@ class ElementMatrices:
         values = tabulation.dense * root
         weighted = np.einsum("qai,amq,q->miq", collapse, tabulation.dense_gradient, root)
         order, rows = nested_rows(weighted)
-        slopes = np.einsum("rq,miq->irm", rows, weighted[order])
+        derivatives = np.einsum("rq,miq->irm", rows, weighted[order])
         size = np.sqrt(np.einsum("miq,miq->m", weighted[order], weighted[order]))
-        slopes[np.abs(slopes) < ROUNDING * size] = 0
+        derivatives[np.abs(derivatives) < ROUNDING * size] = 0
         exact = np.einsum("miq,njq->ijmn", weighted[order], weighted[order], optimize=True)
-        found = np.einsum("irm,jrn->ijmn", slopes, slopes, optimize=True)
+        found = np.einsum("irm,jrn->ijmn", derivatives, derivatives, optimize=True)
         if np.any(np.abs(found - exact) > 10 * ROUNDING * size[:, None] * size):
             raise NotSuitable("gradients of the basis are too close to dependent")
         mass = (values @ values.T)[np.ix_(order, order)]
         size = np.sqrt(np.diag(mass))
         mass[np.abs(mass) < ROUNDING * size[:, None] * size] = 0
-        filled = np.any(slopes != 0, axis=0)
+        filled = np.any(derivatives != 0, axis=0)
         begin = np.minimum.accumulate(np.argmax(filled, axis=1)[::-1])[::-1]
-        return cls(order, mass, slopes, begin)
+        return cls(order, mass, derivatives, begin)
 
     @property
     def rows(self) -> int:
         """Rows of every D_i."""
-        return self.slopes.shape[1]
+        return self.derivatives.shape[1]
 
     @cached_property
     def mass_tiles(self) -> Array:
@@ -91,19 +91,19 @@ class ElementMatrices:
         return square.reshape(k, 8, k, 8).swapaxes(1, 2)
 
     @cached_property
-    def slope_tiles(self) -> Array:
+    def derivative_tiles(self) -> Array:
         """D_i in tiles, [dim, rows / 8, modes / 8, 8, 8]."""
-        dim, rows, n = self.slopes.shape
+        dim, rows, n = self.derivatives.shape
         r, k = -(-rows // 8), -(-n // 8)
         padded = np.zeros((dim, 8 * r, 8 * k))
-        padded[np.ix_(np.arange(dim), places_of(rows), places_of(n))] = self.slopes
+        padded[np.ix_(np.arange(dim), places_of(rows), places_of(n))] = self.derivatives
         return padded.reshape(dim, r, 8, k, 8).swapaxes(2, 3)
 
     @cached_property
     def used(self) -> tuple[int, int]:
         """Tiles that are not zero: of the mass matrix, and of all D_i."""
-        mass, slopes = (tiles.any(axis=(-2, -1)).sum() for tiles in (self.mass_tiles, self.slope_tiles))
-        return int(mass), int(slopes)
+        mass, derivatives = (tiles.any(axis=(-2, -1)).sum() for tiles in (self.mass_tiles, self.derivative_tiles))
+        return int(mass), int(derivatives)
 
 
 _MATRICES: WeakKeyDictionary[Tabulation, ElementMatrices] = WeakKeyDictionary()

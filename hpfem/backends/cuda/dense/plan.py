@@ -124,7 +124,7 @@ class DensePlan:
             tiles.append(tile)
             return len(tiles) - 1
 
-        mass, square, slopes = [], self.matrices.mass_tiles, self.matrices.slope_tiles
+        mass, square, derivatives = [], self.matrices.mass_tiles, self.matrices.derivative_tiles
         if "value" in self.problem.form.test:
             mass = [index(square[b, a]) for a in range(k) for b in range(k)]
         forward = np.empty((self.r_tiles, k, dim), np.int64)
@@ -132,17 +132,17 @@ class DensePlan:
         for first in range(0, self.r_tiles, self.variant.rows):
             part = range(first, min(first + self.variant.rows, self.r_tiles))
             for a, r, c in product(range(k), part, range(dim)):
-                forward[r, a, c] = index(slopes[c, r, a])
+                forward[r, a, c] = index(derivatives[c, r, a])
             for r, c, a in product(part, range(dim), range(k)):
-                back[r, c, a] = index(slopes[c, r, a].T)
+                back[r, c, a] = index(derivatives[c, r, a].T)
         return tiles, mass, forward.ravel().tolist(), back.ravel().tolist()
 
     @property
     def used_tiles(self) -> int:
         """Tiles of the matrices that are multiplied."""
-        mass, slopes = self.matrices.used
+        mass, derivatives = self.matrices.used
         form = self.problem.form
-        return mass * ("value" in form.test) + 2 * slopes * ("grad" in form.test)
+        return mass * ("value" in form.test) + 2 * derivatives * ("grad" in form.test)
 
     @property
     def n_chunks(self) -> int:
@@ -215,7 +215,7 @@ class DensePlan:
                 index_function("first_mode", self.matrices.begin[: self.rows]),
                 index_function("sorted_mode", order),
                 reals("HPFEM_CONSTANT", "MASS", self.matrices.mass),
-                reals("HPFEM_CONSTANT", "SLOPES", self.matrices.slopes),
+                reals("HPFEM_CONSTANT", "SLOPES", self.matrices.derivatives),
             ]
         else:
             sizes |= {"WARPS": v.warps, "TILES": v.tiles, "STAGES": v.stages, "CHUNK": self.chunk}
@@ -243,7 +243,7 @@ def check_dense(problem: BlockProblem) -> None:
         With the reason.
     """
     check_linear(problem)
-    if problem.form.uses_gradient and problem.algorithm == "collocated":
+    if problem.form.gradients and problem.algorithm == "collocated":
         raise NotSuitable("element matrices are noncollocated; use algorithm='noncollocated'")
     n = problem.n_modes
     if problem.dtype != np.float64 and n > LANE_MODES:
@@ -258,7 +258,7 @@ def fitting(plan: DensePlan, limits: Limits) -> str | None:
     if plan.threads > limits.threads or min(v.warps, v.min_blocks, v.chunk, v.rows) < 1:
         return f"{plan.threads} threads and {v.min_blocks} blocks"
     if v.tiles == 0:
-        matrices = plan.matrices.mass.size + plan.matrices.slopes.size
+        matrices = plan.matrices.mass.size + plan.matrices.derivatives.size
         if plan.problem.n_modes > LANE_MODES or matrices > CONSTANTS:
             return f"{plan.problem.n_modes} modes do not fit a thread's registers and the constant bank"
     elif plan.problem.dtype != np.float64:

@@ -96,5 +96,5 @@ class CudaDense(Strategy):
         if rate is not None:
             return problem.n_modes / rate
         # Sorted modes leave a third of the derivatives out.
-        matrices = 1 + (2 * problem.shape.dim * 2 / 3 if problem.form.uses_gradient else 0)
+        matrices = 1 + (2 * problem.shape.dim * 2 / 3 if problem.form.gradients else 0)
         return max(operator_bytes(problem) / BYTES, matrices * 2.0 * problem.n_modes**2 / FLOPS)

@@ -27,7 +27,7 @@ def variant_key(problem: BlockProblem, strategy: str) -> str:
     """Key of a problem in `variant_table`: what its kernel's speed depends on."""
     form = problem.form
     kind = form.factor_kind or "values"
-    algorithm = problem.algorithm if form.uses_gradient else "noncollocated"
+    algorithm = problem.algorithm if form.gradients else "noncollocated"
     counts = "x".join(map(str, problem.tabulation.rule.counts))
     shape, order = problem.shape.name, problem.tabulation.basis.order
     geometry = "affine" if problem.geometry.affine else "deformed"
@@ -40,7 +40,7 @@ def known_row(problem: BlockProblem, strategy: str) -> list[Any] | None:
 
     In float32 that of float64 where none was measured.
     """
-    if problem.form.stage != "weak" or problem.form.components > 1:
+    if problem.form.trace is None or problem.form.components > 1:
         return None
     key = variant_key(problem, strategy)
     return variant_table().get(key, variant_table().get(key.removesuffix("/float32")))

@@ -13,8 +13,9 @@ class CudaTimer(Timer):
 
     def seconds(self, call: Callable[[], object], calls: int) -> float:
         """Time calls in a row, until the device has done their work; see `Timer.seconds`."""
-        from cupy import cuda
+        import cupy
 
+        cuda = cupy.cuda
         start, stop = cuda.Event(), cuda.Event()
         start.record()
         for _ in range(calls):
@@ -26,24 +27,25 @@ class CudaTimer(Timer):
 
 @cache
 def _name(number: int) -> str:
-    from cupy.cuda import runtime
+    import cupy
 
-    return str(runtime.getDeviceProperties(number)["name"].decode())
+    return str(cupy.cuda.runtime.getDeviceProperties(number)["name"].decode())
 
 
 def current_name() -> str:
     """Name of the current GPU."""
-    from cupy.cuda import runtime
+    import cupy
 
-    return _name(int(runtime.getDevice()))
+    return _name(int(cupy.cuda.runtime.getDevice()))
 
 
 def all_names() -> list[str]:
     """Names of the GPUs that CuPy sees; none without CuPy or a GPU."""
     try:
-        from cupy.cuda import runtime
+        import cupy
     except ImportError:
         return []
+    runtime = cupy.cuda.runtime
     try:
         return [_name(number) for number in range(runtime.getDeviceCount())]
     except runtime.CUDARuntimeError:

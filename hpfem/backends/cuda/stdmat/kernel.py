@@ -35,17 +35,15 @@ class StdMatKernel(CudaKernel):
         super().__init__(problem, "stdmat", Levels.plain(problem.tabulation))
         form, tabulation, dtype = problem.form, problem.tabulation, problem.dtype
         dim, self.slots = problem.shape.dim, 1
-        stage = form.stage
-        collocated = problem.algorithm == "collocated" or stage == "phys_deriv"
-        if form.uses_gradient or stage in ("phys_deriv", "iproduct_wrt_deriv_base"):
-            self.slots += dim
+        self.slots += dim * form.gradients
+        self.transforms_only = not form.to_modes and not form.gradients
         basis = tabulation.dense  # [n_modes, Q]
-        self.chain: list[NDArray[Any]] = []  # matrices from the modes, or from the points of phys_deriv, to the slots
+        self.chain: list[NDArray[Any]] = []  # matrices from the modes, or the points, to the slots
         if self.slots == 1:
             self.chain = [basis]
-        elif collocated:
+        elif problem.collocated:
             lines = np.concatenate([np.eye(len(tabulation.rule)), *dense_differentiation(tabulation.differentiation)])
-            self.chain = [lines.T] if stage == "phys_deriv" else [basis, lines.T]
+            self.chain = [basis, lines.T] if form.from_modes or form.to_modes else [lines.T]
         else:
             self.chain = [np.concatenate([basis, *tabulation.dense_gradient], axis=1)]
         self.forward = [upload(np.ascontiguousarray(m, dtype)) for m in self.chain]
@@ -53,7 +51,7 @@ class StdMatKernel(CudaKernel):
         self.back = [upload(np.ascontiguousarray(m.T, dtype)) for m in reversed(self.chain)]
         self.layout = plan(problem, self.levels, Variant(1))
         self.factors, self.points = self._layouts(self.layout)
-        if stage != "bwd_trans":
+        if not self.transforms_only:
             source = program(point_source(problem, self.levels, self.layout, self.slots))
             self._compile(source, "point", 0)
         # Numbers of scratch per element: the slots of all coupled components, and values between two products.
@@ -61,7 +59,7 @@ class StdMatKernel(CudaKernel):
         most = max(1, STDMAT_BYTES // (per_element * dtype.itemsize))
         parts = max(1, -(-problem.n_elements // most))
         self.chunk = -(-problem.n_elements // parts)
-        if stage != "bwd_trans":
+        if not self.transforms_only:
             self._scratch.give(self._scratch.take(self._new_scratch))
 
     def _new_scratch(self) -> tuple[Any, Any]:
@@ -73,15 +71,14 @@ class StdMatKernel(CudaKernel):
     def apply(self, source: Any, out: Any) -> None:
         """Apply to one block of a field; see `BlockKernel.apply`."""
         p = self.problem
-        if p.form.stage == "bwd_trans":
+        if self.transforms_only:
             multiply(source, self.forward[0], out)
             return
-        sinks = p.components_out(p.coupled)
         scratch = self._scratch.take(self._new_scratch)
         try:
             for batch in range(len(source) // p.coupled):
                 given = source[batch * p.coupled : (batch + 1) * p.coupled]
-                wanted = out[batch * sinks : (batch + 1) * sinks]
+                wanted = out[batch * p.given : (batch + 1) * p.given]
                 for first in range(0, p.n_elements, self.chunk):
                     self._part(given, wanted, first, min(self.chunk, p.n_elements - first), scratch)
         finally:
@@ -93,12 +90,12 @@ class StdMatKernel(CudaKernel):
         return [*matrices, *(("scratch", array) for arrays in list(self._scratch.made) for array in arrays)]
 
     def _part(self, given: Any, wanted: Any, first: int, n: int, scratch: tuple[Any, Any]) -> None:
-        p, stage = self.problem, self.problem.form.stage
+        p = self.problem
         components = p.form.components
         # One component after the other: of a part of the elements, only they are side by side in memory.
         work = scratch[0].ravel()[: components * n * self.slots * p.n_points].reshape(components, n, -1)
         values = scratch[1].ravel()[: components * n * p.n_points].reshape(components, n, -1) if self._two else None
-        if stage in ("weak", "phys_deriv"):
+        if p.form.from_modes or p.form.trial_gradient:
             for c in range(components):
                 steps = [given[c, first : first + n], *([] if values is None else [values[c]]), work[c]]
                 for matrix, before, after in zip(self.forward, steps, steps[1:]):
@@ -119,7 +116,7 @@ class StdMatKernel(CudaKernel):
                 *self._extra,
             ),
         )
-        if stage != "phys_deriv":
+        if p.form.to_modes:
             for c in range(components):
                 steps = [work[c], *([] if values is None else [values[c]]), wanted[c, first : first + n]]
                 for matrix, before, after in zip(self.back, steps, steps[1:]):

@@ -67,8 +67,7 @@ class FiberKernel(CudaKernel):
         if self.transforms is None:
             self._launch(source, out)
             return
-        stage = self.problem.form.stage
-        from_modes, to_modes = stage in ("bwd_trans", "weak"), stage not in ("bwd_trans", "phys_deriv")
+        from_modes, to_modes = self.problem.form.from_modes, self.problem.form.to_modes
         scratch = self._scratch.take(dict)
         given, wanted = source, out
         try:

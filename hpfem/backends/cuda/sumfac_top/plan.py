@@ -129,18 +129,14 @@ class FiberPlan:
 
 def flags(problem: BlockProblem) -> dict[str, bool]:
     """What a problem's kernel does, in the words of fiber.h."""
-    form, trace = problem.form, problem.form.trace
-    stage = form.stage
-    slopes_in = stage == "phys_deriv" or (stage == "weak" and trace is not None and trace.uses_gradient)
-    slopes_out = stage == "iproduct_wrt_deriv_base" or (stage == "weak" and "grad" in form.test)
-    collocated = problem.algorithm == "collocated" or stage == "phys_deriv"
+    form = problem.form
     return {
-        "from_modes": stage in ("bwd_trans", "weak"),
-        "to_modes": stage not in ("bwd_trans", "phys_deriv"),
-        "slopes_in": slopes_in,
-        "slopes_out": slopes_out,
-        "collocated": collocated,
-        "pairs": (slopes_in or slopes_out) and not collocated,
+        "from_modes": form.from_modes,
+        "to_modes": form.to_modes,
+        "gradient_in": form.trial_gradient,
+        "gradient_out": form.test_gradient,
+        "collocated": problem.collocated,
+        "pairs": form.gradients and not problem.collocated,
     }
 
 
@@ -160,7 +156,7 @@ def plan(problem: BlockProblem, levels: Levels, variant: Variant) -> FiberPlan:
     """
     what = flags(problem)
     q1, q2, q3 = levels.counts
-    dim, space, e = problem.shape.dim, problem.geometry.space_dim, variant.elements
+    dim, e = problem.shape.dim, variant.elements
     itemsize = problem.dtype.itemsize
     rows = (max(levels.n_rows, q1), max(q2, int(levels.count[1].max())))
     lines = q2 * q3 * e
@@ -171,11 +167,8 @@ def plan(problem: BlockProblem, levels: Levels, variant: Variant) -> FiberPlan:
     together = 2 if variant.split & 4 and e % 2 == 0 and (split_in or split_out) else 1
     stride = row_stride(levels, e, rows, itemsize, what, e // together if split_in or split_out else 0)
     components = problem.form.components
-    slopes = what["slopes_in"] or what["slopes_out"]
-    if problem.form.stage in ("phys_deriv", "iproduct_wrt_deriv_base"):
-        arrays = max(dim, space)
-    else:
-        arrays = dim if slopes else 1
+    vectors = max(problem.coupled, problem.given) // components
+    arrays = max(dim, vectors) if problem.form.gradients else 1
     total = arrays * components
     size = -(-rows[0] * rows[1] * stride // 2) * 2
     leaves = split_in or split_out or levels.trivial
@@ -223,7 +216,7 @@ def line_registers(problem: BlockProblem, levels: Levels) -> int:
     c = problem.form.components
     if what["pairs"]:
         numbers = c * 2 * dim * n + 2 * factors + 4 * dim
-    elif what["slopes_in"] or what["slopes_out"]:
+    elif what["gradient_in"] or what["gradient_out"]:
         numbers = c * 2 * q + 2 * factors + 4 * dim
     else:
         numbers = c * 2 * n + 2 * factors + 4
@@ -367,7 +360,7 @@ def lane_plan(problem: BlockProblem, levels: Levels) -> FiberPlan:
         If an element does not fit a thread, or the form differentiates at the points.
     """
     what, form = flags(problem), problem.form
-    if (what["slopes_in"] or what["slopes_out"]) and what["collocated"]:
+    if (what["gradient_in"] or what["gradient_out"]) and what["collocated"]:
         raise NotSuitable("one element per thread is noncollocated; use algorithm='noncollocated'")
     if form.components > 1:
         raise NotSuitable("one element per thread couples no components")

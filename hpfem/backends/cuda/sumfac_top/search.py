@@ -94,7 +94,7 @@ def second_variants(
             found += [replace(v, prefetch=1), replace(v, prefetch=2), replace(v, l2=True)]
             found += [replace(v, prefetch=n, late=True) for n in (1, 2, 4)]
             found += [replace(v, split=n) for n in (0, 1, 2, 3, 7) if can_split(levels)]
-            found += [] if problem.form.uses_gradient else [replace(v, prefetch=levels.counts[0])]
+            found += [] if problem.form.gradients else [replace(v, prefetch=levels.counts[0])]
         if not levels.uniform(1):
             found.append(replace(v, tables_shared=not layout.table2))
     return [v for v in dict.fromkeys(found) if v not in timed]
