@@ -1,7 +1,7 @@
 """Mass and Helmholtz (CEED BK1, BK3) on one GPU: GDoF/s, fraction of the roofline measured in the same run.
 
     python benchmarks/bk_cuda.py OUT.json [--shapes hex,tet] [--orders 1:7] [--geometries deformed,affine]
-        [--operators helmholtz,mass] [--dtype float64] [--first 8 --rounds 3 --table variants.json] [--sustained 2]
+        [--operators helmholtz,mass] [--dtype float64] [--first 8 --rounds 3 --table measured.json] [--sustained 2]
 
 Elements are copies of a few curved (or sheared) ones: every copy's factors are in memory, so traffic is as on a mesh.
 Every result is compared with NumPy before it is timed. Times are medians of 9 launches.
@@ -21,17 +21,17 @@ from multiprocessing import get_context
 from typing import Any
 
 from hpfem.backends.base import choose_backend
-from hpfem.backends.config import to_text
-from hpfem.backends.cuda.codegen.prelude import fiber_source, lane_source, program
+from hpfem.backends.cuda.codegen.prelude import program, sumfac_source, sumfac_top_source
 from hpfem.backends.cuda.codegen.tables import Levels
 from hpfem.backends.cuda.dense.element_matrices import ElementMatrices
-from hpfem.backends.cuda.dense.plan import DensePlan, DenseVariant, check_dense
+from hpfem.backends.cuda.dense.plan import DenseOptions, DensePlan, check_dense
 from hpfem.backends.cuda.dense.search import dense_search
 from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.backends.cuda.runtime.limits import measure_gpu
-from hpfem.backends.cuda.runtime.measured import variant_key, variant_table
-from hpfem.backends.cuda.sumfac_top.plan import LANE, Limits, Variant, lane_plan, plan
+from hpfem.backends.cuda.runtime.measured import measured_key, measured_table
+from hpfem.backends.cuda.sumfac_top.plan import LANE, Limits, SumFacTopOptions, plan, sumfac_plan
 from hpfem.backends.cuda.sumfac_top.search import search
+from hpfem.backends.options import to_text
 from hpfem.backends.timer import measure as timed
 from hpfem.benchmarks.tiled import TOLERANCES, TiledBlock, TiledKernel
 from hpfem.errors import DeviceError, NotSuitable
@@ -53,17 +53,17 @@ def compiled(text: str) -> tuple[int, int]:
 
 def measure(case: Case, candidate: Candidate, dofs: float, repeats: int = 9, sustained: float = 0.0) -> Any:
     """Check and time one kernel on copies of the problem's elements."""
-    from hpfem.backends.cuda.dense.kernel import ElementMatrixKernel
-    from hpfem.backends.cuda.sumfac.kernel import LaneKernel
-    from hpfem.backends.cuda.sumfac_top.kernel import FiberKernel
+    from hpfem.backends.cuda.dense.kernel import DenseKernel
+    from hpfem.backends.cuda.sumfac.kernel import SumFacKernel
+    from hpfem.backends.cuda.sumfac_top.kernel import SumFacTopKernel
 
     block, layout, timer = case.block, case.plan(candidate), CudaTimer()
     block.tidy()
-    e = layout.elements if candidate.strategy == "dense" else layout.variant.elements
+    e = layout.elements if candidate.strategy == "dense" else layout.options.elements
     n = int(dofs / block.problem.n_modes) // e * e + 1  # a tail
     problem = block.tiled(n, candidate.algorithm)
-    made = {"sumfac": lambda: LaneKernel(problem), "dense": lambda: ElementMatrixKernel(problem, layout)}
-    kernel = TiledKernel(made.get(candidate.strategy, lambda: FiberKernel(problem, layout))(), block.xp)
+    made = {"sumfac": lambda: SumFacKernel(problem), "dense": lambda: DenseKernel(problem, layout)}
+    kernel = TiledKernel(made.get(candidate.strategy, lambda: SumFacTopKernel(problem, layout))(), block.xp)
     u, out = block.arrays(n)
     error = block.error(kernel, u, out)
     assert error < TOLERANCES[case.row["dtype"]], (candidate, layout, error)
@@ -81,7 +81,7 @@ class Candidate:
 
     strategy: str
     algorithm: str
-    variant: Variant | DenseVariant
+    options: SumFacTopOptions | DenseOptions
 
 
 class Case:
@@ -113,10 +113,10 @@ class Case:
 
     def plan(self, candidate: Candidate) -> Any:
         """Sizes of a candidate's kernel."""
-        if isinstance(candidate.variant, DenseVariant):
-            return DensePlan(self.problems[candidate.algorithm], self.matrices, candidate.variant)
+        if isinstance(candidate.options, DenseOptions):
+            return DensePlan(self.problems[candidate.algorithm], self.matrices, candidate.options)
         levels = self.plain if candidate.strategy == "sumfac" else self.levels
-        return plan(self.problems[candidate.algorithm], levels, candidate.variant)
+        return plan(self.problems[candidate.algorithm], levels, candidate.options)
 
     def source(self, candidate: Candidate) -> str:
         """Source of a candidate's kernel."""
@@ -124,26 +124,26 @@ class Case:
             return self.plan(candidate).program()
         problem, layout = self.problems[candidate.algorithm], self.plan(candidate)
         if candidate.strategy == "sumfac":
-            return program(lane_source(problem, self.plain, layout))
-        return program(fiber_source(problem, self.levels, layout))
+            return program(sumfac_source(problem, self.plain, layout))
+        return program(sumfac_top_source(problem, self.levels, layout))
 
     def next_round(self) -> list[Candidate]:
         """What to time next; the first round has the kernel with one element per thread too, where it fits."""
         found = []
         for algorithm, problem in self.problems.items():
             try:
-                lane_plan(problem, self.plain)
+                sumfac_plan(problem, self.plain)
                 if self.lane and not self.times and algorithm == "noncollocated":
                     found.append(Candidate("sumfac", algorithm, LANE))
             except NotSuitable:
                 pass
         for (strategy, algorithm), rounds in self.searches.items():
-            timed = {c.variant: self.times[c] for c in self.best(algorithm, strategy)}
+            timed = {c.options: self.times[c] for c in self.best(algorithm, strategy)}
             try:
-                variants = rounds.send(timed) if timed else next(rounds)
+                configs = rounds.send(timed) if timed else next(rounds)
             except NotSuitable:
                 continue
-            found += [Candidate(strategy, algorithm, variant) for variant in variants]
+            found += [Candidate(strategy, algorithm, options) for options in configs]
         return found
 
     def best(self, algorithm: str, strategy: str = "sumfac-top") -> list[Candidate]:
@@ -178,14 +178,14 @@ def main() -> None:
     parser.add_argument("--strategies", default="sumfac-top,sumfac,dense", type=lambda text: text.split(","))
     parser.add_argument("--dtype", default="float64")
     parser.add_argument(
-        "--first", type=int, default=0, help="numbers of elements per block to try; 0: the shipped variant only"
+        "--first", type=int, default=0, help="numbers of elements per block to try; 0: the shipped options only"
     )
     parser.add_argument("--rounds", type=int, default=1, help="1: elements; 2: options one by one; 3: together")
     parser.add_argument("--dofs", type=float, default=2e7)
     parser.add_argument("--jobs", type=int, default=16)
     parser.add_argument("--budget", type=float, default=500.0, help="seconds in all")
     parser.add_argument("--sustained", type=float, default=0.0, help="seconds of the chosen kernel back to back")
-    parser.add_argument("--table", default="", help="where to write the table of variants")
+    parser.add_argument("--table", default="", help="where to write the table of configs")
     options = parser.parse_args()
     began = time.time()
     deadline = began + 0.85 * options.budget
@@ -207,7 +207,7 @@ def main() -> None:
         run_round(pool, work, options, deadline)
         for _ in range(1, options.rounds):
             run_round(pool, [(case, c) for case in cases for c in case.next_round()], options, deadline)
-    rows, table = [], dict(variant_table())
+    rows, table = [], dict(measured_table())
     for case in cases:
         for algorithm, problem in case.problems.items():
             for strategy in ("sumfac-top", "sumfac", "dense"):
@@ -224,11 +224,11 @@ def main() -> None:
                 roof = per_second[bound] * problem.n_modes
                 row = {**case.row, "strategy": strategy, "algorithm": algorithm, **measured, "rate": rate, "roof": roof}
                 row.update(fraction=rate / roof, bound=bound, registers=registers, spills=spills, tried=len(case.times))
-                row.update(threads=layout.threads, shared=layout.shared_bytes, variant=asdict(candidate.variant))
-                row.update(blocks=layout.variant.min_blocks or layout.min_blocks)
-                row.update(text=to_text(candidate.variant))
+                row.update(threads=layout.threads, shared=layout.shared_bytes, options=asdict(candidate.options))
+                row.update(blocks=layout.options.min_blocks or layout.min_blocks)
+                row.update(text=to_text(candidate.options))
                 rows.append(row)
-                table[variant_key(problem, strategy)] = [round(rate * 1e-9, 1), *astuple(candidate.variant)]
+                table[measured_key(problem, strategy)] = [round(rate * 1e-9, 1), *astuple(candidate.options)]
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
     device = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
     report = {"command": " ".join(sys.argv), "commit": commit, "device": device, "ceilings": top, "rows": rows}

@@ -31,7 +31,7 @@ from hpfem.backends.cuda.dense import strategy as cuda_dense
 from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.backends.cuda.stdmat import kernel as cuda_kernel
 from hpfem.backends.cuda.sumfac import strategy as cuda_sumfac
-from hpfem.backends.cuda.sumfac_top import plan as variant
+from hpfem.backends.cuda.sumfac_top import plan as options
 from hpfem.backends.cuda.sumfac_top import strategy as cuda_sumfac_top
 from hpfem.backends.cuda.vectors import conjugate, indexed
 from hpfem.errors import NotSuitable
@@ -141,7 +141,7 @@ def cpu_codes(problem: BlockProblem) -> Iterator[tuple[str, str]]:
 
 
 def cuda_sources(problem: BlockProblem) -> Iterator[tuple[str, str]]:
-    """Sources of the kernels of every strategy that serves, in their default variants."""
+    """Sources of the kernels of every strategy that serves, in their default configs."""
     found: list[str] = []
 
     def take(source: str, architecture: str) -> Future[Any]:
@@ -151,7 +151,7 @@ def cuda_sources(problem: BlockProblem) -> Iterator[tuple[str, str]]:
         return done
 
     for module in (cuda_sumfac_top, cuda_sumfac, cuda_dense):
-        module.start, module.architecture, module.limits = take, lambda: ARCHITECTURE, variant.Limits  # type: ignore
+        module.start, module.architecture, module.limits = take, lambda: ARCHITECTURE, options.Limits  # type: ignore
     for strategy in BACKENDS["cuda"].strategies:
         try:
             strategy.prepare(problem)
@@ -161,7 +161,7 @@ def cuda_sources(problem: BlockProblem) -> Iterator[tuple[str, str]]:
             yield f"cuda {strategy.name}", found.pop()
     levels = cuda_kernel.Levels.plain(problem.tabulation)
     if problem.form.to_modes or problem.form.gradients:
-        layout = cuda_kernel.plan(problem, levels, cuda_kernel.Variant(1))
+        layout = cuda_kernel.plan(problem, levels, cuda_kernel.SumFacTopOptions(1))
         slots = 1 + problem.shape.dim * problem.form.gradients
         yield "cuda stdmat", cuda_kernel.program(cuda_kernel.point_source(problem, levels, layout, slots))
 

@@ -22,7 +22,7 @@ from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.benchmarks.problems import BENCHMARKS
 from hpfem.benchmarks.tiled import few_elements
 
-# Strategy, shape, order, geometry, benchmark, algorithm and variant.
+# Strategy, shape, order, geometry, benchmark, algorithm and options.
 CASES = [
     ("sumfac-top", "hex", 4, "deformed", "bk1", "noncollocated", "elements=3 prefetch=6 l2"),
     ("sumfac-top", "hex", 4, "deformed", "bk3", "noncollocated", "elements=2 prefetch=2 late"),
@@ -46,7 +46,7 @@ CASES = [
 ]
 
 
-def run(strategy: str, shape: str, order: int, geometry: str, benchmark: str, algorithm: str, variant: Any) -> float:
+def run(strategy: str, shape: str, order: int, geometry: str, benchmark: str, algorithm: str, options: Any) -> float:
     """Largest difference to NumPy, relative to the largest entry."""
     import cupy
 
@@ -54,7 +54,7 @@ def run(strategy: str, shape: str, order: int, geometry: str, benchmark: str, al
     problem = BENCHMARKS[benchmark](space).choices[0].kernel.problem
     problem = replace(problem, algorithm=algorithm)
     provider = next(p for p in (CudaSumFacTop(), CudaSumFac(), CudaStdMat(), CudaDense()) if p.name == strategy)
-    kernel = provider.build(problem, variant)
+    kernel = provider.build(problem, options)
     kernel.finish()
     u = np.random.default_rng(0).standard_normal((2, problem.n_elements, problem.n_modes))
     wanted, out = np.empty_like(u), cupy.full(u.shape, np.nan)

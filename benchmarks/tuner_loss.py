@@ -24,10 +24,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hpfem.backends import config as text
+from hpfem.backends import options as text
 from hpfem.backends.base import choose_backend
 from hpfem.backends.cuda.sumfac_top import search
-from hpfem.backends.cuda.sumfac_top.plan import Variant
+from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions
 from hpfem.backends.strategy import Search
 from hpfem.benchmarks.tiled import TiledBlock
 from hpfem.cli.options import parse_names, parse_orders
@@ -41,7 +41,7 @@ from hpfem.tuning import MARGIN, Name
 FORMAT = "hpfem-tuner-loss"
 BENCHMARKS = {"mass": "bk1", "helmholtz": "bk3"}
 SHAPES = ("hex", "prism", "pyramid", "tet", "quad", "tri")
-# Numbers of elements per block that are tried, and variants whose options are, where the tuner tries fewer of them.
+# Numbers of elements per block that are tried, and configs whose options are, where the tuner tries fewer of them.
 MOST, KEPT = 12, 3
 # Samples of everything, and of the finalists; how many of these there are beside the tuner's choice.
 SAMPLES, FINAL_SAMPLES, FINALISTS = 3, 11, 8
@@ -57,7 +57,7 @@ def thorough_search(strategy: Any, problem: Any) -> Search:
     from hpfem.backends.cuda.runtime.device import limits
 
     rounds = search.search(problem, Levels.of(problem.tabulation), limits(), MOST, kept=KEPT)
-    yield from text.search_in_text(rounds, Variant)
+    yield from text.search_in_text(rounds, SumFacTopOptions)
 
 
 def exhaust(everything: BlockTuner) -> None:
@@ -66,7 +66,7 @@ def exhaust(everything: BlockTuner) -> None:
     for group, (strategy, problem) in everything.groups.items():
         rounds = thorough_search(strategy, problem)
         try:
-            batch += [(*group, variant) for variant in next(rounds)]
+            batch += [(*group, options) for options in next(rounds)]
             searches[group] = rounds
         except NotSuitable as reason:
             everything.unsuitable.append(f"{title(group)}: {reason}")
@@ -79,7 +79,7 @@ def exhaust(everything: BlockTuner) -> None:
         for group, rounds in list(searches.items()):
             try:
                 timed = {name[2]: t for name, t in seconds.items() if name[:2] == group}
-                batch += [(*group, variant) for variant in rounds.send(timed)]
+                batch += [(*group, options) for options in rounds.send(timed)]
             except StopIteration:
                 del searches[group]
 

@@ -100,7 +100,7 @@ class FakeStrategy(Strategy):
 
     name, special = "sumfac-top", False
 
-    def build(self, problem, variant=None):
+    def build(self, problem, options=None):
         """Serve everything; the geometric factors take memory on the GPU."""
         kind = problem.form.factor_kind
         kernel = FakeKernel(problem, "sumfac")

@@ -64,7 +64,7 @@ class StandInStrategy(Strategy):
 
     name, special = "sumfac", False
 
-    def build(self, problem, variant=None):
+    def build(self, problem, options=None):
         """Serve everything."""
         return StandInKernel(problem, self.name)
 

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 from ..errors import ArgumentError
 from ..forms.form import BlockKernel, BlockProblem
 
-# One of the ways in which a strategy can build a kernel, as text (`hpfem.backends.config`); None: the strategy's own.
-Variant = str | None
-# Gives variants to time; is sent the seconds of all that were timed so far.
-Search = Generator[Sequence[Variant], Mapping[Variant, float], None]
+# One of the ways in which a strategy can build a kernel, as text (`hpfem.backends.options`); None: the strategy's own.
+Options = str | None
+# Gives configs to time; is sent the seconds of all that were timed so far.
+Search = Generator[Sequence[Options], Mapping[Options, float], None]
 
 
 class Strategy(Protocol):
@@ -29,8 +29,8 @@ class Strategy(Protocol):
     name: str
     special: bool
 
-    def default(self, problem: BlockProblem) -> Variant:
-        """Name the variant that `build` takes by itself: the shipped table's or the model's.
+    def default(self, problem: BlockProblem) -> Options:
+        """Name the options that `build` takes by itself: the shipped table's or the model's.
 
         Parameters
         ----------
@@ -44,12 +44,12 @@ class Strategy(Protocol):
         Raises
         ------
         NotSuitable
-            As `variants`.
+            As `configs`.
         """
         return None
 
     def measured(self, problem: BlockProblem) -> str | None:
-        """Tell what is known of the default variant's speed, if somebody measured it and the package ships that.
+        """Tell what is known of the default options's speed, if somebody measured it and the package ships that.
 
         Parameters
         ----------
@@ -62,8 +62,8 @@ class Strategy(Protocol):
         """
         return None
 
-    def variants(self, problem: BlockProblem) -> Sequence[Variant]:
-        """Variants worth timing before anything is known, the default first.
+    def configs(self, problem: BlockProblem) -> Sequence[Options]:
+        """Options worth timing before anything is known, the default first.
 
         Parameters
         ----------
@@ -82,7 +82,7 @@ class Strategy(Protocol):
         return (self.default(problem),)
 
     def search(self, problem: BlockProblem) -> Search:
-        """Search the variants in rounds.
+        """Search the configs in rounds.
 
         Parameters
         ----------
@@ -91,18 +91,18 @@ class Strategy(Protocol):
         Yields
         ------
         sequence of str or None
-            Variants to time, `variants` first; what is sent back are the seconds of all that were timed so far, which
+            Options to time, `configs` first; what is sent back are the seconds of all that were timed so far, which
             may be none of these, or all of them.
         """
-        yield self.variants(problem)
+        yield self.configs(problem)
 
-    def prepare(self, problem: BlockProblem, variant: Variant = None) -> Future[Any] | None:
+    def prepare(self, problem: BlockProblem, options: Options = None) -> Future[Any] | None:
         """Begin in the background what takes long in `build`: compiling into a cache.
 
         Parameters
         ----------
         problem : BlockProblem
-        variant : str, optional
+        options : str, optional
 
         Returns
         -------
@@ -116,34 +116,34 @@ class Strategy(Protocol):
         """
         return None
 
-    def build(self, problem: BlockProblem, variant: Variant = None) -> BlockKernel:
+    def build(self, problem: BlockProblem, options: Options = None) -> BlockKernel:
         """Build the kernel.
 
         Parameters
         ----------
         problem : BlockProblem
-        variant : str, optional
-            One of `variants` or `search`; the default when left out.
+        options : str, optional
+            One of `configs` or `search`; the default when left out.
 
         Raises
         ------
         NotSuitable
             With the reason, if this strategy cannot serve the problem.
         ArgumentError
-            If there is no such variant.
+            If there is no such options.
         """
 
     def cost(self, problem: BlockProblem) -> float:
         """Estimate the relative time per element, to choose by before anything is measured."""
 
 
-def no_variants(strategy: Strategy, variant: Variant) -> None:
-    """Refuse a variant of a strategy that has none.
+def no_options(strategy: Strategy, options: Options) -> None:
+    """Refuse a options of a strategy that has none.
 
     Raises
     ------
     ArgumentError
         If one is asked for.
     """
-    if variant is not None:
-        raise ArgumentError(f"strategy {strategy.name!r} has no variant {variant!r}")
+    if options is not None:
+        raise ArgumentError(f"strategy {strategy.name!r} has no options {options!r}")

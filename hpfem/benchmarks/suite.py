@@ -366,7 +366,7 @@ class SuiteRun:
             shape=task.shape,
             geometry=task.geometry,
             strategy=choice.strategy,
-            variant=choice.variant,
+            variant=choice.options,
             algorithm=choice.algorithm,
             backend=choice.backend,
             basis=self.settings.basis,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from hpfem.shapes.arguments import name_of
 
 from ..backends.base import Backend
-from ..backends.strategy import Strategy, Variant
+from ..backends.strategy import Options, Strategy
 from ..errors import ArgumentError, NotSuitable
 from ..forms.form import ALGORITHMS, BlockKernel, BlockProblem
 from ..support.log import report_once
@@ -41,8 +41,8 @@ class Choice:
     ----------
     kernel : BlockKernel
     strategy, algorithm, backend : str
-    variant : str or None
-        Of the strategy's variants; None where it has none.
+    options : str or None
+        Of the strategy's configs; None where it has none.
     reason : str
         "tuned: ...", "shipped table: ...", "least expected time by the model" or "asked for".
     unsuitable : tuple of str
@@ -53,14 +53,14 @@ class Choice:
     strategy: str
     algorithm: str
     backend: str
-    variant: Variant
+    options: Options
     reason: str
     unsuitable: tuple[str, ...]
 
     @property
     def pick(self) -> Pick:
         """All but the kernel, to be built again."""
-        return Pick(way(self.strategy, self.kernel.problem, self.variant), self.reason, self.unsuitable)
+        return Pick(way(self.strategy, self.kernel.problem, self.options), self.reason, self.unsuitable)
 
 
 def _algorithms(problem: BlockProblem, asked: str) -> list[str]:
@@ -117,9 +117,9 @@ def candidates(
     return sorted(found, key=lambda pair: pair[0].cost(pair[1]))
 
 
-def way(strategy: str, problem: BlockProblem, variant: Variant) -> Name:
-    """Name a way to compute a problem: strategy, algorithm (None where there are no gradients) and variant."""
-    return strategy, problem.algorithm if problem.form.has_algorithms else None, variant
+def way(strategy: str, problem: BlockProblem, options: Options) -> Name:
+    """Name a way to compute a problem: strategy, algorithm (None where there are no gradients) and options."""
+    return strategy, problem.algorithm if problem.form.has_algorithms else None, options
 
 
 def title(name: Name) -> str:
@@ -149,13 +149,13 @@ def _build(pairs: Sequence[tuple[Strategy, BlockProblem]], pick: Pick, backend: 
     for provider, problem in pairs:
         if way(provider.name, problem, None)[:2] != pick.name[:2] or len(pick.name) != 3:
             continue
-        variant = pick.name[2]
+        options = pick.name[2]
         try:
-            kernel = provider.build(problem, variant)
+            kernel = provider.build(problem, options)
         except (NotSuitable, ArgumentError) as error:
             why = str(error)
             break
-        return Choice(kernel, provider.name, problem.algorithm, backend.name, variant, pick.reason, pick.unsuitable)
+        return Choice(kernel, provider.name, problem.algorithm, backend.name, options, pick.reason, pick.unsuitable)
     what = title(pick.name)
     report_once(f"chosen/{backend.name}/{what}/{why}", f"{what} was chosen once and is not used now: {why}")
     return None
@@ -201,8 +201,8 @@ def choose(problem: BlockProblem, strategy: str, algorithm: str, backend: Backen
     missed: list[str] = []
     for provider, special in pairs:
         try:
-            variant = provider.default(special)
-            kernel = provider.build(special, variant)
+            options = provider.default(special)
+            kernel = provider.build(special, options)
         except NotSuitable as reason:
             refusal = f"{provider.name}: {reason}"
             unsuitable += [refusal] * (refusal not in unsuitable)
@@ -214,5 +214,5 @@ def choose(problem: BlockProblem, strategy: str, algorithm: str, backend: Backen
         table = provider.measured(special)
         why = f"shipped table: {table}" if table else "least expected time by the model"
         why = "asked for" if strategy != "auto" else why
-        return Choice(kernel, provider.name, special.algorithm, backend.name, variant, why, tuple(unsuitable))
+        return Choice(kernel, provider.name, special.algorithm, backend.name, options, why, tuple(unsuitable))
     raise NotSuitable(f"{problem.form.name} on {problem.shape.name}: {'; '.join(unsuitable)}")

@@ -1,6 +1,6 @@
 """The tuner: times what can serve a block on data of its own, and keeps what won for `strategy="auto"`.
 
-Everything suitable takes part: strategies, algorithms, and variants in the rounds of `Strategy.search`, compiled side
+Everything suitable takes part: strategies, algorithms, and configs in the rounds of `Strategy.search`, compiled side
 by side. Whoever is far behind drops out; the fastest run again in turns at the end. The present choice stays unless it
 is beaten clearly (`hpfem.tuning.MARGIN`), and no result counts that differs from its result.
 """
@@ -272,7 +272,7 @@ class BlockTuner:
         for group, (provider, problem) in self.groups.items():
             try:
                 search = provider.search(problem)
-                first.append([(*group, variant) for variant in next(search)])
+                first.append([(*group, options) for options in next(search)])
                 searches[group] = search
             except NotSuitable as reason:
                 self._refuse(group, reason)
@@ -290,7 +290,7 @@ class BlockTuner:
         return self._result(incumbent)
 
     def _next_round(self, searches: dict[Name, Search]) -> list[Name]:
-        """Variants to time next, of strategies and algorithms that are still in the running."""
+        """Options to time next, of strategies and algorithms that are still in the running."""
         seconds, batches = self.race.seconds, []
         best = min(seconds.values())
         for group, search in list(searches.items()):
@@ -299,7 +299,7 @@ class BlockTuner:
                 del searches[group]
                 continue
             try:
-                batches.append([(*group, variant) for variant in search.send(timed)])
+                batches.append([(*group, options) for options in search.send(timed)])
             except StopIteration:
                 del searches[group]
         return in_turns(batches)

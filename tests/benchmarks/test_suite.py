@@ -91,7 +91,7 @@ class GroupStrategy(StandInStrategy):
     def __init__(self, name="groups", error=0.0):
         self.name, self.error, self.made = name, error, []
 
-    def build(self, problem, variant=None):
+    def build(self, problem, options=None):
         """Only what fits."""
         if self.name == "narrow" and problem.n_modes > 4:
             raise NotSuitable("too wide")

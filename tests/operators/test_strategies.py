@@ -44,7 +44,7 @@ class Picky(Strategy):
         self.serves = serves
         self.asked = []
 
-    def build(self, problem, variant=None):
+    def build(self, problem, options=None):
         """Build for the shapes it serves."""
         self.asked.append((problem.shape.name, problem.geometry.affine, problem.algorithm))
         if problem.shape.name not in self.serves:

@@ -12,12 +12,12 @@ import pytest
 import hpfem as hp
 from hpfem import tuning
 from hpfem.backends.base import BACKENDS, choose_backend
-from hpfem.backends.config import from_text
 from hpfem.backends.cuda.stdmat import strategy as stdmat
 from hpfem.backends.cuda.sumfac import strategy as sumfac
 from hpfem.backends.cuda.sumfac_top import strategy as sumfac_top
-from hpfem.backends.cuda.sumfac_top.plan import Limits, Variant
+from hpfem.backends.cuda.sumfac_top.plan import Limits, SumFacTopOptions
 from hpfem.backends.numpy.pipeline import NumpyKernel
+from hpfem.backends.options import from_text
 from hpfem.backends.strategy import Strategy
 from hpfem.errors import ArgumentError, NotSuitable
 from hpfem.forms.cost import operator_bytes
@@ -75,7 +75,7 @@ class PacedKernel(BlockKernel):
 
 
 class Paced(Strategy):
-    """A strategy whose variants take given seconds, in rounds."""
+    """A strategy whose configs take given seconds, in rounds."""
 
     special = False
 
@@ -96,21 +96,21 @@ class Paced(Strategy):
         for batch in self.rounds:
             self.sent.append(dict((yield list(batch))))
 
-    def prepare(self, problem, variant=None):
+    def prepare(self, problem, options=None):
         """Nothing to begin."""
-        self.prepared.append(variant)
+        self.prepared.append(options)
 
-    def build(self, problem, variant=None):
+    def build(self, problem, options=None):
         """Serve some shapes."""
         if self.shapes is not None and problem.shape.name not in self.shapes:
             raise NotSuitable(f"no {problem.shape.name}s")
         known = {name: seconds for batch in self.rounds for name, seconds in batch.items()}
-        if variant not in known:
-            raise ArgumentError(f"no variant {variant!r}")
-        seconds = known[variant]
+        if options not in known:
+            raise ArgumentError(f"no options {options!r}")
+        seconds = known[options]
         # Collocated, where that means something, takes twice as long.
         slow = problem.algorithm == "collocated" and problem.form.gradients
-        return PacedKernel(problem, self.world, seconds * (1 + slow), 1.001 if variant in self.wrong else 1.0)
+        return PacedKernel(problem, self.world, seconds * (1 + slow), 1.001 if options in self.wrong else 1.0)
 
     def cost(self, problem):
         """As given."""
@@ -118,7 +118,7 @@ class Paced(Strategy):
 
 
 def chosen(operator):
-    """Strategy, algorithm and variant of every block."""
+    """Strategy, algorithm and options of every block."""
     return [choice.pick.name for choice in operator.choices]
 
 
@@ -225,9 +225,9 @@ def test_kernels_that_fail_never_win(world, space):
     class Failing(Paced):
         """What a GPU says of a launch that asks for too much."""
 
-        def build(self, problem, variant=None):
-            kernel = super().build(problem, variant)
-            if variant == "a":
+        def build(self, problem, options=None):
+            kernel = super().build(problem, options)
+            if options == "a":
                 kernel.apply = lambda source, out: (_ for _ in ()).throw(RuntimeError("CUDA_ERROR_OUT_OF_RESOURCES"))
             return kernel
 
@@ -462,12 +462,12 @@ class DryKernel(PacedKernel):
     world = None
 
     def __init__(self, problem, plan=None):
-        variant = getattr(plan, "variant", None)
-        seconds = 1e-3 if variant is None else 1e-4 * (2 - 0.5 * bool(variant.prefetch) + 0.01 * variant.elements)
+        options = getattr(plan, "options", None)
+        seconds = 1e-3 if options is None else 1e-4 * (2 - 0.5 * bool(options.prefetch) + 0.01 * options.elements)
         super().__init__(problem, self.world, seconds, 1.0)
 
 
-def test_variants_of_cuda_without_a_gpu(world, monkeypatch):
+def test_configs_of_cuda_without_a_gpu(world, monkeypatch):
     begun = []
 
     def start(source, architecture):
@@ -480,7 +480,7 @@ def test_variants_of_cuda_without_a_gpu(world, monkeypatch):
     strategies = BACKENDS["cuda"].strategies
     monkeypatch.setitem(BACKENDS._objects, "cuda", StandInBackend("cuda", HOST, strategies, timer=lambda: world))
     monkeypatch.setattr(DryKernel, "world", world)
-    for module, kernel in ((sumfac_top, "FiberKernel"), (sumfac, "LaneKernel"), (stdmat, "StdMatKernel")):
+    for module, kernel in ((sumfac_top, "SumFacTopKernel"), (sumfac, "SumFacKernel"), (stdmat, "StdMatKernel")):
         monkeypatch.setattr(module, kernel, DryKernel)
         for name, stub in (("limits", Limits), ("architecture", lambda: "sm_90"), ("start", start)):
             monkeypatch.setattr(module, name, stub, raising=False)
@@ -488,10 +488,10 @@ def test_variants_of_cuda_without_a_gpu(world, monkeypatch):
     operator = hp.Helmholtz(space)
     assert "GDoF/s on an H200)" in operator.explain() and "(shipped table: " in operator.explain()
     [result] = operator.tune(1e9)
-    strategy, algorithm, variant = result.record.winner
-    assert strategy == "sumfac-top" and from_text(Variant, variant).prefetch
+    strategy, algorithm, options = result.record.winner
+    assert strategy == "sumfac-top" and from_text(SumFacTopOptions, options).prefetch
     assert len({source for source, _ in begun}) > 20
-    assert f"sumfac-top, {algorithm}, {variant} (tuned: " in operator.explain()
+    assert f"sumfac-top, {algorithm}, {options} (tuned: " in operator.explain()
     assert [text for text in result.unsuitable if text.startswith("sumfac: ")]
     assert chosen(hp.Helmholtz(space)) == chosen(operator) == [result.record.winner]
     hp.Helmholtz(space, strategy="sumfac-top", algorithm="collocated").tune(1e9)

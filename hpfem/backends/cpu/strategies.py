@@ -7,7 +7,7 @@ from ...forms.cost import operator_flops
 from ...forms.form import BlockProblem
 from ..numpy.backend import NumpyStdMat, NumpySumFac
 from ..numpy.pipeline import NumpyKernel
-from ..strategy import Strategy, Variant, no_variants
+from ..strategy import Options, Strategy, no_options
 from .runtime.kernel import CpuKernel
 
 # Time per operation against collocated sum factorisation (measured on AVX-512, P = 1..7).
@@ -25,7 +25,7 @@ class CpuSumFac(Strategy):
 
     name, special = "sumfac", False
 
-    def build(self, problem: BlockProblem, variant: Variant = None) -> CpuKernel:
+    def build(self, problem: BlockProblem, options: Options = None) -> CpuKernel:
         """Build the kernel; it serves every form.
 
         Raises
@@ -33,7 +33,7 @@ class CpuSumFac(Strategy):
         NotSuitable
             If a direction has so many points that its unrolled fibers take minutes to compile.
         """
-        no_variants(self, variant)
+        no_options(self, options)
         points = max(problem.tabulation.rule.counts)
         if points > LONGEST_FIBER:
             raise NotSuitable(f"fibers of {points} points are too long to compile, the limit is {LONGEST_FIBER}")
@@ -50,7 +50,7 @@ class CpuPlain(Strategy):
 
     name, special = "numpy", True
 
-    def build(self, problem: BlockProblem, variant: Variant = None) -> NumpyKernel:
+    def build(self, problem: BlockProblem, options: Options = None) -> NumpyKernel:
         """Build the kernel.
 
         Raises
@@ -58,7 +58,7 @@ class CpuPlain(Strategy):
         NotSuitable
             Where compiled sum factorisation serves.
         """
-        no_variants(self, variant)
+        no_options(self, options)
         if max(problem.tabulation.rule.counts) <= LONGEST_FIBER:
             raise NotSuitable("compiled sum factorisation serves here")
         return NumpySumFac().build(problem)
@@ -73,7 +73,7 @@ class CpuDense(Strategy):
 
     name, special = "dense", True
 
-    def build(self, problem: BlockProblem, variant: Variant = None) -> CpuKernel:
+    def build(self, problem: BlockProblem, options: Options = None) -> CpuKernel:
         """Build the kernel.
 
         Raises
@@ -81,7 +81,7 @@ class CpuDense(Strategy):
         NotSuitable
             Unless elements are affine and the form is linear with constant coefficients.
         """
-        no_variants(self, variant)
+        no_options(self, options)
         return CpuKernel(problem, "dense")
 
     def cost(self, problem: BlockProblem) -> float:
@@ -96,9 +96,9 @@ class CpuStdMat(Strategy):
 
     name, special = "stdmat", False
 
-    def build(self, problem: BlockProblem, variant: Variant = None) -> NumpyKernel:
+    def build(self, problem: BlockProblem, options: Options = None) -> NumpyKernel:
         """Build the kernel; it serves every form."""
-        no_variants(self, variant)
+        no_options(self, options)
         return NumpyStdMat().build(problem)
 
     def cost(self, problem: BlockProblem) -> float:

@@ -8,7 +8,7 @@ from ...forms.cost import operator_flops
 from ...forms.form import BlockProblem
 from ..base import BACKENDS, Backend
 from ..roofline import Roofline
-from ..strategy import Strategy, Variant, no_variants
+from ..strategy import Options, Strategy, no_options
 from .limits import measure_host
 from .pipeline import NumpyKernel
 
@@ -18,9 +18,9 @@ class NumpySumFac(Strategy):
 
     name, special = "sumfac", False
 
-    def build(self, problem: BlockProblem, variant: Variant = None) -> NumpyKernel:
+    def build(self, problem: BlockProblem, options: Options = None) -> NumpyKernel:
         """Build the kernel; it serves every form."""
-        no_variants(self, variant)
+        no_options(self, options)
         return NumpyKernel(problem, "sumfac")
 
     def cost(self, problem: BlockProblem) -> float:
@@ -33,9 +33,9 @@ class NumpyStdMat(Strategy):
 
     name, special = "stdmat", False
 
-    def build(self, problem: BlockProblem, variant: Variant = None) -> NumpyKernel:
+    def build(self, problem: BlockProblem, options: Options = None) -> NumpyKernel:
         """Build the kernel; it serves every form."""
-        no_variants(self, variant)
+        no_options(self, options)
         return NumpyKernel(problem, "stdmat")
 
     def cost(self, problem: BlockProblem) -> float:

@@ -172,7 +172,8 @@ def test_the_least_recently_used_go_first(folder, monkeypatch):
 def test_many_processes_at_once(folder):
     """They all compile the same kernel, none sees half an entry, and one entry is left."""
     script = (
-        "import ctypes\nfrom hpfem.backends.cpu.runtime import cache\nfrom hpfem.backends.cpu.runtime.target import host\n"
+        "import ctypes\nfrom hpfem.backends.cpu.runtime import cache\n"
+        "from hpfem.backends.cpu.runtime.target import host\n"
         f"code = cache.compiled({MODULE!r}, host())\n"
         "out = ctypes.c_int64(0)\ncode.run(7, 0, 0, 0, 0, ctypes.addressof(out), 0, 0, 0, 0, 0)\n"
         "assert out.value == 7\n"

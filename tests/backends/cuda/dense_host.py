@@ -21,9 +21,9 @@ class DenseCase:
     alteration: tuple[str, str] | None = None
 
     @classmethod
-    def of(cls, problem, name, variant, blocks=1):
-        """A case of a variant."""
-        return cls(DensePlan(problem, ElementMatrices.of(problem.tabulation), variant), name, blocks)
+    def of(cls, problem, name, options, blocks=1):
+        """A case of a options."""
+        return cls(DensePlan(problem, ElementMatrices.of(problem.tabulation), options), name, blocks)
 
     @property
     def problem(self):
@@ -71,7 +71,7 @@ def apply(library, case, source, descending=False, guard=None):
     source, out = place(source), place(np.full_like(source, np.nan))
     names = arguments(problem)[1]
     parameters = (ctypes.c_double * max(len(names), 1))(*[problem.parameters[name] for name in names])
-    blocks = -(-n // plan.elements) if plan.variant.tiles == 0 else case.blocks
+    blocks = -(-n // plan.elements) if plan.options.tiles == 0 else case.blocks
     with shared_at(guard, library, plan.shared_bytes):
         outcome = getattr(library, f"run_{case.name}")(
             ctypes.c_longlong(n),

@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from scipy.sparse import csr_array
 
-from hpfem.backends.cuda.dense.plan import DenseVariant
-from hpfem.backends.cuda.sumfac_top.plan import Variant
+from hpfem.backends.cuda.dense.plan import DenseOptions
+from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions
 from hpfem.backends.cuda.vectors.conjugate import CONTROL
 from hpfem.backends.cuda.vectors.conjugate import source as conjugate_source
 from hpfem.backends.cuda.vectors.indexed import THREADS, IndexTables
@@ -29,14 +29,14 @@ from tests.guard import SIDES, Crooked, Guard, faults
 
 VARIANTS = (
     None,
-    Variant(3),
-    Variant(4, split=7),
-    Variant(2, prefetch=1, tables_shared=True),
-    Variant(4, late=True, split=1, l2=True),
-    Variant(3, split=3),
-    Variant(2, prefetch=9),
+    SumFacTopOptions(3),
+    SumFacTopOptions(4, split=7),
+    SumFacTopOptions(2, prefetch=1, tables_shared=True),
+    SumFacTopOptions(4, late=True, split=1, l2=True),
+    SumFacTopOptions(3, split=3),
+    SumFacTopOptions(2, prefetch=9),
 )
-DENSE = (DenseVariant(2, 0), DenseVariant(2, 1), DenseVariant(1, 1, 2, False), DenseVariant(1, 2, 3))
+DENSE = (DenseOptions(2, 0), DenseOptions(2, 1), DenseOptions(1, 1, 2, False), DenseOptions(1, 2, 3))
 STAGES = ("BwdTrans", "IProductWRTBase", "PhysDeriv", "IProductWRTDerivBase")
 
 
@@ -48,7 +48,7 @@ def problem_of(shape, form, order=2, deformed=True, dtype="float64", algorithm="
 
 def cases(shape):
     """Kernels of a shape: what each is, its case, the module that applies it, the elements that it takes at a time."""
-    variants, plain = cycle(VARIANTS), {"algorithm": "noncollocated"}
+    configs, plain = cycle(VARIANTS), {"algorithm": "noncollocated"}
     names = (f"case{n}" for n in count())
 
     fiber = [(form, {}) for form in (*STAGES, "Mass", "Helmholtz", "transport", "coupled", "library")]
@@ -59,8 +59,8 @@ def cases(shape):
     fiber += [("transport", {"order": 1, "dtype": "float32"}), ("Helmholtz", {"order": 4, **plain})]
     fiber += [("Mass", {"order": 3, "basis": "orthogonal"})]
     for form, options in fiber:
-        case = Case.of(problem_of(shape, form, **options), next(names), next(variants))
-        yield f"fiber {form} {options} {case.plan.variant}", case, host_kernels, case.block[0]
+        case = Case.of(problem_of(shape, form, **options), next(names), next(configs))
+        yield f"fiber {form} {options} {case.plan.options}", case, host_kernels, case.block[0]
     lane = [
         ("BwdTrans", {}),
         ("IProductWRTBase", {"dtype": "float32"}),
@@ -81,10 +81,10 @@ def cases(shape):
     for form, options in point:
         case = PointCase.of(problem_of(shape, form, **options), next(names))
         yield f"point {form} {options}", case, point_host, 4
-    for order, form, variant in zip((1, 2, 1, 2), ("Mass", "Helmholtz", "Laplacian", "Mass"), DENSE, strict=True):
+    for order, form, options in zip((1, 2, 1, 2), ("Mass", "Helmholtz", "Laplacian", "Mass"), DENSE, strict=True):
         problem = problem_of(shape, form, order, False, **plain)
-        case = DenseCase.of(problem, next(names), variant)
-        yield f"dense {form} {variant}", case, dense_host, case.plan.elements
+        case = DenseCase.of(problem, next(names), options)
+        yield f"dense {form} {options}", case, dense_host, case.plan.elements
 
 
 def apply(kernels, case, runner, n, guard, components=1):
@@ -111,9 +111,9 @@ def check_faults(folder):
     # Factors of so many elements and lines that there is nothing behind the last.
     problem = problem_of(shape, "transport")
     affine = problem_of(shape, "Helmholtz", 2, False, algorithm="noncollocated")
-    fiber = Case.of(problem, "fiber", Variant(2))
-    values = Case.of(problem_of(shape, "IProductWRTBase"), "values", Variant(2))
-    dense = DenseCase.of(affine, "dense", DenseVariant(1, 1))
+    fiber = Case.of(problem, "fiber", SumFacTopOptions(2))
+    values = Case.of(problem_of(shape, "IProductWRTBase"), "values", SumFacTopOptions(2))
+    dense = DenseCase.of(affine, "dense", DenseOptions(1, 1))
     point = PointCase.of(problem, "point")
     lane = Case.of(problem_of(shape, "BwdTrans", 1), "lane", "lane")
     wrong = [

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from hpfem.backends.cuda.codegen.layout import stored_factors, stored_kinds
-from hpfem.backends.cuda.codegen.prelude import arguments, fiber_source, header, lane_source
+from hpfem.backends.cuda.codegen.prelude import arguments, header, sumfac_source, sumfac_top_source
 from hpfem.backends.cuda.codegen.tables import Levels
-from hpfem.backends.cuda.sumfac_top.plan import LANE_THREADS, FiberPlan, Limits, default_variant, lane_plan, plan
+from hpfem.backends.cuda.sumfac_top.plan import LANE_THREADS, Limits, SumFacTopPlan, default_options, plan, sumfac_plan
 
 OUTCOMES = {1: "threads of a block parted at a barrier", 2: "a kernel wrote behind the end of shared memory"}
 
@@ -23,20 +23,20 @@ class Case:
     """One specialisation."""
 
     problem: Any
-    plan: FiberPlan
+    plan: SumFacTopPlan
     levels: Levels
     name: str
     lane: bool = False
     alteration: tuple[str, str] | None = None
 
     @classmethod
-    def of(cls, problem, name, variant=None):
-        """A case of the fiber kernel with a variant (None: the default one), or of the "lane" kernel."""
-        if variant == "lane":
+    def of(cls, problem, name, options=None):
+        """A case of the fiber kernel with a options (None: the default one), or of the "lane" kernel."""
+        if options == "lane":
             levels = Levels.plain(problem.tabulation)
-            return cls(problem, lane_plan(problem, levels), levels, name, lane=True)
+            return cls(problem, sumfac_plan(problem, levels), levels, name, lane=True)
         levels = Levels.of(problem.tabulation)
-        chosen = default_variant(problem, levels, Limits()) if variant is None else variant
+        chosen = default_options(problem, levels, Limits()) if options is None else options
         return cls(problem, plan(problem, levels, chosen), levels, name)
 
     def altered(self, old, new):
@@ -49,12 +49,12 @@ class Case:
         if self.lane:
             size = LANE_THREADS * (self.levels.n_modes | 1) * self.problem.dtype.itemsize
             return LANE_THREADS, LANE_THREADS, size
-        return self.plan.variant.elements, self.plan.threads, self.plan.shared_bytes
+        return self.plan.options.elements, self.plan.threads, self.plan.shared_bytes
 
     def source(self):
         """C++ of the kernel in a namespace of its own, with a plain function that launches it."""
         arrays, parameters, _ = arguments(self.problem)
-        make = lane_source if self.lane else fiber_source
+        make = sumfac_source if self.lane else sumfac_top_source
         body = make(self.problem, self.levels, self.plan, self.name)
         if self.alteration is not None:
             assert self.alteration[0] in body

@@ -9,7 +9,7 @@ import numpy as np
 from hpfem.backends.cuda.codegen.layout import stored_factors, stored_kinds
 from hpfem.backends.cuda.codegen.prelude import arguments, point_source
 from hpfem.backends.cuda.codegen.tables import Levels
-from hpfem.backends.cuda.sumfac_top.plan import FiberPlan, Variant, plan
+from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions, SumFacTopPlan, plan
 from tests.backends.cuda.host_kernels import pointer
 
 THREADS = 256
@@ -20,7 +20,7 @@ class PointCase:
     """One specialisation."""
 
     problem: Any
-    plan: FiberPlan
+    plan: SumFacTopPlan
     levels: Levels
     name: str
 
@@ -28,7 +28,7 @@ class PointCase:
     def of(cls, problem, name):
         """The case of a problem."""
         levels = Levels.plain(problem.tabulation)
-        return cls(problem, plan(problem, levels, Variant(1)), levels, name)
+        return cls(problem, plan(problem, levels, SumFacTopOptions(1)), levels, name)
 
     @property
     def slots(self):

@@ -7,8 +7,8 @@ import pytest
 
 import hpfem as hp
 from hpfem.backends.cuda.dense.element_matrices import ElementMatrices, places_of
-from hpfem.backends.cuda.dense.plan import DensePlan, DenseVariant, check_dense, dense_plan
-from hpfem.backends.cuda.dense.search import default_dense, dense_variants
+from hpfem.backends.cuda.dense.plan import DenseOptions, DensePlan, check_dense, dense_plan
+from hpfem.backends.cuda.dense.search import default_dense, dense_configs
 from hpfem.backends.cuda.sumfac_top.plan import Limits
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.errors import NotSuitable
@@ -78,7 +78,7 @@ def test_simplices_have_as_many_rows_as_polynomials_of_one_degree_less():
 
 def test_sorting_leaves_much_out():
     problem = problem_of("tet", 5)
-    plan = DensePlan(problem, ElementMatrices.of(problem.tabulation), DenseVariant(8))
+    plan = DensePlan(problem, ElementMatrices.of(problem.tabulation), DenseOptions(8))
     assert plan.used_tiles < 0.7 * (7 * 7 + 2 * 3 * 7 * 5)
     assert places_of(11).tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12]
     assert places_of(13).tolist() == list(range(13))
@@ -87,18 +87,18 @@ def test_sorting_leaves_much_out():
 @pytest.mark.parametrize("make", [hp.Helmholtz, hp.Laplacian, hp.Mass])
 @pytest.mark.parametrize("name", ["tri", "tet"])
 def test_kernels_against_numpy(name, make, tmp_path, rng):
-    few, ring, one = DenseVariant(2, 1), DenseVariant(2, 1, 3, False), DenseVariant(1, 0)
+    few, ring, one = DenseOptions(2, 1), DenseOptions(2, 1, 3, False), DenseOptions(1, 0)
     cases = []
-    for order, variants in (
+    for order, configs in (
         (1, (one, few)),
         (2, (one, ring)),
-        (3, (one, DenseVariant(1, 2))),
+        (3, (one, DenseOptions(1, 2))),
         (4, (few,)),
         (5, (ring,)),
     ):
         for basis in ("modified", "lagrange"):
             problem = problem_of(name, order, make, basis=basis)
-            cases += [DenseCase.of(problem, f"case{len(cases)}_{k}", v) for k, v in enumerate(variants)]
+            cases += [DenseCase.of(problem, f"case{len(cases)}_{k}", v) for k, v in enumerate(configs)]
     check(cases, tmp_path, rng)
 
 
@@ -106,9 +106,9 @@ def test_kernels_against_numpy(name, make, tmp_path, rng):
 def test_high_orders(name, tmp_path, rng):
     cases = []
     for order in (6, 7, 8) if name == "tet" else (6, 7, 8, 9, 10):
-        variant = dense_variants(problem_of(name, order), matrices_of(name, order), Limits())[0]
+        options = dense_configs(problem_of(name, order), matrices_of(name, order), Limits())[0]
         # Fewer warps: the host runs one thread after the other.
-        cases.append(DenseCase.of(problem_of(name, order), f"case{order}", replace(variant, warps=2, min_blocks=1)))
+        cases.append(DenseCase.of(problem_of(name, order), f"case{order}", replace(options, warps=2, min_blocks=1)))
     check(cases, tmp_path, rng, elements=(37,))
 
 
@@ -119,8 +119,8 @@ def matrices_of(name, order):
 
 @pytest.mark.parametrize("name", ["quad", "hex", "prism", "pyramid"])
 def test_other_shapes(name, tmp_path, rng):
-    variants = DenseVariant(1, 0), DenseVariant(2, 1), DenseVariant(2, 1, 2, True)
-    cases = [DenseCase.of(problem_of(name, k + 1), f"case{k}", variant) for k, variant in enumerate(variants)]
+    configs = DenseOptions(1, 0), DenseOptions(2, 1), DenseOptions(2, 1, 2, True)
+    cases = [DenseCase.of(problem_of(name, k + 1), f"case{k}", options) for k, options in enumerate(configs)]
     check(cases, tmp_path, rng)
 
 
@@ -134,24 +134,24 @@ def test_parameters_blocks_float32_and_surfaces(tmp_path, rng):
     fields = {"k": 0.3, "lam": 1.7}
     problems = [problem_of("tet", 2, hp.WeakForm, mesh=None, pointwise=scaled, fields=fields)] * 3
     problems += [problem_of("tri", 3, mesh=bent), problem_of("tri", 3, dtype=np.float32)]
-    variants = [
-        DenseVariant(1, 0),
-        DenseVariant(1, 1),
-        DenseVariant(2, 1, 2, False),
-        DenseVariant(2),
-        DenseVariant(1, 0),
+    configs = [
+        DenseOptions(1, 0),
+        DenseOptions(1, 1),
+        DenseOptions(2, 1, 2, False),
+        DenseOptions(2),
+        DenseOptions(1, 0),
     ]
     # More groups of elements than blocks take at a time, and fewer.
     cases = [
         DenseCase.of(problem, f"case{k}", v, blocks=1 + k % 2)
-        for k, (problem, v) in enumerate(zip(problems, variants, strict=True))
+        for k, (problem, v) in enumerate(zip(problems, configs, strict=True))
     ]
     check(cases, tmp_path, rng, elements=(1, 16, 75))
 
 
 def test_the_shim_sees_a_missing_wait(tmp_path, rng):
     problem = problem_of("tet", 2)
-    case = DenseCase.of(problem, "case0", DenseVariant(1))
+    case = DenseCase.of(problem, "case0", DenseOptions(1))
     source = rng.standard_normal((1, 20, problem.n_modes))
     good = apply(build([case], tmp_path), case, source)
     for old, new in (("    HPFEM_COPY_WAIT(0);\n    __syncwarp();", "    __syncwarp();"),):
@@ -171,20 +171,20 @@ def test_reasons():
         with pytest.raises(NotSuitable, match=reason):
             check_dense(problem)
     problem, matrices = problem_of("tet", 4), matrices_of("tet", 4)
-    for variant, reason in (
-        (DenseVariant(1, 1, 1), "two stages"),
-        (DenseVariant(64), "threads"),
-        (DenseVariant(4, 4), "registers"),
-        (DenseVariant(24, 1), "shared memory"),
-        (DenseVariant(4, 1, 0, True, 4), "blocks"),
+    for options, reason in (
+        (DenseOptions(1, 1, 1), "two stages"),
+        (DenseOptions(64), "threads"),
+        (DenseOptions(4, 4), "registers"),
+        (DenseOptions(24, 1), "shared memory"),
+        (DenseOptions(4, 1, 0, True, 4), "blocks"),
     ):
         with pytest.raises(NotSuitable, match=reason):
-            dense_plan(problem, matrices, variant, Limits())
+            dense_plan(problem, matrices, options, Limits())
     with pytest.raises(NotSuitable, match="shared memory"):
-        dense_variants(problem, matrices, Limits(shared_block=2048))
+        dense_configs(problem, matrices, Limits(shared_block=2048))
 
 
-def test_variants_fit():
+def test_configs_fit():
     for name in NAMES:
         for order in range(1, 6):
             problem = problem_of(name, order)
@@ -192,7 +192,7 @@ def test_variants_fit():
                 continue
             matrices = ElementMatrices.of(problem.tabulation)
             own = default_dense(problem, matrices, Limits())
-            for variant in (own, *dense_variants(problem, matrices, Limits())[:20]):
-                plan = DensePlan(problem, matrices, variant)
-                assert plan.shared_bytes * variant.min_blocks <= Limits().shared_multiprocessor
-                assert plan.threads * variant.min_blocks <= 2048
+            for options in (own, *dense_configs(problem, matrices, Limits())[:20]):
+                plan = DensePlan(problem, matrices, options)
+                assert plan.shared_bytes * options.min_blocks <= Limits().shared_multiprocessor
+                assert plan.threads * options.min_blocks <= 2048

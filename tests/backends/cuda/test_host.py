@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hpfem as hp
-from hpfem.backends.cuda.sumfac_top.plan import Variant
+from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions
 from hpfem.mesh import box
 from tests.backends.cuda.host_kernels import Case, apply, build
 from tests.samples import NAMES, bulge, curved, norm_error, skewed, straight
@@ -25,7 +25,7 @@ def coupled(u, du, lam):
 
 
 def operators(name):
-    """Operators of order 2, each with the variant to make its kernel of, on affine and on deformed cells."""
+    """Operators of order 2, each with the options to make its kernel of, on affine and on deformed cells."""
     straight_space = hp.Space(skewed(straight(name)), 2)
     mesh = curved(name, order=2)
     space, one = hp.Space(mesh, 2), hp.Space(mesh, 2, dtype=np.float32)
@@ -33,19 +33,19 @@ def operators(name):
     n, c = ({"backend": "numpy", "algorithm": algorithm} for algorithm in ("noncollocated", "collocated"))
     return [
         (hp.Helmholtz(space, lam=1.3, **c), None),
-        (hp.Helmholtz(space, lam=1.3, **n), Variant(2, prefetch=1, tables_shared=True)),
-        (hp.Helmholtz(space, lam=1.3, **n), Variant(4, split=7)),
-        (hp.Helmholtz(space, lam=1.3, **c), Variant(3, split=3)),
-        (hp.Mass(space, backend="numpy"), Variant(4, late=True, split=1)),
-        (hp.Mass(space, backend="numpy"), Variant(4, split=7)),
-        (hp.Helmholtz(straight_space, lam=1.3, **c), Variant(3)),
+        (hp.Helmholtz(space, lam=1.3, **n), SumFacTopOptions(2, prefetch=1, tables_shared=True)),
+        (hp.Helmholtz(space, lam=1.3, **n), SumFacTopOptions(4, split=7)),
+        (hp.Helmholtz(space, lam=1.3, **c), SumFacTopOptions(3, split=3)),
+        (hp.Mass(space, backend="numpy"), SumFacTopOptions(4, late=True, split=1)),
+        (hp.Mass(space, backend="numpy"), SumFacTopOptions(4, split=7)),
+        (hp.Helmholtz(straight_space, lam=1.3, **c), SumFacTopOptions(3)),
         (hp.Helmholtz(straight_space, lam=1.3, **n), "lane"),
         (hp.AdvectionDiffusionReaction(straight_space, velocity, 1.5, 0.4, **c), None),
         (hp.AdvectionDiffusionReaction(space, velocity, 1.5, 0.4, **n), None),
         (hp.IProductWRTDerivBase(straight_space, **c), None),
         (hp.IProductWRTDerivBase(space, **n), "lane"),
-        (hp.PhysDeriv(space, backend="numpy"), Variant(2)),
-        (hp.Mass(one, backend="numpy"), Variant(1, prefetch=9)),
+        (hp.PhysDeriv(space, backend="numpy"), SumFacTopOptions(2)),
+        (hp.Mass(one, backend="numpy"), SumFacTopOptions(1, prefetch=9)),
         (hp.WeakForm(space, diffusion, fields={"k": lambda *x: 1 + x[0], "lam": 0.7}, **n), "lane"),
     ]
 
@@ -68,9 +68,9 @@ def check(cases, kernels, folder, rng):
 @pytest.mark.parametrize("name", NAMES)
 def test_kernels_against_numpy(name, tmp_path, rng):
     cases, kernels = [], []
-    for operator, variant in operators(name):
+    for operator, options in operators(name):
         kernel = operator.choices[0].kernel
-        cases.append(Case.of(kernel.problem, f"case{len(cases)}", variant))
+        cases.append(Case.of(kernel.problem, f"case{len(cases)}", options))
         kernels.append(kernel)
     check(cases, kernels, tmp_path, rng)
 
@@ -104,19 +104,24 @@ def test_long_functions_are_called(tmp_path, rng):
         return u + x[0], [u * du[0], *list(du)[1:]]
 
     space, made = hp.Space(curved("tri", order=2), 2), []
-    for variant, algorithm in ((None, "collocated"), ("lane", "noncollocated")):
+    for options, algorithm in ((None, "collocated"), ("lane", "noncollocated")):
         form = hp.WeakForm(space, long, fields={"k": 1.3}, backend="numpy", algorithm=algorithm)
-        made.append((form.choices[0].kernel, variant))
-    cases = [Case.of(kernel.problem, f"case{i}", variant) for i, (kernel, variant) in enumerate(made)]
+        made.append((form.choices[0].kernel, options))
+    cases = [Case.of(kernel.problem, f"case{i}", options) for i, (kernel, options) in enumerate(made)]
     assert all("called_pow" in case.source() for case in cases)
     check(cases, [kernel for kernel, _ in made], tmp_path, rng)
 
 
 def test_products_of_segments(tmp_path, rng):
-    """Directions last first: every stage, other points and bases, a surface, variants, a tail of elements."""
+    """Directions last first: every stage, other points and bases, a surface, configs, a tail of elements."""
     cases, kernels = [], []
     skin = curved("quad", order=2).transformed(lambda x: np.column_stack([x, 0.3 * x[:, 0] ** 2 - 0.2 * x[:, 1]]))
-    variants = [Variant(4, prefetch=2, late=True), Variant(3, prefetch=9, l2=True), Variant(2, split=7), None]
+    configs = [
+        SumFacTopOptions(4, prefetch=2, late=True),
+        SumFacTopOptions(3, prefetch=9, l2=True),
+        SumFacTopOptions(2, split=7),
+        None,
+    ]
     for mesh, order, basis, quadrature in (
         (box("hex", (3, 1, 1)).elevated(2).transformed(lambda x: bulge(x, 0.2)), 3, "orthogonal", "gauss"),
         (skewed(straight("hex")), 2, "modified", "collocated"),
@@ -130,7 +135,7 @@ def test_products_of_segments(tmp_path, rng):
             made.append(hp.WeakForm(space, coupled, fields={"lam": 0.7}, components=2, **options))
         for operator in made:
             kernel = operator.choices[0].kernel
-            cases.append(Case.of(kernel.problem, f"case{len(cases)}", variants[len(cases) % len(variants)]))
+            cases.append(Case.of(kernel.problem, f"case{len(cases)}", configs[len(cases) % len(configs)]))
             assert cases[-1].levels.reverse
             kernels.append(kernel)
     check(cases, kernels, tmp_path, rng)

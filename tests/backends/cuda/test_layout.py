@@ -8,7 +8,7 @@ import pytest
 import hpfem as hp
 from hpfem.backends.cuda.codegen.layout import stored_factors
 from hpfem.backends.cuda.codegen.tables import Levels
-from hpfem.backends.cuda.sumfac_top.plan import Variant, plan
+from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions, plan
 from hpfem.geometry.block_geometry import KINDS
 from hpfem.mesh import box
 from tests.samples import NAMES, NAMES_2D, dimension, norm_error, skewed, straight
@@ -89,7 +89,7 @@ def case(mesh, dtype, elements, order=2):
     """Problem, tables and plan of the mass on a mesh."""
     problem = hp.Mass(hp.Space(mesh, order, dtype=dtype), backend="numpy").choices[0].kernel.problem
     levels = Levels.of(problem.tabulation)
-    return problem, levels, plan(problem, levels, Variant(elements))
+    return problem, levels, plan(problem, levels, SumFacTopOptions(elements))
 
 
 def deformed(name, order):
@@ -106,7 +106,7 @@ def by_index(problem, levels, layout, kind):
     factors = problem.geometry.factors(kind, 1, problem.dtype)[..., 0]  # [element, factor, point]
     if problem.geometry.affine and kind != "points":
         return factors[..., None]
-    (q1, q2, q3), e = levels.counts, layout.variant.elements
+    (q1, q2, q3), e = levels.counts, layout.options.elements
     n, groups = factors.shape[1], -(-len(factors) // e)
     out = np.zeros((groups, q1, n, layout.lines_padded), problem.dtype)
     element, i, j, k = np.meshgrid(np.arange(len(factors)), *(np.arange(q) for q in (q1, q2, q3)), indexing="ij")

@@ -342,7 +342,7 @@ def test_more_than_2_31_entries(case, cupy, monkeypatch):
 
     def repeated(problem, levels, layout, kind):
         """Factors of elements that repeat, in the layout of the kernel."""
-        lanes = layout.variant.elements
+        lanes = layout.options.elements
         cycle = np.tile(few.geometry.coefficients, (lanes, 1, 1))
         cycle = BlockGeometry(few.shape, few.geometry.order, cycle, few.geometry.rule, affine)
         part = stored_factors(replace(few, geometry=cycle), levels, layout, kind)

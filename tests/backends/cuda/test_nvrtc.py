@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 
 import hpfem as hp
-from hpfem.backends.cuda.codegen.prelude import fiber_source, lane_source, point_source, program
+from hpfem.backends.cuda.codegen.prelude import point_source, program, sumfac_source, sumfac_top_source
 from hpfem.backends.cuda.codegen.tables import Levels
 from hpfem.backends.cuda.dense.element_matrices import shared_matrices
-from hpfem.backends.cuda.dense.plan import DensePlan, DenseVariant
+from hpfem.backends.cuda.dense.plan import DenseOptions, DensePlan
 from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.backends.cuda.sumfac_top.plan import (
     REGISTERS,
     Limits,
-    Variant,
-    default_variant,
-    default_variants,
-    lane_plan,
+    SumFacTopOptions,
+    default_options,
+    default_plans,
     plan,
+    sumfac_plan,
 )
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.errors import DeviceError, NotSuitable
@@ -50,8 +50,8 @@ def problem_of(operator):
 def test_fibers(name, algorithm, architecture):
     space = hp.Space(curved(name, order=2), 3)
     problem, levels = problem_of(hp.Helmholtz(space, lam=1.0, algorithm=algorithm, backend="numpy"))
-    layout = plan(problem, levels, default_variant(problem, levels, Limits()))
-    binary = nvrtc.compile_source(program(fiber_source(problem, levels, layout)), architecture)
+    layout = plan(problem, levels, default_options(problem, levels, Limits()))
+    binary = nvrtc.compile_source(program(sumfac_top_source(problem, levels, layout)), architecture)
     assert binary.cubin.startswith(b"\x7fELF")
     assert binary.resources.spill_bytes == 0
     assert binary.resources.registers * layout.threads * layout.min_blocks <= REGISTERS
@@ -61,7 +61,7 @@ def test_fibers(name, algorithm, architecture):
 def test_one_element_per_thread(architecture):
     space = hp.Space(skewed(straight("prism")), 1)
     problem, levels = problem_of(hp.Helmholtz(space, lam=1.0, algorithm="noncollocated", backend="numpy"))
-    source = lane_source(problem, levels, lane_plan(problem, levels))
+    source = sumfac_source(problem, levels, sumfac_plan(problem, levels))
     assert nvrtc.compile_source(program(source), architecture).resources.spill_bytes == 0
 
 
@@ -70,10 +70,10 @@ def test_stdmat_and_user_written_forms(architecture):
     space = hp.Space(curved("pyramid", order=2), 2, dtype=np.float32)
     form = hp.WeakForm(space, burning, fields={"k": lambda *x: x[0]}, backend="numpy")
     problem, levels = problem_of(form)
-    layout = plan(problem, levels, Variant(1))
+    layout = plan(problem, levels, SumFacTopOptions(1))
     for source in (
         point_source(problem, levels, layout, 4),
-        fiber_source(problem, levels, plan(problem, levels, Variant(4))),
+        sumfac_top_source(problem, levels, plan(problem, levels, SumFacTopOptions(4))),
     ):
         assert nvrtc.compile_source(program(source), architecture).resources.spill_bytes == 0
 
@@ -89,37 +89,37 @@ def test_long_functions_are_written_once():
 
     for function in (lambda u, du: (np.sin(u), np.sin(u) * du), nested):
         problem, levels = problem_of(hp.WeakForm(space, function, backend="numpy"))
-        source = fiber_source(problem, levels, plan(problem, levels, Variant(4)))
+        source = sumfac_top_source(problem, levels, plan(problem, levels, SumFacTopOptions(4)))
         sizes.append(len(nvrtc.compile_source(program(source), "sm_90").cubin))
     assert sizes[1] < 1.5 * sizes[0]
 
 
 @each_architecture
 @pytest.mark.parametrize(
-    ("name", "order", "variant"),
+    ("name", "order", "options"),
     [
-        ("tet", 2, DenseVariant(4, 0, 0, True, 3)),
-        ("tet", 3, DenseVariant(4, 2)),
-        ("tri", 6, DenseVariant(4, 1, 0, False, 2)),
-        ("tet", 5, DenseVariant(8, 1, 4, False)),
+        ("tet", 2, DenseOptions(4, 0, 0, True, 3)),
+        ("tet", 3, DenseOptions(4, 2)),
+        ("tri", 6, DenseOptions(4, 1, 0, False, 2)),
+        ("tet", 5, DenseOptions(8, 1, 4, False)),
     ],
 )
-def test_dense_matrices(name, order, variant, architecture):
+def test_dense_matrices(name, order, options, architecture):
     space = hp.Space(skewed(straight(name)), order)
     problem, _ = problem_of(hp.Helmholtz(space, lam=1.0, algorithm="noncollocated", backend="numpy"))
-    layout = DensePlan(problem, shared_matrices(problem.tabulation), variant)
+    layout = DensePlan(problem, shared_matrices(problem.tabulation), options)
     found = nvrtc.compile_source(layout.program(), architecture).resources
     assert found.spill_bytes == 0
-    assert found.registers * layout.threads * variant.min_blocks <= REGISTERS
+    assert found.registers * layout.threads * options.min_blocks <= REGISTERS
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_measured_variants_fit(name):
+def test_measured_configs_fit(name):
     for order in range(1, 11):
         space = hp.Space(curved(name, order=2), order)
         for algorithm in ("collocated", "noncollocated"):
             problem, levels = problem_of(hp.Helmholtz(space, lam=1.0, algorithm=algorithm, backend="numpy"))
-            layout = plan(problem, levels, default_variant(problem, levels, Limits()))
+            layout = plan(problem, levels, default_options(problem, levels, Limits()))
             assert layout.shared_bytes <= Limits().shared_block
             assert layout.threads <= Limits().threads
             assert layout.threads >= layout.lines
@@ -129,7 +129,7 @@ def test_an_element_that_does_not_fit_is_refused():
     space = hp.Space(curved("hex", order=2), 10)
     problem, levels = problem_of(hp.Helmholtz(space, lam=1.0, backend="numpy"))
     with pytest.raises(NotSuitable, match="one element needs"):
-        default_variants(problem, levels, Limits(shared_block=24 * 1024))
+        default_plans(problem, levels, Limits(shared_block=24 * 1024))
 
 
 def test_a_source_that_does_not_compile_is_quoted():
@@ -196,8 +196,8 @@ def test_kernels_of_four_shapes_compile_side_by_side(folder):
     sources = []
     for choice in operator.choices:
         problem, levels = choice.kernel.problem, Levels.of(choice.kernel.problem.tabulation)
-        layout = plan(problem, levels, default_variant(problem, levels, Limits()))
-        sources.append(program(fiber_source(problem, levels, layout)))
+        layout = plan(problem, levels, default_options(problem, levels, Limits()))
+        sources.append(program(sumfac_top_source(problem, levels, layout)))
     assert len(sources) == 4
     begun = [nvrtc.start(source, "sm_90") for source in sources]
     found = [future.result() for future in begun]

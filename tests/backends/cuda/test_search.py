@@ -1,4 +1,4 @@
-"""Search for the fastest variant of the fiber kernel, with invented times; variants as text."""
+"""Search for the fastest options of the fiber kernel, with invented times; configs as text."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -6,9 +6,9 @@ from itertools import pairwise
 import pytest
 
 import hpfem as hp
-from hpfem.backends import config as variants
+from hpfem.backends import options as configs
 from hpfem.backends.cuda.codegen.tables import Levels
-from hpfem.backends.cuda.sumfac_top.plan import Limits, Variant, checked_plan, default_variants, known_variant
+from hpfem.backends.cuda.sumfac_top.plan import Limits, SumFacTopOptions, checked_plan, default_plans, known_options
 from hpfem.backends.cuda.sumfac_top.search import MOST, search
 from hpfem.errors import ArgumentError, NotSuitable
 from tests.samples import curved, straight
@@ -20,30 +20,30 @@ def problem_of(mesh, order, kind=hp.Mass, **options):
 
 
 def rounds_of(problem, seconds, **options):
-    """Rounds of a search, timed by a function of the variant; and the times."""
+    """Rounds of a search, timed by a function of the options; and the times."""
     timed, rounds = {}, []
     found = search(problem, Levels.of(problem.tabulation), Limits(), **options)
     batch = next(found)
     while True:
         rounds.append(batch)
-        timed.update({variant: seconds(variant) for variant in batch})
+        timed.update({options: seconds(options) for options in batch})
         try:
             batch = found.send(timed)
         except StopIteration:
             return rounds, timed
 
 
-def test_begins_with_the_measured_variant_and_different_numbers_of_elements():
+def test_begins_with_the_measured_options_and_different_numbers_of_elements():
     problem = problem_of(curved("tet"), 4)
     first = rounds_of(problem, lambda v: 1.0)[0][0]
-    assert first[0] == known_variant(problem)
+    assert first[0] == known_options(problem)
     counts = sorted(v.elements for v in first[1:] if not v.split)
     assert {v.split for v in first} >= {0, 3}
     assert 1 < len(counts) <= MOST
     assert all(b > 1.1 * a for a, b in pairwise(counts))
     plain = rounds_of(problem, lambda v: 1.0, most=3, table=False)[0][0]
     assert len([v for v in plain if not v.split]) <= 3
-    assert all(v == Variant(v.elements, split=v.split) for v in plain)
+    assert all(v == SumFacTopOptions(v.elements, split=v.split) for v in plain)
     assert rounds_of(problem, lambda v: 1.0, most=0)[0][0] == first[:1]
 
 
@@ -70,22 +70,23 @@ def test_affine_elements_have_nothing_to_prefetch():
 def test_what_does_not_fit_is_refused():
     problem = problem_of(curved("hex"), 4)
     levels = Levels.of(problem.tabulation)
-    assert checked_plan(problem, levels, Variant(2), Limits()).variant.elements == 2
+    assert checked_plan(problem, levels, SumFacTopOptions(2), Limits()).options.elements == 2
     with pytest.raises(NotSuitable, match="shared memory"):
-        checked_plan(problem, levels, Variant(60), Limits())
+        checked_plan(problem, levels, SumFacTopOptions(60), Limits())
     with pytest.raises(NotSuitable, match="0 elements"):
-        checked_plan(problem, levels, Variant(0), Limits())
+        checked_plan(problem, levels, SumFacTopOptions(0), Limits())
 
 
-def test_text_of_a_variant():
+def test_text_of_a_options():
     problem = problem_of(curved("tet"), 4)
-    modelled = [layout.variant for layout in default_variants(problem, Levels.of(problem.tabulation), Limits())]
-    for variant in (known_variant(problem), *modelled):
-        for v in (variant, replace(variant, tables_shared=False, l2=True, prefetch=3, late=True)):
-            assert variants.from_text(Variant, variants.to_text(v)) == v
-    assert variants.to_text(Variant(4)) == "elements=4"
+    modelled = [layout.options for layout in default_plans(problem, Levels.of(problem.tabulation), Limits())]
+    for options in (known_options(problem), *modelled):
+        for v in (options, replace(options, tables_shared=False, l2=True, prefetch=3, late=True)):
+            assert configs.from_text(SumFacTopOptions, configs.to_text(v)) == v
+    assert configs.to_text(SumFacTopOptions(4)) == "elements=4"
     assert (
-        variants.to_text(Variant(4, 2, tables_shared=False, late=True)) == "elements=4 prefetch=2 no-tables_shared late"
+        configs.to_text(SumFacTopOptions(4, 2, tables_shared=False, late=True))
+        == "elements=4 prefetch=2 no-tables_shared late"
     )
 
 
@@ -105,9 +106,9 @@ def test_text_of_a_variant():
         ("elements=4 tables_shared=0", "'tables_shared' takes no number"),
     ],
 )
-def test_text_that_is_no_variant(text, message):
-    with pytest.raises(ArgumentError, match=f"variant {text!r}.*{message}"):
-        variants.from_text(Variant, text)
+def test_text_that_is_no_options(text, message):
+    with pytest.raises(ArgumentError, match=f"options {text!r}.*{message}"):
+        configs.from_text(SumFacTopOptions, text)
 
 
 def test_the_strategy_speaks_text(monkeypatch):
@@ -117,8 +118,8 @@ def test_the_strategy_speaks_text(monkeypatch):
     problem, strategy = problem_of(curved("prism"), 3), cuda.CudaSumFacTop()
     rounds = strategy.search(problem)
     first = next(rounds)
-    assert first == strategy.variants(problem)
-    assert variants.from_text(Variant, first[0]) == known_variant(problem)
+    assert first == strategy.configs(problem)
+    assert configs.from_text(SumFacTopOptions, first[0]) == known_options(problem)
     second = rounds.send({name: 1.0 + i for i, name in enumerate(first)})
     assert second and not set(second) & set(first)
     assert all(name.startswith(tuple(text.split()[0] for text in first[:2])) for name in second)
@@ -128,11 +129,11 @@ def test_the_strategy_speaks_text(monkeypatch):
         rounds.send({})
 
 
-def test_strategies_without_variants_refuse_one():
+def test_strategies_without_configs_refuse_one():
     from hpfem.backends.cuda.stdmat.strategy import CudaStdMat
 
     problem = problem_of(straight("tri"), 2)
-    assert list(CudaStdMat().variants(problem)) == [None]
+    assert list(CudaStdMat().configs(problem)) == [None]
     assert list(CudaStdMat().search(problem)) == [(None,)]
-    with pytest.raises(ArgumentError, match="strategy 'stdmat' has no variant 'elements=4'"):
+    with pytest.raises(ArgumentError, match="strategy 'stdmat' has no options 'elements=4'"):
         CudaStdMat().build(problem, "elements=4")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....forms.form import BlockProblem
-from ..sumfac_top.plan import FiberPlan
+from ..sumfac_top.plan import SumFacTopPlan
 from .tables import Levels
 
 
@@ -40,7 +40,7 @@ def line_view(lines: Any, levels: Levels, lanes: int) -> Any:
 def stored_factors(
     problem: BlockProblem,
     levels: Levels,
-    plan: FiberPlan,
+    plan: SumFacTopPlan,
     kind: str,
     xp: Any = np,
     empty: Callable[..., Any] = np.empty,
@@ -53,7 +53,7 @@ def stored_factors(
     problem : BlockProblem
     levels : Levels
         Of the problem's tabulation.
-    plan : FiberPlan
+    plan : SumFacTopPlan
     kind : str
         See `hpfem.geometry.block_geometry`.
     xp, size
@@ -66,7 +66,7 @@ def stored_factors(
     array of xp, [groups, Q1, factors, padded]
         Affine ones: [elements, factors, 1, 1].
     """
-    geometry, lanes = problem.geometry, plan.variant.elements
+    geometry, lanes = problem.geometry, plan.options.elements
     n = geometry.n_factors(kind)
     if geometry.n_points(kind) == 1:
         view = out = empty((geometry.n_elements, n, 1, 1), problem.dtype)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....forms.form import BlockProblem
-from ..sumfac_top.plan import LANE_THREADS, FiberPlan, flags
+from ..sumfac_top.plan import LANE_THREADS, SumFacTopPlan, flags
 from .banks import last_nodes, node_rows
 from .pointwise import field_keys, parameter_names, physics
 from .tables import Collapse, Levels
@@ -119,8 +119,8 @@ def constants(problem: BlockProblem, levels: Levels, name: str) -> str:
     b = {
         "COLLOCATED": what["collocated"],
         "TRIAL_GRADIENT": trace is not None and trace.uses_gradient,
-        "TEST_VALUE": "value" in form.test,
-        "TEST_GRADIENT": "grad" in form.test,
+        "TEST_VALUE": trace is not None and form.test_value,
+        "TEST_GRADIENT": trace is not None and form.test_gradient,
         "UNIFORM2": uniform2,
         "UNIFORM3": uniform3,
         "REVERSED": levels.reverse,
@@ -182,13 +182,13 @@ def constants(problem: BlockProblem, levels: Levels, name: str) -> str:
     return "\n".join(lines)
 
 
-def fiber_constants(problem: BlockProblem, levels: Levels, plan: FiberPlan) -> str:
-    """What fiber.h is told beside `constants`."""
+def fiber_constants(problem: BlockProblem, levels: Levels, plan: SumFacTopPlan) -> str:
+    """What sumfac_top.h is told beside `constants`."""
     n = {
-        "E": plan.variant.elements,
+        "E": plan.options.elements,
         "THREADS": plan.threads,
         "MIN_BLOCKS": plan.min_blocks,
-        "PREFETCH": min(plan.variant.prefetch, levels.counts[0]) if problem.form.factor_kind else 0,
+        "PREFETCH": min(plan.options.prefetch, levels.counts[0]) if problem.form.factor_kind else 0,
         "LS": plan.row_stride,
         "ARRAY": -(-plan.rows[0] * plan.rows[1] * plan.row_stride // 2) * 2,
         "R2": plan.rows[1],
@@ -204,8 +204,8 @@ def fiber_constants(problem: BlockProblem, levels: Levels, plan: FiberPlan) -> s
         "LINES_PADDED": plan.lines_padded,
     }
     lines = [f"constexpr int {key} = {int(value)};" for key, value in n.items()]
-    lines.append(f"constexpr bool L2_PREFETCH = {'true' if plan.variant.l2 else 'false'};")
-    lines.append(f"constexpr bool LATE = {'true' if plan.variant.late else 'false'};")
+    lines.append(f"constexpr bool L2_PREFETCH = {'true' if plan.options.l2 else 'false'};")
+    lines.append(f"constexpr bool LATE = {'true' if plan.options.late else 'false'};")
     lines.append(f"constexpr bool TABLES2_SHARED = {'true' if plan.table2 else 'false'};")
     lines.append(f"constexpr bool SPLIT_IN = {'true' if plan.split_in else 'false'};")
     lines.append(f"constexpr bool SPLIT_OUT = {'true' if plan.split_out else 'false'};")
@@ -213,8 +213,8 @@ def fiber_constants(problem: BlockProblem, levels: Levels, plan: FiberPlan) -> s
     return "\n".join(lines)
 
 
-def fiber_tables(levels: Levels, plan: FiberPlan) -> str:
-    """Lines of the last direction and leaves as fiber.h's structures."""
+def fiber_tables(levels: Levels, plan: SumFacTopPlan) -> str:
+    """Lines of the last direction and leaves as sumfac_top.h's structures."""
     rows = node_rows(levels, plan.rows[1])
     parents = np.repeat(np.arange(levels.n_nodes), levels.count[2])
     functions = levels.start[2][parents] + np.arange(levels.n_leaves) - levels.child[2][parents]
@@ -232,7 +232,7 @@ def fiber_tables(levels: Levels, plan: FiberPlan) -> str:
     )
 
 
-def fiber_source(problem: BlockProblem, levels: Levels, plan: FiberPlan, name: str = "fiber") -> str:
+def sumfac_top_source(problem: BlockProblem, levels: Levels, plan: SumFacTopPlan, name: str = "fiber") -> str:
     """Source of a fiber kernel, `language.h` apart."""
     parts = [
         constants(problem, levels, name),
@@ -240,12 +240,12 @@ def fiber_source(problem: BlockProblem, levels: Levels, plan: FiberPlan, name: s
         header("codegen/helpers.h"),
         fiber_tables(levels, plan),
         header("codegen/geometry.h"),
-        header("sumfac_top/fiber.h"),
+        header("sumfac_top/sumfac_top.h"),
     ]
     return "\n".join(parts)
 
 
-def point_source(problem: BlockProblem, levels: Levels, plan: FiberPlan, slots: int, name: str = "point") -> str:
+def point_source(problem: BlockProblem, levels: Levels, plan: SumFacTopPlan, slots: int, name: str = "point") -> str:
     """Source of StdMat's pointwise kernel, `language.h` apart; `plan` is of one element, for the layout of factors."""
     sizes = {"THREADS": 256, "K_SLOTS": slots, "LINES_PADDED": plan.lines_padded}
     lines = [f"constexpr int {key} = {value};" for key, value in sizes.items()]
@@ -259,7 +259,7 @@ def point_source(problem: BlockProblem, levels: Levels, plan: FiberPlan, slots: 
     return "\n".join(parts)
 
 
-def lane_source(problem: BlockProblem, levels: Levels, plan: FiberPlan, name: str = "lane") -> str:
+def sumfac_source(problem: BlockProblem, levels: Levels, plan: SumFacTopPlan, name: str = "lane") -> str:
     """Source of the kernel with one element per thread, `language.h` apart; `plan` is of 32 elements (the layout)."""
     lines = [f"constexpr int THREADS = {LANE_THREADS};", f"constexpr int LINES_PADDED = {plan.lines_padded};"]
     parts = [
@@ -267,6 +267,6 @@ def lane_source(problem: BlockProblem, levels: Levels, plan: FiberPlan, name: st
         *lines,
         header("codegen/helpers.h"),
         header("codegen/geometry.h"),
-        header("sumfac/lane.h"),
+        header("sumfac/sumfac.h"),
     ]
     return "\n".join(parts)

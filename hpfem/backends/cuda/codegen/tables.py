@@ -74,7 +74,7 @@ class Levels:
 
     @classmethod
     def of(cls, tabulation: Tabulation) -> Levels:
-        """Tables of a tabulation for fiber.h: products of segments with their directions last first."""
+        """Tables of a tabulation for sumfac_top.h: products of segments with their directions last first."""
         made, dim = cls.plain(tabulation), tabulation.basis.shape.dim
         product = dim > 1 and made.identity and made.uniform(1) and made.uniform(2)
         return made._reversed() if product else made

@@ -10,11 +10,11 @@ from ....forms.form import BlockProblem
 from ..codegen.tables import Levels
 from ..runtime.device import limits, upload
 from ..runtime.kernel import CudaKernel
-from ..sumfac_top.plan import Variant, plan
+from ..sumfac_top.plan import SumFacTopOptions, plan
 from .plan import DensePlan
 
 
-class ElementMatrixKernel(CudaKernel):
+class DenseKernel(CudaKernel):
     """Dense matrices that the few geometric factors of an affine element multiply; see `element_matrices`.
 
     Parameters
@@ -28,10 +28,10 @@ class ElementMatrixKernel(CudaKernel):
         self.plan = layout
         self._compile(layout.program(), "dense", layout.shared_bytes)
         # Affine factors are stored alike by all kernels.
-        self.factors = self._layouts(plan(problem, self.levels, Variant(1)))[0]
+        self.factors = self._layouts(plan(problem, self.levels, SumFacTopOptions(1)))[0]
         self.matrices = upload(layout.stream().astype(problem.dtype))
         self.n_elements = problem.n_elements
-        self._resident = limits().multiprocessors * layout.variant.min_blocks
+        self._resident = limits().multiprocessors * layout.options.min_blocks
 
     def arrays(self) -> list[tuple[str, Any]]:
         """The matrices."""
@@ -40,7 +40,7 @@ class ElementMatrixKernel(CudaKernel):
     def apply(self, source: Any, out: Any) -> None:
         """Apply to one block of a field; see `BlockKernel.apply`."""
         blocks = -(-self.n_elements // self.plan.elements)
-        if self.plan.variant.tiles:
+        if self.plan.options.tiles:
             blocks = min(blocks, self._resident)
         if blocks:
             self.function(

@@ -1,4 +1,4 @@
-"""Kernels for dense matrices of affine elements: variants, sizes, matrices as the kernels read them, source."""
+"""Kernels for dense matrices of affine elements: configs, sizes, matrices as the kernels read them, source."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TILE_MODES = 168
 
 
 @dataclass(frozen=True)
-class DenseVariant:
+class DenseOptions:
     """Free choices of the dense kernels.
 
     Attributes
@@ -63,28 +63,28 @@ class DenseVariant:
 
 @dataclass(frozen=True, eq=False)
 class DensePlan:
-    """A problem, its matrices and a variant: sizes, matrices as the kernel reads them, source.
+    """A problem, its matrices and a options: sizes, matrices as the kernel reads them, source.
 
     Attributes
     ----------
     problem : BlockProblem
     matrices : ElementMatrices
-    variant : DenseVariant
+    options : DenseOptions
     """
 
     problem: BlockProblem
     matrices: ElementMatrices
-    variant: DenseVariant
+    options: DenseOptions
 
     @property
     def threads(self) -> int:
         """Threads of a block."""
-        return 32 * self.variant.warps
+        return 32 * self.options.warps
 
     @property
     def elements(self) -> int:
         """Elements that a block has in work at a time."""
-        return self.variant.warps * (16 * self.variant.tiles or 32)
+        return self.options.warps * (16 * self.options.tiles or 32)
 
     @property
     def rows(self) -> int:
@@ -129,8 +129,8 @@ class DensePlan:
             mass = [index(square[b, a]) for a in range(k) for b in range(k)]
         forward = np.empty((self.r_tiles, k, dim), np.int64)
         back = np.empty((self.r_tiles, dim, k), np.int64)
-        for first in range(0, self.r_tiles, self.variant.rows):
-            part = range(first, min(first + self.variant.rows, self.r_tiles))
+        for first in range(0, self.r_tiles, self.options.rows):
+            part = range(first, min(first + self.options.rows, self.r_tiles))
             for a, r, c in product(range(k), part, range(dim)):
                 forward[r, a, c] = index(derivatives[c, r, a])
             for r, c, a in product(part, range(dim), range(k)):
@@ -147,8 +147,8 @@ class DensePlan:
     @property
     def n_chunks(self) -> int:
         """Chunks of tiles; a multiple of the stages."""
-        stages = max(self.variant.stages, 1)
-        return stages * -(-self.used_tiles // (stages * self.variant.chunk))
+        stages = max(self.options.stages, 1)
+        return stages * -(-self.used_tiles // (stages * self.options.chunk))
 
     @property
     def chunk(self) -> int:
@@ -158,7 +158,7 @@ class DensePlan:
     @property
     def n_tiles(self) -> int:
         """Tiles of `stream`, whole chunks where there is a ring."""
-        return self.n_chunks * self.chunk if self.variant.stages else self.used_tiles
+        return self.n_chunks * self.chunk if self.options.stages else self.used_tiles
 
     @property
     def n_factors(self) -> int:
@@ -169,7 +169,7 @@ class DensePlan:
     @property
     def shared_bytes(self) -> int:
         """Shared memory of a block."""
-        v, n = self.variant, self.problem.n_modes
+        v, n = self.options, self.problem.n_modes
         if v.tiles == 0:
             return self.threads * ((n | 1) + (self.n_factors | 1)) * self.problem.dtype.itemsize
         stream = 64 * (v.stages * self.chunk if v.stages else self.n_tiles)
@@ -182,7 +182,7 @@ class DensePlan:
     @property
     def registers(self) -> int:
         """Estimate of a thread's registers (of 4 bytes)."""
-        v, n, dim = self.variant, self.problem.n_modes, self.problem.shape.dim
+        v, n, dim = self.options, self.problem.n_modes, self.problem.shape.dim
         words = self.problem.dtype.itemsize // 4
         if v.tiles == 0:
             return words * (2 * n + self.n_factors + dim + 4) + 20
@@ -195,7 +195,7 @@ class DensePlan:
 
         One element per thread reads none.
         """
-        if self.variant.tiles == 0:
+        if self.options.tiles == 0:
             return np.zeros((1, 8, 8))
         tiles = self.tiles[0]
         return np.ascontiguousarray([*tiles, *[np.zeros((8, 8))] * (self.n_tiles - len(tiles))])
@@ -206,7 +206,7 @@ class DensePlan:
 
     def source(self, name: str = "dense") -> str:
         """Source of the kernel, `language.h` apart."""
-        v, p = self.variant, self.problem
+        v, p = self.options, self.problem
         order = self.matrices.order
         sizes = {"ROWS": self.rows, "MIN_BLOCKS": v.min_blocks, "LINES_PADDED": 1}
         if v.tiles == 0:
@@ -254,7 +254,7 @@ def check_dense(problem: BlockProblem) -> None:
 
 def fitting(plan: DensePlan, limits: Limits) -> str | None:
     """Say why a plan does not fit a device; None if it does."""
-    v = plan.variant
+    v = plan.options
     if plan.threads > limits.threads or min(v.warps, v.min_blocks, v.chunk, v.rows) < 1:
         return f"{plan.threads} threads and {v.min_blocks} blocks"
     if v.tiles == 0:
@@ -274,15 +274,15 @@ def fitting(plan: DensePlan, limits: Limits) -> str | None:
     return None
 
 
-def dense_plan(problem: BlockProblem, matrices: ElementMatrices, variant: DenseVariant, limits: Limits) -> DensePlan:
-    """Plan of a variant that is to fit on a device.
+def dense_plan(problem: BlockProblem, matrices: ElementMatrices, options: DenseOptions, limits: Limits) -> DensePlan:
+    """Plan of a options that is to fit on a device.
 
     Parameters
     ----------
     problem : BlockProblem
     matrices : ElementMatrices
         Of the problem's tabulation.
-    variant : DenseVariant
+    options : DenseOptions
     limits : Limits
         Of the device.
 
@@ -296,14 +296,14 @@ def dense_plan(problem: BlockProblem, matrices: ElementMatrices, variant: DenseV
         If it does not fit.
     """
     check_dense(problem)
-    plan = DensePlan(problem, matrices, variant)
+    plan = DensePlan(problem, matrices, options)
     why = fitting(plan, limits)
     if why is not None:
         raise NotSuitable(f"dense matrices: {why}")
     return plan
 
 
-def known_dense(problem: BlockProblem) -> DenseVariant | None:
-    """Measured variant of a problem."""
+def known_dense(problem: BlockProblem) -> DenseOptions | None:
+    """Measured options of a problem."""
     row = known_row(problem, "dense")
-    return None if row is None else DenseVariant(*row[1:])
+    return None if row is None else DenseOptions(*row[1:])

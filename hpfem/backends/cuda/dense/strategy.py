@@ -8,14 +8,14 @@ from typing import Any
 
 from ....forms.cost import operator_bytes
 from ....forms.form import BlockProblem
-from ... import config as text
-from ...strategy import Search, Strategy, Variant
+from ... import options as text
+from ...strategy import Options, Search, Strategy
 from ..runtime.device import architecture, limits
 from ..runtime.measured import known_rate, shipped_rate
 from ..runtime.nvrtc import start
 from .element_matrices import shared_matrices
-from .kernel import ElementMatrixKernel
-from .plan import DensePlan, DenseVariant, check_dense, dense_plan
+from .kernel import DenseKernel
+from .plan import DenseOptions, DensePlan, check_dense, dense_plan
 from .search import default_dense, dense_search, first_dense
 
 # Bytes and operations per nanosecond that kernels nobody has measured are taken to reach.
@@ -27,8 +27,8 @@ class CudaDense(Strategy):
 
     name, special = "dense", True
 
-    def default(self, problem: BlockProblem) -> Variant:
-        """The measured variant, if there is one and it fits, else the model's best."""
+    def default(self, problem: BlockProblem) -> Options:
+        """The measured options, if there is one and it fits, else the model's best."""
         check_dense(problem)
         return text.to_text(default_dense(problem, shared_matrices(problem.tabulation), limits()))
 
@@ -36,30 +36,30 @@ class CudaDense(Strategy):
         """Speed in the shipped table."""
         return shipped_rate(problem, self.name)
 
-    def variants(self, problem: BlockProblem) -> Sequence[Variant]:
-        """The variant that `build` takes by itself, and the most promising of every kind.
+    def configs(self, problem: BlockProblem) -> Sequence[Options]:
+        """The options that `build` takes by itself, and the most promising of every kind.
 
         Raises
         ------
         NotSuitable
-            Unless elements are affine, the form is linear with constant coefficients, and a variant fits.
+            Unless elements are affine, the form is linear with constant coefficients, and a options fits.
         """
         check_dense(problem)
         return [text.to_text(v) for v in first_dense(problem, shared_matrices(problem.tabulation), limits())]
 
     def search(self, problem: BlockProblem) -> Search:
-        """Kinds of variants, then the neighbours of the fastest, twice."""
+        """Kinds of configs, then the neighbours of the fastest, twice."""
         check_dense(problem)
         rounds = dense_search(problem, shared_matrices(problem.tabulation), limits())
-        yield from text.search_in_text(rounds, DenseVariant)
+        yield from text.search_in_text(rounds, DenseOptions)
 
-    def plan(self, problem: BlockProblem, variant: Variant = None) -> DensePlan:
-        """Sizes, matrices and source of a variant.
+    def plan(self, problem: BlockProblem, options: Options = None) -> DensePlan:
+        """Sizes, matrices and source of a options.
 
         Parameters
         ----------
         problem : BlockProblem
-        variant : str, optional
+        options : str, optional
 
         Returns
         -------
@@ -72,23 +72,23 @@ class CudaDense(Strategy):
         """
         check_dense(problem)
         matrices = shared_matrices(problem.tabulation)
-        if variant is None:
+        if options is None:
             return DensePlan(problem, matrices, default_dense(problem, matrices, limits()))
-        return dense_plan(problem, matrices, text.from_text(DenseVariant, variant), limits())
+        return dense_plan(problem, matrices, text.from_text(DenseOptions, options), limits())
 
-    def prepare(self, problem: BlockProblem, variant: Variant = None) -> Future[Any]:
+    def prepare(self, problem: BlockProblem, options: Options = None) -> Future[Any]:
         """Begin to compile into the cache."""
-        return start(self.plan(problem, variant).program(), architecture())
+        return start(self.plan(problem, options).program(), architecture())
 
-    def build(self, problem: BlockProblem, variant: Variant = None) -> ElementMatrixKernel:
+    def build(self, problem: BlockProblem, options: Options = None) -> DenseKernel:
         """Build the kernel.
 
         Raises
         ------
         NotSuitable
-            Unless elements are affine, the form is linear with constant coefficients, and the variant fits.
+            Unless elements are affine, the form is linear with constant coefficients, and the options fits.
         """
-        return ElementMatrixKernel(problem, self.plan(problem, variant))
+        return DenseKernel(problem, self.plan(problem, options))
 
     def cost(self, problem: BlockProblem) -> float:
         """Expected time per element in nanoseconds: measured, or by a model of its bytes and operations."""

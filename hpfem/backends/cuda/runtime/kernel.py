@@ -21,7 +21,7 @@ from ....support.progress import progress_if_long
 from ..codegen.layout import stored_factors, stored_kinds
 from ..codegen.prelude import arguments
 from ..codegen.tables import Levels
-from ..sumfac_top.plan import FiberPlan
+from ..sumfac_top.plan import SumFacTopPlan
 from .device import architecture, current_device, upload
 from .nvrtc import start, version
 
@@ -43,7 +43,7 @@ def shared_factors(geometry: BlockGeometry, key: tuple[Any, ...], make: Callable
     return known[key]
 
 
-def device_factors(problem: BlockProblem, levels: Levels, layout: FiberPlan, kind: str) -> Any:
+def device_factors(problem: BlockProblem, levels: Levels, layout: SumFacTopPlan, kind: str) -> Any:
     """Factors in the layout of a plan on the current device, made there unless they are few.
 
     Parameters
@@ -162,9 +162,9 @@ class CudaKernel(BlockKernel):
         fields = [p.fields[name].values for name in self._fields]
         return (*fields, *[p.dtype.type(p.parameters[name]) for name in self._parameters])
 
-    def _layouts(self, layout: FiberPlan) -> tuple[Any, Any]:
+    def _layouts(self, layout: SumFacTopPlan) -> tuple[Any, Any]:
         """Factors and points on the device in the layout of a plan."""
-        p, e = self.problem, layout.variant.elements
+        p, e = self.problem, layout.options.elements
         arrays: list[Any] = []
         for kind in stored_kinds(p):
             if kind is None:

@@ -1,4 +1,4 @@
-"""Rates and variants of kernels that were measured, in the table that the package ships."""
+"""Rates and configs of kernels that were measured, in the table that the package ships."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ BYTES, FLOPS, DENSE_FLOPS = 3000.0, 8000.0, 25000.0
 
 
 @cache
-def variant_table() -> dict[str, list[Any]]:
-    """Variants that were the fastest of many on an H200, with their rates in GDoF/s (`benchmarks/bk_cuda.py`)."""
-    path = Path(__file__).with_name("variants.json")
+def measured_table() -> dict[str, list[Any]]:
+    """Options that were the fastest of many on an H200, with their rates in GDoF/s (`benchmarks/bk_cuda.py`)."""
+    path = Path(__file__).with_name("measured.json")
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
-def variant_key(problem: BlockProblem, strategy: str) -> str:
-    """Key of a problem in `variant_table`: what its kernel's speed depends on."""
+def measured_key(problem: BlockProblem, strategy: str) -> str:
+    """Key of a problem in `measured_table`: what its kernel's speed depends on."""
     form = problem.form
     kind = form.factor_kind or "values"
     algorithm = problem.algorithm if form.gradients else "noncollocated"
@@ -36,24 +36,24 @@ def variant_key(problem: BlockProblem, strategy: str) -> str:
 
 
 def known_row(problem: BlockProblem, strategy: str) -> list[Any] | None:
-    """Row of a problem in `variant_table`: rate in GDoF/s, then the fields of the strategy's variant.
+    """Row of a problem in `measured_table`: rate in GDoF/s, then the fields of the strategy's options.
 
     In float32 that of float64 where none was measured.
     """
     if problem.form.trace is None or problem.form.components > 1:
         return None
-    key = variant_key(problem, strategy)
-    return variant_table().get(key, variant_table().get(key.removesuffix("/float32")))
+    key = measured_key(problem, strategy)
+    return measured_table().get(key, measured_table().get(key.removesuffix("/float32")))
 
 
 def known_rate(problem: BlockProblem, strategy: str) -> float | None:
-    """Rate of a problem in `variant_table`, in GDoF/s; None if it was not measured."""
+    """Rate of a problem in `measured_table`, in GDoF/s; None if it was not measured."""
     row = known_row(problem, strategy)
     return None if row is None else float(row[0])
 
 
 def expected_time(problem: BlockProblem, strategy: str) -> float:
-    """Time of a sum-factorised kernel per element in nanoseconds: measured (variants.json), or by a model."""
+    """Time of a sum-factorised kernel per element in nanoseconds: measured (measured.json), or by a model."""
     rate = known_rate(problem, strategy)
     if rate is not None:
         return problem.n_modes / rate

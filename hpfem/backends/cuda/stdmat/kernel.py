@@ -14,7 +14,7 @@ from ..runtime.cublas import handle, multiply
 from ..runtime.device import upload
 from ..runtime.kernel import CudaKernel
 from ..runtime.scratch import StreamPool
-from ..sumfac_top.plan import Variant, plan
+from ..sumfac_top.plan import SumFacTopOptions, plan
 
 # Bytes of scratch that StdMat takes at most; more elements are done in parts.
 STDMAT_BYTES = 4 << 30
@@ -49,7 +49,7 @@ class StdMatKernel(CudaKernel):
         self.forward = [upload(np.ascontiguousarray(m, dtype)) for m in self.chain]
         handle()
         self.back = [upload(np.ascontiguousarray(m.T, dtype)) for m in reversed(self.chain)]
-        self.layout = plan(problem, self.levels, Variant(1))
+        self.layout = plan(problem, self.levels, SumFacTopOptions(1))
         self.factors, self.points = self._layouts(self.layout)
         if not self.transforms_only:
             source = program(point_source(problem, self.levels, self.layout, self.slots))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....errors import NotSuitable
 from ....forms.cost import operator_bytes, operator_flops
 from ....forms.form import BlockProblem
-from ...strategy import Strategy, Variant, no_variants
+from ...strategy import Options, Strategy, no_options
 from ..runtime.measured import BYTES, DENSE_FLOPS
 from .kernel import StdMatKernel
 
@@ -18,7 +18,7 @@ class CudaStdMat(Strategy):
 
     name, special = "stdmat", False
 
-    def build(self, problem: BlockProblem, variant: Variant = None) -> StdMatKernel:
+    def build(self, problem: BlockProblem, options: Options = None) -> StdMatKernel:
         """Build the kernel.
 
         Raises
@@ -26,7 +26,7 @@ class CudaStdMat(Strategy):
         NotSuitable
             If its matrices are too large.
         """
-        no_variants(self, variant)
+        no_options(self, options)
         size = problem.n_points * max(problem.n_modes, problem.n_points) * (1 + problem.shape.dim) * 8
         if size > STDMAT_BYTES:
             raise NotSuitable(f"its matrices take {size / 1e6:.0f} MB, the limit is {STDMAT_BYTES / 1e6:.0f} MB")

@@ -6,14 +6,14 @@ from concurrent.futures import Future
 from typing import Any
 
 from ....forms.form import BlockProblem
-from ...strategy import Strategy, Variant, no_variants
-from ..codegen.prelude import lane_source, program
+from ...strategy import Options, Strategy, no_options
+from ..codegen.prelude import program, sumfac_source
 from ..codegen.tables import Levels
 from ..runtime.device import architecture
 from ..runtime.measured import expected_time, known_rate, shipped_rate
 from ..runtime.nvrtc import start
 from ..sumfac_top import plan as fiber
-from .kernel import LaneKernel
+from .kernel import SumFacKernel
 
 
 class CudaSumFac(Strategy):
@@ -25,14 +25,14 @@ class CudaSumFac(Strategy):
         """Speed in the shipped table."""
         return shipped_rate(problem, self.name)
 
-    def prepare(self, problem: BlockProblem, variant: Variant = None) -> Future[Any]:
+    def prepare(self, problem: BlockProblem, options: Options = None) -> Future[Any]:
         """Begin to compile into the cache."""
-        no_variants(self, variant)
+        no_options(self, options)
         levels = Levels.plain(problem.tabulation)
-        source = lane_source(problem, levels, fiber.lane_plan(problem, levels))
+        source = sumfac_source(problem, levels, fiber.sumfac_plan(problem, levels))
         return start(program(source), architecture())
 
-    def build(self, problem: BlockProblem, variant: Variant = None) -> LaneKernel:
+    def build(self, problem: BlockProblem, options: Options = None) -> SumFacKernel:
         """Build the kernel.
 
         Raises
@@ -40,8 +40,8 @@ class CudaSumFac(Strategy):
         NotSuitable
             If an element does not fit a thread's registers, or the algorithm is collocated.
         """
-        no_variants(self, variant)
-        return LaneKernel(problem)
+        no_options(self, options)
+        return SumFacKernel(problem)
 
     def cost(self, problem: BlockProblem) -> float:
         """Expected time per element in nanoseconds; unmeasured, other strategies go first."""

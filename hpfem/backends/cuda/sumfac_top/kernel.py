@@ -7,25 +7,25 @@ from typing import Any
 import numpy as np
 
 from ....forms.form import BlockProblem
-from ..codegen.prelude import fiber_source, program
+from ..codegen.prelude import program, sumfac_top_source
 from ..codegen.tables import Levels
 from ..runtime.cublas import handle, multiply
 from ..runtime.device import upload
 from ..runtime.kernel import CudaKernel
 from ..runtime.scratch import StreamPool
-from .plan import FiberPlan
+from .plan import SumFacTopPlan
 
 
-class FiberKernel(CudaKernel):
+class SumFacTopKernel(CudaKernel):
     """Sum factorisation with the elements of a block's threads side by side, 1-D lines in registers.
 
     Parameters
     ----------
     problem : BlockProblem
-    layout : FiberPlan
+    layout : SumFacTopPlan
     """
 
-    def __init__(self, problem: BlockProblem, layout: FiberPlan) -> None:
+    def __init__(self, problem: BlockProblem, layout: SumFacTopPlan) -> None:
         self.transforms: tuple[Any, Any] | None = None
         self._scratch: StreamPool[dict[tuple[str, int], Any]] = StreamPool()
         super().__init__(problem, self.name, self.levels_of(problem.tabulation))
@@ -50,11 +50,11 @@ class FiberKernel(CudaKernel):
 
     def source(self) -> str:
         """Source of the kernel."""
-        return program(fiber_source(self.problem, self.levels, self.plan))
+        return program(sumfac_top_source(self.problem, self.levels, self.plan))
 
     def _sizes(self) -> tuple[int, int, int]:
         """Elements, threads and bytes of shared memory of a block."""
-        return self.plan.variant.elements, self.plan.threads, self.plan.shared_bytes
+        return self.plan.options.elements, self.plan.threads, self.plan.shared_bytes
 
     def _buffer(self, scratch: dict[tuple[str, int], Any], name: str, components: int) -> Any:
         if (name, components) not in scratch:

@@ -1,4 +1,4 @@
-"""Variants of the fiber kernel: elements per block, threads, strides, and whether they fit on a device."""
+"""Options of the fiber kernel: elements per block, threads, strides, and whether they fit on a device."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Variant:
+class SumFacTopOptions:
     """Free choices of the fiber kernel.
 
     Attributes
@@ -71,16 +71,16 @@ class Variant:
 
 
 # What the kernel with one element per thread has of these: factors of 32 elements side by side, a warp's.
-LANE = Variant(32)
+LANE = SumFacTopOptions(32)
 
 
 @dataclass(frozen=True)
-class FiberPlan:
-    """Sizes of the fiber kernel for a problem and a variant; names as in fiber.h.
+class SumFacTopPlan:
+    """Sizes of the fiber kernel for a problem and a options; names as in sumfac_top.h.
 
     Attributes
     ----------
-    variant : Variant
+    options : SumFacTopOptions
     threads, row_stride, rows, arrays, total_arrays, modes_size, modes_pitch : int
         Threads per block; LS; most rows, and R2; arrays per component and in all; numbers of `modes` and an element's.
     table2, table3 : int
@@ -99,7 +99,7 @@ class FiberPlan:
         Elements whose lines along the last direction a thread takes.
     """
 
-    variant: Variant
+    options: SumFacTopOptions
     threads: int
     row_stride: int
     rows: tuple[int, int]
@@ -128,7 +128,7 @@ class FiberPlan:
 
 
 def flags(problem: BlockProblem) -> dict[str, bool]:
-    """What a problem's kernel does, in the words of fiber.h."""
+    """What a problem's kernel does, in the words of sumfac_top.h."""
     form = problem.form
     return {
         "from_modes": form.from_modes,
@@ -140,31 +140,31 @@ def flags(problem: BlockProblem) -> dict[str, bool]:
     }
 
 
-def plan(problem: BlockProblem, levels: Levels, variant: Variant) -> FiberPlan:
-    """Sizes for a variant.
+def plan(problem: BlockProblem, levels: Levels, options: SumFacTopOptions) -> SumFacTopPlan:
+    """Sizes for a options.
 
     Parameters
     ----------
     problem : BlockProblem
     levels : Levels
         Of the problem's tabulation.
-    variant : Variant
+    options : SumFacTopOptions
 
     Returns
     -------
-    FiberPlan
+    SumFacTopPlan
     """
     what = flags(problem)
     q1, q2, q3 = levels.counts
-    dim, e = problem.shape.dim, variant.elements
+    dim, e = problem.shape.dim, options.elements
     itemsize = problem.dtype.itemsize
     rows = (max(levels.n_rows, q1), max(q2, int(levels.count[1].max())))
     lines = q2 * q3 * e
     threads = -(-lines // 32) * 32
     third, flat = not levels.reverse and not levels.trivial, not levels.reverse and dim == 2
-    split_out = what["to_modes"] and bool((third and variant.split & 1) or (flat and variant.split))
-    split_in = what["from_modes"] and bool((third and variant.split & 2) or (flat and variant.split))
-    together = 2 if variant.split & 4 and e % 2 == 0 and (split_in or split_out) else 1
+    split_out = what["to_modes"] and bool((third and options.split & 1) or (flat and options.split))
+    split_in = what["from_modes"] and bool((third and options.split & 2) or (flat and options.split))
+    together = 2 if options.split & 4 and e % 2 == 0 and (split_in or split_out) else 1
     stride = row_stride(levels, e, rows, itemsize, what, e // together if split_in or split_out else 0)
     components = problem.form.components
     vectors = max(problem.coupled, problem.given) // components
@@ -179,15 +179,15 @@ def plan(problem: BlockProblem, levels: Levels, variant: Variant) -> FiberPlan:
     last_pitch = q3 if what["pairs"] else q3 | 1
     if split_in or split_out:  # of pairs, an odd number: rows of a table in different banks
         last_pitch = levels.counts[last] | 1 if what["pairs"] else 2 * (-(-levels.counts[last] // 2) | 1)
-    table3 = len(levels.values[last]) * last_pitch if third or (flat and variant.split) else 0
-    shared2 = variant.tables_shared
+    table3 = len(levels.values[last]) * last_pitch if third or (flat and options.split) else 0
+    shared2 = options.tables_shared
     if shared2 is None:
-        shared2 = not levels.uniform(1) and len(levels.values[1]) * q2 > 100 and not (flat and variant.split)
+        shared2 = not levels.uniform(1) and len(levels.values[1]) * q2 > 100 and not (flat and options.split)
     table2 = len(levels.values[1]) * q2 if shared2 else 0
     width = 2 if what["pairs"] else 1
     shared = (total * size + modes + width * (table2 + table3)) * itemsize
-    return FiberPlan(
-        replace(variant, tables_shared=shared2),
+    return SumFacTopPlan(
+        replace(options, tables_shared=shared2),
         threads,
         stride,
         rows,
@@ -199,7 +199,7 @@ def plan(problem: BlockProblem, levels: Levels, variant: Variant) -> FiberPlan:
         table3,
         last_pitch,
         shared,
-        variant.min_blocks or blocks_by_registers(problem, levels, threads),
+        options.min_blocks or blocks_by_registers(problem, levels, threads),
         lines,
         split_in,
         split_out,
@@ -229,13 +229,13 @@ def blocks_by_registers(problem: BlockProblem, levels: Levels, threads: int) -> 
     return max(1, min(REGISTERS // (threads * (-(-need // 8) * 8)), 2048 // threads, 16))
 
 
-def known_variant(problem: BlockProblem) -> Variant | None:
-    """Measured variant of a problem."""
+def known_options(problem: BlockProblem) -> SumFacTopOptions | None:
+    """Measured options of a problem."""
     row = known_row(problem, "sumfac-top")
-    return None if row is None else Variant(*row[1:])
+    return None if row is None else SumFacTopOptions(*row[1:])
 
 
-def default_variants(problem: BlockProblem, levels: Levels, limits: Limits) -> list[FiberPlan]:
+def default_plans(problem: BlockProblem, levels: Levels, limits: Limits) -> list[SumFacTopPlan]:
     """Plans that fit, the most promising first by a model of idle lanes and resident warps.
 
     Parameters
@@ -248,7 +248,7 @@ def default_variants(problem: BlockProblem, levels: Levels, limits: Limits) -> l
 
     Returns
     -------
-    list of FiberPlan
+    list of SumFacTopPlan
 
     Raises
     ------
@@ -257,11 +257,11 @@ def default_variants(problem: BlockProblem, levels: Levels, limits: Limits) -> l
     """
     q2, q3 = levels.counts[1:]
     warp_rows = not (levels.uniform(1) and (levels.uniform(2) or levels.trivial))
-    found: list[tuple[float, FiberPlan]] = []
+    found: list[tuple[float, SumFacTopPlan]] = []
     for e in range(1, 65):
         if e > 1 and q2 * q3 * e > 512:
             break
-        candidate = plan(problem, levels, Variant(e))
+        candidate = plan(problem, levels, SumFacTopOptions(e))
         if not candidate.fits(limits):
             break
         lanes = q3 * e
@@ -279,7 +279,7 @@ def default_variants(problem: BlockProblem, levels: Levels, limits: Limits) -> l
         score *= min(1.0, 0.6 + 0.1 * warps) * min(1.0, 1.4 - warps / 20)
         found.append((score, candidate))
     if not found:
-        smallest = plan(problem, levels, Variant(1))
+        smallest = plan(problem, levels, SumFacTopOptions(1))
         raise NotSuitable(
             f"one element needs {smallest.shared_bytes} bytes of shared memory and {smallest.threads} threads; a block"
             f" has at most {limits.shared_block} and {limits.threads}"
@@ -288,60 +288,60 @@ def default_variants(problem: BlockProblem, levels: Levels, limits: Limits) -> l
     return [candidate for _, candidate in found]
 
 
-def default_variant(problem: BlockProblem, levels: Levels, limits: Limits) -> Variant:
-    """The variant to take where nobody has searched: the measured one if it fits, else the model's.
+def default_options(problem: BlockProblem, levels: Levels, limits: Limits) -> SumFacTopOptions:
+    """The options to take where nobody has searched: the measured one if it fits, else the model's.
 
     Parameters
     ----------
     problem, levels, limits
-        As for `default_variants`.
+        As for `default_plans`.
 
     Returns
     -------
-    Variant
+    SumFacTopOptions
 
     Raises
     ------
     NotSuitable
         If not even one element fits.
     """
-    known = known_variant(problem)
+    known = known_options(problem)
     if known is not None and plan(problem, levels, known).fits(limits):  # it may be of a larger device
         return known
-    return Variant(default_variants(problem, levels, limits)[0].variant.elements)
+    return SumFacTopOptions(default_plans(problem, levels, limits)[0].options.elements)
 
 
-def checked_plan(problem: BlockProblem, levels: Levels, variant: Variant, limits: Limits) -> FiberPlan:
-    """Plan of a variant that is to fit on a device.
+def checked_plan(problem: BlockProblem, levels: Levels, options: SumFacTopOptions, limits: Limits) -> SumFacTopPlan:
+    """Plan of a options that is to fit on a device.
 
     Parameters
     ----------
-    problem, levels, variant
+    problem, levels, options
         As for `plan`.
     limits : Limits
         Of the device.
 
     Returns
     -------
-    FiberPlan
+    SumFacTopPlan
 
     Raises
     ------
     NotSuitable
         If it does not fit.
     """
-    if not 1 <= variant.elements <= limits.threads:
-        raise NotSuitable(f"{variant.elements} elements in a block of threads, 1 to {limits.threads} are possible")
-    found = plan(problem, levels, variant)
+    if not 1 <= options.elements <= limits.threads:
+        raise NotSuitable(f"{options.elements} elements in a block of threads, 1 to {limits.threads} are possible")
+    found = plan(problem, levels, options)
     if not found.fits(limits):
         raise NotSuitable(
-            f"{variant.elements} element(s) need {found.shared_bytes} bytes of shared memory and {found.threads}"
+            f"{options.elements} element(s) need {found.shared_bytes} bytes of shared memory and {found.threads}"
             f" threads; a block has at most {limits.shared_block} and {limits.threads}"
         )
     return found
 
 
-def lane_plan(problem: BlockProblem, levels: Levels) -> FiberPlan:
+def sumfac_plan(problem: BlockProblem, levels: Levels) -> SumFacTopPlan:
     """Plan of the kernel with one element per thread: the layout of factors of 32 elements.
 
     Parameters
@@ -352,7 +352,7 @@ def lane_plan(problem: BlockProblem, levels: Levels) -> FiberPlan:
 
     Returns
     -------
-    FiberPlan
+    SumFacTopPlan
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Search for the fastest variant of the fiber kernel: elements per block, options one by one, what helped together."""
+"""Search for the fastest options of the fiber kernel: elements per block, options one by one, what helped together."""
 
 from __future__ import annotations
 
@@ -7,21 +7,31 @@ from dataclasses import fields, replace
 
 from ....forms.form import BlockProblem
 from ..codegen.tables import Levels
-from .plan import Limits, Variant, default_variant, default_variants, plan
+from .plan import Limits, SumFacTopOptions, default_options, default_plans, plan
 
-# Gives variants to time; is sent the seconds of all that were timed so far.
-Search = Generator[list[Variant], Mapping[Variant, float], None]
-# Numbers of elements per block that are tried, and how many of the fastest variants have their options tried.
+# Gives configs to time; is sent the seconds of all that were timed so far.
+Search = Generator[list[SumFacTopOptions], Mapping[SumFacTopOptions, float], None]
+# Numbers of elements per block that are tried, and how many of the fastest configs have their options tried.
 MOST, KEPT = 6, 2
 # What an option must save to be combined with others.
 HELPS = 0.995
 # First numbers of elements with lines along the last direction in phases of their own, in blocks of enough threads.
-SPLIT, SPLIT_THREADS = (Variant(2, split=3), Variant(4, split=7), Variant(8, split=3), Variant(16, split=7)), 80
-OPTIONS = tuple(field.name for field in fields(Variant) if field.name != "elements")
+SPLIT, SPLIT_THREADS = (
+    (
+        SumFacTopOptions(2, split=3),
+        SumFacTopOptions(4, split=7),
+        SumFacTopOptions(8, split=3),
+        SumFacTopOptions(16, split=7),
+    ),
+    80,
+)
+OPTIONS = tuple(field.name for field in fields(SumFacTopOptions) if field.name != "elements")
 
 
-def first_variants(problem: BlockProblem, levels: Levels, limits: Limits, most: int, table: bool) -> list[Variant]:
-    """The measured variant if there is one, and different numbers of elements per block in the model's order.
+def first_configs(
+    problem: BlockProblem, levels: Levels, limits: Limits, most: int, table: bool
+) -> list[SumFacTopOptions]:
+    """The measured options if there is one, and different numbers of elements per block in the model's order.
 
     Parameters
     ----------
@@ -33,11 +43,11 @@ def first_variants(problem: BlockProblem, levels: Levels, limits: Limits, most: 
     most : int
         Numbers of elements at most; each differs by more than a tenth from the others.
     table : bool
-        Whether measured variants count.
+        Whether measured configs count.
 
     Returns
     -------
-    list of Variant
+    list of SumFacTopOptions
         The one to be taken unmeasured comes first.
 
     Raises
@@ -45,15 +55,15 @@ def first_variants(problem: BlockProblem, levels: Levels, limits: Limits, most: 
     NotSuitable
         If not even one element fits.
     """
-    modelled = [layout.variant.elements for layout in default_variants(problem, levels, limits)]
+    modelled = [layout.options.elements for layout in default_plans(problem, levels, limits)]
     tried: list[int] = []
     for e in modelled:
         if len(tried) < most and all(max(e, other) > 1.1 * min(e, other) for other in tried):
             tried.append(e)
-    own = [default_variant(problem, levels, limits)] if table else []
+    own = [default_options(problem, levels, limits)] if table else []
     split = [v for v in SPLIT if most and can_split(levels)]
     split = [v for v in split if (p := plan(problem, levels, v)).fits(limits) and p.threads >= SPLIT_THREADS]
-    return list(dict.fromkeys([*own, *(Variant(e) for e in tried), *split]))
+    return list(dict.fromkeys([*own, *(SumFacTopOptions(e) for e in tried), *split]))
 
 
 def can_split(levels: Levels) -> bool:
@@ -61,28 +71,28 @@ def can_split(levels: Levels) -> bool:
     return levels.dim > 1 and not levels.reverse
 
 
-def ranked(timed: Mapping[Variant, float]) -> list[Variant]:
-    """Variants, fastest first."""
-    return sorted(timed, key=lambda variant: timed[variant])
+def ranked(timed: Mapping[SumFacTopOptions, float]) -> list[SumFacTopOptions]:
+    """Options, fastest first."""
+    return sorted(timed, key=lambda options: timed[options])
 
 
-def second_variants(
-    problem: BlockProblem, levels: Levels, timed: Mapping[Variant, float], kept: int = KEPT
-) -> list[Variant]:
-    """Options one by one for the fastest variants.
+def second_configs(
+    problem: BlockProblem, levels: Levels, timed: Mapping[SumFacTopOptions, float], kept: int = KEPT
+) -> list[SumFacTopOptions]:
+    """Options one by one for the fastest configs.
 
     Parameters
     ----------
     problem : BlockProblem
     levels : Levels
     timed : mapping
-        Seconds of variants.
+        Seconds of configs.
     kept : int
         How many of the fastest.
 
     Returns
     -------
-    list of Variant
+    list of SumFacTopOptions
         Not yet timed.
     """
     found = []
@@ -100,23 +110,23 @@ def second_variants(
     return [v for v in dict.fromkeys(found) if v not in timed]
 
 
-def third_variants(timed: Mapping[Variant, float], kept: int = KEPT) -> list[Variant]:
+def third_configs(timed: Mapping[SumFacTopOptions, float], kept: int = KEPT) -> list[SumFacTopOptions]:
     """The options that helped, together.
 
     Parameters
     ----------
     timed : mapping
-        Seconds of variants.
+        Seconds of configs.
     kept : int
         How many numbers of elements per block, the fastest ones.
 
     Returns
     -------
-    list of Variant
+    list of SumFacTopOptions
         Not yet timed.
     """
     found, order = [], ranked(timed)
-    for base in [v for v in order if v == Variant(v.elements, split=v.split)][:kept]:
+    for base in [v for v in order if v == SumFacTopOptions(v.elements, split=v.split)][:kept]:
         better = [v for v in order if v.elements == base.elements and timed[v] < HELPS * timed[base]]
         merged = base
         # The best option of each name last, so that it stays.
@@ -135,15 +145,15 @@ def search(
     Parameters
     ----------
     problem, levels, limits, most, table
-        As for `first_variants`.
+        As for `first_configs`.
     kept : int
         How many of the fastest have their options tried.
 
     Yields
     ------
-    list of Variant
+    list of SumFacTopOptions
         To be timed; send the seconds of all that were timed so far, in any round.
     """
-    timed = yield first_variants(problem, levels, limits, most, table)
-    timed = yield second_variants(problem, levels, timed, kept)
-    yield third_variants(timed, kept)
+    timed = yield first_configs(problem, levels, limits, most, table)
+    timed = yield second_configs(problem, levels, timed, kept)
+    yield third_configs(timed, kept)

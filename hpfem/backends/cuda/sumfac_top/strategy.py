@@ -7,16 +7,16 @@ from concurrent.futures import Future
 from typing import Any
 
 from ....forms.form import BlockProblem
-from ... import config as text
-from ...strategy import Search, Strategy, Variant
-from ..codegen.prelude import fiber_source, program
+from ... import options as text
+from ...strategy import Options, Search, Strategy
+from ..codegen.prelude import program, sumfac_top_source
 from ..codegen.tables import Levels
 from ..runtime.device import architecture, limits
 from ..runtime.measured import expected_time, shipped_rate
 from ..runtime.nvrtc import start
 from . import plan as fiber
-from .kernel import FiberKernel
-from .search import MOST, first_variants, search
+from .kernel import SumFacTopKernel
+from .search import MOST, first_configs, search
 
 
 class CudaSumFacTop(Strategy):
@@ -24,50 +24,50 @@ class CudaSumFacTop(Strategy):
 
     name, special = "sumfac-top", False
 
-    def default(self, problem: BlockProblem) -> Variant:
-        """The measured variant, if there is one and it fits, else the model's best number of elements per block."""
-        return text.to_text(fiber.default_variant(problem, Levels.of(problem.tabulation), limits()))
+    def default(self, problem: BlockProblem) -> Options:
+        """The measured options, if there is one and it fits, else the model's best number of elements per block."""
+        return text.to_text(fiber.default_options(problem, Levels.of(problem.tabulation), limits()))
 
     def measured(self, problem: BlockProblem) -> str | None:
         """Speed in the shipped table."""
         return shipped_rate(problem, self.name)
 
-    def variants(self, problem: BlockProblem) -> Sequence[Variant]:
-        """The measured variant, if there is one, and numbers of elements per block in the model's order.
+    def configs(self, problem: BlockProblem) -> Sequence[Options]:
+        """The measured options, if there is one, and numbers of elements per block in the model's order.
 
         Raises
         ------
         NotSuitable
             If one element does not fit a block.
         """
-        found = first_variants(problem, Levels.of(problem.tabulation), limits(), MOST, table=True)
-        return [text.to_text(variant) for variant in found]
+        found = first_configs(problem, Levels.of(problem.tabulation), limits(), MOST, table=True)
+        return [text.to_text(options) for options in found]
 
     def search(self, problem: BlockProblem) -> Search:
         """Elements per block, then options one by one, then those that helped together."""
         rounds = search(problem, Levels.of(problem.tabulation), limits())
-        yield from text.search_in_text(rounds, fiber.Variant)
+        yield from text.search_in_text(rounds, fiber.SumFacTopOptions)
 
-    def _plan(self, problem: BlockProblem, variant: Variant) -> fiber.FiberPlan:
+    def _plan(self, problem: BlockProblem, options: Options) -> fiber.SumFacTopPlan:
         levels = Levels.of(problem.tabulation)
-        if variant is None:
-            return fiber.plan(problem, levels, fiber.default_variant(problem, levels, limits()))
-        return fiber.checked_plan(problem, levels, text.from_text(fiber.Variant, variant), limits())
+        if options is None:
+            return fiber.plan(problem, levels, fiber.default_options(problem, levels, limits()))
+        return fiber.checked_plan(problem, levels, text.from_text(fiber.SumFacTopOptions, options), limits())
 
-    def prepare(self, problem: BlockProblem, variant: Variant = None) -> Future[Any]:
+    def prepare(self, problem: BlockProblem, options: Options = None) -> Future[Any]:
         """Begin to compile into the cache."""
-        source = fiber_source(problem, Levels.of(problem.tabulation), self._plan(problem, variant))
+        source = sumfac_top_source(problem, Levels.of(problem.tabulation), self._plan(problem, options))
         return start(program(source), architecture())
 
-    def build(self, problem: BlockProblem, variant: Variant = None) -> FiberKernel:
+    def build(self, problem: BlockProblem, options: Options = None) -> SumFacTopKernel:
         """Build the kernel.
 
         Raises
         ------
         NotSuitable
-            If one element, or those of the variant, do not fit a block.
+            If one element, or those of the options, do not fit a block.
         """
-        return FiberKernel(problem, self._plan(problem, variant))
+        return SumFacTopKernel(problem, self._plan(problem, options))
 
     def cost(self, problem: BlockProblem) -> float:
         """Expected time per element in nanoseconds."""

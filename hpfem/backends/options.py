@@ -1,6 +1,6 @@
-"""Variants of kernels as text, "elements=4 prefetch=2 late": for caches, messages and command lines.
+"""Options of kernels as text, "elements=4 prefetch=2 late": for caches, messages and command lines.
 
-A variant is a frozen dataclass whose fields are integers, or true, false or undecided (None).
+A options is a frozen dataclass whose fields are integers, or true, false or undecided (None).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from ..errors import ArgumentError
 T = TypeVar("T")
 
 
-def to_text(variant: Any) -> str:
-    """Write a variant.
+def to_text(options: Any) -> str:
+    """Write a options.
 
     Parameters
     ----------
-    variant : dataclass
+    options : dataclass
         With fields that are int, bool or None.
 
     Returns
@@ -28,8 +28,8 @@ def to_text(variant: Any) -> str:
         Fields that differ from their defaults, in order: `name=number`, `name` for true, `no-name` for false.
     """
     words = []
-    for field in fields(variant):
-        value = getattr(variant, field.name)
+    for field in fields(options):
+        value = getattr(options, field.name)
         if value is True or value is False:
             word = field.name if value else f"no-{field.name}"
         else:
@@ -40,7 +40,7 @@ def to_text(variant: Any) -> str:
 
 
 def from_text(kind: type[T], text: str) -> T:
-    """Read a variant.
+    """Read a options.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def from_text(kind: type[T], text: str) -> T:
     Raises
     ------
     ArgumentError
-        If the text is no variant of this kind.
+        If the text is no options of this kind.
     """
     kinds = {field.name: str(field.type) for field in fields(kind)}  # type: ignore[arg-type]
     names = ", ".join(kinds)
@@ -65,42 +65,42 @@ def from_text(kind: type[T], text: str) -> T:
         value: int | bool = not word.startswith("no-")
         if equals:
             if not (number.isascii() and number.isdigit() and len(number) < 9):
-                raise ArgumentError(f"variant {text!r}: {word!r} is not name=number")
+                raise ArgumentError(f"options {text!r}: {word!r} is not name=number")
             value = int(number)
         name = name if equals else word.removeprefix("no-")
         if name not in kinds or name in values:
-            raise ArgumentError(f"variant {text!r}: {name!r} is unknown or twice there; valid: {names}")
+            raise ArgumentError(f"options {text!r}: {name!r} is unknown or twice there; valid: {names}")
         if bool(equals) != ("int" in kinds[name]):
             how = "takes a number" if "int" in kinds[name] else "takes no number"
-            raise ArgumentError(f"variant {text!r}: {name!r} {how}")
+            raise ArgumentError(f"options {text!r}: {name!r} {how}")
         values[name] = value
     try:
         return kind(**values)
     except TypeError:
-        raise ArgumentError(f"variant {text!r} is incomplete; it takes {names}") from None
+        raise ArgumentError(f"options {text!r} is incomplete; it takes {names}") from None
 
 
 def search_in_text(
     rounds: Generator[Sequence[T], Mapping[T, float], None], kind: type[T]
 ) -> Generator[list[str | None], Mapping[str | None, float], None]:
-    """Lead a search for a variant in text.
+    """Lead a search for a options in text.
 
     Parameters
     ----------
     rounds : generator
-        Gives variants to time; is sent the seconds of all that were timed so far.
+        Gives configs to time; is sent the seconds of all that were timed so far.
     kind : dataclass type
-        Of the variants.
+        Of the configs.
 
     Yields
     ------
     list of str
-        Variants to time; to be sent seconds by text.
+        Options to time; to be sent seconds by text.
     """
     try:
         found = next(rounds)
         while True:
-            timed = yield [to_text(variant) for variant in found]
+            timed = yield [to_text(options) for options in found]
             found = rounds.send({from_text(kind, name): t for name, t in timed.items() if name is not None})
     except StopIteration:
         return

@@ -6,10 +6,10 @@ import pytest
 import hpfem as hp
 from hpfem.backends.cuda.codegen.banks import wavefronts
 from hpfem.backends.cuda.codegen.tables import Collapse, Levels, separated
-from hpfem.backends.cuda.runtime.measured import known_rate, known_row, variant_key, variant_table
+from hpfem.backends.cuda.runtime.measured import known_rate, known_row, measured_key, measured_table
 from hpfem.backends.cuda.stdmat.strategy import CudaStdMat
 from hpfem.backends.cuda.sumfac.strategy import CudaSumFac
-from hpfem.backends.cuda.sumfac_top.plan import Variant, known_variant, lane_plan
+from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions, known_options, sumfac_plan
 from hpfem.backends.cuda.sumfac_top.strategy import CudaSumFacTop
 from hpfem.errors import NotSuitable
 from tests.samples import NAMES, curved, skewed, straight
@@ -24,16 +24,16 @@ def test_measured_rates_decide():
     low, high = problem_of("tet", 2), problem_of("tet", 7)
     assert CudaSumFac().cost(low) < CudaSumFacTop().cost(low) < CudaStdMat().cost(low)
     assert CudaSumFacTop().cost(high) < CudaSumFac().cost(high)
-    rate, *variant = known_row(low, "sumfac")
+    rate, *options = known_row(low, "sumfac")
     assert CudaSumFac().cost(low) == pytest.approx(low.n_modes / rate)
-    assert Variant(*variant).elements == 32
+    assert SumFacTopOptions(*options).elements == 32
 
 
 def test_what_was_not_measured_is_modelled():
     reaction = problem_of("tri", 2, hp.WeakForm, pointwise=lambda u: u * u, test=("value",))
-    assert known_variant(reaction) is not None  # as fast as the mass: the same factors
+    assert known_options(reaction) is not None  # as fast as the mass: the same factors
     derivative = problem_of("tri", 2, hp.PhysDeriv)
-    assert known_variant(derivative) is None
+    assert known_options(derivative) is None
     assert CudaSumFacTop().cost(derivative) > 0
 
 
@@ -42,8 +42,8 @@ def test_the_table_covers_both_operators(name):
     for order in range(1, 8):
         for algorithm in ("collocated", "noncollocated"):
             problem = problem_of(name, order, hp.Helmholtz, lam=1.0, algorithm=algorithm)
-            assert variant_key(problem, "sumfac-top") in variant_table()
-        assert variant_key(problem_of(name, order), "sumfac-top") in variant_table()
+            assert measured_key(problem, "sumfac-top") in measured_table()
+        assert measured_key(problem_of(name, order), "sumfac-top") in measured_table()
 
 
 def test_one_element_per_thread_says_why_not():
@@ -53,7 +53,7 @@ def test_one_element_per_thread_says_why_not():
         (problem_of("tri", 1, hp.Helmholtz, lam=1.0, algorithm="collocated"), "noncollocated"),
     ):
         with pytest.raises(NotSuitable, match=reason):
-            lane_plan(problem, Levels.plain(problem.tabulation))
+            sumfac_plan(problem, Levels.plain(problem.tabulation))
 
 
 def test_bank_conflicts():
@@ -88,4 +88,4 @@ def test_float32_has_rates_of_its_own():
         hp.Mass(hp.Space(mesh, 3, quadrature="gauss", dtype=dtype), backend="numpy").choices[0].kernel.problem
         for dtype in (np.float64, np.float32)
     ]
-    assert variant_key(unmeasured[1], "sumfac") == variant_key(unmeasured[0], "sumfac") + "/float32"
+    assert measured_key(unmeasured[1], "sumfac") == measured_key(unmeasured[0], "sumfac") + "/float32"

@@ -1,6 +1,6 @@
 // One element per thread: all of an element's numbers in registers, for small orders; noncollocated.
 //
-// Factors are stored as for fiber.h with 32 elements to a group, so that a warp's loads are whole lines. Coefficients
+// Factors are stored as for sumfac_top.h with 32 elements to a group, so that a warp's loads are whole lines. Coefficients
 // come and go through shared memory, [thread][mode], and so stay [element][mode] for the user.
 
 constexpr bool FROM_MODES = STAGE == 0 || STAGE == 4;
