@@ -1,7 +1,7 @@
 """Bases of a shape: tables of 1-D functions, a mode tree, and the entity each mode belongs to.
 
-    modified     C0 hierarchical (Karniadakis & Sherwin 2005): vertex, edge, face and interior modes
-    orthogonal   Legendre, Dubiner, Bergot et al. 2010: diagonal mass on the reference shape
+    modified     C0 hierarchical ([KS]): vertex, edge, face and interior modes
+    orthogonal   Legendre, Dubiner, [Bergot]: diagonal mass on the reference shape
     lagrange     nodal: tensor Gauss-Lobatto on products of segments, elsewhere `interpolation_nodes` through V^-1
 
 The modified basis of a cone has, for every base mode m of degree mu(m), the modes m C_{mu,r} with r = 0..P-mu, and one

@@ -35,7 +35,7 @@ class Mode:
     Attributes
     ----------
     degree : int
-        mu of the mode (DESIGN section 3); for nodal modes the order of the basis.
+        mu of the mode; for nodal modes the order of the basis.
     entity : tuple of int
         (dimension, number) of the entity of the shape that owns it.
     indices : tuple of int

@@ -125,8 +125,7 @@ def equispaced_nodes(shape: Shape, order: int) -> Array:
 def interpolation_nodes(shape: Shape, order: int) -> Array:
     """Unisolvent nodes that are Gauss-Lobatto on every edge and agree on faces of equal shape.
 
-    Products are tensor products, simplices take Isaac's recursive nodes ("Recursive, parameter-free, explicitly
-    defined interpolation nodes for simplices", 2020), the pyramid blends those of its faces.
+    Products are tensor products, simplices take the recursive nodes of [Isaac], the pyramid blends those of its faces.
 
     Parameters
     ----------
@@ -187,7 +186,7 @@ def _gll(n: int) -> Array:
 
 @cache
 def _recursive(alpha: tuple[int, ...]) -> tuple[float, ...]:
-    """Barycentric coordinates of one recursive interpolation node (Isaac 2020, eq. 2)."""
+    """Barycentric coordinates of one recursive interpolation node ([Isaac] eq. 2)."""
     if len(alpha) == 1:
         return (1.0,)
     n = sum(alpha)

@@ -1,4 +1,4 @@
-"""One-dimensional polynomials on [-1, 1]: Jacobi, the modified functions of Karniadakis & Sherwin, Lagrange.
+"""One-dimensional polynomials on [-1, 1]: Jacobi, the modified functions of [KS], Lagrange.
 
 Conventions, with ``x = (1-z)/2`` and ``y = (1+z)/2``:
 
@@ -100,7 +100,7 @@ def _rising(z: Array) -> tuple[Array, Array]:
 
 
 def modified_a(p: int, z: Array, derivative: int = 0) -> Array:
-    """Modified function A_p of an ordinary direction (Karniadakis & Sherwin 2005, eq. 3.1.10).
+    """Modified function A_p of an ordinary direction ([KS], eq. 3.1.10).
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def lagrange(nodes: Array, z: Array) -> Array:
 
 
 def differentiation_matrix(nodes: Array) -> Array:
-    """Collocated derivative D[i, j] = l_j'(nodes[i]) ([X] eq. 14).
+    """Collocated derivative D[i, j] = l_j'(nodes[i]) ([Xing] eq. 14).
 
     Parameters
     ----------

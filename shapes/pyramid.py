@@ -9,8 +9,8 @@ r"""The pyramid: pyramid = cone(quad).
 
 The apex (vertex 4) is above vertex 0; eta_3 is collapsed there. Modified modes (p, q, r), p slowest: A_p(eta_1)
 A_q(eta_2) times A_r(eta_3) for p and q below 2, times C_{mu,r}(eta_3) with mu = max(p, q) elsewhere. The second mode of
-the four vertex rows is the apex mode, which they share. Count (P+1)(P+2)(2P+3)/6: the optimal space of Bergot, Cohen &
-Durufle (2010). Mode order at P = 3:
+the four vertex rows is the apex mode, which they share. Count (P+1)(P+2)(2P+3)/6: the optimal space of
+[Bergot]. Mode order at P = 3:
 
     r    p = 0           p = 1           p = 2           p = 3
     3 |  3  6         | 12 15         |               |

@@ -39,7 +39,7 @@ class Tabulation:
 
     @cached_property
     def dense(self) -> Array:
-        """All modes at all points, B[m, q], [n_modes, Q] (StdMat; [X] Alg. 1)."""
+        """All modes at all points, B[m, q], [n_modes, Q] (StdMat; [Xing] Alg. 1)."""
         return self.basis.evaluate_eta(self.rule.eta)
 
     @cached_property

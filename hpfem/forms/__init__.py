@@ -1,7 +1,7 @@
 """Pointwise functions: plain Python in physical quantities, traced once to an expression graph."""
 
 from .graph import COMPARISONS, OPERATIONS, Expression, Graph
-from .trace import Pointwise, Trace, flux_components, per_component, trace
+from .trace import Pointwise, Trace, trace
 from .vectors import Gradient, Vector
 
 __all__ = [
@@ -13,7 +13,5 @@ __all__ = [
     "Pointwise",
     "Trace",
     "Vector",
-    "flux_components",
-    "per_component",
     "trace",
 ]

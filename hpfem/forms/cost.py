@@ -79,16 +79,22 @@ def stage_flops(tabulation: Tabulation, strategy: str) -> StageFlops:
     dense = 0 if basis.transform is None else 2 * basis.transform.size
     chains = [step * (basis.tree.dim - k) for k, step in enumerate(steps)]
     # The value's chain of all directions but the first is part of the gradient's.
-    return StageFlops(sum(steps) + dense, sum(chains) + steps_beside(steps) + dense, along, steps_beside(steps) + dense)
-
-
-def steps_beside(steps: list[int]) -> int:
-    """Operations of the value's chain that the gradient's needs too: all directions but the first."""
-    return sum(steps[1:])
+    return StageFlops(
+        sum(steps) + dense, sum(chains) + _steps_beside(steps) + dense, along, _steps_beside(steps) + dense
+    )
 
 
 def pointwise_flops(problem: BlockProblem) -> int:
-    """Operations at the points of one element: geometry, weights and the pointwise function."""
+    """Count the operations at the points of one element: geometry, weights and the pointwise function.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+
+    Returns
+    -------
+    int
+    """
     form, d, big, q = problem.form, problem.shape.dim, problem.geometry.space_dim, problem.n_points
     pull = big + d * (2 * big - 1)
     push = big * (2 * d - 1)
@@ -98,11 +104,11 @@ def pointwise_flops(problem: BlockProblem) -> int:
     if trace is None or trace.general:
         flops += push * form.trial_gradient + pull * form.test_gradient
     elif form.trial_gradient:
-        flops += d * (2 * d - 1) + scaling_flops(trace, d)
+        flops += d * (2 * d - 1) + _scaling_flops(trace, d)
     return q * flops
 
 
-def scaling_flops(trace: Trace, dim: int) -> int:
+def _scaling_flops(trace: Trace, dim: int) -> int:
     """Operations at a point, per component, that make the fluxes of a symmetric form of its gradients."""
     terms = [scale for flux in trace.scaled or () for scale in flux.values()]
     scaled = sum(not (scale.op == "const" and scale.payload == 1.0) for scale in terms)

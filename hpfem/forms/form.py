@@ -124,11 +124,31 @@ class Form:
         return self.test_gradient or (self.trial_gradient and self.from_modes)
 
     def coupled(self, space_dim: int) -> int:
-        """Components of the input that one application takes together, in so many dimensions."""
+        """Count the components of the input that one application takes together.
+
+        Parameters
+        ----------
+        space_dim : int
+            D.
+
+        Returns
+        -------
+        int
+        """
         return space_dim if self.trace is None and self.test_gradient else self.components
 
     def given(self, space_dim: int) -> int:
-        """Components of the result of one application, in so many dimensions."""
+        """Count the components of the result of one application.
+
+        Parameters
+        ----------
+        space_dim : int
+            D.
+
+        Returns
+        -------
+        int
+        """
         return space_dim if self.trace is None and self.trial_gradient else self.components
 
     @property
@@ -247,7 +267,17 @@ class BlockProblem:
         return self.form.given(self.geometry.space_dim)
 
     def components_out(self, components: int) -> int:
-        """Components of the result of a field with `components`."""
+        """Count the components of the result of a field.
+
+        Parameters
+        ----------
+        components : int
+            Those of the field, a multiple of `coupled`.
+
+        Returns
+        -------
+        int
+        """
         return components // self.coupled * self.given
 
 
@@ -285,5 +315,10 @@ class BlockKernel:
         source : ndarray, [components, E, n_input]
         out : ndarray, [components_out, E, n_output]
             Overwritten.
+
+        Raises
+        ------
+        AssertionError
+            If a strategy's kernel does not override this.
         """
         raise AssertionError("a strategy's kernel overrides apply")

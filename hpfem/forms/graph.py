@@ -72,11 +72,34 @@ class Graph:
         return self._known[key]
 
     def constant(self, value: float) -> Expression:
-        """A constant node."""
+        """Make a constant node.
+
+        Parameters
+        ----------
+        value : float
+
+        Returns
+        -------
+        Expression
+        """
         return self.node("const", (), float(value))
 
     def lift(self, value: Any) -> Expression:
-        """Make an expression of a number; expressions pass through."""
+        """Make an expression of a number; expressions pass through.
+
+        Parameters
+        ----------
+        value : Expression or number
+
+        Returns
+        -------
+        Expression
+
+        Raises
+        ------
+        ArgumentError
+            For anything else.
+        """
         if isinstance(value, Expression):
             return value
         if isinstance(value, (Vector, Gradient)):
@@ -94,7 +117,18 @@ class Graph:
         )
 
     def apply(self, op: str, *values: Any) -> Expression:
-        """Node of an operation on expressions and numbers, folded where it can be."""
+        """Make the node of an operation, folded where it can be.
+
+        Parameters
+        ----------
+        op : str
+            A name of `OPERATIONS`.
+        *values : Expression or number
+
+        Returns
+        -------
+        Expression
+        """
         args = tuple(self.lift(v) for v in values)
         if all(a.op == "const" for a in args):
             try:

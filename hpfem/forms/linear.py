@@ -15,6 +15,10 @@ def is_linear(node: Expression, variable: str) -> bool | None:
     node : Expression
     variable : str
         Kind of the input: "u".
+
+    Returns
+    -------
+    bool or None
     """
     # Nodes stand behind their arguments; each is looked at once, however often it is shared.
     linear: list[bool | None] = []
@@ -55,7 +59,11 @@ def is_symmetric(trace: Trace | None) -> bool:
 
 
 def check_linear(problem: BlockProblem) -> None:
-    """Say why a problem has no constant element matrices.
+    """Check that a problem has constant element matrices.
+
+    Parameters
+    ----------
+    problem : BlockProblem
 
     Raises
     ------

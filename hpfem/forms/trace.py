@@ -282,16 +282,16 @@ def trace(
             raise
         raise ArgumentError(f"pointwise function {pointwise.name!r} cannot be traced: {error}") from error
     values_out = (
-        None if value is None else tuple(graph.lift(v) for v in per_component(value, components, pointwise.name))
+        None if value is None else tuple(graph.lift(v) for v in _per_component(value, components, pointwise.name))
     )
-    fluxes = None if flux is None else per_component(flux, components, pointwise.name)
+    fluxes = None if flux is None else _per_component(flux, components, pointwise.name)
     if fluxes is None:
         found = Trace(graph, dim, components, values_out, None, None)
     elif not asked and all(isinstance(f, Gradient) for f in fluxes):
         scaled = tuple({c: graph.lift(s) for c, s in f.terms.items()} for f in fluxes)
         found = Trace(graph, dim, components, values_out, scaled, None)
     else:
-        vectors = tuple(flux_components(f, dim, pointwise.name) for f in fluxes)
+        vectors = tuple(_flux_components(f, dim, pointwise.name) for f in fluxes)
         lifted = tuple(tuple(graph.lift(v) for v in vector) for vector in vectors)
         found = Trace(graph, dim, components, values_out, None, lifted)
     if found.flops > MAX_OPERATIONS:
@@ -302,14 +302,8 @@ def trace(
     return found
 
 
-def per_component(result: Any, components: int, name: str) -> Sequence[Any]:
-    """Split a result of a pointwise function into one per test component.
-
-    Raises
-    ------
-    ArgumentError
-        If the number of components is wrong.
-    """
+def _per_component(result: Any, components: int, name: str) -> Sequence[Any]:
+    """A result of a pointwise function, one per test component."""
     if components == 1:
         return [result]
     if not isinstance(result, (list, tuple, Vector)) or len(result) != components:
@@ -317,14 +311,8 @@ def per_component(result: Any, components: int, name: str) -> Sequence[Any]:
     return list(result)
 
 
-def flux_components(flux: Any, dim: int, name: str) -> list[Any]:
-    """The D components of a flux.
-
-    Raises
-    ------
-    ArgumentError
-        If it is no vector of D components.
-    """
+def _flux_components(flux: Any, dim: int, name: str) -> list[Any]:
+    """The D components of a flux."""
     if isinstance(flux, Gradient):
         flux = flux.vector()
     if not isinstance(flux, (Vector, list, tuple)) or len(flux) != dim:

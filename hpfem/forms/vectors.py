@@ -49,7 +49,22 @@ class Vector(_NoArray):
         return iter(self.components)
 
     def dot(self, other: Any) -> Any:
-        """Scalar product with another vector or sequence of D scalars."""
+        """Scalar product.
+
+        Parameters
+        ----------
+        other : Vector, Gradient or sequence
+            D scalars.
+
+        Returns
+        -------
+        scalar
+
+        Raises
+        ------
+        ArgumentError
+            If the numbers of components differ.
+        """
         if len(other) != len(self):
             raise ArgumentError(f"dot product of vectors with {len(self)} and {len(other)} components")
         total = self[0] * other[0]
@@ -110,7 +125,17 @@ class Gradient(_NoArray):
         self.source = source
 
     def vector(self) -> Vector:
-        """The components, in x."""
+        """Take the components, in x.
+
+        Returns
+        -------
+        Vector
+
+        Raises
+        ------
+        ArgumentError
+            If there are no terms.
+        """
         total: Vector | None = None
         for c, scale in self.terms.items():
             one = Vector(self.source(c))
@@ -130,7 +155,7 @@ class Gradient(_NoArray):
         return iter(self.vector())
 
     def dot(self, other: Any) -> Any:
-        """Scalar product with a vector, a gradient or a sequence of D scalars."""
+        """Scalar product with a vector, a gradient or a sequence of D scalars; see `Vector.dot`."""
         return self.vector().dot(other.vector() if isinstance(other, Gradient) else other)
 
     __matmul__ = dot
