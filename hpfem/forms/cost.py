@@ -78,10 +78,8 @@ def stage_flops(tabulation: Tabulation, strategy: str) -> StageFlops:
     steps = tree_steps(basis.tree, rule.counts)
     dense = 0 if basis.transform is None else 2 * basis.transform.size
     chains = [step * (basis.tree.dim - k) for k, step in enumerate(steps)]
-    # The value's chain of all directions but the first is part of the gradient's.
-    return StageFlops(
-        sum(steps) + dense, sum(chains) + _steps_beside(steps) + dense, along, _steps_beside(steps) + dense
-    )
+    beside = sum(steps[1:])  # the value's chain of all directions but the first is part of the gradient's
+    return StageFlops(sum(steps) + dense, sum(chains) + beside + dense, along, beside + dense)
 
 
 def pointwise_flops(problem: BlockProblem) -> int:
