@@ -12,7 +12,7 @@ import pytest
 
 CACHE = "HPFEM_CACHE_DIR"
 # Protecting pages of memory takes POSIX.
-collect_ignore = [] if os.name == "posix" else ["kernels/test_guarded.py"]
+collect_ignore = [] if os.name == "posix" else ["backends/test_guarded.py"]
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
 
 # Operators of tests that are not the same at every call.
