@@ -49,16 +49,49 @@ class Device(Protocol):
     name: str
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
-        """Allocate an uninitialised C-ordered array."""
+        """Allocate an uninitialised C-ordered array.
+
+        Parameters
+        ----------
+        shape : tuple of int
+        dtype : dtype
+
+        Returns
+        -------
+        array of the device
+        """
 
     def from_host(self, source: np.ndarray[Any, Any], out: Any) -> None:
-        """Copy a host array into a device array."""
+        """Copy a host array into a device array.
+
+        Parameters
+        ----------
+        source : ndarray
+        out : array of the device
+            Overwritten.
+        """
 
     def to_host(self, source: Any, out: np.ndarray[Any, Any]) -> None:
-        """Copy a device array into a host array."""
+        """Copy a device array into a host array.
+
+        Parameters
+        ----------
+        source : array of the device
+        out : ndarray
+            Overwritten.
+        """
 
     def adopt(self, array: Any) -> Any | None:
-        """The device's own kind of array on the memory of any library's array; None if that is elsewhere.
+        """Make the device's own kind of array on the memory of any library's array.
+
+        Parameters
+        ----------
+        array : array
+
+        Returns
+        -------
+        array of the device, or None
+            None if the memory is elsewhere.
 
         Raises
         ------
@@ -67,11 +100,30 @@ class Device(Protocol):
         """
 
     def overlap(self, first: Any, second: Any) -> bool:
-        """Whether two of the device's arrays may share memory."""
+        """Tell whether two of the device's arrays may share memory.
+
+        Parameters
+        ----------
+        first, second : array of the device
+
+        Returns
+        -------
+        bool
+        """
 
 
 def dlpack_device(array: Any) -> tuple[int, int] | None:
-    """Where DLPack says that an array is, (type, number); None for what does not speak DLPack."""
+    """Tell where DLPack says that an array is.
+
+    Parameters
+    ----------
+    array : array
+
+    Returns
+    -------
+    tuple of int, or None
+        Type and number of the device; None for what does not speak DLPack.
+    """
     ask = getattr(array, "__dlpack_device__", None)
     if ask is None or isinstance(array, type):
         return None
@@ -88,19 +140,19 @@ class Host:
         return "HOST"
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray[Any, Any]:
-        """Allocate an uninitialised C-ordered array."""
+        """Allocate an uninitialised C-ordered array; see `Device.empty`."""
         return np.empty(shape, dtype)
 
     def from_host(self, source: np.ndarray[Any, Any], out: Any) -> None:
-        """Copy a host array."""
+        """Copy a host array; see `Device.from_host`."""
         np.copyto(out, source)
 
     def to_host(self, source: Any, out: np.ndarray[Any, Any]) -> None:
-        """Copy a host array."""
+        """Copy a host array; see `Device.to_host`."""
         np.copyto(out, source)
 
     def adopt(self, array: Any) -> Any | None:
-        """NumPy array on the memory of any library's array; None if that is not the host's.
+        """NumPy array on the memory of any library's array; None if that is not the host's; see `Device.adopt`.
 
         Raises
         ------
@@ -119,7 +171,7 @@ class Host:
             raise ArgumentError(f"{type(array).__name__} gives no NumPy array of its memory: {error}") from error
 
     def overlap(self, first: Any, second: Any) -> bool:
-        """Whether two arrays may share memory."""
+        """Whether two arrays may share memory; see `Device.overlap`."""
         return bool(np.may_share_memory(first, second))
 
 
@@ -188,7 +240,17 @@ class PairArray:
 
     @classmethod
     def of(cls, array: Any, device: Device = HOST) -> PairArray:
-        """Wrap an array that lives on a device, without copying it."""
+        """Wrap an array that lives on a device, without copying it.
+
+        Parameters
+        ----------
+        array : array of the device
+        device : Device
+
+        Returns
+        -------
+        PairArray
+        """
         pair = cls(array.shape, array.dtype)
         pair._sides[device.name] = array
         pair._valid.add(device.name)
@@ -216,7 +278,16 @@ class PairArray:
         return self._device
 
     def valid(self, device: Device = HOST) -> bool:
-        """Whether the side on `device` holds the current values."""
+        """Tell whether the side on a device holds the current values.
+
+        Parameters
+        ----------
+        device : Device
+
+        Returns
+        -------
+        bool
+        """
         return device.name in self._valid
 
     @property
@@ -225,7 +296,16 @@ class PairArray:
         return HOST if HOST.name in self._valid or self._device is None else self._device
 
     def overlaps(self, other: PairArray) -> bool:
-        """Whether writing to this array would change another one."""
+        """Tell whether writing to this array would change another one.
+
+        Parameters
+        ----------
+        other : PairArray
+
+        Returns
+        -------
+        bool
+        """
         if self is other:
             return True
         return any(
@@ -310,7 +390,16 @@ class PairArray:
         return side
 
     def read(self, device: Device = HOST) -> Any:
-        """Array on `device` with the current values, for reading.
+        """Give the array on a device with the current values, for reading.
+
+        Parameters
+        ----------
+        device : Device
+
+        Returns
+        -------
+        array of the device
+            Read-only on the host.
 
         Raises
         ------
@@ -325,7 +414,16 @@ class PairArray:
         return side
 
     def write(self, device: Device = HOST) -> Any:
-        """Array on `device` to be overwritten entirely: nothing is transferred, the other side becomes stale."""
+        """Give the array on a device to be overwritten entirely: nothing is transferred, the other side becomes stale.
+
+        Parameters
+        ----------
+        device : Device
+
+        Returns
+        -------
+        array of the device
+        """
         self._place(device)
         side = self._sides.get(device.name)
         if side is None:
@@ -334,7 +432,15 @@ class PairArray:
         return side
 
     def readwrite(self, device: Device = HOST) -> Any:
-        """Array on `device` with the current values, to be changed: the other side becomes stale.
+        """Give the array on a device with the current values, to be changed: the other side becomes stale.
+
+        Parameters
+        ----------
+        device : Device
+
+        Returns
+        -------
+        array of the device
 
         Raises
         ------
