@@ -1,13 +1,18 @@
 """High-order finite element operators on meshes that mix element shapes."""
 
+import importlib.util
+import sys
 from pathlib import Path
 
 __version__ = "0.1.0"
 
 # hpfem.shapes is installed from the folder shapes/. In a checkout that folder lies beside this package, not in it.
-_checkout = Path(__file__).resolve().parent.parent
-if not Path(__file__).with_name("shapes").exists() and (_checkout / "shapes" / "polynomials.py").exists():
-    __path__.append(str(_checkout))
+_shapes = Path(__file__).resolve().parent.parent / "shapes"
+if not Path(__file__).with_name("shapes").exists() and (_shapes / "polynomials.py").exists():
+    _spec = importlib.util.spec_from_file_location("hpfem.shapes", _shapes / "__init__.py")
+    assert _spec is not None and _spec.loader is not None
+    shapes = sys.modules["hpfem.shapes"] = importlib.util.module_from_spec(_spec)
+    _spec.loader.exec_module(shapes)
 
 from .assembly import BoundaryConditions, C0Space, GlobalOperator
 from .backends import BACKENDS, Backend, choose_backend

@@ -128,3 +128,8 @@ def test_everything_imported_is_declared():
             name = target.split(".")[0]
             if name not in sys.stdlib_module_names and name != "hpfem":
                 assert distributions.get(name, name) in declared, f"{module} imports {name}, which pyproject.toml lacks"
+
+
+def test_only_the_shapes_are_found_beside_the_package():
+    script = "import hpfem.shapes.tet\ntry:\n    import hpfem.tests\nexcept ModuleNotFoundError:\n    print('none')"
+    assert run(sys.executable, "-c", script, cwd=ROOT).strip() == "none"
