@@ -68,7 +68,7 @@ class C0Space(Immutable):
             )
         if len(space.mesh.hanging):
             raise MeshError(
-                f"{space.mesh.name}: {space.mesh.hanging.described(space.mesh)}: functions would break there; make the"
+                f"{space.mesh.name}: {space.mesh.hanging}: functions would break there; make the"
                 " cells meet at whole sides"
             )
         self.space = space

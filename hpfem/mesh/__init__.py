@@ -1,6 +1,7 @@
 """Meshes that mix element shapes: reading, topology, geometry of the cells, checks."""
 
 from .box import box
+from .cells import CellArray
 from .io.reader import from_meshio, read_mesh
 from .mesh import CellGroup, Mesh
 from .node_order import gmsh_nodes, vtk_nodes
@@ -9,6 +10,7 @@ from .symmetry import symmetries
 from .topology import Entities, Facets, Topology
 
 __all__ = [
+    "CellArray",
     "CellGroup",
     "Entities",
     "Facets",

@@ -7,22 +7,16 @@ vertex in the place of a corner, as along a slit, does not hang.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from hpfem.shapes import make_basis
 
 from ..geometry.element_map import elevated_nodes, geometry_coefficients
-from .parts import Part
+from .cells import Array, CellArray, Labels
 from .symmetry import Indices, entity_nodes
-
-if TYPE_CHECKING:
-    from .mesh import Mesh
-
-Array = NDArray[np.float64]
+from .topology import Topology
 
 # How far from a side a vertex may be, relative to the side's size: mesh files carry about 12 digits.
 _TOLERANCE = 1e-8
@@ -42,70 +36,76 @@ class Hanging:
         Where they are.
     cells : ndarray of int, [n]
         The cells whose sides they are in.
+    label : str
+        What messages call the first of these cells.
     """
 
     places: Array
     cells: Indices
+    label: str
 
     def __len__(self) -> int:
         return len(self.places)
 
-    def described(self, mesh: Mesh) -> str:
-        """What messages say: how many there are, and where the first one is."""
+    def __str__(self) -> str:
         where = ", ".join(f"{c:.6g}" for c in self.places[0])
         others = f", and {len(self) - 1} more" if len(self) > 1 else ""
-        return f"a vertex at ({where}) hangs inside a side of {mesh.describe_cell(int(self.cells[0]))}{others}"
+        return f"a vertex at ({where}) hangs inside a side of {self.label}{others}"
 
 
-def hanging_vertices(mesh: Mesh) -> Hanging:
+def hanging_vertices(points: Array, topology: Topology, labels: Labels) -> Hanging:
     """Find the hanging vertices of a mesh.
 
     Parameters
     ----------
-    mesh : Mesh
+    points : ndarray, [n, D]
+        Coordinates.
+    topology : Topology
+        Of the cells.
+    labels : Labels
+        For messages.
 
     Returns
     -------
     Hanging
     """
-    sides = _open_sides(mesh)
-    corners = np.unique(np.concatenate([np.empty(0, np.int64), *(part.corners.ravel() for part in sides)]))
-    tree = cKDTree(mesh.points[corners]) if len(corners) else None
-    points, cells = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for part in sides:
-        for start in range(0, len(part.nodes), _SIDES_AT_A_TIME):
-            chunk = slice(start, start + _SIDES_AT_A_TIME)
-            own = Part(part.shape, part.order, part.nodes[chunk], part.indices[chunk])
-            side, found = _inside(own, mesh.points, tree, corners)
-            points.append(found)
-            cells.append(own.indices[side])
-    point, first = np.unique(np.concatenate(points), return_index=True)
-    return Hanging(mesh.points[point], np.concatenate(cells)[first])
+    sides = _open_sides(topology)
+    corners = np.unique(np.concatenate([np.empty(0, np.int64), *(own.corners.ravel() for own in sides)]))
+    tree = cKDTree(points[corners]) if len(corners) else None
+    found, owners = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for same in sides:
+        for start in range(0, len(same), _SIDES_AT_A_TIME):
+            rows = slice(start, start + _SIDES_AT_A_TIME)
+            own = CellArray(same.shape, same.order, same.nodes[rows], same.indices[rows])
+            side, point = _inside(own, points, tree, corners)
+            found.append(point)
+            owners.append(own.indices[side])
+    point, first = np.unique(np.concatenate(found), return_index=True)
+    cells = np.concatenate(owners)[first]
+    return Hanging(points[point], cells, labels.cell(topology.cells, int(cells[0])) if len(cells) else "")
 
 
-def _open_sides(mesh: Mesh) -> list[Part]:
-    """Sides without a neighbour as parts, numbered by their cells."""
-    is_open = np.zeros(len(mesh.facets), dtype=bool)
-    is_open[mesh.facets.boundary] = True
-    parts = []
-    for group in mesh.cells:
-        for number, facet in enumerate(group.shape.facets):
-            chosen = is_open[group.facets[:, number]]
-            nodes = group.nodes[chosen][:, entity_nodes(group.shape, group.order, mesh.dim - 1, number)]
-            if len(nodes):
-                parts.append(Part(facet.shape, group.order, nodes, group.indices[chosen]))
-    return parts
+def _open_sides(topology: Topology) -> list[CellArray]:
+    """Sides without a neighbour as cells, numbered by the cells that they belong to."""
+    dim, is_open = topology.dim - 1, topology.facets.on_boundary
+    sides = []
+    for position, number, facet, _ in topology.local_entities(dim):
+        cells = topology.cells[position]
+        chosen = is_open[topology.sides.ids[position][:, number]]
+        nodes = cells.nodes[chosen][:, entity_nodes(cells.shape, cells.order, dim, number)]
+        sides.append(CellArray(facet.shape, cells.order, nodes, cells.indices[chosen]))
+    return sides
 
 
-def _inside(part: Part, points: Array, tree: cKDTree, corners: Indices) -> tuple[Indices, Indices]:
+def _inside(sides: CellArray, points: Array, tree: cKDTree, corners: Indices) -> tuple[Indices, Indices]:
     """Pairs of a side and of a corner of the mesh that is on it, away from its own corners: (row, point number)."""
-    nodes = points[part.nodes]
-    straight = elevated_nodes(Part(part.shape, 1, part.corners, part.indices), points, part.order)
+    nodes = points[sides.nodes]
+    straight = elevated_nodes(CellArray(sides.shape, 1, sides.corners, sides.indices), points, sides.order)
     bulge = np.sqrt(((nodes - straight) ** 2).sum(axis=2).max(axis=1))
     low, high = nodes.min(axis=1), nodes.max(axis=1)
     size = np.sqrt(((high - low) ** 2).sum(axis=1))
     tolerance = _TOLERANCE * size + _CURVED * bulge
-    margin = tolerance + (bulge if part.order > 1 else 0)
+    margin = tolerance + (bulge if sides.order > 1 else 0)
     near = tree.query_ball_point((low + high) / 2, size / 2 + margin)
     side = np.repeat(np.arange(len(near)), [len(found) for found in near])
     point = corners[np.concatenate([np.empty(0, np.int64), *(np.asarray(f, dtype=np.int64) for f in near)])]
@@ -113,19 +113,19 @@ def _inside(part: Part, points: Array, tree: cKDTree, corners: Indices) -> tuple
     apart = margin[side, None]
     keep = ((x >= low[side] - apart) & (x <= high[side] + apart)).all(axis=1)
     side, point, x = side[keep], point[keep], x[keep]
-    own = points[part.corners[side]]
+    own = points[sides.corners[side]]
     away = (((own - x[:, None]) ** 2).sum(axis=2) > tolerance[side, None] ** 2).all(axis=1)
     side, point, x = side[away], point[away], x[away]
     if len(side):
-        on = _distance(part, points, side, x) <= tolerance[side]
+        on = _distance(sides, points, side, x) <= tolerance[side]
         side, point = side[on], point[on]
     return side, point
 
 
-def _distance(part: Part, points: Array, side: Indices, x: Array) -> Array:
+def _distance(sides: CellArray, points: Array, side: Indices, x: Array) -> Array:
     """Distance of points from their sides, by Newton's method; infinite for those beyond a side's end."""
-    shape, basis = part.shape, make_basis("orthogonal", part.shape, part.order)
-    coefficients = geometry_coefficients(part, points)[side]
+    shape, basis = sides.shape, make_basis("orthogonal", sides.shape, sides.order)
+    coefficients = geometry_coefficients(sides, points)[side]
     xi = np.tile(shape.vertices.mean(axis=0), (len(x), 1))
     # Gradients are not evaluated at collapsed vertices.
     most = np.array([1 - 1e-9 if direction.collapsed else 1.1 for direction in shape.directions])

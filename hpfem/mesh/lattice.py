@@ -37,13 +37,13 @@ def lattice_numbering(topology: Topology, order: int) -> tuple[tuple[Indices, ..
     Returns
     -------
     numbers : tuple of ndarray of int, [E, n_nodes] each
-        Per cell group, in canonical equispaced order.
+        Per cell array, in canonical equispaced order.
     count : int
         How many points there are.
     """
     numbers = [
-        np.empty((len(rows), len(lattice_permutations(shape, order)[0])), dtype=np.int64)
-        for shape, rows in zip(topology.shapes, topology.vertices, strict=True)
+        np.empty((len(cells), len(lattice_permutations(cells.shape, order)[0])), dtype=np.int64)
+        for cells in topology.cells
     ]
     start = 0
     for dim in range(topology.dim + 1):
@@ -57,19 +57,19 @@ def lattice_numbering(topology: Topology, order: int) -> tuple[tuple[Indices, ..
 
 def _number_entities(topology: Topology, order: int, dim: int, numbers: list[Indices], start: int) -> int:
     """Fill in the points inside the entities of one dimension; returns the first number not taken."""
-    stride = max(len(interior_nodes(e.shape, order)) for shape in topology.shapes for e in shape.entities[dim])
+    stride = max(len(interior_nodes(e.shape, order)) for cells in topology.cells for e in cells.shape.entities[dim])
+    codes = None
     if dim == 0:
-        count, ids, codes = topology.n_vertices, topology.vertices, None
+        count, ids = topology.n_vertices, topology.vertices
     elif dim == topology.dim:
-        count, codes = sum(map(len, topology.indices)), None
-        ids = tuple(index[:, None] for index in topology.indices)
+        count, ids = sum(map(len, topology.cells)), tuple(cells.indices[:, None] for cells in topology.cells)
     else:
         entities = topology.edges if dim == 1 else topology.faces
         count, ids, codes = entities.count, entities.ids, entities.orientation
-    for group, shape in enumerate(topology.shapes):
-        for number, entity in enumerate(shape.entities[dim]):
-            inside = entity_nodes(shape, order, dim, number)[interior_nodes(entity.shape, order)]
-            positions = _own_positions(entity.shape, order)
-            own = positions[:1] if codes is None else positions[codes[group][:, number]]
-            numbers[group][:, inside] = start + stride * ids[group][:, number, None] + own
+    for position, cells in enumerate(topology.cells):
+        for number, entity in enumerate(cells.shape.entities[dim]):
+            inside = entity_nodes(cells.shape, order, dim, number)[interior_nodes(entity.shape, order)]
+            places = _own_positions(entity.shape, order)
+            own = places[:1] if codes is None else places[codes[position][:, number]]
+            numbers[position][:, inside] = start + stride * ids[position][:, number, None] + own
     return start + stride * count

@@ -13,8 +13,6 @@ from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from hpfem.errors import ArgumentError
 from hpfem.shapes import Shape
@@ -22,47 +20,29 @@ from hpfem.shapes.arguments import MAX_ORDER, as_array, flag, instance, integer,
 from hpfem.shapes.cached import cached_property
 
 from ..geometry.element_map import affine_elements, elevated_nodes, geometry_coefficients
-from ..support.immutable import Immutable
+from ..support.immutable import Immutable, frozen
 from . import checks
+from .cells import Array, CellArray, Labels, cell_arrays, merged, used_points
 from .hanging import Hanging, hanging_vertices
 from .lattice import lattice_numbering
-from .named_sets import boundaries_of, frozen, moved, regions_of, rows_of_integers, sets
-from .parts import Labels, Part, as_parts, compressed, merged, qualities, turned
+from .named_sets import boundaries_of, looked_up, regions_of, rows_of_integers, sets
+from .orientation import positively_oriented
 from .summary import MeshSummary, summarise
 from .symmetry import Indices, mirrored_vertices
-from .topology import Entities, Facets, Topology
-
-Array = NDArray[np.float64]
+from .topology import Entities, Facets, Topology, identified, numbered
 
 
 @dataclass(frozen=True, eq=False)
-class CellGroup:
-    """The cells of one shape and geometry order.
+class CellGroup(CellArray):
+    """The cells of one shape and geometry order of a mesh: a `CellArray` with its vertices, edges and faces."""
 
-    Attributes
-    ----------
-    shape : Shape
-        The reference shape.
-    order : int
-        Geometry order k.
-    nodes : ndarray of int, [E, n_nodes]
-        Rows of ``mesh.points``, in the canonical equispaced order.
-    vertices : ndarray of int, [E, n_vertices]
-        Topological vertex ids, in our vertex order.
-    indices : ndarray of int, [E]
-        Global cell numbers: positions among the cells of the file.
-    """
-
-    shape: Shape
-    order: int
-    nodes: Indices
-    vertices: Indices
-    indices: Indices
     _topology: Topology = field(repr=False)
     _position: int = field(repr=False)
 
-    def __len__(self) -> int:
-        return len(self.nodes)
+    @property
+    def vertices(self) -> Indices:
+        """Topological vertex ids, in our vertex order, [E, n_vertices]."""
+        return self._topology.vertices[self._position]
 
     @property
     def edges(self) -> Indices:
@@ -88,11 +68,6 @@ class CellGroup:
     def facets(self) -> Indices:
         """Facet ids: the edges in 2-D, the faces in 3-D, [E, n_facets]."""
         return self._topology.sides.ids[self._position]
-
-    def __setstate__(self, state: dict[str, object]) -> None:
-        self.__dict__.update(state)
-        for array in (self.nodes, self.vertices, self.indices):
-            frozen(array)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,38 +156,40 @@ class Mesh(Immutable):
         coordinates = np.array(reals(points, "points"))
         if coordinates.ndim != 2 or coordinates.shape[1] not in (2, 3):
             raise ArgumentError(f"points must be an array [n, 2] or [n, 3], not {coordinates.shape}")
-        given, check = as_parts(cells), flag(check, "check")
-        n_cells = sum(len(part.nodes) for part in given)
+        arrays, check = cell_arrays(cells), flag(check, "check")
+        n_cells = sum(map(len, arrays))
         known = None if numbers is None else frozen(as_array(numbers, "numbers of cells", "iu").astype(np.int64))
         if known is not None and known.shape != (n_cells,):
             raise ArgumentError(f"{n_cells} cells take as many numbers, not an array {known.shape}")
         labels = Labels(instance(name, str, "the name of a mesh"), known)
-        checks.dimensions(given, coordinates.shape[1], labels)
-        parts = merged(given)
+        checks.dimensions(arrays, coordinates.shape[1], labels)
         if check:
-            checks.nodes(parts, coordinates, labels)
-        coordinates, parts, new_number = compressed(coordinates, parts)
-        parts, n_mirrored = _upright(coordinates, parts, labels) if check else (parts, 0)
-        topology, vertex_of = _numbered(parts, len(coordinates))
+            checks.nodes(arrays, coordinates, labels)
+        coordinates, arrays, new_number = used_points(coordinates, arrays)
+        n_mirrored = 0
         if check:
-            checks.neighbours(topology, labels, oriented=parts[0].shape.dim == coordinates.shape[1])
+            arrays, mirrored = positively_oriented(coordinates, arrays, labels)
+            n_mirrored = _count(mirrored)
+        topology, vertex_of = numbered(arrays, len(coordinates))
+        if check:
+            checks.neighbours(topology, labels, oriented=topology.dim == coordinates.shape[1])
             checks.hanging(topology, labels)
-            checks.gaps(topology, parts, coordinates, labels)
-        point_vertex = moved(vertex_of, new_number)
-        sides, n_stray = boundaries_of(topology, {} if boundaries is None else boundaries, point_vertex)
+            checks.gaps(topology, coordinates, labels)
+        vertex_of = looked_up(vertex_of, new_number)
+        sides, n_stray = boundaries_of(topology, {} if boundaries is None else boundaries, vertex_of)
         if not isinstance(periodic, (list, tuple)):
             raise ArgumentError(f"periodic is a list with an array of points per pair of sides, got {shown(periodic)}")
         if len(periodic):
-            pairs = [moved(point_vertex, rows_of_integers(rows, "periodic points", [2])) for rows in periodic]
-            topology = _identified(topology, pairs, labels)
+            pairs = [looked_up(vertex_of, rows_of_integers(rows, "periodic points", [2])) for rows in periodic]
+            topology = _periodic(topology, [rows[(rows >= 0).all(axis=1)] for rows in pairs], labels)
         return Mesh(
             frozen(coordinates),
-            _groups(parts, topology),
+            _groups(topology),
             regions_of({} if regions is None else regions, n_cells),
             MappingProxyType(sides),
             topology.n_vertices,
             name,
-            labels.numbers,
+            known,
             n_mirrored,
             n_stray,
             bool(len(periodic)),
@@ -272,7 +249,11 @@ class Mesh(Immutable):
     @cached_property
     def hanging(self) -> Hanging:
         """Vertices inside sides of cells that do not have them as corners: the cells there are not joined."""
-        return hanging_vertices(self)
+        return hanging_vertices(self.points, self.topology, self._labels)
+
+    @property
+    def _labels(self) -> Labels:
+        return Labels(self.name, self.numbers)
 
     def with_sides(self, sides: Mapping[str, Indices]) -> Mesh:
         """The same mesh with these named boundaries instead.
@@ -292,7 +273,18 @@ class Mesh(Immutable):
         return replace(self, boundary_sides=MappingProxyType(named))
 
     def facet_numbers(self, cells: Indices, local: Indices) -> Indices:
-        """Facet numbers of (cell, local facet) pairs, each once, ascending."""
+        """The numbers of facets.
+
+        Parameters
+        ----------
+        cells, local : ndarray of int, [n]
+            Facets as numbers of cells and of the facets in them.
+
+        Returns
+        -------
+        ndarray of int
+            Facet numbers, each once, ascending.
+        """
         cells, local = (
             as_array(given, "numbers of cells and facets", "iu").astype(np.int64) for given in (cells, local)
         )
@@ -313,23 +305,67 @@ class Mesh(Immutable):
             raise ArgumentError(f"sides are (cell, local facet) pairs; a cell or a facet of these is not in {self!r}")
 
     def coordinates(self, group: CellGroup) -> Array:
-        """Coordinates of the nodes of a group's cells, [E, n_nodes, D]."""
+        """The coordinates of the nodes of cells.
+
+        Parameters
+        ----------
+        group : CellGroup
+            One of `cells`.
+
+        Returns
+        -------
+        ndarray, [E, n_nodes, D]
+        """
         return self.points[instance(group, CellGroup, "the group").nodes]
 
     def affine(self, group: CellGroup) -> NDArray[np.bool_]:
-        """Which cells of a group are affine, [E] of bool."""
+        """Which cells are affine.
+
+        Parameters
+        ----------
+        group : CellGroup
+            One of `cells`.
+
+        Returns
+        -------
+        ndarray of bool, [E]
+        """
         instance(group, CellGroup, "the group")
         return affine_elements(group, geometry_coefficients(group, self.points))
 
     def describe_cell(self, cell: int) -> str:
-        """What messages call a cell: its number in the file and its shape."""
-        group, _ = self.locations
-        integer(cell, 0, "the number of a cell", self.n_cells - 1)
-        return Labels(self.name, self.numbers).cell(self.cells[group[cell]].shape, cell)
+        """What messages call a cell: its number in the file and its shape.
+
+        Parameters
+        ----------
+        cell : int
+            Number of the cell in the mesh.
+
+        Returns
+        -------
+        str
+            E.g. "element 17 (hex)".
+        """
+        return self._labels.cell(self.cells, integer(cell, 0, "the number of a cell", self.n_cells - 1))
 
     def summary(self) -> MeshSummary:
-        """Counts, orders, affine share, volume, worst scaled Jacobian, names."""
-        return summarise(self)
+        """Counts, orders, affine share, volume, worst scaled Jacobian, names.
+
+        Returns
+        -------
+        MeshSummary
+        """
+        return summarise(
+            self.points,
+            self.topology,
+            self._labels,
+            self.hanging,
+            n_mirrored=self.n_mirrored,
+            n_stray=self.n_stray,
+            periodic=self.periodic,
+            regions={name: len(cells) for name, cells in self.regions.items()},
+            boundaries={name: len(facets) for name, facets in self.boundaries.items()},
+        )
 
     def transformed(self, function: Callable[[Array], ArrayLike], *, check: bool = True) -> Mesh:
         """The mesh with its points moved; topology, regions and boundaries stay.
@@ -355,33 +391,31 @@ class Mesh(Immutable):
         points = np.array(reals(function(self.points), "what the function returns"))
         if points.ndim != 2 or len(points) != len(self.points) or not self.dim <= points.shape[1] <= 3:
             raise ArgumentError(f"the function made points of shape {points.shape} out of {self.points.shape}")
-        parts = [Part(group.shape, group.order, group.nodes, group.indices) for group in self.cells]
         if not flag(check, "check"):
             return replace(self, points=frozen(points))
-        labels = Labels(self.name, self.numbers)
-        checks.nodes(parts, points, labels)
-        upright, n_mirrored = _upright(points, parts, labels)
-        if not n_mirrored:
+        checks.nodes(self.cells, points, self._labels)
+        arrays, mirrored = positively_oriented(points, self.topology.cells, self._labels)
+        if not _count(mirrored):
             return replace(self, points=frozen(points))
-        in_space = _numbered(upright, len(points))[0]
-        checks.neighbours(in_space, labels, oriented=self.dim == points.shape[1])
-        return self._renumbered(points, upright, n_mirrored)
+        in_space, _ = numbered(arrays, len(points))
+        checks.neighbours(in_space, self._labels, oriented=self.dim == points.shape[1])
+        return self._mirrored(points, arrays, mirrored)
 
-    def _renumbered(self, points: Array, parts: list[Part], n_mirrored: int) -> Mesh:
+    def _mirrored(self, points: Array, arrays: list[CellArray], mirrored: list[NDArray[np.bool_]]) -> Mesh:
         """With some cells turned inside out: facets keep their numbers, but not their place in those cells."""
-        vertices = []
-        for old, new in zip(self.cells, parts, strict=True):
-            kept = np.all(old.nodes == new.nodes, axis=1, keepdims=True)
-            vertices.append(np.where(kept, old.vertices, old.vertices[:, mirrored_vertices(old.shape)]))
-        topology = Topology([p.shape for p in parts], vertices, [p.indices for p in parts], self.n_vertices)
+        vertices = [
+            np.where(own[:, None], old.vertices[:, mirrored_vertices(old.shape)], old.vertices)
+            for old, own in zip(self.cells, mirrored, strict=True)
+        ]
+        topology = Topology(arrays, vertices, self.n_vertices)
         first = np.column_stack([topology.facets.cells[:, 0], topology.facets.local[:, 0]])
         sides = {name: frozen(first[facets]) for name, facets in self.boundaries.items()}
         return replace(
             self,
             points=frozen(points),
-            cells=_groups(parts, topology),
+            cells=_groups(topology),
             boundary_sides=MappingProxyType(sides),
-            n_mirrored=self.n_mirrored + n_mirrored,
+            n_mirrored=self.n_mirrored + _count(mirrored),
         )
 
     def elevated(self, order: int) -> Mesh:
@@ -401,22 +435,16 @@ class Mesh(Immutable):
         highest = max(group.order for group in self.cells)
         order = integer(order, highest, "the geometry order", MAX_ORDER)
         # Points are shared by what is one in space, which periodic sides are not.
-        topology = self.topology if not self.periodic else self._topology_in_space()
-        numbering, count = lattice_numbering(topology, order)
+        in_space = numbered(self.cells, len(self.points))[0] if self.periodic else self.topology
+        numbering, count = lattice_numbering(in_space, order)
         points = np.empty((count, self.points.shape[1]))
-        parts = []
+        arrays = []
         for group, nodes in zip(self.cells, numbering, strict=True):
             points[nodes] = elevated_nodes(group, self.points, order)
-            parts.append(Part(group.shape, order, nodes, group.indices))
-        same = merged(parts)
-        vertices = [np.concatenate([g.vertices for g in self.cells if g.shape is part.shape]) for part in same]
-        raised = Topology([p.shape for p in same], vertices, [p.indices for p in same], self.n_vertices)
-        return replace(self, points=frozen(points), cells=_groups(same, raised))
-
-    def _topology_in_space(self) -> Topology:
-        """The topology without periodic identification."""
-        parts = [Part(group.shape, group.order, group.nodes, group.indices) for group in self.cells]
-        return _numbered(parts, len(self.points))[0]
+            arrays.append(CellArray(group.shape, order, nodes, group.indices))
+        same = merged(arrays)
+        vertices = [np.concatenate([g.vertices for g in self.cells if g.shape is array.shape]) for array in same]
+        return replace(self, points=frozen(points), cells=_groups(Topology(same, vertices, self.n_vertices)))
 
     def __getstate__(self) -> dict[str, object]:
         state = {entry.name: getattr(self, entry.name) for entry in fields(self)}
@@ -433,42 +461,20 @@ class Mesh(Immutable):
         return f"<Mesh {self.name}: {counts}>"
 
 
-def _upright(points: Array, parts: Sequence[Part], labels: Labels) -> tuple[list[Part], int]:
-    """Cells with det J > 0 and how many were turned for it; tangled ones are refused."""
-    found = qualities(points, parts)
-    checks.tangling(parts, found, labels)
-    result = [turned(part, own.mirrored) for part, own in zip(parts, found, strict=True)]
-    return result, sum(int(own.mirrored.sum()) for own in found)
+def _count(mirrored: Sequence[NDArray[np.bool_]]) -> int:
+    return sum(int(own.sum()) for own in mirrored)
 
 
-def _numbered(parts: Sequence[Part], n_points: int) -> tuple[Topology, Indices]:
-    """Topology with one vertex for each point at a corner, and the vertex of each point (-1 for the others)."""
-    is_corner = np.zeros(n_points, dtype=bool)
-    for part in parts:
-        is_corner[part.corners.ravel()] = True
-    vertex_of = np.where(is_corner, np.cumsum(is_corner) - 1, -1)
-    vertices = [vertex_of[part.corners] for part in parts]
-    shapes, indices = [part.shape for part in parts], [part.indices for part in parts]
-    return Topology(shapes, vertices, indices, int(is_corner.sum())), vertex_of
+def _groups(topology: Topology) -> tuple[CellGroup, ...]:
+    return tuple(
+        CellGroup(array.shape, array.order, frozen(array.nodes), frozen(array.indices), topology, position)
+        for position, array in enumerate(topology.cells)
+    )
 
 
-def _groups(parts: Sequence[Part], topology: Topology) -> tuple[CellGroup, ...]:
-    groups = []
-    for position, (part, vertices) in enumerate(zip(parts, topology.vertices, strict=True)):
-        arrays = (frozen(part.nodes), frozen(vertices), frozen(part.indices))
-        groups.append(CellGroup(part.shape, part.order, *arrays, topology, position))
-    return tuple(groups)
-
-
-def _identified(topology: Topology, pairs: Sequence[Indices], labels: Labels) -> Topology:
+def _periodic(topology: Topology, pairs: Sequence[Indices], labels: Labels) -> Topology:
     """The topology after the pairs of vertices became one each."""
-    known = [rows[(rows >= 0).all(axis=1)] for rows in pairs]
-    links = np.concatenate(known)
-    n = topology.n_vertices
-    graph = coo_array((np.ones(len(links)), (links[:, 0], links[:, 1])), shape=(n, n))
-    count, vertex_of = connected_components(graph, directed=False)
-    vertices = [vertex_of[rows].astype(np.int64) for rows in topology.vertices]
-    result = Topology(topology.shapes, vertices, topology.indices, int(count))
-    checks.periodicity(result, [(rows[:, 0], rows[:, 1]) for rows in known], topology, labels)
+    result = identified(topology, np.concatenate(pairs))
+    checks.periodicity(result, topology, pairs, labels)
     checks.neighbours(result, labels, oriented=False)
     return result

@@ -12,29 +12,49 @@ from numpy.typing import ArrayLike
 from hpfem.errors import ArgumentError
 from hpfem.shapes.arguments import as_array, shown
 
+from ..support.immutable import frozen
 from .symmetry import Indices
 from .topology import Topology, sorted_rows
 
 
-def frozen(array: Any) -> Any:
-    """The array, which can no longer be written to."""
-    array.flags.writeable = False
-    return array
+def looked_up(table: Indices, rows: Indices) -> Indices:
+    """Look numbers up in a table.
 
+    Parameters
+    ----------
+    table : ndarray of int, [n]
+    rows : ndarray of int
+        Positions in the table, or any other numbers.
 
-def moved(table: Indices, rows: Indices) -> Indices:
-    """table[rows], -1 where a row's entry is negative or beyond the table."""
+    Returns
+    -------
+    ndarray of int
+        table[rows], -1 where the number is negative or beyond the table.
+    """
     inside = (rows >= 0) & (rows < len(table))
     return np.where(inside, table[np.where(inside, rows, 0)], -1)
 
 
 def rows_of_integers(value: ArrayLike, what: str, widths: Sequence[int]) -> Indices:
-    """An integer array [n, width] of one of some widths.
+    """Check rows of integers.
+
+    Parameters
+    ----------
+    value : array_like of int, [n, width]
+        What the caller gave.
+    what : str
+        What messages call it.
+    widths : sequence of int
+        The widths that it may have.
+
+    Returns
+    -------
+    ndarray of int, [n, width]
 
     Raises
     ------
     ArgumentError
-        If it is none; the message calls it `what`.
+        If it is no such array.
     """
     found = as_array(value, what, "iu")
     if found.size and (found.ndim != 2 or found.shape[1] not in widths):
@@ -45,7 +65,19 @@ def rows_of_integers(value: ArrayLike, what: str, widths: Sequence[int]) -> Indi
 
 
 def sets(value: Any, what: str) -> list[tuple[str, Any]]:
-    """What is called by which name.
+    """Check a mapping from names.
+
+    Parameters
+    ----------
+    value : mapping of str to any
+        What the caller gave.
+    what : str
+        What messages call it.
+
+    Returns
+    -------
+    list of (str, any)
+        Its items.
 
     Raises
     ------
@@ -58,7 +90,19 @@ def sets(value: Any, what: str) -> list[tuple[str, Any]]:
 
 
 def regions_of(given: Mapping[str, ArrayLike], n_cells: int) -> Mapping[str, Indices]:
-    """Regions as sorted cell numbers.
+    """Check regions.
+
+    Parameters
+    ----------
+    given : mapping of str to array_like of int
+        Cell numbers by name.
+    n_cells : int
+        Number of cells.
+
+    Returns
+    -------
+    mapping of str to ndarray of int
+        Cell numbers, each once, ascending.
 
     Raises
     ------
@@ -77,7 +121,23 @@ def regions_of(given: Mapping[str, ArrayLike], n_cells: int) -> Mapping[str, Ind
 def boundaries_of(
     topology: Topology, given: Mapping[str, Sequence[ArrayLike]], vertex_of: Indices
 ) -> tuple[dict[str, Indices], int]:
-    """Boundary elements as (cell, local facet), and how many of them are no facet.
+    """Find the facets that boundary elements are.
+
+    Parameters
+    ----------
+    topology : Topology
+        Of the cells.
+    given : mapping of str to sequence of array_like of int, [n, n_corners] each
+        Points at the corners of boundary elements, by name.
+    vertex_of : ndarray of int, [n_points]
+        The vertex at each point, -1 where there is none.
+
+    Returns
+    -------
+    sides : dict of str to ndarray of int, [n, 2]
+        Facets as (cell, local facet).
+    n_stray : int
+        Boundary elements that are no facet.
 
     Raises
     ------
@@ -92,7 +152,7 @@ def boundaries_of(
         numbers = [np.empty(0, dtype=np.int64)]
         for block in blocks:
             corners = rows_of_integers(block, f"corners of boundary {shown(name)}", [2] if width == 2 else [3, 4])
-            vertices = moved(vertex_of, corners)
+            vertices = looked_up(vertex_of, corners)
             found = topology.sides.index.find(sorted_rows(vertices, width))
             facets = np.where((vertices < 0).any(axis=1), -1, found)
             n_stray += int((facets < 0).sum())

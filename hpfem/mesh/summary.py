@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..geometry.element_map import quality, volumes
-from .node_order import vertex_positions
-
-if TYPE_CHECKING:
-    from .mesh import Mesh
+from ..geometry.element_map import affine_elements, geometry_coefficients, quality, volumes
+from .cells import Array, Labels
+from .hanging import Hanging
+from .topology import Topology
 
 
 @dataclass(frozen=True)
@@ -111,68 +109,84 @@ class MeshSummary:
         return "\n".join(lines)
 
 
-def summarise(mesh: Mesh) -> MeshSummary:
+def summarise(
+    points: Array,
+    topology: Topology,
+    labels: Labels,
+    hanging: Hanging,
+    *,
+    n_mirrored: int,
+    n_stray: int,
+    periodic: bool,
+    regions: Mapping[str, int],
+    boundaries: Mapping[str, int],
+) -> MeshSummary:
     """Look at every cell of a mesh.
 
     Parameters
     ----------
-    mesh : Mesh
-        Any mesh.
+    points : ndarray, [n, D]
+        Coordinates.
+    topology : Topology
+        Of the cells.
+    labels : Labels
+        What messages call the mesh and its cells.
+    hanging : Hanging
+        The hanging vertices.
+    n_mirrored, n_stray, periodic, regions, boundaries
+        As in `MeshSummary`.
 
     Returns
     -------
     MeshSummary
     """
     counts: dict[str, int] = {}
-    orders: dict[str, list[int]] = {}
+    orders: dict[str, set[int]] = {}
     affine: dict[str, int] = {}
     volume, worst, worst_cell = 0.0, np.inf, -1
-    for group in mesh.cells:
+    for group in topology.cells:
         name = group.shape.name
         counts[name] = counts.get(name, 0) + len(group)
-        orders.setdefault(name, []).append(group.order)
-        affine[name] = affine.get(name, 0) + int(mesh.affine(group).sum())
-        volume += float(volumes(group, mesh.points).sum())
-        scaled = quality(group, mesh.points).scaled_jacobian
+        orders.setdefault(name, set()).add(group.order)
+        affine[name] = affine.get(name, 0) + int(affine_elements(group, geometry_coefficients(group, points)).sum())
+        volume += float(volumes(group, points).sum())
+        scaled = quality(group, points).scaled_jacobian
         if scaled.min() < worst:
             worst, worst_cell = float(scaled.min()), int(group.indices[np.argmin(scaled)])
     return MeshSummary(
-        name=mesh.name,
-        dim=mesh.dim,
-        n_coordinates=mesh.points.shape[1],
-        n_cells=mesh.n_cells,
-        n_vertices=mesh.n_vertices,
-        n_points=len(mesh.points),
+        name=labels.name,
+        dim=topology.dim,
+        n_coordinates=points.shape[1],
+        n_cells=sum(counts.values()),
+        n_vertices=topology.n_vertices,
+        n_points=len(points),
         counts=counts,
-        orders={name: tuple(sorted(set(own))) for name, own in orders.items()},
+        orders={name: tuple(sorted(own)) for name, own in orders.items()},
         affine=affine,
         volume=volume,
         worst_scaled_jacobian=worst,
         worst_cell=worst_cell,
-        worst_label=mesh.describe_cell(worst_cell),
-        n_mirrored=mesh.n_mirrored,
-        n_stray=mesh.n_stray,
-        n_coincident=0 if mesh.periodic else _coincident(mesh),
-        n_hanging=len(mesh.hanging),
-        hanging=mesh.hanging.described(mesh) if len(mesh.hanging) else "",
-        periodic=mesh.periodic,
-        regions={name: len(cells) for name, cells in mesh.regions.items()},
-        boundaries={name: len(facets) for name, facets in mesh.boundaries.items()},
+        worst_label=labels.cell(topology.cells, worst_cell),
+        n_mirrored=n_mirrored,
+        n_stray=n_stray,
+        n_coincident=0 if periodic else _coincident(points, topology),
+        n_hanging=len(hanging),
+        hanging=str(hanging) if len(hanging) else "",
+        periodic=periodic,
+        regions=regions,
+        boundaries=boundaries,
     )
 
 
-def _coincident(mesh: Mesh) -> int:
+def _coincident(points: Array, topology: Topology) -> int:
     """Vertices of the boundary less the places where they are."""
-    is_open = np.zeros(len(mesh.facets), dtype=bool)
-    is_open[mesh.facets.boundary] = True
-    vertices, points = [], []
-    for group in mesh.cells:
-        corners = group.nodes[:, vertex_positions(group.shape, group.order)]
-        for number, facet in enumerate(group.shape.facets):
-            chosen = is_open[group.facets[:, number]]
-            vertices.append(group.vertices[chosen][:, facet.vertices].ravel())
-            points.append(corners[chosen][:, facet.vertices].ravel())
+    is_open = topology.facets.on_boundary
+    vertices, rows = [], []
+    for position, number, facet, own in topology.local_entities(topology.dim - 1):
+        chosen = is_open[topology.sides.ids[position][:, number]]
+        vertices.append(own[chosen].ravel())
+        rows.append(topology.cells[position].corners[chosen][:, facet.vertices].ravel())
     ids, first = np.unique(np.concatenate(vertices), return_index=True)
-    places = mesh.points[np.concatenate(points)[first]]
-    step = 1e-10 * np.ptp(mesh.points, axis=0).max()
+    places = points[np.concatenate(rows)[first]]
+    step = 1e-10 * np.ptp(points, axis=0).max()
     return len(ids) - len(np.unique(np.round(places / step), axis=0))

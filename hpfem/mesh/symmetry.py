@@ -22,15 +22,11 @@ from numpy.typing import NDArray
 
 from hpfem.shapes import Shape, equispaced_nodes, node_entities
 
+from ..support.immutable import frozen
 from .node_order import permutation
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
-
-
-def _frozen(array: Indices) -> Indices:
-    array.flags.writeable = False
-    return array
 
 
 def _affine_map(shape: Shape, images: tuple[int, ...], frame: Indices) -> tuple[Array, Array]:
@@ -65,7 +61,7 @@ def symmetries(shape: Shape) -> Indices:
         Row ``code`` is p with ``global[i] = local[p[i]]``; row 0 is the identity. Read-only.
     """
     if shape.dim == 0:
-        return _frozen(np.zeros((1, 1), dtype=np.int64))
+        return frozen(np.zeros((1, 1), dtype=np.int64))
     found = []
     for images in permutations(range(shape.n_vertices), shape.dim + 1):
         matrix, shift = _affine_map(shape, images, _frame(shape))
@@ -73,17 +69,17 @@ def symmetries(shape: Shape) -> Indices:
         match = np.abs(moved[:, None] - shape.vertices[None]).max(axis=2) < 1e-9
         if match.any(axis=1).all() and match.any(axis=0).all():
             found.append(tuple(int(v) for v in np.argmax(match, axis=1)))
-    return _frozen(np.array(sorted(found), dtype=np.int64))
+    return frozen(np.array(sorted(found), dtype=np.int64))
 
 
 @cache
 def parities(shape: Shape) -> Indices:
     """Whether each symmetry keeps (+1) or mirrors (-1) the shape, [n_symmetries] of int. Read-only."""
     if shape.dim == 0:
-        return _frozen(np.ones(1, dtype=np.int64))
+        return frozen(np.ones(1, dtype=np.int64))
     frame = _frame(shape)
     signs = [np.linalg.det(_affine_map(shape, tuple(p[frame]), frame)[0]) for p in symmetries(shape)]
-    return _frozen(np.rint(signs).astype(np.int64))
+    return frozen(np.rint(signs).astype(np.int64))
 
 
 @cache
@@ -107,7 +103,7 @@ def lattice_permutations(shape: Shape, order: int) -> Indices:
     for p in symmetries(shape):
         matrix, shift = _affine_map(shape, tuple(p[frame]), frame)
         rows.append(permutation(nodes, nodes @ matrix.T + shift, order))
-    return _frozen(np.array(rows))
+    return frozen(np.array(rows))
 
 
 def mirrored_vertices(shape: Shape) -> Indices:
@@ -152,16 +148,16 @@ def entity_nodes(shape: Shape, order: int, dim: int, number: int) -> Indices:
     wanted = np.rint((points + 1) * order / 2).astype(np.int64)
     place = (order + 1) ** np.arange(shape.dim)
     where = np.argsort(nodes @ place)
-    return _frozen(where[np.searchsorted((nodes @ place)[where], wanted @ place)])
+    return frozen(where[np.searchsorted((nodes @ place)[where], wanted @ place)])
 
 
 @cache
 def interior_nodes(shape: Shape, order: int) -> Indices:
     """Lattice points of a shape on none of its sides, positions in the canonical order, [n] of int. Read-only."""
     if shape.dim == 0:
-        return _frozen(np.zeros(1, dtype=np.int64))
+        return frozen(np.zeros(1, dtype=np.int64))
     owners = node_entities(shape, order)
-    return _frozen(np.flatnonzero([dim == shape.dim for dim, _ in owners]))
+    return frozen(np.flatnonzero([dim == shape.dim for dim, _ in owners]))
 
 
 @cache
@@ -178,4 +174,4 @@ def outward_signs(shape: Shape) -> Indices:
         axes = corners[frame[1:]] - corners[frame[0]]
         volume = np.linalg.det(np.vstack([corners.mean(axis=0) - middle, axes]))
         signs.append(int(np.sign(volume)))
-    return _frozen(np.array(signs))
+    return frozen(np.array(signs))

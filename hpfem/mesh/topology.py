@@ -1,4 +1,4 @@
-"""Who shares what: integer ids of the edges and faces of a mesh, with each cell's orientation, and facet neighbours.
+"""Which cells share what: numbers of vertices, edges and faces, each cell's orientation of them, facet neighbours.
 
 Everything follows from the topological vertex ids of the cells alone, so a periodic mesh is one whose vertices were
 identified before. An entity (edge, face) is known by the set of its vertices. Its global vertex order is the one,
@@ -8,15 +8,19 @@ orientation code says how a cell's local order becomes it: ``global[i] = local[s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
-from hpfem.shapes import Shape
+from hpfem.shapes import Entity, Shape
 from hpfem.shapes.cached import cached_property
 
+from ..support.immutable import frozen
+from .cells import CellArray
 from .symmetry import Indices, symmetries
 
 
@@ -61,13 +65,24 @@ class TupleIndex:
 
     @staticmethod
     def _look_up(table: Indices, keys: Indices) -> Indices:
-        where = np.minimum(np.searchsorted(table, keys), max(len(table) - 1, 0))
         if len(table) == 0:
             return np.full(len(keys), -1, dtype=np.int64)
+        where = np.minimum(np.searchsorted(table, keys), len(table) - 1)
         return np.where(table[where] == keys, where, -1)
 
     def find(self, rows: Indices) -> Indices:
-        """The number of each row, -1 for one that is not in the table, [n] of int."""
+        """Find rows again.
+
+        Parameters
+        ----------
+        rows : ndarray of int, [n, 2 or 4]
+            As wide as those of the table.
+
+        Returns
+        -------
+        ndarray of int, [n]
+            The number of each row, -1 for one that is not in the table.
+        """
         packed = self._packed(rows)
         missing = np.zeros(len(rows), dtype=bool)
         if packed.shape[1] > 1:
@@ -86,9 +101,9 @@ class Entities:
     count : int
         How many there are; ids run from 0.
     ids : tuple of ndarray, [n_cells, n_local] each
-        Per cell group, the ids of a cell's entities in the order of ``shape.entities[dim]``.
+        Per cell array, the ids of a cell's entities in the order of ``shape.entities[dim]``.
     orientation : tuple of ndarray of int8, [n_cells, n_local] each
-        Per cell group, the orientation codes (see the module).
+        Per cell array, the orientation codes (see the module).
     index : TupleIndex
         Finds an entity by its sorted vertices, see `sorted_rows`.
     """
@@ -111,30 +126,48 @@ class Facets:
         Cell numbers; -1 in the second column where there is no neighbour.
     local : ndarray of int, [F, 2]
         The number of the facet in each of the cells, -1 where there is none.
-    crowded : ndarray of int
-        Facets claimed by more than two cells (none in a checked mesh).
+    non_manifold : ndarray of int
+        Facets of more than two cells (none in a checked mesh).
     """
 
     cells: Indices
     local: Indices
-    crowded: Indices
+    non_manifold: Indices
 
     def __len__(self) -> int:
         return len(self.cells)
 
     @property
+    def on_boundary(self) -> NDArray[np.bool_]:
+        """Whether each facet has a cell on one side only, [F]."""
+        return self.cells[:, 1] < 0
+
+    @property
     def boundary(self) -> Indices:
         """Facets with a cell on one side only."""
-        return np.flatnonzero(self.cells[:, 1] < 0)
+        return np.flatnonzero(self.on_boundary)
 
     @property
     def interior(self) -> Indices:
         """Facets between two cells."""
-        return np.flatnonzero(self.cells[:, 1] >= 0)
+        return np.flatnonzero(~self.on_boundary)
 
 
 def sorted_rows(vertices: Indices, width: int) -> Indices:
-    """Vertex tuples as keys of a `TupleIndex`: ascending, padded with -1 in front, [n, width]."""
+    """Make vertex tuples keys of a `TupleIndex`.
+
+    Parameters
+    ----------
+    vertices : ndarray of int, [n, n_vertices]
+        In any order.
+    width : int
+        2 for edges, 4 for faces.
+
+    Returns
+    -------
+    ndarray of int, [n, width]
+        Ascending, padded with -1 in front.
+    """
     rows = np.full((len(vertices), width), -1, dtype=np.int64)
     rows[:, width - vertices.shape[1] :] = np.sort(vertices, axis=1)
     return rows
@@ -172,32 +205,31 @@ class Topology:
 
     Parameters
     ----------
-    shapes : sequence of Shape
-        One per cell group, all of one dimension.
+    cells : sequence of CellArray
+        All of one dimension, with the cell numbers 0 to the number of cells - 1.
     vertices : sequence of ndarray, [n_cells, n_vertices] each
         Topological vertex ids in our vertex order.
-    indices : sequence of ndarray, [n_cells] each
-        Cell numbers; together 0 to the number of cells - 1.
     n_vertices : int
         Upper bound of the ids.
     """
 
-    def __init__(
-        self, shapes: Sequence[Shape], vertices: Sequence[Indices], indices: Sequence[Indices], n_vertices: int
-    ) -> None:
-        self.shapes = tuple(shapes)
-        self.vertices = tuple(vertices)
-        self.indices = tuple(indices)
+    def __init__(self, cells: Sequence[CellArray], vertices: Sequence[Indices], n_vertices: int) -> None:
+        self.cells = tuple(cells)
+        self.vertices = tuple(map(frozen, vertices))
         self.n_vertices = n_vertices
 
     def __getstate__(self) -> dict[str, object]:
-        made = {"shapes", "vertices", "indices", "n_vertices"}
-        return {name: value for name, value in self.__dict__.items() if name in made}
+        return {name: self.__dict__[name] for name in ("cells", "vertices", "n_vertices")}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        for vertices in self.vertices:
+            frozen(vertices)
 
     @property
     def dim(self) -> int:
         """Dimension of the cells."""
-        return self.shapes[0].dim
+        return self.cells[0].shape.dim
 
     @cached_property
     def edges(self) -> Entities:
@@ -220,7 +252,7 @@ class Topology:
         sides = self.sides
         facet = np.concatenate([ids.ravel() for ids in sides.ids])
         cell = np.concatenate(
-            [np.repeat(index, ids.shape[1]) for index, ids in zip(self.indices, sides.ids, strict=True)]
+            [np.repeat(own.indices, ids.shape[1]) for own, ids in zip(self.cells, sides.ids, strict=True)]
         )
         local = np.concatenate([np.tile(np.arange(ids.shape[1]), len(ids)) for ids in sides.ids])
         order = np.argsort(facet, kind="stable")
@@ -234,28 +266,101 @@ class Topology:
         cells[shared, 1], numbers[shared, 1] = cell[starts[shared] + 1], local[starts[shared] + 1]
         swap = shared & (cells[:, 0] > cells[:, 1])
         cells[swap], numbers[swap] = cells[swap, ::-1], numbers[swap, ::-1]
-        cells.setflags(write=False)
-        numbers.setflags(write=False)
-        return Facets(cells, numbers, np.flatnonzero(claims > 2))
+        return Facets(frozen(cells), frozen(numbers), np.flatnonzero(claims > 2))
+
+    def local_entities(self, dim: int) -> Iterator[tuple[int, int, Entity, Indices]]:
+        """Go over the vertices, edges or faces of the reference shapes.
+
+        Parameters
+        ----------
+        dim : int
+            Dimension of the entities.
+
+        Yields
+        ------
+        position, number : int
+            The cell array, and the entity's number ``shape.entities[dim][number]`` in its shape.
+        entity : Entity
+            The same.
+        vertices : ndarray of int, [n_cells, n_vertices of the entity]
+            Its vertices in each of the cells.
+        """
+        for position, (cells, vertices) in enumerate(zip(self.cells, self.vertices, strict=True)):
+            for number, entity in enumerate(cells.shape.entities[dim]):
+                yield position, number, entity, vertices[:, entity.vertices]
 
     def _entities(self, dim: int) -> Entities:
-        parts = [
-            (entity, vertices[:, entity.vertices])
-            for shape, vertices in zip(self.shapes, self.vertices, strict=True)
-            for entity in shape.entities[dim]
-        ]
+        local = list(self.local_entities(dim))
         width = 2 if dim == 1 else 4
-        index = TupleIndex(np.concatenate([sorted_rows(rows, width) for _, rows in parts]), self.n_vertices)
-        codes = [orientation_codes(entity.shape, rows, self.n_vertices) for entity, rows in parts]
-        split = np.split(index.ids, np.cumsum([len(rows) for _, rows in parts])[:-1])
-        ids: list[Indices] = []
-        orientation: list[NDArray[np.int8]] = []
-        start = 0
-        for shape in self.shapes:
-            stop = start + len(shape.entities[dim])
-            ids.append(np.stack(split[start:stop], axis=1))
-            orientation.append(np.stack(codes[start:stop], axis=1))
-            start = stop
-            ids[-1].setflags(write=False)
-            orientation[-1].setflags(write=False)
-        return Entities(index.count, tuple(ids), tuple(orientation), index)
+        index = TupleIndex(np.concatenate([sorted_rows(rows, width) for *_, rows in local]), self.n_vertices)
+        of_local = np.split(index.ids, np.cumsum([len(rows) for *_, rows in local])[:-1])
+        ids: list[list[Indices]] = [[] for _ in self.cells]
+        codes: list[list[NDArray[np.int8]]] = [[] for _ in self.cells]
+        for (position, _, entity, rows), own in zip(local, of_local, strict=True):
+            ids[position].append(own)
+            codes[position].append(orientation_codes(entity.shape, rows, self.n_vertices))
+        columns = [tuple(frozen(np.stack(own, axis=1)) for own in table) for table in (ids, codes)]
+        return Entities(index.count, columns[0], columns[1], index)
+
+
+def numbered(cells: Sequence[CellArray], n_points: int) -> tuple[Topology, Indices]:
+    """Number the vertices of cells: one for each point at a corner.
+
+    Parameters
+    ----------
+    cells : sequence of CellArray
+        All cells.
+    n_points : int
+        Number of points.
+
+    Returns
+    -------
+    topology : Topology
+    vertex_of : ndarray of int, [n_points]
+        The vertex at each point, -1 where there is none.
+    """
+    corners = [array.corners for array in cells]
+    is_corner = np.zeros(n_points, dtype=bool)
+    for rows in corners:
+        is_corner[rows.ravel()] = True
+    vertex_of = np.where(is_corner, np.cumsum(is_corner) - 1, -1)
+    return Topology(cells, [vertex_of[rows] for rows in corners], int(is_corner.sum())), vertex_of
+
+
+def classes(n: int, pairs: Indices) -> tuple[int, Indices]:
+    """Join things that are one, pair by pair.
+
+    Parameters
+    ----------
+    n : int
+        How many things there are.
+    pairs : ndarray of int, [n_pairs, 2]
+        Numbers of things that are one.
+
+    Returns
+    -------
+    count : int
+        How many are left.
+    class_of : ndarray of int, [n]
+        Which of them each thing is.
+    """
+    graph = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
+    count, class_of = connected_components(graph, directed=False)
+    return int(count), class_of.astype(np.int64)
+
+
+def identified(topology: Topology, pairs: Indices) -> Topology:
+    """Make pairs of vertices one vertex each.
+
+    Parameters
+    ----------
+    topology : Topology
+    pairs : ndarray of int, [n, 2]
+        Vertices that are images of each other in a periodic mesh.
+
+    Returns
+    -------
+    Topology
+    """
+    count, vertex_of = classes(topology.n_vertices, pairs)
+    return Topology(topology.cells, [vertex_of[rows] for rows in topology.vertices], count)

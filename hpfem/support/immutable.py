@@ -17,3 +17,19 @@ class Immutable:
 
     def __deepcopy__(self: T, memo: dict[int, Any]) -> T:
         return self
+
+
+def frozen(array: Any) -> Any:
+    """Make an array one that can no longer be written to.
+
+    Parameters
+    ----------
+    array : ndarray
+
+    Returns
+    -------
+    ndarray
+        The same array.
+    """
+    array.flags.writeable = False
+    return array

@@ -16,7 +16,7 @@ from hpfem.geometry.element_map import (
     volumes,
 )
 from hpfem.mesh import Mesh, box
-from hpfem.mesh.parts import Part
+from hpfem.mesh.cells import CellArray
 from hpfem.shapes import SHAPES, equispaced_nodes, make_basis
 from tests.cases import SHAPES_2D, SHAPES_3D, each_shape
 from tests.mesh.examples import BOXES, bent, flux, sample
@@ -24,9 +24,9 @@ from tests.mesh.examples import BOXES, bent, flux, sample
 CELLS = SHAPES_2D + SHAPES_3D
 
 
-def one_cell(shape, order: int) -> tuple[Part, np.ndarray]:
+def one_cell(shape, order: int) -> tuple[CellArray, np.ndarray]:
     nodes = equispaced_nodes(shape, order)
-    return Part(shape, order, np.arange(len(nodes))[None], np.zeros(1, dtype=np.int64)), nodes
+    return CellArray(shape, order, np.arange(len(nodes))[None], np.zeros(1, dtype=np.int64)), nodes
 
 
 def inside(shape, rng: np.random.Generator, count: int = 20) -> np.ndarray:

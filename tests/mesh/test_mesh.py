@@ -64,7 +64,7 @@ def test_cells_of_one_kind_become_one_group_and_keep_their_numbers() -> None:
 
 @pytest.mark.parametrize("order", [1, 2, 3])
 @pytest.mark.parametrize("name", BOXES)
-def test_mirrored_cells_are_turned(name: str, order: int, rng: np.random.Generator) -> None:
+def test_mirrored_cells_become_positively_oriented(name: str, order: int, rng: np.random.Generator) -> None:
     mesh = sample(name, order)
     cells, count = [], 0
     for group in mesh.cells:

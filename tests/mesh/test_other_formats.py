@@ -15,7 +15,7 @@ from hpfem.mesh.node_order import gmsh_nodes, permutation, vtk_nodes
 from hpfem.shapes import equispaced_nodes
 from tests.mesh.examples import flux, sample
 
-KINDS = {pair: kind for kind, pair in other_formats._CELLS.items()}
+KINDS = {pair: kind for kind, pair in other_formats.CELLS.items()}
 
 
 def written(mesh: Mesh, path: Path, file_format: str, **arguments) -> Path:

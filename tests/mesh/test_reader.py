@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 
 from hpfem.errors import MeshError
-from hpfem.mesh import read_mesh
+from hpfem.mesh import gmsh_nodes, read_mesh
+from hpfem.mesh.io import formats
+from hpfem.mesh.io.formats import Format
+from hpfem.mesh.io.mesh_file import MeshFile, canonical, parsed_numbers
+from hpfem.shapes import TRI
 from tests.mesh.examples import flux
 from tests.mesh.test_msh import TEXT_22
 from tests.mesh.test_vtk import LEGACY, XML
@@ -60,6 +64,27 @@ def test_unknown_suffix(tmp_path: Path) -> None:
     with pytest.raises(
         MeshError, match=r"end in '.foo' cannot be read; .msh, .vtk and .vtu can, and by meshio .*\.med"
     ):
+        read_mesh(tmp_path / "x.foo")
+
+
+def test_a_format_is_a_reader_and_a_line_of_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One made up here: lines of triangles, six coordinates each."""
+
+    def read_triangles(data: bytes) -> MeshFile:
+        points = parsed_numbers(data.removeprefix(b"triangles"))[0].reshape(-1, 2)
+        nodes = np.arange(len(points)).reshape(-1, 3)
+        numbers = np.arange(10, 10 + len(nodes))
+        return MeshFile(points, [canonical(TRI, 1, gmsh_nodes(TRI, 1), nodes, numbers, {"all": np.arange(len(nodes))})])
+
+    monkeypatch.setattr(formats, "FORMATS", [*formats.FORMATS, Format(".tri", b"triangles", read_triangles)])
+    for name in ("x.tri", "x.dat"):
+        (tmp_path / name).write_text("triangles\n0 0  1 0  0 1\n5 5  6 5  5 6\n")
+        mesh = read_mesh(tmp_path / name)
+        assert (mesh.n_cells, mesh.summary().volume) == (2, pytest.approx(1))
+        assert mesh.regions["all"].tolist() == [0, 1]
+        assert mesh.describe_cell(1) == "element 11 (tri)"
+    (tmp_path / "x.foo").write_text("no triangles")
+    with pytest.raises(MeshError, match=r"\.msh, \.vtk, \.vtu and \.tri can, and by meshio"):
         read_mesh(tmp_path / "x.foo")
 
 

@@ -77,7 +77,7 @@ def test_facets(name: str, rng: np.random.Generator) -> None:
     slow = slow_entities(mesh, mesh.dim - 1)
     facets = mesh.facets
     assert len(facets) == len(slow) == len(facets.boundary) + len(facets.interior)
-    assert len(facets.crowded) == 0
+    assert len(facets.non_manifold) == 0
     group_of, row_of = mesh.locations
     for number in range(len(facets)):
         owners = [(int(c), int(k)) for c, k in zip(facets.cells[number], facets.local[number], strict=True) if c >= 0]

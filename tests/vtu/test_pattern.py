@@ -43,7 +43,7 @@ def volumes(pattern):
 
 @each_shape()
 @each_count
-def test_the_cells_are_upright_and_fill_the_shape(shape, count):
+def test_the_cells_are_positively_oriented_and_fill_the_shape(shape, count):
     found = volumes(linear_pattern(shape, count))
     assert found.min() > 1e-3 / count**shape.dim
     assert found.sum() == pytest.approx(shape.volume, rel=1e-13)

@@ -13,37 +13,27 @@ from hpfem.errors import MeshError
 from hpfem.shapes import POINT, SHAPES, Shape, equispaced_nodes
 from hpfem.shapes.arguments import shown
 
+from ..cells import Array, CellArray
 from ..node_order import permutation
 from ..symmetry import Indices
-
-Array = NDArray[np.float64]
 
 _TEXT_CHUNK = 1 << 24
 _SPACE = re.compile(rb"\s")
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class Elements(CellArray):
     """Elements of one shape and order, of any dimension, that follow each other in the file.
+
+    A `CellArray` whose shape may be the point, whose ``nodes`` are -1 where the file has no such node, and whose
+    ``indices`` are what the file calls each element.
 
     Attributes
     ----------
-    shape : Shape
-        The reference shape; the point for single nodes.
-    order : int
-        Geometry order.
-    nodes : ndarray of int, [E, n_nodes]
-        Rows of the points, in canonical equispaced order; -1 for a node that the file does not have.
-    numbers : ndarray of int, [E]
-        What the file calls each element.
     sets : dict of str to ndarray of int
         Names, each with the rows that have it.
     """
 
-    shape: Shape
-    order: int
-    nodes: Indices
-    numbers: Indices
     sets: dict[str, Indices] = field(default_factory=dict)
 
 
@@ -55,31 +45,76 @@ class MeshFile:
     ----------
     points : ndarray, [n, 2 or 3]
         Coordinates.
-    blocks : list of Block
+    elements : list of Elements
         In the order of the file.
     periodic : list of ndarray of int, [n, 2] each
         Pairs of points that are images of each other, one array per pair of sides.
     """
 
     points: Array
-    blocks: list[Block]
+    elements: list[Elements]
     periodic: list[Indices] = field(default_factory=list)
 
 
-def canonical(shape: Shape, order: int, file_nodes: Array, nodes: Indices) -> Indices:
-    """Node columns brought from a file's order, given by reference coordinates, into ours."""
-    if shape is POINT:
-        return nodes
-    return nodes[:, permutation(file_nodes, equispaced_nodes(shape, order), order)]
+def canonical(
+    shape: Shape, order: int, file_nodes: Array, nodes: Indices, numbers: Indices, sets: dict[str, Indices]
+) -> Elements:
+    """Bring elements from a file's order of nodes into ours.
+
+    Parameters
+    ----------
+    shape : Shape
+        The reference shape.
+    order : int
+        Geometry order.
+    file_nodes : ndarray, [n_nodes, dim]
+        Reference coordinates of the nodes in the file's order.
+    nodes : ndarray of int, [E, n_nodes]
+        Rows of the points, in the file's order.
+    numbers : ndarray of int, [E]
+        What the file calls each element.
+    sets : dict of str to ndarray of int
+        Names, each with the rows that have it.
+
+    Returns
+    -------
+    Elements
+    """
+    if shape is not POINT:
+        nodes = nodes[:, permutation(file_nodes, equispaced_nodes(shape, order), order)]
+    return Elements(shape, order, nodes, numbers, sets)
 
 
 def shape_named(name: str) -> Shape:
-    """A shape with a direction, or the point."""
+    """Find a shape by its name.
+
+    Parameters
+    ----------
+    name : str
+        Of a shape with a direction, or of the point.
+
+    Returns
+    -------
+    Shape
+    """
     return POINT if name == POINT.name else SHAPES[name]
 
 
 def tagged(tags: Indices, names: dict[int, str]) -> dict[str, Indices]:
-    """Rows by the name of their tag; a tag without a name is called by its number, tag 0 by nothing."""
+    """Group elements by their tags.
+
+    Parameters
+    ----------
+    tags : ndarray of int, [E]
+        One per element; 0 for none.
+    names : dict of int to str
+        Names of tags; a tag without one is called by its number.
+
+    Returns
+    -------
+    dict of str to ndarray of int
+        Names, each with the rows that have it.
+    """
     result: dict[str, list[Indices]] = {}
     for tag in np.unique(tags[tags != 0]):
         result.setdefault(names.get(int(tag), str(tag)), []).append(np.flatnonzero(tags == tag))
@@ -87,13 +122,24 @@ def tagged(tags: Indices, names: dict[int, str]) -> dict[str, Indices]:
 
 
 def count_in(text: str) -> int | None:
-    """A count that a header states, None where it is none."""
+    """Read a count that a header states.
+
+    Parameters
+    ----------
+    text : str
+        A part of a header.
+
+    Returns
+    -------
+    int or None
+        None where it is no count.
+    """
     found = re.fullmatch(r"\s*([0-9]{1,18})\s*", text)
     return None if found is None else int(found[1])
 
 
 def parsed_numbers(text: bytes, most: int | None = None) -> tuple[Array, int]:
-    """Numbers of a text, separated by white space.
+    """Read the numbers of a text, separated by white space.
 
     Parameters
     ----------
@@ -135,7 +181,17 @@ def parsed_numbers(text: bytes, most: int | None = None) -> tuple[Array, int]:
 
 
 def as_integers(values: NDArray[np.generic]) -> Indices:
-    """Numbers that must be integers, as integers.
+    """Make integers of numbers that must be some.
+
+    Parameters
+    ----------
+    values : ndarray
+        Integers or floats.
+
+    Returns
+    -------
+    ndarray of int
+        Of the same shape.
 
     Raises
     ------
@@ -151,8 +207,22 @@ def as_integers(values: NDArray[np.generic]) -> Indices:
     return values.astype(np.int64)
 
 
-def looked_up(ids: Indices, wanted: Indices, what: str) -> Indices:
-    """Positions of the wanted ids, -1 for one that is not there.
+def positions(ids: Indices, wanted: Indices, what: str) -> Indices:
+    """Find ids in a list.
+
+    Parameters
+    ----------
+    ids : ndarray of int, [n]
+        In any order.
+    wanted : ndarray of int
+        Of any shape.
+    what : str
+        What messages call a thing that has an id.
+
+    Returns
+    -------
+    ndarray of int
+        The position of each wanted id, -1 for one that is not there.
 
     Raises
     ------
@@ -166,22 +236,31 @@ def looked_up(ids: Indices, wanted: Indices, what: str) -> Indices:
         table = np.full(high - low + 1, -1, dtype=np.int64)
         table[ids - low] = np.arange(len(ids))
         if np.count_nonzero(table >= 0) != len(ids):
-            raise MeshError(f"{what} {_repeated(ids)} is given twice")
+            raise _repeated(np.sort(ids), what)
         inside = (wanted >= low) & (wanted <= high)
         return np.where(inside, table[np.where(inside, wanted - low, 0)], -1)
     order = np.argsort(ids, kind="stable")
     ascending = ids[order]
     if np.any(ascending[1:] == ascending[:-1]):
-        raise MeshError(f"{what} {_repeated(ids)} is given twice")
+        raise _repeated(ascending, what)
     where = np.minimum(np.searchsorted(ascending, wanted), len(ids) - 1)
     return np.where(ascending[where] == wanted, order[where], -1)
 
 
-def _repeated(ids: Indices) -> int:
-    ascending = np.sort(ids)
-    return int(ascending[1:][ascending[1:] == ascending[:-1]][0])
+def _repeated(ascending: Indices, what: str) -> MeshError:
+    return MeshError(f"{what} {ascending[1:][ascending[1:] == ascending[:-1]][0]} is given twice")
 
 
 def joined(rows: Sequence[Indices]) -> Indices:
-    """Arrays of indices as one, none of them too."""
+    """Join arrays of indices.
+
+    Parameters
+    ----------
+    rows : sequence of ndarray of int
+        Any number of them.
+
+    Returns
+    -------
+    ndarray of int
+    """
     return np.concatenate([np.empty(0, dtype=np.int64), *rows])

@@ -1,14 +1,15 @@
 """Run one of meshio's readers and leave what it found in a file: a script, for a process of its own.
 
-meshio's readers print, leave the process, raise whatever happens inside them, allocate what a damaged header asks for,
-and some never end on a damaged file. In a process of their own all that is bounded.
+Why a process: meshio's readers print, leave the process, raise whatever happens inside them, allocate what a damaged
+header asks for, and some never end on a damaged file. In the caller's process neither a reader that never ends could
+be stopped (Python ends no thread, and a signal reaches the main thread alone) nor its memory be bounded, nor could the
+caller's own output be told from the reader's.
 
 Usage: python meshio_process.py FORMAT FILE RESULT BYTES
 """
 
 from __future__ import annotations
 
-import importlib.util
 import pickle
 import sys
 from pathlib import Path
@@ -17,16 +18,18 @@ from typing import Any
 import numpy as np
 
 
-def limit_memory(n_bytes: int) -> None:
-    """Let this process allocate no more, where the system can be told so."""
-    if importlib.util.find_spec("resource"):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (n_bytes, n_bytes))
-
-
 def plain(mesh: Any) -> dict[str, Any]:
-    """What a `meshio.Mesh` holds, as arrays by name."""
+    """Take out what a mesh of meshio holds.
+
+    Parameters
+    ----------
+    mesh : meshio.Mesh
+
+    Returns
+    -------
+    dict
+        Its attributes as arrays by name.
+    """
     return {
         "points": np.asarray(mesh.points, dtype=np.float64),
         "cells": [(str(cells.type), np.asarray(cells.data)) for cells in mesh.cells],
@@ -39,13 +42,18 @@ def plain(mesh: Any) -> dict[str, Any]:
     }
 
 
-def main(kind: str, file: str, result: str, n_bytes: str) -> None:
-    """Read `file` as format `kind` and pickle plain arrays to `result`."""
+def _main(kind: str, file: str, result: str, n_bytes: str) -> None:
+    """Read `file` as format `kind` and pickle plain arrays to `result`, within so much memory."""
     from meshio._helpers import reader_map
 
-    limit_memory(int(n_bytes))
+    try:
+        import resource
+    except ImportError:  # a system that does not limit memory
+        pass
+    else:
+        resource.setrlimit(resource.RLIMIT_AS, (int(n_bytes), int(n_bytes)))
     Path(result).write_bytes(pickle.dumps(plain(reader_map[kind](file))))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    _main(*sys.argv[1:])

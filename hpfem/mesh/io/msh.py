@@ -15,26 +15,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hpfem.errors import MeshError
 
+from ..cells import Array
 from ..node_order import gmsh_nodes
 from ..symmetry import Indices
-from .mesh_file import (
-    Array,
-    Block,
-    MeshFile,
-    as_integers,
-    canonical,
-    joined,
-    looked_up,
-    parsed_numbers,
-    shape_named,
-    tagged,
-)
+from .mesh_file import MeshFile, as_integers, canonical, joined, parsed_numbers, positions, shape_named, tagged
 
 # gmsh's numbers of the complete elements of order 1, 2, 3, ...
 _TYPES_BY_ORDER = {
@@ -47,13 +38,13 @@ _TYPES_BY_ORDER = {
     "pyramid": (7, 14, 118, 119, 120, 121, 122, 123, 124),
     "point": (15,),
 }
-ELEMENT_TYPES: dict[int, tuple[str, int]] = {
+_ELEMENT_TYPES = {
     number: (name, order) for name, numbers in _TYPES_BY_ORDER.items() for order, number in enumerate(numbers, start=1)
 }
 _INCOMPLETE = {16: "8-node quad", 17: "20-node hex", 18: "15-node prism", 19: "13-node pyramid"}
 
 
-class Stream:
+class _Stream:
     """Numbers of one section, taken one after the other.
 
     Parameters
@@ -63,7 +54,7 @@ class Stream:
     text : Array or None
         All numbers of a text section.
     data : bytes
-        Of a binary section, from its first byte on; it may go on behind the section.
+        Of a binary section.
     order : str
         Byte order of a binary section, "<" or ">".
     size : int
@@ -78,8 +69,13 @@ class Stream:
             "int": np.dtype(f"{order}i4"),
             "size": np.dtype(f"{order}u{size}"),
             "double": np.dtype(f"{order}f8"),
+            "node": np.dtype([("id", f"{order}i4"), ("x", f"{order}f8", (3,))]),
         }
         self.position = 0
+
+    def cut_short(self, why: str) -> MeshError:
+        """The error of a section that ends too early."""
+        return MeshError(f"section ${self.section} is cut short: {why}")
 
     def left(self, kind: str) -> int:
         """How many numbers there can still be."""
@@ -87,10 +83,10 @@ class Stream:
             return len(self.text) - self.position
         return (len(self.data) - self.position) // self.kinds[kind].itemsize
 
-    def take(self, kind: str, count: int) -> NDArray[np.generic]:
-        """The next numbers of one kind: "int", "size" or "double"."""
+    def take(self, kind: str, count: int) -> NDArray[Any]:
+        """The next numbers of one kind: "int", "size" or "double"; or the next nodes of a binary file of version 2."""
         if count < 0 or count > self.left(kind):
-            raise MeshError(f"section ${self.section} is cut short: {count} more numbers are announced than it has")
+            raise self.cut_short(f"{count} more numbers are announced than it has")
         start = self.position
         if self.text is not None:
             self.position += count
@@ -113,19 +109,21 @@ class Stream:
         self.position = position
         return float(value)
 
-    def doubles(self, count: int) -> Array:
-        """The next real numbers."""
-        return self.take("double", count).astype(np.float64)
+    def doubles(self, count: int, columns: int, who: str) -> Array:
+        """The next nodes of so many real numbers each; `who` announces them."""
+        if count > self.left("double") // columns:
+            raise self.cut_short(f"{who} announces {count} nodes")
+        return self.take("double", columns * count).astype(np.float64).reshape(count, columns)
 
     def table(self, kind: str, rows: int, columns: int) -> Indices:
         """The next rows of integers, [rows, columns]."""
         if rows < 0 or rows > self.left(kind):
-            raise MeshError(f"section ${self.section} is cut short: {rows} rows are announced")
+            raise self.cut_short(f"{rows} rows are announced")
         return self.integers(kind, rows * columns).reshape(rows, columns)
 
 
 # Shape name, order, element numbers, node numbers, names with the rows that have them.
-_Elements = tuple[str, int, Indices, Indices, dict[str, Indices]]
+_Rows = tuple[str, int, Indices, Indices, dict[str, Indices]]
 
 
 @dataclass
@@ -136,7 +134,7 @@ class _Content:
     groups: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     ids: Indices | None = None
     points: Array | None = None
-    elements: list[_Elements] | None = None
+    elements: list[_Rows] | None = None
     periodic: list[Indices] = field(default_factory=list)
 
 
@@ -165,13 +163,21 @@ def read_msh(data: bytes) -> MeshFile:
             _LINE_READERS[version][name](content, [line.strip() for line in lines if line.strip()])
         elif name in _READERS[version]:
             text = None if binary else parsed_numbers(data[begin:end])[0]
-            stream = Stream(name, text, data[begin:end] if binary else b"", order, size)
-            _READERS[version][name](content, stream, binary)
-    if content.points is None or content.ids is None:
+            _READERS[version][name](content, _Stream(name, text, data[begin:end] if binary else b"", order, size))
+    ids, points, rows = content.ids, content.points, content.elements
+    if points is None or ids is None:
         raise MeshError("there is no $Nodes section")
-    if content.elements is None:
+    if rows is None:
         raise MeshError("there is no $Elements section")
-    return _assembled(content, content.ids, content.points, content.elements)
+    # All at once: a file may have many short blocks.
+    nodes = positions(ids, joined([own[3].ravel() for own in rows]), "node")
+    ends = np.cumsum([own[3].size for own in rows], dtype=np.int64)
+    elements = []
+    for (name, k, numbers, theirs, groups), own in zip(rows, np.split(nodes, ends)[:-1], strict=True):
+        elements.append(
+            canonical(shape_named(name), k, gmsh_nodes(name, k), own.reshape(theirs.shape), numbers, groups)
+        )
+    return MeshFile(points, elements, [positions(ids, pairs, "node") for pairs in content.periodic])
 
 
 def _header(data: bytes) -> tuple[str, bool, str, int, int]:
@@ -228,24 +234,21 @@ def _read_names(content: _Content, lines: list[str]) -> None:
         content.names[int(found[1])][int(found[2])] = found[3]
 
 
-def _read_nodes_2(content: _Content, stream: Stream, binary: bool) -> None:
-    count = _announced(stream, binary)
-    if binary:
-        kind = np.dtype([("id", stream.kinds["int"]), ("x", stream.kinds["double"], (3,))])
-        if count > (len(stream.data) - stream.position) // kind.itemsize:
-            raise MeshError(f"section $Nodes is cut short: it announces {count} nodes")
-        records = np.frombuffer(stream.data, kind, count, stream.position)
-        content.ids, content.points = as_integers(records["id"]), records["x"].astype(np.float64)
-        return
-    if count > stream.left("double") // 4:
-        raise MeshError(f"section $Nodes is cut short: it announces {count} nodes")
-    rows = stream.doubles(4 * count).reshape(count, 4)
-    content.ids, content.points = as_integers(rows[:, 0]), rows[:, 1:].copy()
+def _read_nodes_2(content: _Content, stream: _Stream) -> None:
+    count = _announced(stream)
+    if stream.text is None:
+        if count > stream.left("node"):
+            raise stream.cut_short(f"it announces {count} nodes")
+        nodes = stream.take("node", count)
+        content.ids, content.points = as_integers(nodes["id"]), nodes["x"].astype(np.float64)
+    else:
+        rows = stream.doubles(count, 4, "it")
+        content.ids, content.points = as_integers(rows[:, 0]), rows[:, 1:].copy()
 
 
-def _announced(stream: Stream, binary: bool) -> int:
+def _announced(stream: _Stream) -> int:
     """The count at the start of a section of version 2.2, a line of text in binary files too."""
-    if not binary:
+    if stream.text is not None:
         count = stream.integer("int")
     else:
         line = stream.data[:40].split(b"\n", 1)[0]
@@ -259,21 +262,21 @@ def _announced(stream: Stream, binary: bool) -> int:
 
 def _element_kind(number: int, element: float) -> tuple[str, int, int]:
     """Shape name, order and number of nodes of an element type."""
-    if number not in ELEMENT_TYPES:
+    if number not in _ELEMENT_TYPES:
         what = f" ({_INCOMPLETE[number]})" if number in _INCOMPLETE else ""
         raise MeshError(
             f"element {element:.0f} is of gmsh type {number}{what}, which cannot be used; only complete elements can "
             "(Mesh.SecondOrderIncomplete = 0)"
         )
-    name, order = ELEMENT_TYPES[number]
+    name, order = _ELEMENT_TYPES[number]
     return name, order, len(gmsh_nodes(name, order))
 
 
-def _read_elements_2(content: _Content, stream: Stream, binary: bool) -> None:
-    count = _announced(stream, binary)
-    found: list[_Elements] = []
+def _read_elements_2(content: _Content, stream: _Stream) -> None:
+    count = _announced(stream)
+    content.elements = []
     while count > 0:
-        if binary:
+        if stream.text is None:
             kind, rows, n_tags = (int(n) for n in stream.integers("int", 3))
             name, order, n_nodes = _element_kind(kind, stream.peek("int"))
             if rows < 1 or rows > count or n_tags < 0:
@@ -286,12 +289,11 @@ def _read_elements_2(content: _Content, stream: Stream, binary: bool) -> None:
             tags, nodes = table[:, 3 : 3 + n_tags], table[:, 3 + n_tags :]
         dim = shape_named(name).dim
         groups = tagged(np.abs(tags[:, 0]), content.names[dim]) if n_tags else {}
-        found.append((name, order, table[:, 0], nodes, groups))
+        content.elements.append((name, order, table[:, 0], nodes, groups))
         count -= rows
-    content.elements = found
 
 
-def _run_of_elements(stream: Stream, most: int) -> tuple[Indices, str, int, int]:
+def _run_of_elements(stream: _Stream, most: int) -> tuple[Indices, str, int, int]:
     """The next elements of text that have the same type and number of tags, as a table."""
     assert stream.text is not None
     start = stream.position
@@ -318,38 +320,31 @@ def _run_of_elements(stream: Stream, most: int) -> tuple[Indices, str, int, int]
 
 def _read_periodic_2(content: _Content, lines: list[str]) -> None:
     text = "\n".join(line for line in lines if not line.startswith("Affine"))
-    stream = Stream("Periodic", parsed_numbers(text.encode())[0])
+    stream = _Stream("Periodic", parsed_numbers(text.encode())[0])
     for _ in range(stream.integer("int")):
         stream.integers("int", 3)
         content.periodic.append(stream.table("int", stream.integer("int"), 2))
 
 
-def _read_entities(content: _Content, stream: Stream, binary: bool) -> None:
-    _read_entity_lists(content, stream, partitioned=False)
-
-
-def _read_partitioned_entities(content: _Content, stream: Stream, binary: bool) -> None:
-    stream.integer("size")
-    n_ghosts = stream.integer("size")
-    stream.table("int", n_ghosts, 2)
-    _read_entity_lists(content, stream, partitioned=True)
-
-
-def _read_entity_lists(content: _Content, stream: Stream, *, partitioned: bool) -> None:
+def _read_entities(content: _Content, stream: _Stream) -> None:
+    partitioned = stream.section == "PartitionedEntities"
+    if partitioned:
+        stream.integer("size")
+        stream.table("int", stream.integer("size"), 2)  # ghosts
     for dim, count in enumerate(stream.integers("size", 4)):
         for _ in range(int(count)):
             tag = stream.integer("int")
             if partitioned:
                 stream.integers("int", 2)  # parent
                 stream.integers("int", stream.integer("size"))
-            stream.doubles(3 if dim == 0 else 6)
+            stream.take("double", 3 if dim == 0 else 6)
             # The sign is the orientation of the entity in the group.
             content.groups[dim, tag] = [abs(int(group)) for group in stream.integers("int", stream.integer("size"))]
             if dim > 0:
                 stream.integers("int", stream.integer("size"))
 
 
-def _read_nodes_4(content: _Content, stream: Stream, binary: bool) -> None:
+def _read_nodes_4(content: _Content, stream: _Stream) -> None:
     n_blocks = stream.integers("size", 4)[0]
     ids, points = [np.empty(0, dtype=np.int64)], [np.empty((0, 3))]
     for _ in range(int(n_blocks)):
@@ -358,16 +353,13 @@ def _read_nodes_4(content: _Content, stream: Stream, binary: bool) -> None:
         if not 0 <= dim <= 3 or parametric not in (0, 1):
             raise MeshError(f"section $Nodes has a block of dimension {dim}, parametric {parametric}")
         ids.append(stream.integers("size", count))
-        columns = 3 + dim * parametric
-        if count > stream.left("double") // columns:
-            raise MeshError(f"section $Nodes is cut short: a block announces {count} nodes")
-        points.append(stream.doubles(columns * count).reshape(count, columns)[:, :3])
+        points.append(stream.doubles(count, 3 + dim * parametric, "a block")[:, :3])
     content.ids, content.points = np.concatenate(ids), np.concatenate(points)
 
 
-def _read_elements_4(content: _Content, stream: Stream, binary: bool) -> None:
+def _read_elements_4(content: _Content, stream: _Stream) -> None:
     n_blocks = stream.integers("size", 4)[0]
-    found: list[_Elements] = []
+    content.elements = []
     for _ in range(int(n_blocks)):
         dim, entity, kind = (int(n) for n in stream.integers("int", 3))
         count = stream.integer("size")
@@ -377,14 +369,13 @@ def _read_elements_4(content: _Content, stream: Stream, binary: bool) -> None:
         table = stream.table("size", count, 1 + n_nodes)
         names = content.names[dim]
         groups = {names.get(tag, str(tag)): np.arange(count) for tag in content.groups.get((dim, entity), []) if tag}
-        found.append((name, order, table[:, 0], table[:, 1:], groups))
-    content.elements = found
+        content.elements.append((name, order, table[:, 0], table[:, 1:], groups))
 
 
-def _read_periodic_4(content: _Content, stream: Stream, binary: bool) -> None:
+def _read_periodic_4(content: _Content, stream: _Stream) -> None:
     for _ in range(stream.integer("size")):
         stream.integers("int", 3)
-        stream.doubles(stream.integer("size"))
+        stream.take("double", stream.integer("size"))
         content.periodic.append(stream.table("size", stream.integer("size"), 2))
 
 
@@ -392,25 +383,13 @@ _LINE_READERS: dict[str, dict[str, Callable[[_Content, list[str]], None]]] = {
     "2.2": {"PhysicalNames": _read_names, "Periodic": _read_periodic_2},
     "4.1": {"PhysicalNames": _read_names},
 }
-_READERS: dict[str, dict[str, Callable[[_Content, Stream, bool], None]]] = {
+_READERS: dict[str, dict[str, Callable[[_Content, _Stream], None]]] = {
     "2.2": {"Nodes": _read_nodes_2, "Elements": _read_elements_2},
     "4.1": {
         "Entities": _read_entities,
-        "PartitionedEntities": _read_partitioned_entities,
+        "PartitionedEntities": _read_entities,
         "Nodes": _read_nodes_4,
         "Elements": _read_elements_4,
         "Periodic": _read_periodic_4,
     },
 }
-
-
-def _assembled(content: _Content, ids: Indices, points: Array, elements: list[_Elements]) -> MeshFile:
-    ends = np.cumsum([nodes.size for _, _, _, nodes, _ in elements], dtype=np.int64)
-    rows = looked_up(ids, joined([nodes.ravel() for _, _, _, nodes, _ in elements]), "node")
-    blocks = []
-    for (name, order, numbers, nodes, groups), own in zip(elements, np.split(rows, ends)[:-1], strict=True):
-        shape = shape_named(name)
-        ours = canonical(shape, order, gmsh_nodes(name, order), own.reshape(nodes.shape))
-        blocks.append(Block(shape, order, ours, numbers, groups))
-    periodic = [looked_up(ids, pairs, "node") for pairs in content.periodic]
-    return MeshFile(points, blocks, periodic)

@@ -1,4 +1,4 @@
-"""Every other format, through meshio in a process of its own: linear and complete second-order cells.
+"""Every other format, through meshio: linear and complete second-order cells.
 
 meshio brings the node orders of second-order cells into VTK's. Cells of higher order come in whatever order their
 format has, so they are refused.
@@ -23,28 +23,23 @@ from hpfem.errors import MeshError
 from ...support.machine import available_memory
 from ..node_order import gmsh_nodes, vtk_nodes
 from ..symmetry import Indices
-from .mesh_file import Block, MeshFile, canonical, shape_named
+from .mesh_file import MeshFile, canonical, shape_named
 from .meshio_process import plain
 
-_CELLS = {
-    "vertex": ("point", 1),
-    "line": ("segment", 1),
-    "line3": ("segment", 2),
-    "triangle": ("tri", 1),
-    "triangle6": ("tri", 2),
-    "quad": ("quad", 1),
-    "quad9": ("quad", 2),
-    "tetra": ("tet", 1),
-    "tetra10": ("tet", 2),
-    "hexahedron": ("hex", 1),
-    "hexahedron27": ("hex", 2),
-    "wedge": ("prism", 1),
-    "wedge18": ("prism", 2),
-    "pyramid": ("pyramid", 1),
-    "pyramid14": ("pyramid", 2),
+# meshio's names of our cells of order 1 and 2.
+_NAMES = {
+    "point": ("vertex",),
+    "segment": ("line", "line3"),
+    "tri": ("triangle", "triangle6"),
+    "quad": ("quad", "quad9"),
+    "tet": ("tetra", "tetra10"),
+    "hex": ("hexahedron", "hexahedron27"),
+    "prism": ("wedge", "wedge18"),
+    "pyramid": ("pyramid", "pyramid14"),
 }
+CELLS = {kind: (name, order) for name, kinds in _NAMES.items() for order, kind in enumerate(kinds, start=1)}
 # VTK has no second-order pyramid of 14 nodes; there the order is gmsh's.
-_IN_VTK_ORDER = frozenset(name for name, _ in _CELLS.values()) - {"pyramid"}
+_IN_VTK_ORDER = set(_NAMES) - {"pyramid"}
 
 # Read by ourselves; or, in meshio 5.3.5, never ended (ansys) and without cells (neuroglancer).
 _NOT_HERE = {"gmsh", "vtk", "vtu", "ansys", "neuroglancer"}
@@ -69,22 +64,20 @@ _SECONDS, _SECONDS_PER_BYTE = 30.0, 1e-5
 _BYTES, _BYTES_PER_BYTE = 4 << 30, 100
 
 
-def readable_suffixes() -> list[str]:
-    """Suffixes of the formats that meshio reads for us."""
-    return sorted(suffix for suffix in extension_to_filetypes if _kinds(suffix))
-
-
 def _kinds(suffix: str) -> list[str]:
+    """Meshio's names of the formats that it reads for us, for files that end so."""
     return [k for k in extension_to_filetypes.get(suffix, []) if k in reader_map and k not in _NOT_HERE]
 
 
-def read_other(file: Path) -> MeshFile:
+def read_other(file: Path, ours: list[str]) -> MeshFile:
     """Read a file by meshio, in the format of its suffix.
 
     Parameters
     ----------
     file : Path
         An existing file.
+    ours : list of str
+        Suffixes that need no meshio, for messages.
 
     Returns
     -------
@@ -97,10 +90,9 @@ def read_other(file: Path) -> MeshFile:
     """
     kinds = _kinds(file.suffix.lower())
     if not kinds:
-        raise MeshError(
-            f"files that end in {file.suffix!r} cannot be read; .msh, .vtk and .vtu can, and by meshio "
-            + ", ".join(readable_suffixes())
-        )
+        can = f"{', '.join(ours[:-1])} and {ours[-1]} can"
+        theirs = ", ".join(sorted(suffix for suffix in extension_to_filetypes if _kinds(suffix)))
+        raise MeshError(f"files that end in {file.suffix!r} cannot be read; {can}, and by meshio {theirs}")
     reasons = []
     for kind in kinds:
         content, reason = _run(kind, file)
@@ -111,7 +103,7 @@ def read_other(file: Path) -> MeshFile:
 
 
 def converted(mesh: meshio.Mesh) -> MeshFile:
-    """What a mesh in meshio's form says.
+    """Tell what a mesh in meshio's form says.
 
     Parameters
     ----------
@@ -166,34 +158,32 @@ def _converted(content: dict[str, Any]) -> MeshFile:
         raise MeshError("meshio finds no points of 2 or 3 coordinates in it")
     tags = next((content["cell_data"][name] for name in _SET_NAMES if name in content["cell_data"]), None)
     # gmsh's names of physical groups: [number, dimension].
-    tag_names = {
-        (int(data[0]), int(data[1])): name
-        for name, data in content["field_data"].items()
-        if data.shape == (2,) and data.dtype.kind in "iu"
-    }
-    blocks, number = [], 1
+    tag_names: dict[int, dict[int, str]] = {dim: {} for dim in range(4)}
+    for name, data in content["field_data"].items():
+        if data.shape == (2,) and data.dtype.kind in "iu" and 0 <= data[1] <= 3:
+            tag_names[int(data[1])][int(data[0])] = name
+    named = {name: own for name, own in content["cell_sets"].items() if not name.startswith(_BOOKS)}
+    elements, number = [], 1
     for position, (kind, nodes) in enumerate(content["cells"]):
-        if kind not in _CELLS:
+        if kind not in CELLS:
             raise MeshError(
                 f"element {number} is a {kind}, which cannot be used; linear and complete second-order cells can"
             )
-        name, order = _CELLS[kind]
+        name, order = CELLS[kind]
         shape = shape_named(name)
-        reference = vtk_nodes(name, order) if name in _IN_VTK_ORDER else gmsh_nodes(name, order)
+        reference = (vtk_nodes if name in _IN_VTK_ORDER else gmsh_nodes)(name, order)
         if nodes.dtype.kind not in "iu" or nodes.shape[1:] != (len(reference),):
             raise MeshError(f"element {number} and others of type {kind} have nodes of shape {nodes.shape[1:]}")
-        ours = canonical(shape, order, reference, nodes.astype(np.int64))
-        named = {name: own for name, own in content["cell_sets"].items() if not name.startswith(_BOOKS)}
         members = {name: own[position] for name, own in named.items() if position < len(own)}
-        own_names = {number: name for (number, dim), name in tag_names.items() if dim == shape.dim}
-        sets = _sets(members, None if tags is None else tags[position], len(nodes), own_names)
-        blocks.append(Block(shape, order, ours, np.arange(number, number + len(nodes)), sets))
+        sets = _sets(members, None if tags is None else tags[position], len(nodes), tag_names[shape.dim])
+        numbers = np.arange(number, number + len(nodes))
+        elements.append(canonical(shape, order, reference, nodes.astype(np.int64), numbers, sets))
         number += len(nodes)
-    return MeshFile(points, blocks)
+    return MeshFile(points, elements)
 
 
 def _sets(members: dict[str, Indices], tags: Indices | None, count: int, names: dict[int, str]) -> dict[str, Indices]:
-    """Names of a block's cells: named sets of meshio, else integer cell data, by name where the numbers have some."""
+    """Names of elements: named sets of meshio, else integer cell data, by name where the numbers have some."""
     sets = {
         name: np.unique(rows.astype(np.int64))
         for name, rows in members.items()

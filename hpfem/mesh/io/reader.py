@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
@@ -14,25 +14,12 @@ from hpfem.shapes.arguments import flag
 
 from ...support.files import file_path, opened, path_text, read_file
 from ..mesh import Mesh
-from ..node_order import vertex_positions
-from ..parts import Labels
 from ..symmetry import Indices
-from .mesh_file import Block, MeshFile, joined
-from .msh import read_msh
+from . import formats
+from .mesh_file import Elements, MeshFile, joined
 from .other_formats import converted, read_other
-from .vtk_legacy import read_vtk
-from .vtk_xml import read_vtu
 
-# How the files begin that we read ourselves.
-_BEGINNINGS: tuple[tuple[bytes, Callable[[bytes], MeshFile]], ...] = (
-    (b"$MeshFormat", read_msh),
-    (b"$Comments", read_msh),
-    (b"$NOD", read_msh),
-    (b"# vtk DataFile", read_vtk),
-    (b"<VTKFile", read_vtu),
-)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_SUFFIXES: dict[str, Callable[[bytes], MeshFile]] = {".msh": read_msh, ".vtk": read_vtk, ".vtu": read_vtu}
 
 
 def read_mesh(path: str | PathLike[str], periodic: bool = False) -> Mesh:
@@ -66,8 +53,7 @@ def read_mesh(path: str | PathLike[str], periodic: bool = False) -> Mesh:
     file = file_path(path)
     periodic = flag(periodic, "periodic")
     try:
-        content = _content(file)
-        return _mesh(content, str(file), periodic)
+        return _mesh(_content(file), str(file), periodic)
     except MeshError as error:
         message = str(error).removeprefix(f"{file}: ")
         raise MeshError(f"{path_text(file)}: {message}") from error.__cause__
@@ -106,72 +92,66 @@ def _content(file: Path) -> MeshFile:
             beginning = stream.read(4096).removeprefix(_BYTE_ORDER_MARK).lstrip()
         if not beginning:
             raise MeshError("the file is empty")
-        reader = next((reader for begin, reader in _BEGINNINGS if beginning.startswith(begin)), None)
-        if reader is None and beginning.startswith(b"<?xml") and b"<VTKFile" in beginning:
-            reader = read_vtu
-        reader = reader or _SUFFIXES.get(file.suffix.lower())
-        if reader is None:
-            return read_other(file)
+        known = formats.format_of(beginning, file.suffix.lower())
+        if known is None:
+            return read_other(file, [own.suffix for own in formats.FORMATS])
         data = read_file(file)
     except OSError as error:
         raise MeshError(f"the file cannot be read: {error.strerror or error}") from error
-    return reader(data.removeprefix(_BYTE_ORDER_MARK).lstrip())
+    return known.read(data.removeprefix(_BYTE_ORDER_MARK).lstrip())
 
 
 def _mesh(content: MeshFile, name: str, periodic: bool) -> Mesh:
-    blocks = [block for block in content.blocks if len(block.nodes)]
-    if not blocks:
+    elements = [own for own in content.elements if len(own)]
+    if not elements:
         raise MeshError("the file has no elements")
-    dim = max(block.shape.dim for block in blocks)
+    dim = max(own.shape.dim for own in elements)
     if dim < 2:
         raise MeshError("the file has elements of dimension 0 and 1 only; a mesh needs 2-D or 3-D cells")
-    cells = [block for block in blocks if block.shape.dim == dim]
-    sides = [block for block in blocks if block.shape.dim == dim - 1]
     if periodic and not content.periodic:
         raise MeshError("the file pairs no periodic nodes; read it with periodic=False")
-    cells = _distinct(cells)
+    cells = _distinct([own for own in elements if own.shape.dim == dim])
     return Mesh.from_cells(
         content.points,
-        [(block.shape.name, block.order, block.nodes) for block in cells],
+        [(own.shape.name, own.order, own.nodes) for own in cells],
         regions=_regions(cells),
-        boundaries=_boundaries(sides),
+        boundaries=_boundaries([own for own in elements if own.shape.dim == dim - 1]),
         periodic=content.periodic if periodic else (),
         name=name,
-        numbers=joined([block.numbers for block in cells]),
+        numbers=joined([own.indices for own in cells]),
     )
 
 
-def _regions(cells: Sequence[Block]) -> dict[str, Indices]:
-    """Cell numbers by name."""
+def _regions(cells: Sequence[Elements]) -> dict[str, Indices]:
+    """Positions of the cells by name."""
     regions: dict[str, list[Indices]] = {}
     start = 0
-    for block in cells:
-        for name, rows in block.sets.items():
+    for own in cells:
+        for name, rows in own.sets.items():
             regions.setdefault(name, []).append(start + rows)
-        start += len(block.nodes)
+        start += len(own)
     return {name: joined(rows) for name, rows in regions.items()}
 
 
-def _boundaries(sides: Sequence[Block]) -> dict[str, list[Indices]]:
-    """Corner points of boundary elements by name."""
+def _boundaries(sides: Sequence[Elements]) -> dict[str, list[Indices]]:
+    """Points at the corners of boundary elements by name."""
     boundaries: dict[str, list[Indices]] = {}
-    for block in sides:
-        corners = block.nodes[:, vertex_positions(block.shape, block.order)]
-        missing = (block.nodes < 0).any(axis=1)
+    for own in sides:
+        corners, missing = own.corners, (own.nodes < 0).any(axis=1)
         if missing.any():
-            who = Labels("", block.numbers).cell(block.shape, int(np.argmax(missing)))
+            who = f"element {own.indices[np.argmax(missing)]} ({own.shape.name})"
             raise MeshError(f"{who} refers to a node that does not exist")
-        for name, rows in block.sets.items():
+        for name, rows in own.sets.items():
             boundaries.setdefault(name, []).append(corners[rows])
     return boundaries
 
 
-def _distinct(cells: Sequence[Block]) -> list[Block]:
+def _distinct(cells: Sequence[Elements]) -> list[Elements]:
     """Cells once each: MSH 2.2 repeats those that are in several physical groups."""
-    result: list[Block] = []
-    for kind in dict.fromkeys((block.shape, block.order) for block in cells):
-        same = [block for block in cells if (block.shape, block.order) == kind]
-        nodes = np.concatenate([block.nodes for block in same])
+    result: list[Elements] = []
+    for kind in dict.fromkeys((own.shape, own.order) for own in cells):
+        same = [own for own in cells if (own.shape, own.order) == kind]
+        nodes = np.concatenate([own.nodes for own in same])
         with np.errstate(over="ignore"):
             keys = nodes @ np.random.default_rng(0).integers(2**62, size=nodes.shape[1])
         if len(np.unique(keys)) == len(keys):
@@ -181,5 +161,5 @@ def _distinct(cells: Sequence[Block]) -> list[Block]:
         kept = np.sort(first)
         new_row = np.searchsorted(kept, first[copy.ravel()])
         sets = {name: np.unique(new_row[rows]) for name, rows in _regions(same).items()}
-        result.append(Block(*kind, nodes[kept], joined([block.numbers for block in same])[kept], sets))
+        result.append(Elements(*kind, nodes[kept], joined([own.indices for own in same])[kept], sets))
     return result

@@ -12,31 +12,24 @@ from numpy.typing import NDArray
 from hpfem.errors import MeshError
 from hpfem.shapes import SHAPES, Shape, equispaced_nodes
 
+from ..cells import Array
 from ..node_order import vtk_nodes
 from ..symmetry import Indices
-from .mesh_file import Array, Block, canonical, shape_named
+from .mesh_file import Elements, canonical, shape_named
 
-# Cell types of one order; the complete quadratic ones list their nodes as the Lagrange cells do.
+# VTK's numbers of the cell types: linear, complete quadratic (which list their nodes as the Lagrange cells of order 2
+# do), and Lagrange ones of any order.
+LINEAR_TYPES = {"point": 1, "segment": 3, "tri": 5, "quad": 9, "tet": 10, "hex": 12, "prism": 13, "pyramid": 14}
+_QUADRATIC_TYPES = {"segment": 21, "tri": 22, "tet": 24, "quad": 28, "hex": 29, "prism": 32}
+LAGRANGE_TYPES = {"segment": 68, "tri": 69, "quad": 70, "tet": 71, "hex": 72, "prism": 73}
 _FIXED = {
-    1: ("point", 1),
-    3: ("segment", 1),
-    5: ("tri", 1),
-    9: ("quad", 1),
-    10: ("tet", 1),
-    12: ("hex", 1),
-    13: ("prism", 1),
-    14: ("pyramid", 1),
-    21: ("segment", 2),
-    22: ("tri", 2),
-    24: ("tet", 2),
-    28: ("quad", 2),
-    29: ("hex", 2),
-    32: ("prism", 2),
+    **{number: (name, 1) for name, number in LINEAR_TYPES.items()},
+    **{number: (name, 2) for name, number in _QUADRATIC_TYPES.items()},
     35: ("segment", 3),
 }
+_LAGRANGE = {number: name for name, number in LAGRANGE_TYPES.items()} | {74: "pyramid"}
 # Linear cells whose corners come in our tensor order.
 _TENSOR_ORDER = {8: "quad", 11: "hex"}
-_LAGRANGE = {68: "segment", 69: "tri", 70: "quad", 71: "tet", 72: "hex", 73: "prism", 74: "pyramid"}
 _NO_SIDES = {0, 2, 4}  # empty, several points, several lines: never a cell or a side of one
 _REFUSED = {
     6: "triangle strip",
@@ -55,6 +48,11 @@ _REFUSED = {
 }
 _HIGHEST_ORDER = {"pyramid": 1}
 
+# NumPy's kinds and sizes of the numbers in VTK's arrays.
+NUMBER_TYPES = {
+    f"{name}{8 * size}": f"{kind}{size}" for name, kind in (("Int", "i"), ("UInt", "u")) for size in (1, 2, 4, 8)
+} | {"Float32": "f4", "Float64": "f8"}
+
 # Integer cell data that name regions and boundaries, as the programs that write VTK files call them.
 SET_NAMES = ("material", "attribute", "region", "cellentityids", "gmsh:physical", "physicalids", "elementid")
 
@@ -67,8 +65,8 @@ def cell_blocks(
     *,
     before_2_1: bool,
     first_number: int = 1,
-) -> list[Block]:
-    """Cells by runs of equal type and size.
+) -> list[Elements]:
+    """Make elements of cells, by runs of equal type and size.
 
     Parameters
     ----------
@@ -87,7 +85,12 @@ def cell_blocks(
 
     Returns
     -------
-    list of Block
+    list of Elements
+
+    Raises
+    ------
+    MeshError
+        If the arrays do not fit each other, or there are cells that cannot be used.
     """
     sizes = np.diff(offsets)
     if len(types) != len(sizes):
@@ -106,12 +109,10 @@ def cell_blocks(
             continue
         nodes = connectivity[offsets[start] : offsets[stop]].reshape(stop - start, size)
         shape, order, reference = _kind(kind, size, start + first_number, before_2_1)
+        own = tags[start:stop]
+        sets = {str(tag): np.flatnonzero(own == tag) for tag in np.unique(own)}
         numbers = np.arange(start, stop) + first_number
-        sets = {
-            str(tag): np.flatnonzero(tags[start:stop] == tag)
-            for tag in (np.unique(tags[start:stop]) if len(tags) else ())
-        }
-        blocks.append(Block(shape, order, canonical(shape, order, reference, nodes), numbers, sets))
+        blocks.append(canonical(shape, order, reference, nodes, numbers, sets))
     return blocks
 
 
@@ -155,9 +156,8 @@ def _same_degrees(data: dict[str, NDArray[np.generic]], types: Indices, first_nu
     degrees = data.get("HigherOrderDegrees")
     if degrees is None or degrees.shape != (len(types), 3):
         return
-    solid = np.isin(types, (72, 73))
-    flat = np.isin(types, (70,))
-    wrong = (flat | solid) & (degrees[:, 0] != degrees[:, 1]) | solid & (degrees[:, 0] != degrees[:, -1])
+    solid, flat = np.isin(types, (72, 73)), types == 70
+    wrong = (flat | solid) & (degrees[:, 0] != degrees[:, 1]) | solid & (degrees[:, 0] != degrees[:, 2])
     if wrong.any():
         where = int(np.argmax(wrong))
         raise MeshError(f"element {where + first_number} has degrees {degrees[where].tolist()}; they must be equal")

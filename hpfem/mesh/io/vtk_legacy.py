@@ -9,31 +9,20 @@ from numpy.typing import NDArray
 
 from hpfem.errors import MeshError
 
+from ..cells import Array
 from ..symmetry import Indices
-from .mesh_file import Array, MeshFile, as_integers, count_in, parsed_numbers
-from .vtk_cells import cell_blocks
+from .mesh_file import MeshFile, as_integers, count_in, parsed_numbers
+from .vtk_cells import NUMBER_TYPES, cell_blocks
 
-# Binary data are big-endian.
+# By lower-case name; binary data are big-endian.
+_INTEGERS = {"char": 1, "short": 2, "int": 4, "long": 8}
 _TYPES = {
-    "char": "i1",
-    "unsigned_char": "u1",
-    "short": ">i2",
-    "unsigned_short": ">u2",
-    "int": ">i4",
-    "unsigned_int": ">u4",
-    "long": ">i8",
-    "unsigned_long": ">u8",
+    **{name: f">i{size}" for name, size in _INTEGERS.items()},
+    **{f"unsigned_{name}": f">u{size}" for name, size in _INTEGERS.items()},
+    **{f"vtktype{name.lower()}": f">{kind}" for name, kind in NUMBER_TYPES.items() if "Int" in name},
+    "vtkidtype": ">i4",
     "float": ">f4",
     "double": ">f8",
-    "vtkidtype": ">i4",
-    "vtktypeint8": "i1",
-    "vtktypeuint8": "u1",
-    "vtktypeint16": ">i2",
-    "vtktypeuint16": ">u2",
-    "vtktypeint32": ">i4",
-    "vtktypeuint32": ">u4",
-    "vtktypeint64": ">i8",
-    "vtktypeuint64": ">u8",
 }
 # Attributes of points and cells: number of components, -1 for one that the line gives.
 _ATTRIBUTES = {"VECTORS": 3, "NORMALS": 3, "TENSORS": 9, "TENSORS6": 6, "GLOBAL_IDS": 1, "PEDIGREE_IDS": 1}
@@ -187,11 +176,9 @@ def _read_attribute(cursor: _Cursor, words: list[str], count: int) -> dict[str, 
         return {}
     if name == "FIELD":
         return _read_field(cursor, _count(words, 2))
-    if name == "LOOKUP_TABLE":
-        cursor.numbers("unsigned_char" if cursor.binary else "float", 4 * _count(words, 2))
-        return {}
-    if name == "COLOR_SCALARS":
-        cursor.numbers("unsigned_char" if cursor.binary else "float", count * _count(words, 2))
+    if name in ("LOOKUP_TABLE", "COLOR_SCALARS"):
+        rows, columns = (_count(words, 2), 4) if name == "LOOKUP_TABLE" else (count, _count(words, 2))
+        cursor.numbers("unsigned_char" if cursor.binary else "float", rows * columns)
         return {}
     if name == "SCALARS" and len(words) > 2:
         components = _count(words, 3) if len(words) > 3 else 1

@@ -20,20 +20,8 @@ from hpfem.errors import MeshError
 from ...support.machine import available_memory
 from ..symmetry import Indices
 from .mesh_file import MeshFile, as_integers, count_in, parsed_numbers
-from .vtk_cells import SET_NAMES, cell_blocks
+from .vtk_cells import NUMBER_TYPES, SET_NAMES, cell_blocks
 
-_TYPES = {
-    "Int8": "i1",
-    "UInt8": "u1",
-    "Int16": "i2",
-    "UInt16": "u2",
-    "Int32": "i4",
-    "UInt32": "u4",
-    "Int64": "i8",
-    "UInt64": "u8",
-    "Float32": "f4",
-    "Float64": "f8",
-}
 # Bytes of XML that are read at a time until the first element begins.
 _PROLOG = 4096
 # What an LZMA stream may ask for as its dictionary: twice that of the best preset.
@@ -58,7 +46,7 @@ class _Arrays:
         header = root.get("header_type", "UInt32")
         if header not in ("UInt32", "UInt64"):
             raise MeshError(f"header type {header[:30]!r} is not known")
-        self.header = np.dtype(self.order + _TYPES[header])
+        self.header = np.dtype(self.order + NUMBER_TYPES[header])
         compressor = root.get("compressor")
         if compressor is not None and compressor not in _COMPRESSORS:
             raise MeshError(f"data compressed by {compressor[:40]!r} cannot be read; use zlib or no compression")
@@ -71,9 +59,9 @@ class _Arrays:
     def read(self, array: ElementTree.Element, most: int) -> NDArray[np.generic]:
         """All numbers of a DataArray, flat; its piece has at most so many."""
         name, kind, form = array.get("Name", "Points"), array.get("type", ""), array.get("format", "ascii")
-        if kind not in _TYPES:
+        if kind not in NUMBER_TYPES:
             raise MeshError(f"array {name[:40]!r} is of type {kind[:30]!r}, which is not known")
-        dtype = np.dtype(self.order + _TYPES[kind])
+        dtype = np.dtype(self.order + NUMBER_TYPES[kind])
         text = (array.text or "").strip().encode("latin-1", "replace")
         if form == "ascii":
             values = parsed_numbers(text)[0]

@@ -1,0 +1,199 @@
+"""Cells of one shape and geometry order, and the first step of a mesh: arrays of cells and points in canonical form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hpfem.errors import ArgumentError, MeshError
+from hpfem.shapes import SHAPES, Shape, equispaced_nodes
+from hpfem.shapes.arguments import MAX_ORDER, as_array, integer, name_of, shown
+
+from ..support.immutable import frozen
+from .node_order import vertex_positions
+from .symmetry import Indices
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class CellArray:
+    """Cells of one shape and geometry order.
+
+    Attributes
+    ----------
+    shape : Shape
+        The reference shape.
+    order : int
+        Geometry order k.
+    nodes : ndarray of int, [E, n_nodes]
+        Rows of the points, in the canonical equispaced order.
+    indices : ndarray of int, [E]
+        Numbers of the cells: positions among the cells of the mesh.
+    """
+
+    shape: Shape
+    order: int
+    nodes: Indices
+    indices: Indices
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    @property
+    def corners(self) -> Indices:
+        """Rows of the points at the vertices, in our vertex order, [E, n_vertices]."""
+        return self.nodes[:, vertex_positions(self.shape, self.order)]
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        frozen(self.nodes)
+        frozen(self.indices)
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What messages call a mesh and its cells.
+
+    Attributes
+    ----------
+    name : str
+        The file, or what stands for it.
+    numbers : ndarray of int, [n_cells], or None
+        The file's number of each cell; None to count from 1.
+    """
+
+    name: str
+    numbers: Indices | None = None
+
+    def cell(self, arrays: Iterable[CellArray], cell: int) -> str:
+        """What messages call a cell, e.g. "element 17 (hex)".
+
+        Parameters
+        ----------
+        arrays : iterable of CellArray
+            One of them has the cell.
+        cell : int
+            Its number in the mesh.
+
+        Returns
+        -------
+        str
+        """
+        shape = next(array.shape for array in arrays if np.any(array.indices == cell))
+        return f"element {cell + 1 if self.numbers is None else self.numbers[cell]} ({shape.name})"
+
+    def first(self, array: CellArray, chosen: ArrayLike) -> str:
+        """What messages call the first of the chosen cells of an array; see `cell`."""
+        return self.cell([array], int(array.indices[np.argmax(chosen)]))
+
+    def error(self, text: str) -> MeshError:
+        """The error that says this of the mesh.
+
+        Parameters
+        ----------
+        text : str
+            What is wrong.
+
+        Returns
+        -------
+        MeshError
+        """
+        return MeshError(f"{self.name}: {text}")
+
+
+def cell_arrays(cells: Iterable[tuple[str, int, ArrayLike]]) -> list[CellArray]:
+    """Copy arrays of cells, check their kinds, and number the cells as they come.
+
+    Parameters
+    ----------
+    cells : sequence of (shape name, geometry order, nodes)
+        Nodes [E, n_nodes] in canonical equispaced order.
+
+    Returns
+    -------
+    list of CellArray
+        One for each shape and order, in order of appearance.
+
+    Raises
+    ------
+    ArgumentError
+        For an unknown shape, an order below 1, or an array that does not fit them.
+    """
+    arrays, start = [], 0
+    if not isinstance(cells, (list, tuple)) or not all(isinstance(c, (list, tuple)) and len(c) == 3 for c in cells):
+        raise ArgumentError(f"cells are a list of (shape name, geometry order, nodes), got {shown(cells)}")
+    for name, order, rows in cells:
+        name_of(name, SHAPES, "shape")
+        order = integer(order, 1, f"the geometry order of a {name}", MAX_ORDER)
+        nodes = as_array(rows, f"{name} cells", "iu")
+        count = len(equispaced_nodes(SHAPES[name], order))
+        if nodes.ndim != 2 or nodes.shape[1] != count:
+            raise ArgumentError(
+                f"{name} cells of order {order} take an integer array [n, {count}], not {nodes.dtype} {nodes.shape}"
+            )
+        if len(nodes):
+            indices = np.arange(start, start + len(nodes))
+            arrays.append(CellArray(SHAPES[name], order, nodes.astype(np.int64), indices))
+            start += len(nodes)
+    return merged(arrays)
+
+
+def merged(arrays: Sequence[CellArray]) -> list[CellArray]:
+    """Join arrays of the same shape and order.
+
+    Parameters
+    ----------
+    arrays : sequence of CellArray
+
+    Returns
+    -------
+    list of CellArray
+        One for each shape and order, in order of appearance.
+    """
+    kinds: dict[tuple[Shape, int], list[CellArray]] = {}
+    for array in arrays:
+        kinds.setdefault((array.shape, array.order), []).append(array)
+    return [
+        same[0]
+        if len(same) == 1
+        else CellArray(*kind, np.concatenate([a.nodes for a in same]), np.concatenate([a.indices for a in same]))
+        for kind, same in kinds.items()
+    ]
+
+
+def used_points(points: Array, arrays: Sequence[CellArray]) -> tuple[Array, list[CellArray], Indices]:
+    """Keep only the points that cells use; a flat third coordinate of 2-D cells is dropped.
+
+    Parameters
+    ----------
+    points : ndarray, [n_old, D]
+        Coordinates.
+    arrays : sequence of CellArray
+        All cells.
+
+    Returns
+    -------
+    points : ndarray, [n, D]
+        Those left.
+    arrays : list of CellArray
+        With the new point numbers.
+    new_number : ndarray of int, [n_old]
+        -1 for a point that is left out.
+    """
+    used = np.zeros(len(points), dtype=bool)
+    for array in arrays:
+        used[array.nodes.ravel()] = True
+    if used.all():
+        new_number, renumbered = np.arange(len(points)), list(arrays)
+    else:
+        new_number, points = np.where(used, np.cumsum(used) - 1, -1), points[used]
+        renumbered = [replace(array, nodes=new_number[array.nodes]) for array in arrays]
+    if points.shape[1] == 3 and arrays[0].shape.dim == 2:
+        extent = np.ptp(points, axis=0)
+        if extent[2] <= 1e-14 * extent.max():
+            points = points[:, :2]
+    return np.ascontiguousarray(points), renumbered, new_number

@@ -1,0 +1,58 @@
+"""The formats of mesh files that we read ourselves: one line each in `FORMATS`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .mesh_file import MeshFile
+from .msh import read_msh
+from .vtk_legacy import read_vtk
+from .vtk_xml import read_vtu
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of mesh files.
+
+    Attributes
+    ----------
+    suffix : str
+        How the names of its files end.
+    beginning : bytes
+        A regular expression that the first 4 KiB of its files match, and no other format's.
+    read : callable
+        Makes a `MeshFile` of a whole file; raises `MeshError`, whose message does not name the file.
+    """
+
+    suffix: str
+    beginning: bytes
+    read: Callable[[bytes], MeshFile]
+
+
+FORMATS = [
+    Format(".msh", rb"\$(MeshFormat|Comments|NOD)", read_msh),
+    Format(".vtk", rb"# vtk DataFile", read_vtk),
+    Format(".vtu", rb"(<\?xml.*)?<VTKFile", read_vtu),
+]
+
+
+def format_of(beginning: bytes, suffix: str) -> Format | None:
+    """Find the format of a file.
+
+    Parameters
+    ----------
+    beginning : bytes
+        The first bytes of the file, which decide.
+    suffix : str
+        How its name ends, in lower case, which decides where they do not.
+
+    Returns
+    -------
+    Format or None
+        None where it is none of `FORMATS`.
+    """
+    by_content = (known for known in FORMATS if re.match(known.beginning, beginning, re.DOTALL))
+    by_suffix = (known for known in FORMATS if known.suffix == suffix)
+    return next(by_content, None) or next(by_suffix, None)

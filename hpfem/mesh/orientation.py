@@ -1,0 +1,54 @@
+"""Cells made positively oriented: those with det J < 0 everywhere are renumbered, tangled ones refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..geometry.element_map import quality
+from . import checks
+from .cells import Array, CellArray, Labels
+from .symmetry import mirror
+
+
+def positively_oriented(
+    points: Array, arrays: Sequence[CellArray], labels: Labels
+) -> tuple[list[CellArray], list[NDArray[np.bool_]]]:
+    """Renumber the nodes of mirrored cells so that det J > 0.
+
+    Parameters
+    ----------
+    points : ndarray, [n, D]
+        Coordinates.
+    arrays : sequence of CellArray
+        All cells.
+    labels : Labels
+        For messages.
+
+    Returns
+    -------
+    arrays : list of CellArray
+        The cells, those of `mirrored` with their nodes in the order of the mirror image.
+    mirrored : list of ndarray of bool, [E] each
+        The cells that had det J < 0.
+
+    Raises
+    ------
+    MeshError
+        If det J has both signs in a cell, or is zero.
+    """
+    found = [quality(array, points) for array in arrays]
+    checks.tangling(arrays, found, labels)
+    mirrored = [own.mirrored for own in found]
+    return [_reflected(array, own) for array, own in zip(arrays, mirrored, strict=True)], mirrored
+
+
+def _reflected(array: CellArray, chosen: NDArray[np.bool_]) -> CellArray:
+    """With the chosen cells turned inside out."""
+    if not chosen.any():
+        return array
+    nodes = array.nodes.copy()
+    nodes[chosen] = nodes[chosen][:, mirror(array.shape, array.order)]
+    return CellArray(array.shape, array.order, nodes, array.indices)
