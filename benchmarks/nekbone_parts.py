@@ -17,8 +17,6 @@ from typing import Any
 import numpy as np
 
 import hpfem as hp
-from hpfem.assembly.devices import vector_on
-from hpfem.backends.cuda.vectors.conjugate import ConjugateVectors
 from hpfem.mesh import box
 from hpfem.solvers.preconditioners import Jacobi
 from hpfem.support.files import write_json
@@ -68,12 +66,13 @@ def measure(count: int, order: int, components: int, dtype: str, tune: float) ->
     if tune:
         A.operator.tune(tune)
     rng = np.random.default_rng(0)
-    rhs = vector_on((rng.standard_normal((components, c0.size)) * bc.free).ravel(), A.device, dtype)
+    rhs = A.vectors.from_host((rng.standard_normal((components, c0.size)) * bc.free).ravel(), dtype)
     # Any diagonal takes the same time.
-    M = Jacobi(vector_on(rng.uniform(0.9, 1.1, A.shape[0]), A.device, dtype))
+    M = Jacobi(A.vectors.from_host(rng.uniform(0.9, 1.1, A.shape[0]), dtype))
     hp.cg(A, rhs, M, tol=0.5, bar=False)
     product = A.product_on(A.device)
-    v = ConjugateVectors(rhs * 0, rhs * 1, float(rhs @ rhs) ** 0.5, 1e-300, 1 << 40, M.inverse, product.blocks)
+    scale, iteration = A.vectors.dot(rhs, rhs) ** 0.5, A.vectors.iteration
+    v = iteration.conjugate_vectors(rhs * 0, rhs * 1, scale, 1e-300, 1 << 40, M.inverse, product.blocks)
     v.update_direction()
     parts: dict[str, Callable[[], Any]] = {**product.parts(v.p, v.q, v.partials, v.stop)}
     parts["iteration"] = lambda: (product.into(v.p, v.q, v.partials, v.stop), v.update_residual(), v.update_direction())

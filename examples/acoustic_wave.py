@@ -17,7 +17,6 @@ import numpy as np
 
 import hpfem as hp
 from hpfem.assembly.boundary import facet_blocks
-from hpfem.assembly.devices import vector_on
 from hpfem.mesh import box, read_mesh
 from hpfem.solvers import AcousticWave, point_source, ricker
 from hpfem.support.progress import progress
@@ -71,9 +70,9 @@ def main(mesh=None, order=5, end=0.9, frequency=8.0, courant=0.5, backend="auto"
     wavelet = ricker(frequency)
     dies = 2.4 / frequency
     source = point_source(c0, SOURCE)
-    on_device = vector_on(source, wave.device, space.dtype)
+    on_device = wave.vectors.from_host(source, space.dtype)
     receivers = np.array([point_source(c0, point) for point in RECEIVERS])
-    listening = [vector_on(row, wave.device, space.dtype) for row in receivers]
+    listening = [wave.vectors.from_host(row, space.dtype) for row in receivers]
     times, traces, energies, pictures = [], [], [], []
     with progress("steps", steps) as advance:
         for step in range(steps):

@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 
 import hpfem as hp
-from hpfem.assembly.devices import vector_home, vector_on
 from hpfem.memory import count_transfers
 from hpfem.solvers import make_preconditioner
 
@@ -65,7 +64,7 @@ def main(path=MESH, order=5, lam=2.0, backend="auto", tol=1e-11, most=10):
     precondition, used = make_preconditioner("auto", hp.GlobalOperator(hp.Laplacian(space), c0, bc))
     print(f"{c0.size:,} unknowns on {device.name}, preconditioner {used}")
 
-    u = vector_on(np.zeros(c0.size), device)
+    u = residual.vectors.from_host(np.zeros(c0.size))
     residuals, iterations = [], []
     with count_transfers() as moved:
         r = residual.apply(u, device)
@@ -83,7 +82,7 @@ def main(path=MESH, order=5, lam=2.0, backend="auto", tol=1e-11, most=10):
             iterations.append(info.iterations)
             u = u + correction
             r = residual.apply(u, device)
-    error = hp.l2_error(c0.scatter(vector_home(u, device)), exact(lam))
+    error = hp.l2_error(c0.scatter(residual.vectors.to_host(u)), exact(lam))
     print(f"error {error:.1e} after {sum(iterations)} iterations of CG, {moved.to_host} copies to the host")
     return {"error": error, "residuals": residuals, "iterations": iterations, "to_host": moved.to_host}
 

@@ -16,7 +16,6 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh, lobpcg
 
 import hpfem as hp
-from hpfem.assembly.devices import vector_home, vector_on
 from hpfem.solvers import make_preconditioner
 from hpfem.vtu import write_vtu
 
@@ -56,7 +55,7 @@ def main(path=MESH, order=5, count=5, method="lobpcg", tol=1e-6, backend="auto",
     on_device, used = make_preconditioner("auto", K)
 
     def precondition(r):
-        return vector_home(on_device(vector_on(r, K.device)), K.device)
+        return K.vectors.to_host(on_device(K.vectors.from_host(r)))
 
     print(f"{int(bc.free.sum()):,} free unknowns, preconditioner {used}")
     stiffness, mass = on_free(K.matvec, bc.free), on_free(M.matvec, bc.free)

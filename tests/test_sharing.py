@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import hpfem as hp
-from hpfem.assembly.devices import vector_home, vector_on
 from hpfem.backends.cpu.runtime import kernel as cpu_kernel
 from hpfem.memory import Host, PairArray
 from hpfem.mesh.box import box
@@ -182,27 +181,27 @@ def test_a_global_operator(components, backend, native_threads, rng):
 
 def test_a_global_operator_on_its_device(backend, rng):
     A = global_operator(backend)
-    given = [vector_on(x, A.device) for x in rng.standard_normal((4, A.shape[0]))]
-    same_for_all(lambda x: vector_home(A.apply(x, A.device), A.device), given)
+    given = [A.vectors.from_host(x) for x in rng.standard_normal((4, A.shape[0]))]
+    same_for_all(lambda x: A.vectors.to_host(A.apply(x, A.device)), given)
 
 
 @pytest.mark.parametrize("name", ["jacobi", "multilevel"])
 def test_a_preconditioner(name, backend, rng):
     A = global_operator(backend)
     M, _ = make_preconditioner(name, A)
-    given = [vector_on(x, A.device) for x in rng.standard_normal((4, A.shape[0]))]
-    same_for_all(lambda x: vector_home(M(x), A.device), given)
+    given = [A.vectors.from_host(x) for x in rng.standard_normal((4, A.shape[0]))]
+    same_for_all(lambda x: A.vectors.to_host(M(x)), given)
 
 
 def test_solves_with_one_operator(backend, rng):
     A = global_operator(backend)
     M, _ = make_preconditioner("jacobi", A)
-    given = [vector_on(x, A.device) for x in rng.standard_normal((4, A.shape[0]))]
+    given = [A.vectors.from_host(x) for x in rng.standard_normal((4, A.shape[0]))]
 
     def solve(rhs):
         x, info = hp.cg(A, rhs, M, tol=1e-6)
         assert info.size == A.shape[0]
-        return vector_home(x, A.device)
+        return A.vectors.to_host(x)
 
     same_for_all(solve, given, alike=lambda a, b: np.abs(a - b).max() <= 1e-4 * np.abs(b).max(), rounds=3)
 

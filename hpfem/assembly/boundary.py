@@ -1,6 +1,6 @@
 """Boundary conditions by boundary name: Dirichlet values, Neumann and Robin integrals over the facets.
 
-    Dirichlet    u = g                     values by vertex, edge and face (`projection`)
+    Dirichlet    u = g                     values by vertex, edge and face (`interpolation`)
     Neumann      k du/dn = g               adds (g, v) over the facets to the right-hand side
     Robin        k du/dn + alpha u = g     adds (g, v) to the right-hand side and (alpha u, v) to the operator
 
@@ -21,7 +21,7 @@ from hpfem.shapes import Basis, default_counts, make_basis, quadrature
 from hpfem.shapes.arguments import instance, name_of
 from hpfem.shapes.cached import cached_property
 
-from ..backends.cuda.vectors.indexed import IndexedMatrix
+from ..backends.vectors import ElementRestriction, PerDevice
 from ..errors import ArgumentError
 from ..geometry.block_geometry import BlockGeometry
 from ..geometry.element_map import geometry_coefficients
@@ -29,7 +29,7 @@ from ..memory import Device
 from ..mesh.symmetry import entity_nodes, outward_signs
 from .c0 import C0Space
 from .conflicts import warn_of_conflicts
-from .interpolation import Function, Mask, Patch, Piece, project, values_of
+from .interpolation import Function, Mask, Patch, Piece, interpolate, values_of
 from .traces import Array, Indices
 
 # A condition: one function for the whole boundary, or one per boundary name.
@@ -184,7 +184,7 @@ class BoundaryConditions:
         self.dirichlet_facets = np.unique(np.concatenate([empty, *(facets for facets, _ in fixed.values())]))
         self.constrained, self.values = self._dirichlet(fixed)
         self.load = np.zeros(c0.size)
-        self._indexed_on: dict[str, IndexedMatrix] = {}
+        self._restrictions: PerDevice[ElementRestriction] = PerDevice()
         self.matrix: csr_array | None = None
         for _, (facets, g) in flux.items():
             self._integrate(facets, None, g, "neumann")
@@ -193,16 +193,20 @@ class BoundaryConditions:
                 raise ArgumentError("a robin condition is a pair (alpha, g)")
             self._integrate(facets, pair[0], pair[1], "robin")
 
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_indexed_on": {}}
+    def restriction(self, device: Device) -> ElementRestriction:
+        """The space's Q on a device, without the columns with Dirichlet values; made and moved there once.
 
-    def indexed_on(self, device: Device) -> IndexedMatrix:
-        """The space's Q as index tables on a GPU, without the columns with Dirichlet values; moved there once."""
+        Parameters
+        ----------
+        device : Device
+
+        Returns
+        -------
+        ElementRestriction
+        """
         if not self.constrained.any():
-            return self.c0.indexed_on(device)
-        if device.name not in self._indexed_on:
-            self._indexed_on[device.name] = self.c0.make_indexed(device, self.free)
-        return self._indexed_on[device.name]
+            return self.c0.restriction(device)
+        return self._restrictions.get(device, lambda: self.c0.restriction(device, self.free))
 
     @property
     def free(self) -> Mask:
@@ -244,10 +248,10 @@ class BoundaryConditions:
                 ends = np.append(offsets[1:], sum(numbering.counts[: dim + 1]))
                 start = sum(numbering.counts[:dim])
                 constrained[start : start + numbering.counts[dim]] |= np.repeat(mask, ends - offsets)
-        values = project(self.c0, pieces)
+        values = interpolate(numbering, pieces)
         if len(values) > 1:
             raise ArgumentError("dirichlet functions have one component")
-        warn_of_conflicts(self.c0, list(fixed), pieces)
+        warn_of_conflicts(numbering.mesh, list(fixed), pieces)
         return constrained, values[0]
 
     def _closure(self, facets: Indices) -> list[Mask]:

@@ -22,19 +22,18 @@ from scipy.sparse import csr_array
 from hpfem.shapes.arguments import shown
 from hpfem.shapes.cached import cached_property
 
-from ..backends.cuda.vectors.indexed import IndexedMatrix, IndexTables
+from ..backends import vectors_on
+from ..backends.vectors import BlockMatrix, ElementRestriction, PerDevice
 from ..errors import ArgumentError, MeshError, StateError
 from ..memory import HOST, Device
 from ..space.field import Field
 from ..space.space import Space
 from ..support.immutable import Immutable
 from .connected import Parts, connected_parts
-from .devices import array_module, as_vector, has_indexed, sparse_on, vector_on
-from .interpolation import Piece, project
+from .interpolation import Piece, interpolate
 from .numbering import Entries, Numbering, Seen
 
 Array = NDArray[np.floating[Any]]
-_ON_DEVICES = ("_on", "_indices_on", "_indexed_on")
 
 
 class C0Space(Immutable):
@@ -75,19 +74,10 @@ class C0Space(Immutable):
         self.numbering = Numbering(space.mesh, space.basis, space.orders)
         ends = np.cumsum([block.n_elements * block.n_modes for block in space.blocks])
         self._rows = [slice(int(end - n), int(end)) for end, n in zip(ends, np.diff(ends, prepend=0), strict=True)]
-        self._on: dict[str, tuple[Any, Any]] = {}
-        self._indices_on: dict[str, tuple[Any, Any]] = {}
-        self._indexed_on: dict[str, IndexedMatrix] = {}
+        self._restrictions: PerDevice[ElementRestriction] = PerDevice()
 
     def __repr__(self) -> str:
         return f"C0Space({self.size} of {self.space.n_dofs} dofs, {self.space!r})"
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key not in _ON_DEVICES}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._on, self._indices_on, self._indexed_on = {}, {}, {}
 
     @property
     def size(self) -> int:
@@ -162,45 +152,17 @@ class C0Space(Immutable):
         """Q, [local, global]: the rows are the blocks' arrays [element, mode] of one component, one after the other."""
         return self._matrices[0]
 
+    @cached_property
+    def _block_matrix(self) -> BlockMatrix:
+        return BlockMatrix(self.matrix, [0, *(place.stop for place in self._rows)])
+
     @property
     def signed(self) -> bool:
         """Whether Q has one entry +-1 per row, so that scatter is a signed gather of numbers."""
-        return self._signs is not None
+        return self._block_matrix.signs is not None
 
-    @cached_property
-    def _signs(self) -> tuple[NDArray[np.int64], Array | None] | None:
-        """Column and sign of each row of a signed Q; the signs None where all are one."""
-        matrix = self.matrix
-        if np.any(np.diff(matrix.indptr) != 1) or np.any(np.abs(matrix.data) != 1):
-            return None
-        signs = None if np.all(matrix.data == 1) else matrix.data
-        return matrix.indices, signs
-
-    def _signs_on(self, device: Device) -> tuple[Any, Any] | None:
-        """`_signs` on a device; moved there once."""
-        if self._signs is None or device.name == HOST.name:
-            return self._signs
-        if device.name not in self._indices_on:
-            columns, signs = self._signs
-            moved = vector_on(columns, device), None if signs is None else vector_on(signs, device)
-            self._indices_on[device.name] = moved
-        return self._indices_on[device.name]
-
-    def on(self, device: Device) -> tuple[Any, Any]:
-        """Q and its transpose, as CSR matrices on a device; moved there once."""
-        if device.name not in self._on:
-            transpose = csr_array(self.matrix.T)
-            self._on[device.name] = (sparse_on(self.matrix, device), sparse_on(transpose, device))
-        return self._on[device.name]
-
-    def indexed_on(self, device: Device) -> IndexedMatrix:
-        """Q as index tables on a GPU; made and moved there once."""
-        if device.name not in self._indexed_on:
-            self._indexed_on[device.name] = self.make_indexed(device)
-        return self._indexed_on[device.name]
-
-    def make_indexed(self, device: Device, keep: NDArray[np.bool_] | None = None) -> IndexedMatrix:
-        """Q as index tables on a GPU, in one transfer.
+    def restriction(self, device: Device, keep: NDArray[np.bool_] | None = None) -> ElementRestriction:
+        """Q on a device; that of all columns is made and moved there once.
 
         Parameters
         ----------
@@ -210,11 +172,13 @@ class C0Space(Immutable):
 
         Returns
         -------
-        IndexedMatrix
+        ElementRestriction
         """
-        starts = [0, *(place.stop for place in self._rows)]
-        tables = IndexTables.of(self.matrix, starts, keep)
-        return IndexedMatrix(tables, vector_on(tables.packed(), device), self.space.dtype)
+
+        def make() -> ElementRestriction:
+            return vectors_on(device).restriction(self._block_matrix, self.space.dtype, keep)
+
+        return self._restrictions.get(device, make) if keep is None else make()
 
     def scatter(self, vector: Any, out: Field | None = None, device: Device = HOST) -> Field:
         """Element-local coefficients of a global vector.
@@ -238,7 +202,12 @@ class C0Space(Immutable):
         ArgumentError
             If the vector has another size.
         """
-        rows = self._components(vector)
+        vectors = vectors_on(device)
+        rows = vectors.checked(vector, "a global vector")
+        shape = rows.shape
+        if len(shape) not in (1, 2) or shape[-1] != self.size or 0 in shape:
+            raise ArgumentError(f"a global vector is [{self.size}] or [components, {self.size}], got {shown(rows)}")
+        rows = vectors.xp.ascontiguousarray(rows.reshape(-1, self.size), self.space.dtype)
         if out is None:
             out = self.space.empty("coeff", len(rows))
         elif (
@@ -249,30 +218,11 @@ class C0Space(Immutable):
         ):
             raise StateError(f"out of scatter must be a 'coeff' field with {len(rows)} component(s) on the same space")
         try:
-            self._scatter_into(out, rows, device)
+            self.restriction(device).scatter(rows, [pair.write(device) for pair in out.data])
         except BaseException:
             out.discard()
             raise
         return out
-
-    def _scatter_into(self, out: Field, rows: Any, device: Device) -> None:
-        targets = [pair.write(device) for pair in out.data]
-        if has_indexed(device):
-            self.indexed_on(device).scatter(array_module(rows).ascontiguousarray(rows, self.space.dtype), targets)
-            return
-        signed = self._signs_on(device)
-        for c, row in enumerate(rows):
-            if signed is not None:
-                columns, signs = signed
-                for place, target in zip(self._rows, targets, strict=True):
-                    flat = target[c].reshape(-1)
-                    np.take(row, columns[place], out=flat, mode="clip")
-                    if signs is not None:
-                        flat *= signs[place]
-            else:
-                local = self.on(device)[0] @ row
-                for place, target in zip(self._rows, targets, strict=True):
-                    target[c] = local[place].reshape(target[c].shape)
 
     def gather(self, field: Field, device: Device = HOST) -> Any:
         """Global functional of an element-local one: the sum of what the cells say, Q^T.
@@ -293,14 +243,8 @@ class C0Space(Immutable):
         StateError
             If the field is on another space, or in state "phys".
         """
-        arrays = self._read(field, device)
-        if has_indexed(device):
-            module = array_module(arrays[0])
-            local = arrays[0] if len(arrays) == 1 else module.concatenate([array.ravel() for array in arrays])
-            out = device.empty((field.components, self.size), self.space.dtype)
-            self.indexed_on(device).gather(local, out)
-            return out[0] if len(out) == 1 else out
-        return self._reduced(arrays, self.on(device)[1])
+        out = self.restriction(device).gather(self._local(field, device))
+        return out[0] if len(out) == 1 else out
 
     def average(self, field: Field) -> Array:
         """Global coefficients of an element-local function: the mean of the cells around each entity.
@@ -314,39 +258,26 @@ class C0Space(Immutable):
         -------
         ndarray, [size] or [components, size] with more than one component
         """
-        return self._reduced(self._read(field, HOST), self._matrices[1])
+        out = self._block_matrix.summed(self._matrices[1], self._local(field, HOST))
+        return out[0] if len(out) == 1 else out
 
     @property
     def averaging_matrix(self) -> csr_array:
         """What `average` multiplies by, [global, local]: a left inverse of `matrix`."""
         return self._matrices[1]
 
-    def _read(self, field: Field, device: Device) -> list[Any]:
+    def _local(self, field: Field, device: Device) -> Any:
+        """Numbers of a field on a device, block after block."""
         if not isinstance(field, Field) or field.space is not self.space:
             raise StateError("the field is not on the space of this C0Space")
         if field.state == "phys":
             raise StateError("a 'phys' field has no modes to gather; use IProductWRTBase or FwdTrans first")
-        return [pair.read(device) for pair in field.data]
-
-    def _reduced(self, arrays: list[Any], matrix: Any) -> Any:
-        module = array_module(arrays[0])
-        if len(arrays) == 1:  # nothing to put in a row
-            parts = [matrix @ row.reshape(-1) for row in arrays[0]]
-            return parts[0] if len(parts) == 1 else module.stack(parts)
-        parts = [
-            matrix @ (module.concatenate([array[c].reshape(-1) for array in arrays])) for c in range(len(arrays[0]))
-        ]
-        return parts[0] if len(parts) == 1 else module.stack(parts)
-
-    def _components(self, vector: Any) -> Any:
-        vector = as_vector(vector, "a global vector")
-        shape = vector.shape
-        if len(shape) not in (1, 2) or shape[-1] != self.size or 0 in shape:
-            raise ArgumentError(f"a global vector is [{self.size}] or [components, {self.size}], got {shown(vector)}")
-        return vector if len(shape) == 2 else vector[None]
+        arrays = [pair.read(device) for pair in field.data]
+        xp = vectors_on(device).xp
+        return arrays[0] if len(arrays) == 1 else xp.concatenate([array.reshape(-1) for array in arrays])
 
     def project(self, function: Callable[..., Any] | float) -> Array:
-        """Continuous approximation of a function: at the vertices, then in L2 on edges, faces and cells (`projection`).
+        """Continuous approximation of a function: at the vertices, then in L2 on edges, faces and cells.
 
         Parameters
         ----------
@@ -358,5 +289,5 @@ class C0Space(Immutable):
         ndarray, [size] or [components, size] with more than one component
             Its error falls like the best approximation's, and a continuous function of the space comes out as it is.
         """
-        values = project(self, [Piece(function)])
+        values = interpolate(self.numbering, [Piece(function)])
         return values[0] if len(values) == 1 else values

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..mesh import Mesh
 from ..mesh.node_order import vertex_positions
 from ..support.log import warn
 from .interpolation import Piece, values_of
-
-if TYPE_CHECKING:
-    from .c0 import C0Space
 
 # Values that differ by less, relative to the largest, are the same but for rounding.
 _ROUNDING = 1e-8
 
 
-def warn_of_conflicts(c0: C0Space, names: Sequence[str], pieces: Sequence[Piece]) -> None:
+def warn_of_conflicts(mesh: Mesh, names: Sequence[str], pieces: Sequence[Piece]) -> None:
     """Warn if two pieces that share vertices have different values there.
 
     Parameters
     ----------
-    c0 : C0Space
+    mesh : Mesh
     names : sequence of str
         What messages call the pieces.
     pieces : sequence of Piece
@@ -37,7 +34,6 @@ def warn_of_conflicts(c0: C0Space, names: Sequence[str], pieces: Sequence[Piece]
     """
     if len(pieces) < 2:
         return
-    mesh = c0.space.mesh
     place = np.empty(mesh.n_vertices, dtype=np.int64)
     for cells in mesh.cells:
         place[cells.vertices] = cells.nodes[:, vertex_positions(cells.shape, cells.order)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -13,18 +12,17 @@ from scipy.sparse.linalg import LinearOperator
 from hpfem.shapes.arguments import instance, integer, shown
 from hpfem.shapes.cached import cached_property
 
+from ..backends import vectors_on
+from ..backends.vectors import PerDevice, VectorSpace
 from ..errors import ArgumentError, StateError
 from ..forms.linear import is_symmetric
 from ..memory import HOST, Device
 from ..operators import Operator
-from ..space.field import Field
 from ..space.space import MAX_COMPONENTS
-from ..support.pool import Pool
 from .boundary import BoundaryConditions
 from .c0 import C0Space
-from .devices import as_vector, asymmetry, has_indexed, sparse_on, vector_on
 from .entries import diagonal, element_matrices
-from .indexed_product import IndexedProduct
+from .product import Product
 
 Array = NDArray[np.float64]
 
@@ -70,9 +68,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         self.components = components
         n = self.components * c0.size
         super().__init__(operator.space.dtype, (n, n))
-        self._fields: Pool[tuple[Field, Field]] = Pool()
-        self._on: dict[str, tuple[Any, Any]] = {}
-        self._products: dict[str, IndexedProduct] = {}
+        self._products: PerDevice[Product] = PerDevice()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return GlobalOperator, (self.operator, self.c0, self.bc, self.components)
@@ -84,6 +80,11 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
     def device(self) -> Device:
         """Where the operator's kernels compute."""
         return self.operator.device
+
+    @property
+    def vectors(self) -> VectorSpace:
+        """Vectors where the operator's kernels compute."""
+        return vectors_on(self.device)
 
     def apply(self, vector: Any, device: Device = HOST) -> Any:
         """Apply to a vector on a device; nothing is transferred if it is the operator's own.
@@ -104,46 +105,40 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         ArgumentError
             If the vector has another size, or is not of real numbers.
         """
-        vector = as_vector(vector, "a vector")
+        product = self.product_on(device)
+        vector = product.vectors.checked(vector, "a vector")
         if vector.size != self.shape[0]:
             raise ArgumentError(f"a vector of {self!r} has {self.shape[0]} entries, got {shown(vector)}")
-        if has_indexed(device):
-            return self.product_on(device)(vector)
-        free, extra = self._parts_on(device)
-        rows = vector.reshape(self.components, -1)
-        inner = rows if free is None else rows * free
-        local, result = fields = self._fields.take(self._new_fields)
-        self.operator(self.c0.scatter(inner, out=local, device=device), out=result)
-        out = self.c0.gather(result, device).reshape(rows.shape)
-        self._fields.give(fields)
-        if extra is not None:
-            for c in range(self.components):
-                out[c] += extra @ inner[c]
-        if free is not None:
-            out = out * free + (rows - inner)
-        return out.reshape(vector.shape)
+        return product(vector)
 
-    def _new_fields(self) -> tuple[Field, Field]:
-        empty = self.c0.space.empty
-        return empty("coeff", self.components), empty("dual", self.components)
+    def product_on(self, device: Device) -> Product:
+        """What `apply` does for vectors on a device; made there once.
 
-    def product_on(self, device: Device) -> IndexedProduct:
-        """What `apply` does for vectors on a GPU."""
-        if device.name not in self._products:
-            whole = self.c0.indexed_on(device) if self.bc is None else self.bc.indexed_on(device)
-            extra = None
-            if self.bc is not None and self.bc.matrix is not None:
-                keep = diags_array(self.bc.free.astype(self.dtype))
-                extra = sparse_on(csr_array(keep @ self.bc.matrix.astype(self.dtype) @ keep), device)
-            self._products[device.name] = IndexedProduct(self.operator, whole, self.components, device, extra)
-        return self._products[device.name]
-
-    def on_device(self) -> Any:
-        """The same operator for CuPy arrays.
+        Parameters
+        ----------
+        device : Device
 
         Returns
         -------
-        cupyx.scipy.sparse.linalg.LinearOperator
+        Product
+        """
+        return self._products.get(device, lambda: self._new_product(vectors_on(device)))
+
+    def _new_product(self, vectors: VectorSpace) -> Product:
+        bc, extra = self.bc, None
+        if bc is not None and bc.matrix is not None:
+            keep = diags_array(bc.free.astype(self.dtype))
+            extra = vectors.sparse(csr_array(keep @ bc.matrix.astype(self.dtype) @ keep))
+        restriction = (self.c0 if bc is None else bc).restriction(vectors.device)
+        return Product(self.operator, restriction, self.components, vectors, extra)
+
+    def on_device(self) -> Any:
+        """The same operator for arrays of its device, for solvers of the library that these are of.
+
+        Returns
+        -------
+        LinearOperator
+            Of `cupyx.scipy.sparse.linalg` on a GPU.
 
         Raises
         ------
@@ -151,19 +146,8 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
             If the operator computes on the host.
         """
         if self.device.name == HOST.name:
-            raise ArgumentError(f"{self.operator.name} computes on the host; make its space with backend='cuda'")
-        linear_operator = import_module("cupyx.scipy.sparse.linalg").LinearOperator
-        return linear_operator(self.shape, matvec=lambda x: self.apply(x.ravel(), self.device), dtype=self.dtype)
-
-    def _parts_on(self, device: Device) -> tuple[Any, Any]:
-        """Mask of the free degrees of freedom and the Robin matrix, on a device."""
-        if self.bc is None:
-            return None, None
-        if device.name not in self._on:
-            free = vector_on(self.bc.free.astype(self.dtype), device) if self.bc.constrained.any() else None
-            extra = None if self.bc.matrix is None else sparse_on(self.bc.matrix.astype(self.dtype), device)
-            self._on[device.name] = (free, extra)
-        return self._on[device.name]
+            raise ArgumentError(f"{self.operator.name} computes on the host; make its space with the backend of a GPU")
+        return self.vectors.linear_operator(self.shape, lambda x: self.apply(x.ravel(), self.device), self.dtype)
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
         x = np.asarray(x)
@@ -184,9 +168,9 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         """
         if is_symmetric(self.operator.form.trace):
             return True
-        rng, device = np.random.default_rng(0), self.device
-        u, v = (vector_on(rng.standard_normal(self.shape[0]), device, self.dtype) for _ in range(2))
-        return asymmetry(lambda x: self.apply(x, device), u, v) <= 1e3 * float(np.finfo(self.dtype).eps)
+        vectors, n = self.vectors, self.shape[0]
+        found = vectors.asymmetry(self.product_on(self.device), *vectors.random_pair(n, self.dtype))
+        return found <= 1e3 * float(np.finfo(self.dtype).eps)
 
     def diagonal(self) -> Array:
         """Diagonal, made without assembling (`entries`), [components * size]."""

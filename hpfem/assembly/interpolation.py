@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,6 @@ from ..mesh.symmetry import entity_nodes, lattice_permutations, symmetries
 from ..space.space import evaluated
 from .numbering import Numbering
 from .traces import Array, Indices, interior_modes
-
-if TYPE_CHECKING:
-    from .c0 import C0Space
 
 Mask = NDArray[np.bool_]
 Function = Callable[..., Any] | float
@@ -139,12 +136,12 @@ def _fit(basis: Basis) -> tuple[Array, Array, tuple[Array, Array]]:
     return xi, values, (left * root[:, None], upper)
 
 
-def project(c0: C0Space, pieces: Sequence[Piece]) -> Array:
+def interpolate(numbering: Numbering, pieces: Sequence[Piece]) -> Array:
     """Global vector of given functions on given entities, zero elsewhere.
 
     Parameters
     ----------
-    c0 : C0Space
+    numbering : Numbering
     pieces : sequence of Piece
         Where two have the same entity the first one counts.
 
@@ -157,7 +154,7 @@ def project(c0: C0Space, pieces: Sequence[Piece]) -> Array:
     ArgumentError
         If a function returns something else than finite numbers, or another number of components than the others.
     """
-    numbering, mesh = c0.numbering, c0.numbering.mesh
+    mesh = numbering.mesh
     result: Array | None = None
     for dim in range(mesh.dim + 1):
         done = np.zeros(len(numbering.offsets[dim]), dtype=bool)
@@ -177,13 +174,13 @@ def project(c0: C0Space, pieces: Sequence[Piece]) -> Array:
                         continue
                     for columns, values in _fitted(numbering, piece.function, group, rows, dim, number, own, result):
                         if result is None:
-                            result = np.zeros((len(values), c0.size))
+                            result = np.zeros((len(values), numbering.size))
                         if len(values) != len(result):
                             raise ArgumentError(
                                 f"functions of {len(result)} and of {len(values)} components on one field"
                             )
                         result[:, columns] = values
-    return np.zeros((1, c0.size)) if result is None else result
+    return np.zeros((1, numbering.size)) if result is None else result
 
 
 def _fitted(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -20,6 +21,7 @@ from ..support.registry import Registry
 from .roofline import Roofline
 from .strategy import Strategy
 from .timer import HostTimer, Timer
+from .vectors import HOST_VECTORS, VectorSpace
 
 
 class Backend(Immutable, ABC):
@@ -52,6 +54,20 @@ class Backend(Immutable, ABC):
     def device(self) -> Device:
         """Memory that its kernels read and write: the host's."""
         return HOST
+
+    def vectors(self, device: Device) -> VectorSpace | None:
+        """Offer vectors on one of its devices.
+
+        Parameters
+        ----------
+        device : Device
+
+        Returns
+        -------
+        VectorSpace or None
+            None for devices of other backends.
+        """
+        return VectorSpace(device) if device.name == self.device().name else None
 
     def held(self, geometry: BlockGeometry) -> dict[str, dict[str, int]]:
         """Bytes that kernels on a block keep in memory of their own: {device: {what: bytes}}."""
@@ -155,3 +171,41 @@ def choose_backend(name: str) -> Backend:
     if reason is not None:
         raise DeviceError(f"backend {name!r} cannot run here: {reason}")
     return backend
+
+
+def vectors_on(device: Device) -> VectorSpace:
+    """Vector space of a device.
+
+    Parameters
+    ----------
+    device : Device
+
+    Returns
+    -------
+    VectorSpace
+        That of the backend that computes there; the plain one where none does.
+    """
+    if device.name == HOST.name:
+        return HOST_VECTORS
+    found = (backend.vectors(device) for _, backend in BACKENDS.items() if backend.missing() is None)
+    return next((vectors for vectors in found if vectors is not None), VectorSpace(device))
+
+
+def vectors_of(array: Any) -> VectorSpace:
+    """Vector space of an array.
+
+    Parameters
+    ----------
+    array : array_like
+
+    Returns
+    -------
+    VectorSpace
+        That of the current device of a backend that has such arrays; else the host's.
+    """
+    if not isinstance(array, np.ndarray):
+        for _, backend in BACKENDS.items():
+            vectors = backend.vectors(backend.device()) if backend.missing() is None else None
+            if vectors is not None and vectors.has(array):
+                return vectors
+    return HOST_VECTORS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,16 +11,56 @@ import numpy as np
 from hpfem.shapes.arguments import integer, real, shown, takes
 
 from ..assembly import GlobalOperator
-from ..assembly.devices import array_module, as_vector, asymmetry
+from ..backends.vectors import VectorSpace
 from ..errors import ArgumentError
 from .breakdown import not_symmetric
 
 # Applications of a function of the caller's before it is tested for symmetry.
-DOUBTFUL = 50
+_DOUBTFUL = 50
+
+
+@dataclass(frozen=True, eq=False)
+class Iteration:
+    """When to stop, and what has been so far.
+
+    Attributes
+    ----------
+    scale, tol : float
+        Norm of the right-hand side, and the ratio to it at which to stop.
+    most : int
+        Iterations, with those before.
+    name : str
+        For messages.
+    advance : callable
+        Steps of a progress bar.
+    residuals : list of float
+        Those of iterations before these, over `scale`; added to.
+    """
+
+    scale: float
+    tol: float
+    most: int
+    name: str
+    advance: Callable[..., None]
+    residuals: list[float]
 
 
 def checked_limits(tol: float | None, most: int | None, name: str) -> tuple[Any, int | None]:
-    """When to stop: the tolerance, and the number of iterations; None stays.
+    """Check when to stop.
+
+    Parameters
+    ----------
+    tol : float or None
+        The tolerance.
+    most : int or None
+        The number of iterations.
+    name : str
+        Of the solve, for messages.
+
+    Returns
+    -------
+    tuple
+        Both; None stays.
 
     Raises
     ------
@@ -30,32 +71,41 @@ def checked_limits(tol: float | None, most: int | None, name: str) -> tuple[Any,
     return tol, None if most is None else integer(most, 0, f"the number of iterations of {name}")
 
 
-def checked_vectors(rhs: Any, start: Any, name: str) -> tuple[Any, Any]:
-    """Right-hand side and first guess as vectors of floats, where they are.
+def checked_vector(vectors: VectorSpace, given: Any, what: str) -> Any:
+    """Take a vector of floats, where it is.
+
+    Parameters
+    ----------
+    vectors : VectorSpace
+    given : array_like, [n]
+    what : str
+        What messages call it.
+
+    Returns
+    -------
+    array, [n]
 
     Raises
     ------
     ArgumentError
-        If they are no vectors of real numbers, or differ in size.
+        If it is no vector of real numbers.
     """
-    rhs = _vector(rhs, f"the right-hand side of {name}")
-    if start is None:
-        return rhs, None
-    start = _vector(start, f"the first guess of {name}")
-    if start.shape != rhs.shape:
-        raise ArgumentError(f"{name}: the first guess has {len(start)} entries, the right-hand side {len(rhs)}")
-    return rhs, start
-
-
-def _vector(given: Any, what: str) -> Any:
-    given = as_vector(given, what)
+    given = vectors.checked(given, what)
     if given.ndim != 1:
         raise ArgumentError(f"{what} must be an array [n], got {shown(given)}")
     return given
 
 
 def checked_functions(apply: Any, precondition: Any, rhs: Any, name: str) -> None:
-    """The operator and the preconditioner are functions, and the operator is symmetric as far as it says.
+    """Check that operator and preconditioner are functions, and the operator symmetric as far as it says.
+
+    Parameters
+    ----------
+    apply, precondition : object
+        What `cg` was given.
+    rhs : array, [n]
+    name : str
+        Of the solve, for messages.
 
     Raises
     ------
@@ -77,11 +127,12 @@ def checked_functions(apply: Any, precondition: Any, rhs: Any, name: str) -> Non
 
 
 class Doubted:
-    """A function x -> A x of the caller's, tested for symmetry at its `DOUBTFUL`th call: most solves end before.
+    """A function x -> A x of the caller's, tested for symmetry after some calls: most solves end before.
 
     Parameters
     ----------
     function : callable
+    vectors : VectorSpace
     name : str
         Of the solve, for the message.
 
@@ -91,25 +142,35 @@ class Doubted:
         From that call, if (u, A v) and (v, A u) differ for random u and v by more than rounding explains.
     """
 
-    def __init__(self, function: Callable[[Any], Any], name: str) -> None:
-        self.function, self.name, self.calls = function, name, 0
+    def __init__(self, function: Callable[[Any], Any], vectors: VectorSpace, name: str) -> None:
+        self.function, self.vectors, self.name, self.calls = function, vectors, name, 0
 
     def __call__(self, vector: Any) -> Any:
         """Apply."""
         self.calls += 1
-        if self.calls == DOUBTFUL:
-            self._check(vector)
+        if self.calls == _DOUBTFUL:
+            self._check(len(vector), vector.dtype)
         return self.function(vector)
 
-    def _check(self, like: Any) -> None:
-        module, rng = array_module(like), np.random.default_rng(0)
-        u, v = (module.asarray(rng.standard_normal(len(like)), like.dtype) for _ in range(2))
-        allowed = float(np.finfo(like.dtype).eps) ** 0.4 * min(float(u @ u), float(v @ v)) ** 0.5
-        if asymmetry(self.function, u, v) > allowed:
+    def _check(self, n: int, dtype: Any) -> None:
+        vectors = self.vectors
+        u, v = vectors.random_pair(n, dtype)
+        allowed = float(np.finfo(dtype).eps) ** 0.4 * min(vectors.dot(u, u), vectors.dot(v, v)) ** 0.5
+        if vectors.asymmetry(self.function, u, v) > allowed:
             raise not_symmetric(self.name)
 
 
 def name_of_preconditioner(precondition: Any) -> str:
-    """What the record of a solve calls a preconditioner: "none", its own name, or "user"."""
+    """What the record of a solve calls a preconditioner.
+
+    Parameters
+    ----------
+    precondition : callable or None
+
+    Returns
+    -------
+    str
+        "none", its own name, or "user".
+    """
     own = getattr(precondition, "name", "user")
     return "none" if precondition is None else own if isinstance(own, str) else "user"

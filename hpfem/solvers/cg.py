@@ -5,8 +5,8 @@ Vectors stay where they are; they are scaled by powers of two, so that right-han
 functions that do not do what they should, part the recurred residual from the true one, b - A x: that is computed at
 the end, and where it misses the tolerance by more than rounding the iteration starts once more from x.
 
-On a GPU the scalars stay there too (`device_cg`): the host looks at them some iterations later, and the solution, the
-number of iterations and the residuals are those of the iteration that met the tolerance.
+A device that iterates without its host keeps the scalars too (`device_cg`): the host looks at them some iterations
+later, and the solution, the number of iterations and the residuals are those of the iteration that met the tolerance.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from numpy.typing import DTypeLike, NDArray
 from hpfem.shapes.arguments import flag, instance
 
 from ..assembly import GlobalOperator
-from ..assembly.devices import array_module, has_indexed, vector_home, vector_on
+from ..backends import vectors_of
+from ..backends.vectors import HOST_VECTORS, VectorSpace, scaled
 from ..errors import ArgumentError, SolverError
-from ..memory import HOST, Device
+from ..memory import HOST
 from ..support.progress import progress
-from .arguments import Doubted, checked_functions, checked_limits, checked_vectors, name_of_preconditioner
+from .arguments import Doubted, Iteration, checked_functions, checked_limits, checked_vector, name_of_preconditioner
 from .breakdown import (
     ROUNDING,
     bad_operator,
@@ -40,7 +41,7 @@ from .breakdown import (
     untrue_residual,
 )
 from .device_cg import iterate_on_device
-from .scaling import default_tolerance, exponent, magnitude, norm, scaled, unscaled
+from .scaling import default_tolerance, unscaled
 
 Array = NDArray[np.float64]
 
@@ -59,7 +60,7 @@ class SolveInfo:
         Seconds, all together.
     operator_time, preconditioner_time : float
         Seconds in the operator and in the preconditioner; on a device that computes on its own, the time to start them
-        where that is not part of a CUDA graph.
+        where that is not part of a graph.
     set_up_time : float
         Seconds before the first iteration: boundary conditions, right-hand side, preconditioner.
     preconditioner : str
@@ -180,56 +181,77 @@ def cg(
     began = perf_counter()
     name, bar = instance(name, str, "name"), flag(bar, "bar")
     tol, max_iterations = checked_limits(tol, max_iterations, name)
-    rhs, start = checked_vectors(rhs, start, name)
+    vectors = vectors_of(rhs)
+    rhs = checked_vector(vectors, rhs, f"the right-hand side of {name}")
+    if start is not None:
+        start = checked_vector(vectors, start, f"the first guess of {name}")
+        if start.shape != rhs.shape:
+            raise ArgumentError(f"{name}: the first guess has {len(start)} entries, the right-hand side {len(rhs)}")
     checked_functions(apply, precondition, rhs, name)
     if rhs.dtype not in (np.float64, np.float32):
         raise ArgumentError(f"{name} takes vectors of float64 or float32, got {rhs.dtype}")
     wanted = default_tolerance(rhs.dtype) if tol is None else tol
-    used = name_of_preconditioner(precondition)
     most = 10 * int(rhs.shape[0]) + 100 if max_iterations is None else max_iterations
-    on_device = array_module(rhs) is not np
-    product = None
+    iteration, into, blocks = vectors.iteration, None, None
     if isinstance(apply, GlobalOperator):
-        operator, there = apply, has_indexed(apply.device)
-        if on_device and not there:
+        operator, there = apply, apply.vectors.has(rhs)
+        if not there and vectors is not HOST_VECTORS:
             raise ArgumentError(f"{name}: {operator.operator.name} computes on the host, the vectors are on a device")
-        apply = partial(operator.apply, device=operator.device if on_device or not there else HOST)
-        if on_device:
-            product = operator.product_on(operator.device)
-            product = product if product.alone and product.dtype == rhs.dtype else None
+        apply = partial(operator.apply, device=operator.device if there else HOST)
+        product = operator.product_on(operator.device) if iteration is not None else None
+        if product is not None and product.alone and product.dtype == rhs.dtype:
+            into, blocks = product.into, product.blocks
     else:
-        apply = Doubted(apply, name)
+        apply = Doubted(apply, vectors, name)
     A = _Timed(f"{name}: the operator", apply, rhs)
     M = None if precondition is None else _Timed(f"{name}: the preconditioner", precondition, rhs)
-    largest = magnitude(rhs)
+    largest = vectors.max_norm(rhs)
     if not isfinite(largest):
         raise SolverError(f"{name}: the right-hand side is not finite; look at the data and the coefficients")
+    residuals: list[float] = []
+
+    def info(residual: float) -> SolveInfo:
+        return SolveInfo(
+            len(residuals) - 1,
+            residuals,
+            perf_counter() - began,
+            A.time,
+            0.0 if M is None else M.time,
+            preconditioner=name_of_preconditioner(precondition),
+            size=int(rhs.shape[0]),
+            residual=residual,
+        )
+
     unit = frexp(largest)[1]
     b = scaled(rhs, -unit)
     x = b * 0 if start is None else scaled(start.astype(rhs.dtype, copy=False), -unit)
     r = b * 1 if start is None else b - A(x)
-    scale = float(b @ b) ** 0.5
+    scale = vectors.dot(b, b) ** 0.5
     if scale == 0:
-        return rhs * 0, SolveInfo(0, [0.0], perf_counter() - began, A.time, preconditioner=used, size=int(rhs.shape[0]))
-    residuals: list[float] = []
+        residuals.append(0.0)
+        return rhs * 0, info(0.0)
     with progress(name) if bar else nullcontext(_silent) as advance:
+        run = Iteration(scale, wanted, most, name, advance, residuals)
         for _ in range(2):
             failure = None
             try:
-                if on_device:
-                    into = A if product is None else partial(A.start, product.into)
-                    iterate_on_device(into, product, M, x, r, scale, wanted, most, name, advance, residuals)
+                if iteration is None:
+                    _iterate(vectors, A, M, x, r, run)
                 else:
-                    _iterate(A, M, x, r, scale, wanted, most, name, advance, residuals)
+                    iterate_on_device(iteration, A if into is None else partial(A.start, into), blocks, M, x, r, run)
             except SolverError as error:
                 failure = error
             r = b - A(_read_only(x))
-            residual = norm(r) / scale
+            residual = vectors.norm(r) / scale
             if residual <= wanted:
                 break
-            rounding = _rounding(A, x) / scale
+            # What rounding A x amounts to: eps times the size of the terms that cancel there, with other signs.
+            mixed = x * 1
+            mixed[::2] *= -1
+            eps = float(np.finfo(x.dtype).eps)
+            rounding = eps * vectors.norm(A(mixed)) / scale
             # After a breakdown, or far from a solution, x may be large without end, and its rounding with it.
-            if residual <= min(ROUNDING * rounding, 0.1 if failure is None else np.finfo(rhs.dtype).eps ** 0.5):
+            if residual <= min(ROUNDING * rounding, 0.1 if failure is None else eps**0.5):
                 if tol is not None or residual > 100 * wanted:
                     limited_by_rounding(name, residual, wanted, rhs.dtype)
                 break
@@ -238,35 +260,26 @@ def cg(
             residuals.pop()
         else:
             raise untrue_residual(name, residual, wanted, rounding)
-    info = SolveInfo(
-        len(residuals) - 1,
-        residuals,
-        perf_counter() - began,
-        A.time,
-        0.0 if M is None else M.time,
-        preconditioner=used,
-        size=int(rhs.shape[0]),
-        residual=residual,
-    )
-    return unscaled(x, unit, rhs.dtype, name), info
+    return unscaled(x, unit, rhs.dtype, name, vectors), info(residual)
 
 
 def cg_from_host(
     apply: Callable[[Any], Any] | GlobalOperator,
     rhs: Array,
-    device: Device,
+    vectors: VectorSpace,
     dtype: DTypeLike,
     *args: Any,
     **options: Any,
 ) -> tuple[Array, SolveInfo]:
-    """`cg` on a device for vectors on the host, of any size in float64 whatever the type there.
+    """Solve as `cg` does on a device, with vectors on the host, of any size in float64 whatever the type there.
 
     Parameters
     ----------
     apply
         As for `cg`.
     rhs : ndarray, [n]
-    device : Device
+    vectors : VectorSpace
+        Where to solve.
     dtype : dtype
         Of the vectors there.
     *args, **options
@@ -277,9 +290,9 @@ def cg_from_host(
     x : ndarray, [n]
     SolveInfo
     """
-    unit = exponent(rhs)
-    x, info = cg(apply, vector_on(scaled(rhs, -unit), device, dtype), *args, **options)
-    return scaled(vector_home(x, device).astype(np.float64), unit), info
+    unit = HOST_VECTORS.exponent(rhs)
+    x, info = cg(apply, vectors.from_host(scaled(rhs, -unit), dtype), *args, **options)
+    return scaled(vectors.to_host(x).astype(np.float64), unit), info
 
 
 def _read_only(vector: Any) -> Any:
@@ -290,48 +303,31 @@ def _read_only(vector: Any) -> Any:
     return vector
 
 
-def _rounding(A: _Timed, x: Any) -> float:
-    """What rounding A x amounts to: eps times the size of the terms that cancel there, which other signs keep apart."""
-    mixed = x * 1
-    mixed[::2] *= -1
-    return float(np.finfo(x.dtype).eps) * norm(A(mixed))
-
-
-def _iterate(
-    A: _Timed,
-    M: _Timed | None,
-    x: Any,
-    r: Any,
-    scale: float,
-    tol: float,
-    most: int,
-    name: str,
-    advance: Callable[..., None],
-    residuals: list[float],
-) -> None:
-    """Iterate on NumPy arrays, x and r in place, and add to the residuals."""
+def _iterate(vectors: VectorSpace, A: _Timed, M: _Timed | None, x: Any, r: Any, run: Iteration) -> None:
+    """Iterate with the scalars on the host, x and r in place, and add to the residuals."""
+    residuals, name = run.residuals, run.name
     first = len(residuals)
-    residuals.append(float(r @ r) ** 0.5 / scale)
+    residuals.append(vectors.dot(r, r) ** 0.5 / run.scale)
     p, before = r * 1, 1.0
     seen_r, seen_p = _read_only(r), _read_only(p)
-    while not residuals[-1] <= tol:
+    while not residuals[-1] <= run.tol:
         done = len(residuals) - 1
         if isnan(residuals[-1]):
             raise not_finite(name, done)
-        if done >= most:
-            raise no_convergence(name, residuals[-1], tol, done)
+        if done >= run.most:
+            raise no_convergence(name, residuals[-1], run.tol, done)
         z = r if M is None else M(seen_r)
-        rho = float(r @ z)
+        rho = vectors.dot(r, z)
         if not 0 < rho < inf:
             raise bad_preconditioner(name, rho, done)
         p *= 0 if done == first else rho / before
         p += z
         q = A(seen_p)
-        curvature = float(p @ q)
+        curvature = vectors.dot(p, q)
         if not 0 < curvature < inf:
             raise bad_operator(name, curvature, done) if isfinite(curvature) else not_finite(name, done)
-        x += (rho / curvature) * p
-        r += (-rho / curvature) * q
+        vectors.axpy(rho / curvature, p, x)
+        vectors.axpy(-rho / curvature, q, r)
         before = rho
-        residuals.append(float(r @ r) ** 0.5 / scale)
-        advance(description=f"{name} {residuals[-1]:.1e}")
+        residuals.append(vectors.dot(r, r) ** 0.5 / run.scale)
+        run.advance(description=f"{name} {residuals[-1]:.1e}")

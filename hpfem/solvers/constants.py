@@ -24,13 +24,11 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
-from ..assembly.devices import sparse_on, vector_on
-from ..memory import Device
+from ..backends.vectors import HOST_VECTORS, VectorSpace
 from ..operators import Operator
 from ..support.log import warn
 from .breakdown import bad_operator
 from .norms import load
-from .scaling import norm
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -75,6 +73,7 @@ class Constants:
         sums, rest = self.ones @ rhs, rhs
         for _ in range(2):  # twice, so that rounding leaves nothing
             rest = rest - self.means.T @ (self.ones @ rest)
+        norm = HOST_VECTORS.norm
         if norm(rest) <= 100 * np.finfo(np.float64).eps * norm(rhs):
             rest = 0 * rest
         seen = self.energies > 0
@@ -109,14 +108,25 @@ class Constants:
             )
         return found
 
-    def projections(self, device: Device, dtype: DTypeLike) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-        """P for functionals, and its transpose for functions, of vectors on a device."""
+    def projections(self, vectors: VectorSpace, dtype: DTypeLike) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+        """P for functionals, and its transpose for functions.
+
+        Parameters
+        ----------
+        vectors : VectorSpace
+        dtype : dtype
+            Of the vectors.
+
+        Returns
+        -------
+        tuple of callable
+        """
         if len(self.names) == 1:  # dense products are faster
-            ones, means = (vector_on(part.toarray(), device, dtype) for part in (self.ones, self.means))
+            ones, means = (vectors.from_host(part.toarray(), dtype) for part in (self.ones, self.means))
             ones_t, means_t = ones.T, means.T
         else:
             ones, means, ones_t, means_t = (
-                sparse_on(csr_array(part).astype(dtype), device)
+                vectors.sparse(csr_array(part).astype(dtype))
                 for part in (self.ones, self.means, self.ones.T, self.means.T)
             )
         return lambda r: r - means_t @ (ones @ r), lambda z: z - ones_t @ (means @ z)

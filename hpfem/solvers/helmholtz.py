@@ -15,6 +15,7 @@ from hpfem.shapes.arguments import instance, name_of
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..assembly.boundary import Condition, RobinCondition
+from ..backends.vectors import HOST_VECTORS, scaled
 from ..errors import ArgumentError, SolverError
 from ..operators import Helmholtz
 from ..operators.operator import Coefficient
@@ -27,7 +28,7 @@ from .constants import hidden_constants
 from .l2_projection import domain_boundary_values
 from .norms import load
 from .preconditioners import NAMES, make_preconditioner
-from .scaling import exponent, scaled, unscaled
+from .scaling import unscaled
 
 Array = NDArray[np.float64]
 
@@ -138,13 +139,12 @@ def solve_helmholtz(
         values = domain_boundary_values(c0, function, bc)
     rhs = load(c0, f) + bc.load
     if bc.constrained.any():
-        unit = exponent(values)
+        unit = HOST_VECTORS.exponent(values)
         near = scaled(values, -unit)
         lifted = np.asarray(GlobalOperator(operator, c0).apply(near.astype(space.dtype)), dtype=np.float64)
         if bc.matrix is not None:
             lifted += bc.matrix @ near
         rhs = np.where(bc.constrained, 0.0, rhs - scaled(lifted, unit))
-    device = A.device
     precondition: Callable[[Any], Any] | None
     if callable(preconditioner):
         precondition, used = preconditioner, "user"
@@ -156,12 +156,12 @@ def solve_helmholtz(
     if constants is not None:
         incompatibility = constants.incompatibility(rhs, space.dtype)
         rhs, amounts = constants.split(rhs)
-        functional, function_ = constants.projections(device, space.dtype)
-        apply = _chain(partial(A.apply, device=device), functional)
+        functional, function_ = constants.projections(A.vectors, space.dtype)
+        apply = _chain(partial(A.apply, device=A.device), functional)
         precondition = _chain(precondition or (lambda r: r), function_)
     set_up = perf_counter() - began
     vector, info = cg_from_host(
-        apply, rhs, device, space.dtype, precondition, tol=tol, max_iterations=max_iterations, name="Helmholtz"
+        apply, rhs, A.vectors, space.dtype, precondition, tol=tol, max_iterations=max_iterations, name="Helmholtz"
     )
     if constants is not None:
         vector = constants.join(vector, amounts)

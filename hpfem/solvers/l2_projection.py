@@ -13,12 +13,12 @@ from hpfem.shapes.arguments import instance
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..assembly.boundary import facet_blocks
 from ..assembly.interpolation import values_of
+from ..backends.vectors import HOST_VECTORS, scaled
 from ..errors import ArgumentError
 from ..operators import Mass
 from .cg import cg_from_host
 from .norms import finer_space, load
 from .preconditioners import jacobi
-from .scaling import exponent, scaled
 
 Array = NDArray[np.float64]
 
@@ -51,7 +51,7 @@ def l2_project(c0: C0Space, function: Callable[..., Any], tol: float | None = No
     finer = C0Space(finer_space(c0.space, 2))
     M = GlobalOperator(Mass(finer.space), finer)
     rhs = load(finer, function)
-    return cg_from_host(M, rhs, M.device, M.dtype, jacobi(M), tol=tol, name="L2 projection")[0]
+    return cg_from_host(M, rhs, M.vectors, M.dtype, jacobi(M), tol=tol, name="L2 projection")[0]
 
 
 def domain_boundary_values(c0: C0Space, function: Callable[..., Any], bc: BoundaryConditions) -> Array:
@@ -80,7 +80,7 @@ def domain_boundary_values(c0: C0Space, function: Callable[..., Any], bc: Bounda
     except ArgumentError:
         return bc.values
     values = np.where(bc.constrained, inside, 0.0)
-    unit = -exponent(bc.values)  # squares of values of any size
+    unit = -HOST_VECTORS.exponent(bc.values)  # squares of values of any size
     misfit, norm = [0.0, 0.0], 0.0
     for block in facet_blocks(c0, bc.dirichlet_facets):
         exact = scaled(values_of(function, block.geometry.coordinates(), "dirichlet")[0], unit)

@@ -26,8 +26,8 @@ from scipy.sparse.linalg import splu
 from hpfem.shapes import Basis, Shape, interpolation_nodes, make_basis
 
 from ..assembly import C0Space, GlobalOperator
-from ..assembly.devices import sparse_on, vector_on
 from ..assembly.entries import element_matrices
+from ..backends import vectors_on
 from ..errors import NotSuitable
 from ..memory import HOST, Device
 
@@ -149,18 +149,19 @@ class _LowEnergy:
 
     def _move(self, device: Device, dtype: DTypeLike) -> None:
         """Bring what `__call__` needs to the device."""
+        vectors = vectors_on(device)
         names = ["extension", "extension_t", "inverse", "hat", "hat_t"]
         names += [] if self.exact else ["low", "low_t", "local"]
         for name in names:
-            setattr(self, name, sparse_on(getattr(self, name).astype(dtype), device))
+            setattr(self, name, vectors.sparse(getattr(self, name).astype(dtype)))
         if not self.exact:
-            self.low_scale = vector_on(self.low_scale, device, dtype)
-        self.free = vector_on(self.free[:-1].astype(dtype), device)
+            self.low_scale = vectors.from_host(self.low_scale, dtype)
+        self.free = vectors.from_host(self.free[:-1].astype(dtype))
         self.solve_coarse = None
         if self.coarse is not None and device.name == HOST.name:
             self.solve_coarse = splu(csc_array(self.coarse)).solve
         elif self.coarse is not None:
-            dense = vector_on(np.linalg.inv(self.coarse.toarray()), device, dtype)
+            dense = vectors.from_host(np.linalg.inv(self.coarse.toarray()), dtype)
             self.solve_coarse = lambda r: dense @ r
         del self.coarse
 

@@ -10,7 +10,6 @@ import numpy as np
 from hpfem.shapes.arguments import instance, name_of
 
 from ..assembly import GlobalOperator
-from ..assembly.devices import vector_on
 from ..errors import NotSuitable, SolverError
 from ..support.log import report_once
 from .low_energy import low_energy
@@ -50,7 +49,7 @@ def jacobi(A: GlobalOperator) -> Jacobi:
     diagonal = A.diagonal()
     if not np.all(diagonal > 0):
         raise SolverError("the diagonal of the operator is not positive; the operator is not positive definite")
-    return Jacobi(vector_on(1.0 / diagonal, A.device, A.dtype))
+    return Jacobi(A.vectors.from_host(1.0 / diagonal, A.dtype))
 
 
 def make_preconditioner(name: str, A: GlobalOperator) -> tuple[Preconditioner | None, str]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hpfem.shapes.arguments import instance, real, reals, shown
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
-from ..assembly.devices import vector_home, vector_on
+from ..backends.vectors import VectorSpace
 from ..errors import ArgumentError, SolverError
 from ..operators import Helmholtz, Mass
 from ..operators.operator import Coefficient
@@ -25,7 +25,6 @@ from .arguments import checked_limits
 from .cg import cg
 from .coefficients import check_positive
 from .preconditioners import jacobi
-from .scaling import magnitude
 
 Array = NDArray[np.float64]
 
@@ -86,13 +85,13 @@ class AcousticWave:
         check_positive(self.K.operator, "diffusivity", "speed_squared", zero=True)
         self.M = GlobalOperator(Mass(c0.space), c0, bc)
         self.device = self.K.device
-        self._free = vector_on(bc.free.astype(c0.space.dtype), self.device)
+        self._free = self.vectors.from_host(bc.free, c0.space.dtype)
         diagonal = self.M.diagonal()
         # A diagonal matrix is what it does to any vector; a random one tells.
         probe = np.random.default_rng(0).uniform(0.5, 1.5, c0.size).astype(c0.space.dtype)
         error = np.abs(self.M.apply(probe) - diagonal * probe).max()
         self.diagonal_mass = bool(error < 1e4 * np.finfo(c0.space.dtype).eps * diagonal.max())
-        self._inverse = vector_on(1.0 / diagonal, self.device, c0.space.dtype)
+        self._inverse = self.vectors.from_host(1.0 / diagonal, c0.space.dtype)
         self._precondition = jacobi(self.M)
         self.mass_iterations = 0
         if dt is None:
@@ -104,8 +103,23 @@ class AcousticWave:
         self._now = self._free * 0
         self._before = self._free * 0
 
+    @property
+    def vectors(self) -> VectorSpace:
+        """Vectors where the wave is."""
+        return self.K.vectors
+
     def solve_mass(self, rhs: Any) -> Any:
-        """M^-1 of a vector on the device."""
+        """Apply M^-1.
+
+        Parameters
+        ----------
+        rhs : array, [size]
+            On the device.
+
+        Returns
+        -------
+        array, [size]
+        """
         if self.diagonal_mass:
             return self._inverse * rhs
         x, info = cg(self.M, rhs, self._precondition, tol=self.tol, name="mass", bar=False)
@@ -116,16 +130,28 @@ class AcousticWave:
         return self._free * self.K.apply(p, self.device)
 
     def largest_eigenvalue(self, iterations: int = 60) -> float:
-        """Upper estimate of the largest eigenvalue of M^-1 K, by power iteration with a margin of 5 %."""
-        rng = np.random.default_rng(1)
-        x = self._free * vector_on(rng.standard_normal(self.c0.size), self.device, self.c0.space.dtype)
+        """Upper estimate of the largest eigenvalue of M^-1 K, by power iteration with a margin of 5 %.
+
+        Parameters
+        ----------
+        iterations : int
+
+        Returns
+        -------
+        float
+        """
+        rng, vectors = np.random.default_rng(1), self.vectors
+        x = self._free * vectors.from_host(rng.standard_normal(self.c0.size), self.c0.space.dtype)
+
+        def mass(p: Any) -> float:
+            return vectors.dot(p, self.M.apply(p, self.device))
+
         value = 0.0
         for _ in range(iterations):
-            Kx = self._stiffness(x)
-            y = self._free * self.solve_mass(Kx)
-            growth = magnitude(y)
+            y = self._free * self.solve_mass(self._stiffness(x))
+            growth = vectors.max_norm(y)
             y = y / growth
-            value = growth * (float(y @ self.M.apply(y, self.device)) / float(x @ self.M.apply(x, self.device))) ** 0.5
+            value = growth * (mass(y) / mass(x)) ** 0.5
             x = y
         return 1.05 * value
 
@@ -148,7 +174,7 @@ class AcousticWave:
         vector = reals(given, what)
         if vector.shape != (self.c0.size,):
             raise ArgumentError(f"{what} must be an array [{self.c0.size}], got {shown(given)}")
-        return self._free * vector_on(vector, self.device, self.c0.space.dtype)
+        return self._free * self.vectors.from_host(vector, self.c0.space.dtype)
 
     def step(self, load: Any | None = None) -> None:
         """Advance by dt.
@@ -157,6 +183,11 @@ class AcousticWave:
         ----------
         load : array, [size], optional
             f at the present time, as a functional: on the device.
+
+        Raises
+        ------
+        SolverError
+            If the solution grows without bound: the time step is too large.
         """
         force = -self._stiffness(self._now)
         if load is not None:
@@ -166,26 +197,47 @@ class AcousticWave:
         self._before, self._now = self._now, ahead
         self.time += self.dt
         self.steps += 1
-        if self.steps % 100 == 0 and not np.isfinite(magnitude(ahead)):
+        if self.steps % 100 == 0 and not np.isfinite(self.vectors.max_norm(ahead)):
             raise SolverError(f"the wave grows without bound after {self.steps} steps; take dt below {self.dt:.2e}")
 
     def energy(self) -> float:
-        """(p_t, p_t)/2 + (c^2 grad p, grad p)/2 half a step ago; without a load it varies by O(dt^2) only."""
-        rate = (self._now - self._before) * (1 / self.dt)
+        """(p_t, p_t)/2 + (c^2 grad p, grad p)/2 half a step ago; without a load it varies by O(dt^2) only.
+
+        Returns
+        -------
+        float
+        """
         middle = (self._now + self._before) * 0.5
-        kinetic = float(rate @ (self._free * self.M.apply(rate, self.device)))
-        return 0.5 * (kinetic + float(middle @ self._stiffness(middle)))
+        return self._energy(middle, middle)
 
     def invariant(self) -> float:
-        """What leapfrog conserves exactly: (p_t, p_t)/2 + (c^2 grad p^n, grad p^{n-1})/2."""
+        """What leapfrog conserves exactly: (p_t, p_t)/2 + (c^2 grad p^n, grad p^{n-1})/2.
+
+        Returns
+        -------
+        float
+        """
+        return self._energy(self._now, self._before)
+
+    def _energy(self, p: Any, q: Any) -> float:
         rate = (self._now - self._before) * (1 / self.dt)
-        kinetic = float(rate @ (self._free * self.M.apply(rate, self.device)))
-        return 0.5 * (kinetic + float(self._now @ self._stiffness(self._before)))
+        kinetic = self.vectors.dot(rate, self._free * self.M.apply(rate, self.device))
+        return 0.5 * (kinetic + self.vectors.dot(p, self._stiffness(q)))
 
     def listen(self, receiver: Any) -> float:
-        """Value of a functional such as `point_source` at the present p; the functional is on the device."""
+        """Value of a functional such as `point_source` at the present p.
+
+        Parameters
+        ----------
+        receiver : array, [size]
+            On the device.
+
+        Returns
+        -------
+        float
+        """
         self._check_functional(receiver)
-        return float(receiver @ self._now)
+        return self.vectors.dot(receiver, self._now)
 
     def _check_functional(self, given: Any) -> None:
         """It is an array on the device, one number per unknown."""
@@ -197,7 +249,7 @@ class AcousticWave:
     @property
     def vector(self) -> Array:
         """The present p as a global vector on the host, [size]."""
-        return vector_home(self._now, self.device).astype(np.float64)
+        return self.vectors.to_host(self._now).astype(np.float64)
 
     @property
     def pressure(self) -> Field:

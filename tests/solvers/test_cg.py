@@ -7,8 +7,7 @@ import pytest
 import scipy.sparse.linalg
 
 import hpfem as hp
-from hpfem.assembly.devices import vector_home, vector_on
-from hpfem.backends.base import BACKENDS
+from hpfem.backends import BACKENDS, vectors_on
 from hpfem.memory import count_transfers
 from hpfem.mesh import box
 from hpfem.solvers import make_preconditioner
@@ -73,9 +72,9 @@ def test_nothing_moves_inside_the_loop_on_a_device(name, standin, rng):
     moved, solutions = [], []
     for tol in (1e-1, 1e-9):
         with count_transfers() as counter:
-            rhs = vector_on(b, standin)
+            rhs = vectors_on(standin).from_host(b)
             x, info = hp.cg(lambda v: A.apply(v, standin), rhs, precondition, tol=tol)
-            solutions.append(vector_home(x, standin))
+            solutions.append(vectors_on(standin).to_host(x))
         moved.append((counter.to_device, counter.to_host))
     assert info.iterations > 30
     # The right-hand side goes there and the solution comes back; the first run also takes the boundary's mask along.
@@ -114,8 +113,8 @@ def test_nothing_moves_inside_the_loop_on_a_gpu(name, rng):
     moved = []
     for tol in (1e-1, 1e-9):
         with count_transfers() as counter:
-            x, _ = hp.cg(lambda v: A.apply(v, A.device), vector_on(b, A.device), precondition, tol=tol)
-            vector_home(x, A.device)
+            x, _ = hp.cg(lambda v: A.apply(v, A.device), A.vectors.from_host(b), precondition, tol=tol)
+            A.vectors.to_host(x)
         moved.append((counter.to_device, counter.to_host))
     assert moved == [(2, 1), (1, 1)]
 
@@ -234,7 +233,7 @@ def test_iterations_on_a_gpu_are_those_on_the_host(dtype, name, how, on_gpu):
     A, on_host, b = on_gpu(dtype)
     tol = 1e-9 if dtype == np.float64 else 1e-4
     _, info = hp.cg(on_host.apply, b, make_preconditioner(name, on_host)[0], tol=tol)
-    rhs, M = vector_on(b, A.device), make_preconditioner(name, A)[0]
+    rhs, M = A.vectors.from_host(b), make_preconditioner(name, A)[0]
     apply = A if how == "operator" else partial(A.apply, device=A.device)
     y, found = hp.cg(apply, rhs, M, tol=tol)
     assert y.dtype == dtype
@@ -245,7 +244,7 @@ def test_iterations_on_a_gpu_are_those_on_the_host(dtype, name, how, on_gpu):
     assert np.allclose(found.residuals[:15], info.residuals[:15], rtol=1e-9 if dtype == np.float64 else 1e-2)
     # What single precision makes of the residual in a thousand iterations is more than the tolerance.
     allowed = 1.01e-9 if dtype == np.float64 else 1e-3
-    assert np.linalg.norm(b - on_host.apply(vector_home(y, A.device))) < allowed * np.linalg.norm(b)
+    assert np.linalg.norm(b - on_host.apply(A.vectors.to_host(y))) < allowed * np.linalg.norm(b)
     assert found.operator_time > 0 and found.size == len(b)
     # The same bits again, of our own kernels; and a good start leaves nothing to do.
     again, same = hp.cg(apply, rhs, M, tol=tol)
@@ -258,18 +257,18 @@ def test_iterations_on_a_gpu_are_those_on_the_host(dtype, name, how, on_gpu):
 def test_components_and_conditions_on_a_gpu(on_gpu):
     A, on_host, b = on_gpu(robin=(2.0, 1.0))
     x, info = hp.cg(on_host.apply, b, tol=1e-9)
-    y, found = hp.cg(A, vector_on(b, A.device), tol=1e-9)
+    y, found = hp.cg(A, A.vectors.from_host(b), tol=1e-9)
     assert abs(found.iterations - info.iterations) <= 0.03 * info.iterations
-    assert np.abs(vector_home(y, A.device) - x).max() < 1e-6 * np.abs(x).max()
+    assert np.abs(A.vectors.to_host(y) - x).max() < 1e-6 * np.abs(x).max()
     three = hp.GlobalOperator(A.operator, A.c0, A.bc, components=3)
-    y, _ = hp.cg(three, vector_on(np.tile(b, 3), A.device), tol=1e-9)
-    assert np.abs(vector_home(y, A.device).reshape(3, -1) - x).max() < 1e-6 * np.abs(x).max()
+    y, _ = hp.cg(three, A.vectors.from_host(np.tile(b, 3)), tol=1e-9)
+    assert np.abs(A.vectors.to_host(y).reshape(3, -1) - x).max() < 1e-6 * np.abs(x).max()
 
 
 @pytest.mark.cuda
 def test_failures_on_a_gpu_are_those_on_the_host(on_gpu):
     A, _, b = on_gpu()
-    rhs, device = vector_on(b, A.device), A.device
+    rhs, device = A.vectors.from_host(b), A.device
     for most in (0, 3, 20):
         with pytest.raises(hp.SolverError, match=f"after {most} iterations"):
             hp.cg(A, rhs, max_iterations=most)

@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 
 import hpfem as hp
+from hpfem.backends.vectors import HOST_VECTORS, scaled
 from hpfem.solvers import device_cg
+from hpfem.solvers.arguments import Iteration
 from hpfem.solvers.preconditioners import Jacobi
-from hpfem.solvers.scaling import exponent, scaled
 from tests.backends.cuda.host_vectors import HostVectors, kernels
 
 
 @pytest.fixture
-def solve(tmp_path, monkeypatch):
+def solve(tmp_path):
     """Solves like `hp.cg`, with a product that leaves sums or a plain function."""
     waits, finished = [], []
 
@@ -49,34 +50,37 @@ def solve(tmp_path, monkeypatch):
         def finish(self):
             finished.append(len(waits))
 
-    def captured(self):
+    def capture(step, count, what):
+        assert count == device_cg.GRAPH_STEPS and not released
         launched.append("graph")
-        return SimpleNamespace(launch=lambda: [self._step() for _ in range(device_cg.GRAPH_STEPS)])
+        # All that was launched is waited for before the graph goes away.
+        return SimpleNamespace(
+            launch=lambda: [step() for _ in range(count)], release=lambda: released.append(finished[-1] == len(waits))
+        )
 
-    launched, steps = [], []
-    monkeypatch.setattr(device_cg, "ConjugateVectors", Vectors)
-    monkeypatch.setattr(device_cg._Launcher, "_captured", captured)
+    launched, released, steps = [], [], []
+    device = SimpleNamespace(conjugate_vectors=Vectors, capture=capture)
 
     def call(matrix, b, M=None, tol=1e-9, most=1000, fused=True):
-        launched.clear()
-        steps.clear()
+        for record in (launched, released, steps):
+            record.clear()
 
         def into(p, q, partials, stop):
             if not stop[0]:
                 q[:] = matrix(p)
 
         x = np.zeros_like(b)
-        product = SimpleNamespace(blocks=2) if fused else None
 
         def advance(n, description):
             steps.append(n)
 
         residuals = []
-        arguments = (M, x, b.copy(), float(np.linalg.norm(b)), tol, most, "CG", advance, residuals)
+        run = Iteration(float(np.linalg.norm(b)), tol, most, "CG", advance, residuals)
         try:
-            device_cg.iterate_on_device(into if fused else matrix, product, *arguments)
+            device_cg.iterate_on_device(device, into if fused else matrix, 2 if fused else None, M, x, b.copy(), run)
         finally:
             assert finished[-1] == len(waits)  # all that was launched is waited for
+            assert released == [True] * len(launched)
         assert sum(steps) == len(residuals) - 1
         return x, residuals, bool(launched)
 
@@ -107,7 +111,7 @@ def test_what_comes_out_is_what_the_host_finds(kind, fused, system, solve):
 @pytest.mark.parametrize("fused", [True, False])
 def test_failures_are_those_of_the_host(fused, system, solve):
     matrix, b = system
-    b = scaled(b, -exponent(b))  # as `cg` does
+    b = scaled(b, -HOST_VECTORS.exponent(b))  # as `cg` does
     cases = [
         (lambda p: -matrix @ p, None, {}),
         (lambda p: matrix @ p * np.nan, None, {}),

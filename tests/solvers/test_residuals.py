@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hpfem as hp
-from hpfem.solvers.scaling import norm
+from hpfem.backends.vectors import HOST_VECTORS
 from tests.assembly.meshes import ours
 
 N = 80
@@ -149,6 +149,7 @@ def test_a_singular_operator_with_data_that_do_not_fit_is_refused(dtype):
 
 
 def test_norms_of_all_sizes():
+    norm = HOST_VECTORS.norm
     for size in (5e-324, 1e-300, 1e-200, 1.0, 1e200, 1e300):
         assert norm(np.array([3.0, -4.0]) * size) == pytest.approx(5 * size)
     assert norm(np.zeros(3)) == 0 and np.isnan(norm(np.array([1, np.nan]))) and norm(np.array([1, -np.inf])) == np.inf

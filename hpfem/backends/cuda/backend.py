@@ -5,6 +5,7 @@ from __future__ import annotations
 from numpy.typing import DTypeLike
 
 from ...geometry import BlockGeometry
+from ...memory import Device
 from ...support.machine import DEVICE_NAMES
 from ..base import BACKENDS, Backend
 from ..roofline import Roofline
@@ -16,6 +17,7 @@ from .runtime.timer import CudaTimer, all_names, current_name
 from .stdmat.strategy import CudaStdMat
 from .sumfac.strategy import CudaSumFac
 from .sumfac_top.strategy import CudaSumFacTop
+from .vectors.space import CudaVectors
 
 
 class CudaBackend(Backend):
@@ -31,6 +33,10 @@ class CudaBackend(Backend):
     def device(self) -> CudaDevice:
         """Memory of the current GPU."""
         return current_device()
+
+    def vectors(self, device: Device) -> CudaVectors | None:
+        """Vectors of CuPy; see `Backend.vectors`."""
+        return CudaVectors(device) if isinstance(device, CudaDevice) else None
 
     def held(self, geometry: BlockGeometry) -> dict[str, dict[str, int]]:
         """Bytes of factors, matrices and scratch on the GPUs; see `Backend.held`."""

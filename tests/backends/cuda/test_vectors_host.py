@@ -10,9 +10,10 @@ from scipy.sparse import csr_array
 import hpfem as hp
 from hpfem.backends.cuda.codegen.prelude import program
 from hpfem.backends.cuda.runtime import nvrtc
-from hpfem.backends.cuda.vectors.conjugate import RING, Stop
+from hpfem.backends.cuda.vectors.conjugate import RING
 from hpfem.backends.cuda.vectors.conjugate import source as conjugate_source
 from hpfem.backends.cuda.vectors.indexed import THREADS, IndexTables
+from hpfem.backends.vectors import Stop
 from hpfem.mesh import box
 from tests.assembly.meshes import ours, turned
 from tests.backends.cuda.host_vectors import HostVectors, kernels, library, run

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
 from functools import cache
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -34,17 +34,21 @@ CONTROL = np.dtype(
 )
 
 
-class Stop(IntEnum):
-    """Why the device stopped."""
-
-    RUNNING, CONVERGED, PRECONDITIONER, NOT_FINITE, OPERATOR, EXHAUSTED = range(6)
-
-
-NAMES = ("dots", "residual", "direction")
+_NONE = np.uint64(0)
 
 
 def source(real: DTypeLike) -> str:
-    """Source of the kernels for vectors of a type."""
+    """Source of the kernels for vectors of a type.
+
+    Parameters
+    ----------
+    real : dtype
+        float64 or float32.
+
+    Returns
+    -------
+    str
+    """
     return "\n".join([
         f"using real = {c_type(real)};",
         f"constexpr int THREADS = {THREADS}, RING = {RING};",
@@ -56,7 +60,7 @@ def source(real: DTypeLike) -> str:
 @cache
 def _functions(real: str, device: str) -> tuple[Any, ...]:
     cubin = start(program(source(real)), architecture()).result()
-    return tuple(load(cubin, name, 0) for name in NAMES)
+    return tuple(load(cubin, name, 0) for name in ("dots", "residual", "direction"))
 
 
 class Reading:
@@ -66,13 +70,19 @@ class Reading:
         self._host, self._event = host, event
 
     def wait(self) -> np.void:
-        """Wait for the device to get there, and return the block."""
+        """Wait for the device to get there.
+
+        Returns
+        -------
+        void
+            The block, of the type `CONTROL`.
+        """
         self._event.synchronize()
         found: np.void = self._host.view(CONTROL)[0]
         return found
 
 
-class ConjugateVectors:
+class CudaConjugateVectors:
     """Vectors and scalars of a solve; kernels run on the current stream, and nothing is allocated after the start.
 
     Parameters
@@ -112,10 +122,11 @@ class ConjugateVectors:
         import cupy
         import cupyx
 
-        self.n = int(r.size)
-        self._inverse = None if inverse is None else cupy.ascontiguousarray(inverse, r.dtype)
+        self._cupy, self._n = cupy, np.int64(r.size)
+        self._diagonal = inverse is not None
+        self._inverse = cupy.ascontiguousarray(inverse, r.dtype) if self._diagonal else _NONE
         self._dots, self._residual, self._direction = _functions(r.dtype.str, current_device().name)
-        self._blocks = sum_blocks(self.n)
+        self._blocks = sum_blocks(int(r.size))
         empty = current_device().empty
         self.x, self.r = x, r
         self.p, self.q = empty(r.shape, r.dtype), empty(r.shape, r.dtype)
@@ -126,81 +137,53 @@ class ConjugateVectors:
         self._control = cupy.asarray(control.view(np.uint8))
         self.stop = int(self._control.data.ptr) + CONTROL.fields["stopped"][1]  # type: ignore[index]
         # Read in turn.
-        self._homes = [cupyx.empty_pinned((CONTROL.itemsize,), np.uint8) for _ in range(3)]
-        self._turn = 0
+        self._homes = cycle([cupyx.empty_pinned((CONTROL.itemsize,), np.uint8) for _ in range(3)])
         self._launch_dots(r, r, self._rr)
-        if inverse is not None:
+        if self._diagonal:
             self._launch_dots(r, r * self._inverse, self._rz)
 
+    def _launch(self, kernel: Any, blocks: int, sums: int, *arguments: Any) -> None:
+        kernel((blocks,), (THREADS,), (self._n, *arguments), shared_mem=sum_bytes(sums))
+
     def _launch_dots(self, a: Any, b: Any, partials: Any, stop: int = 0) -> None:
-        self._dots(
-            (len(partials),),
-            (THREADS,),
-            (np.int64(self.n), a, b, partials, np.uint64(stop)),
-            shared_mem=sum_bytes(1),
-        )
+        self._launch(self._dots, len(partials), 1, a, b, partials, np.uint64(stop))
 
     def measure_product(self, q: Any) -> None:
-        """Sums of p.q of a product that came without them."""
-        import cupy
-
-        self.q = cupy.ascontiguousarray(q, self.r.dtype)
+        """Sums of p.q of a product that came without them; see `ConjugateVectors.measure_product`."""
+        self.q = self._cupy.ascontiguousarray(q, self.r.dtype)
         self._launch_dots(self.p, self.q, self.partials, self.stop)
 
     def update_residual(self) -> None:
         """After a product: r -= alpha q."""
-        none = np.uint64(0)
-        inverse = none if self._inverse is None else self._inverse
-        self._residual(
-            (self._blocks,),
-            (THREADS,),
-            (
-                np.int64(self.n), self._control, np.int32(len(self.partials)), self.partials, self.q, inverse, self.r,
-                self._rr, self._rz,
-            ),
-            shared_mem=sum_bytes(2),
-        )  # fmt: skip
+        sums = (np.int32(len(self.partials)), self.partials)
+        vectors = (self.q, self._inverse, self.r, self._rr, self._rz)
+        self._launch(self._residual, self._blocks, 2, self._control, *sums, *vectors)
 
     def update_direction(self, z: Any = None) -> None:
-        """After that, and at the start: x += alpha p, p = z + beta p.
-
-        Parameters
-        ----------
-        z : cupy.ndarray, [n], optional
-            M^-1 r; when left out, r by the diagonal preconditioner or none.
-        """
-        import cupy
-
-        none = np.uint64(0)
-        rz = self._rz if self._inverse is not None else self._rr
-        if z is not None:
-            rz, z = self._rz, cupy.ascontiguousarray(z, self.r.dtype)
+        """After that, and at the start: x += alpha p, p = z + beta p; see `ConjugateVectors.update_direction`."""
+        rz, inverse = (self._rz if self._diagonal else self._rr), self._inverse
+        if z is None:
+            z = self.r
+        else:
+            rz, inverse, z = self._rz, _NONE, self._cupy.ascontiguousarray(z, self.r.dtype)
             self._launch_dots(self.r, z, rz, self.stop)
-        self._direction(
-            (self._blocks,),
-            (THREADS,),
-            (
-                np.int64(self.n), self._control, np.int32(self._blocks), self._rr, rz, self.r if z is None else z,
-                none if z is not None or self._inverse is None else self._inverse, self.x, self.p,
-            ),
-            shared_mem=sum_bytes(2),
-        )  # fmt: skip
+        sums = (np.int32(self._blocks), self._rr, rz)
+        self._launch(self._direction, self._blocks, 2, self._control, *sums, z, inverse, self.x, self.p)
 
     def finish(self) -> None:
         """Wait for all that was launched, whatever has interrupted the iterations: a signal comes after that."""
-        import cupy
-
-        cupy.cuda.get_current_stream().synchronize()
+        self._cupy.cuda.get_current_stream().synchronize()
 
     def read(self) -> Reading:
-        """Ask for the control block; the host goes on."""
-        import cupy
+        """Ask for the control block; the host goes on.
 
-        home = self._homes[self._turn]
-        self._turn = (self._turn + 1) % len(self._homes)
-        stream = cupy.cuda.get_current_stream()
-        kind = cupy.cuda.runtime.memcpyDeviceToHost
-        cupy.cuda.runtime.memcpyAsync(home.ctypes.data, self._control.data.ptr, CONTROL.itemsize, kind, stream.ptr)
-        event = cupy.cuda.Event(block=False, disable_timing=True)
+        Returns
+        -------
+        Reading
+        """
+        cuda, home = self._cupy.cuda, next(self._homes)
+        stream, kind = cuda.get_current_stream(), cuda.runtime.memcpyDeviceToHost
+        cuda.runtime.memcpyAsync(home.ctypes.data, self._control.data.ptr, CONTROL.itemsize, kind, stream.ptr)
+        event = cuda.Event(block=False, disable_timing=True)
         event.record(stream)
         return Reading(home, event)

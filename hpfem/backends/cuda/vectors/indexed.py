@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
+from ...vectors import BlockMatrix, ElementRestriction, VectorSpace
 from ..codegen.prelude import header, program
 from ..runtime.device import architecture, current_device, limits
 from ..runtime.kernel import load
@@ -24,12 +25,32 @@ Indices = NDArray[np.integer[Any]]
 
 
 def c_type(dtype: DTypeLike) -> str:
-    """Name of a type in C."""
+    """Name of a type in C.
+
+    Parameters
+    ----------
+    dtype : dtype
+
+    Returns
+    -------
+    str
+    """
     return _TYPES[np.dtype(dtype).str[1:]]
 
 
 def sum_bytes(sums: int) -> int:
-    """Shared memory that sums over a block take."""
+    """Shared memory that sums over a block take.
+
+    Parameters
+    ----------
+    sums : int
+        How many at once.
+
+    Returns
+    -------
+    int
+        Bytes.
+    """
     return 8 * sums * (THREADS + 32)
 
 
@@ -119,7 +140,12 @@ class IndexTables:
     )  # fmt: skip
 
     def packed(self) -> NDArray[np.uint8]:
-        """All arrays in one, each at a multiple of 16 bytes, in the order of `NAMES`."""
+        """Put all arrays into one, each at a multiple of 16 bytes, in the order of `NAMES`.
+
+        Returns
+        -------
+        ndarray of uint8
+        """
         parts = []
         for name in self.NAMES:
             array = getattr(self, name)
@@ -127,7 +153,17 @@ class IndexTables:
         return np.concatenate(parts)
 
     def unpacked(self, packed: Any) -> dict[str, Any]:
-        """The arrays of a packed one, which may be of another library."""
+        """Take the arrays out of a packed one.
+
+        Parameters
+        ----------
+        packed : array of uint8
+            Of any library.
+
+        Returns
+        -------
+        {name: array}
+        """
         found, start_ = {}, 0
         for name in self.NAMES:
             array = getattr(self, name)
@@ -136,7 +172,18 @@ class IndexTables:
         return found
 
     def source(self, real: DTypeLike, components: int) -> str:
-        """Source of the kernels for vectors of a type and number of components."""
+        """Source of the kernels.
+
+        Parameters
+        ----------
+        real : dtype
+            Of the vectors.
+        components : int
+
+        Returns
+        -------
+        str
+        """
         return "\n".join([
             f"using real = {c_type(real)};",
             f"using Index = {c_type(self.codes.dtype)};",
@@ -154,29 +201,37 @@ def _functions(source: str, device: str) -> tuple[Any, Any]:
 
 
 def sum_blocks(n: int, per_multiprocessor: int = SUM_BLOCKS) -> int:
-    """Blocks of a kernel that sums over n numbers on the current device; each leaves a sum."""
-    return max(1, min(-(-n // THREADS), per_multiprocessor * limits().multiprocessors))
-
-
-class IndexedMatrix:
-    """Q on a device. Kernels run on the current stream; nothing is allocated.
+    """Blocks of a kernel that sums on the current device; each leaves a sum.
 
     Parameters
     ----------
-    tables : IndexTables
-    packed : cupy.ndarray of uint8
-        The same, on the device.
-    dtype : dtype
-        Of the vectors, float64 or float32.
+    n : int
+        Numbers to sum.
+    per_multiprocessor : int
+        Blocks that a multiprocessor takes.
+
+    Returns
+    -------
+    int
+    """
+    return max(1, min(-(-n // THREADS), per_multiprocessor * limits().multiprocessors))
+
+
+class IndexedRestriction(ElementRestriction):
+    """Q on a GPU. Kernels run on the current stream; nothing is allocated but results that nobody gives.
+
+    Parameters
+    ----------
+    Q, vectors, dtype, keep
+        As for `ElementRestriction`. The tables are one transfer.
     """
 
-    def __init__(self, tables: IndexTables, packed: Any, dtype: DTypeLike) -> None:
-        self.size, self.single = tables.size, tables.single
-        self.starts = [int(row) for row in tables.starts]
-        self._dtype, self._tables = np.dtype(dtype), tables
-        self._arrays = tables.unpacked(packed)
+    def __init__(self, Q: BlockMatrix, vectors: VectorSpace, dtype: DTypeLike, keep: Any = None) -> None:
+        self._tables = IndexTables.of(Q.matrix, Q.starts, keep)
+        self.size, self._dtype, self._device = self._tables.size, np.dtype(dtype), vectors.device
+        self._arrays = self._tables.unpacked(vectors.from_host(self._tables.packed()))
         codes = self._arrays["codes"]
-        self._codes = [codes[a:b] for a, b in zip(self.starts, self.starts[1:])]
+        self._codes = [codes[a:b] for a, b in zip(Q.starts, Q.starts[1:])]
         self._kernels: dict[int, tuple[Any, Any]] = {}
 
     @property
@@ -191,14 +246,12 @@ class IndexedMatrix:
         return self._kernels[components]
 
     def scatter(self, vector: Any, targets: Sequence[Any], stop: Any = None) -> None:
-        """Local numbers from global ones.
+        """Write local numbers, Q times global ones; see `ElementRestriction.scatter`.
 
         Parameters
         ----------
-        vector : cupy.ndarray, [components, size]
-            In C order.
-        targets : sequence of cupy.ndarray, [components, elements, n_modes]
-            One per block, overwritten.
+        vector, targets
+            As there.
         stop : int, optional
             Address of an int on the device; nothing is done if it is not zero.
         """
@@ -214,30 +267,35 @@ class IndexedMatrix:
                 ),
             )  # fmt: skip
 
-    def gather(self, local: Any, out: Any, vector: Any = None, partials: Any = None, stop: Any = None) -> None:
-        """Sums of local numbers.
+    def gather(self, local: Any, vector: Any = None, out: Any = None, partials: Any = None, stop: Any = None) -> Any:
+        """Sum local numbers, Q^T; see `ElementRestriction.gather`.
 
         Parameters
         ----------
-        local : cupy.ndarray, [components * rows]
-            Block after block, [component, row] in each.
-        out : cupy.ndarray, [components, size]
-            Overwritten.
-        vector : cupy.ndarray, [components, size], optional
-            Columns without entries are those of the identity.
+        local, vector
+            As there.
+        out : cupy.ndarray, [components, size], optional
+            Overwritten; made anew when left out.
         partials : cupy.ndarray of float64, [blocks], optional
             For sums of vector * out.
         stop : int, optional
             As for `scatter`.
+
+        Returns
+        -------
+        cupy.ndarray, [components, size]
         """
         none, a = np.uint64(0), self._arrays
+        if out is None:
+            out = self._device.empty((local.size // len(a["codes"]), self.size), self._dtype)
         self._kernel(len(out))[1](
             (self.blocks,),
             (THREADS,),
             (
-                np.int64(self.size), np.int64(self.single), a["starts"], a["column_starts"], a["entry_codes"],
+                np.int64(self.size), np.int64(self._tables.single), a["starts"], a["column_starts"], a["entry_codes"],
                 a["entry_rows"], a["entry_values"], local, none if vector is None else vector, out,
                 none if partials is None else partials, np.uint64(stop or 0),
             ),
             shared_mem=sum_bytes(1),
         )  # fmt: skip
+        return out

@@ -1,17 +1,19 @@
-"""Products by index tables: the layout of the parts of a mixed mesh, with NumPy in the place of the kernels."""
+"""Products on a device with kernels of its own: the layout of the parts of a mixed mesh, with NumPy in their place."""
 
 import numpy as np
 import pytest
 
 import hpfem as hp
-from hpfem.assembly.indexed_product import IndexedProduct
+from hpfem.assembly.product import Product
+from hpfem.backends.cuda.runtime.scratch import StreamPool
+from hpfem.backends.vectors import VectorSpace
 from hpfem.memory import HOST, count_transfers
 from tests.assembly.meshes import ours
 from tests.fake_cupy import fake_cuda
 
 
 class Plain:
-    """`IndexedMatrix` by sparse products."""
+    """`IndexedRestriction` by sparse products."""
 
     blocks = 2
 
@@ -24,14 +26,24 @@ class Plain:
         for place, target in zip(self.rows, targets, strict=True):
             target[...] = (self.c0.matrix[place] @ (vector * self.free).T).T.reshape(target.shape)
 
-    def gather(self, local, out, vector=None, partials=None, stop=None):
+    def gather(self, local, vector=None, out=None, partials=None, stop=None):
         """From one array with all blocks."""
+        out = np.empty_like(vector) if out is None else out
         out[...] = np.where(self.free, 0, vector)
         for place in self.rows:
             part = local[len(out) * place.start : len(out) * place.stop].reshape(len(out), -1)
             out += (self.c0.matrix[place].T @ part.T).T * self.free
         if partials is not None:
             partials[...] = [np.sum(out * vector), 0]
+        return out
+
+
+class Streams(VectorSpace):
+    """Vectors of the host, with scratch as on a GPU."""
+
+    def pool(self):
+        """Of streams."""
+        return StreamPool()
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +66,7 @@ def test_products_are_those_of_the_global_operator(components, conditions, rng):
         extra[np.flatnonzero(~bc.free)] = 0
         extra[:, np.flatnonzero(~bc.free)] = 0
         assert len(keep) < c0.size
-    product = IndexedProduct(A.operator, Plain(c0, bc.free), components, HOST, extra)
+    product = Product(A.operator, Plain(c0, bc.free), components, Streams(HOST), extra)
     assert product.alone == (not conditions) and product.blocks == 2 and product.dtype == np.float64
     x = rng.standard_normal(A.shape[0])
     expected = A @ x

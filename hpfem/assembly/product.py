@@ -1,0 +1,150 @@
+"""Q^T A Q on vectors: scatter, apply A to what is local, gather; in scratch that stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from ..backends.vectors import VectorSpace
+from ..errors import ArgumentError
+from ..memory import PairArray
+from ..operators import Operator
+from ..space.field import Field
+
+
+class _Scratch(NamedTuple):
+    """Local coefficients, local results, and the array that the blocks of these are parts of."""
+
+    local: Field
+    result: Field
+    results: Any
+
+
+class Product:
+    """The product of a global operator with vectors on a device.
+
+    Parameters
+    ----------
+    operator : Operator
+        A, on the local coefficients.
+    restriction : ElementRestriction
+        Q. Global unknowns without entries are those of the identity.
+    components : int
+    vectors : VectorSpace
+    extra : sparse matrix of the vector space, optional
+        Added to every component's; zero for the unknowns of the identity.
+
+    Attributes
+    ----------
+    dtype : dtype
+        Of the vectors.
+    vectors : VectorSpace
+    alone : bool
+        Whether `into` makes all of the product.
+    """
+
+    def __init__(
+        self, operator: Operator, restriction: Any, components: int, vectors: VectorSpace, extra: Any = None
+    ) -> None:
+        self._operator, self._restriction, self._extra = operator, restriction, extra
+        self.vectors, self.dtype, self.alone = vectors, operator.space.dtype, extra is None
+        self.shape = components, restriction.size
+        self._pool = vectors.pool()
+        self._pool.give(self._pool.take(self._new_scratch))
+
+    @property
+    def blocks(self) -> int:
+        """Sums that `into` leaves."""
+        return int(self._restriction.blocks)
+
+    def _new_scratch(self) -> _Scratch:
+        return _Scratch(self._field("coeff")[0], *self._field("dual"))
+
+    def _field(self, state: str) -> tuple[Field, Any]:
+        """A field whose blocks are parts of one array, and the array."""
+        space, c, device = self._operator.space, self.shape[0], self.vectors.device
+        flat = device.empty((c * space.n_dofs,), space.dtype)
+        pairs, start = [], 0
+        for block in space.blocks:
+            stop = start + c * block.n_elements * block.n_modes
+            pairs.append(PairArray.of(flat[start:stop].reshape(c, block.n_elements, block.n_modes), device))
+            start = stop
+        return Field(space, state, pairs), flat
+
+    def into(self, vector: Any, *sums: Any) -> Any:
+        """Compute the product, without `extra`.
+
+        Parameters
+        ----------
+        vector : array, [components * size]
+            In C order, of the space's type.
+        *sums
+            As for `parts`.
+
+        Returns
+        -------
+        array, [components, size]
+        """
+        scratch = self._pool.take(self._new_scratch)
+        try:
+            scatter, apply, gather = self._parts(scratch, vector, *sums)
+            scatter()
+            apply()
+            return gather()
+        finally:
+            self._pool.give(scratch)
+
+    def parts(self, vector: Any, *sums: Any) -> dict[str, Callable[[], Any]]:
+        """What `into` does, step by step, by name; in scratch of its own.
+
+        Parameters
+        ----------
+        vector : array, [components * size]
+            In C order, of the space's type.
+        *sums
+            Where the device iterates without its host: out, an array like the vector that is overwritten; partials,
+            [blocks] of float64 or None, for sums of vector * out; and stop, the address of an int on the device or
+            None: out is left alone if it is not zero.
+
+        Returns
+        -------
+        dict
+            "scatter", "operator" and "gather".
+        """
+        steps = self._parts(self._new_scratch(), vector, *sums)
+        return dict(zip(("scatter", "operator", "gather"), steps, strict=True))
+
+    def _parts(
+        self, scratch: _Scratch, vector: Any, out: Any = None, partials: Any = None, stop: int | None = None
+    ) -> tuple[Callable[[], Any], Callable[[], Any], Callable[[], Any]]:
+        rows, device = vector.reshape(self.shape), self.vectors.device
+        sums = () if out is None else (out.reshape(self.shape), partials, stop)
+        stops = () if stop is None else (stop,)
+
+        def scatter() -> None:
+            self._restriction.scatter(rows, [pair.write(device) for pair in scratch.local.data], *stops)
+
+        def gather() -> Any:
+            for pair in scratch.result.data:
+                pair.read(device)  # brings it here, where the operator computes elsewhere
+            return self._restriction.gather(scratch.results, rows, *sums)
+
+        return scatter, partial(self._operator, scratch.local, out=scratch.result), gather
+
+    def __call__(self, vector: Any) -> Any:
+        """The product, in a new array of the vector's shape.
+
+        Raises
+        ------
+        ArgumentError
+            If the vector has another size.
+        """
+        if vector.size != self.shape[0] * self.shape[1]:
+            raise ArgumentError(f"a vector of {self.shape[0] * self.shape[1]} numbers is wanted, got {vector.shape}")
+        given = self.vectors.xp.ascontiguousarray(vector, self.dtype)
+        out = self.into(given)
+        if self._extra is not None:
+            for result, row in zip(out, given.reshape(self.shape), strict=True):
+                result += self._extra @ row
+        return out.reshape(vector.shape)

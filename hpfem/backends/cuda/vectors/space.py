@@ -1,0 +1,104 @@
+"""Vectors on a GPU: CuPy's, with kernels of ours for the element restriction and for conjugate gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from numpy.typing import DTypeLike
+from scipy.sparse import csr_array
+
+from ....errors import DeviceError
+from ....support.log import report_once
+from ...vectors import BlockMatrix, DeviceIteration, VectorSpace
+from ..runtime.scratch import StreamPool, captured
+from .conjugate import CudaConjugateVectors
+from .indexed import IndexedRestriction
+
+
+class Graph:
+    """Launches in a CUDA graph.
+
+    Parameters
+    ----------
+    graph : cupy.cuda.Graph
+    stream : cupy.cuda.Stream
+        That it was captured on.
+    used : list of StreamPool
+        Whose scratch it uses.
+    """
+
+    def __init__(self, graph: Any, stream: Any, used: list[StreamPool[Any]]) -> None:
+        self.launch = graph.launch
+        self._stream, self._used = stream, used
+
+    def release(self) -> None:
+        """Give back what the graph has used; see `DeviceIteration.capture`."""
+        del self.launch
+        for pool in self._used:
+            pool.release(self._stream)
+
+
+class CudaIteration(DeviceIteration):
+    """Scalars of conjugate gradients on the GPU, and CUDA graphs."""
+
+    def conjugate_vectors(self, *arguments: Any) -> CudaConjugateVectors:
+        """Make the vectors of a solve; see `DeviceIteration.conjugate_vectors`."""
+        return CudaConjugateVectors(*arguments)
+
+    def capture(self, step: Callable[[], None], count: int, what: str) -> Graph | None:
+        """Capture steps on a stream of their own; see `DeviceIteration.capture`."""
+        import cupy
+
+        stream, graph = cupy.cuda.Stream(non_blocking=True), None
+        used: list[StreamPool[Any]] = []
+        try:
+            with stream, captured(stream) as used:
+                try:
+                    stream.begin_capture()
+                    for _ in range(count):
+                        step()
+                finally:
+                    if stream.is_capturing():
+                        graph = stream.end_capture()
+        except BaseException as error:
+            for pool in used:
+                pool.release(stream)
+            if not isinstance(error, DeviceError):
+                raise
+            # As where cuBLAS is not found.
+            report_once(f"cg/{error}", f"{what} run without a CUDA graph: {error}")
+            return None
+        return Graph(graph, stream, used)
+
+
+class CudaVectors(VectorSpace):
+    """Vectors on a GPU; see `VectorSpace`."""
+
+    iteration = CudaIteration()
+
+    @property
+    def xp(self) -> Any:
+        """CuPy."""
+        return import_module("cupy")
+
+    def has(self, array: Any) -> bool:
+        """Tell whether something is an array of CuPy; see `VectorSpace.has`."""
+        return type(array).__module__.partition(".")[0] == "cupy"
+
+    def sparse(self, matrix: csr_array) -> Any:
+        """Copy a sparse matrix to the GPU, as one of CuPy; see `VectorSpace.sparse`."""
+        return import_module("cupyx.scipy.sparse").csr_matrix(matrix)
+
+    def restriction(self, Q: BlockMatrix, dtype: DTypeLike, keep: Any = None) -> IndexedRestriction:
+        """Make an element restriction by index tables; see `VectorSpace.restriction`."""
+        return IndexedRestriction(Q, self, dtype, keep)
+
+    def pool(self) -> StreamPool[Any]:
+        """Make a pool of scratch that knows streams; see `VectorSpace.pool`."""
+        return StreamPool()
+
+    def linear_operator(self, shape: tuple[int, int], matvec: Callable[[Any], Any], dtype: DTypeLike) -> Any:
+        """Make a LinearOperator of CuPy; see `VectorSpace.linear_operator`."""
+        return import_module("cupyx.scipy.sparse.linalg").LinearOperator(shape, matvec=matvec, dtype=dtype)

@@ -1,0 +1,550 @@
+"""Vectors where a backend computes: arrays, sums over them, sparse products, and the element restriction.
+
+What is here serves every device whose arrays are NumPy's. A backend whose arrays are others offers a subclass of
+`VectorSpace` (`Backend.vectors`). Assembly and solvers take new vectors and sums over their entries from it alone.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.linalg import LinearOperator
+
+from hpfem.shapes.arguments import reals
+from hpfem.shapes.cached import cached_property
+
+from ..memory import HOST, Device, PairArray
+from ..support.pool import Pool
+
+T = TypeVar("T")
+Array = NDArray[np.floating[Any]]
+Indices = NDArray[np.integer[Any]]
+
+
+class PerDevice(Generic[T]):
+    """What an object makes once per device; a copy of it is empty."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, T] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PerDevice, ()
+
+    def get(self, device: Device, make: Callable[[], T]) -> T:
+        """Take what there is for a device.
+
+        Parameters
+        ----------
+        device : Device
+        make : callable
+            () -> object, called the first time.
+
+        Returns
+        -------
+        object
+        """
+        if device.name not in self._made:
+            self._made[device.name] = make()
+        return self._made[device.name]
+
+
+class BlockMatrix:
+    """A sparse matrix Q [local, global] on the host; its rows are those of blocks, one after the other.
+
+    Parameters
+    ----------
+    matrix : csr_array, [local, global]
+    starts : sequence of int, [blocks + 1]
+        First row of every block, and the number of rows.
+    """
+
+    def __init__(self, matrix: csr_array, starts: Sequence[int]) -> None:
+        self.matrix, self.starts = matrix, starts
+
+    @cached_property
+    def transpose(self) -> csr_array:
+        """Q^T, [global, local]."""
+        return csr_array(self.matrix.T)
+
+    @cached_property
+    def signs(self) -> tuple[Indices, Array | None] | None:
+        """Column and sign of each row where all have one entry +-1; the signs None where all are one."""
+        matrix = self.matrix
+        if np.any(np.diff(matrix.indptr) != 1) or np.any(np.abs(matrix.data) != 1):
+            return None
+        return matrix.indices, None if np.all(matrix.data == 1) else matrix.data
+
+    def summed(self, matrix: Any, local: Any, xp: Any = np) -> Any:
+        """Multiply local numbers by a matrix such as the transpose.
+
+        Parameters
+        ----------
+        matrix : sparse matrix, [global, local]
+        local : array, [components * rows]
+            Block after block, [component, row] in each.
+        xp : module
+            Of the array.
+
+        Returns
+        -------
+        array, [components, global]
+        """
+        local, components = local.reshape(-1), local.size // self.starts[-1]
+        if components == 1:
+            return (matrix @ local)[None]
+        ends = zip(self.starts, self.starts[1:])
+        blocks = [local[components * a : components * b].reshape(components, b - a) for a, b in ends]
+        rows = blocks[0] if len(blocks) == 1 else xp.concatenate(blocks, axis=1)
+        return xp.stack([matrix @ row for row in rows])
+
+
+class ElementRestriction:
+    """Q where vectors are: element-local numbers from global ones, and sums of local ones.
+
+    Parameters
+    ----------
+    Q : BlockMatrix
+    vectors : VectorSpace
+    dtype : dtype
+        Of the vectors, float64 or float32.
+    keep : ndarray of bool, [size], optional
+        The columns of Q that are not taken to be zero; the others are those of the identity.
+
+    Attributes
+    ----------
+    size : int
+        Columns of Q.
+    """
+
+    def __init__(self, Q: BlockMatrix, vectors: VectorSpace, dtype: DTypeLike, keep: Any = None) -> None:
+        self.size = Q.matrix.shape[1]
+        self._Q, self._xp = Q, vectors.xp
+        self._signs: Any = None
+        if Q.signs is not None:
+            self._signs = [part if part is None else vectors.from_host(part) for part in Q.signs]
+        self._matrix = None if self._signs else vectors.sparse(Q.matrix)
+        self._transpose = vectors.sparse(Q.transpose)
+        self._keep: Any = None
+        if keep is not None:
+            self._keep = vectors.from_host(keep, dtype)
+            self._drop = 1 - self._keep
+
+    def scatter(self, vector: Any, targets: Sequence[Any]) -> None:
+        """Write local numbers, Q times global ones.
+
+        Parameters
+        ----------
+        vector : array, [components, size]
+            In C order, of the type of the space.
+        targets : sequence of array, [components, elements, n_modes]
+            One per block, overwritten.
+        """
+        starts = self._Q.starts
+        for c, row in enumerate(vector if self._keep is None else vector * self._keep):
+            local = None if self._signs else self._matrix @ row
+            for start, stop, target in zip(starts, starts[1:], targets, strict=False):
+                if local is not None:
+                    target[c] = local[start:stop].reshape(target[c].shape)
+                    continue
+                columns, signs = self._signs
+                flat = target[c].reshape(-1)
+                self._xp.take(row, columns[start:stop], out=flat, mode="clip")
+                if signs is not None:
+                    flat *= signs[start:stop]
+
+    def gather(self, local: Any, vector: Any = None) -> Any:
+        """Sum local numbers, Q^T.
+
+        Parameters
+        ----------
+        local : array, [components * rows]
+            Block after block, [component, row] in each.
+        vector : array, [components, size], optional
+            What columns that are not kept take their numbers from.
+
+        Returns
+        -------
+        array, [components, size]
+        """
+        out = self._Q.summed(self._transpose, local, self._xp)
+        if vector is not None and self._keep is not None:
+            out *= self._keep
+            out += vector * self._drop
+        return out
+
+
+class Stop(IntEnum):
+    """Why conjugate gradients stopped on a device."""
+
+    RUNNING, CONVERGED, PRECONDITIONER, NOT_FINITE, OPERATOR, EXHAUSTED = range(6)
+
+
+class ConjugateVectors(Protocol):
+    """Vectors and scalars of conjugate gradients that stay on a device; its methods do not wait for it.
+
+    Attributes
+    ----------
+    r, p, q : array, [n]
+        Residual, direction and its product.
+    partials : array of float64
+        For the sums of p.q.
+    stop : int
+        Address of what is zero on the device as long as it iterates.
+    """
+
+    r: Any
+    p: Any
+    q: Any
+    partials: Any
+    stop: Any
+
+    def measure_product(self, q: Any) -> None:
+        """Take a product that came without sums.
+
+        Parameters
+        ----------
+        q : array, [n]
+        """
+
+    def update_residual(self) -> None:
+        """After a product: r -= alpha q."""
+
+    def update_direction(self, z: Any = None) -> None:
+        """After that, and at the start: x += alpha p, p = z + beta p.
+
+        Parameters
+        ----------
+        z : array, [n], optional
+            M^-1 r; when left out, r by the diagonal preconditioner or none.
+        """
+
+    def finish(self) -> None:
+        """Wait for all that was launched."""
+
+    def read(self) -> Any:
+        """Ask for the scalars; the host goes on.
+
+        Returns
+        -------
+        object
+            Its `wait` waits for them and returns a record: "residual", "rho" and "curvature" of the last iterations,
+            number i at i modulo their length, the number of "finished" ones, and why it "stopped" (`Stop`).
+        """
+
+
+class DeviceIteration(ABC):
+    """What a device offers that iterates without its host: scalars that stay there, and graphs of launches.
+
+    The restriction of such a device also takes where to leave sums, and the address of what stops it.
+    """
+
+    @abstractmethod
+    def conjugate_vectors(
+        self, x: Any, r: Any, scale: float, tolerance: float, most: int, inverse: Any, blocks: int | None
+    ) -> ConjugateVectors:
+        """Make the vectors of a solve.
+
+        Parameters
+        ----------
+        x, r : array, [n]
+            First guess and its residual; overwritten.
+        scale : float
+            Norm of the right-hand side.
+        tolerance : float
+            Ratio of norms at which to stop.
+        most : int
+            Iterations after which to stop.
+        inverse : array, [n], or None
+            Of a diagonal preconditioner.
+        blocks : int or None
+            Sums that come with a product q = A p; None where it comes without.
+
+        Returns
+        -------
+        ConjugateVectors
+        """
+
+    @abstractmethod
+    def capture(self, step: Callable[[], None], count: int, what: str) -> Any:
+        """Write down what some steps launch; nothing runs.
+
+        Parameters
+        ----------
+        step : callable
+        count : int
+            Steps.
+        what : str
+            For the message where it cannot be.
+
+        Returns
+        -------
+        object or None
+            Its `launch` launches the steps on the current stream; `release` is to be called when nothing of it is
+            under way any more. None where it cannot be.
+        """
+
+
+class VectorSpace:
+    """Vectors on a device whose arrays are NumPy's.
+
+    Parameters
+    ----------
+    device : Device
+
+    Attributes
+    ----------
+    iteration : DeviceIteration or None
+        What it offers beyond; None where the host iterates.
+    """
+
+    iteration: DeviceIteration | None = None
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+
+    @property
+    def xp(self) -> Any:
+        """Module whose functions work on its arrays."""
+        return np
+
+    def has(self, array: Any) -> bool:
+        """Tell whether something is one of its arrays.
+
+        Parameters
+        ----------
+        array : object
+
+        Returns
+        -------
+        bool
+        """
+        return type(array) is np.ndarray
+
+    def checked(self, given: Any, what: str) -> Any:
+        """Take an array of floats as it is, anything else as one of NumPy.
+
+        Parameters
+        ----------
+        given : array_like
+        what : str
+            What messages call it.
+
+        Returns
+        -------
+        array
+
+        Raises
+        ------
+        ArgumentError
+            If it is no array of real numbers.
+        """
+        return given if self.has(given) and given.dtype.kind == "f" else reals(given, what)
+
+    def from_host(self, vector: NDArray[Any], dtype: DTypeLike | None = None) -> Any:
+        """Copy a host vector to the device; one counted transfer unless that is the host.
+
+        Parameters
+        ----------
+        vector : ndarray
+        dtype : dtype, optional
+            Of the result; that of the vector when left out.
+
+        Returns
+        -------
+        array
+        """
+        return PairArray.of(np.ascontiguousarray(vector, dtype)).read(self.device)
+
+    def to_host(self, vector: Any) -> NDArray[Any]:
+        """Copy a vector to the host; one counted transfer unless it is there.
+
+        Parameters
+        ----------
+        vector : array
+
+        Returns
+        -------
+        ndarray
+        """
+        return np.array(PairArray.of(vector, self.device).read(HOST))
+
+    def sparse(self, matrix: csr_array) -> Any:
+        """Copy a sparse matrix to the device.
+
+        Parameters
+        ----------
+        matrix : csr_array
+
+        Returns
+        -------
+        sparse matrix
+            One that multiplies its arrays.
+        """
+        return matrix
+
+    def restriction(self, Q: BlockMatrix, dtype: DTypeLike, keep: Any = None) -> ElementRestriction:
+        """Make an element restriction.
+
+        Parameters
+        ----------
+        Q, dtype, keep
+            As for `ElementRestriction`.
+
+        Returns
+        -------
+        ElementRestriction
+        """
+        return ElementRestriction(Q, self, dtype, keep)
+
+    def pool(self) -> Any:
+        """Make a pool of scratch for kernels.
+
+        Returns
+        -------
+        Pool
+        """
+        return Pool()
+
+    def linear_operator(self, shape: tuple[int, int], matvec: Callable[[Any], Any], dtype: DTypeLike) -> Any:
+        """Make an operator for the iterations of a library of its arrays.
+
+        Parameters
+        ----------
+        shape : tuple of int
+        matvec : callable
+            x -> A x.
+        dtype : dtype
+
+        Returns
+        -------
+        scipy.sparse.linalg.LinearOperator, or what a library has like it
+        """
+        return LinearOperator(shape, matvec=matvec, dtype=dtype)
+
+    def dot(self, a: Any, b: Any) -> float:
+        """Sum of products, on the host.
+
+        Parameters
+        ----------
+        a, b : array, [n]
+
+        Returns
+        -------
+        float
+        """
+        return float(a @ b)
+
+    def axpy(self, alpha: float, x: Any, y: Any) -> None:
+        """Y += alpha x.
+
+        Parameters
+        ----------
+        alpha : float
+        x, y : array, [n]
+        """
+        y += alpha * x
+
+    def max_norm(self, vector: Any) -> float:
+        """Largest absolute value, on the host; 0 without entries.
+
+        Parameters
+        ----------
+        vector : array, [n]
+
+        Returns
+        -------
+        float
+        """
+        return float(abs(vector).max()) if vector.size else 0.0
+
+    def exponent(self, vector: Any) -> int:
+        """Least k with all entries of a finite vector below 2^k; 0 for zeros.
+
+        Parameters
+        ----------
+        vector : array, [n]
+
+        Returns
+        -------
+        int
+        """
+        return math.frexp(self.max_norm(vector))[1]
+
+    def norm(self, vector: Any) -> float:
+        """Euclidean norm, of vectors of any size; infinite or no number if an entry is.
+
+        Parameters
+        ----------
+        vector : array, [n]
+
+        Returns
+        -------
+        float
+        """
+        largest = self.max_norm(vector)
+        if largest == 0 or not math.isfinite(largest):
+            return largest
+        k = math.frexp(largest)[1]
+        unit = scaled(vector, -k)
+        return float(scaled(self.dot(unit, unit) ** 0.5, k))
+
+    def random_pair(self, n: int, dtype: DTypeLike) -> tuple[Any, Any]:
+        """Make two random vectors, the same every time.
+
+        Parameters
+        ----------
+        n : int
+        dtype : dtype
+
+        Returns
+        -------
+        tuple of array, [n]
+        """
+        rng = np.random.default_rng(0)
+        u, v = (self.xp.asarray(rng.standard_normal(n), dtype) for _ in range(2))
+        return u, v
+
+    def asymmetry(self, apply: Callable[[Any], Any], u: Any, v: Any) -> float:
+        """Measure how far an operator is from a symmetric one: |(u, A v) - (v, A u)| over |A u| + |A v|.
+
+        Parameters
+        ----------
+        apply : callable
+            x -> A x.
+        u, v : array, [n]
+            Random vectors.
+
+        Returns
+        -------
+        float
+            About rounding if the operator is symmetric.
+        """
+        Au, Av = apply(u), apply(v)
+        size = self.dot(Au, Au) ** 0.5 + self.dot(Av, Av) ** 0.5
+        return abs(self.dot(u, Av) - self.dot(v, Au)) / size if size else 0.0
+
+
+HOST_VECTORS = VectorSpace(HOST)
+
+
+def scaled(vector: Any, k: int) -> Any:
+    """Multiply by 2^k, which is exact, in two steps: 2^k itself may be out of range.
+
+    Parameters
+    ----------
+    vector : array or float
+    k : int
+
+    Returns
+    -------
+    array or float
+        A new one.
+    """
+    return vector * 2.0 ** (k // 2) * 2.0 ** (k - k // 2)
