@@ -17,8 +17,8 @@ from ..errors import ArgumentError, StateError
 from ..forms.linear import is_symmetric
 from ..memory import HOST, Device
 from ..operators import Operator
+from ..space.arguments import MAX_COMPONENTS
 from ..space.field import Field
-from ..space.space import MAX_COMPONENTS
 from ..support.pool import Pool
 from .boundary import BoundaryConditions
 from .c0 import C0Space
