@@ -31,7 +31,7 @@ from hpfem.geometry.block_geometry import BlockGeometry
 from hpfem.operators import Helmholtz, Mass
 from hpfem.shapes import SHAPES as BY_NAME
 from hpfem.shapes import make_basis
-from hpfem.space.space import Space
+from hpfem.space import Space
 from hpfem.support.files import write_json
 from hpfem.support.machine import machine_description
 

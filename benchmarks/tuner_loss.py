@@ -32,11 +32,9 @@ from hpfem.backends.strategy import Search
 from hpfem.benchmarks.tiled import TiledBlock
 from hpfem.cli.options import parse_names, parse_orders
 from hpfem.errors import ArgumentError, NotSuitable
-from hpfem.operators.select import title
-from hpfem.operators.tuner import BlockTuner
 from hpfem.support.files import write_json
 from hpfem.support.machine import machine_description
-from hpfem.tuning import MARGIN, Name
+from hpfem.tuning import MARGIN, BlockTuner, Config
 
 FORMAT = "hpfem-tuner-loss"
 BENCHMARKS = {"mass": "bk1", "helmholtz": "bk3"}
@@ -66,10 +64,10 @@ def exhaust(everything: BlockTuner) -> None:
     for group, (strategy, problem) in everything.groups.items():
         rounds = thorough_search(strategy, problem)
         try:
-            batch += [(*group, options) for options in next(rounds)]
+            batch += [group._replace(options=options) for options in next(rounds)]
             searches[group] = rounds
         except NotSuitable as reason:
-            everything.unsuitable.append(f"{title(group)}: {reason}")
+            everything.unsuitable.append(f"{group}: {reason}")
     while batch:
         for name in everything.prepare([name for name in batch if name not in everything.race.runners]):
             everything.enter(name)
@@ -78,8 +76,8 @@ def exhaust(everything: BlockTuner) -> None:
         seconds, batch = everything.race.seconds, []
         for group, rounds in list(searches.items()):
             try:
-                timed = {name[2]: t for name, t in seconds.items() if name[:2] == group}
-                batch += [(*group, options) for options in rounds.send(timed)]
+                timed = {c.options: t for c, t in seconds.items() if c._replace(options=None) == group}
+                batch += [group._replace(options=options) for options in rounds.send(timed)]
             except StopIteration:
                 del searches[group]
 
@@ -102,7 +100,7 @@ def measure(case: dict[str, Any], options: argparse.Namespace, deadline: float) 
     block.tidy()
     if tuned.record is None or time.perf_counter() > deadline:
         return None
-    chosen: Name = tuned.record.winner
+    chosen: Config = tuned.record.winner
     left = deadline - time.perf_counter()
     everything = BlockTuner(problem, "auto", "auto", backend, left, elements=n, known=False)
     # What was chosen, and what would be without tuning, take part whatever the search finds.
@@ -122,14 +120,14 @@ def measure(case: dict[str, Any], options: argparse.Namespace, deadline: float) 
     found = {
         **case,
         "elements": n,
-        "chosen": title(chosen),
-        "best": title(best),
+        "chosen": str(chosen),
+        "best": str(best),
         "loss": finalists[chosen] / finalists[best] - 1.0,
-        "default": title(default),
+        "default": str(default),
         "default_loss": seconds[default] / finalists[best] - 1.0,
         "seconds": finalists[best],
         "dofs_per_second": n * problem.n_modes / finalists[best],
-        "finalists": {title(name): t for name, t in finalists.items()},
+        "finalists": {str(name): t for name, t in finalists.items()},
         "samples": samples,
         "tuner_tried": len(tuned.seconds),
         "tried": len(seconds),

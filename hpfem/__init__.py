@@ -4,8 +4,6 @@ import importlib.util
 import sys
 from pathlib import Path
 
-__version__ = "0.1.0"
-
 # hpfem.shapes is installed from the folder shapes/. In a checkout that folder lies beside this package, not in it.
 _shapes = Path(__file__).resolve().parent.parent / "shapes"
 if not Path(__file__).with_name("shapes").exists() and (_shapes / "polynomials.py").exists():
@@ -42,8 +40,8 @@ from .operators import (
     tune,
 )
 from .solvers import SolveInfo, cg, l2_error, l2_project, solve_helmholtz
-from .space.field import Field
-from .space.space import Block, Space
+from .space import Block, Field, Space
+from .version import __version__ as __version__
 from .vtu import write_vtu
 
 __all__ = [

@@ -59,7 +59,7 @@ def nvrtc_header(size):
 
 def write_tuning(folder, version):
     os.environ["HPFEM_CACHE_DIR"] = str(folder.parent)
-    tuning.keep(tuning.Record(KEY, ("w" * 2000, str(version), None), 1.0, None, 1.0, False, 1))
+    tuning.keep(tuning.TuningRecord(KEY, ("w" * 2000, str(version), None), 1.0, None, 1.0, False, 1))
 
 
 def read_tuning(folder):

@@ -14,12 +14,11 @@ import hpfem as hp
 from hpfem.backends.base import BACKENDS
 from hpfem.backends.cpu.runtime import kernel as cpu_kernel
 from hpfem.mesh.box import box
-from hpfem.operators import InverseMass
+from hpfem.operators import OPERATORS, InverseMass
 from hpfem.shapes.cached import cached_property
 from hpfem.solvers.low_energy import low_energy
 from hpfem.solvers.preconditioners import jacobi
 from hpfem.solvers.wave import AcousticWave
-from hpfem.space.space import OPERATORS
 from tests.limits import forked, limit_time
 
 

@@ -18,7 +18,7 @@ from ..errors import ArgumentError, StateError
 from ..forms.linear import is_symmetric
 from ..memory import HOST, Device
 from ..operators import Operator
-from ..space.space import MAX_COMPONENTS
+from ..space.arguments import MAX_COMPONENTS
 from .boundary import BoundaryConditions
 from .c0 import C0Space
 from .entries import diagonal, element_matrices

@@ -21,7 +21,7 @@ from hpfem.shapes.arguments import is_real, real
 from ..errors import ArgumentError
 from ..geometry.element_map import geometry_coefficients, positions
 from ..mesh.symmetry import entity_nodes, lattice_permutations, symmetries
-from ..space.space import evaluated
+from ..space.evaluation import evaluated
 from .numbering import Numbering
 from .traces import Array, Indices, interior_modes
 

@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..geometry.block_geometry import BlockGeometry
 from ..mesh import Mesh
-from ..space.space import Block, Space
+from ..space import Block, Space
 
 
 class RepeatedGeometry(BlockGeometry):

@@ -20,8 +20,8 @@ from ..backends.roofline import Roofline
 from ..backends.timer import Timing, measure
 from ..errors import ArgumentError, DeviceError, NotSuitable
 from ..forms.form import ALGORITHMS
-from ..operators.select import Choice
-from ..space.space import MAX_ORDER
+from ..space.arguments import MAX_ORDER
+from ..tuning import Choice
 from .problems import BENCHMARKS, GEOMETRIES
 from .throughput import BOX_SHAPES, Measurement
 from .tiled import TOLERANCES, TiledBlock, TiledKernel

@@ -17,7 +17,8 @@ from ..backends.timer import Timer, Timing, measure
 from ..errors import ArgumentError, NotSuitable
 from ..forms.form import ALGORITHMS
 from ..operators import Operator
-from ..space.space import MAX_ORDER, Space
+from ..space import Space
+from ..space.arguments import MAX_ORDER
 from ..support.machine import available_memory
 from .problems import BENCHMARKS, GEOMETRIES, ProblemSize, problem_bytes, problem_sizes, problem_space
 from .results import rounded

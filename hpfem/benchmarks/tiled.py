@@ -23,8 +23,8 @@ from ..forms.form import BlockProblem
 from ..geometry.block_geometry import BlockGeometry
 from ..memory import HOST, Device
 from ..mesh import Mesh, box
-from ..operators.select import Choice, choose
-from ..space.space import Space
+from ..space import Space
+from ..tuning import Choice, choose
 from .problems import BENCHMARKS
 from .repeated import RepeatedGeometry
 
@@ -254,7 +254,7 @@ class TiledBlock:
                 pool.free_all_blocks()
 
     def choose(self, strategy: str, algorithm: str, n_elements: int) -> Choice:
-        """Choose and build a kernel; see `hpfem.operators.select_package.choose`.
+        """Choose and build a kernel; see `hpfem.tuning.choose`.
 
         Parameters
         ----------

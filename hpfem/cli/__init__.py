@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, NoReturn
 
-from .. import __version__
 from ..errors import HpfemError, HpfemWarning
 from ..support.files import path_text
+from ..version import __version__
 from . import apply, bench, cache, compare, info, output, plot, solve, tune
 
 __all__ = ["main"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,8 @@ import numpy as np
 from ..benchmarks import measure
 from ..errors import ArgumentError
 from ..mesh import read_mesh
-from ..operators import InverseMass, Operator, PhysDeriv
-from ..space.field import Field
-from ..space.space import OPERATORS, Space
+from ..operators import OPERATORS, InverseMass, Operator, PhysDeriv
+from ..space import Field, Space
 from ..support.progress import progress
 from ..vtu import write_vtu
 from . import options, output
@@ -75,14 +75,18 @@ def operator_class(name: str) -> Any:
     return OPERATORS[by_key.get(name.lower().replace("-", "").replace("_", ""), name)]
 
 
-def make_operator(space: Space, arguments: argparse.Namespace) -> Any:
-    """Make the operator with the coefficients given.
+def make_operator(space: Space, name: str, given: Mapping[str, str], arguments: argparse.Namespace) -> Any:
+    """Make an operator with the coefficients given.
 
     Parameters
     ----------
     space : Space
+    name : str
+        As for `operator_class`.
+    given : mapping
+        Coefficients as they were typed.
     arguments : Namespace
-        The command's.
+        The command's: strategy and algorithm.
 
     Returns
     -------
@@ -93,16 +97,15 @@ def make_operator(space: Space, arguments: argparse.Namespace) -> Any:
     ArgumentError
         For a coefficient that it does not take, or an unknown strategy or algorithm.
     """
-    cls = operator_class(arguments.operator)
+    cls = operator_class(name)
     takes = inspect.signature(cls).parameters
-    given = {name: getattr(arguments, name) for name in COEFFICIENTS if getattr(arguments, name) is not None}
-    for name in given:
-        if name not in takes:
+    for key in given:
+        if key not in takes:
             valid = ", ".join(f"--{c}" for c in COEFFICIENTS if c in takes) or "no coefficients"
-            raise ArgumentError(f"{cls.__name__} has no coefficient {name!r}; it takes {valid}")
+            raise ArgumentError(f"{cls.__name__} has no coefficient {key!r}; it takes {valid}")
     if "velocity" in takes:
-        given.setdefault("velocity", ", ".join(["1"] * space.dim))
-    coefficients = {name: options.coefficient(name, text, space.dim) for name, text in given.items()}
+        given = {"velocity": ", ".join(["1"] * space.dim), **given}
+    coefficients = {key: options.coefficient(key, text, space.dim) for key, text in given.items()}
     return cls(space, **coefficients, strategy=arguments.strategy, algorithm=arguments.algorithm)
 
 
@@ -137,7 +140,8 @@ def _run(arguments: argparse.Namespace) -> None:
         step(description="making the space")
         space = Space(mesh, arguments.order, **options.space_options(arguments))
         expression = parse_field(DEFAULT_FIELDS[space.dim] if arguments.field is None else arguments.field, space.dim)
-        operator = make_operator(space, arguments)
+        given = {name: text for name in COEFFICIENTS if (text := getattr(arguments, name)) is not None}
+        operator = make_operator(space, arguments.operator, given, arguments)
         step(description="projecting the field")
         field, argument = argument_of(operator, space, expression)
         step(description=f"applying {operator.name}")

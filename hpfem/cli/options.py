@@ -15,7 +15,7 @@ from hpfem.shapes import BASES
 from ..benchmarks import BOX_SHAPES, GEOMETRIES
 from ..errors import ArgumentError
 from ..forms.form import ALGORITHMS
-from ..space.space import MAX_ORDER
+from ..space.arguments import MAX_ORDER
 from ..support.files import file_path, output_path, path_text
 from .field_expression import FieldExpression, parse_field
 

@@ -9,9 +9,8 @@ from typing import Any
 from .. import tuning
 from ..errors import ArgumentError
 from ..mesh import read_mesh
-from ..operators import Tuning, tune
-from ..operators.select import title
-from ..space.space import OPERATORS, Space
+from ..operators import OPERATORS, Tuning, tune
+from ..space import Space
 from . import apply, options, output
 from .command import Command
 
@@ -90,14 +89,9 @@ def _run(arguments: argparse.Namespace) -> None:
     mesh = read_mesh(arguments.mesh)
     found: list[Tuning] = []
     deadline = time.monotonic() + arguments.seconds
-    coefficients = dict.fromkeys(apply.COEFFICIENTS)
     for done, order in enumerate(arguments.orders):
         space = Space(mesh, order, **options.space_options(arguments))
-        ways = {"strategy": arguments.strategy, "algorithm": arguments.algorithm}
-        operators = [
-            apply.make_operator(space, argparse.Namespace(operator=name, **coefficients, **ways))
-            for name in arguments.operators
-        ]
+        operators = [apply.make_operator(space, name, {}, arguments) for name in arguments.operators]
         left = (deadline - time.monotonic()) / (len(arguments.orders) - done)
         # Every space gets a chance: what is chosen now is at least compared with one other.
         found += tune(space, operators, max(left, 0.1))
@@ -112,13 +106,13 @@ def _entry(tuned: Tuning) -> dict[str, Any]:
     return {
         "operator": tuned.operator,
         "block": tuned.block,
-        "chosen": None if record is None else title(record.winner),
-        "dofs_per_second": None if record is None else record.about["dofs_per_second"],
-        "runner_up": None if record is None or record.runner_up is None else title(record.runner_up),
-        "ratio": None if record is None else record.ratio,
-        "gain": None if record is None else record.about["gain"],
+        "chosen": record and str(record.winner),
+        "dofs_per_second": record and record.about["dofs_per_second"],
+        "runner_up": record and record.runner_up and str(record.runner_up),
+        "ratio": record and record.ratio,
+        "gain": record and record.about["gain"],
         "changed": tuned.changed,
-        "seconds": {title(name): seconds for name, seconds in tuned.seconds.items()},
+        "seconds": {str(config): seconds for config, seconds in tuned.seconds.items()},
         "elements": tuned.elements,
         "unsuitable": list(tuned.unsuitable),
         "spent": tuned.spent,
@@ -153,19 +147,7 @@ def _show(arguments: argparse.Namespace) -> None:
     if not records:
         output.say(f"nothing is tuned yet ({tuning.store_info().path})")
         return
-    columns = (
-        "device",
-        "operator",
-        "shape",
-        ">P",
-        "geometry",
-        "dtype",
-        ">dofs",
-        "chosen",
-        ">rate",
-        ">against",
-        "tuned",
-    )
+    columns = "device operator shape >P geometry dtype >dofs chosen >rate >against tuned".split()
     rows = []
     for record in records:
         key, about = record.key, record.about
@@ -174,12 +156,9 @@ def _show(arguments: argparse.Namespace) -> None:
             [
                 f"{key.get('backend')}: {key.get('device')}",
                 str(about.get("operator", key.get("form"))),
-                str(key.get("shape")),
-                str(key.get("order")),
-                str(key.get("geometry")),
-                str(key.get("dtype")),
+                *(str(key.get(name)) for name in ("shape", "order", "geometry", "dtype")),
                 f"{4.0**size:.0e}" if isinstance(size := key.get("size"), int) and 0 <= size < 64 else "",
-                title(record.winner),
+                str(record.winner),
                 output.engineering(rate, "DoF/s") if isinstance(rate, (int, float)) else "",
                 f"{record.ratio:.2f}" if record.runner_up else "",
                 str(about.get("date", ""))[:10],
@@ -191,7 +170,7 @@ def _show(arguments: argparse.Namespace) -> None:
 COMMAND = Command(
     "tune",
     "find the fastest kernels for a mesh and keep them",
-    "Time what can serve each block of a mesh - strategies, algorithms and variants of kernels - and keep what\n"
+    "Time what can serve each block of a mesh - strategies, algorithms and options of kernels - and keep what\n"
     "is fastest; the present choice stays unless it is beaten by 5 %.",
     EXAMPLES,
     _add_arguments,

@@ -1,8 +1,9 @@
 """Operators on spaces: the standard ones, users' weak forms, projection."""
 
-from .forward_transform import FwdTrans
-from .operator import Operator
-from .riesz import InverseMass
+from ..tuning import Tuning
+from .forward_transform import FwdTrans, InverseMass
+from .operator import Operator, OperatorOptions
+from .registry import OPERATORS
 from .standard import (
     AdvectionDiffusionReaction,
     BwdTrans,
@@ -14,9 +15,10 @@ from .standard import (
     PhysDeriv,
     WeakForm,
 )
-from .tuner import Tuning, tune
+from .tuner import tune
 
 __all__ = [
+    "OPERATORS",
     "AdvectionDiffusionReaction",
     "BwdTrans",
     "FwdTrans",
@@ -27,6 +29,7 @@ __all__ = [
     "Laplacian",
     "Mass",
     "Operator",
+    "OperatorOptions",
     "PhysDeriv",
     "Tuning",
     "WeakForm",

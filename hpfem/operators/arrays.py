@@ -11,8 +11,7 @@ import numpy as np
 from ..backends.exchange import is_array, where_is, wrap
 from ..errors import ArgumentError, DeviceError, StateError
 from ..memory import HOST, Device, PairArray
-from ..space.field import Field
-from ..space.space import Space
+from ..space import Field, Space
 
 # Libraries whose arrays cannot be written to.
 _IMMUTABLE = ("jax", "jaxlib")

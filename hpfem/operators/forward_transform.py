@@ -1,79 +1,21 @@
-"""FwdTrans: the elementwise L2 projection of values at the points.
-
-The normal equations of the modified basis lose digits (condition 2e10 on hexes at P = 10), so the mass system is solved
-in the orthogonal basis, whose mass matrix is near diagonal: conjugate gradients on all elements at once, each with its
-own step lengths, preconditioned by the reference diagonal. The result is then expressed in the block's basis.
-"""
+"""FwdTrans and InverseMass: values at the points, or functionals, as functions; element by element."""
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, overload
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.linalg import lu_factor, lu_solve
 
-from hpfem.shapes import Basis, Shape, Tabulation, make_basis, quadrature
-
-from ..backends.base import choose_backend
-from ..errors import ArgumentError, SolverError, StateError
-from ..forms import Pointwise, trace
-from ..forms.form import IPRODUCT_WRT_BASE, BlockKernel, BlockProblem, Form
-from ..memory import HOST, Device
-from ..space.field import Field, check_state
-from ..space.space import OPERATORS, Block, Space
-from . import pointwise as forms
+from ..errors import ArgumentError
+from ..memory import Device
+from ..space import Field, Space
+from ..space.transforms import Array, ForwardTransform, converted
 from .arrays import apply_to_arrays
-from .operator import result_field
-from .select import choose
-
-Array = NDArray[np.float64]
-
-TOLERANCE = 4e-15
-MAX_ITERATIONS = 200
-WORTH_COMPILING = 200_000
-
-
-@cache
-def _orthogonal_norms(shape: Shape, order: int) -> Array:
-    """Diagonal of the orthogonal basis' mass matrix on the reference shape."""
-    rule = quadrature(shape, [order + 1] * shape.dim, ["gauss"] * shape.dim)
-    values = make_basis("orthogonal", shape, order).evaluate(shape.collapse(rule.eta))
-    return (values**2) @ rule.weights
-
-
-@cache
-def _conversion(basis: Basis) -> tuple[Any, Any]:
-    """LU factors of the matrix whose columns are a basis' modes in the orthogonal basis."""
-    rule = quadrature(basis.shape, [basis.order + 1] * basis.shape.dim, ["gauss"] * basis.shape.dim)
-    xi = basis.shape.collapse(rule.eta)
-    orthogonal = make_basis("orthogonal", basis.shape, basis.order).evaluate(xi)
-    moments = (orthogonal * rule.weights) @ basis.evaluate(xi).T
-    return lu_factor(moments / _orthogonal_norms(basis.shape, basis.order)[:, None])
-
-
-def converted(basis: Basis, columns: NDArray[Any], transposed: bool = False) -> NDArray[Any]:
-    """Solve with the matrix whose columns are a basis' modes in the orthogonal basis.
-
-    Parameters
-    ----------
-    basis : Basis
-    columns : ndarray, [n_modes, n]
-    transposed : bool
-        Whether to solve with its transpose.
-
-    Returns
-    -------
-    ndarray, [n_modes, n]
-    """
-    factors, pivots = _conversion(basis)
-    # LAPACK's wrapper counts the pivots from 1 while it works, in place: other threads must not see that.
-    return lu_solve((factors, pivots.copy()), columns, trans=int(transposed), check_finite=False)
+from .registry import OPERATORS
 
 
 @OPERATORS.register("FwdTrans")
-class FwdTrans:
+class FwdTrans(ForwardTransform):
     """Forward transform: values at the points to the coefficients of their L2 projection, element by element.
 
     Parameters
@@ -90,30 +32,12 @@ class FwdTrans:
         For unknown names, or if a direction has fewer than P + 1 points.
     """
 
-    input_state, output_state = "phys", "coeff"
-
     def __init__(
         self, space: Space, strategy: str = "auto", algorithm: str = "auto", backend: str | None = None
     ) -> None:
         if not isinstance(space, Space):
             raise ArgumentError(f"FwdTrans is made on a Space, got {type(space).__name__}")
-        self.space = space
-        self.name = type(self).__name__
-        chosen = choose_backend(space.backend if backend is None else backend)
-        self.backend = chosen
-        self._backend = chosen if chosen.device().name == HOST.name else choose_backend("auto")
-        mass = Pointwise(forms.mass, ("value",))
-        self._mass = Form.weak("Mass", trace(mass, space.dim))
-        self._iproduct = IPRODUCT_WRT_BASE
-        self.strategy, self.algorithm = strategy, algorithm
-        self._made: tuple[tuple[BlockKernel, BlockKernel, Array], ...] = tuple(self._kernels(b) for b in space.blocks)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "_made"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._made = tuple(self._kernels(b) for b in self.space.blocks)
+        super().__init__(space, strategy, algorithm, backend)
 
     def __repr__(self) -> str:
         return f"FwdTrans({self.space!r})"
@@ -123,22 +47,6 @@ class FwdTrans:
         """Where arrays given as `out` are; the work is done on the host."""
         return self.backend.device()
 
-    def _kernels(self, block: Block) -> tuple[BlockKernel, BlockKernel, Array]:
-        """Mass and inner product in the orthogonal basis, and the elements' volumes."""
-        if min(block.rule.counts) <= block.order:
-            raise ArgumentError(
-                f"FwdTrans of order {block.order} on {block.shape.name} needs at least {block.order + 1} points in each"
-                f" direction, the rule has {block.rule.counts}: the mass matrix is singular; use more points"
-            )
-        tabulation = Tabulation(make_basis("orthogonal", block.shape, block.order), block.rule)
-        # Compiling takes longer than a small block's projection.
-        backend = self._backend if block.n_elements * block.n_modes > WORTH_COMPILING else choose_backend("numpy")
-        made = []
-        for form in (self._mass, self._iproduct):
-            problem = BlockProblem(form, tabulation, block.geometry, np.dtype(np.float64))
-            made.append(choose(problem, self.strategy, self.algorithm, backend).kernel)
-        return made[0], made[1], block.geometry.volumes()
-
     @overload
     def __call__(self, field: Field, out: Field | None = None) -> Field: ...
 
@@ -146,92 +54,27 @@ class FwdTrans:
     def __call__(self, field: Any, out: Any = None) -> Any: ...
 
     def __call__(self, field: Any, out: Any = None) -> Any:
-        """Solve the mass system of every element.
+        """Solve the mass system of every element; see `ForwardTransform.__call__`. Arrays are as for `Operator`."""
+        return super().__call__(field, out) if isinstance(field, Field) else apply_to_arrays(self, field, out)
 
-        Parameters
-        ----------
-        field : Field, array or sequence of arrays
-            In state `input_state`; arrays as for `Operator`.
-        out : Field, array or sequence of arrays, optional
-            Overwritten and returned.
 
-        Returns
-        -------
-        Field, array or list of arrays
-            State "coeff".
+class InverseMass(FwdTrans):
+    """Riesz representation: the function whose mass inner products are a functional, element by element.
 
-        Raises
-        ------
-        StateError
-            If a field has the wrong state, space or number of components, or is not finite.
-        SolverError
-            If the mass system of an element does not converge.
-        """
-        if not isinstance(field, Field):
-            return apply_to_arrays(self, field, out)
-        if field.space is not self.space:
-            raise StateError(f"{self.name} takes a field on its own space")
-        check_state(field, self.input_state, self.name)
-        out = result_field(self.space, self.name, self.output_state, field.components, out)
-        try:
-            for number, target in enumerate(out.data):
-                target.write(HOST)[...] = self._projected(number, field.data[number].read(HOST))
-        except BaseException:
-            out.discard()
-            raise
-        return out
+    It makes a "dual" field, such as the result of Helmholtz, a function that can be plotted. It is the inverse of Mass;
+    of other functionals the function is in general discontinuous between elements.
 
-    def _projected(self, number: int, source: NDArray[Any]) -> Array:
-        """The projection on a block, [components, E, n_modes]."""
-        block = self.space.blocks[number]
-        rhs = self._moments(number, np.ascontiguousarray(source, dtype=np.float64))
-        largest = max(rhs.max(), -rhs.min())
-        if not np.isfinite(largest):
-            cell = block.elements[np.argmin(np.isfinite(rhs).all(axis=(0, 2)))]
-            raise StateError(f"{self.name} got a field that is not finite in cell {cell} ({block.shape.name})")
-        unit = 2.0 ** np.clip(np.frexp(largest)[1], -1000, 1000)  # squares of values of any size
-        columns = self._solve(number, rhs / unit).reshape(-1, block.n_modes).T
-        return unit * converted(block.basis, columns).T.reshape(rhs.shape)
+    Parameters
+    ----------
+    space : Space
+    strategy, backend
+        See `FwdTrans`.
+    """
+
+    name, input_state = "InverseMass", "dual"
 
     def _moments(self, number: int, values: Array) -> Array:
-        """Inner products of a block's values with the orthogonal basis, [components, E, n_modes]."""
-        block = self.space.blocks[number]
-        rhs = np.empty((len(values), block.n_elements, block.n_modes))
-        self._made[number][1].apply(values, rhs)
-        return rhs
-
-    def _solve(self, number: int, rhs: Array) -> Array:
-        block, (mass, _, volumes) = self.space.blocks[number], self._made[number]
-        diagonal = (volumes / block.shape.volume)[:, None] * _orthogonal_norms(block.shape, block.order)
-        x = rhs / diagonal
-        product = np.empty_like(rhs)
-        mass.apply(x, product)
-        residual = rhs - product
-        z = residual / diagonal
-        direction = z.copy()
-        rho = np.einsum("cem,cem->ce", residual, z)
-        target = TOLERANCE**2 * np.einsum("cem,cem->ce", rhs, rhs / diagonal)
-        for _ in range(MAX_ITERATIONS):
-            active = rho > target
-            if not active.any():
-                return x
-            mass.apply(direction, product)
-            curvature = np.einsum("cem,cem->ce", direction, product)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                step = np.where(active, rho / curvature, 0.0)[..., None]
-            if not np.isfinite(step).all():
-                break
-            x += step * direction
-            residual -= step * product
-            np.divide(residual, diagonal, out=z)
-            fresh = np.einsum("cem,cem->ce", residual, z)
-            ratio = np.where(active, fresh / np.where(rho > 0, rho, 1.0), 0.0)[..., None]
-            direction = z + ratio * direction
-            rho = fresh
-        if np.all(rho <= 1e6 * target):
-            return x
-        worst = int(block.elements[np.argmax(np.max(rho - 1e6 * target, axis=0))])
-        raise SolverError(
-            f"FwdTrans: the mass system of cell {worst} ({block.shape.name}, P={block.order}, points"
-            f" {block.rule.counts}) did not converge; use more quadrature points"
-        )
+        """The functional on the orthogonal basis instead of the block's."""
+        columns = values.reshape(-1, values.shape[-1]).T
+        rhs = converted(self.space.blocks[number].basis, columns, transposed=True).T
+        return np.ascontiguousarray(rhs).reshape(values.shape)

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, overload
+from typing import Any, TypedDict, overload
 
 import numpy as np
 
 from hpfem.shapes.arguments import integer, is_real, real, shown
 
-from ..backends.base import choose_backend
+from ..backends.base import Backend, choose_backend
 from ..errors import ArgumentError, StateError
 from ..forms import Pointwise, trace
 from ..forms.cost import operator_bytes
 from ..forms.form import BlockProblem, FieldValues, Form
 from ..memory import HOST, OutOfMemory
-from ..space.field import Field, check_state
-from ..space.space import OPERATORS, Space
+from ..space import Field, Space
+from ..space.field import check_state
+from ..space.memory_errors import no_room
+from ..space.transforms import apply_kernels, backward_transform, result_field
+from ..tuning import Choice, Tuning, choose, tune_blocks
 from .arrays import Array, apply_to_arrays, check_current
-from .memory_errors import no_room
 from .parameters import Parameters, in_range
-from .select import Choice, Pick, choose, title
-from .tuner import Tuning, tune_operators
 
 # Components that a form may couple: tracing takes a symbol for each.
 MAX_COUPLED = 1000
@@ -30,35 +31,22 @@ MAX_COUPLED = 1000
 Coefficient = float | Field | Callable[..., Any] | Sequence[float]
 
 
-def result_field(space: Space, name: str, state: str, components: int, out: Field | None) -> Field:
-    """Make the field for a result, or check the one that the caller gives.
+class OperatorOptions(TypedDict, total=False):
+    """How an operator computes: options of every operator; see `Operator`.
 
-    Parameters
+    Attributes
     ----------
-    space : Space
-    name : str
-        Of the operator, for messages.
-    state : str
-    components : int
-    out : Field or None
-        What the caller gives.
-
-    Returns
-    -------
-    Field
-
-    Raises
-    ------
-    StateError
-        If `out` is no field, or has another space, state or number of components.
+    strategy : str
+        "auto", "stdmat", "sumfac" or another strategy of the backend.
+    algorithm : str
+        "auto", "collocated" or "noncollocated".
+    backend : str or None
+        "auto", "numpy", "cpu" or "cuda"; the space's when left out.
     """
-    if out is None:
-        return space.empty(state, components)
-    if not isinstance(out, Field):
-        raise StateError(f"out of {name} must be a Field, got {type(out).__name__}")
-    if out.space is not space or out.state != state or out.components != components:
-        raise StateError(f"out of {name} must be a {state!r} field with {components} component(s) on the same space")
-    return out
+
+    strategy: str
+    algorithm: str
+    backend: str | None
 
 
 class Operator:
@@ -149,10 +137,7 @@ class Operator:
                 raise StateError(
                     f"coefficient {key!r} of {self.name} is a 'dual' field; give it in state 'phys' or 'coeff'"
                 )
-            field = (
-                value if value.state == "phys" else OPERATORS["BwdTrans"](self.space, backend=self.backend.name)(value)
-            )
-            self.fields[key] = field
+            self.fields[key] = value if value.state == "phys" else backward_transform(value, self.backend)
         elif callable(value):
             self.fields[key] = self.space.evaluate(value)
         else:
@@ -187,14 +172,6 @@ class Operator:
         else:
             raise ArgumentError(f"{what} is {shown(value)}; give {self._what_fits(key)}")
 
-    def _choose_all(self, picks: Sequence[Pick | None] = ()) -> tuple[Choice, ...]:
-        """Choose and build all kernels; what they compile is compiled side by side."""
-        picks = picks or [None] * len(self.space.blocks)
-        choices = tuple(self._choose(number, pick) for number, pick in enumerate(picks))
-        for choice in choices:
-            choice.kernel.finish()
-        return choices
-
     def problem(self, number: int) -> BlockProblem:
         """Tell what kernels are specialised by on a block.
 
@@ -216,22 +193,39 @@ class Operator:
             self.form, block.tabulation, block.geometry, self.space.dtype, fields=fields, parameters=self.parameters
         )
 
-    def _choose(self, number: int, pick: Pick | None) -> Choice:
-        try:
-            return choose(self.problem(number), self.strategy, self.algorithm, self.backend, pick)
-        except OutOfMemory as error:
-            raise no_room(self.space, number, self.form, self.form.components, self.device, error) from error
+    def _choose_all(self, known: Sequence[Any] | None = None) -> tuple[Choice, ...]:
+        """Choose and build all kernels; what they compile is compiled side by side.
+
+        Parameters
+        ----------
+        known : sequence, optional
+            What was chosen before (`Choice.known`).
+        """
+        choices = []
+        for number, asked in enumerate(self._asked()):
+            try:
+                choices.append(choose(*asked, known[number] if known else None))
+            except OutOfMemory as error:
+                raise no_room(self.space, number, self.form, self.form.components, self.device, error) from error
+        for choice in choices:
+            choice.kernel.finish()
+        return tuple(choices)
+
+    def _asked(self) -> list[tuple[BlockProblem, str, str, Backend]]:
+        """What `choose` takes, for every block."""
+        numbers = range(len(self.space.blocks))
+        return [(self.problem(number), self.strategy, self.algorithm, self.backend) for number in numbers]
 
     def __getstate__(self) -> dict[str, Any]:
         # Kernels hold compiled code and scratch; the same ones are made again where the operator is opened.
         state = {key: value for key, value in self.__dict__.items() if key not in ("choices", "device")}
-        return {**state, "picks": [choice.pick for choice in self.choices]}
+        return {**state, "known": [choice.known for choice in self.choices]}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        picks = state.pop("picks")
+        known = state.pop("known")
         self.__dict__.update(state)
         self.device = self.backend.device()
-        self.choices = self._choose_all(picks)
+        self.choices = self._choose_all(known)
 
     def rebuild(self) -> None:
         """Choose and build the kernels anew, as after blocks that are alike were tuned elsewhere."""
@@ -291,6 +285,10 @@ class Operator:
 
         Why: tuned (`tune`, `hpfem tune`), with how much faster than the runner-up; the shipped table of measured
         speeds; the least time by a model; or asked for.
+
+        Returns
+        -------
+        str
         """
         lines = [f"{self.name} on backend {self.backend.name}"]
         for choice, block in zip(self.choices, self.space.blocks, strict=True):
@@ -299,7 +297,7 @@ class Operator:
             if kind is not None:
                 where = "element" if block.affine else "point"
                 factors = f"; {kind}: {block.geometry.n_factors(kind)} numbers per {where}"
-            lines.append(f"  {block!r}: {title(choice.pick.name)} ({choice.reason}){factors}")
+            lines.append(f"  {block!r}: {choice.config} ({choice.reason}){factors}")
             lines += [f"    not {reason}" for reason in choice.unsuitable]
         return "\n".join(lines)
 
@@ -356,15 +354,7 @@ class Operator:
             raise StateError(f"{self.name} cannot write into its own argument; give another field as out")
         device = self.device
         check_current(self.name, device, self.backend.device())
-        number = 0
-        try:
-            for number, choice in enumerate(self.choices):
-                choice.kernel.apply(field.data[number].read(device), out.data[number].write(device))
-        except BaseException as error:
-            out.discard()
-            if isinstance(error, OutOfMemory):
-                raise no_room(self.space, number, self.form, field.components, device, error) from error
-            raise
+        apply_kernels([choice.kernel for choice in self.choices], field, out, device)
         if self.guarded and device.name == HOST.name:
             self._check_finite(field, out)
         return out
@@ -386,3 +376,29 @@ class Operator:
                 f"pointwise function {self.name!r} gives values that are not finite in {where} and"
                 f" {np.count_nonzero(bad) - 1} more cell(s) of its block; guard it with np.where or np.maximum"
             )
+
+
+def tune_operators(
+    operators: Sequence[Operator], seconds: float, clock: Callable[[], float] = time.perf_counter
+) -> list[Tuning]:
+    """Tune the blocks of operators, keep what wins, and let the operators compute with it.
+
+    Parameters
+    ----------
+    operators : sequence of Operator
+    seconds : float
+        Time for all of them; each block gets an equal share of what is left.
+    clock : callable
+        () -> seconds.
+
+    Returns
+    -------
+    list of Tuning
+        Of blocks that are alike, one.
+    """
+    for operator in operators:
+        check_current(operator.name, operator.device, operator.backend.device())
+    found = tune_blocks([asked for operator in operators for asked in operator._asked()], seconds, clock)
+    for operator in operators:
+        operator.rebuild()
+    return found

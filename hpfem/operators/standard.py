@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from hpfem.shapes.arguments import shown
 
 from ..errors import ArgumentError
 from ..forms import Pointwise
 from ..forms.form import BWD_TRANS, IPRODUCT_WRT_BASE, IPRODUCT_WRT_DERIV_BASE, PHYS_DERIV
-from ..space.space import OPERATORS, Space
+from ..space import Space
 from . import pointwise as forms
-from .operator import Coefficient, Operator
+from .operator import Coefficient, Operator, OperatorOptions
+from .registry import OPERATORS
 
 
 @OPERATORS.register("BwdTrans")
@@ -26,7 +27,7 @@ class BwdTrans(Operator):
         strategy, algorithm, backend of `Operator`.
     """
 
-    def __init__(self, space: Space, **options: Any) -> None:
+    def __init__(self, space: Space, **options: Unpack[OperatorOptions]) -> None:
         super().__init__(space, BWD_TRANS, **options)
 
 
@@ -41,7 +42,7 @@ class IProductWRTBase(Operator):
         strategy, algorithm, backend of `Operator`.
     """
 
-    def __init__(self, space: Space, **options: Any) -> None:
+    def __init__(self, space: Space, **options: Unpack[OperatorOptions]) -> None:
         super().__init__(space, IPRODUCT_WRT_BASE, **options)
 
 
@@ -56,7 +57,7 @@ class PhysDeriv(Operator):
         strategy, algorithm, backend of `Operator`.
     """
 
-    def __init__(self, space: Space, **options: Any) -> None:
+    def __init__(self, space: Space, **options: Unpack[OperatorOptions]) -> None:
         super().__init__(space, PHYS_DERIV, **options)
 
 
@@ -71,7 +72,7 @@ class IProductWRTDerivBase(Operator):
         strategy, algorithm, backend of `Operator`.
     """
 
-    def __init__(self, space: Space, **options: Any) -> None:
+    def __init__(self, space: Space, **options: Unpack[OperatorOptions]) -> None:
         super().__init__(space, IPRODUCT_WRT_DERIV_BASE, **options)
 
 
@@ -86,7 +87,7 @@ class Mass(Operator):
         strategy, algorithm, backend of `Operator`.
     """
 
-    def __init__(self, space: Space, **options: Any) -> None:
+    def __init__(self, space: Space, **options: Unpack[OperatorOptions]) -> None:
         super().__init__(space, Pointwise(forms.mass, ("value",)), name="Mass", **options)
 
 
@@ -101,7 +102,7 @@ class Laplacian(Operator):
         strategy, algorithm, backend of `Operator`.
     """
 
-    def __init__(self, space: Space, **options: Any) -> None:
+    def __init__(self, space: Space, **options: Unpack[OperatorOptions]) -> None:
         super().__init__(space, Pointwise(forms.laplacian, ("grad",)), name="Laplacian", **options)
 
 
@@ -123,7 +124,11 @@ class Helmholtz(Operator):
     vectors = ()
 
     def __init__(
-        self, space: Space, lam: Coefficient = 1.0, diffusivity: Coefficient | None = None, **options: Any
+        self,
+        space: Space,
+        lam: Coefficient = 1.0,
+        diffusivity: Coefficient | None = None,
+        **options: Unpack[OperatorOptions],
     ) -> None:
         coefficients = {"lam": lam}
         pointwise = Pointwise(forms.helmholtz, ("value", "grad"))
@@ -155,7 +160,7 @@ class AdvectionDiffusionReaction(Operator):
         velocity: Coefficient,
         diffusivity: Coefficient = 1.0,
         reaction: Coefficient = 0.0,
-        **options: Any,
+        **options: Unpack[OperatorOptions],
     ) -> None:
         coefficients = {"velocity": velocity, "diffusivity": diffusivity, "reaction": reaction}
         pointwise = Pointwise(forms.advection_diffusion_reaction, ("value", "grad"))
@@ -205,7 +210,7 @@ class WeakForm(Operator):
         test: str | Sequence[str] = ("value", "grad"),
         fields: Mapping[str, Coefficient] | None = None,
         components: int = 1,
-        **options: Any,
+        **options: Unpack[OperatorOptions],
     ) -> None:
         form = Pointwise(pointwise, _parts(test, "test"))
         given = _parts(trial, "trial")

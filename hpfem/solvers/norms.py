@@ -13,8 +13,9 @@ from hpfem.shapes.arguments import flag, instance, integer, is_real, real, shown
 from ..assembly import C0Space
 from ..errors import ArgumentError, StateError
 from ..operators import BwdTrans, IProductWRTBase
-from ..space.field import Field, check_state
-from ..space.space import MAX_POINTS, Space
+from ..space import Field, Space
+from ..space.arguments import MAX_POINTS
+from ..space.field import check_state
 
 Array = NDArray[np.float64]
 

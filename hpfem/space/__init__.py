@@ -1,6 +1,7 @@
 """Spaces of functions on a mesh, and fields of their values."""
 
+from .block import Block
 from .field import Field
-from .space import Block, Space
+from .space import Space
 
 __all__ = ["Block", "Field", "Space"]

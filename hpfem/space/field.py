@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
@@ -23,14 +23,12 @@ from hpfem.shapes.arguments import integer, is_real, name_of, shown
 
 from ..errors import ArgumentError, StateError
 from ..memory import HOST, Device, PairArray
-
-if TYPE_CHECKING:
-    from .space import Space
+from .block import Block
 
 STATES = ("coeff", "phys", "dual")
 
 # Fields that are alive, by their space and id; a WeakSet cannot be gone through while another thread adds to it.
-_ALIVE: WeakKeyDictionary[Space, WeakValueDictionary[int, Field]] = WeakKeyDictionary()
+_ALIVE: WeakKeyDictionary[FieldSpace, WeakValueDictionary[int, Field]] = WeakKeyDictionary()
 
 
 _ADVICE = {
@@ -77,7 +75,7 @@ def check_state(field: Field, wanted: str, what: str) -> None:
         raise StateError(f"{what} takes a {wanted!r} field, got {field.state!r}; {advice}")
 
 
-def held_by_fields(space: Space, number: int) -> dict[str, int]:
+def held_by_fields(space: FieldSpace, number: int) -> dict[str, int]:
     """Bytes that all fields of a space hold for a block, by device.
 
     Parameters
@@ -98,6 +96,20 @@ def held_by_fields(space: Space, number: int) -> dict[str, int]:
         for device, size in pair.held.items():
             found[device] = found.get(device, 0) + size
     return found
+
+
+class FieldSpace(Protocol):
+    """What is used here of a `Space`."""
+
+    dtype: np.dtype[Any]
+    backend: str
+
+    @property
+    def blocks(self) -> Sequence[Block]:
+        """Elements that are alike."""
+
+    def empty(self, state: str, components: int = 1) -> Field:
+        """Make a field; see `Space.empty`."""
 
 
 class Field:
@@ -123,7 +135,7 @@ class Field:
 
     __array_ufunc__ = None
 
-    def __init__(self, space: Space, state: str, data: Sequence[PairArray]) -> None:
+    def __init__(self, space: FieldSpace, state: str, data: Sequence[PairArray]) -> None:
         name_of(state, STATES, "field state")
         if not hasattr(space, "blocks"):
             raise ArgumentError(f"a field is made on a Space, got {type(space).__name__}")
@@ -141,13 +153,10 @@ class Field:
                 )
             if pair.dtype != space.dtype:
                 raise StateError(f"block {number} has dtype {pair.dtype}, the space {space.dtype}; convert it first")
-        self.space = space
+        self.space: Any = space  # a Space, which the type of what it makes cannot name
         self.state = state
         self.data = tuple(data)
         _ALIVE.setdefault(space, WeakValueDictionary())[id(self)] = self
-
-    def __getstate__(self) -> dict[str, Any]:
-        return dict(self.__dict__)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -238,7 +247,12 @@ class Field:
         return self.space.empty(state, self.components if components is None else components)
 
     def copy(self) -> Field:
-        """Make a copy, on the device where the values are."""
+        """Make a copy, on the device where the values are.
+
+        Returns
+        -------
+        Field
+        """
         return self._map(lambda a: a * 1)
 
     def component(self, number: int) -> Field:
@@ -408,7 +422,7 @@ class Field:
         return float(sum(_dot64(a, b) for a, b in arrays))
 
     def norm(self) -> float:
-        """L2 norm over the mesh (`Space.norm`); a dual field has none."""
+        """L2 norm over the mesh; see `Space.norm`. A dual field has none."""
         return self.space.norm(self)
 
     def at(self, points: ArrayLike) -> NDArray[np.float64]:

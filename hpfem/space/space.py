@@ -3,109 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from hpfem.shapes import BASES, SHAPES, Basis, Shape, Tabulation, TensorRule, default_counts, make_basis, quadrature
-from hpfem.shapes.arguments import as_array, integer, name_of, shown, takes
+from hpfem.shapes import BASES, Shape, Tabulation, make_basis
+from hpfem.shapes.arguments import integer, name_of
 from hpfem.shapes.cached import cached_property
 
 from ..backends.base import BACKENDS, checked_name
 from ..backends.exchange import wrap
-from ..errors import ArgumentError, HpfemError, MeshError, StateError
+from ..errors import ArgumentError, MeshError, StateError
 from ..geometry.block_geometry import BlockGeometry
 from ..geometry.element_map import FLAT_TOLERANCE, geometry_coefficients
 from ..memory import PairArray
 from ..mesh import Mesh
 from ..support.immutable import Immutable
-from ..support.registry import Registry
+from .arguments import MAX_COMPONENTS, checked_dtype, checked_orders, chosen_rule
+from .block import Block
+from .evaluation import evaluate_on_blocks
 from .field import STATES, Field, held_by_fields
-
-if TYPE_CHECKING:
-    from .locate import Locator
-
-
-# Beyond these, bases and rules still work but take minutes to make and gigabytes to hold.
-MAX_ORDER = 32
-MAX_POINTS = 100
-MAX_COMPONENTS = 100_000
-
-
-class FieldMap(Protocol):
-    """What an operator on a space is seen from here: it maps a field to a field."""
-
-    def __call__(self, field: Field, out: Field | None = None) -> Field:
-        """Apply."""
-        ...
-
-
-# Operators by name, registered by the floor above, so that `project` and `norm` are written once, there.
-OPERATORS: Registry[Callable[..., FieldMap]] = Registry("operator")
-
-
-@dataclass(frozen=True, eq=False)
-class Block(Immutable):
-    """Elements of equal shape, order, quadrature and geometry kind.
-
-    Attributes
-    ----------
-    tabulation : Tabulation
-        Basis on the rule.
-    geometry : BlockGeometry
-    elements : ndarray of int, [E]
-        Cell numbers in the mesh.
-    """
-
-    tabulation: Tabulation
-    geometry: BlockGeometry
-    elements: NDArray[np.int64]
-
-    def __repr__(self) -> str:
-        kind = "affine" if self.affine else "deformed"
-        return f"Block({self.n_elements} {kind} {self.shape.name}, P={self.order}, Q={self.rule.counts})"
-
-    @property
-    def shape(self) -> Shape:
-        """The elements' shape."""
-        return self.basis.shape
-
-    @property
-    def basis(self) -> Basis:
-        """The elements' basis."""
-        return self.tabulation.basis
-
-    @property
-    def rule(self) -> TensorRule:
-        """The elements' quadrature."""
-        return self.tabulation.rule
-
-    @property
-    def order(self) -> int:
-        """Polynomial order P."""
-        return self.basis.order
-
-    @property
-    def affine(self) -> bool:
-        """Whether the Jacobian is constant in every element."""
-        return self.geometry.affine
-
-    @property
-    def n_elements(self) -> int:
-        """Number of elements."""
-        return len(self.elements)
-
-    @property
-    def n_modes(self) -> int:
-        """Modes of an element."""
-        return self.basis.n_modes
-
-    @property
-    def n_points(self) -> int:
-        """Quadrature points of an element."""
-        return len(self.rule)
+from .locate import Locator
+from .transforms import ForwardTransform, backward_transform
 
 
 class Space(Immutable):
@@ -149,9 +69,9 @@ class Space(Immutable):
         self.mesh = mesh
         self.basis = name_of(basis, BASES, "basis")
         self.quadrature = quadrature
-        self.dtype = _dtype(dtype)
+        self.dtype = checked_dtype(dtype)
         self.backend = checked_name(backend)
-        self.orders = _orders(order, mesh)
+        self.orders = checked_orders(order, mesh)
         self.blocks = tuple(self._make_blocks())
         self._made = True
 
@@ -172,7 +92,7 @@ class Space(Immutable):
         blocks = []
         for group in self.mesh.cells:
             order = self.orders[group.shape.name]
-            rule = _rule(group.shape, order, self.quadrature)
+            rule = chosen_rule(group.shape, order, self.quadrature)
             tabulation = Tabulation(make_basis(self.basis, group.shape, order), rule)
             coefficients = geometry_coefficients(group, self.mesh.points)
             affine = self.mesh.affine(group)
@@ -231,12 +151,21 @@ class Space(Immutable):
     @cached_property
     def locator(self) -> Locator:
         """Finds the cells and local coordinates of points."""
-        from .locate import Locator
-
         return Locator(self)
 
     def empty(self, state: str, components: int = 1) -> Field:
-        """Make a field that has to be written before it is read."""
+        """Make a field that has to be written before it is read.
+
+        Parameters
+        ----------
+        state : str
+            "coeff", "phys" or "dual".
+        components : int
+
+        Returns
+        -------
+        Field
+        """
         components = integer(components, 1, "components", MAX_COMPONENTS)
         name_of(state, STATES, "field state")
         sizes = [block.n_points if state == "phys" else block.n_modes for block in self.blocks]
@@ -289,7 +218,13 @@ class Space(Immutable):
         return Field(self, state, [wrap(array, copy=True) for array in arrays])
 
     def coordinates(self) -> Field:
-        """Make a "phys" field whose components are the coordinates of the quadrature points."""
+        """Make a field of the coordinates of the quadrature points.
+
+        Returns
+        -------
+        Field
+            State "phys", a component for each coordinate.
+        """
         data = [PairArray.of(block.geometry.coordinates().astype(self.dtype, copy=False)) for block in self.blocks]
         return Field(self, "phys", data)
 
@@ -312,43 +247,7 @@ class Space(Immutable):
         ArgumentError
             If the result has the wrong shape, or is not finite (the message names the cell and the point).
         """
-        found = [self._evaluated(function, block) for block in self.blocks]
-        arrays = [values for values, _ in found]
-        largest = max(size for _, size in found)
-        if 0 < largest < np.finfo(self.dtype).tiny:
-            raise ArgumentError(
-                f"the function's values, up to {largest:.1e}, are out of the range of {self.dtype}; take other units,"
-                " or a space of float64"
-            )
-        if len({len(a) for a in arrays}) > 1:
-            raise ArgumentError("the function returns different numbers of components in different blocks")
-        return self.field("phys", arrays)
-
-    def _evaluated(self, function: Callable[..., Any], block: Block) -> tuple[NDArray[np.floating[Any]], float]:
-        """Values at the points of a block, [components, E, Q], a bounded number of elements at a time; the largest."""
-        out: NDArray[np.floating[Any]] | None = None
-        largest = 0.0
-        for chunk in block.geometry.chunks():
-            x = block.geometry.coordinates(chunk)
-            values = evaluated(function, list(x), x.shape[1:])
-            sizes = np.abs(values)
-            bad = ~(sizes <= np.finfo(self.dtype).max).all(axis=0)
-            if bad.any():
-                e, q = np.argwhere(bad)[0]
-                where = ", ".join(f"{c:.6g}" for c in x[:, e, q])
-                raise ArgumentError(
-                    f"the function is not finite at ({where}) in cell {block.elements[chunk][e]} ({block.shape.name})"
-                    f"{' in float32' if self.dtype == np.float32 else ''}, nor at"
-                    f" {np.count_nonzero(bad) - 1} more point(s) beside it"
-                )
-            if out is None:
-                out = np.empty((len(values), block.n_elements, block.n_points), self.dtype)
-            if len(values) != len(out):
-                raise ArgumentError("the function returns different numbers of components at different points")
-            out[:, chunk] = values
-            largest = max(largest, float(sizes.max()))
-        assert out is not None  # a block has elements
-        return out, largest
+        return self.field("phys", evaluate_on_blocks(function, self.blocks, self.dtype))
 
     def project(self, function: Callable[..., Any] | Field) -> Field:
         """Project a function onto the space, cell by cell in L2 (FwdTrans of its values at the points).
@@ -364,7 +263,7 @@ class Space(Immutable):
             State "coeff".
         """
         values = function if isinstance(function, Field) else self.evaluate(function)
-        return OPERATORS["FwdTrans"](self)(values)
+        return ForwardTransform(self)(values)
 
     def integrate(self, field: Field) -> float | NDArray[np.float64]:
         """Integrate over the mesh.
@@ -421,7 +320,7 @@ class Space(Immutable):
             raise StateError(
                 f"{what} of a 'dual' field: it is a functional, not a function; use dot, or solve with the mass"
             )
-        return field if field.state == "phys" else OPERATORS["BwdTrans"](self)(field)
+        return field if field.state == "phys" else backward_transform(field)
 
     def memory_report(self) -> list[dict[str, Any]]:
         """List, per block, what arrays take and what is held now, in bytes.
@@ -447,94 +346,3 @@ class Space(Immutable):
                     held.setdefault(where, {}).update(amounts)
             rows.append({**row, **factors, "held": held})
         return rows
-
-
-def evaluated(
-    function: Callable[..., Any], coordinates: list[ArrayLike], shape: tuple[int, ...]
-) -> NDArray[np.float64]:
-    """Call a user's function of coordinates and bring its result to [components, *shape].
-
-    Raises
-    ------
-    ArgumentError
-        If it is not callable, or its result has another shape.
-    """
-    if not callable(function):
-        raise ArgumentError(f"expected a function of the {len(coordinates)} coordinates, got {type(function).__name__}")
-    if not takes(function, *coordinates):
-        names = ", ".join(("x", "y", "z")[: len(coordinates)])
-        raise ArgumentError(
-            f"the mesh is in {len(coordinates)}-D: the function must take {len(coordinates)} arguments ({names})"
-        )
-    try:
-        with np.errstate(all="ignore"):
-            result = function(*coordinates)
-    except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
-        if isinstance(error, HpfemError):
-            raise
-        raise ArgumentError(
-            f"the function of the coordinates failed: {error}; it is called on arrays of many points: use NumPy's"
-            " functions (np.sin, np.where for if), or wrap a function of single numbers in np.vectorize"
-        ) from error
-    if isinstance(result, (tuple, list)):
-        parts = list(result)
-    else:
-        whole = as_array(result, "what the function returns")
-        parts = list(whole) if whole.ndim == len(shape) + 1 else [whole]
-    if not parts:
-        raise ArgumentError("the function returned no components")
-    values = np.empty((len(parts), *shape))
-    for one, part in zip(values, parts, strict=True):
-        given = as_array(part, "what the function returns")
-        # No broadcasting: a row of the coordinates is a mistake.
-        if given.shape not in ((), shape):
-            raise ArgumentError(
-                f"the function must return real numbers of the shape {shape} of its arguments, or a list of those; got"
-                f" {shown(part)} of shape {given.shape}"
-            )
-        one[...] = given
-    return values
-
-
-def _dtype(given: DTypeLike) -> np.dtype[Any]:
-    try:
-        dtype = np.dtype(given)
-    except Exception:  # noqa: BLE001 - NumPy asks the object itself for what it is
-        dtype = None
-    if dtype not in (np.float64, np.float32):
-        raise ArgumentError(f"dtype of a space is float64 or float32, got {shown(given)}")
-    return dtype
-
-
-def _orders(order: int | Mapping[str, int], mesh: Mesh) -> dict[str, int]:
-    names = list(dict.fromkeys(group.shape.name for group in mesh.cells))
-    if not isinstance(order, Mapping):
-        order = dict.fromkeys(names, order)
-    for name in order:
-        name_of(name, SHAPES, "shape", " in order")
-    missing = [name for name in names if name not in order]
-    if missing:
-        raise ArgumentError(f"order says nothing of {', '.join(missing)}, which the mesh has")
-    for name in names:
-        integer(order[name], 1, f"the order for {name}", MAX_ORDER)
-    return {name: int(order[name]) for name in names}
-
-
-def _rule(shape: Shape, order: int, choice: str | int | None) -> TensorRule:
-    if choice is None:
-        return quadrature(shape, default_counts(shape, order))
-    if isinstance(choice, str) and choice == "gauss":
-        return quadrature(shape, default_counts(shape, order), ["gauss"] * shape.dim)
-    if isinstance(choice, str) and choice == "collocated":
-        return quadrature(shape, [order + 1] * shape.dim)
-    if isinstance(choice, (int, np.integer)) and not isinstance(choice, bool):
-        counts = default_counts(shape, order, int(choice)) if abs(choice) <= MAX_POINTS else (0,)
-        if not 2 <= min(counts) <= max(counts) <= MAX_POINTS:
-            raise ArgumentError(
-                f"quadrature={shown(choice)} of order {order} on a {shape.name} is not from 2 to {MAX_POINTS} points in"
-                f" each direction; the default, quadrature=0, has {default_counts(shape, order)}"
-            )
-        return quadrature(shape, counts)
-    raise ArgumentError(
-        f"unknown quadrature {shown(choice)}; valid: None, 'gauss', 'collocated' or a number of further points"
-    )

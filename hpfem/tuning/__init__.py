@@ -1,17 +1,35 @@
-"""Which of several callables is the fastest, found by a race; and results of races, kept on disk."""
+"""Which kernel a block gets: the fastest of a race, found once and kept on disk, else the least expected time."""
 
-from .race import MARGIN, Name, Race, Verdict
-from .store import Record, entries, find, forget, keep, store_info
+import warnings
+from typing import Any
+
+from .race import MARGIN, Race
+from .record import Config, TuningRecord
+from .select import Choice, candidates, choose
+from .store import entries, find, forget, keep, store_info
+from .tuner import BlockTuner, Tuning, tune_blocks
 
 __all__ = [
     "MARGIN",
-    "Name",
+    "BlockTuner",
+    "Choice",
+    "Config",
     "Race",
-    "Record",
-    "Verdict",
+    "Tuning",
+    "TuningRecord",
+    "candidates",
+    "choose",
     "entries",
     "find",
     "forget",
     "keep",
     "store_info",
+    "tune_blocks",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "Record":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn("hpfem.tuning.Record is called TuningRecord now", DeprecationWarning, stacklevel=2)
+    return TuningRecord

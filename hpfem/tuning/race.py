@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from ..backends.timer import Timer
-
-# What a callable is called: words, for JSON.
-Name = tuple[str | None, ...]
+from .record import Config, TuningRecord
 
 # Share of its time by which a challenger must beat the incumbent.
 MARGIN = 0.05
@@ -47,30 +45,6 @@ class Runner:
         return statistics.median(self.samples)
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """Outcome of a race.
-
-    Attributes
-    ----------
-    winner : Name
-    seconds : float
-        Of one call.
-    runner_up : Name or None
-        The fastest of the others; None if there was no other.
-    ratio : float
-        Its seconds by the winner's; below 1 if it is faster, but not by enough.
-    kept : bool
-        Whether the incumbent stays though another was faster.
-    """
-
-    winner: Name
-    seconds: float
-    runner_up: Name | None
-    ratio: float
-    kept: bool
-
-
 class Race:
     """A race under way.
 
@@ -79,7 +53,7 @@ class Race:
     timer : Timer
     deadline : float
         When it ends, on `clock`; a call that runs is not interrupted.
-    incumbent : Name, optional
+    incumbent : Config, optional
         Who never drops out.
     clock : callable
         () -> seconds.
@@ -89,33 +63,33 @@ class Race:
         self,
         timer: Timer,
         deadline: float,
-        incumbent: Name | None = None,
+        incumbent: Config | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.timer, self.deadline, self.incumbent, self.clock = timer, deadline, incumbent, clock
-        self.runners: dict[Name, Runner] = {}
+        self.runners: dict[Config, Runner] = {}
 
     def over(self) -> bool:
         """Whether its time is up."""
         return self.clock() >= self.deadline
 
     @property
-    def seconds(self) -> dict[Name, float]:
+    def seconds(self) -> dict[Config, float]:
         """Median seconds of one call of all that took part."""
         return {name: runner.seconds for name, runner in self.runners.items()}
 
     @property
-    def active(self) -> list[Name]:
+    def active(self) -> list[Config]:
         """Those that have not dropped out, fastest first."""
         inside = [name for name, runner in self.runners.items() if runner.call is not None]
         return sorted(inside, key=lambda name: self.runners[name].seconds)
 
-    def enter(self, name: Name, call: Callable[[], object]) -> None:
+    def enter(self, name: Config, call: Callable[[], object]) -> None:
         """Let one take part: a first call is not counted, a second one tells how many make a sample.
 
         Parameters
         ----------
-        name : Name
+        name : Config
         call : callable
         """
         self.timer.seconds(call, 1)
@@ -129,7 +103,7 @@ class Race:
             # One short call by itself is mostly the time of starting it.
             runner.samples = [self.timer.seconds(call, runner.calls) / runner.calls]
 
-    def run(self, repeats: int, within: float, names: Collection[Name] | None = None) -> None:
+    def run(self, repeats: int, within: float, names: Collection[Config] | None = None) -> None:
         """Time those still inside, in turns; whoever falls behind drops out.
 
         Parameters
@@ -138,7 +112,7 @@ class Race:
             Samples of each.
         within : float
             Times of the best beyond which one drops out, at least 1.
-        names : collection of Name, optional
+        names : collection of Config, optional
             Who runs; all that are inside when left out.
         """
         for turn in range(repeats):
@@ -162,34 +136,32 @@ class Race:
         """
         self._drop(self.active[most:])
 
-    def _drop(self, names: Collection[Name]) -> None:
+    def _drop(self, names: Collection[Config]) -> None:
         for name in names:
             if name != self.incumbent:
                 self.runners[name].call = None
 
-    def verdict(self, margin: float = MARGIN) -> Verdict:
-        """Say who won.
+    def record(self, key: Mapping[str, str | int]) -> TuningRecord:
+        """Say who won: the incumbent, unless it is beaten by a share of `MARGIN` of its time.
 
         Parameters
         ----------
-        margin : float
-            Share of its time by which the incumbent must be beaten.
+        key : mapping
+            What the result depends on.
 
         Returns
         -------
-        Verdict
+        TuningRecord
 
         Raises
         ------
-        ValueError
+        IndexError
             If nobody is inside.
         """
-        best = self.active[0]
-        winner, known = best, self.runners.get(self.incumbent) if self.incumbent is not None else None
-        if known is not None and self.runners[best].seconds > (1.0 - margin) * known.seconds:
-            winner = self.incumbent or best
-        seconds = self.runners[winner].seconds
-        others = [name for name in self.runners if name != winner]
-        runner_up = min(others, key=lambda name: self.runners[name].seconds, default=None)
-        ratio = self.runners[runner_up].seconds / seconds if runner_up is not None else 1.0
-        return Verdict(winner, seconds, runner_up, ratio, winner != best)
+        seconds = self.seconds
+        best = winner = self.active[0]
+        if self.incumbent in seconds and seconds[best] > (1.0 - MARGIN) * seconds[self.incumbent]:
+            winner = self.incumbent
+        runner_up = min((name for name in seconds if name != winner), key=lambda name: seconds[name], default=None)
+        ratio = seconds[runner_up] / seconds[winner] if runner_up is not None else 1.0
+        return TuningRecord(key, winner, seconds[winner], runner_up, ratio, winner != best, len(seconds))

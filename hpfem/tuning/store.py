@@ -12,67 +12,25 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ..support.cache import CacheInfo, Kept
 from ..support.files import cache_folder, opened
 from ..support.log import report_once
-from .race import Name
+from .record import Config, TuningRecord
 
 # Version of what a file holds.
 FORMAT = 1
 # Larger files are not ours.
 MOST_BYTES = 1 << 16
-_SUFFIX = ".json"
 # Why a file cannot be opened where there is none.
 _NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 
 
-@dataclass(frozen=True)
-class Record:
-    """What won a race.
-
-    Attributes
-    ----------
-    key : mapping
-        Everything that the result depends on: strings and integers.
-    winner : Name
-    seconds : float
-        Of one call.
-    runner_up : Name or None
-    ratio : float
-        Seconds of the runner-up by the winner's.
-    kept : bool
-        Whether another was faster, but not by enough.
-    tried : int
-        How many took part.
-    about : mapping
-        What else people want to know: strings, numbers, and lists of them.
-    """
-
-    key: Mapping[str, str | int]
-    winner: Name
-    seconds: float
-    runner_up: Name | None
-    ratio: float
-    kept: bool
-    tried: int
-    about: Mapping[str, Any] = field(default_factory=dict)
-
-
-def folder() -> Path:
-    """Folder of results."""
-    return cache_folder("tuning")
-
-
 def _kept() -> Kept:
-    return Kept(folder(), _SUFFIX)
-
-
-def _path(key: Mapping[str, str | int]) -> Path:
-    return _kept().path(_digest(key))
+    return Kept(cache_folder("tuning"), ".json")
 
 
 def _digest(key: Mapping[str, str | int]) -> str:
@@ -80,10 +38,14 @@ def _digest(key: Mapping[str, str | int]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _name(value: Any) -> Name:
-    if not isinstance(value, list) or not value or not all(word is None or isinstance(word, str) for word in value):
-        raise ValueError("a name is not a list of words")
-    return tuple(value)
+def _config(value: Any) -> Config:
+    if (
+        not isinstance(value, list)
+        or len(value) != 3
+        or not all(word is None or isinstance(word, str) for word in value)
+    ):
+        raise ValueError("a configuration is not a list of three words")
+    return Config(*value)
 
 
 def _number(value: Any) -> float:
@@ -92,7 +54,7 @@ def _number(value: Any) -> float:
     return float(value)
 
 
-def _record(content: Any) -> Record:
+def _record(content: Any) -> TuningRecord:
     """Check what a file holds.
 
     Raises
@@ -111,11 +73,11 @@ def _record(content: Any) -> Record:
     if not all(isinstance(note, str) or (isinstance(note, (int, float)) and math.isfinite(note)) for note in notes):
         raise ValueError("its notes are damaged")
     rival = content.get("runner_up")
-    return Record(
+    return TuningRecord(
         key,
-        _name(content.get("winner")),
+        _config(content.get("winner")),
         _number(content.get("seconds")),
-        None if rival is None else _name(rival),
+        None if rival is None else _config(rival),
         _number(content.get("ratio")),
         content.get("kept") is True,
         int(_number(content.get("tried"))),
@@ -123,7 +85,7 @@ def _record(content: Any) -> Record:
     )
 
 
-def _read(path: Path) -> Record | None:
+def _read(path: Path) -> TuningRecord | None:
     """Result in a file; None, and a report, if it cannot be used."""
     try:
         with opened(path) as file:
@@ -131,7 +93,7 @@ def _read(path: Path) -> Record | None:
         if len(content) > MOST_BYTES:
             raise ValueError("it is too large")
         record = _record(json.loads(content.decode("utf-8")))
-        if path.name != _path(record.key).name:
+        if path.stem != _digest(record.key):
             raise ValueError("it belongs to another problem")
         return record
     # Nesting without end is a damage too, and so are integers that are no float.
@@ -143,7 +105,7 @@ def _read(path: Path) -> Record | None:
         return None
 
 
-def find(key: Mapping[str, str | int]) -> Record | None:
+def find(key: Mapping[str, str | int]) -> TuningRecord | None:
     """Look a result up.
 
     Parameters
@@ -153,34 +115,50 @@ def find(key: Mapping[str, str | int]) -> Record | None:
 
     Returns
     -------
-    Record or None
+    TuningRecord or None
         None if there is none, or none to be used; that is reported once.
     """
-    return _read(_path(key))
+    return _read(_kept().path(_digest(key)))
 
 
-def keep(record: Record) -> None:
+def keep(record: TuningRecord) -> None:
     """Write a result; a folder that cannot be written is reported once.
 
     Parameters
     ----------
-    record : Record
+    record : TuningRecord
     """
     content = json.dumps({"format": FORMAT, **asdict(record)}, indent=1, allow_nan=False) + "\n"
     _kept().keep(_digest(record.key), content.encode(), sync=True)
 
 
-def entries() -> list[Record]:
-    """Read all results that can be used."""
+def entries() -> list[TuningRecord]:
+    """Read all results that can be used.
+
+    Returns
+    -------
+    list of TuningRecord
+    """
     found = [_read(path) for path in _kept().entries()]
     return [record for record in found if record is not None]
 
 
 def forget() -> int:
-    """Delete all results; returns how many there were."""
+    """Delete all results.
+
+    Returns
+    -------
+    int
+        How many there were.
+    """
     return _kept().clear()
 
 
 def store_info() -> CacheInfo:
-    """Count the results."""
+    """Count the results.
+
+    Returns
+    -------
+    CacheInfo
+    """
     return _kept().info()

@@ -14,8 +14,7 @@ from hpfem.shapes import make_basis
 from hpfem.shapes.arguments import MAX_ORDER, flag, integer
 
 from ..errors import ArgumentError, StateError
-from ..space.field import Field
-from ..space.space import OPERATORS, Block, Space
+from ..space import Block, Field, Space
 from ..support.files import atomic_path, file_path, path_text
 from .pattern import LINEAR_TYPES, Pattern, linear_pattern, vtk_pattern
 from .xml import write_unstructured_grid
@@ -108,7 +107,7 @@ def _checked(fields: Field | Mapping[str, Field], subdivide: int | None) -> dict
             )
         # Before the projection, which would spread a NaN over its cell and stop at nothing.
         _check_finite(name, field)
-        result[name] = field if field.state == "coeff" else OPERATORS["FwdTrans"](field.space)(field)
+        result[name] = field if field.state == "coeff" else field.space.project(field)
     return result
 
 

@@ -28,7 +28,7 @@ from hpfem.operators import (
     WeakForm,
 )
 from hpfem.shapes import SHAPES, Tabulation, default_counts, make_basis, quadrature
-from hpfem.space.space import Space
+from hpfem.space import Space
 
 
 def reaction(u, du, x, c):

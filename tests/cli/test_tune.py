@@ -63,7 +63,7 @@ def test_a_signal_leaves_what_was_tuned(capsys, folder, monkeypatch):
         keep(record)
         signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setattr("hpfem.operators.tuner.keep", then_stop)
+    monkeypatch.setattr("hpfem.tuning.tuner.keep", then_stop)
     before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         arguments = [FLAT, "--order", "1,2", "--operator", "mass", "--backend", "numpy", "--seconds", "2"]
@@ -75,7 +75,7 @@ def test_a_signal_leaves_what_was_tuned(capsys, folder, monkeypatch):
 
 def test_shows_results_with_odd_keys(capsys):
     for size in ("many", -1, 10**4000):
-        tuning.keep(tuning.Record({"backend": "cpu", "size": size}, ("a", None, None), 1.0, None, 1.0, False, 1))
+        tuning.keep(tuning.TuningRecord({"backend": "cpu", "size": size}, ("a", None, None), 1.0, None, 1.0, False, 1))
     assert run(capsys, "--show").count("cpu: ") == 3
 
 

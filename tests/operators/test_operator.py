@@ -6,7 +6,7 @@ import pytest
 import hpfem as hp
 from hpfem.errors import ArgumentError, StateError
 from hpfem.mesh import box
-from hpfem.space.space import OPERATORS
+from hpfem.operators import OPERATORS
 from tests.operators.reference import random_field
 
 STATES = {

@@ -137,7 +137,7 @@ class TestNames:
                 make()
 
     def test_operator(self):
-        from hpfem.space.space import OPERATORS
+        from hpfem.operators import OPERATORS
 
         with pytest.raises(ArgumentError, match="unknown operator 'Helmoltz'.*did you mean 'Helmholtz'.*BwdTrans"):
             OPERATORS["Helmoltz"]

@@ -9,8 +9,8 @@ import pytest
 import hpfem as hp
 from hpfem.errors import ArgumentError, MeshError, SolverError, StateError
 from hpfem.mesh import box
-from hpfem.operators import forward_transform as projection
 from hpfem.shapes import BASES
+from hpfem.space import transforms
 from tests.operators.reference import random_field
 from tests.samples import NAMES, Polynomial, curved, dimension, norm_error, skewed, straight, tapered
 
@@ -285,7 +285,7 @@ class TestProjection:
             space.project(lambda x, y, z: np.exp(3 * x) * np.cos(5 * y + z))
 
     def test_no_convergence_names_the_cell(self, monkeypatch):
-        monkeypatch.setattr(projection, "MAX_ITERATIONS", 1)
+        monkeypatch.setattr(transforms, "MAX_ITERATIONS", 1)
         with pytest.raises(SolverError, match=r"cell \d+ \(hex, P=4.*more quadrature points"):
             hp.Space(curved("hex"), 4).project(lambda x, y, z: np.exp(3 * x) * np.cos(5 * y + z))
 

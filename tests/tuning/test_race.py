@@ -24,7 +24,7 @@ def race_of(world, times, incumbent=None, deadline=1e9):
 def test_the_fastest_wins(world):
     race = race_of(world, {"a": 1.0, "b": 0.5, "c": 0.9})
     race.run(3, 2.5)
-    verdict = race.verdict()
+    verdict = race.record({})
     assert (verdict.winner, verdict.runner_up) == (("b",), ("c",))
     assert verdict.seconds == pytest.approx(0.5) and verdict.ratio == pytest.approx(1.8)
     assert not verdict.kept
@@ -35,7 +35,7 @@ def test_a_challenger_wins_by_five_percent_or_not_at_all(world, challenger, winn
     assert MARGIN == 0.05
     race = race_of(world, {"old": 1.0, "new": challenger}, incumbent=("old",))
     race.run(3, 1.5)
-    verdict = race.verdict()
+    verdict = race.record({})
     assert verdict.winner == (winner,)
     assert verdict.kept == (winner == "old" and challenger < 1.0)
     assert verdict.ratio == pytest.approx((challenger if winner == "old" else 1.0) / verdict.seconds)
@@ -44,7 +44,7 @@ def test_a_challenger_wins_by_five_percent_or_not_at_all(world, challenger, winn
 def test_challengers_need_no_margin_among_themselves(world):
     race = race_of(world, {"old": 1.0, "new": 0.9, "newer": 0.89}, incumbent=("old",))
     race.run(3, 1.5)
-    assert race.verdict().winner == ("newer",)
+    assert race.record({}).winner == ("newer",)
 
 
 def test_medians_count_and_turns_alternate(world):
@@ -52,7 +52,7 @@ def test_medians_count_and_turns_alternate(world):
     race = race_of(world, {"a": (1.0, 1.0, 1.0, 9.0, 1.0, 1.0), "b": 1.1})
     world.log.clear()
     race.run(4, 20.0)
-    assert race.verdict().winner == ("a",)
+    assert race.record({}).winner == ("a",)
     assert world.log == ["a", "b", "b", "a", "a", "b", "b", "a"]
 
 
@@ -88,11 +88,11 @@ def test_it_ends_in_time(world):
     race = race_of(world, {"a": 1.0, "b": 1.05}, deadline=10.0)
     race.run(1000, 1.5)
     assert race.over() and 10.0 <= world.now < 11.5
-    assert race.verdict().winner == ("a",)
+    assert race.record({}).winner == ("a",)
 
 
 def test_alone(world):
-    verdict = race_of(world, {"a": 1.0}, incumbent=("a",)).verdict()
+    verdict = race_of(world, {"a": 1.0}, incumbent=("a",)).record({})
     assert verdict.winner == ("a",) and verdict.runner_up is None and verdict.ratio == 1.0
 
 
@@ -108,4 +108,4 @@ def test_on_the_real_clock():
     race.enter(("loop",), lambda: sum(range(20000)))
     race.enter(("nothing",), lambda: None)
     race.run(3, 1e9)
-    assert race.verdict().winner == ("nothing",)
+    assert race.record({}).winner == ("nothing",)

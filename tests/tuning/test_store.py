@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from hpfem.support.log import forget_reports, reports
-from hpfem.tuning import Record, entries, find, forget, keep, store_info
+from hpfem.tuning import TuningRecord, entries, find, forget, keep, store_info
 from hpfem.tuning.store import FORMAT
 from tests.limits import forked, limit_time
 
 KEY = {"device": "H200", "form": "1234", "order": 4}
-RECORD = Record(KEY, ("sumfac-top", "collocated", "elements=4"), 1e-3, ("stdmat", None, None), 1.2, False, 9, {"a": 1})
+RECORD = TuningRecord(
+    KEY, ("sumfac-top", "collocated", "elements=4"), 1e-3, ("stdmat", None, None), 1.2, False, 9, {"a": 1}
+)
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +40,7 @@ def test_round_trip(folder):
 
 def test_a_new_result_takes_the_place_of_the_old_one():
     keep(RECORD)
-    newer = Record(KEY, ("stdmat", "collocated", None), 5e-4, None, 1.0, True, 2)
+    newer = TuningRecord(KEY, ("stdmat", "collocated", None), 5e-4, None, 1.0, True, 2)
     keep(newer)
     assert find(KEY) == newer and len(entries()) == 1
 
@@ -47,7 +49,7 @@ def test_a_new_result_takes_the_place_of_the_old_one():
 def test_another_key_is_another_result(change):
     keep(RECORD)
     assert find({**KEY, **change}) is None
-    keep(Record({**KEY, **change}, *list(vars(RECORD).values())[1:]))
+    keep(TuningRecord({**KEY, **change}, *list(vars(RECORD).values())[1:]))
     assert len(entries()) == 2 and find(KEY) == RECORD
 
 
@@ -65,6 +67,7 @@ def damaged():
         "no key": json.dumps({**good, "key": None}).encode(),
         "odd key": json.dumps({**good, "key": {"a": [1]}}).encode(),
         "no winner": json.dumps({**good, "winner": []}).encode(),
+        "short winner": json.dumps({**good, "winner": ["stdmat"]}).encode(),
         "odd winner": json.dumps({**good, "winner": [1, 2, 3]}).encode(),
         "odd runner-up": json.dumps({**good, "runner_up": "stdmat"}).encode(),
         "no seconds": json.dumps({**good, "seconds": None}).encode(),
@@ -126,7 +129,7 @@ def test_what_is_no_file_is_no_result(folder, obstacle):
 def test_a_result_of_another_problem_in_its_place_is_not_believed(folder):
     keep(RECORD)
     [path] = folder.iterdir()
-    other = Record({**KEY, "order": 9}, *list(vars(RECORD).values())[1:])
+    other = TuningRecord({**KEY, "order": 9}, *list(vars(RECORD).values())[1:])
     keep(other)
     [foreign] = set(folder.iterdir()) - {path}
     path.write_bytes(foreign.read_bytes())

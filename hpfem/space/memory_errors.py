@@ -10,11 +10,12 @@ from ..backends.base import BACKENDS
 from ..errors import DeviceError
 from ..forms.form import BlockProblem, Form
 from ..memory import Device, OutOfMemory
-from ..space.field import held_by_fields
-from ..space.space import Space
+from .field import FieldSpace, held_by_fields
 
 
-def no_room(space: Space, number: int, form: Form, components: int, device: Device, error: OutOfMemory) -> DeviceError:
+def no_room(
+    space: FieldSpace, number: int, form: Form, components: int, device: Device, error: OutOfMemory
+) -> DeviceError:
     """Error that says how many elements, or which order or dtype, there is room for.
 
     Parameters

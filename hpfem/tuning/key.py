@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import math
 
-from hpfem import __version__
-
 from ..backends.base import Backend
 from ..forms.cost import operator_bytes
 from ..forms.form import BlockProblem, Form
 from ..memory import HOST
+from ..version import __version__
 
 # Bytes that the timed part of a block moves at most: many times what caches hold, so that more would tell nothing new.
 HOST_BYTES, DEVICE_BYTES = 1 << 27, 1 << 30
@@ -65,15 +64,15 @@ def size_class(problem: BlockProblem, backend: Backend) -> int:
     return round(math.log(max(1, timed_elements(problem, backend) * problem.n_modes), 4))
 
 
-def tuning_key(problem: BlockProblem, backend: Backend, strategy: str, algorithm: str) -> dict[str, str | int]:
+def tuning_key(problem: BlockProblem, strategy: str, algorithm: str, backend: Backend) -> dict[str, str | int]:
     """Key of the tuning result of a problem.
 
     Parameters
     ----------
     problem : BlockProblem
-    backend : Backend
     strategy, algorithm : str
         What was asked for: mostly "auto".
+    backend : Backend
 
     Returns
     -------

@@ -1,0 +1,114 @@
+"""Checks of what a space is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from hpfem.shapes import SHAPES, Shape, TensorRule, default_counts, quadrature
+from hpfem.shapes.arguments import integer, name_of, shown
+
+from ..errors import ArgumentError
+from ..mesh import Mesh
+
+# Beyond these, bases and rules still work but take minutes to make and gigabytes to hold.
+MAX_ORDER = 32
+MAX_POINTS = 100
+MAX_COMPONENTS = 100_000
+
+
+def checked_dtype(given: DTypeLike) -> np.dtype[Any]:
+    """Type of the values on a space.
+
+    Parameters
+    ----------
+    given : dtype
+
+    Returns
+    -------
+    dtype
+
+    Raises
+    ------
+    ArgumentError
+        If it is neither float64 nor float32.
+    """
+    try:
+        dtype = np.dtype(given)
+    except Exception:  # noqa: BLE001 - NumPy asks the object itself for what it is
+        dtype = None
+    if dtype not in (np.float64, np.float32):
+        raise ArgumentError(f"dtype of a space is float64 or float32, got {shown(given)}")
+    return dtype
+
+
+def checked_orders(order: int | Mapping[str, int], mesh: Mesh) -> dict[str, int]:
+    """Polynomial orders of the shapes of a mesh.
+
+    Parameters
+    ----------
+    order : int or {shape name: int}
+    mesh : Mesh
+
+    Returns
+    -------
+    dict
+        {shape name: order}.
+
+    Raises
+    ------
+    ArgumentError
+        If a shape has none, or one that is out of range.
+    """
+    names = list(dict.fromkeys(group.shape.name for group in mesh.cells))
+    if not isinstance(order, Mapping):
+        order = dict.fromkeys(names, order)
+    for name in order:
+        name_of(name, SHAPES, "shape", " in order")
+    missing = [name for name in names if name not in order]
+    if missing:
+        raise ArgumentError(f"order says nothing of {', '.join(missing)}, which the mesh has")
+    for name in names:
+        integer(order[name], 1, f"the order for {name}", MAX_ORDER)
+    return {name: int(order[name]) for name in names}
+
+
+def chosen_rule(shape: Shape, order: int, choice: str | int | None) -> TensorRule:
+    """Quadrature of a shape.
+
+    Parameters
+    ----------
+    shape : Shape
+    order : int
+    choice : None, "gauss", "collocated" or int
+        As `Space` takes it.
+
+    Returns
+    -------
+    TensorRule
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such rule.
+    """
+    if choice is None:
+        return quadrature(shape, default_counts(shape, order))
+    if isinstance(choice, str) and choice == "gauss":
+        return quadrature(shape, default_counts(shape, order), ["gauss"] * shape.dim)
+    if isinstance(choice, str) and choice == "collocated":
+        return quadrature(shape, [order + 1] * shape.dim)
+    if isinstance(choice, (int, np.integer)) and not isinstance(choice, bool):
+        counts = default_counts(shape, order, int(choice)) if abs(choice) <= MAX_POINTS else (0,)
+        if not 2 <= min(counts) <= max(counts) <= MAX_POINTS:
+            raise ArgumentError(
+                f"quadrature={shown(choice)} of order {order} on a {shape.name} is not from 2 to {MAX_POINTS} points in"
+                f" each direction; the default, quadrature=0, has {default_counts(shape, order)}"
+            )
+        return quadrature(shape, counts)
+    raise ArgumentError(
+        f"unknown quadrature {shown(choice)}; valid: None, 'gauss', 'collocated' or a number of further points"
+    )

@@ -1,0 +1,75 @@
+"""A block: elements of a space that are alike, and are computed together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpfem.shapes import Basis, Shape, Tabulation, TensorRule
+
+from ..geometry.block_geometry import BlockGeometry
+from ..support.immutable import Immutable
+
+
+@dataclass(frozen=True, eq=False)
+class Block(Immutable):
+    """Elements of equal shape, order, quadrature and geometry kind.
+
+    Attributes
+    ----------
+    tabulation : Tabulation
+        Basis on the rule.
+    geometry : BlockGeometry
+    elements : ndarray of int, [E]
+        Cell numbers in the mesh.
+    """
+
+    tabulation: Tabulation
+    geometry: BlockGeometry
+    elements: NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        kind = "affine" if self.affine else "deformed"
+        return f"Block({self.n_elements} {kind} {self.shape.name}, P={self.order}, Q={self.rule.counts})"
+
+    @property
+    def shape(self) -> Shape:
+        """The elements' shape."""
+        return self.basis.shape
+
+    @property
+    def basis(self) -> Basis:
+        """The elements' basis."""
+        return self.tabulation.basis
+
+    @property
+    def rule(self) -> TensorRule:
+        """The elements' quadrature."""
+        return self.tabulation.rule
+
+    @property
+    def order(self) -> int:
+        """Polynomial order P."""
+        return self.basis.order
+
+    @property
+    def affine(self) -> bool:
+        """Whether the Jacobian is constant in every element."""
+        return self.geometry.affine
+
+    @property
+    def n_elements(self) -> int:
+        """Number of elements."""
+        return len(self.elements)
+
+    @property
+    def n_modes(self) -> int:
+        """Modes of an element."""
+        return self.basis.n_modes
+
+    @property
+    def n_points(self) -> int:
+        """Quadrature points of an element."""
+        return len(self.rule)

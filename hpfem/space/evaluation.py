@@ -1,0 +1,135 @@
+"""Values of users' functions of the coordinates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hpfem.shapes.arguments import as_array, shown, takes
+
+from ..errors import ArgumentError, HpfemError
+from .block import Block
+
+
+def evaluated(
+    function: Callable[..., Any], coordinates: list[ArrayLike], shape: tuple[int, ...]
+) -> NDArray[np.float64]:
+    """Call a user's function of coordinates.
+
+    Parameters
+    ----------
+    function : callable
+    coordinates : list of array_like, D of them
+    shape : tuple of int
+        Theirs.
+
+    Returns
+    -------
+    ndarray, [components, *shape]
+
+    Raises
+    ------
+    ArgumentError
+        If it is not callable, or its result has another shape.
+    """
+    if not callable(function):
+        raise ArgumentError(f"expected a function of the {len(coordinates)} coordinates, got {type(function).__name__}")
+    if not takes(function, *coordinates):
+        names = ", ".join(("x", "y", "z")[: len(coordinates)])
+        raise ArgumentError(
+            f"the mesh is in {len(coordinates)}-D: the function must take {len(coordinates)} arguments ({names})"
+        )
+    try:
+        with np.errstate(all="ignore"):
+            result = function(*coordinates)
+    except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
+        if isinstance(error, HpfemError):
+            raise
+        raise ArgumentError(
+            f"the function of the coordinates failed: {error}; it is called on arrays of many points: use NumPy's"
+            " functions (np.sin, np.where for if), or wrap a function of single numbers in np.vectorize"
+        ) from error
+    if isinstance(result, (tuple, list)):
+        parts = list(result)
+    else:
+        whole = as_array(result, "what the function returns")
+        parts = list(whole) if whole.ndim == len(shape) + 1 else [whole]
+    if not parts:
+        raise ArgumentError("the function returned no components")
+    values = np.empty((len(parts), *shape))
+    for one, part in zip(values, parts, strict=True):
+        given = as_array(part, "what the function returns")
+        # No broadcasting: a row of the coordinates is a mistake.
+        if given.shape not in ((), shape):
+            raise ArgumentError(
+                f"the function must return real numbers of the shape {shape} of its arguments, or a list of those; got"
+                f" {shown(part)} of shape {given.shape}"
+            )
+        one[...] = given
+    return values
+
+
+def evaluate_on_blocks(
+    function: Callable[..., Any], blocks: Sequence[Block], dtype: np.dtype[Any]
+) -> list[NDArray[np.floating[Any]]]:
+    """Evaluate a user's function at the quadrature points; see `Space.evaluate`.
+
+    Parameters
+    ----------
+    function : callable
+    blocks : sequence of Block
+    dtype : dtype
+        Of the result.
+
+    Returns
+    -------
+    list of ndarray, [components, E, Q] each
+
+    Raises
+    ------
+    ArgumentError
+        If a result has the wrong shape, or is not finite.
+    """
+    found = [_on_block(function, block, dtype) for block in blocks]
+    largest = max(size for _, size in found)
+    if 0 < largest < np.finfo(dtype).tiny:
+        raise ArgumentError(
+            f"the function's values, up to {largest:.1e}, are out of the range of {dtype}; take other units,"
+            " or a space of float64"
+        )
+    arrays = [values for values, _ in found]
+    if len({len(a) for a in arrays}) > 1:
+        raise ArgumentError("the function returns different numbers of components in different blocks")
+    return arrays
+
+
+def _on_block(
+    function: Callable[..., Any], block: Block, dtype: np.dtype[Any]
+) -> tuple[NDArray[np.floating[Any]], float]:
+    """Values at the points of a block, [components, E, Q], a bounded number of elements at a time; the largest."""
+    out: NDArray[np.floating[Any]] | None = None
+    largest = 0.0
+    for chunk in block.geometry.chunks():
+        x = block.geometry.coordinates(chunk)
+        values = evaluated(function, list(x), x.shape[1:])
+        sizes = np.abs(values)
+        bad = ~(sizes <= np.finfo(dtype).max).all(axis=0)
+        if bad.any():
+            e, q = np.argwhere(bad)[0]
+            where = ", ".join(f"{c:.6g}" for c in x[:, e, q])
+            raise ArgumentError(
+                f"the function is not finite at ({where}) in cell {block.elements[chunk][e]} ({block.shape.name})"
+                f"{' in float32' if dtype == np.float32 else ''}, nor at"
+                f" {np.count_nonzero(bad) - 1} more point(s) beside it"
+            )
+        if out is None:
+            out = np.empty((len(values), block.n_elements, block.n_points), dtype)
+        if len(values) != len(out):
+            raise ArgumentError("the function returns different numbers of components at different points")
+        out[:, chunk] = values
+        largest = max(largest, float(sizes.max()))
+    assert out is not None  # a block has elements
+    return out, largest

@@ -1,0 +1,303 @@
+"""Between coefficients and values at the points: the backward transform, and the elementwise L2 projection.
+
+The normal equations of the modified basis lose digits (condition 2e10 on hexes at P = 10), so the mass system of the
+projection is solved in the orthogonal basis, whose mass matrix is near diagonal: conjugate gradients on all elements at
+once, each with its own step lengths, preconditioned by the reference diagonal. The result is then expressed in the
+block's basis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lu_factor, lu_solve
+
+from hpfem.shapes import Basis, Shape, Tabulation, make_basis, quadrature
+
+from ..backends.base import Backend, choose_backend
+from ..errors import ArgumentError, SolverError, StateError
+from ..forms import Pointwise, trace
+from ..forms.form import BWD_TRANS, IPRODUCT_WRT_BASE, BlockKernel, BlockProblem, Form
+from ..memory import HOST, Device, OutOfMemory
+from ..tuning import choose
+from .block import Block
+from .field import Field, FieldSpace, check_state
+from .memory_errors import no_room
+
+Array = NDArray[np.float64]
+
+TOLERANCE = 4e-15
+MAX_ITERATIONS = 200
+WORTH_COMPILING = 200_000
+
+
+def _mass(u: Any) -> Any:
+    return u
+
+
+@cache
+def _orthogonal_norms(shape: Shape, order: int) -> Array:
+    """Diagonal of the orthogonal basis' mass matrix on the reference shape."""
+    rule = quadrature(shape, [order + 1] * shape.dim, ["gauss"] * shape.dim)
+    values = make_basis("orthogonal", shape, order).evaluate(shape.collapse(rule.eta))
+    return (values**2) @ rule.weights
+
+
+@cache
+def _conversion(basis: Basis) -> tuple[Any, Any]:
+    """LU factors of the matrix whose columns are a basis' modes in the orthogonal basis."""
+    rule = quadrature(basis.shape, [basis.order + 1] * basis.shape.dim, ["gauss"] * basis.shape.dim)
+    xi = basis.shape.collapse(rule.eta)
+    orthogonal = make_basis("orthogonal", basis.shape, basis.order).evaluate(xi)
+    moments = (orthogonal * rule.weights) @ basis.evaluate(xi).T
+    return lu_factor(moments / _orthogonal_norms(basis.shape, basis.order)[:, None])
+
+
+def converted(basis: Basis, columns: NDArray[Any], transposed: bool = False) -> NDArray[Any]:
+    """Solve with the matrix whose columns are a basis' modes in the orthogonal basis.
+
+    Parameters
+    ----------
+    basis : Basis
+    columns : ndarray, [n_modes, n]
+    transposed : bool
+        Whether to solve with its transpose.
+
+    Returns
+    -------
+    ndarray, [n_modes, n]
+    """
+    factors, pivots = _conversion(basis)
+    # LAPACK's wrapper counts the pivots from 1 while it works, in place: other threads must not see that.
+    return lu_solve((factors, pivots.copy()), columns, trans=int(transposed), check_finite=False)
+
+
+def result_field(space: FieldSpace, name: str, state: str, components: int, out: Field | None) -> Field:
+    """Make the field for a result, or check the one that the caller gives.
+
+    Parameters
+    ----------
+    space : Space
+    name : str
+        Of the operator, for messages.
+    state : str
+    components : int
+    out : Field or None
+        What the caller gives.
+
+    Returns
+    -------
+    Field
+
+    Raises
+    ------
+    StateError
+        If `out` is no field, or has another space, state or number of components.
+    """
+    if out is None:
+        return space.empty(state, components)
+    if not isinstance(out, Field):
+        raise StateError(f"out of {name} must be a Field, got {type(out).__name__}")
+    if out.space is not space or out.state != state or out.components != components:
+        raise StateError(f"out of {name} must be a {state!r} field with {components} component(s) on the same space")
+    return out
+
+
+def apply_kernels(kernels: Sequence[BlockKernel], field: Field, out: Field, device: Device) -> None:
+    """Apply a kernel to each block of a field.
+
+    Parameters
+    ----------
+    kernels : sequence of BlockKernel
+    field, out : Field
+        `out` is overwritten; it holds no values if an exception stops this.
+    device : Device
+        Of the kernels.
+
+    Raises
+    ------
+    DeviceError
+        If there is no room on the device.
+    """
+    number = 0
+    try:
+        for number, kernel in enumerate(kernels):
+            kernel.apply(field.data[number].read(device), out.data[number].write(device))
+    except BaseException as error:
+        out.discard()
+        if isinstance(error, OutOfMemory):
+            form = kernels[number].problem.form
+            raise no_room(field.space, number, form, field.components, device, error) from error
+        raise
+
+
+def backward_transform(field: Field, backend: Backend | None = None) -> Field:
+    """Values at the quadrature points.
+
+    Parameters
+    ----------
+    field : Field
+        State "coeff".
+    backend : Backend, optional
+        Where it is computed; the space's when left out.
+
+    Returns
+    -------
+    Field
+        State "phys".
+    """
+    check_state(field, "coeff", "BwdTrans")
+    space, backend = field.space, backend or choose_backend(field.space.backend)
+    problems = [BlockProblem(BWD_TRANS, block.tabulation, block.geometry, space.dtype) for block in space.blocks]
+    kernels = [choose(problem, "auto", "auto", backend).kernel for problem in problems]
+    out = field.like("phys")
+    apply_kernels(kernels, field, out, backend.device())
+    return out
+
+
+class ForwardTransform:
+    """Elementwise L2 projection: values at the points to coefficients.
+
+    Parameters
+    ----------
+    space : Space
+    strategy, algorithm : str
+        Of the mass and inner-product kernels inside.
+    backend : str, optional
+        Where the products with the mass matrix run, in float64, if it works on the host's memory.
+
+    Raises
+    ------
+    ArgumentError
+        For unknown names, or if a direction has fewer than P + 1 points.
+    """
+
+    name = "FwdTrans"
+    input_state, output_state = "phys", "coeff"
+
+    def __init__(
+        self, space: FieldSpace, strategy: str = "auto", algorithm: str = "auto", backend: str | None = None
+    ) -> None:
+        self.space: Any = space
+        self.strategy, self.algorithm = strategy, algorithm
+        self.backend = choose_backend(space.backend if backend is None else backend)
+        self._made = [self._kernels(block) for block in space.blocks]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "_made"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._made = [self._kernels(block) for block in self.space.blocks]
+
+    def __call__(self, field: Field, out: Field | None = None) -> Field:
+        """Solve the mass system of every element.
+
+        Parameters
+        ----------
+        field : Field
+            In state `input_state`.
+        out : Field, optional
+            Overwritten and returned.
+
+        Returns
+        -------
+        Field
+            State "coeff".
+
+        Raises
+        ------
+        StateError
+            If a field has the wrong state, space or number of components, or is not finite.
+        SolverError
+            If the mass system of an element does not converge.
+        """
+        if field.space is not self.space:
+            raise StateError(f"{self.name} takes a field on its own space")
+        check_state(field, self.input_state, self.name)
+        out = result_field(self.space, self.name, self.output_state, field.components, out)
+        try:
+            for number, target in enumerate(out.data):
+                target.write(HOST)[...] = self._projected(number, field.data[number].read(HOST))
+        except BaseException:
+            out.discard()
+            raise
+        return out
+
+    def _kernels(self, block: Block) -> tuple[BlockKernel, BlockKernel, Array]:
+        """Mass and inner product in the orthogonal basis, and the elements' volumes."""
+        if min(block.rule.counts) <= block.order:
+            raise ArgumentError(
+                f"FwdTrans of order {block.order} on {block.shape.name} needs at least {block.order + 1} points in each"
+                f" direction, the rule has {block.rule.counts}: the mass matrix is singular; use more points"
+            )
+        tabulation = Tabulation(make_basis("orthogonal", block.shape, block.order), block.rule)
+        backend = self.backend if self.backend.device().name == HOST.name else choose_backend("auto")
+        # Compiling takes longer than a small block's projection.
+        if block.n_elements * block.n_modes <= WORTH_COMPILING:
+            backend = choose_backend("numpy")
+        mass = Form.weak("Mass", trace(Pointwise(_mass, ("value",)), block.geometry.space_dim))
+        problems = [
+            BlockProblem(form, tabulation, block.geometry, np.dtype(np.float64)) for form in (mass, IPRODUCT_WRT_BASE)
+        ]
+        kernels = [choose(problem, self.strategy, self.algorithm, backend).kernel for problem in problems]
+        return kernels[0], kernels[1], block.geometry.volumes()
+
+    def _projected(self, number: int, source: NDArray[Any]) -> Array:
+        """The projection on a block, [components, E, n_modes]."""
+        block = self.space.blocks[number]
+        rhs = self._moments(number, np.ascontiguousarray(source, dtype=np.float64))
+        largest = max(rhs.max(), -rhs.min())
+        if not np.isfinite(largest):
+            cell = block.elements[np.argmin(np.isfinite(rhs).all(axis=(0, 2)))]
+            raise StateError(f"{self.name} got a field that is not finite in cell {cell} ({block.shape.name})")
+        unit = 2.0 ** np.clip(np.frexp(largest)[1], -1000, 1000)  # squares of values of any size
+        columns = self._solve(number, rhs / unit).reshape(-1, block.n_modes).T
+        return unit * converted(block.basis, columns).T.reshape(rhs.shape)
+
+    def _moments(self, number: int, values: Array) -> Array:
+        """Inner products of a block's values with the orthogonal basis, [components, E, n_modes]."""
+        block = self.space.blocks[number]
+        rhs = np.empty((len(values), block.n_elements, block.n_modes))
+        self._made[number][1].apply(values, rhs)
+        return rhs
+
+    def _solve(self, number: int, rhs: Array) -> Array:
+        block, (mass, _, volumes) = self.space.blocks[number], self._made[number]
+        diagonal = (volumes / block.shape.volume)[:, None] * _orthogonal_norms(block.shape, block.order)
+        x = rhs / diagonal
+        product = np.empty_like(rhs)
+        mass.apply(x, product)
+        residual = rhs - product
+        z = residual / diagonal
+        direction = z.copy()
+        rho = np.einsum("cem,cem->ce", residual, z)
+        target = TOLERANCE**2 * np.einsum("cem,cem->ce", rhs, rhs / diagonal)
+        for _ in range(MAX_ITERATIONS):
+            active = rho > target
+            if not active.any():
+                return x
+            mass.apply(direction, product)
+            curvature = np.einsum("cem,cem->ce", direction, product)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                step = np.where(active, rho / curvature, 0.0)[..., None]
+            if not np.isfinite(step).all():
+                break
+            x += step * direction
+            residual -= step * product
+            np.divide(residual, diagonal, out=z)
+            fresh = np.einsum("cem,cem->ce", residual, z)
+            ratio = np.where(active, fresh / np.where(rho > 0, rho, 1.0), 0.0)[..., None]
+            direction = z + ratio * direction
+            rho = fresh
+        if np.all(rho <= 1e6 * target):
+            return x
+        worst = int(block.elements[np.argmax(np.max(rho - 1e6 * target, axis=0))])
+        raise SolverError(
+            f"FwdTrans: the mass system of cell {worst} ({block.shape.name}, P={block.order}, points"
+            f" {block.rule.counts}) did not converge; use more quadrature points"
+        )

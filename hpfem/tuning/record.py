@@ -1,0 +1,60 @@
+"""How a block can be computed, and what a race between such ways found out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+
+class Config(NamedTuple):
+    """A way to compute a form on a block; as text: "sumfac-top, collocated, elements=4".
+
+    Attributes
+    ----------
+    strategy : str
+    algorithm : str or None
+        None where the form has no gradients of the basis.
+    options : str or None
+        Of the strategy; None where it has none.
+    """
+
+    strategy: str
+    algorithm: str | None = None
+    options: str | None = None
+
+    def __str__(self) -> str:
+        return ", ".join(word for word in self if word)
+
+
+@dataclass(frozen=True)
+class TuningRecord:
+    """What a race found out; kept on disk.
+
+    Attributes
+    ----------
+    key : mapping
+        Everything that the result depends on: strings and integers.
+    winner : Config
+    seconds : float
+        Of one call.
+    runner_up : Config or None
+        The fastest of the others; None if there was no other.
+    ratio : float
+        Its seconds by the winner's; below 1 if it is faster, but not by enough.
+    kept : bool
+        Whether the one to beat stays though another was faster.
+    tried : int
+        How many took part.
+    about : mapping
+        What else people want to know: strings, numbers, and lists of them.
+    """
+
+    key: Mapping[str, str | int]
+    winner: Config
+    seconds: float
+    runner_up: Config | None
+    ratio: float
+    kept: bool
+    tried: int
+    about: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,207 @@
+"""One kernel per block: the user's tuning result, else the least expected time of the backend's strategies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from hpfem.shapes.arguments import name_of
+
+from ..backends.base import Backend
+from ..backends.strategy import Options, Strategy
+from ..errors import ArgumentError, NotSuitable
+from ..forms.form import ALGORITHMS, BlockKernel, BlockProblem
+from ..support.log import report_once
+from .key import tuning_key
+from .record import Config, TuningRecord
+from .store import find
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen for a block, and why.
+
+    Attributes
+    ----------
+    config : Config
+    backend : str
+    kernel : BlockKernel
+    reason : str
+        "tuned: ...", "shipped table: ...", "least expected time by the model" or "asked for".
+    unsuitable : tuple of str
+        Strategies that could not serve, each with its reason.
+    """
+
+    config: Config
+    backend: str
+    kernel: BlockKernel
+    reason: str
+    unsuitable: tuple[str, ...]
+
+    @property
+    def strategy(self) -> str:
+        """Name of the strategy."""
+        return self.config.strategy
+
+    @property
+    def algorithm(self) -> str:
+        """Name of the algorithm, also where it means nothing."""
+        return self.kernel.problem.algorithm
+
+    @property
+    def options(self) -> Options:
+        """Options of the strategy; None where it has none."""
+        return self.config.options
+
+    @property
+    def known(self) -> Known:
+        """All but the kernel: what `choose` takes to build it again."""
+        return self.config, self.reason, self.unsuitable
+
+
+Known = tuple[Config, str, tuple[str, ...]]
+
+
+def _algorithms(problem: BlockProblem, asked: str) -> list[str]:
+    """Algorithms that are exact on the block's points ([X] section 2.2.1)."""
+    gradients = problem.form.has_algorithms
+    name_of(asked, ("auto", *ALGORITHMS), "algorithm")
+    rule, order = problem.tabulation.rule, problem.tabulation.basis.order
+    enough = min(rule.counts) >= order + 1
+    always = problem.form.always_collocated
+    if not enough and (always or (gradients and asked == "collocated")):
+        other = "" if always else " or algorithm='noncollocated'"
+        raise ArgumentError(
+            f"{problem.form.name} on {problem.shape.name}: collocated derivatives of order {order} need at least"
+            f" {order + 1} points in each direction, the rule has {rule.counts}; use more points{other}"
+        )
+    if not gradients:
+        return ["collocated"]
+    if asked != "auto":
+        return [asked]
+    return list(ALGORITHMS) if enough else ["noncollocated"]
+
+
+def candidates(
+    problem: BlockProblem, strategy: str, algorithm: str, backend: Backend
+) -> dict[Config, tuple[Strategy, BlockProblem]]:
+    """What may serve a block.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    strategy, algorithm : str
+        Names, or "auto".
+    backend : Backend
+
+    Returns
+    -------
+    dict
+        Config without options -> its strategy, and the problem for its algorithm; the least expected time first.
+
+    Raises
+    ------
+    ArgumentError
+        For an unknown strategy or algorithm.
+    """
+    names = backend.strategy_names
+    name_of(strategy, ["auto", *names], "strategy", f" of backend {backend.name!r}")
+    found = [
+        (provider, replace(problem, algorithm=name))
+        for name in _algorithms(problem, algorithm)
+        for provider in backend.strategies
+        if strategy in ("auto", provider.name)
+    ]
+    found.sort(key=lambda pair: pair[0].cost(pair[1]))
+    gradients = problem.form.has_algorithms
+    return {Config(provider.name, p.algorithm if gradients else None): (provider, p) for provider, p in found}
+
+
+def _tuned_reason(record: TuningRecord) -> str:
+    rate = record.about.get("dofs_per_second")
+    words = "tuned" + (f": {rate * 1e-9:.3g} GDoF/s" if isinstance(rate, (int, float)) else "")
+    if record.runner_up is None:
+        return f"{words}, nothing else serves"
+    if record.kept:
+        return f"{words}, kept: {record.runner_up} is {1 / record.ratio - 1:.1%} faster, which is not enough"
+    return f"{words}, {record.ratio:.2f} times as fast as {record.runner_up}"
+
+
+def tuned(problem: BlockProblem, strategy: str, algorithm: str, backend: Backend) -> Known | None:
+    """Look up what tuning a problem found; see `choose`.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    strategy, algorithm : str
+    backend : Backend
+
+    Returns
+    -------
+    tuple or None
+        None where nobody has tuned it.
+    """
+    record = find(tuning_key(problem, strategy, algorithm, backend))
+    if record is None:
+        return None
+    unfit = record.about.get("unsuitable")
+    return record.winner, _tuned_reason(record), tuple(map(str, unfit)) if isinstance(unfit, list) else ()
+
+
+def choose(
+    problem: BlockProblem, strategy: str, algorithm: str, backend: Backend, known: Known | None = None
+) -> Choice:
+    """Choose and build the kernel of a block: the user's tuning result, else the least expected time.
+
+    Expected times are measured ones of the shipped table where there are any, else the strategy's model.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    strategy : str
+        A name, or "auto".
+    algorithm : str
+        "collocated", "noncollocated" or "auto".
+    backend : Backend
+    known : tuple, optional
+        `Choice.known` of what was chosen before; taken again if it can be built.
+
+    Returns
+    -------
+    Choice
+
+    Raises
+    ------
+    ArgumentError
+        For an unknown strategy or algorithm.
+    NotSuitable
+        If no strategy, or not the one asked for, can serve the block.
+    """
+    suited = candidates(problem, strategy, algorithm, backend)
+    known = known or tuned(problem, strategy, algorithm, backend)
+    if known is not None:
+        config, reason, refused = known
+        why = "there is no such strategy here"
+        if config._replace(options=None) in suited:
+            provider, candidate = suited[config._replace(options=None)]
+            try:
+                return Choice(config, backend.name, provider.build(candidate, config.options), reason, refused)
+            except (NotSuitable, ArgumentError) as error:
+                why = str(error)
+        report_once(f"chosen/{backend.name}/{config}/{why}", f"{config} was chosen once and is not used now: {why}")
+    unsuitable: dict[str, bool] = {}
+    for config, (provider, candidate) in suited.items():
+        try:
+            options = provider.default(candidate)
+            kernel = provider.build(candidate, options)
+        except NotSuitable as error:
+            unsuitable[f"{provider.name}: {error}"] = provider.special
+            continue
+        missed = [refusal for refusal, special in unsuitable.items() if not special]
+        if missed:
+            what = f"{problem.form.name}/{problem.shape.name} P={problem.tabulation.basis.order}"
+            report_once(f"{what}/{backend.name}", f"{what}: using {provider.name} ({'; '.join(missed)})")
+        table = provider.measured(candidate)
+        reason = f"shipped table: {table}" if table else "least expected time by the model"
+        reason = "asked for" if strategy != "auto" else reason
+        return Choice(config._replace(options=options), backend.name, kernel, reason, tuple(unsuitable))
+    raise NotSuitable(f"{problem.form.name} on {problem.shape.name}: {'; '.join(unsuitable)}")

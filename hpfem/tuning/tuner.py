@@ -1,0 +1,385 @@
+"""The tuner: times what can serve a block on data of its own, and keeps what won for `strategy="auto"`.
+
+Everything suitable takes part: strategies, algorithms, and options in the rounds of `Strategy.search`, compiled side
+by side. Whoever is far behind drops out; the fastest run again in turns at the end. The present choice stays unless it
+is beaten clearly (`MARGIN`), and no result counts that differs from its result.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+from hpfem.shapes.arguments import real
+
+from ..backends.base import Backend
+from ..backends.strategy import Search
+from ..errors import ArgumentError, DeviceError, NotSuitable
+from ..forms.form import BlockProblem, FieldValues
+from ..memory import PairArray
+from ..support.log import report_once
+from ..support.progress import progress
+from .key import timed_elements, tuning_key
+from .race import Race
+from .record import Config, TuningRecord
+from .select import candidates, tuned
+from .store import keep
+
+# Samples, and times of the best beyond which one drops out: of a round, and at the end, where so many run.
+ROUND, ROUND_WITHIN = 3, 1.3
+FINAL, FINAL_WITHIN, FINALISTS = 15, 1.15, 6
+# Strategies and algorithms whose best is slower than this are not searched further.
+SEARCH_WITHIN = 1.2
+# Shares of the time left that a round may take to compile, and of all time that the end is given.
+COMPILE_SHARE, FINAL_SHARE = 0.5, 0.15
+# Relative difference to the present choice's result that no right kernel has.
+TOLERANCE = {8: 1e-9, 4: 1e-3}
+
+_REFUSALS = (NotSuitable, ArgumentError, DeviceError)
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What the tuner did on a block, and the record that it keeps.
+
+    Attributes
+    ----------
+    operator, block : str
+        What was tuned.
+    record : TuningRecord or None
+        What is kept; None if there was no time for a single comparison.
+    changed : bool
+        Whether something else was chosen than before.
+    seconds : dict
+        Config -> seconds of one application to the timed elements, of everything that took part.
+    unsuitable : tuple of str
+        What could not serve, each with its reason.
+    elements : int
+        Elements that were timed.
+    spent : float
+        Seconds that it took.
+    """
+
+    operator: str
+    block: str
+    record: TuningRecord | None
+    changed: bool
+    seconds: dict[Config, float] = field(default_factory=dict)
+    unsuitable: tuple[str, ...] = ()
+    elements: int = 0
+    spent: float = 0.0
+
+
+def sample(problem: BlockProblem, n: int) -> BlockProblem:
+    """The first elements of a problem, with a geometry of its own, so that layouts made for them go with it.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    n : int
+        Number of elements.
+
+    Returns
+    -------
+    BlockProblem
+        Coefficient fields are copies.
+    """
+    fields = {
+        key: FieldValues(PairArray.of(f.values[:, :n].copy(), f.device), f.device, f.vector)
+        for key, f in problem.fields.items()
+    }
+    return replace(problem, geometry=problem.geometry.part(n), fields=fields)
+
+
+class BlockTuner:
+    """The tuner on one block.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    strategy, algorithm : str
+        What may be chosen from: names, or "auto".
+    backend : Backend
+    seconds : float
+        Time that it may take; what is being compiled or timed when it ends is finished.
+    clock : callable
+        () -> seconds.
+    elements : int, optional
+        Elements to time; as many as tell the speed of all when left out.
+    known : bool
+        Whether a result that is kept is the one to beat, rather than what is chosen without any.
+
+    Attributes
+    ----------
+    groups : dict
+        Config without options -> (Strategy, problem on the elements that are timed).
+    race : Race
+    unsuitable : list of str
+        What could not serve, each with its reason.
+    """
+
+    def __init__(
+        self,
+        problem: BlockProblem,
+        strategy: str,
+        algorithm: str,
+        backend: Backend,
+        seconds: float,
+        clock: Callable[[], float] = time.perf_counter,
+        elements: int | None = None,
+        known: bool = True,
+    ) -> None:
+        self.problem, self.known, self.clock = problem, known, clock
+        self._asked = problem, strategy, algorithm, backend
+        self.began = clock()
+        self.deadline = self.began + seconds
+        self.search_until = self.deadline - FINAL_SHARE * seconds
+        self.elements = timed_elements(problem, backend) if elements is None else elements
+        part = sample(problem, self.elements)
+        self.groups = candidates(part, strategy, algorithm, backend)
+        self.unsuitable: list[str] = []
+        device = backend.device()
+        # No zeros and no pattern: some processors compute faster with those.
+        values = np.random.default_rng(0).random(8191) + 0.5
+        shape = (part.coupled, self.elements, part.n_input)
+        self.source = device.empty(shape, part.dtype)
+        device.from_host(np.resize(values, shape).astype(part.dtype), self.source)
+        self.out = device.empty((part.components_out(part.coupled), self.elements, part.n_output), part.dtype)
+        self.expected: Any = None
+        self.race = Race(backend.timer(), self.deadline, clock=clock)
+
+    def _refuse(self, config: Config, reason: object) -> None:
+        text = f"{config._replace(algorithm=None)}: {reason}"
+        if text not in self.unsuitable:
+            self.unsuitable.append(text)
+
+    def prepare(self, configs: Iterable[Config]) -> list[Config]:
+        """Compile side by side what is to be timed.
+
+        Parameters
+        ----------
+        configs : iterable of Config
+            The most promising first.
+
+        Returns
+        -------
+        list of Config
+            What is ready in time; at least the first that can be.
+        """
+        now = self.clock()
+        until = now + (COMPILE_SHARE if self.race.runners else 1.0) * (self.search_until - now)
+        begun: list[tuple[Config, Future[Any] | None]] = []
+        for config in configs:
+            if begun and self.clock() >= until:
+                break
+            strategy, problem = self.groups[config._replace(options=None)]
+            try:
+                begun.append((config, strategy.prepare(problem, config.options)))
+            except _REFUSALS as reason:
+                self._refuse(config, reason)
+        ready: list[Config] = []
+        for config, future in begun:
+            try:
+                if future is not None:
+                    future.result(timeout=max(until - self.clock(), 0.0) if ready else None)
+                ready.append(config)
+            except TimeoutError:
+                if future is not None:
+                    future.cancel()
+            except _REFUSALS as reason:
+                self._refuse(config, reason)
+        return ready
+
+    def enter(self, config: Config) -> None:
+        """Build a kernel, check its result against that of the first, and let it take part.
+
+        Parameters
+        ----------
+        config : Config
+        """
+        strategy, problem = self.groups[config._replace(options=None)]
+        try:
+            kernel = strategy.build(problem, config.options)
+            self.out[...] = np.nan
+            kernel.apply(self.source, self.out)
+            if self.expected is None:
+                self.expected = self.out.copy()
+            right = self._right()
+        # CUDA's own errors, of a launch that asks for too much, are RuntimeErrors.
+        except (*_REFUSALS, RuntimeError) as reason:
+            self._refuse(config, reason)
+            return
+        if right:
+            self.race.enter(config, partial(kernel.apply, self.source, self.out))
+            return
+        self._refuse(config, "its result is wrong; please report this")
+        report_once(f"tuner/{config}", f"{self.problem.form.name}: {config} gives wrong results, not used")
+
+    def _right(self) -> bool:
+        scale = float(abs(self.expected).max()) if self.expected.size else np.nan
+        if not np.isfinite(scale):  # nothing, or a user's function on values that it is not made for
+            return True
+        return float(abs(self.out - self.expected).max()) <= TOLERANCE[self.out.dtype.itemsize] * scale
+
+    def _incumbent(self) -> Config:
+        """What is chosen now, timed first."""
+        known = tuned(*self._asked) if self.known else None
+        configs = [known[0]] if known is not None and known[0]._replace(options=None) in self.groups else []
+        for group, (strategy, problem) in self.groups.items():
+            try:
+                configs.append(group._replace(options=strategy.default(problem)))
+            except NotSuitable as reason:
+                self._refuse(group, reason)
+        for config in configs:
+            if self.prepare([config]):
+                self.enter(config)
+            if config in self.race.runners:
+                return config
+        raise NotSuitable(f"{self.problem.form.name} on {self.problem.shape.name}: {'; '.join(self.unsuitable)}")
+
+    def run(self) -> Tuning:
+        """Tune.
+
+        Returns
+        -------
+        Tuning
+            Its record is not kept yet.
+
+        Raises
+        ------
+        NotSuitable
+            If nothing serves.
+        """
+        self.race.incumbent = self._incumbent()
+        searches: dict[Config, Search] = {}
+        first: list[list[Config]] = []
+        for group, (strategy, problem) in self.groups.items():
+            try:
+                search = strategy.search(problem)
+                first.append([group._replace(options=options) for options in next(search)])
+                searches[group] = search
+            except NotSuitable as reason:
+                self._refuse(group, reason)
+        batch = in_turns(first)
+        while batch and self.clock() < self.search_until:
+            for config in self.prepare(config for config in batch if config not in self.race.runners):
+                if self.clock() >= self.search_until:
+                    break
+                self.enter(config)
+            self.race.run(ROUND, ROUND_WITHIN)
+            self.race.only(2 * FINALISTS)
+            batch = self._next_round(searches)
+        self.race.only(FINALISTS)
+        self.race.run(FINAL, FINAL_WITHIN)
+        return self._result(self.race.incumbent)
+
+    def _next_round(self, searches: dict[Config, Search]) -> list[Config]:
+        """Options to time next, of strategies and algorithms that are still in the running."""
+        seconds, batches = self.race.seconds, []
+        best = min(seconds.values())
+        for group, search in list(searches.items()):
+            timed = {c.options: t for c, t in seconds.items() if c._replace(options=None) == group}
+            if min(timed.values(), default=np.inf) > SEARCH_WITHIN * best:
+                del searches[group]
+                continue
+            try:
+                batches.append([group._replace(options=options) for options in search.send(timed)])
+            except StopIteration:
+                del searches[group]
+        return in_turns(batches)
+
+    def _result(self, incumbent: Config) -> Tuning:
+        problem, spent = self.problem, self.clock() - self.began
+        record, seconds = self.race.record(tuning_key(*self._asked)), self.race.seconds
+        about = {
+            "operator": problem.form.name,
+            "elements": self.elements,
+            "block_elements": problem.n_elements,
+            "dofs_per_second": self.elements * problem.n_modes * problem.coupled / record.seconds,
+            "gain": seconds[incumbent] / record.seconds,
+            "before": str(incumbent),
+            "unsuitable": list(self.unsuitable),
+            "spent": round(spent, 3),
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        kind = "affine" if problem.geometry.affine else "deformed"
+        counts = "x".join(map(str, problem.tabulation.rule.counts))
+        order = problem.tabulation.basis.order
+        return Tuning(
+            problem.form.name,
+            f"{problem.n_elements} {kind} {problem.shape.name}, P={order}, Q={counts}, {problem.dtype.name}",
+            None if len(seconds) == 1 and self.clock() >= self.search_until else replace(record, about=about),
+            record.winner != incumbent,
+            seconds,
+            tuple(self.unsuitable),
+            self.elements,
+            spent,
+        )
+
+
+def in_turns(batches: Sequence[Sequence[Config]]) -> list[Config]:
+    """The first of each batch, then the second of each, ...: if time is short, everybody has had a chance.
+
+    Parameters
+    ----------
+    batches : sequence of sequence of Config
+
+    Returns
+    -------
+    list of Config
+    """
+    return [config for rank in zip_longest(*batches) for config in rank if config is not None]
+
+
+def tune_blocks(
+    blocks: Iterable[tuple[BlockProblem, str, str, Backend]],
+    seconds: float,
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[Tuning]:
+    """Tune blocks, and keep what wins.
+
+    Parameters
+    ----------
+    blocks : iterable of (BlockProblem, strategy, algorithm, Backend)
+        As `choose` takes them.
+    seconds : float
+        Time for all of them; each block gets an equal share of what is left.
+    clock : callable
+        () -> seconds.
+
+    Returns
+    -------
+    list of Tuning
+        Of blocks that are alike, one.
+
+    Raises
+    ------
+    ArgumentError
+        If there are no seconds.
+    NotSuitable
+        If nothing serves a block.
+    """
+    seconds = real(seconds, "the number of seconds of tuning", above=0)
+    work: dict[str, tuple[BlockProblem, str, str, Backend]] = {}
+    for asked in blocks:
+        work.setdefault(repr(tuning_key(*asked)), asked)
+    found: list[Tuning] = []
+    deadline = clock() + seconds
+    with progress("tuning", total=len(work)) as step:
+        for done, asked in enumerate(work.values()):
+            step(0, f"tuning {asked[0].form.name} on {asked[0].shape.name}")
+            share = max(deadline - clock(), 0.0) / (len(work) - done)
+            tuning = BlockTuner(*asked, share, clock).run()
+            if tuning.record is not None:
+                keep(tuning.record)
+            found.append(tuning)
+            step()
+    return found
