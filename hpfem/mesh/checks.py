@@ -66,11 +66,11 @@ def tangling(parts: Sequence[Part], found: Sequence[Quality], labels: Labels) ->
     worst: tuple[float, str, str] | None = None
     count = 0
     for part, quality in zip(parts, found, strict=True):
-        bad = np.flatnonzero(~(quality.upright | quality.mirrored))
+        bad = np.flatnonzero(~(quality.positively_oriented | quality.mirrored))
         count += len(bad)
         if len(bad):
             # How deep the minority sign goes.
-            depth = np.minimum(-quality.least_fullness[bad], quality.most_fullness[bad])
+            depth = np.minimum(-quality.least_scaled[bad], quality.most_scaled[bad])
             where = bad[np.argmax(depth)]
             low, high = quality.smallest[where], quality.largest[where]
             sign = "of mixed sign" if depth.max() > quality.noise[where] else "zero"

@@ -21,7 +21,7 @@ from hpfem.shapes import Shape
 from hpfem.shapes.arguments import MAX_ORDER, as_array, flag, instance, integer, reals, shown, takes
 from hpfem.shapes.cached import cached_property
 
-from ..geometry.element_map import affine_elements, elevated_nodes, geometry_coefficients
+from ..geometry.element_map import ElementMap, elevated_nodes
 from ..support.immutable import Immutable
 from . import checks
 from .hanging import Hanging, hanging_vertices
@@ -319,7 +319,7 @@ class Mesh(Immutable):
     def affine(self, group: CellGroup) -> NDArray[np.bool_]:
         """Which cells of a group are affine, [E] of bool."""
         instance(group, CellGroup, "the group")
-        return affine_elements(group, geometry_coefficients(group, self.points))
+        return ElementMap.of(group, self.points).affine_elements
 
     def describe_cell(self, cell: int) -> str:
         """What messages call a cell: its number in the file and its shape."""

@@ -12,7 +12,7 @@ from hpfem.errors import ArgumentError
 from hpfem.shapes import SHAPES, Shape, equispaced_nodes
 from hpfem.shapes.arguments import MAX_ORDER, as_array, integer, name_of, shown
 
-from ..geometry.element_map import Quality, quality
+from ..geometry.element_map import ElementMap, Quality
 from .node_order import vertex_positions
 from .symmetry import Indices, mirror
 
@@ -135,7 +135,7 @@ def compressed(points: Array, parts: Sequence[Part]) -> tuple[Array, list[Part],
 
 def qualities(points: Array, parts: Sequence[Part]) -> list[Quality]:
     """Extremes of det J of all cells, one per part."""
-    return [quality(part, points) for part in parts]
+    return [ElementMap.of(part, points).quality() for part in parts]
 
 
 def turned(part: Part, chosen: NDArray[np.bool_]) -> Part:

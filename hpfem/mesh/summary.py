@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..geometry.element_map import quality, volumes
+from ..geometry.element_map import ElementMap
 from .node_order import vertex_positions
 
 if TYPE_CHECKING:
@@ -131,11 +131,12 @@ def summarise(mesh: Mesh) -> MeshSummary:
         name = group.shape.name
         counts[name] = counts.get(name, 0) + len(group)
         orders.setdefault(name, []).append(group.order)
-        affine[name] = affine.get(name, 0) + int(mesh.affine(group).sum())
-        volume += float(volumes(group, mesh.points).sum())
-        scaled = quality(group, mesh.points).scaled_jacobian
-        if scaled.min() < worst:
-            worst, worst_cell = float(scaled.min()), int(group.indices[np.argmin(scaled)])
+        elements = ElementMap.of(group, mesh.points)
+        affine[name] = affine.get(name, 0) + int(elements.affine_elements.sum())
+        volume += float(elements.volumes().sum())
+        ratio = elements.quality().ratio
+        if ratio.min() < worst:
+            worst, worst_cell = float(ratio.min()), int(group.indices[np.argmin(ratio)])
     return MeshSummary(
         name=mesh.name,
         dim=mesh.dim,

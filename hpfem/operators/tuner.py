@@ -339,7 +339,7 @@ def _application(kernel: BlockKernel, source: Any, out: Any) -> Callable[[], obj
 
 
 def _block_text(problem: BlockProblem) -> str:
-    kind = "affine" if problem.geometry.affine else "deformed"
+    kind = problem.geometry.kind.name
     counts = "x".join(map(str, problem.tabulation.rule.counts))
     order = problem.tabulation.basis.order
     return f"{problem.n_elements} {kind} {problem.shape.name}, P={order}, Q={counts}, {problem.dtype.name}"

@@ -92,7 +92,7 @@ def tuning_key(problem: BlockProblem, backend: Backend, strategy: str, algorithm
         "order": basis.order,
         "points": ", ".join(rules),
         "dtype": problem.dtype.name,
-        "geometry": "affine" if geometry.affine else "deformed",
+        "geometry": geometry.kind.name,
         "dimension": geometry.space_dim,
         "size": size_class(problem, backend),
         "strategy": strategy,
