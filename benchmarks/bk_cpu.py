@@ -28,6 +28,7 @@ from hpfem.benchmarks.results import BENCH, rounded
 from hpfem.forms.cost import operator_bytes, operator_flops
 from hpfem.forms.form import BlockProblem
 from hpfem.geometry.block_geometry import BlockGeometry
+from hpfem.geometry.jacobians import inverse_collapse
 from hpfem.operators import Helmholtz, Mass
 from hpfem.shapes import SHAPES as BY_NAME
 from hpfem.shapes import make_basis
@@ -136,7 +137,7 @@ def measure_case(problem: BlockProblem, cache: str, strategy: str, benchmark: st
     return Row(
         benchmark=benchmark,
         shape=problem.shape.name,
-        geometry="affine" if problem.geometry.affine else "deformed",
+        geometry=problem.geometry.kind.name,
         order=problem.tabulation.basis.order,
         cache=cache,
         dtype=problem.dtype.name,
@@ -176,7 +177,7 @@ def libceed_rate(problem: BlockProblem, benchmark: str, seconds: float) -> float
         topology = {"tri": "TRIANGLE", "prism": "PRISM", "pyramid": "PYRAMID", "tet": "TET"}[shape.name]
         tabulation, rule = problem.tabulation, problem.tabulation.rule
         points = len(rule)
-        inverse = np.linalg.inv(shape.collapse_matrix(rule.eta))
+        inverse = inverse_collapse(shape, rule.eta)
         derivatives = np.einsum("qai,amq->iqm", inverse, tabulation.dense_gradient)
         basis = ceed.BasisH1(
             getattr(libceed, topology),

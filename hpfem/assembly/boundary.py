@@ -23,8 +23,7 @@ from hpfem.shapes.cached import cached_property
 
 from ..backends.vectors import ElementRestriction, PerDevice
 from ..errors import ArgumentError
-from ..geometry.block_geometry import BlockGeometry
-from ..geometry.element_map import geometry_coefficients
+from ..geometry import GENERAL, BlockGeometry, ElementMap
 from ..memory import Device
 from ..mesh.symmetry import entity_nodes, outward_signs
 from .c0 import C0Space
@@ -73,20 +72,14 @@ class FacetBlock:
     @cached_property
     def weights(self) -> Array:
         """Weights times surface element, [n, Q]."""
-        factors = self.geometry.factors("wJ")[:, 0, :, 0]
-        return np.asarray(factors * self.geometry.rule.weights if self.geometry.affine else factors, dtype=np.float64)
+        return self.geometry.weights()
 
     @cached_property
     def normals(self) -> Array:
         """Outward unit normals, [D, n, Q]."""
-        axes = np.moveaxis(self.geometry.jacobian(), (2, 3), (0, 1))  # [D, d, n, Q]
-        if len(axes) != axes.shape[1] + 1:
+        if self.geometry.space_dim != self.geometry.dim + 1:
             raise ArgumentError("the outward normal of the sides of a surface in space is not provided; give g itself")
-        if len(axes) == 2:
-            normal = np.stack([axes[1, 0], -axes[0, 0]])
-        else:
-            normal = np.cross(axes[:, 0], axes[:, 1], axis=0)
-        return self.sign * normal / np.linalg.norm(normal, axis=0)
+        return self.sign * self.geometry.normals()
 
 
 def facet_blocks(c0: C0Space, facets: Indices) -> list[FacetBlock]:
@@ -115,8 +108,8 @@ def facet_blocks(c0: C0Space, facets: Indices) -> list[FacetBlock]:
         basis = make_basis(c0.space.basis, entity.shape, order)
         rule = quadrature(entity.shape, default_counts(entity.shape, order, _MORE))
         nodes = own.nodes[rows][:, entity_nodes(own.shape, own.order, mesh.dim - 1, number)]
-        coefficients = geometry_coefficients(Patch(entity.shape, own.order, nodes), mesh.points)
-        geometry = BlockGeometry(entity.shape, own.order, coefficients, rule, affine=False)
+        elements = ElementMap.of(Patch(entity.shape, own.order, nodes), mesh.points)
+        geometry = BlockGeometry(entity.shape, own.order, elements.coefficients, rule, GENERAL)
         vertices = own.vertices[rows][:, entity.vertices]
         seen = [numbering.of_vertices(entity.shape, vertices, dim) for dim in range(mesh.dim)]
         entries = numbering.local_to_global(basis, seen).forward

@@ -18,13 +18,12 @@ from scipy.sparse import csr_array
 
 from ..backends.numpy.pointwise import Evaluator
 from ..errors import ArgumentError
+from ..geometry.element_map import CHUNK, chunks
 from ..memory import HOST, PairArray
 from ..operators import Operator
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
-
-_CHUNK = 4_000_000  # numbers held at a time
 
 
 def pointwise_matrix(operator: Operator, number: int, component: int, elements: slice) -> Array:
@@ -50,18 +49,12 @@ def pointwise_matrix(operator: Operator, number: int, component: int, elements: 
     trace = form.trace
     assert trace is not None
     geometry = block.geometry
-    J = geometry.jacobian(elements)  # [E, Q, D, d]
     x = geometry.coordinates(elements)
-    d, big = geometry.dim, geometry.space_dim
-    gram = np.swapaxes(J, -1, -2) @ J
-    weight = np.sqrt(np.linalg.det(gram)) * block.rule.weights
-    collapse = np.linalg.det(block.shape.collapse_matrix(block.rule.eta))
-    weight = weight / collapse  # the rule's weights contain the collapse
-    inverse = np.swapaxes(np.linalg.solve(gram, np.swapaxes(J, -1, -2)), -1, -2)  # [E, Q, D, d] = d eta_a / dx_i
-    shape = weight.shape
-    physical = np.zeros((1 + big, 1 + big, *shape))
+    inverse, weight = geometry.inverse_and_weights(elements)
+    d, space_dim, shape = geometry.dim, geometry.space_dim, weight.shape
+    physical = np.zeros((1 + space_dim, 1 + space_dim, *shape))
     pointwise = Evaluator(trace, shape, np.float64)
-    for column in range(1 + big):
+    for column in range(1 + space_dim):
         source = _unit(operator, number, component, column, x, elements)
         with np.errstate(all="ignore"):
             found = pointwise(source, shape[-1])
@@ -69,14 +62,14 @@ def pointwise_matrix(operator: Operator, number: int, component: int, elements: 
             physical[0, column] = found[trace.value[component].index]
         if trace.scaled is not None:
             for c, scale in trace.scaled[component].items():
-                for i in range(big):
+                for i in range(space_dim):
                     physical[1 + i, column] += found[scale.index] * source(("du", c, i))
         elif trace.flux is not None:
             for i, part in enumerate(trace.flux[component]):
                 physical[1 + i, column] = found[part.index]
-    pull = np.zeros((1 + big, 1 + d, *shape))
+    pull = np.zeros((1 + space_dim, 1 + d, *shape))
     pull[0, 0] = 1
-    pull[1:, 1:] = inverse.transpose(2, 3, 0, 1)
+    pull[1:, 1:] = inverse.swapaxes(0, 1)
     return np.einsum("iaeq,ijeq,jbeq,eq->abeq", pull, physical, pull, weight, optimize=True)
 
 
@@ -141,15 +134,11 @@ def element_entries(operator: Operator, number: int, component: int, first: Indi
     block = operator.space.blocks[number]
     n_tables = (block.shape.dim + 1) * (block.shape.dim + 2) // 2
     out = np.zeros((block.n_elements, len(first)))
-    step = max(1, _CHUNK // (block.n_points * (1 + block.geometry.space_dim) ** 2))
-    pairs = max(1, _CHUNK // (block.n_points * n_tables))
-    for e in range(0, block.n_elements, step):
-        elements = slice(e, min(e + step, block.n_elements))
+    for elements in chunks(block.n_elements, block.n_points * (1 + block.geometry.space_dim) ** 2):
         K = pointwise_matrix(operator, number, component, elements)
         upper = [(K[a, b] if a == b else (K[a, b] + K[b, a]) / 2) for a in range(len(K)) for b in range(a, len(K))]
         live = [i for i, values in enumerate(upper) if values.any()]
-        for p in range(0, len(first), pairs):
-            chosen = slice(p, p + pairs)
+        for chosen in chunks(len(first), block.n_points * n_tables):
             products = _products(operator, number, first[chosen], second[chosen])
             for i in live:
                 out[elements, chosen] += upper[i] @ products[i].T
@@ -228,7 +217,7 @@ def element_matrices(operator: Operator, number: int) -> Array:
     size = n * block.n_modes
     out = np.empty((block.n_elements, size, size))
     device = operator.backend.device()
-    step = max(1, _CHUNK // max(1, block.n_elements * block.n_modes * n))
+    step = max(1, CHUNK // max(1, block.n_elements * block.n_modes * n))
     step = step if n == 1 else 1
     for first in range(0, size, step):
         columns = np.arange(first, min(first + step, size))

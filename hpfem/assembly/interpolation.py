@@ -19,7 +19,7 @@ from hpfem.shapes import Basis, Shape, make_basis, quadrature
 from hpfem.shapes.arguments import is_real, real
 
 from ..errors import ArgumentError
-from ..geometry.element_map import geometry_coefficients, positions
+from ..geometry.element_map import ElementMap
 from ..mesh.symmetry import entity_nodes, lattice_permutations, symmetries
 from ..space.evaluation import evaluated
 from .numbering import Numbering
@@ -116,8 +116,8 @@ def oriented_patch(numbering: Numbering, group: int, rows: Indices, dim: int, nu
 
 def patch_points(patch: Patch, points: Array, xi: Array) -> Array:
     """Coordinates of reference points on the members of a patch, [D, n, Q]."""
-    basis = make_basis("orthogonal", patch.shape, patch.order)
-    return positions(geometry_coefficients(patch, points), basis.evaluate(xi)).transpose(1, 0, 2)
+    elements = ElementMap.of(patch, points)
+    return np.asarray(elements.positions(elements.basis.evaluate(xi)))
 
 
 # Further points by dimension: enough that the values of a smooth function do not depend on how an entity is turned.

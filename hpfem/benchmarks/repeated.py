@@ -29,7 +29,7 @@ class RepeatedGeometry(BlockGeometry):
         # The first mode is the constant one.
         one = float(patch.basis.evaluate(np.zeros((1, patch.dim)))[0, 0])
         coefficients[:, 0, 0] += np.repeat(np.arange(copies), patch.n_elements) / one
-        super().__init__(patch.shape, patch.order, coefficients, patch.rule, patch.affine)
+        super().__init__(patch.shape, patch.order, coefficients, patch.rule, patch.kind)
         self.patch = patch
         self.copies = copies
 

@@ -76,7 +76,7 @@ class TiledGeometry(BlockGeometry):
     """
 
     def __init__(self, patch: BlockGeometry, n_elements: int, whole: bool = True) -> None:
-        super().__init__(patch.shape, patch.order, patch.coefficients, patch.rule, patch.affine)
+        super().__init__(patch.shape, patch.order, patch.coefficients, patch.rule, patch.kind)
         self.patch = patch
         self.size = n_elements
         self.whole = whole

@@ -194,7 +194,7 @@ def _report(
     report["blocks"] = [
         {
             "shape": block.shape.name,
-            "geometry": "affine" if block.affine else "deformed",
+            "geometry": block.geometry.kind.name,
             "order": block.order,
             "cells": block.n_elements,
             "points": list(block.rule.counts),

@@ -1,5 +1,6 @@
 """The geometry of elements: coordinate maps, Jacobians, metric factors."""
 
-from .block_geometry import BlockGeometry, determinant, determinant_and_inverse, symmetric_pairs
+from .block_geometry import AFFINE, GENERAL, BlockGeometry, GeometryKind
+from .element_map import ElementMap
 
-__all__ = ["BlockGeometry", "determinant", "determinant_and_inverse", "symmetric_pairs"]
+__all__ = ["AFFINE", "GENERAL", "BlockGeometry", "ElementMap", "GeometryKind"]

@@ -1,10 +1,12 @@
-"""The map of each cell from its reference shape: coefficients, Jacobian, determinant, affine or not.
+"""The map of each element from its reference shape: coefficients, points, Jacobians, quality.
 
-A cell of geometry order k is x(xi) = sum_m c_m phi_m(xi) in the orthogonal basis of order k; the coefficients solve
+An element of geometry order k is x(xi) = sum_m c_m phi_m(xi) in the orthogonal basis of order k; the coefficients solve
 the Vandermonde system at the equispaced nodes. J = dx/dxi is D x d with D >= d, its determinant for D > d being
 sqrt(det(J^T J)).
 
-Arrays: coefficients [E, D, n_modes], Jacobian [E, D, d, Q].
+What is evaluated has one layout, that of fields, components before elements before points:
+
+    x [D, E, Q]    J [D, d, E, Q]    det J [E, Q]    J^-1 [d, D, E, Q]
 """
 
 from __future__ import annotations
@@ -12,19 +14,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hpfem.shapes import Shape, default_counts, equispaced_nodes, make_basis, quadrature
+from hpfem.shapes import Basis, Shape, default_counts, equispaced_nodes, make_basis, quadrature
+from hpfem.shapes.cached import cached_property
+
+from .jacobians import determinant, normal, scaled_jacobian
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Elements = slice | Indices
 
+# Largest departure of an affine element's node from the nearest polynomial of degree 1, relative to the element's size:
+# mesh files carry about 12 digits.
 AFFINE_TOLERANCE = 1e-10
 FLAT_TOLERANCE = 1e-12
 ROUNDING = 1e-14
-_CHUNK = 4_000_000  # numbers held at a time
+CHUNK = 4_000_000  # numbers held at a time
 
 
 class Cells(Protocol):
@@ -41,9 +50,253 @@ class Cells(Protocol):
         ...
 
     @property
-    def nodes(self) -> NDArray[np.int64]:
+    def nodes(self) -> Indices:
         """Point numbers in canonical equispaced order, [E, n_nodes]."""
         ...
+
+
+def chunks(count: int, numbers_each: int, lanes: int = 1, most: int | None = None) -> Iterator[slice]:
+    """Go through many things a bounded number at a time.
+
+    Parameters
+    ----------
+    count : int
+    numbers_each : int
+        Numbers that are held for each of them.
+    lanes : int
+        How many stay together.
+    most : int, optional
+        Numbers held at a time, if they are of more than `lanes` things; `CHUNK` when left out.
+
+    Yields
+    ------
+    slice
+        Of 0 to count.
+    """
+    step = max(1, (CHUNK if most is None else most) // max(numbers_each, 1) // lanes) * lanes
+    for start in range(0, count, step):
+        yield slice(start, min(start + step, count))
+
+
+@dataclass(frozen=True, eq=False)
+class Quality:
+    """How far elements are from being tangled, from det J at the default quadrature points of order k + 2.
+
+    Attributes
+    ----------
+    smallest, largest : ndarray, [E]
+        Extremes of det J in each element. On a surface in space det J counts as negative where the normal points away
+        from the element's mean normal.
+    least_scaled, most_scaled : ndarray, [E]
+        Extremes of the scaled Jacobian: in [-1, 1], 0 where the map is singular.
+    noise : ndarray, [E]
+        What that can be by rounding of the coordinates alone.
+    """
+
+    smallest: Array
+    largest: Array
+    least_scaled: Array
+    most_scaled: Array
+    noise: Array
+
+    @property
+    def ratio(self) -> Array:
+        """Smallest over largest det J, 1 in an affine element (Persson & Peraire 2009), [E]."""
+        return self.smallest / self.largest
+
+    @property
+    def positively_oriented(self) -> NDArray[np.bool_]:
+        """Elements with det J > 0 everywhere."""
+        return self.least_scaled > self.noise
+
+    @property
+    def mirrored(self) -> NDArray[np.bool_]:
+        """Elements with det J < 0 everywhere."""
+        return self.most_scaled < -self.noise
+
+
+class ElementMap:
+    """The coordinate maps of elements of one shape and geometry order.
+
+    Parameters
+    ----------
+    shape : Shape
+    order : int
+        Geometry order k.
+    coefficients : ndarray, [E, D, n_modes]
+        Coordinates in the orthogonal basis of order k.
+    """
+
+    def __init__(self, shape: Shape, order: int, coefficients: Array) -> None:
+        self.shape = shape
+        self.order = order
+        self.coefficients = coefficients
+
+    @staticmethod
+    def of(cells: Cells, points: Array) -> ElementMap:
+        """Maps of cells that are given by their nodes.
+
+        Parameters
+        ----------
+        cells : Cells
+        points : ndarray, [n, D]
+            Of the mesh.
+
+        Returns
+        -------
+        ElementMap
+        """
+        inverse = _inverse_vandermonde(cells.shape, cells.order)
+        coefficients = np.empty((len(cells.nodes), points.shape[1], len(inverse)))
+        for part in chunks(len(coefficients), coefficients[:1].size):
+            np.matmul(points[cells.nodes[part]].swapaxes(1, 2), inverse.T, out=coefficients[part])
+        return ElementMap(cells.shape, cells.order, coefficients)
+
+    @property
+    def n_elements(self) -> int:
+        """Number of elements."""
+        return len(self.coefficients)
+
+    @property
+    def dim(self) -> int:
+        """Reference dimension d."""
+        return self.shape.dim
+
+    @property
+    def space_dim(self) -> int:
+        """Dimension D of the coordinates."""
+        return int(self.coefficients.shape[1])
+
+    @cached_property
+    def basis(self) -> Basis:
+        """Basis of the coordinates."""
+        return make_basis("orthogonal", self.shape, self.order)
+
+    def positions(self, values: Array, elements: Elements = slice(None), xp: Any = np) -> Any:
+        """Points in space.
+
+        Parameters
+        ----------
+        values : ndarray, [n_modes, Q]
+            Of `basis` at the points, which are the same in all elements.
+        elements : slice or ndarray of int
+            Which elements.
+        xp : module
+            NumPy or CuPy: where it is computed.
+
+        Returns
+        -------
+        array of xp, [D, E, Q]
+        """
+        return xp.matmul(xp.asarray(self.coefficients[elements]).transpose(1, 0, 2), xp.asarray(values))
+
+    def jacobian(self, gradient: Array, elements: Elements = slice(None), xp: Any = np) -> Any:
+        """Derivatives dx_i/d xi_a, or by other coordinates if the gradient is.
+
+        Parameters
+        ----------
+        gradient : ndarray, [d, n_modes, Q]
+            Of `basis` at the points, which are the same in all elements.
+        elements, xp
+            See `positions`.
+
+        Returns
+        -------
+        array of xp, [D, d, E, Q]
+            A view: in memory elements come last, next to each other.
+        """
+        c = xp.asarray(self.coefficients[elements]).transpose(1, 2, 0)
+        table = xp.asarray(gradient.transpose(0, 2, 1).reshape(-1, gradient.shape[1]))
+        J = xp.matmul(table, c).reshape(self.space_dim, self.dim, gradient.shape[2], -1)
+        return J.transpose(0, 1, 3, 2)
+
+    def paired_positions(self, values: Array, elements: Indices) -> Array:
+        """Points in space, one in each element.
+
+        Parameters
+        ----------
+        values : ndarray, [n_modes, n]
+            Of `basis` at the points.
+        elements : ndarray of int, [n]
+            The element of each point.
+
+        Returns
+        -------
+        ndarray, [D, n]
+        """
+        return np.asarray(np.einsum("nim,mn->in", self.coefficients[elements], values))
+
+    def paired_jacobian(self, gradient: Array, elements: Indices) -> Array:
+        """Derivatives dx_i/d xi_a, at one point in each element.
+
+        Parameters
+        ----------
+        gradient : ndarray, [d, n_modes, n]
+            See `jacobian`.
+        elements : ndarray of int, [n]
+            The element of each point.
+
+        Returns
+        -------
+        ndarray, [D, d, n]
+        """
+        return np.asarray(np.einsum("nim,amn->ian", self.coefficients[elements], gradient))
+
+    @cached_property
+    def affine_elements(self) -> NDArray[np.bool_]:
+        """Which elements' maps are polynomials of degree 1, so that J is constant, [E]."""
+        values, rest = _nodes_of_modes(self.shape, self.order)
+        result = np.empty(self.n_elements, dtype=bool)
+        for part in chunks(self.n_elements, 2 * self.space_dim * values.shape[1]):
+            own = self.coefficients[part]
+            size = np.ptp(own @ values, axis=2).max(axis=1)
+            result[part] = np.abs(own @ rest).max(axis=(1, 2)) <= AFFINE_TOLERANCE * size
+        return result
+
+    def quality(self) -> Quality:
+        """Find the extremes of det J in each element.
+
+        Returns
+        -------
+        Quality
+        """
+        gradient, values = _check_gradient(self.shape, self.order), _nodes_of_modes(self.shape, self.order)[0]
+        results = np.empty((5, self.n_elements))
+        affine = self.affine_elements
+        # In affine elements one point tells all.
+        for chosen, at in ((np.flatnonzero(affine), gradient[:, :, :1]), (np.flatnonzero(~affine), gradient)):
+            for part in chunks(len(chosen), (self.space_dim + 2) * self.dim * at.shape[2]):
+                own = chosen[part]
+                J = self.jacobian(at, own)
+                det = _signed_determinant(J)
+                scaled = scaled_jacobian(J, det)
+                error = ROUNDING * np.abs(self.positions(values, own)).max(axis=(0, 2))
+                shortest = np.sqrt(np.sum(J * J, axis=0).min(axis=(0, 2)))
+                noise = FLAT_TOLERANCE + np.divide(error, shortest, out=np.full_like(error, np.inf), where=shortest > 0)
+                results[:, own] = det.min(axis=1), det.max(axis=1), scaled.min(axis=1), scaled.max(axis=1), noise
+        return Quality(*results)
+
+    def volumes(self) -> Array:
+        """Volumes of the elements: exact where D = d, else by a rule of k + 5 more points, [E]."""
+        # In each direction det J has degree d k at most.
+        count = (self.dim * self.order + 2) // 2 + (0 if self.dim == self.space_dim else self.order + 5)
+        rule = quadrature(self.shape, (count,) * self.dim, ("gauss",) * self.dim)
+        gradient = self.basis.gradient(self.shape.collapse(rule.eta))
+        result = np.empty(self.n_elements)
+        for part in chunks(self.n_elements, (self.space_dim + 2) * self.dim * len(rule)):
+            result[part] = determinant(self.jacobian(gradient, part)) @ rule.weights
+        return result
+
+
+def _signed_determinant(J: Array) -> Array:
+    """Det J, [E, Q]; on a surface in space the area element times the cosine of the angle to its mean normal."""
+    if len(J) == J.shape[1]:
+        return np.asarray(determinant(J))
+    normals = normal(J)
+    mean = normals.mean(axis=2)
+    length = np.linalg.norm(mean, axis=0)
+    mean = np.divide(mean, length, out=np.zeros_like(mean), where=length > 0)
+    return np.einsum("ieq,ie->eq", normals, mean)
 
 
 @cache
@@ -55,93 +308,6 @@ def _inverse_vandermonde(shape: Shape, order: int) -> Array:
     return inverse
 
 
-def geometry_coefficients(group: Cells, points: Array) -> Array:
-    """Coefficients of the cells' maps in the orthogonal basis of their order.
-
-    Parameters
-    ----------
-    group : Cells
-        Cells of one shape and geometry order.
-    points : ndarray, [n, D]
-        Of the mesh.
-
-    Returns
-    -------
-    ndarray, [E, D, n_modes]
-    """
-    inverse = _inverse_vandermonde(group.shape, group.order)
-    coefficients = np.empty((len(group.nodes), points.shape[1], len(inverse)))
-    for part in chunks(len(group.nodes), coefficients.shape[1] * len(inverse)):
-        np.matmul(points[group.nodes[part]].swapaxes(1, 2), inverse.T, out=coefficients[part])
-    return coefficients
-
-
-def positions(coefficients: Array, values: Array) -> Array:
-    """Points x of the cells.
-
-    Parameters
-    ----------
-    coefficients : ndarray, [E, D, n_modes]
-        From `geometry_coefficients`.
-    values : ndarray, [n_modes, Q]
-        The orthogonal basis of the same order at the points, ``basis.evaluate(xi)``.
-
-    Returns
-    -------
-    ndarray, [E, D, Q]
-    """
-    return coefficients @ values
-
-
-def jacobian(coefficients: Array, gradient: Array) -> Array:
-    """Jacobian dx_i / dxi_j of the cells' maps.
-
-    Parameters
-    ----------
-    coefficients : ndarray, [E, D, n_modes]
-        From `geometry_coefficients`.
-    gradient : ndarray, [d, n_modes, Q]
-        Gradient of the orthogonal basis of the same order at the points, ``basis.gradient(xi)``.
-
-    Returns
-    -------
-    ndarray, [E, D, d, Q]
-    """
-    d, n_modes, n_points = gradient.shape
-    flat = coefficients @ np.swapaxes(gradient, 0, 1).reshape(n_modes, d * n_points)
-    return flat.reshape(*coefficients.shape[:2], d, n_points)
-
-
-def determinant(J: Array) -> Array:
-    """Det J, or sqrt(det(J^T J)) where there are more coordinates than directions.
-
-    Parameters
-    ----------
-    J : ndarray, [E, D, d, Q]
-        From `jacobian`.
-
-    Returns
-    -------
-    ndarray, [E, Q]
-    """
-    if J.shape[1] == J.shape[2]:
-        return _square_determinant(J)
-    gram = np.einsum("eijq,eikq->ejkq", J, J)
-    return np.sqrt(np.maximum(_square_determinant(gram), 0.0))
-
-
-def _square_determinant(M: Array) -> Array:
-    if M.shape[1] == 1:
-        return M[:, 0, 0]
-    if M.shape[1] == 2:
-        return M[:, 0, 0] * M[:, 1, 1] - M[:, 0, 1] * M[:, 1, 0]
-    return (
-        M[:, 0, 0] * (M[:, 1, 1] * M[:, 2, 2] - M[:, 1, 2] * M[:, 2, 1])
-        - M[:, 0, 1] * (M[:, 1, 0] * M[:, 2, 2] - M[:, 1, 2] * M[:, 2, 0])
-        + M[:, 0, 2] * (M[:, 1, 0] * M[:, 2, 1] - M[:, 1, 1] * M[:, 2, 0])
-    )
-
-
 @cache
 def _nodes_of_modes(shape: Shape, order: int) -> tuple[Array, Array]:
     """Node values from coefficients, and what is left when their best polynomial of degree 1 is taken off."""
@@ -150,38 +316,6 @@ def _nodes_of_modes(shape: Shape, order: int) -> tuple[Array, Array]:
     linear = np.column_stack([np.ones(len(nodes)), nodes])
     rest = np.eye(len(nodes)) - linear @ np.linalg.pinv(linear)
     return values, values @ rest
-
-
-def affine_elements(group: Cells, coefficients: Array, tolerance: float = AFFINE_TOLERANCE) -> NDArray[np.bool_]:
-    """Which cells' maps are polynomials of degree 1, so that J is constant.
-
-    Parameters
-    ----------
-    group : Cells
-        Cells of one shape and geometry order.
-    coefficients : ndarray, [E, D, n_modes]
-        From `geometry_coefficients`.
-    tolerance : float
-        Largest departure of a node from the nearest such polynomial, relative to the size of the cell. Mesh files
-        carry about 12 digits.
-
-    Returns
-    -------
-    ndarray of bool, [E]
-    """
-    values, rest = _nodes_of_modes(group.shape, group.order)
-    result = np.empty(len(coefficients), dtype=bool)
-    for part in chunks(len(coefficients), 2 * coefficients.shape[1] * values.shape[1]):
-        size = np.ptp(coefficients[part] @ values, axis=2).max(axis=1)
-        result[part] = np.abs(coefficients[part] @ rest).max(axis=(1, 2)) <= tolerance * size
-    return result
-
-
-def chunks(count: int, numbers_each: int) -> Iterator[slice]:
-    """Slices of 0 to count that keep what is made of them at a time bounded."""
-    step = max(1, _CHUNK // max(numbers_each, 1))
-    for start in range(0, count, step):
-        yield slice(start, min(start + step, count))
 
 
 @cache
@@ -195,130 +329,18 @@ def _check_gradient(shape: Shape, order: int) -> Array:
     return gradient
 
 
-@dataclass(frozen=True, eq=False)
-class Quality:
-    """How far the cells are from being tangled, from det J at the default quadrature points of order k + 2.
-
-    Attributes
-    ----------
-    smallest, largest : ndarray, [E]
-        Extremes of det J in each cell. On a surface in space det J counts as negative where the normal points away
-        from the cell's mean normal.
-    least_fullness, most_fullness : ndarray, [E]
-        Extremes of det J over the product of the lengths of J's columns: in [-1, 1], 0 where the map is singular.
-    noise : ndarray, [E]
-        What that can be by rounding of the coordinates alone.
-    """
-
-    smallest: Array
-    largest: Array
-    least_fullness: Array
-    most_fullness: Array
-    noise: Array
-
-    @property
-    def scaled_jacobian(self) -> Array:
-        """Smallest over largest det J, 1 in an affine cell (Persson & Peraire 2009), [E]."""
-        return self.smallest / self.largest
-
-    @property
-    def upright(self) -> NDArray[np.bool_]:
-        """Cells with det J > 0 everywhere."""
-        return self.least_fullness > self.noise
-
-    @property
-    def mirrored(self) -> NDArray[np.bool_]:
-        """Cells with det J < 0 everywhere."""
-        return self.most_fullness < -self.noise
-
-
-def quality(group: Cells, points: Array) -> Quality:
-    """Extremes of det J in each cell.
-
-    Parameters
-    ----------
-    group : Cells
-        Cells of one shape and geometry order.
-    points : ndarray, [n, D]
-        Of the mesh.
-
-    Returns
-    -------
-    Quality
-    """
-    coefficients = geometry_coefficients(group, points)
-    n_cells, D, _ = coefficients.shape
-    gradient = _check_gradient(group.shape, group.order)
-    results = np.empty((5, n_cells))
-    magnitude = np.abs(points).max(axis=1)
-    # In affine cells one point tells all.
-    affine = affine_elements(group, coefficients)
-    for chosen, at in ((np.flatnonzero(affine), gradient[:, :, :1]), (np.flatnonzero(~affine), gradient)):
-        for part in chunks(len(chosen), (D + 2) * group.shape.dim * at.shape[2]):
-            cells = chosen[part]
-            J = jacobian(coefficients[cells], at)
-            det = _signed_determinant(J)
-            columns = np.sqrt(np.einsum("eijq,eijq->ejq", J, J))
-            lengths = np.prod(columns, axis=1)
-            fullness = np.divide(det, lengths, out=np.zeros_like(det), where=lengths > 0)
-            error = ROUNDING * magnitude[group.nodes[cells]].max(axis=1)
-            shortest = columns.min(axis=(1, 2))
-            noise = FLAT_TOLERANCE + np.divide(error, shortest, out=np.full_like(error, np.inf), where=shortest > 0)
-            results[:, cells] = (
-                det.min(axis=1), det.max(axis=1), fullness.min(axis=1), fullness.max(axis=1), noise
-            )  # fmt: skip
-    return Quality(*results)
-
-
-def _signed_determinant(J: Array) -> Array:
-    """Det J; on a surface in space the area element times the cosine of the angle to the cell's mean normal."""
-    if J.shape[1] == J.shape[2]:
-        return _square_determinant(J)
-    normal = np.cross(J[:, :, 0], J[:, :, 1], axis=1)
-    mean = normal.mean(axis=2)
-    length = np.linalg.norm(mean, axis=1, keepdims=True)
-    mean = np.divide(mean, length, out=np.zeros_like(mean), where=length > 0)
-    return np.einsum("eiq,ei->eq", normal, mean)
-
-
-def volumes(group: Cells, points: Array) -> Array:
-    """Volumes of the cells: exact where D = d, else by a rule of k + 5 more points.
-
-    Parameters
-    ----------
-    group : Cells
-        Cells of one shape, of dimension >= 1, and geometry order.
-    points : ndarray, [n, D]
-        Of the mesh.
-
-    Returns
-    -------
-    ndarray, [E]
-    """
-    shape, order, D = group.shape, group.order, points.shape[1]
-    # In each direction det J has degree d k at most.
-    count = (shape.dim * order + 2) // 2 + (0 if shape.dim == D else order + 5)
-    rule = quadrature(shape, (count,) * shape.dim, ("gauss",) * shape.dim)
-    gradient = make_basis("orthogonal", shape, order).gradient(shape.collapse(rule.eta))
-    coefficients = geometry_coefficients(group, points)
-    result = np.empty(len(coefficients))
-    for part in chunks(len(coefficients), (D + 2) * shape.dim * len(rule)):
-        result[part] = determinant(jacobian(coefficients[part], gradient)) @ rule.weights
-    return result
-
-
 @cache
 def _elevation(shape: Shape, order: int, to: int) -> Array:
     values = make_basis("orthogonal", shape, order).evaluate(equispaced_nodes(shape, to))
     return values.T @ _inverse_vandermonde(shape, order)
 
 
-def elevated_nodes(group: Cells, points: Array, order: int) -> Array:
+def elevated_nodes(cells: Cells, points: Array, order: int) -> Array:
     """Where the nodes of a higher order lie.
 
     Parameters
     ----------
-    group : Cells
+    cells : Cells
         Cells of one shape and geometry order.
     points : ndarray, [n, D]
         Of the mesh.
@@ -329,5 +351,5 @@ def elevated_nodes(group: Cells, points: Array, order: int) -> Array:
     -------
     ndarray, [E, n_nodes of the wanted order, D]
     """
-    coordinates = points[group.nodes]
-    return coordinates if order == group.order else _elevation(group.shape, group.order, order) @ coordinates
+    coordinates = points[cells.nodes]
+    return coordinates if order == cells.order else _elevation(cells.shape, cells.order, order) @ coordinates

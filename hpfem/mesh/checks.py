@@ -105,11 +105,11 @@ def tangling(arrays: Sequence[CellArray], found: Sequence[Quality], labels: Labe
     worst: tuple[float, str, str] | None = None
     count = 0
     for array, quality in zip(arrays, found, strict=True):
-        bad = np.flatnonzero(~(quality.upright | quality.mirrored))
+        bad = np.flatnonzero(~(quality.positively_oriented | quality.mirrored))
         count += len(bad)
         if len(bad):
             # How deep the minority sign goes.
-            depth = np.minimum(-quality.least_fullness[bad], quality.most_fullness[bad])
+            depth = np.minimum(-quality.least_scaled[bad], quality.most_scaled[bad])
             where = bad[np.argmax(depth)]
             low, high = quality.smallest[where], quality.largest[where]
             sign = "of mixed sign" if depth.max() > quality.noise[where] else "zero"

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial import cKDTree
 
-from hpfem.shapes import make_basis
-
-from ..geometry.element_map import elevated_nodes, geometry_coefficients
+from ..geometry.element_map import ElementMap, elevated_nodes
+from ..geometry.jacobians import solve
 from .cells import Array, CellArray, Labels
 from .symmetry import Indices, entity_nodes
 from .topology import Topology
@@ -124,22 +123,19 @@ def _inside(sides: CellArray, points: Array, tree: cKDTree, corners: Indices) ->
 
 def _distance(sides: CellArray, points: Array, side: Indices, x: Array) -> Array:
     """Distance of points from their sides, by Newton's method; infinite for those beyond a side's end."""
-    shape, basis = sides.shape, make_basis("orthogonal", sides.shape, sides.order)
-    coefficients = geometry_coefficients(sides, points)[side]
+    shape, elements = sides.shape, ElementMap.of(sides, points)
+    basis = elements.basis
     xi = np.tile(shape.vertices.mean(axis=0), (len(x), 1))
     # Gradients are not evaluated at collapsed vertices.
     most = np.array([1 - 1e-9 if direction.collapsed else 1.1 for direction in shape.directions])
     for _ in range(_STEPS):
-        rest = x - np.einsum("pdm,mp->pd", coefficients, basis.evaluate(xi))
-        J = np.einsum("pdm,imp->pdi", coefficients, basis.gradient(xi))
-        gram = np.einsum("pdi,pdj->pij", J, J)
-        gram += 1e-14 * np.trace(gram, axis1=1, axis2=2)[:, None, None] * np.eye(shape.dim)
-        step = np.linalg.solve(gram, np.einsum("pdi,pd->pi", J, rest)[..., None])[..., 0]
+        rest = x.T - elements.paired_positions(basis.evaluate(xi), side)
+        step = solve(elements.paired_jacobian(basis.gradient(xi), side), rest).T
         moved = np.clip(xi + step, -1.1, most)
         done = np.abs(moved - xi).max() < 1e-12
         xi = moved
         if done:
             break
-    rest = x - np.einsum("pdm,mp->pd", coefficients, basis.evaluate(xi))
-    distance = np.sqrt((rest**2).sum(axis=1))
+    rest = x.T - elements.paired_positions(basis.evaluate(xi), side)
+    distance = np.sqrt((rest**2).sum(axis=0))
     return np.where(shape.depth(xi) > -1e-6, distance, np.inf)

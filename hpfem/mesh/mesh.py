@@ -19,7 +19,7 @@ from hpfem.shapes import Shape
 from hpfem.shapes.arguments import MAX_ORDER, as_array, flag, instance, integer, reals, shown, takes
 from hpfem.shapes.cached import cached_property
 
-from ..geometry.element_map import affine_elements, elevated_nodes, geometry_coefficients
+from ..geometry.element_map import ElementMap, elevated_nodes
 from ..support.immutable import Immutable, frozen
 from . import checks
 from .cells import Array, CellArray, Labels, cell_arrays, merged, used_points
@@ -331,7 +331,7 @@ class Mesh(Immutable):
         ndarray of bool, [E]
         """
         instance(group, CellGroup, "the group")
-        return affine_elements(group, geometry_coefficients(group, self.points))
+        return ElementMap.of(group, self.points).affine_elements
 
     def describe_cell(self, cell: int) -> str:
         """What messages call a cell: its number in the file and its shape.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..geometry.element_map import quality
+from ..geometry.element_map import ElementMap
 from . import checks
 from .cells import Array, CellArray, Labels
 from .symmetry import mirror
@@ -39,7 +39,7 @@ def positively_oriented(
     MeshError
         If det J has both signs in a cell, or is zero.
     """
-    found = [quality(array, points) for array in arrays]
+    found = [ElementMap.of(array, points).quality() for array in arrays]
     checks.tangling(arrays, found, labels)
     mirrored = [own.mirrored for own in found]
     return [_reflected(array, own) for array, own in zip(arrays, mirrored, strict=True)], mirrored

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..geometry.element_map import affine_elements, geometry_coefficients, quality, volumes
+from ..geometry.element_map import ElementMap
 from .cells import Array, Labels
 from .hanging import Hanging
 from .topology import Topology
@@ -148,11 +148,12 @@ def summarise(
         name = group.shape.name
         counts[name] = counts.get(name, 0) + len(group)
         orders.setdefault(name, set()).add(group.order)
-        affine[name] = affine.get(name, 0) + int(affine_elements(group, geometry_coefficients(group, points)).sum())
-        volume += float(volumes(group, points).sum())
-        scaled = quality(group, points).scaled_jacobian
-        if scaled.min() < worst:
-            worst, worst_cell = float(scaled.min()), int(group.indices[np.argmin(scaled)])
+        elements = ElementMap.of(group, points)
+        affine[name] = affine.get(name, 0) + int(elements.affine_elements.sum())
+        volume += float(elements.volumes().sum())
+        ratio = elements.quality().ratio
+        if ratio.min() < worst:
+            worst, worst_cell = float(ratio.min()), int(group.indices[np.argmin(ratio)])
     return MeshSummary(
         name=labels.name,
         dim=topology.dim,

@@ -31,7 +31,7 @@ class Block(Immutable):
     elements: NDArray[np.int64]
 
     def __repr__(self) -> str:
-        kind = "affine" if self.affine else "deformed"
+        kind = self.geometry.kind.name
         return f"Block({self.n_elements} {kind} {self.shape.name}, P={self.order}, Q={self.rule.counts})"
 
     @property

@@ -27,6 +27,8 @@ from hpfem.shapes.cached import cached_property
 
 from ..errors import ArgumentError
 from ..geometry.block_geometry import BlockGeometry
+from ..geometry.element_map import chunks
+from ..geometry.jacobians import determinant_and_inverse, solve
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -40,7 +42,6 @@ _ROUNDINGS = 16  # what is left of a distance by rounding, in units of the last 
 _MAX_STEPS = 50
 _SMALLEST_STEP = 1.0 / 32
 _POINTS_AT_A_TIME = 20_000
-_NUMBERS_AT_A_TIME = 4_000_000
 
 
 class LocatableBlock(Protocol):
@@ -162,7 +163,7 @@ class Locator:
         values = np.full((len(arrays[0]) if len(arrays) else 1, len(block)), np.nan)
         for number, (basis, coefficients) in enumerate(zip(self._bases, arrays, strict=True)):
             chosen = np.flatnonzero(block == number)
-            for part in _parts(chosen, (len(values) + 2) * basis.n_modes):
+            for part in (chosen[rows] for rows in chunks(len(chosen), (len(values) + 2) * basis.n_modes)):
                 modes = basis.evaluate(xi[part])
                 own = np.asarray(coefficients)[:, element[part]]
                 values[:, part] = np.einsum("cnm,mn->cn", own, modes, optimize=True)
@@ -185,7 +186,7 @@ class Locator:
         block = np.searchsorted(self._first, candidate, side="right") - 1
         excess = np.empty(len(point))
         for number, own in enumerate(self._maps):
-            for pairs in _parts(np.flatnonzero(block == number), own.numbers_each):
+            for pairs in own.parts(np.flatnonzero(block == number)):
                 excess[pairs] = own.excess(candidate[pairs] - self._first[number], x[point[pairs]])
         order = np.lexsort((excess, point))
         point, candidate, block = point[order], candidate[order], block[order]
@@ -199,7 +200,7 @@ class Locator:
                 for number, own in enumerate(self._maps):
                     if closest_node and own.geometry.affine:
                         continue
-                    for pairs in _parts(open_pairs[block[open_pairs] == number], own.numbers_each):
+                    for pairs in own.parts(open_pairs[block[open_pairs] == number]):
                         elements = candidate[pairs] - self._first[number]
                         distance, local = own.invert(elements, x[point[pairs]], closest_node)
                         better = (distance < best[point[pairs]]) & (distance <= own.reach[elements])
@@ -245,12 +246,15 @@ class _BlockMap:
         linear = np.column_stack([np.ones(len(self.nodes)), self.nodes])
         to_affine = self.node_values @ np.linalg.pinv(linear).T
         E, D = self.n_elements, geometry.space_dim
-        self.lower, self.upper, self.affine_map = np.empty((E, D)), np.empty((E, D)), np.empty((E, D, self.dim + 1))
-        for part in _parts(np.arange(E), D * len(self.nodes)):
-            coefficients = geometry.coefficients[part]
-            x = coefficients @ self.node_values
-            self.lower[part], self.upper[part] = x.min(axis=2), x.max(axis=2)
-            self.affine_map[part] = coefficients @ to_affine
+        self.lower, self.upper, self.centre = np.empty((E, D)), np.empty((E, D)), np.empty((D, E))
+        self.to_local = np.empty((self.dim, D, E))
+        for part in chunks(E, D * len(self.nodes)):
+            x = geometry.positions(self.node_values, part)
+            self.lower[part], self.upper[part] = x.min(axis=2).T, x.max(axis=2).T
+            near = np.moveaxis(geometry.positions(to_affine, part), 2, 0)  # [1 + d, D, E]
+            self.centre[:, part] = near[0]
+            self.to_local[:, :, part] = determinant_and_inverse(near[1:].swapaxes(0, 1))[1]
+        self.to_local[~np.isfinite(self.to_local)] = 0
         size = (self.upper - self.lower).max(axis=1)
         self.reach = tolerance * size
         self.rounding = _EPS * np.maximum(np.abs(self.lower), np.abs(self.upper)).max(axis=1)
@@ -268,16 +272,15 @@ class _BlockMap:
         """Number of elements."""
         return self.geometry.n_elements
 
-    @property
-    def numbers_each(self) -> int:
-        """Numbers held per (point, element) pair while the map is inverted."""
+    def parts(self, pairs: Indices) -> Iterator[Indices]:
+        """Go through (point, element) pairs, a number at a time for which the map can be inverted."""
         D, m = self.geometry.space_dim, self.basis.n_modes
-        return m * (D + 2 * self.dim + 2) + D * len(self.nodes)
+        for part in chunks(len(pairs), m * (D + 2 * self.dim + 2) + D * len(self.nodes)):
+            yield pairs[part]
 
     def _guess(self, elements: Indices, x: Array) -> Array:
         """Local coordinates by the affine map closest to the element's, [n, d]."""
-        near = self.affine_map[elements]
-        return _least_squares(near[:, :, 1:], x - near[:, :, 0])
+        return np.einsum("ain,in->na", self.to_local[:, :, elements], x.T - self.centre[:, elements])
 
     def _clipped(self, xi: Array) -> Array:
         """Collapsed coordinates of local ones, brought into the reference shape."""
@@ -289,19 +292,18 @@ class _BlockMap:
 
     def _closest_node(self, elements: Indices, x: Array) -> Array:
         """Local coordinates of the node of the element that is closest to the point, [n, d]."""
-        nodes = self.geometry.coefficients[elements] @ self.node_values
-        return self.nodes[np.argmin(((nodes - x[:, :, None]) ** 2).sum(axis=1), axis=1)]
+        nodes = self.geometry.positions(self.node_values, elements)
+        return self.nodes[np.argmin(((nodes - x.T[:, :, None]) ** 2).sum(axis=0), axis=1)]
 
-    def _at(self, coefficients: Array, x: Array, eta: Array) -> _Iterate:
-        residual = x - np.einsum("nim,mn->ni", coefficients, self.basis.evaluate_eta(eta))
+    def _at(self, elements: Indices, x: Array, eta: Array) -> _Iterate:
+        residual = x - self.geometry.paired_positions(self.basis.evaluate_eta(eta), elements).T
         return _Iterate(eta, residual, np.sqrt((residual**2).sum(axis=1)))
 
-    def _step(self, coefficients: Array, now: _Iterate) -> Array:
+    def _step(self, elements: Indices, now: _Iterate) -> Array:
         """Newton's step in local coordinates, [n, d]."""
         eta = np.where(self.collapsed, np.minimum(now.eta, 1 - _BELOW_COLLAPSE), now.eta)
-        derivatives = np.einsum("nim,amn->nia", coefficients, self.basis.gradient_eta(eta))
-        along = _least_squares(derivatives, now.residual)
-        return np.einsum("nab,nb->na", self.shape.collapse_matrix(eta), along)
+        J = self.geometry.paired_jacobian(self.basis.gradient_eta(eta), elements)
+        return np.einsum("nab,bn->na", self.shape.collapse_matrix(eta), solve(J, now.residual.T))
 
     def invert(self, elements: Indices, x: Array, closest_node: bool = False) -> tuple[Array, Array]:
         """Find the points of elements that are closest to points.
@@ -323,18 +325,17 @@ class _BlockMap:
             Local coordinates, inside the reference shape.
         """
         start = self._closest_node(elements, x) if closest_node else self._guess(elements, x)
-        coefficients = self.geometry.coefficients[elements]
         goal, rounding = 2 * self.rounding[elements], _ROUNDINGS * self.rounding[elements]
-        state = self._at(coefficients, x, self._clipped(start))
+        state = self._at(elements, x, self._clipped(start))
         length = np.ones(len(x))
         active = np.flatnonzero(state.distance > goal)
         for _ in range(_MAX_STEPS):
             if not len(active):
                 break
             now = _Iterate(state.eta[active], state.residual[active], state.distance[active])
-            step = self._step(coefficients[active], now) * length[active, None]
+            step = self._step(elements[active], now) * length[active, None]
             xi = self.shape.collapse(now.eta)
-            trial = self._at(coefficients[active], x[active], self._clipped(xi + step))
+            trial = self._at(elements[active], x[active], self._clipped(xi + step))
             better = trial.distance < now.distance
             moved = np.abs(self.shape.collapse(trial.eta) - xi).max(axis=1) > 2 * _EPS
             state.replace(active, trial, better)
@@ -406,46 +407,3 @@ def _along_curve(centres: Array) -> Indices:
         for axis in range(dim):
             code |= ((index[:, axis] >> bit) & 1) << (dim * bit + axis)
     return np.argsort(code, kind="stable")
-
-
-def _parts(rows: Indices, numbers_each: int) -> Iterator[Indices]:
-    """Pieces of an index array that keep what is made of them at a time bounded."""
-    step = max(1, _NUMBERS_AT_A_TIME // max(numbers_each, 1))
-    for start in range(0, len(rows), step):
-        yield rows[start : start + step]
-
-
-def _least_squares(J: Array, r: Array) -> Array:
-    """Solve J y = r, for D > d the normal equations, by Cramer's rule; 0 where J is singular.
-
-    Parameters
-    ----------
-    J : ndarray, [n, D, d]
-    r : ndarray, [n, D]
-
-    Returns
-    -------
-    ndarray, [n, d]
-    """
-    if J.shape[1] > J.shape[2]:
-        J, r = np.einsum("nia,nib->nab", J, J), np.einsum("nia,ni->na", J, r)
-    columns = [J[:, :, a] for a in range(J.shape[2])]
-    det = _determinant(columns)
-    swapped = [_determinant([*columns[:a], r, *columns[a + 1 :]]) for a in range(len(columns))]
-    regular = det != 0
-    return np.stack([np.where(regular, s, 0.0) / np.where(regular, det, 1.0) for s in swapped], axis=1)
-
-
-def _determinant(columns: Sequence[Array]) -> Array:
-    """Determinants of 1 x 1 to 3 x 3 matrices given by their columns, [n, d] each."""
-    if len(columns) == 1:
-        return columns[0][:, 0]
-    if len(columns) == 2:
-        (a, b) = columns
-        return a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]
-    a, b, c = columns
-    return (
-        a[:, 0] * (b[:, 1] * c[:, 2] - b[:, 2] * c[:, 1])
-        + a[:, 1] * (b[:, 2] * c[:, 0] - b[:, 0] * c[:, 2])
-        + a[:, 2] * (b[:, 0] * c[:, 1] - b[:, 1] * c[:, 0])
-    )

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from hpfem.shapes import BASES, Shape, Tabulation, make_basis
+from hpfem.shapes import BASES, Tabulation, make_basis
 from hpfem.shapes.arguments import integer, name_of
 from hpfem.shapes.cached import cached_property
 
 from ..backends.base import BACKENDS, checked_name
 from ..backends.exchange import wrap
 from ..errors import ArgumentError, MeshError, StateError
-from ..geometry.block_geometry import BlockGeometry
-from ..geometry.element_map import FLAT_TOLERANCE, geometry_coefficients
+from ..geometry.block_geometry import BlockGeometry, by_kind
+from ..geometry.element_map import FLAT_TOLERANCE, ElementMap
 from ..memory import PairArray
 from ..mesh import Mesh
 from ..support.immutable import Immutable
@@ -94,35 +94,32 @@ class Space(Immutable):
             order = self.orders[group.shape.name]
             rule = chosen_rule(group.shape, order, self.quadrature)
             tabulation = Tabulation(make_basis(self.basis, group.shape, order), rule)
-            coefficients = geometry_coefficients(group, self.mesh.points)
-            affine = self.mesh.affine(group)
-            for kind in (True, False):
-                chosen = np.flatnonzero(affine == kind)
-                if len(chosen):
-                    geometry = BlockGeometry(group.shape, group.order, coefficients[chosen], rule, kind)
-                    self._check_upright(geometry, group.indices[chosen])
-                    self._check_range(group.shape, coefficients[chosen], group.indices[chosen])
-                    blocks.append(Block(tabulation, geometry, group.indices[chosen]))
+            elements = ElementMap.of(group, self.mesh.points)
+            for kind, chosen in by_kind(elements):
+                geometry = BlockGeometry(group.shape, group.order, elements.coefficients[chosen], rule, kind)
+                self._check_tangling(geometry, group.indices[chosen])
+                self._check_range(geometry, group.indices[chosen])
+                blocks.append(Block(tabulation, geometry, group.indices[chosen]))
         return blocks
 
-    def _check_upright(self, geometry: BlockGeometry, cells: NDArray[np.int64]) -> None:
+    def _check_tangling(self, geometry: BlockGeometry, cells: NDArray[np.int64]) -> None:
         """Refuse cells that are tangled at a quadrature point: reading has checked other points."""
         if geometry.affine:  # one Jacobian, which reading has checked
             return
-        flatness = geometry.flatness()
-        worst = int(np.argmin(flatness))
-        if flatness[worst] <= FLAT_TOLERANCE:
+        scaled = geometry.scaled_jacobian()
+        worst = int(np.argmin(scaled))
+        if scaled[worst] <= FLAT_TOLERANCE:
             raise MeshError(
                 f"{self.mesh.describe_cell(int(cells[worst]))} is tangled: its Jacobian determinant at the quadrature"
-                f" points {geometry.rule.counts} comes down to {flatness[worst]:.3g} of the product of its columns'"
-                f" lengths ({np.count_nonzero(flatness <= FLAT_TOLERANCE)} such cell(s)); repair the mesh"
+                f" points {geometry.rule.counts} comes down to {scaled[worst]:.3g} of the product of its columns'"
+                f" lengths ({np.count_nonzero(scaled <= FLAT_TOLERANCE)} such cell(s)); repair the mesh"
             )
 
-    def _check_range(self, shape: Shape, coefficients: NDArray[np.float64], cells: NDArray[np.int64]) -> None:
+    def _check_range(self, geometry: BlockGeometry, cells: NDArray[np.int64]) -> None:
         """Refuse cells whose volumes leave the range of the type, with room for its rounding."""
         limits, digits = np.finfo(self.dtype), np.log10(np.finfo(self.dtype).eps)
-        widths = np.abs(coefficients[..., 1:]).max(axis=(1, 2))
-        volumes = shape.dim * np.log10(widths)
+        widths = np.abs(geometry.coefficients[..., 1:]).max(axis=(1, 2))
+        volumes = geometry.dim * np.log10(widths)
         outside = np.flatnonzero(
             ~((volumes > np.log10(limits.tiny) - digits) & (volumes < np.log10(limits.max) + digits))
         )
@@ -284,10 +281,7 @@ class Space(Immutable):
         """Integrals of the components of values at the points, [components]."""
         total = np.zeros(len(arrays[0]))
         for values, block in zip(arrays, self.blocks, strict=True):
-            geometry = block.geometry
-            weights = geometry.factors("wJ")[:, 0, :, 0]
-            if block.affine:
-                weights = weights * block.rule.weights
+            weights = block.geometry.weights()
             total += np.einsum("ceq,eq->c", np.asarray(values, dtype=np.float64), weights, optimize=True)
         return total
 

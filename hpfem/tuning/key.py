@@ -91,7 +91,7 @@ def tuning_key(problem: BlockProblem, strategy: str, algorithm: str, backend: Ba
         "order": basis.order,
         "points": ", ".join(rules),
         "dtype": problem.dtype.name,
-        "geometry": "affine" if geometry.affine else "deformed",
+        "geometry": geometry.kind.name,
         "dimension": geometry.space_dim,
         "size": size_class(problem, backend),
         "strategy": strategy,

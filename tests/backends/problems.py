@@ -13,7 +13,7 @@ from hpfem.forms.form import (
     BlockProblem,
     Form,
 )
-from hpfem.geometry.block_geometry import BlockGeometry
+from hpfem.geometry import AFFINE, GENERAL, BlockGeometry
 from hpfem.memory import PairArray
 from hpfem.mesh import box
 from hpfem.operators import (
@@ -93,7 +93,7 @@ def curve_problems(order, affine, ends, dtype=float):
     segment = SHAPES["segment"]
     basis = make_basis("modified", segment, order)
     tabulation = Tabulation(basis, quadrature(segment, default_counts(segment, order)))
-    geometry = BlockGeometry(segment, 1, ends, tabulation.rule, affine)
+    geometry = BlockGeometry(segment, 1, ends, tabulation.rule, AFFINE if affine else GENERAL)
     forms = [BWD_TRANS, IPRODUCT_WRT_BASE, PHYS_DERIV, IPRODUCT_WRT_DERIV_BASE]
     pointwise = Pointwise(lambda u, du: (u * u, du * u), ("value", "grad"))
     forms.append(Form.weak("nonlinear", trace(pointwise, 2)))
@@ -106,5 +106,5 @@ def of_size(problem, n):
     """The problem on n elements: its own, again and again."""
     g, which = problem.geometry, np.arange(n) % problem.n_elements
     fields = {name: replace(f, pair=PairArray.of(f.values[:, which])) for name, f in problem.fields.items()}
-    geometry = BlockGeometry(g.shape, g.order, g.coefficients[which], g.rule, g.affine)
+    geometry = BlockGeometry(g.shape, g.order, g.coefficients[which], g.rule, g.kind)
     return replace(problem, geometry=geometry, fields=fields)

@@ -68,7 +68,7 @@ class HeldGeometry(BlockGeometry):
     """A geometry of given factors."""
 
     def __init__(self, patch, stored):
-        super().__init__(patch.shape, patch.order, patch.coefficients, patch.rule, patch.affine)
+        super().__init__(patch.shape, patch.order, patch.coefficients, patch.rule, patch.kind)
         self.stored = stored
 
     @property

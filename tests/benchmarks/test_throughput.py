@@ -66,7 +66,7 @@ def test_large_problems_are_copies_of_a_patch_that_fit_together(shape, geometry)
 def test_every_element_of_a_copy_has_factors_of_its_own(kind, lanes):
     patch = hp.Space(problem_mesh("prism", (2, 1, 1), "deformed"), 2).blocks[0].geometry
     made = RepeatedGeometry(patch, 11)
-    plain = BlockGeometry(made.shape, made.order, made.coefficients, made.rule, made.affine)
+    plain = BlockGeometry(made.shape, made.order, made.coefficients, made.rule, made.kind)
     found = made.factors(kind, lanes, np.float32)
     assert found.strides[0] > 0 and found.flags.c_contiguous and found.dtype == np.float32
     np.testing.assert_allclose(found, plain.factors(kind, lanes, np.float32), rtol=1e-5, atol=1e-7)

@@ -46,11 +46,11 @@ def factors_by_definition(block, jacobian):
     wJ = block.rule.weights * np.sqrt(np.linalg.det(np.swapaxes(jacobian, 2, 3) @ jacobian))
     inverse = np.linalg.pinv(along)
     metric = inverse @ np.swapaxes(inverse, 2, 3)
-    d, big = block.shape.dim, jacobian.shape[2]
+    d, space_dim = block.shape.dim, jacobian.shape[2]
     return {
         "wJ": wJ[None],
         "metric": np.stack([*(wJ * metric[..., a, b] for a in range(d) for b in range(a, d)), wJ]),
-        "jacobian": np.stack([*(inverse[..., a, i] for a in range(d) for i in range(big)), wJ]),
+        "jacobian": np.stack([*(inverse[..., a, i] for a in range(d) for i in range(space_dim)), wJ]),
     }
 
 
@@ -161,7 +161,7 @@ def test_many_elements_are_made_in_chunks(lanes, kind, monkeypatch):
     geometry = block_of(mesh, 3).geometry
     whole = geometry.factors(kind, lanes)
     size = len(geometry.rule) * 4
-    monkeypatch.setattr("hpfem.geometry.block_geometry.CHUNK", 5 * size)
+    monkeypatch.setattr("hpfem.geometry.element_map.CHUNK", 2 * 5 * size)
     assert [c.stop - c.start for c in geometry.chunks(3)] == [3, 3, 3, 3]
     assert [c.stop - c.start for c in geometry.chunks()] == [5, 5, 2]
     assert [c.stop - c.start for c in geometry.chunks(7, size)] == [7, 5]

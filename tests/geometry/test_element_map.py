@@ -5,19 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hpfem.geometry.element_map import (
-    affine_elements,
-    determinant,
-    elevated_nodes,
-    geometry_coefficients,
-    jacobian,
-    positions,
-    quality,
-    volumes,
-)
+from hpfem.geometry.element_map import ElementMap, Quality, elevated_nodes
+from hpfem.geometry.jacobians import determinant, determinant_and_inverse, normal, solve
 from hpfem.mesh import Mesh, box
 from hpfem.mesh.cells import CellArray
-from hpfem.shapes import SHAPES, equispaced_nodes, make_basis
+from hpfem.shapes import SHAPES, equispaced_nodes
 from tests.cases import SHAPES_2D, SHAPES_3D, each_shape
 from tests.mesh.examples import BOXES, bent, flux, sample
 
@@ -29,6 +21,10 @@ def one_cell(shape, order: int) -> tuple[CellArray, np.ndarray]:
     return CellArray(shape, order, np.arange(len(nodes))[None], np.zeros(1, dtype=np.int64)), nodes
 
 
+def quality(part: CellArray, points: np.ndarray) -> Quality:
+    return ElementMap.of(part, points).quality()
+
+
 def inside(shape, rng: np.random.Generator, count: int = 20) -> np.ndarray:
     return shape.collapse(rng.uniform(-0.9, 0.9, (count, shape.dim)))
 
@@ -38,28 +34,59 @@ def inside(shape, rng: np.random.Generator, count: int = 20) -> np.ndarray:
 def test_the_map_goes_through_its_nodes(shape, order: int) -> None:
     part, nodes = one_cell(shape, order)
     points = bent(nodes)
-    coefficients = geometry_coefficients(part, points)
-    at_nodes = positions(coefficients, make_basis("orthogonal", shape, order).evaluate(nodes))[0]
+    elements = ElementMap.of(part, points)
+    at_nodes = elements.positions(elements.basis.evaluate(nodes))[:, 0]
     np.testing.assert_allclose(at_nodes.T, points, atol=1e-11)
 
 
 @each_shape(CELLS)
 def test_jacobian_against_differences(shape, rng: np.random.Generator) -> None:
     part, nodes = one_cell(shape, 3)
-    coefficients = geometry_coefficients(part, bent(nodes))
-    basis, xi, step = make_basis("orthogonal", shape, 3), inside(shape, rng), 1e-6
-    J = jacobian(coefficients, basis.gradient(xi))[0]
+    elements = ElementMap.of(part, bent(nodes))
+    basis, xi, step = elements.basis, inside(shape, rng), 1e-6
+    J = elements.jacobian(basis.gradient(xi))
     for j, direction in enumerate(np.eye(shape.dim)):
-        ahead, behind = (positions(coefficients, basis.evaluate(xi + s * step * direction))[0] for s in (1, -1))
+        ahead, behind = (elements.positions(basis.evaluate(xi + s * step * direction)) for s in (1, -1))
         np.testing.assert_allclose(J[:, j], (ahead - behind) / (2 * step), atol=1e-8)
-    np.testing.assert_allclose(determinant(J[None])[0], np.linalg.det(np.moveaxis(J, -1, 0)), rtol=1e-12)
+    matrices = np.moveaxis(J[:, :, 0], -1, 0)
+    np.testing.assert_allclose(determinant(J)[0], np.linalg.det(matrices), rtol=1e-12)
+    inverse = np.moveaxis(determinant_and_inverse(J)[1][:, :, 0], -1, 0)
+    np.testing.assert_allclose(inverse, np.linalg.inv(matrices), rtol=1e-10, atol=1e-10)
+
+
+@each_shape(CELLS)
+def test_a_point_in_each_element(shape, rng: np.random.Generator) -> None:
+    nodes = equispaced_nodes(shape, 3)
+    two = CellArray(shape, 3, np.arange(2 * len(nodes)).reshape(2, -1), np.arange(2))
+    elements = ElementMap.of(two, np.concatenate([bent(nodes), 2 * nodes]))
+    xi, which = inside(shape, rng), rng.integers(0, 2, 20)
+    values, gradient = elements.basis.evaluate(xi), elements.basis.gradient(xi)
+    each = np.arange(20)
+    np.testing.assert_allclose(
+        elements.paired_positions(values, which), elements.positions(values)[:, which, each], atol=1e-13
+    )
+    np.testing.assert_allclose(
+        elements.paired_jacobian(gradient, which), elements.jacobian(gradient)[:, :, which, each], atol=1e-12
+    )
 
 
 def test_determinant_of_surfaces_and_curves(rng: np.random.Generator) -> None:
-    J = rng.normal(size=(4, 3, 2, 5))
-    area = np.linalg.norm(np.cross(J[:, :, 0], J[:, :, 1], axis=1), axis=1)
+    J = rng.normal(size=(3, 2, 4, 5))
+    area = np.linalg.norm(np.cross(J[:, 0], J[:, 1], axis=0), axis=0)
     np.testing.assert_allclose(determinant(J), area, rtol=1e-12)
-    np.testing.assert_allclose(determinant(J[:, :, :1]), np.linalg.norm(J[:, :, 0], axis=1), rtol=1e-12)
+    np.testing.assert_allclose(determinant(J[:, :1]), np.linalg.norm(J[:, 0], axis=0), rtol=1e-12)
+    np.testing.assert_allclose(np.linalg.norm(normal(J), axis=0), area, rtol=1e-12)
+    np.testing.assert_allclose(normal(J[:2, :1]), [J[1, 0], -J[0, 0]])
+
+
+@pytest.mark.parametrize(("space_dim", "dim"), [(1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (3, 3)])
+def test_solutions_of_small_systems(space_dim: int, dim: int, rng: np.random.Generator) -> None:
+    J, r = rng.normal(size=(space_dim, dim, 6)), rng.normal(size=(space_dim, 6))
+    J[:, 0, 0] = 0
+    found = solve(J, r)
+    assert not found[:, 0].any()
+    for k in range(1, 6):
+        np.testing.assert_allclose(found[:, k], np.linalg.lstsq(J[:, :, k], r[:, k])[0], rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("order", [1, 2, 4])
@@ -82,7 +109,7 @@ def test_affine_has_a_tolerance(rng: np.random.Generator) -> None:
     part, nodes = one_cell(SHAPES["hex"], 2)
     for size in (1e-11, 1e-9):
         points = nodes + size * rng.uniform(-1, 1, nodes.shape)
-        assert affine_elements(part, geometry_coefficients(part, points)).tolist() == [size == 1e-11]
+        assert ElementMap.of(part, points).affine_elements.tolist() == [size == 1e-11]
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 5])
@@ -96,7 +123,7 @@ def test_volume_is_the_flux_through_the_boundary(name: str, order: int) -> None:
 @pytest.mark.parametrize("order", [1, 3])
 def test_volume_of_the_reference_shape(shape, order: int) -> None:
     part, nodes = one_cell(shape, order)
-    assert volumes(part, nodes)[0] == pytest.approx(shape.volume, rel=1e-13)
+    assert ElementMap.of(part, nodes).volumes()[0] == pytest.approx(shape.volume, rel=1e-13)
 
 
 def test_area_of_a_sphere() -> None:
@@ -122,10 +149,9 @@ def skin(mesh: Mesh) -> Mesh:
 def test_elevated_nodes_lie_on_the_same_map(shape, to: int) -> None:
     part, nodes = one_cell(shape, 2)
     points = bent(nodes)
-    expected = positions(
-        geometry_coefficients(part, points), make_basis("orthogonal", shape, 2).evaluate(equispaced_nodes(shape, to))
-    )
-    np.testing.assert_allclose(elevated_nodes(part, points, to)[0], expected[0].T, atol=1e-12)
+    elements = ElementMap.of(part, points)
+    expected = elements.positions(elements.basis.evaluate(equispaced_nodes(shape, to)))
+    np.testing.assert_allclose(elevated_nodes(part, points, to)[0], expected[:, 0].T, atol=1e-12)
 
 
 @each_shape(CELLS)
@@ -136,12 +162,12 @@ def test_quality_of_good_mirrored_flat_and_tangled_cells(shape, order: int) -> N
     flipped[:, 0] *= -1
     flat[:, -1] = 0.3
     good = quality(part, 5 * nodes)
-    assert good.upright[0]
+    assert good.positively_oriented[0]
     assert not good.mirrored[0]
-    assert good.scaled_jacobian[0] == pytest.approx(1)
+    assert good.ratio[0] == pytest.approx(1)
     assert good.smallest[0] == pytest.approx(5.0**shape.dim)
     assert quality(part, flipped).mirrored[0]
-    assert not quality(part, flat).upright[0]
+    assert not quality(part, flat).positively_oriented[0]
     assert not quality(part, flat).mirrored[0]
 
 
@@ -152,7 +178,7 @@ def test_a_corner_pushed_through_tangles(name: str) -> None:
     moved = nodes.copy()
     moved[0, :2] = 0.8
     found = quality(part, moved)
-    assert not found.upright[0]
+    assert not found.positively_oriented[0]
     assert not found.mirrored[0]
     assert found.smallest[0] < 0 < found.largest[0]
 
@@ -161,6 +187,6 @@ def test_a_corner_pushed_through_tangles(name: str) -> None:
 def test_thin_cells_are_not_flat_but_rounding_is(shape) -> None:
     part, nodes = one_cell(shape, 2)
     thin = np.ones(shape.dim)
-    for size, upright in ((1e-9, True), (1e-16, False)):
+    for size, oriented in ((1e-9, True), (1e-16, False)):
         thin[-1] = size
-        assert quality(part, 5 + nodes * thin).upright.tolist() == [upright]
+        assert quality(part, 5 + nodes * thin).positively_oriented.tolist() == [oriented]

@@ -76,8 +76,8 @@ def native(value):
 FOREIGN = SimpleNamespace(
     asarray=lambda a: Foreign(np.array(a)),
     empty=lambda shape, dtype=np.float64: Foreign(np.full(shape, np.nan, dtype)),
+    empty_like=lambda a: Foreign(np.full_like(native(a), np.nan)),
     matmul=lambda a, b: Foreign(native(a) @ native(b)),
-    stack=lambda arrays: Foreign(np.stack([native(a) for a in arrays])),
     einsum=lambda text, a, b: Foreign(np.einsum(text, native(a), native(b))),
     moveaxis=lambda a, old, new: Foreign(np.moveaxis(native(a), old, new)),
     maximum=lambda a, b: Foreign(np.maximum(native(a), native(b))),

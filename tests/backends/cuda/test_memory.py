@@ -344,7 +344,7 @@ def test_more_than_2_31_entries(case, cupy, monkeypatch):
         """Factors of elements that repeat, in the layout of the kernel."""
         lanes = layout.options.elements
         cycle = np.tile(few.geometry.coefficients, (lanes, 1, 1))
-        cycle = BlockGeometry(few.shape, few.geometry.order, cycle, few.geometry.rule, affine)
+        cycle = BlockGeometry(few.shape, few.geometry.order, cycle, few.geometry.rule, few.geometry.kind)
         part = stored_factors(replace(few, geometry=cycle), levels, layout, kind)
         wanted = n if problem.geometry.n_points(kind) == 1 else -(-n // lanes)
         return cupy.tile(cupy.asarray(part), (-(-wanted // len(part)), 1, 1, 1))
@@ -352,7 +352,7 @@ def test_more_than_2_31_entries(case, cupy, monkeypatch):
     monkeypatch.setattr(kernels, "device_factors", repeated)
     # A geometry of many elements that takes no memory: its factors are given.
     many = np.broadcast_to(few.geometry.coefficients[:1], (n, *few.geometry.coefficients.shape[1:]))
-    geometry = BlockGeometry(few.shape, few.geometry.order, many, few.geometry.rule, affine)
+    geometry = BlockGeometry(few.shape, few.geometry.order, many, few.geometry.rule, few.geometry.kind)
     kernel = strategy.build(replace(few, geometry=geometry))
     kernel.finish()
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ....forms.form import BlockProblem
 from ....geometry.block_geometry import symmetric_pairs
+from ....geometry.jacobians import inverse_collapse
 from .ir import Builder, Index, Pack, Where
 
 Array = NDArray[np.floating[Any]]
@@ -85,7 +86,7 @@ class Factors:
         self.scale: list[PointTable] = []
         self.ratio: dict[tuple[int, int], PointTable] = {}
         if self.affine and self.kind in ("metric", "jacobian"):
-            inverse = np.linalg.inv(problem.shape.collapse_matrix(problem.tabulation.rule.eta))
+            inverse = inverse_collapse(problem.shape, problem.tabulation.rule.eta)
             entries = inverse.reshape(*self.counts, self.dim, self.dim)
             self.scale = [PointTable(b, entries[..., a, a], direction) for a in range(self.dim)]
             for a in range(self.dim):
@@ -215,7 +216,7 @@ def stored(problem: BlockProblem, kind: str, lanes: int, direction: int, make: C
         The fiber's number is split by direction; affine factors: [group, factor, lane].
     """
     made = problem.geometry.factors(kind, lanes, problem.dtype)
-    if problem.geometry.affine and kind != "points":
+    if problem.geometry.n_points(kind) == 1:
         ordered = made[:, :, 0]
     else:
         shaped = made.reshape(*made.shape[:2], *problem.tabulation.rule.counts, lanes)

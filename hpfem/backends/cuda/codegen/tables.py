@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from hpfem.shapes import Tabulation
 
+from ....geometry.jacobians import inverse_collapse
+
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
@@ -176,7 +178,7 @@ class Collapse:
     def of(cls, tabulation: Tabulation, levels: Levels) -> Collapse:
         """Collapse of a tabulation's shape at its rule, in the directions of its levels."""
         rule, shape = tabulation.rule, tabulation.basis.shape
-        inverse = np.linalg.inv(shape.collapse_matrix(rule.eta))
+        inverse = inverse_collapse(shape, rule.eta)
         if levels.reverse:
             inverse = inverse[:, ::-1, ::-1]
         inverse = levels.points(inverse, 0).reshape(levels.counts[0], -1, shape.dim, shape.dim)

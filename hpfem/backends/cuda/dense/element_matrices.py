@@ -18,6 +18,7 @@ from hpfem.shapes import Tabulation
 from hpfem.shapes.cached import cached_property
 
 from ....errors import NotSuitable
+from ....geometry.jacobians import inverse_collapse
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -59,7 +60,7 @@ class ElementMatrices:
         if rule.weights.min() < 0:
             raise NotSuitable("the quadrature has negative weights")
         root = np.sqrt(rule.weights)
-        collapse = np.linalg.inv(shape.collapse_matrix(rule.eta))  # [Q, a, i] = d eta_a/d xi_i
+        collapse = inverse_collapse(shape, rule.eta)  # [Q, a, i] = d eta_a/d xi_i
         values = tabulation.dense * root
         weighted = np.einsum("qai,amq,q->miq", collapse, tabulation.dense_gradient, root)
         order, rows = nested_rows(weighted)

@@ -30,7 +30,7 @@ def measured_key(problem: BlockProblem, strategy: str) -> str:
     algorithm = problem.algorithm if form.gradients else "noncollocated"
     counts = "x".join(map(str, problem.tabulation.rule.counts))
     shape, order = problem.shape.name, problem.tabulation.basis.order
-    geometry = "affine" if problem.geometry.affine else "deformed"
+    geometry = problem.geometry.kind.name
     single = "/float32" if problem.dtype == np.float32 else ""
     return f"{strategy}/{shape}/{order}/{counts}/{kind}/{algorithm}/{geometry}{single}"
 

@@ -1,0 +1,154 @@
+"""Small matrices by the thousand: determinants, inverses, normals and solutions for Jacobians J [D, d, ...], D >= d.
+
+Everything is done entry by entry with whole arrays, so that what follows the first two axes may have any shape, and be
+of NumPy or of a module of arrays like it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpfem.shapes import Shape
+
+Array = NDArray[np.float64]
+
+
+def _cofactor(J: Any, a: int, i: int) -> Any:
+    """Cofactor of the entry J[i, a] of many d x d matrices [d, d, ...], d <= 3: entry (a, i) of the adjugate."""
+    if len(J) == 1:
+        return 0 * J[0, 0] + 1
+    if len(J) == 2:
+        return J[1 - i, 1 - a] if i == a else -J[1 - i, 1 - a]
+    # Cyclic neighbours instead of minors: the signs come out by themselves.
+    (i1, i2), (a1, a2) = ((i + 1) % 3, (i + 2) % 3), ((a + 1) % 3, (a + 2) % 3)
+    return J[i1, a1] * J[i2, a2] - J[i1, a2] * J[i2, a1]
+
+
+def _gram(J: Any, xp: Any = np) -> Any:
+    """J^T J of many matrices [D, d, ...]."""
+    return xp.einsum("ia...,ib...->ab...", J, J)
+
+
+def determinant(J: Any, xp: Any = np) -> Any:
+    """Determinant of many small matrices; of tall ones the area.
+
+    Parameters
+    ----------
+    J : array, [D, d, ...]
+        D >= d.
+    xp : module
+        NumPy, or another module of arrays like it that J is of: CuPy.
+
+    Returns
+    -------
+    array, [...]
+        det J, or sqrt(det(J^T J)) for D > d.
+    """
+    if J.shape[0] > J.shape[1]:
+        return xp.sqrt(xp.maximum(determinant(_gram(J, xp), xp), 0.0))
+    return sum((J[i, 0] * _cofactor(J, 0, i) for i in range(1, len(J))), J[0, 0] * _cofactor(J, 0, 0))
+
+
+def determinant_and_inverse(J: Any, xp: Any = np) -> tuple[Any, Any]:
+    """Determinant and inverse of many small matrices, by cofactors; of tall ones the area and the left inverse.
+
+    Parameters
+    ----------
+    J : array, [D, d, ...]
+        D >= d.
+    xp : module
+        See `determinant`.
+
+    Returns
+    -------
+    determinant : array, [...]
+        See `determinant`.
+    inverse : array, [d, D, ...]
+        J^-1, or (J^T J)^-1 J^T. Not finite where J is singular.
+    """
+    space_dim, d = J.shape[:2]
+    if space_dim > d:
+        det, inverse = determinant_and_inverse(_gram(J, xp), xp)
+        return xp.sqrt(xp.maximum(det, 0.0)), xp.einsum("ab...,ib...->ai...", inverse, J)
+    inverse = xp.empty_like(J)
+    for a in range(d):
+        for i in range(d):
+            inverse[a, i] = _cofactor(J, a, i)
+    det = sum((J[i, 0] * inverse[0, i] for i in range(1, d)), J[0, 0] * inverse[0, 0])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        inverse /= det
+    return det, inverse
+
+
+def solve(J: Array, r: Array) -> Array:
+    """Solve J y = r for many small matrices; of tall ones the normal equations.
+
+    Parameters
+    ----------
+    J : ndarray, [D, d, ...]
+        D >= d.
+    r : ndarray, [D, ...]
+
+    Returns
+    -------
+    ndarray, [d, ...]
+        0 where J is singular.
+    """
+    if len(J) > J.shape[1]:
+        J, r = _gram(J), np.einsum("ia...,i...->a...", J, r)
+    det = determinant(J)
+    y = np.stack([sum(_cofactor(J, a, i) * r[i] for i in range(len(J))) for a in range(len(J))])
+    return np.divide(y, det, out=np.zeros_like(y), where=det != 0)
+
+
+def normal(J: Array) -> Array:
+    """Normal of curves in the plane or surfaces in space, as long as the area element.
+
+    Parameters
+    ----------
+    J : ndarray, [D, D - 1, ...]
+
+    Returns
+    -------
+    ndarray, [D, ...]
+        To the right of a curve; the cross product of the columns of a surface's J.
+    """
+    return np.stack([J[1, 0], -J[0, 0]]) if len(J) == 2 else np.cross(J[:, 0], J[:, 1], axis=0)
+
+
+def scaled_jacobian(J: Array, det: Array) -> Array:
+    """Det J over the product of the lengths of J's columns.
+
+    Parameters
+    ----------
+    J : ndarray, [D, d, ...]
+    det : ndarray, [...]
+        Its determinant.
+
+    Returns
+    -------
+    ndarray, [...]
+        In [-1, 1]; 0 where a column is zero.
+    """
+    lengths = np.prod(np.sqrt(np.sum(J * J, axis=0)), axis=0)
+    return np.divide(det, lengths, out=np.zeros_like(det), where=lengths > 0)
+
+
+def inverse_collapse(shape: Shape, eta: Array) -> Array:
+    """Derivatives d eta_a / d xi_i of the collapsed coordinates.
+
+    Parameters
+    ----------
+    shape : Shape
+    eta : ndarray, [Q, d]
+        Collapsed coordinates, at which the collapse is regular.
+
+    Returns
+    -------
+    ndarray, [Q, d, d]
+        The direction a of eta first; see `Shape.collapse_matrix` for the inverse.
+    """
+    return np.asarray(np.linalg.inv(shape.collapse_matrix(eta)), dtype=np.float64)
