@@ -116,10 +116,10 @@ def time_kernel(kernel: CpuKernel, seconds: float) -> float:
     return best_seconds(lambda: kernel.apply(source, out), seconds)
 
 
-def measure_case(problem: BlockProblem, cache: str, strategy: str, benchmark: str, seconds: float, width: int) -> Row:
+def measure_case(problem: BlockProblem, cache: str, strategy: str, benchmark: str, seconds: float) -> Row:
     """Measure a kernel between two measurements of the limits."""
     start = time.perf_counter()
-    kernel = CpuKernel(problem, strategy, width=width)
+    kernel = CpuKernel(problem, strategy)
     built = time.perf_counter() - start
     peaks, reads = [measure_fma(problem.dtype, 0.03)], [measure_read(READ_BYTES, 0.15)] if cache == "out" else [0.0]
     best = time_kernel(kernel, seconds)
@@ -246,7 +246,6 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     parser.add_argument("--strategies", default="sumfac")
     parser.add_argument("--seconds", type=float, default=0.15)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--width", type=int, default=1, help="fibers that share their coefficients")
     parser.add_argument("--sweeps", type=int, default=1, help="measure everything so often; the shortest times count")
     parser.add_argument("--peers", action="store_true", help="libCEED beside, where it can do the case")
     parser.add_argument("-o", "--output", type=Path)
@@ -260,7 +259,7 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     for case in cases * chosen.sweeps:
         kernel, geometry, cache, dtype, shape, order, algorithm, strategy = case
         problem = make_problem(kernel, shape, int(order), geometry, SIZES[cache], dtype, algorithm)
-        row = measure_case(problem, cache, strategy, kernel, chosen.seconds, chosen.width)
+        row = measure_case(problem, cache, strategy, kernel, chosen.seconds)
         row = max(row, fastest.get(case, row), key=lambda r: r.dofs_per_second)
         fastest[case] = row
         line = (

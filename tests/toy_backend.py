@@ -3,9 +3,9 @@
 import numpy as np
 
 from hpfem.backends import Backend
-from hpfem.backends.numpy.pointwise import Evaluator
 from hpfem.backends.strategy import Strategy, no_options
 from hpfem.forms.cost import operator_flops
+from hpfem.forms.evaluate import Evaluator
 from hpfem.forms.form import BlockKernel
 
 

@@ -11,30 +11,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ....forms import Trace
 from ....forms.form import BlockProblem
 from ....forms.linear import check_linear
-from .border import Layout, write_reader, write_writer
 from .factors import Factors
-from .ir import ARGUMENTS, Builder, Index, Pack, groups_ahead
-from .line import product
-from .pointwise import Expressions
+from .ir import ARGUMENTS, Builder, Operand, Program, Where
+from .line import product, table_product
+from .pointwise import Expressions, load_parameters
+from .prefetch import Prefetch
+from .transpose import Layout, write_reader, write_writer
 
 Array = NDArray[np.floating[Any]]
 
 # Sums that are formed together: what the registers of AVX-512 hold beside an input.
-SUMS = 28
+_SUMS = 28
 # Entries up to which matrices become code.
-UNROLLED = 1000
+_UNROLLED = 1000
 
 
-def reference_matrices(problem: BlockProblem) -> Array:
-    """Matrices that the factors of an affine element multiply.
-
-    Returns
-    -------
-    ndarray, [n_factors, n_modes, n_modes]
-        The last one is the mass matrix.
-    """
+def _reference_matrices(problem: BlockProblem) -> Array:
+    """Matrices [n_factors, n_modes, n_modes] that the factors of an affine element multiply; the last is the mass."""
     tabulation, kind = problem.tabulation, problem.form.factor_kind
     assert kind is not None
     expansion = problem.geometry.expansion(kind)  # [factor at a point, Q, factor]
@@ -54,133 +50,87 @@ def reference_matrices(problem: BlockProblem) -> Array:
     return matrices
 
 
-class DenseGenerator:
-    """Writer of one kernel; see `Generator` for what it offers.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    lanes : int
-    width : int
-        Means nothing here.
-    prefetch : bool
+def write_dense(problem: BlockProblem, lanes: int, prefetch: bool = False) -> Program:
+    """Write the kernel of a problem; see `write_sumfac`.
 
     Raises
     ------
     NotSuitable
         If the form has no constant element matrix.
     """
-
-    direction = 0
-
-    def __init__(self, problem: BlockProblem, lanes: int, width: int = 1, prefetch: bool = False) -> None:
-        check_linear(problem)
-        self.p, self.prefetch = problem, prefetch
-        self.b = Builder(lanes, problem.dtype)
-        self.factors = Factors(self.b, problem, 0)
-        self.scratch_size = 2 * problem.n_modes
-
-    def field_inputs(self) -> list[tuple[str, int]]:
-        """No fields."""
-        return []
-
-    def parameter_inputs(self) -> list[str]:
-        """Parameters that the coefficients use."""
-        trace = self.p.form.trace
-        assert trace is not None
-        return sorted(key[1] for key in trace.inputs if key[0] == "param")
-
-    def uses_points(self) -> bool:
-        """No x."""
-        return False
-
-    def coefficients(self) -> list[Pack | float | None]:
-        """What multiplies each reference matrix beside its geometric factor: None for matrices that do not occur."""
-        trace, b = self.p.form.trace, self.b
-        assert trace is not None
-        parameters = {}
-        for i, name in enumerate(self.parameter_inputs()):
-            (pointer,) = b.at("%parameters", (i, 1), unit=b.real)
-            parameters[name] = (b.broadcast(b.new(f"load {b.real}, ptr {pointer}")),)
-        node = Expressions(b, trace, lambda key: (b.splat(1.0),) if key[0] == "u" else parameters[key[1]])
-        value = None if trace.value is None else node[trace.value[0]]
-        gradient = None if trace.scaled is None else node[trace.scaled[0][0]]
-        return [gradient] * (self.factors.n - 1) + [value]
-
-    def write(self) -> str:
-        """The module, with the function `run`."""
-        b, n = self.b, self.p.n_modes
-        matrices = reference_matrices(self.p)
-        write_reader(b, "read_modes", Layout(n))
-        write_writer(b, "write_modes", Layout(n))
-        with b.function("run", ARGUMENTS, internal=False):
-            head = len(b.lines)
-            b.emit("%last = sub nsw i64 %elements, 1")
-            (target,) = b.at("%scratch", (n, 1))
-            coefficients = self.coefficients()
-            used = [q for q, coefficient in enumerate(coefficients) if coefficient is not None]
-            rows = min(n, max(1, SUMS // len(used)))
-            with b.loop("%g1", "%g0", trips=1) as group:
-                self.factors.start_group("%geometry", group)
-                scales = [self.scaled(q, coefficients[q]) for q in used]
-                if self.prefetch:
-                    following = Index(group.value, groups_ahead((self.factors.per_group + n) * b.nbytes))
-                    geometry = b.at("%geometry", (following, self.factors.per_group))
-                    b.start_prefetch(geometry + b.at("%in", (following, n)))
-                with b.loop("%components", trips=1) as c:
-                    step = b.new(f"mul nsw i64 {c.value}, %elements")
-                    step = b.new(f"mul nsw i64 {step}, {n}")
-                    source = b.new(f"getelementptr {b.real}, ptr %in, i64 {step}")
-                    result = b.new(f"getelementptr {b.real}, ptr %out, i64 {step}")
-                    b.emit(f"call void @read_modes(ptr {source}, ptr %scratch, i64 {group.value}, i64 %last)")
+    check_linear(problem)
+    trace = problem.form.trace
+    assert trace is not None
+    b, n = Builder(lanes, problem.dtype), problem.n_modes
+    factors = Factors(b, problem, 0)
+    prefetched = Prefetch(b, {"%geometry": factors.per_group, "%in": n} if prefetch else {})
+    matrices = _reference_matrices(problem)
+    write_reader(b, "read_modes", Layout(n))
+    write_writer(b, "write_modes", Layout(n))
+    with b.function("run", ARGUMENTS, internal=False):
+        b.emit("%last = sub nsw i64 %elements, 1")
+        target = b.at("%scratch", (n, 1))
+        coefficients = _coefficients(b, trace, factors.n)
+        matrices = matrices[list(coefficients)]
+        rows = min(n, max(1, _SUMS // len(matrices)))
+        with b.loop("%g1", "%g0") as group:
+            factors.start_group(group)
+            scales = []
+            for q, coefficient in coefficients.items():
+                factor = factors.factor(0, q)
+                scales.append(factor if coefficient == 1.0 else b.mul(coefficient, factor))
+            prefetched.start(group)
+            with b.loop("%components") as c:
+                step = b.new(f"mul nsw i64 {c.value}, %elements")
+                step = b.new(f"mul nsw i64 {step}, {n}")
+                source = b.new(f"getelementptr {b.real}, ptr %in, i64 {step}")
+                result = b.new(f"getelementptr {b.real}, ptr %out, i64 {step}")
+                b.emit(f"call void @read_modes(ptr {source}, ptr %scratch, i64 {group.value}, i64 %last)")
+                if matrices.size <= _UNROLLED:
+                    prefetched.fetch()
+                    _unrolled(b, matrices, scales, target)
+                else:
                     full, rest = divmod(n, rows)
-                    if matrices[used].size <= UNROLLED:
-                        self.unrolled(matrices[used], scales, target)
-                        rest = 0
-                    else:
-                        with b.loop(full) as i:
-                            self.block(matrices[used, : full * rows], rows, i, scales, target)
+                    with b.loop(full) as i:
+                        _block(b, prefetched, matrices[:, : full * rows], rows, i, scales, target)
                     if rest:
-                        self.block(matrices[used, full * rows :], rest, 0, scales, b.at(target, (full * rows, 1))[0])
-                    b.emit(f"call void @write_modes(ptr {result}, ptr {target}, i64 {group.value}, i64 %last)")
-            if self.prefetch:
-                b.lines[head:head] = b.finish_prefetch([k * b.nbytes for k in (self.factors.per_group, n)])
-        return b.module()
+                        behind = b.at(target, (full * rows, 1))
+                        _block(b, prefetched, matrices[:, full * rows :], rest, 0, scales, behind)
+                b.emit(f"call void @write_modes(ptr {result}, ptr {target}, i64 {group.value}, i64 %last)")
+        b.lines[:0] = prefetched.finish()
+    return Program(b.module(), b.flops, 2 * n, 0)
 
-    def scaled(self, q: int, coefficient: Pack | float | None) -> Pack:
-        """Geometric factor times coefficient."""
-        factor = self.factors.element(q)
-        return factor if coefficient is None or coefficient == 1.0 else self.b.mul(coefficient, factor)
 
-    def unrolled(self, matrices: Array, scales: list[Pack], target: str) -> None:
-        """All results at once, entries as constants of the code."""
-        b = self.b
-        if self.prefetch:
-            b.prefetch()
-        xs = b.load_fiber(("%scratch",), 1, self.p.n_modes)
-        for i in range(self.p.n_modes):
-            total: Pack | None = None
-            for q, scale in enumerate(scales):
-                (part,) = product(b, matrices[q, i : i + 1], xs)
-                total = b.fma(scale, part, total)
-            b.store(total or (), (target,), i)
+def _coefficients(b: Builder, trace: Trace, n_factors: int) -> dict[int, Operand]:
+    """What multiplies each reference matrix that occurs, beside its geometric factor."""
+    parameters = load_parameters(b, trace)
+    results = Expressions(b, trace, lambda key: b.operand(1.0) if key[0] == "u" else parameters[key[1]])
+    found: dict[int, Operand] = {}
+    if trace.scaled is not None:
+        found = dict.fromkeys(range(n_factors - 1), results[trace.scaled[0][0]])
+    if trace.value is not None:
+        found[n_factors - 1] = results[trace.value[0]]
+    return found
 
-    def block(self, matrices: Array, rows: int, i: int | Index, scales: list[Pack], target: str) -> None:
-        """`rows` results: block i of the matrices' rows."""
-        b, n, m = self.b, self.p.n_modes, len(matrices)
-        # [block][column][row][matrix], read in this order
-        ordered = matrices.reshape(m, -1, rows, n).transpose(1, 3, 2, 0)
-        (start,) = b.at(b.real_table(ordered), (i, n * rows * m), unit=b.real)
 
-        def column(j: Index, sums: list[Pack]) -> list[Pack]:
-            x = b.load(b.at("%scratch", (j, 1)))
-            return [b.fma(b.load_scalar(start, (j, rows * m), (k, 1)), x, s) for k, s in enumerate(sums)]
+def _unrolled(b: Builder, matrices: Array, scales: list[str], target: str) -> None:
+    """All results at once, entries as constants of the code."""
+    n = matrices.shape[1]
+    xs = b.load_fiber("%scratch", 1, n)
+    for i in range(n):
+        rows = zip(scales, matrices[:, i : i + 1])
+        b.store(b.dot((scale, product(b, row, xs)[0]) for scale, row in rows), target, i)
 
-        if self.prefetch:
-            b.prefetch()
-        sums = b.reduce(n, [(b.splat(0.0),)] * (rows * m), column)
-        for r in range(rows):
-            total: Pack | None = None
-            for q, scale in enumerate(scales):
-                total = b.fma(scale, sums[r * m + q], total)
-            b.store(total or (), b.at(target, (i, rows), (r, 1)))
+
+def _block(
+    b: Builder, prefetched: Prefetch, matrices: Array, rows: int, i: Where, scales: list[str], target: str
+) -> None:
+    """`rows` results: block i of the matrices' rows."""
+    m, _, n = matrices.shape
+    # [block][column][row][matrix], read in this order
+    ordered = matrices.reshape(m, -1, rows, n).transpose(1, 3, 2, 0)
+    start = b.at(b.real_table(ordered), (i, n * rows * m), unit=b.real)
+    prefetched.fetch()
+    sums = table_product(b, start, "%scratch", n, rows * m)
+    for r in range(rows):
+        b.store(b.dot(zip(scales, sums[r * m : (r + 1) * m])), b.at(target, (i, rows), (r, 1)))

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from ....forms.form import BlockProblem
 from ....geometry.block_geometry import symmetric_pairs
 from ....geometry.jacobians import inverse_collapse
-from .ir import Builder, Index, Pack, Where
+from .ir import Builder, Index, Operand, Where
 
 Array = NDArray[np.floating[Any]]
 
 
-class PointTable:
+class _PointTable:
     """A number per point of the reference shape, read where a fiber is.
 
     Parameters
@@ -34,33 +34,38 @@ class PointTable:
     """
 
     def __init__(self, b: Builder, values: Array, direction: int) -> None:
-        self.b = b
+        self._b = b
         rows = np.moveaxis(values, direction, -1).reshape(-1, values.shape[direction])  # [outer, fiber]
         size = np.abs(rows).max()
-        self.rows = rows
-        self.along = bool(np.ptp(rows, axis=1).max() > 1e-14 * size)
-        self.across = bool(np.ptp(rows, axis=0).max() > 1e-14 * size)
+        self._rows = rows
+        self._along = bool(np.ptp(rows, axis=1).max() > 1e-14 * size)
+        self._across = bool(np.ptp(rows, axis=0).max() > 1e-14 * size)
         self.zero = bool(size < 1e-14)
-        self._fiber: Pack | None = None
+        self._one = not self._along and not self._across and abs(rows[0, 0] - 1) < 1e-14
+        self._outer: Where = 0
+        self._fiber: str | None = None
 
-    @property
-    def one(self) -> bool:
-        """Whether it is 1 everywhere."""
-        return not self.along and not self.across and abs(self.rows[0, 0] - 1) < 1e-14
+    def start(self, outer: Where) -> None:
+        """Go to a fiber; see `Factors.start_fiber`."""
+        self._outer, self._fiber = outer, None
 
-    def start(self) -> None:
-        """Forget what was read for the last fiber."""
-        self._fiber = None
-
-    def get(self, outer: Where, k: int) -> Pack | float:
-        """The number at point k of a fiber."""
-        if not self.across:
-            return float(self.rows[0, k])
-        if self.along:
-            return self.b.load_scalar(self.b.real_table(self.rows), (outer, self.rows.shape[1]), (k, 1))
+    def _get(self, k: int) -> Operand:
+        """The number at point k of the fiber."""
+        if not self._across:
+            return float(self._rows[0, k])
+        if self._along:
+            return self._b.load_scalar(self._b.real_table(self._rows), (self._outer, self._rows.shape[1]), (k, 1))
         if self._fiber is None:
-            self._fiber = self.b.load_scalar(self.b.real_table(self.rows[:, 0]), (outer, 1))
+            self._fiber = self._b.load_scalar(self._b.real_table(self._rows[:, 0]), (self._outer, 1))
         return self._fiber
+
+    def times(self, k: int, x: str) -> str:
+        """The number at point k of the fiber times x."""
+        return x if self._one else self._b.mul(self._get(k), x)
+
+    def times_onto(self, k: int, x: str, y: str) -> str:
+        """The number at point k of the fiber times x, plus y."""
+        return self._b.add(y, x) if self._one else self._b.fma(self._get(k), x, y)
 
 
 class Factors:
@@ -83,21 +88,20 @@ class Factors:
         self.pairs = {}
         for number, (a, c) in enumerate(symmetric_pairs(self.dim)):
             self.pairs[a, c] = self.pairs[c, a] = number
-        self.scale: list[PointTable] = []
-        self.ratio: dict[tuple[int, int], PointTable] = {}
+        self.scale: list[_PointTable] = []
+        self.ratio: dict[tuple[int, int], _PointTable] = {}
         if self.affine and self.kind in ("metric", "jacobian"):
             inverse = inverse_collapse(problem.shape, problem.tabulation.rule.eta)
             entries = inverse.reshape(*self.counts, self.dim, self.dim)
-            self.scale = [PointTable(b, entries[..., a, a], direction) for a in range(self.dim)]
+            self.scale = [_PointTable(b, entries[..., a, a], direction) for a in range(self.dim)]
             for a in range(self.dim):
                 for i in range(self.dim):
-                    table = PointTable(b, entries[..., a, i] / entries[..., a, a], direction)
+                    table = _PointTable(b, entries[..., a, i] / entries[..., a, a], direction)
                     if i != a and not table.zero:
                         self.ratio[a, i] = table
-        self._group: Pack = ()
-        self._element: list[Pack] = []
-        self._fiber: Pack = ()
-        self._outer: Where = 0
+        self._group = ""
+        self._element: list[str] = []
+        self._fiber = ""
 
     @property
     def fiber_points(self) -> int:
@@ -109,91 +113,124 @@ class Factors:
         """Vectors of a group."""
         return self.n if self.affine else self.n * int(np.prod(self.counts))
 
-    def start_group(self, pointer: str, group: Index) -> None:
-        """Go to a group of elements."""
+    def start_group(self, group: Index) -> None:
+        """Go to a group of elements.
+
+        Parameters
+        ----------
+        group : Index
+        """
         if self.kind is None:
             return
-        self._group = self.b.at(pointer, (group, self.per_group))
+        self._group = self.b.at("%geometry", (group, self.per_group))
         if self.affine:
             self._element = [self.b.load(self._group, q) for q in range(self.n)]
 
     def start_fiber(self, outer: Where) -> None:
-        """Go to a fiber: the index of its point 0 among the points across its direction."""
-        self._outer = outer
+        """Go to a fiber.
+
+        Parameters
+        ----------
+        outer : int or Index
+            Of its point 0 among the points across its direction.
+        """
         for table in [*self.scale, *self.ratio.values()]:
-            table.start()
+            table.start(outer)
         if not self.affine and self.kind is not None:
             self._fiber = self.b.at(self._group, (outer, self.n * self.fiber_points))
 
-    def _factor(self, k: int, q: int) -> Pack:
-        return self._element[q] if self.affine else self.b.load(self._fiber, k * self.n + q)
+    def factor(self, k: int, q: int) -> str:
+        """One of the stored factors at a point, or of an affine element.
 
-    def element(self, q: int) -> Pack:
-        """Factor q of an affine element."""
-        return self._element[q]
+        Parameters
+        ----------
+        k : int
+            Of the point, along the fiber.
+        q : int
+            Of the factor; -1 is the weight w |J|, or |J| of an affine element.
 
-    def weight(self, k: int) -> Pack:
-        """Weight w |J|, or |J| of an affine element."""
-        return self._factor(k, self.n - 1)
+        Returns
+        -------
+        str
+        """
+        return self._element[q] if self.affine else self.b.load(self._fiber, k * self.n + q % self.n)
 
-    def _times(self, table: PointTable, k: int, value: Pack) -> Pack:
-        return value if table.one else self.b.mul(table.get(self._outer, k), value)
-
-    def to_local(self, k: int, derivatives: Sequence[Pack]) -> list[Pack]:
+    def _to_local(self, k: int, derivatives: Sequence[str]) -> list[str]:
         """Derivatives by xi from those by eta, of an affine element; unchanged for deformed ones."""
         if not self.affine:
             return list(derivatives)
-        scaled = [self._times(table, k, derivative) for table, derivative in zip(self.scale, derivatives)]
+        scaled = [table.times(k, derivative) for table, derivative in zip(self.scale, derivatives)]
         out = list(scaled)
         for (a, i), table in self.ratio.items():
-            out[i] = self.b.add(out[i], scaled[a]) if table.one else self._fma(table, k, scaled[a], out[i])
+            out[i] = table.times_onto(k, scaled[a], out[i])
         return out
 
-    def from_local(self, k: int, fluxes: Sequence[Pack]) -> list[Pack]:
-        """Fluxes that multiply derivatives by eta from those for derivatives by xi: transpose of `to_local`."""
+    def _from_local(self, k: int, fluxes: Sequence[str]) -> list[str]:
+        """Fluxes that multiply derivatives by eta from those for derivatives by xi: transpose of `_to_local`."""
         if not self.affine:
             return list(fluxes)
         out = list(fluxes)
         for (a, i), table in self.ratio.items():
-            out[a] = self.b.add(out[a], fluxes[i]) if table.one else self._fma(table, k, fluxes[i], out[a])
-        return [self._times(table, k, flux) for table, flux in zip(self.scale, out)]
+            out[a] = table.times_onto(k, fluxes[i], out[a])
+        return [table.times(k, flux) for table, flux in zip(self.scale, out)]
 
-    def _fma(self, table: PointTable, k: int, x: Pack, y: Pack) -> Pack:
-        return self.b.fma(table.get(self._outer, k), x, y)
+    def metric(self, k: int, derivatives: Sequence[str]) -> list[str]:
+        """Fluxes of a gradient through the symmetric metric.
 
-    def metric(self, k: int, derivatives: Sequence[Pack]) -> list[Pack]:
-        """Fluxes of a gradient through the symmetric metric; both of derivatives by eta."""
-        local = self.to_local(k, derivatives)
-        fluxes = []
-        for a in range(self.dim):
-            total: Pack | None = None
-            for c in range(self.dim):
-                total = self.b.fma(self._factor(k, self.pairs[a, c]), local[c], total)
-            fluxes.append(total or ())
-        return self.from_local(k, fluxes)
+        Parameters
+        ----------
+        k : int
+            Of the point, along the fiber.
+        derivatives : sequence of str, [d]
+            By eta.
 
-    def physical(self, k: int, derivatives: Sequence[Pack]) -> list[Pack]:
-        """Derivatives by x from those by eta."""
-        local = self.to_local(k, derivatives)
-        out = []
-        for i in range(self.space_dim):
-            total: Pack | None = None
-            for a in range(self.dim):
-                total = self.b.fma(self._factor(k, a * self.space_dim + i), local[a], total)
-            out.append(total or ())
-        return out
+        Returns
+        -------
+        list of str, [d]
+            What multiplies the test function's derivatives by eta.
+        """
+        local, d = self._to_local(k, derivatives), range(self.dim)
+        return self._from_local(k, [self.b.dot((self.factor(k, self.pairs[a, c]), local[c]) for c in d) for a in d])
 
-    def pull_back(self, k: int, flux: Sequence[Pack | float]) -> list[Pack]:
-        """Fluxes that multiply derivatives by eta from one in x, weights included."""
-        weight = self.weight(k)
+    def physical(self, k: int, derivatives: Sequence[str]) -> list[str]:
+        """Derivatives by x from those by eta.
+
+        Parameters
+        ----------
+        k : int
+            Of the point, along the fiber.
+        derivatives : sequence of str, [d]
+
+        Returns
+        -------
+        list of str, [D]
+        """
+        local = self._to_local(k, derivatives)
+        return [
+            self.b.dot((self.factor(k, a * self.space_dim + i), local[a]) for a in range(self.dim))
+            for i in range(self.space_dim)
+        ]
+
+    def pull_back(self, k: int, flux: Sequence[Operand]) -> list[str]:
+        """Fluxes that multiply derivatives by eta from one in x, weights included.
+
+        Parameters
+        ----------
+        k : int
+            Of the point, along the fiber.
+        flux : sequence of str or float, [D]
+
+        Returns
+        -------
+        list of str, [d]
+        """
+        weight = self.factor(k, -1)
         weighted = [self.b.mul(weight, component) for component in flux]
-        fluxes = []
-        for a in range(self.dim):
-            total: Pack | None = None
-            for i in range(self.space_dim):
-                total = self.b.fma(self._factor(k, a * self.space_dim + i), weighted[i], total)
-            fluxes.append(total or ())
-        return self.from_local(k, fluxes)
+        fluxes = [
+            self.b.dot((self.factor(k, a * self.space_dim + i), weighted[i]) for i in range(self.space_dim))
+            for a in range(self.dim)
+        ]
+        return self._from_local(k, fluxes)
 
 
 def stored(problem: BlockProblem, kind: str, lanes: int, direction: int, make: Callable[..., Array]) -> Array:

@@ -1,4 +1,4 @@
-"""The mode tree as loops: nodes of equal rows share one unrolled body (DESIGN section 4)."""
+"""The mode tree as loops: nodes of equal rows share one unrolled body."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hpfem.shapes import ModeTree
 
-from .ir import Builder, Index
+from .ir import Builder, Where
 
 Indices = NDArray[np.int64]
 
@@ -32,7 +32,17 @@ class Group:
 
 
 def groups(tree: ModeTree, level: int) -> list[Group]:
-    """Nodes of a level by the functions of their children."""
+    """Nodes of a level by the functions of their children.
+
+    Parameters
+    ----------
+    tree : ModeTree
+    level : int
+
+    Returns
+    -------
+    list of Group
+    """
     start, count = tree.start[level], tree.count[level]
     first = np.cumsum(count) - count
     rows, which = np.unique(np.column_stack([start, count]), axis=0, return_inverse=True)
@@ -44,7 +54,7 @@ def groups(tree: ModeTree, level: int) -> list[Group]:
     ]
 
 
-class Sequence:
+class Integers:
     """Integers that a loop walks through: an arithmetic progression, or a table.
 
     Parameters
@@ -54,25 +64,30 @@ class Sequence:
     """
 
     def __init__(self, b: Builder, values: Indices) -> None:
-        self.b, self.values = b, values
+        self._b, self._values = b, values
         steps = np.diff(values)
-        self.step = int(steps[0]) if len(steps) and np.all(steps == steps[0]) else None
-        self._table: str | None = None
+        self._step = int(steps[0]) if len(steps) and np.all(steps == steps[0]) else None
 
-    def __getitem__(self, index: int | Index) -> int | Index:
+    def __getitem__(self, index: Where) -> Where:
         if isinstance(index, int):
-            return int(self.values[index])
-        if self.step is not None:
-            first = int(self.values[0])
-            value = index.value if self.step == 1 else self.b.new(f"mul nsw i64 {index.value}, {self.step}")
-            return Index(value, first + index.offset * self.step)
-        if self._table is None:
-            self._table = self.b.index_table(self.values)
-        return self.b.load_index(self._table, index)
+            return int(self._values[index])
+        if self._step is None:
+            return self._b.load_index(self._b.index_table(self._values), index)
+        return self._b.index((int(self._values[0]), 1), (index, self._step))
 
 
 def shared_leaves(tree: ModeTree) -> tuple[Indices, Indices, Indices]:
-    """First leaf of every mode; then, of every further leaf of a mode, that leaf and the first one."""
+    """Leaves of modes that have several.
+
+    Parameters
+    ----------
+    tree : ModeTree
+
+    Returns
+    -------
+    tuple of ndarray
+        First leaf of every mode, [n_modes]; then, of every further leaf of a mode, that leaf and the first one.
+    """
     first = np.unique(tree.leaf_to_mode, return_index=True)[1]
     others = np.setdiff1d(np.arange(tree.n_leaves), first)
     return first, others, first[tree.leaf_to_mode[others]]

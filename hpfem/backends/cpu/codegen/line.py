@@ -6,7 +6,7 @@ Found from the numbers: column j reversed is s_j times column j'. Then, with sum
 
     y_i = S_i + A_i,   y_{n-1-i} = S_i - A_i,   S = (symmetric columns) x_s,   A = (antisymmetric columns) x_a
 
-`Halves` holds S and A, so that a product and a derivative in the same pass exchange halves without forming the points.
+`_Halves` holds S and A, so that a product and a derivative in the same pass exchange halves without forming the points.
 """
 
 from __future__ import annotations
@@ -18,56 +18,79 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .ir import Builder, Pack
+from .ir import Builder, Index
 
 Array = NDArray[np.floating[Any]]
-Fiber = list[Pack]
+Fiber = list[str]
 
 
 @dataclass
-class Halves:
+class _Halves:
     """A fiber by parity: `even` has ceil(n/2) values, `odd` floor(n/2)."""
 
-    even: list[Pack]
-    odd: list[Pack]
+    even: Fiber
+    odd: Fiber
 
 
-def product(b: Builder, matrix: Array, xs: Sequence[Pack], onto: Sequence[Pack] | None = None) -> Fiber:
-    """Product matrix @ xs (+ onto), column by column: one independent chain per result; zeros cost nothing."""
-    ys: list[Pack | None] = list(onto) if onto is not None else [None] * len(matrix)
+def product(b: Builder, matrix: Array, xs: Sequence[str], onto: Sequence[str] | None = None) -> Fiber:
+    """Product matrix @ xs (+ onto), column by column: one independent chain per result; zeros cost nothing.
+
+    Parameters
+    ----------
+    b : Builder
+    matrix : ndarray, [n_out, n_in]
+    xs : sequence of str, [n_in]
+    onto : sequence of str, [n_out], optional
+
+    Returns
+    -------
+    list of str, [n_out]
+    """
+    ys: list[str | None] = list(onto) if onto is not None else [None] * len(matrix)
     for j, x in enumerate(xs):
         for i in range(len(matrix)):
             if matrix[i, j] != 0:
                 ys[i] = b.fma(float(matrix[i, j]), x, ys[i])
-    width = len(xs[0]) if len(xs) else 1
-    return [(b.splat(0.0),) * width if y is None else y for y in ys]
+    return [b.operand(0.0) if y is None else y for y in ys]
 
 
-def split(b: Builder, xs: Sequence[Pack]) -> Halves:
+def table_product(b: Builder, table: str, source: str, n_in: int, n_out: int) -> Fiber:
+    """Product of a matrix with vectors, both in memory, results in registers.
+
+    Parameters
+    ----------
+    b : Builder
+    table : str
+        Pointer to the matrix by columns, [n_in, n_out].
+    source : str
+        Pointer to the vectors, [n_in].
+    n_in, n_out : int
+
+    Returns
+    -------
+    list of str, [n_out]
+    """
+
+    def column(j: Index, sums: list[str]) -> list[str]:
+        x = b.load(b.at(source, (j, 1)))
+        return [b.fma(b.load_scalar(table, (j, n_out), (i, 1)), x, s) for i, s in enumerate(sums)]
+
+    return b.reduce(n_in, [0.0] * n_out, column)
+
+
+def _split(b: Builder, xs: Sequence[str]) -> _Halves:
     """Sums and differences of mirrored values; the middle one goes with the sums."""
     n = len(xs)
     even = [b.add(xs[i], xs[n - 1 - i]) for i in range(n // 2)] + ([xs[n // 2]] if n % 2 else [])
-    return Halves(even, [b.sub(xs[i], xs[n - 1 - i]) for i in range(n // 2)])
+    return _Halves(even, [b.sub(xs[i], xs[n - 1 - i]) for i in range(n // 2)])
 
 
-def join(b: Builder, halves: Halves) -> Fiber:
+def _join(b: Builder, halves: _Halves) -> Fiber:
     """The n values S + A, then S - A mirrored."""
     odd = halves.odd
     head = [b.add(s, a) for s, a in zip(halves.even, odd)]
     tail = [b.sub(s, a) for s, a in zip(halves.even, odd)]
     return head + halves.even[len(odd) :] + tail[::-1]
-
-
-def join_onto(b: Builder, halves: Halves, onto: Sequence[Pack]) -> Fiber:
-    """`onto` plus the values of `join`."""
-    n, odd = len(onto), halves.odd
-    out = list(onto)
-    for i, a in enumerate(odd):
-        out[i] = b.add(b.add(onto[i], halves.even[i]), a)
-        out[n - 1 - i] = b.sub(b.add(onto[n - 1 - i], halves.even[i]), a)
-    if n % 2:
-        out[n // 2] = b.add(onto[n // 2], halves.even[-1])
-    return out
 
 
 class Line:
@@ -91,10 +114,7 @@ class Line:
         self._fixed: list[tuple[int, int]] = []
         self._pairs: list[tuple[int, int, int]] = []
         self.has_parity = len(self.matrix) > 1 and self._find()
-        n = self.matrix.shape[1]
-        signs = {s for _, _, s in self._pairs}
-        self.mirrors = self.has_parity and all(j + k == n - 1 for j, k, _ in self._pairs) and len(signs) == 1
-        self.mirrors = self.mirrors and len(self._fixed) == n % 2 and len(self._pairs) == n // 2
+        self.mirrors = False
         if self.has_parity:
             self._tabulate()
 
@@ -121,56 +141,45 @@ class Line:
         m, half, floor = self.matrix, (len(self.matrix) + 1) // 2, len(self.matrix) // 2
         even = [m[:, j] for j, s in self._fixed if s > 0] + [(m[:, j] + s * m[:, k]) / 2 for j, k, s in self._pairs]
         odd = [m[:, j] for j, s in self._fixed if s < 0] + [(m[:, j] - s * m[:, k]) / 2 for j, k, s in self._pairs]
-        self.even = np.array([c[:half] for c in even]).reshape(-1, half).T
-        self.odd = np.array([c[:floor] for c in odd]).reshape(-1, floor).T
+        self._even = np.array([c[:half] for c in even]).reshape(-1, half).T
+        self._odd = np.array([c[:floor] for c in odd]).reshape(-1, floor).T
+        n, signs = m.shape[1], {s for _, _, s in self._pairs}
+        self.mirrors = all(j + k == n - 1 for j, k, _ in self._pairs) and len(signs) == 1
+        self.mirrors = self.mirrors and len(self._fixed) == n % 2 and len(self._pairs) == n // 2
+        if self.mirrors:
+            # Of inputs by parity: x_j + x_k = 2 S_j and x_j - x_k = 2 A_j; the middle one is S itself.
+            self._sign = signs.pop()
+            self._fixed_even, self._fixed_odd = len(even) - len(self._pairs), len(odd) - len(self._pairs)
+            self._of_even, self._of_odd = self._even.copy(), self._odd.copy()
+            self._of_even[:, self._fixed_even :] *= 2
+            self._of_odd[:, self._fixed_odd :] *= 2
 
-    def _inputs(self, b: Builder, xs: Sequence[Pack]) -> tuple[list[Pack], list[Pack]]:
+    def _halves(self, b: Builder, xs: Sequence[str]) -> _Halves:
+        """The product by parity."""
         even = [xs[j] for j, s in self._fixed if s > 0]
         odd = [xs[j] for j, s in self._fixed if s < 0]
         for j, k, s in self._pairs:
             total, difference = b.add(xs[j], xs[k]), b.sub(xs[j], xs[k])
             even.append(total if s > 0 else difference)
             odd.append(difference if s > 0 else total)
-        return even, odd
+        return _Halves(product(b, self._even, even), product(b, self._odd, odd))
 
-    def halves(self, b: Builder, xs: Sequence[Pack]) -> Halves:
-        """The product by parity."""
-        even, odd = self._inputs(b, xs)
-        return Halves(product(b, self.even, even), product(b, self.odd, odd))
-
-    def apply(self, b: Builder, xs: Sequence[Pack], onto: Sequence[Pack] | None = None) -> Fiber:
-        """Product matrix @ xs (+ onto)."""
-        if not self.has_parity:
-            return product(b, self.matrix, xs, onto)
-        halves = self.halves(b, xs)
-        return join(b, halves) if onto is None else join_onto(b, halves, onto)
-
-    def apply_halves(self, b: Builder, xs: Halves, onto: Halves | None = None) -> Halves:
-        """Product matrix @ join(xs) (+ onto), all by parity; of a matrix that `mirrors`."""
+    def _apply_halves(self, b: Builder, xs: _Halves) -> _Halves:
+        """Product matrix @ join(xs), all by parity; of a matrix that `mirrors`."""
         n = self.matrix.shape[1]
-        sign = self._pairs[0][2] if self._pairs else self._fixed[0][1]
-        # Inputs x_j + x_k = 2 S_j and x_j - x_k = 2 A_j; the middle one is S itself.
         middle = [xs.even[-1]] if n % 2 else []
-        to_even = (xs.even if sign > 0 else xs.odd)[: n // 2]
-        to_odd = (xs.odd if sign > 0 else xs.even)[: n // 2]
-        fixed_even, fixed_odd = [s > 0 for _, s in self._fixed].count(True), [s < 0 for _, s in self._fixed].count(True)
-        even, odd = self.even.copy(), self.odd.copy()
-        even[:, fixed_even:] *= 2
-        odd[:, fixed_odd:] *= 2
-        ins_even, ins_odd = middle * fixed_even + to_even, middle * fixed_odd + to_odd
-        return Halves(
-            product(b, even, ins_even, onto.even if onto else None),
-            product(b, odd, ins_odd, onto.odd if onto else None),
+        even, odd = (xs.even, xs.odd) if self._sign > 0 else (xs.odd, xs.even)
+        return _Halves(
+            product(b, self._of_even, middle * self._fixed_even + even[: n // 2]),
+            product(b, self._of_odd, middle * self._fixed_odd + odd[: n // 2]),
         )
 
-    def test_halves(self, b: Builder, xs: Halves, onto: Sequence[Pack] | None = None) -> Fiber:
-        """Product matrix.T @ (points whose `split` is xs) (+ onto)."""
-        n = self.matrix.shape[1]
-        out: list[Pack | None] = list(onto) if onto is not None else [None] * n
-        even, odd = product(b, self.even.T, xs.even), product(b, self.odd.T, xs.odd)
-        evens, odds = iter(even), iter(odd)
+    def _test_halves(self, b: Builder, xs: _Halves, onto: Sequence[str] | None = None) -> Fiber:
+        """Product matrix.T @ (points whose `_split` is xs) (+ onto)."""
+        out: list[str | None] = list(onto) if onto is not None else [None] * self.matrix.shape[1]
+        evens, odds = iter(product(b, self._even.T, xs.even)), iter(product(b, self._odd.T, xs.odd))
 
-        def put(j: int, *parts: tuple[int, Pack]) -> None:
+        def put(j: int, *parts: tuple[int, str]) -> None:
             for sign, part in parts:
                 here = out[j]
                 if here is None:
@@ -189,28 +198,87 @@ class Line:
                 put(k, (1, o), (-1, e))
         return [value for value in out if value is not None]
 
-    def test(self, b: Builder, xs: Sequence[Pack], onto: Sequence[Pack] | None = None) -> Fiber:
-        """Product matrix.T @ xs (+ onto)."""
-        if not self.has_parity:
-            return product(b, self.matrix.T, xs, onto)
-        return self.test_halves(b, split(b, xs), onto)
-
-    def test_split(self, b: Builder, xs: Halves, onto: Halves) -> Halves:
+    def _test_split(self, b: Builder, xs: _Halves, onto: _Halves) -> _Halves:
         """Split of (matrix.T @ points whose split is xs), plus onto; of a matrix that `mirrors`."""
         n = self.matrix.shape[1]
-        sign = self._pairs[0][2] if self._pairs else self._fixed[0][1]
-        fixed_even, fixed_odd = [s > 0 for _, s in self._fixed].count(True), [s < 0 for _, s in self._fixed].count(True)
-        even, odd = self.even.T.copy(), self.odd.T.copy()
-        even[fixed_even:] *= 2
-        odd[fixed_odd:] *= 2
         out_even, out_odd = list(onto.even), list(onto.odd)
         # For s = -1 the even product lands in the differences and the odd one in the sums.
         for matrix, source, fixed, direct in (
-            (even, xs.even, fixed_even, sign > 0),
-            (odd, xs.odd, fixed_odd, sign < 0),
+            (self._of_even.T, xs.even, self._fixed_even, self._sign > 0),
+            (self._of_odd.T, xs.odd, self._fixed_odd, self._sign < 0),
         ):
             target = out_even if direct else out_odd
             if fixed:
                 out_even[n // 2 : n // 2 + 1] = product(b, matrix[:1], source, [out_even[n // 2]])
             target[: n // 2] = product(b, matrix[fixed:], source, target[: n // 2])
-        return Halves(out_even, out_odd)
+        return _Halves(out_even, out_odd)
+
+    def apply(self, b: Builder, xs: Sequence[str]) -> Fiber:
+        """Product matrix @ xs.
+
+        Parameters
+        ----------
+        b : Builder
+        xs : sequence of str, [n_in]
+
+        Returns
+        -------
+        list of str, [n_out]
+        """
+        return _join(b, self._halves(b, xs)) if self.has_parity else product(b, self.matrix, xs)
+
+    def test(self, b: Builder, xs: Sequence[str], onto: Sequence[str] | None = None) -> Fiber:
+        """Product matrix.T @ xs (+ onto).
+
+        Parameters
+        ----------
+        b : Builder
+        xs : sequence of str, [n_out]
+        onto : sequence of str, [n_in], optional
+
+        Returns
+        -------
+        list of str, [n_in]
+        """
+        if not self.has_parity:
+            return product(b, self.matrix.T, xs, onto)
+        return self._test_halves(b, _split(b, xs), onto)
+
+    def apply_and_differentiate(self, b: Builder, derivative: Line, xs: Sequence[str]) -> tuple[Fiber, Fiber]:
+        """Values at the points, and the derivatives of these.
+
+        Parameters
+        ----------
+        b : Builder
+        derivative : Line
+            Differentiation matrix.
+        xs : sequence of str, [n_in]
+
+        Returns
+        -------
+        tuple of list of str, [n_out]
+        """
+        if self.has_parity and derivative.mirrors:
+            halves = self._halves(b, xs)
+            return _join(b, halves), _join(b, derivative._apply_halves(b, halves))
+        values = self.apply(b, xs)
+        return values, derivative.apply(b, values)
+
+    def test_differentiated(self, b: Builder, derivative: Line, values: Sequence[str], fluxes: Sequence[str]) -> Fiber:
+        """Test values, and fluxes by derivatives: transpose of `Line.apply_and_differentiate`.
+
+        Parameters
+        ----------
+        b : Builder
+        derivative : Line
+            Differentiation matrix.
+        values, fluxes : sequence of str, [n_out]
+
+        Returns
+        -------
+        list of str, [n_in]
+        """
+        if self.has_parity and derivative.mirrors:
+            halves = derivative._test_split(b, _split(b, fluxes), _split(b, values))
+            return self._test_halves(b, halves)
+        return self.test(b, derivative.test(b, fluxes, values))

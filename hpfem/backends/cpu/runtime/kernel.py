@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -12,10 +12,11 @@ from numpy.typing import DTypeLike, NDArray
 from ....forms.cost import operator_bytes, operator_flops
 from ....forms.form import BlockKernel, BlockProblem
 from ....support.pool import Pool
-from ..codegen.dense import DenseGenerator
+from ..codegen.dense import write_dense
 from ..codegen.factors import stored
-from ..codegen.generator import Generator
-from ..codegen.ir import Builder
+from ..codegen.ir import Program
+from ..codegen.pointwise import field_inputs, parameter_inputs
+from ..codegen.sumfac import write_sumfac
 from .cache import compiled
 from .target import Target, host
 from .threads import run_all, thread_count
@@ -29,26 +30,6 @@ THREAD_FLOPS = 3_000_000
 PREFETCH_BYTES = 4 << 20
 
 
-class Writer(Protocol):
-    """Writes the IR of a kernel; `Generator` is one."""
-
-    b: Builder
-    direction: int
-    scratch_size: int
-
-    def write(self) -> str:
-        """The module."""
-
-    def field_inputs(self) -> list[tuple[str, int]]:
-        """Field components that it reads."""
-
-    def parameter_inputs(self) -> list[str]:
-        """Parameters that it reads."""
-
-    def uses_points(self) -> bool:
-        """Whether it reads x."""
-
-
 def aligned(shape: tuple[int, ...], dtype: DTypeLike) -> Array:
     """An array that starts at a page, with zeros."""
     nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
@@ -57,7 +38,7 @@ def aligned(shape: tuple[int, ...], dtype: DTypeLike) -> Array:
     return raw[start : start + nbytes].view(dtype).reshape(shape)
 
 
-_WRITERS: dict[str, Callable[..., Writer]] = {"sumfac": Generator, "dense": DenseGenerator}
+_WRITERS: dict[str, Callable[[BlockProblem, int, bool], Program]] = {"sumfac": write_sumfac, "dense": write_dense}
 
 
 class CpuKernel(BlockKernel):
@@ -70,8 +51,6 @@ class CpuKernel(BlockKernel):
         "sumfac", or "dense" for reference matrices of affine elements.
     target : Target, optional
         This machine's processor when left out.
-    width : int
-        Fibers that share their coefficients: more than 1 pays where loads bind, which they did on no machine yet.
 
     Attributes
     ----------
@@ -81,31 +60,30 @@ class CpuKernel(BlockKernel):
         Operations that the kernel performs on a group, counted as it was written.
     """
 
-    def __init__(
-        self, problem: BlockProblem, strategy: str = "sumfac", target: Target | None = None, width: int = 1
-    ) -> None:
+    def __init__(self, problem: BlockProblem, strategy: str = "sumfac", target: Target | None = None) -> None:
         self.problem, self.strategy = problem, strategy
         self.target = target or host()
         self.lanes = self.target.lanes(problem.dtype)
         self.groups = -(-problem.n_elements // self.lanes)
         prefetch = operator_bytes(problem) * problem.n_elements > PREFETCH_BYTES
-        writer: Writer = _WRITERS[strategy](problem, self.lanes, width=width, prefetch=prefetch)
-        self.code = compiled(writer.write(), self.target)
-        self.group_flops = writer.b.flops * self.lanes
-        self.flops = operator_flops(problem, strategy) if strategy == "sumfac" else writer.b.flops
-        self._scratch_size = writer.scratch_size
+        program = _WRITERS[strategy](problem, self.lanes, prefetch)
+        self.code = compiled(program.text, self.target)
+        self.group_flops = program.flops * self.lanes
+        self.flops = operator_flops(problem, strategy) if strategy == "sumfac" else program.flops
+        self._scratch_size = program.scratch_size * self.lanes
         self._scratch: Pool[tuple[Array, int]] = Pool()
-        self._fields = writer.field_inputs()
-        self._parameter_names = writer.parameter_inputs()
+        trace, kind = problem.form.trace, problem.form.factor_kind
+        self._fields = field_inputs(trace)
+        self._parameter_names = parameter_inputs(trace)
         self._parameters = np.zeros(len(self._parameter_names), problem.dtype)
-        kind = problem.form.factor_kind
-        self._geometry = self._stored(kind, writer.direction) if kind else self._parameters
-        self._points = self._stored("points", writer.direction) if writer.uses_points() else self._parameters
+        self._geometry = self._stored(kind, program.direction) if kind else self._parameters
+        uses_point = trace is not None and trace.uses_point
+        self._points = self._stored("points", program.direction) if uses_point else self._parameters
         # Asking an array for its address takes as long as the call of a small kernel.
         self._addresses = tuple(array.ctypes.data for array in (self._geometry, self._points, self._parameters))
 
     def _new_scratch(self) -> tuple[Array, int]:
-        array = aligned((self._scratch_size * self.lanes,), self.problem.dtype)
+        array = aligned((self._scratch_size,), self.problem.dtype)
         return array, array.ctypes.data
 
     def _stored(self, kind: str, direction: int) -> Array:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ...roofline import Roofline
-from ..codegen.ir import ARGUMENTS, Builder, Index, Pack
+from ..codegen.ir import ARGUMENTS, Builder, Index
 from .cache import compiled
 from .kernel import aligned
 from .target import host
@@ -51,15 +51,15 @@ def measure_fma(dtype: DTypeLike = np.float64, seconds: float = 0.1) -> float:
     """
     b = Builder(host().lanes(dtype), dtype)
     with b.function("run", ARGUMENTS, internal=False):
-        factor = b.load(("%in",))
+        factor = b.load("%in")
 
-        def body(trip: Index, sums: list[Pack]) -> list[Pack]:
+        def body(trip: Index, sums: list[str]) -> list[str]:
             for _ in range(4):
                 sums = [b.fma(s, factor, factor) for s in sums]
             return sums
 
         for i, s in enumerate(b.reduce(_TRIPS, [factor] * _CHAINS, body)):
-            b.store(s, ("%out",), i)
+            b.store(s, "%out", i)
     run = compiled(b.module(), host()).run
     data = aligned((_CHAINS + 1, b.lanes), dtype)
     out = aligned((_CHAINS + 1, b.lanes), dtype)
@@ -85,14 +85,12 @@ def measure_read(nbytes: int, seconds: float = 0.2) -> float:
     b = Builder(host().lanes(np.float64), np.float64)
     with b.function("run", ARGUMENTS, internal=False):
         # g1 trips over blocks of _STREAMS vectors
-        zero: Pack = (b.splat(0.0),)
-
-        def body(i: Index, sums: list[Pack]) -> list[Pack]:
+        def body(i: Index, sums: list[str]) -> list[str]:
             start = b.at("%in", (i, _STREAMS))
             return [b.add(s, b.load(start, k)) for k, s in enumerate(sums)]
 
-        for k, s in enumerate(b.reduce("%g1", [zero] * _STREAMS, body)):
-            b.store(s, ("%out",), k)
+        for k, s in enumerate(b.reduce("%g1", [0.0] * _STREAMS, body)):
+            b.store(s, "%out", k)
     run = compiled(b.module(), host()).run
     trips = max(1, nbytes // (_STREAMS * b.nbytes))
     data = aligned((trips * _STREAMS, b.lanes), np.float64)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .ir import Builder, Index
+from .ir import Builder, Index, Where
 
 
 @dataclass(frozen=True)
@@ -29,18 +29,13 @@ class Layout:
     segments: int = 1
     stride: int = 0
 
-    @property
-    def numbers(self) -> int:
-        """Numbers of an element."""
-        return self.n * self.segments
-
 
 def _shuffle(b: Builder, x: str, y: str, mask: list[int]) -> str:
     indices = ", ".join(f"i32 {m}" for m in mask)
     return b.new(f"shufflevector {b.vector} {x}, {b.vector} {y}, <{b.lanes} x i32> <{indices}>")
 
 
-def transpose(b: Builder, rows: list[str]) -> list[str]:
+def _transpose(b: Builder, rows: list[str]) -> list[str]:
     """Transpose W vectors of W numbers, log2(W) rounds of shuffles."""
     w = b.lanes
     step = 1
@@ -71,67 +66,57 @@ def _rows(b: Builder, base: str, numbers: int) -> list[str]:
 
 
 def _mask(b: Builder, n: int) -> str:
-    return "<" + ", ".join(f"i1 {int(i < n)}" for i in range(b.lanes)) + ">"
+    return f"<{b.lanes} x i1> <" + ", ".join(f"i1 {int(i < n)}" for i in range(b.lanes)) + ">"
 
 
 def _load_row(b: Builder, pointer: str, n: int) -> str:
     if n == b.lanes:
         return b.new(f"load {b.vector}, ptr {pointer}, align {b.dtype.itemsize}")
-    name, bits = f"@llvm.masked.load.{b.suffix}.p0", f"<{b.lanes} x i1>"
-    b.declare(f"declare {b.vector} {name}(ptr, i32, {bits}, {b.vector})")
+    name = f"@llvm.masked.load.{b.suffix}.p0"
+    b.declare(f"declare {b.vector} {name}(ptr, i32, <{b.lanes} x i1>, {b.vector})")
     align = f"i32 {b.dtype.itemsize}"
-    return b.new(f"call {b.vector} {name}(ptr {pointer}, {align}, {bits} {_mask(b, n)}, {b.vector} zeroinitializer)")
+    return b.new(f"call {b.vector} {name}(ptr {pointer}, {align}, {_mask(b, n)}, {b.vector} zeroinitializer)")
 
 
 def _store_row(b: Builder, value: str, pointer: str, n: int) -> None:
     if n == b.lanes:
         b.emit(f"store {b.vector} {value}, ptr {pointer}, align {b.dtype.itemsize}")
         return
-    name, bits = f"@llvm.masked.store.{b.suffix}.p0", f"<{b.lanes} x i1>"
-    b.declare(f"declare void {name}({b.vector}, ptr, i32, {bits})")
-    b.emit(f"call void {name}({b.vector} {value}, ptr {pointer}, i32 {b.dtype.itemsize}, {bits} {_mask(b, n)})")
+    name = f"@llvm.masked.store.{b.suffix}.p0"
+    b.declare(f"declare void {name}({b.vector}, ptr, i32, <{b.lanes} x i1>)")
+    b.emit(f"call void {name}({b.vector} {value}, ptr {pointer}, i32 {b.dtype.itemsize}, {_mask(b, n)})")
 
 
-def _border(b: Builder, name: str, layout: Layout, positions: str | None, inwards: bool) -> None:
-    w, n = b.lanes, min(b.lanes, layout.n)
+def _write(b: Builder, name: str, layout: Layout, positions: str | None, inwards: bool) -> None:
+    n = min(b.lanes, layout.n)
 
-    def block(rows: list[str], segment: Index | int, first: Index | int) -> None:
-        outside = [b.at(row, (segment, layout.n), (first, 1), unit=b.real)[0] for row in rows]
-        inside = []
-        for i in range(n):
-            if positions is None:
-                inside.append(b.at("%inside", (segment, layout.stride), (first, 1), (i, 1)))
-            else:
-                at = first + i if isinstance(first, int) else Index(first.value, first.offset + i)
-                slot = b.load_index(positions, at) if isinstance(at, Index) else b.load_index(positions, Index("0", at))
-                inside.append(b.at("%inside", (slot, 1)))
+    def place(segment: Where, first: Where, i: int) -> str:
+        if positions is None:
+            return b.at("%inside", (segment, layout.stride), (first, 1), (i, 1))
+        start = first if isinstance(first, Index) else Index("0", first)
+        return b.at("%inside", (b.load_index(positions, Index(start.value, start.offset + i)), 1))
+
+    def block(segment: Where, first: Where) -> None:
+        outside = [b.at(row, (segment, layout.n), (first, 1), unit=b.real) for row in rows]
+        inside = [place(segment, first, i) for i in range(n)]
         if inwards:
-            vectors = transpose(b, [_load_row(b, p, n) for p in outside])
-            for i in range(n):
-                b.store((vectors[i],), inside[i])
+            vectors = _transpose(b, [_load_row(b, pointer, n) for pointer in outside])
+            for pointer, value in zip(inside, vectors):
+                b.store(value, pointer)
         else:
-            values = [b.load(p)[0] for p in inside] + ["poison"] * (w - n)
+            values = [b.load(pointer) for pointer in inside] + ["poison"] * (b.lanes - n)
             # The last element's own lane comes after the lanes that repeat it.
-            for value, pointer in reversed(list(zip(transpose(b, values), outside))):
+            for value, pointer in reversed(list(zip(_transpose(b, values), outside))):
                 _store_row(b, value, pointer, n)
 
-    def segment(rows: list[str], index: Index | int) -> None:
-        full, rest = divmod(layout.n, n)
-        if full > 1:
-            with b.loop(full) as i:
-                block(rows, index, Index(b.new(f"mul nsw i64 {i.value}, {n}")))
-        else:
-            block(rows, index, 0)
-        if rest:
-            block(rows, index, layout.n - n)
-
     with b.function(name, "ptr noalias %outside, ptr noalias %inside, i64 %g, i64 %last"):
-        rows = _rows(b, "%outside", layout.numbers)
-        if layout.segments > 1:
-            with b.loop(layout.segments) as index:
-                segment(rows, index)
-        else:
-            segment(rows, 0)
+        rows = _rows(b, "%outside", layout.n * layout.segments)
+        with b.each(layout.segments) as segment:
+            full, rest = divmod(layout.n, n)
+            with b.each(full) as i:
+                block(segment, Index(b.new(f"mul nsw i64 {i.value}, {n}")) if isinstance(i, Index) else 0)
+            if rest:
+                block(segment, layout.n - n)
 
 
 def write_reader(b: Builder, name: str, layout: Layout, positions: str | None = None) -> None:
@@ -146,9 +131,9 @@ def write_reader(b: Builder, name: str, layout: Layout, positions: str | None = 
     positions : str, optional
         Index table: vector that each number goes to; in order when left out.
     """
-    _border(b, name, layout, positions, True)
+    _write(b, name, layout, positions, True)
 
 
 def write_writer(b: Builder, name: str, layout: Layout, positions: str | None = None) -> None:
     """Write a function that stores a group of elements from vectors; see `write_reader`."""
-    _border(b, name, layout, positions, False)
+    _write(b, name, layout, positions, False)

@@ -1,0 +1,256 @@
+"""What the passes of a kernel share: problem, mode tree, scratch, one-dimensional matrices, the group at work.
+
+Level k of the tree holds, for every node, the points of directions k and above: node * block[k] + point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....forms.form import BlockProblem
+from .factors import Factors
+from .ir import Builder, Index, Where
+from .levels import Integers, groups
+from .line import Line
+from .pointwise import CalledExpressions
+from .prefetch import Prefetch
+
+Array = NDArray[np.floating[Any]]
+
+
+class Context:
+    """State of a kernel that is written.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    lanes : int
+        Elements of a group.
+    prefetch : bool
+        Whether the next group's geometry and input are fetched while a group is worked on: for data out of cache.
+
+    Attributes
+    ----------
+    b : Builder
+    counts : tuple of int
+        Points of each direction.
+    rest : list of int
+        Points of the directions above each.
+    block : list of int
+        Vectors of a node at each level.
+    plane, n_points : int
+        Vectors of one point of eta_1, and of all points.
+    by_rows : bool
+        Whether the pointwise function is applied along the last direction: where derivatives are collocated.
+    direction : int
+        Of the fibers along which points are visited.
+    scratch_size : int
+        Vectors of all areas asked for so far.
+    group : Index
+        The group at work.
+    parameters : dict
+        Name -> vector.
+    coordinates : str
+        Pointer to the points of the group.
+    """
+
+    def __init__(self, problem: BlockProblem, lanes: int, prefetch: bool) -> None:
+        self.problem, self.form, self.trace = problem, problem.form, problem.form.trace
+        self.b = Builder(lanes, problem.dtype)
+        self.dim, self.space_dim = problem.shape.dim, problem.geometry.space_dim
+        self.tree, self.counts = problem.tabulation.basis.tree, problem.tabulation.rule.counts
+        self.rest = [int(np.prod(self.counts[k + 1 :])) for k in range(self.dim)]
+        self.block = [q * rest for q, rest in zip(self.counts, self.rest)] + [1]
+        if self.dim > 1:
+            self.block[1] |= 1  # odd strides of eta_1 fibers: no two of their vectors in one cache set
+            self.block[0] = self.counts[0] * self.block[1]
+        self.plane, self.n_points = self.block[1], self.block[0]
+        self.by_rows = self.form.gradients and problem.collocated
+        self.direction = self.dim - 1 if self.by_rows else 0
+        self.factors = Factors(self.b, problem, self.direction)
+        streams = {"%geometry": self.factors.per_group, "%in": problem.n_input}
+        self.prefetch = Prefetch(self.b, streams if prefetch else {})
+        self.scratch_size = 0
+        self.group = Index("")
+        self.parameters: dict[str, str] = {}
+        self.coordinates = ""
+        self._groups = [groups(self.tree, k) for k in range(self.dim)]
+        self._areas: dict[str, int] = {}
+        self._lines: dict[tuple[str, int, int, bool], Line] = {}
+
+    # --- scratch --------------------------------------------------------------------------------------------------
+
+    def area(self, *name: Any, size: int) -> str:
+        """Find a named area of the scratch buffer, made when first asked for.
+
+        Parameters
+        ----------
+        *name : str or int
+        size : int
+            Vectors.
+
+        Returns
+        -------
+        str
+            Pointer; `area_pointers` writes it.
+        """
+        pointer = "%a_" + "_".join(map(str, name))
+        if pointer not in self._areas:
+            self._areas[pointer] = self.scratch_size
+            self.scratch_size += size | 1
+        return pointer
+
+    def area_pointers(self) -> list[str]:
+        """Write the pointers to all areas.
+
+        Returns
+        -------
+        list of str
+            Lines for the head of the kernel.
+        """
+        vector = self.b.vector
+        return [f"  {name} = getelementptr {vector}, ptr %scratch, i64 {at}" for name, at in self._areas.items()]
+
+    def level(self, k: int, chain: str, c: int) -> str:
+        """Find level k of the tree.
+
+        Parameters
+        ----------
+        k : int
+            The leaves are level dim.
+        chain : str
+            "v", the value, or "d0".., the derivative of a direction.
+        c : int
+            Component.
+
+        Returns
+        -------
+        str
+            Pointer.
+        """
+        # Above level 1 components take turns.
+        owner = (c,) if k == 1 else ()
+        return self.area("level", k, chain, *owner, size=self.tree.n_nodes(k) * self.block[k])
+
+    def values(self, c: int) -> str:
+        """Find the values of a component at the points.
+
+        Parameters
+        ----------
+        c : int
+
+        Returns
+        -------
+        str
+            Pointer.
+        """
+        return self.area("u", c, size=self.n_points)
+
+    def result(self, c: int) -> str:
+        """Find a component of what comes out at the points; see `Context.values`."""
+        return self.area("x", c, size=self.n_points) if self.form.trial_gradient else self.values(c)
+
+    # --- one-dimensional matrices ---------------------------------------------------------------------------------
+
+    def _weights(self, direction: int) -> Array:
+        """What the matrices that test carry: the rule's weights for affine elements."""
+        if not self.problem.geometry.affine:
+            return np.ones(self.counts[direction])
+        return self.problem.tabulation.rule.rules[direction].weights
+
+    def line(self, kind: str, direction: int, functions: slice, test: bool = False) -> Line:
+        """Table of some 1-D functions, points by functions.
+
+        Parameters
+        ----------
+        kind : str
+            "B": the functions; "D": their derivatives.
+        direction : int
+        functions : slice
+        test : bool
+            Whether to test with it: it carries the weights of affine elements then.
+
+        Returns
+        -------
+        Line
+        """
+        key = (kind, direction, functions.start, test)
+        if key not in self._lines:
+            tabulation = self.problem.tabulation
+            matrix = (tabulation.values if kind == "B" else tabulation.derivatives)[direction][functions].T
+            self._lines[key] = Line(matrix * self._weights(direction)[:, None] if test else matrix)
+        return self._lines[key]
+
+    def differentiation(self, direction: int, test: bool = False) -> Line:
+        """Differentiation matrix of the points of a direction.
+
+        Parameters
+        ----------
+        direction : int
+        test : bool
+            Whether to test with it: it commutes with the weights that come after.
+
+        Returns
+        -------
+        Line
+        """
+        key = ("points", direction, 0, test)
+        if key not in self._lines:
+            matrix, w = self.problem.tabulation.differentiation[direction], self._weights(direction)
+            self._lines[key] = Line(w[:, None] * matrix / w[None, :] if test else matrix)
+        return self._lines[key]
+
+    @cached_property
+    def called(self) -> CalledExpressions:
+        """The pointwise function as a function of the module."""
+        assert self.trace is not None
+        return CalledExpressions(self.b, self.trace)
+
+    @property
+    def root(self) -> slice:
+        """Functions of eta_1."""
+        return self._groups[0][0].functions
+
+    # --- loops ----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def fibers(self, n: int) -> Iterator[Where]:
+        """Run over n fibers, each of which prefetches its share of the next group.
+
+        Parameters
+        ----------
+        n : int
+
+        Yields
+        ------
+        int or Index
+        """
+        with self.b.each(n) as i:
+            self.prefetch.fetch()
+            yield i
+
+    def walk(self, k: int) -> Iterator[tuple[slice, Where, Where, Where]]:
+        """Run over the fibers of level k.
+
+        Parameters
+        ----------
+        k : int
+
+        Yields
+        ------
+        tuple
+            Functions of the direction, node, its first child, point across.
+        """
+        alone = self.rest[k] == 1
+        for group in self._groups[k]:
+            nodes, children = Integers(self.b, group.nodes), Integers(self.b, group.children)
+            with self.fibers(len(group.nodes)) if alone else self.b.each(len(group.nodes)) as t:
+                node, child = nodes[t], children[t]
+                with self.b.each(1) if alone else self.fibers(self.rest[k]) as across:
+                    yield group.functions, node, child, across

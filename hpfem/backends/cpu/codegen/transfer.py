@@ -1,0 +1,137 @@
+"""Users' arrays to the scratch of a group and back: modes and the leaves of the tree, values at the points, fields."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .context import Context
+from .ir import Index
+from .levels import Integers, shared_leaves
+from .line import table_product
+from .pointwise import field_inputs
+from .transpose import Layout, write_reader, write_writer
+
+# Rows of a basis' transform that are formed together.
+_ROWS = 8
+
+
+def write_transposes(ctx: Context) -> None:
+    """Write the functions that transpose users' arrays.
+
+    Parameters
+    ----------
+    ctx : Context
+    """
+    b, problem = ctx.b, ctx.problem
+    first, transform = shared_leaves(ctx.tree)[0], problem.tabulation.basis.transform
+    in_order = transform is not None or np.array_equal(first, np.arange(len(first)))
+    modes = Layout(problem.n_modes), None if in_order else b.index_table(first)
+    contiguous = ctx.plane == ctx.rest[0]
+    values = Layout(problem.n_points) if contiguous else Layout(ctx.rest[0], ctx.counts[0], ctx.plane), None
+    write_reader(b, "read_input", *(modes if ctx.form.from_modes else values))
+    write_writer(b, "write_result", *(modes if ctx.form.to_modes else values))
+    if field_inputs(ctx.trace):
+        write_reader(b, "read_field", Layout(problem.n_points))
+
+
+def _call(ctx: Context, name: str, outside: str, inside: str) -> None:
+    """Call a function of `write_transposes` on the present group."""
+    ctx.b.emit(f"call void @{name}(ptr {outside}, ptr {inside}, i64 {ctx.group.value}, i64 %last)")
+
+
+def _component(ctx: Context, base: str, application: Index, components: int, c: int, numbers: int) -> str:
+    """Pointer to component c of those that an application takes or gives, in a user's array."""
+    b = ctx.b
+    index = b.new(f"mul nsw i64 {application.value}, {components}")
+    index = b.new(f"add nsw i64 {index}, {c}")
+    index = b.new(f"mul nsw i64 {index}, %elements")
+    index = b.new(f"mul nsw i64 {index}, {numbers}")
+    return b.new(f"getelementptr {b.real}, ptr {base}, i64 {index}")
+
+
+def read_fields(ctx: Context) -> None:
+    """Read the fields of the pointwise function.
+
+    Parameters
+    ----------
+    ctx : Context
+    """
+    for i, (name, c) in enumerate(field_inputs(ctx.trace)):
+        source = ctx.b.new(f"load ptr, ptr {ctx.b.at('%fields', (i, 1), unit='ptr')}")
+        _call(ctx, "read_field", source, ctx.area("field", name, c, size=ctx.problem.n_points))
+
+
+def read_input(ctx: Context, application: Index, c: int) -> None:
+    """Read a component of the input: modes to leaves, or values at the points.
+
+    Parameters
+    ----------
+    ctx : Context
+    application : Index
+        Number of the application, which takes some components together.
+    c : int
+        Component among these.
+    """
+    problem, transform = ctx.problem, ctx.problem.tabulation.basis.transform
+    source = _component(ctx, "%in", application, problem.coupled, c, problem.n_input)
+    if not ctx.form.from_modes:
+        _call(ctx, "read_input", source, ctx.values(c))
+        return
+    leaves = ctx.level(ctx.dim, "v", c)
+    if transform is None:
+        _call(ctx, "read_input", source, leaves)
+        _share(ctx, leaves, scatter=False)
+    else:
+        nodal = ctx.area("nodal", size=problem.n_modes)
+        _call(ctx, "read_input", source, nodal)
+        _multiply(ctx, transform[ctx.tree.leaf_to_mode], nodal, leaves)
+
+
+def write_result(ctx: Context, application: Index, c: int) -> None:
+    """Write a component of the result; see `read_input`."""
+    problem, transform = ctx.problem, ctx.problem.tabulation.basis.transform
+    target = _component(ctx, "%out", application, problem.given, c, problem.n_output)
+    if not ctx.form.to_modes:
+        _call(ctx, "write_result", target, ctx.result(c))
+        return
+    leaves = ctx.level(ctx.dim, "v", c)
+    if transform is None:
+        _share(ctx, leaves, scatter=True)
+        _call(ctx, "write_result", target, leaves)
+    else:
+        nodal = ctx.area("nodal", size=problem.n_modes)
+        _multiply(ctx, transform[ctx.tree.leaf_to_mode].T, leaves, nodal)
+        _call(ctx, "write_result", target, nodal)
+
+
+def _share(ctx: Context, leaves: str, scatter: bool) -> None:
+    """Copy the first leaf of shared modes to the others, or add the others to it."""
+    b, (_, others, first) = ctx.b, shared_leaves(ctx.tree)
+    if not len(others):
+        return
+    sources, targets = Integers(b, others), Integers(b, first)
+    with b.each(len(others)) as i:
+        other, own = b.at(leaves, (sources[i], 1)), b.at(leaves, (targets[i], 1))
+        if scatter:
+            b.store(b.add(b.load(own), b.load(other)), own)
+        else:
+            b.store(b.load(own), other)
+
+
+def _multiply(ctx: Context, matrix: NDArray[np.floating[Any]], source: str, target: str) -> None:
+    """Store matrix @ source, a few rows at a time."""
+    b, (rows, columns) = ctx.b, matrix.shape
+    full, rest = divmod(rows, _ROWS)
+    if full:
+        table = b.real_table(matrix[: full * _ROWS].reshape(full, _ROWS, columns).transpose(0, 2, 1))
+        with b.loop(full) as i:
+            start = b.at(table, (i, _ROWS * columns), unit=b.real)
+            for row, value in enumerate(table_product(b, start, source, columns, _ROWS)):
+                b.store(value, b.at(target, (i, _ROWS), (row, 1)))
+    if rest:
+        table = b.real_table(matrix[full * _ROWS :].T)
+        for row, value in enumerate(table_product(b, table, source, columns, rest)):
+            b.store(value, target, full * _ROWS + row)
