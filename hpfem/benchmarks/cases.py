@@ -25,6 +25,7 @@ DEFAULT_DOFS = (3e3, 1e4, 3e4, 1e5, 3e5, 1e6)
 SUITE_DOFS = (1e4, 3e4, 1e5, 3e5, 1e6, 3e6, 1e7, 2e7)
 SOLID_SHAPES = tuple(name for name, shape in SHAPES.items() if shape.dim == 3)
 BOX_SHAPES = tuple(name for name, shape in SHAPES.items() if shape.dim >= 2)
+SOLID_FIRST = tuple(sorted(BOX_SHAPES, key=lambda name: -SHAPES[name].dim))
 # Of the whole benchmark by dimension, where none are given.
 SUITE_ORDERS = {2: tuple(range(1, 11)), 3: tuple(range(1, 8))}
 # Precisions, and relative differences to NumPy that are rounding.

@@ -35,6 +35,8 @@ WAVE = 0.02
 BENCHMARKS: Registry[Callable[..., Operator]] = Registry("benchmark")
 BENCHMARKS.add("bk1", Mass)
 BENCHMARKS.add("bk3", Helmholtz)
+# Names of benchmarks by those of their operators.
+BENCHMARK_OF = {"helmholtz": "bk3", "mass": "bk1"}
 
 
 @cache
