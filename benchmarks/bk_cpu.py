@@ -23,49 +23,21 @@ import numpy as np
 
 from hpfem.backends.cpu.runtime.kernel import CpuKernel, aligned
 from hpfem.backends.cpu.runtime.limits import best_seconds, measure_fma, measure_read
-from hpfem.benchmarks import document, problem_mesh, problem_sizes
+from hpfem.benchmarks import BENCHMARKS, document, problem_mesh, problem_sizes
+from hpfem.benchmarks.cases import SOLID_FIRST
+from hpfem.benchmarks.repeated import RepeatedGeometry
 from hpfem.benchmarks.results import BENCH, rounded
+from hpfem.cli.options import parse_names, parse_orders
 from hpfem.forms.cost import operator_bytes, operator_flops
 from hpfem.forms.form import BlockProblem
-from hpfem.geometry.block_geometry import BlockGeometry
 from hpfem.geometry.jacobians import inverse_collapse
-from hpfem.operators import Helmholtz, Mass
-from hpfem.shapes import SHAPES as BY_NAME
-from hpfem.shapes import make_basis
-from hpfem.space import Space
+from hpfem.shapes import SHAPES, make_basis
+from hpfem.space.space import Space
 from hpfem.support.files import write_json
 from hpfem.support.machine import machine_description
 
-SHAPES = ("hex", "prism", "pyramid", "tet", "quad", "tri")
-KERNELS = {"bk1": Mass, "bk3": Helmholtz}
 SIZES = {"in": 3e4, "out": 1.5e6}
 READ_BYTES = 192 << 20
-
-
-class Repeated(BlockGeometry):
-    """Geometry of a few elements, over and over.
-
-    Parameters
-    ----------
-    base : BlockGeometry
-    n_elements : int
-    """
-
-    def __init__(self, base: BlockGeometry, n_elements: int) -> None:
-        super().__init__(base.shape, base.order, base.coefficients, base.rule, base.affine)
-        self.count = n_elements
-
-    @property
-    def n_elements(self) -> int:
-        """Elements, repetitions included."""
-        return self.count
-
-    def factors(self, kind, lanes=1, dtype=np.float64):
-        """Factors of whole groups, repeated."""
-        made = BlockGeometry(self.shape, self.order, self.coefficients, self.rule, self.affine)
-        whole = made.factors(kind, lanes, dtype)[: made.n_elements // lanes]
-        groups = -(-self.count // lanes)
-        return np.tile(whole, (-(-groups // len(whole)), 1, 1, 1))[:groups]
 
 
 @dataclass(frozen=True)
@@ -97,14 +69,14 @@ class Row:
 def make_problem(kernel: str, shape: str, order: int, geometry: str, dofs: float, dtype: str, algorithm: str):
     """A block problem of about so many degrees of freedom."""
     # About a hundred elements: more than a group of any vector width.
-    few = problem_sizes(shape, order, [100 * make_basis("modified", BY_NAME[shape], order).n_modes])[0]
+    few = problem_sizes(shape, order, [100 * make_basis("modified", SHAPES[shape], order).n_modes])[0]
     mesh = problem_mesh(shape, few.counts, geometry)
     space = Space(mesh, order, dtype=dtype, backend="cpu")
-    operator = KERNELS[kernel](space, strategy="sumfac", algorithm=algorithm)
+    operator = BENCHMARKS[kernel](space, strategy="sumfac", algorithm=algorithm)
     problem = operator.choices[0].kernel.problem
     lanes = operator.choices[0].kernel.lanes
     elements = max(round(dofs / problem.n_modes / lanes), 1) * lanes
-    return replace(problem, geometry=Repeated(problem.geometry, elements))
+    return replace(problem, geometry=RepeatedGeometry(problem.geometry, elements))
 
 
 def time_kernel(kernel: CpuKernel, seconds: float) -> float:
@@ -208,42 +180,50 @@ def libceed_rate(problem: BlockProblem, benchmark: str, seconds: float) -> float
     return elements * modes / best_seconds(lambda: operator.apply(u, v), seconds)
 
 
+def table(names: tuple[str, ...], cells: dict[tuple[str, ...], dict[int, str]]) -> list[str]:
+    """Lines of a table: a line per case and a column per order."""
+    orders = sorted({order for line in cells.values() for order in line})
+    rows = [[*names, *(f"P={p}" for p in orders)]]
+    rows += [[*key, *(line.get(p, "") for p in orders)] for key, line in cells.items()]
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    return [lines[0], "|---" * len(rows[0]) + "|", *lines[1:]]
+
+
 def markdown(rows: list[Row], peers: list[dict]) -> str:
-    """Tables: MDoF/s and the share of the limit, a line per case and a column per order."""
-    orders = sorted({row.order for row in rows})
-    head = "| kernel | geometry | cache | dtype | strategy | shape | " + " | ".join(f"P={p}" for p in orders) + " |"
-    lines = ["MDoF/s (share of the limit)", "", head, "|---" * (6 + len(orders)) + "|"]
-    cases = {}
+    """Tables: MDoF/s and the share of the limit, and those of libCEED."""
+    cells: dict[tuple[str, ...], dict[int, str]] = {}
     for row in rows:
         how = row.strategy if row.algorithm == "collocated" else f"{row.strategy}, {row.algorithm}"
         key = (row.benchmark, row.geometry, row.cache, row.dtype, how, row.shape)
-        cases.setdefault(key, {})[row.order] = f"{row.dofs_per_second / 1e6:.0f} ({row.fraction:.2f})"
-    for key, cells in cases.items():
-        lines.append("| " + " | ".join([*key, *(cells.get(p, "") for p in orders)]) + " |")
+        cells.setdefault(key, {})[row.order] = f"{row.dofs_per_second / 1e6:.0f} ({row.fraction:.2f})"
+    names = ("kernel", "geometry", "cache", "dtype", "strategy", "shape")
+    lines = ["MDoF/s (share of the limit)", "", *table(names, cells)]
     if peers:
-        lines += ["", "libCEED in the same run, MDoF/s (how many times faster ours is)", ""]
-        lines += ["| kernel | shape | " + " | ".join(f"P={p}" for p in orders) + " |", "|---" * (2 + len(orders)) + "|"]
-        cases = {}
+        cells = {}
         for peer in peers:
-            times = peer["ours"] / peer["dofs_per_second"]
-            cell = f"{peer['dofs_per_second'] / 1e6:.1f} ({times:.1f})"
-            cases.setdefault((peer["benchmark"], peer["shape"]), {})[peer["order"]] = cell
-        for key, cells in cases.items():
-            lines.append("| " + " | ".join([*key, *(cells.get(p, "") for p in orders)]) + " |")
+            cell = f"{peer['dofs_per_second'] / 1e6:.1f} ({peer['ours'] / peer['dofs_per_second']:.1f})"
+            cells.setdefault((peer["benchmark"], peer["shape"]), {})[peer["order"]] = cell
+        title = "libCEED in the same run, MDoF/s (how many times faster ours is)"
+        lines += ["", title, "", *table(("kernel", "shape"), cells)]
     return "\n".join(lines) + "\n"
 
 
 def main(arguments: list[str] | None = None) -> list[Row]:
     """Measure what was asked for, print a line each, write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shapes", default=",".join(SHAPES))
-    parser.add_argument("--orders", default="1,2,3,4,5,6,7")
-    parser.add_argument("--kernels", default="bk1,bk3")
-    parser.add_argument("--geometries", default="deformed,affine")
-    parser.add_argument("--caches", default="in,out")
-    parser.add_argument("--dtypes", default="float64,float32")
-    parser.add_argument("--algorithms", default="collocated")
-    parser.add_argument("--strategies", default="sumfac")
+    names = {
+        "kernels": ("bk1", "bk3"),
+        "geometries": ("deformed", "affine"),
+        "caches": ("in", "out"),
+        "dtypes": ("float64", "float32"),
+        "shapes": SOLID_FIRST,
+        "orders": tuple(range(1, 8)),
+        "algorithms": ("collocated",),
+        "strategies": ("sumfac",),
+    }
+    for name, default in names.items():
+        read = parse_orders if name == "orders" else parse_names
+        parser.add_argument(f"--{name}", type=read, default=default)
     parser.add_argument("--seconds", type=float, default=0.15)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--sweeps", type=int, default=1, help="measure everything so often; the shortest times count")
@@ -251,14 +231,13 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     parser.add_argument("-o", "--output", type=Path)
     chosen = parser.parse_args(arguments)
     os.environ["HPFEM_NUM_THREADS"] = str(chosen.threads)
-    names = (chosen.kernels, chosen.geometries, chosen.caches, chosen.dtypes, chosen.shapes, chosen.orders)
-    every = product(*(part.split(",") for part in names), chosen.algorithms.split(","), chosen.strategies.split(","))
+    every = product(*(getattr(chosen, name) for name in names))
     cases = [case for case in every if case[-1] != "dense" or case[1] == "affine"]
-    fastest: dict[tuple[str, ...], Row] = {}
-    peers: dict[tuple[str, ...], dict] = {}
+    fastest: dict[tuple, Row] = {}
+    peers: dict[tuple, dict] = {}
     for case in cases * chosen.sweeps:
         kernel, geometry, cache, dtype, shape, order, algorithm, strategy = case
-        problem = make_problem(kernel, shape, int(order), geometry, SIZES[cache], dtype, algorithm)
+        problem = make_problem(kernel, shape, order, geometry, SIZES[cache], dtype, algorithm)
         row = measure_case(problem, cache, strategy, kernel, chosen.seconds)
         row = max(row, fastest.get(case, row), key=lambda r: r.dofs_per_second)
         fastest[case] = row
@@ -271,7 +250,7 @@ def main(arguments: list[str] | None = None) -> list[Row]:
             rate = libceed_rate(problem, kernel, chosen.seconds)
             if rate:
                 rate = max(rate, peers.get(case, {}).get("dofs_per_second", 0.0))
-                about = {"peer": "libceed", "benchmark": kernel, "shape": shape, "order": int(order)}
+                about = {"peer": "libceed", "benchmark": kernel, "shape": shape, "order": order}
                 peers[case] = {**about, "n_dofs": row.n_dofs, "dofs_per_second": rate, "ours": row.dofs_per_second}
                 line += f"  libceed {rate / 1e6:6.1f} ({row.dofs_per_second / rate:.1f}x)"
         print(line, flush=True)

@@ -33,12 +33,13 @@ from hpfem.backends.cuda.sumfac_top.plan import LANE, Limits, SumFacTopOptions, 
 from hpfem.backends.cuda.sumfac_top.search import search
 from hpfem.backends.options import to_text
 from hpfem.backends.timer import measure as timed
-from hpfem.benchmarks.tiled import TOLERANCES, TiledBlock, TiledKernel
+from hpfem.benchmarks.cases import SOLID_FIRST, TOLERANCES
+from hpfem.benchmarks.problems import BENCHMARK_OF
+from hpfem.benchmarks.tiled import TiledBlock, TiledKernel
+from hpfem.cli.options import parse_names, parse_orders
 from hpfem.errors import DeviceError, NotSuitable
 from hpfem.forms.cost import operator_bytes, operator_flops
 from hpfem.tuning import CudaTimer
-
-BENCHMARK = {"mass": "bk1", "helmholtz": "bk3"}
 
 
 def compiled(text: str) -> tuple[int, int]:
@@ -90,7 +91,7 @@ class Case:
     def __init__(self, operator: str, shape: str, order: int, kind: str, options: argparse.Namespace) -> None:
         self.row = {"operator": operator, "shape": shape, "order": order, "kind": kind, "dtype": options.dtype}
         most, strategies = options.first, options.strategies
-        self.block = TiledBlock(BENCHMARK[operator], shape, order, kind, "cuda", dtype=options.dtype)
+        self.block = TiledBlock(BENCHMARK_OF[operator], shape, order, kind, "cuda", dtype=options.dtype)
         algorithms = ["noncollocated"] if operator == "mass" else ["collocated", "noncollocated"]
         self.problems = {algorithm: replace(self.block.problem, algorithm=algorithm) for algorithm in algorithms}
         tabulation = self.block.problem.tabulation
@@ -171,11 +172,11 @@ def main() -> None:
     """Measure, print the best of each case and write the JSON."""
     parser = argparse.ArgumentParser()
     parser.add_argument("out")
-    parser.add_argument("--shapes", default="hex,prism,pyramid,tet,quad,tri")
-    parser.add_argument("--orders", default="1:7")
-    parser.add_argument("--geometries", default="deformed,affine")
-    parser.add_argument("--operators", default="helmholtz,mass")
-    parser.add_argument("--strategies", default="sumfac-top,sumfac,dense", type=lambda text: text.split(","))
+    parser.add_argument("--shapes", type=parse_names, default=SOLID_FIRST)
+    parser.add_argument("--orders", type=parse_orders, default=tuple(range(1, 8)))
+    parser.add_argument("--geometries", type=parse_names, default=("deformed", "affine"))
+    parser.add_argument("--operators", type=parse_names, default=tuple(BENCHMARK_OF))
+    parser.add_argument("--strategies", type=parse_names, default=("sumfac-top", "sumfac", "dense"))
     parser.add_argument("--dtype", default="float64")
     parser.add_argument(
         "--first", type=int, default=0, help="numbers of elements per block to try; 0: the shipped options only"
@@ -189,9 +190,7 @@ def main() -> None:
     options = parser.parse_args()
     began = time.time()
     deadline = began + 0.85 * options.budget
-    low, _, high = options.orders.partition(":")
-    names = (options.operators, options.geometries, options.shapes)
-    wanted = itertools.product(*(text.split(",") for text in names), range(int(low), int(high or low) + 1))
+    wanted = itertools.product(options.operators, options.geometries, options.shapes, options.orders)
     cases = [Case(operator, shape, order, kind, options) for operator, kind, shape, order in wanted]
     # Processes without a CUDA context of their own.
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("fork")) as pool:

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
+from hpfem.benchmarks import read_results
+from hpfem.benchmarks.cases import SOLID_FIRST
+
 TITLES = {"bk1": "Mass (BK1)", "bk3": "Helmholtz (BK3)"}
-SHAPES = ("hex", "prism", "pyramid", "tet", "quad", "tri")
 # Sum factorisation over a block of threads is what is not named; with one element per thread it is "lane".
 NAMES = {"sumfac-top": "", "sumfac": "lane"}
 Record = Mapping[str, Any]
@@ -62,7 +62,7 @@ def strategies(found: list[Record]) -> str:
 def table(records: list[Record], cell: Cell, **wanted: Any) -> list[str]:
     """A row per order, a column per shape."""
     there = {r["shape"] for r in records}
-    shapes = [shape for shape in SHAPES if shape in there]
+    shapes = [shape for shape in SOLID_FIRST if shape in there]
     orders = sorted({r["order"] for r in records})
     lines = ["| P | " + " | ".join(shapes) + " |", "|---" * (len(shapes) + 1) + "|"]
     for order in orders:
@@ -73,7 +73,7 @@ def table(records: list[Record], cell: Cell, **wanted: Any) -> list[str]:
 
 def main(path: str) -> None:
     """Print the tables."""
-    records = json.loads(Path(path).read_text(encoding="utf-8"))["results"]
+    records = read_results(path)["results"]
     for benchmark, title in TITLES.items():
         for geometry in ("deformed", "affine"):
             for dtype in ("float64", "float32"):

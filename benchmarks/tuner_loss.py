@@ -29,6 +29,8 @@ from hpfem.backends.base import choose_backend
 from hpfem.backends.cuda.sumfac_top import search
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions
 from hpfem.backends.strategy import Search
+from hpfem.benchmarks.cases import SOLID_FIRST
+from hpfem.benchmarks.problems import BENCHMARK_OF
 from hpfem.benchmarks.tiled import TiledBlock
 from hpfem.cli.options import parse_names, parse_orders
 from hpfem.errors import ArgumentError, NotSuitable
@@ -37,8 +39,8 @@ from hpfem.support.machine import machine_description
 from hpfem.tuning import MARGIN, BlockTuner, Config
 
 FORMAT = "hpfem-tuner-loss"
-BENCHMARKS = {"mass": "bk1", "helmholtz": "bk3"}
-SHAPES = ("hex", "prism", "pyramid", "tet", "quad", "tri")
+# What a case is.
+CASE = ("operator", "shape", "order", "geometry")
 # Numbers of elements per block that are tried, and configs whose options are, where the tuner tries fewer of them.
 MOST, KEPT = 12, 3
 # Samples of everything, and of the finalists; how many of these there are beside the tuner's choice.
@@ -85,7 +87,7 @@ def exhaust(everything: BlockTuner) -> None:
 def measure(case: dict[str, Any], options: argparse.Namespace, deadline: float) -> dict[str, Any] | None:
     """Loss in one case; None if time is up before it is known."""
     block = TiledBlock(
-        BENCHMARKS[case["operator"]],
+        BENCHMARK_OF[case["operator"]],
         case["shape"],
         case["order"],
         case["geometry"],
@@ -152,7 +154,7 @@ def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "cases": len(results),
         "geometric_mean_loss": mean["loss"],
         "worst_loss": worst["loss"],
-        "worst_case": {name: worst[name] for name in ("operator", "shape", "order", "geometry")},
+        "worst_case": {name: worst[name] for name in CASE},
         "geometric_mean_default_loss": mean["default_loss"],
         "worst_default_loss": max(r["default_loss"] for r in results),
         "median_tuner_seconds": statistics.median(r["tuner_seconds"] for r in results),
@@ -162,7 +164,7 @@ def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def case_key(record: dict[str, Any]) -> tuple[Any, ...]:
     """What a case is."""
-    return tuple(record[name] for name in ("operator", "shape", "order", "geometry"))
+    return tuple(record[name] for name in CASE)
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -203,10 +205,10 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--merge", type=Path, nargs="+", default=[])
     parser.add_argument("--backend", default="cuda")
-    parser.add_argument("--shapes", type=parse_names, default=SHAPES)
+    parser.add_argument("--shapes", type=parse_names, default=SOLID_FIRST)
     parser.add_argument("--orders", type=parse_orders, default=tuple(range(1, 8)))
     parser.add_argument("--geometries", type=parse_names, default=("deformed", "affine"))
-    parser.add_argument("--operators", type=parse_names, default=("helmholtz", "mass"))
+    parser.add_argument("--operators", type=parse_names, default=tuple(BENCHMARK_OF))
     parser.add_argument("--dtype", default="float64")
     parser.add_argument("--dofs", type=float, default=2e7, help="degrees of freedom of each case")
     parser.add_argument("--tune", type=float, default=8.0, help="seconds that the tuner has for each case")
@@ -230,9 +232,8 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
         if before["settings"] != settings:
             raise ArgumentError(f"{options.output} was made with other settings; write to another file")
         results = before["results"]
-    names = ("operator", "shape", "order", "geometry")
     lists = (options.operators, options.shapes, options.orders, options.geometries)
-    cases = [dict(zip(names, values, strict=True)) for values in itertools.product(*lists)]
+    cases = [dict(zip(CASE, values, strict=True)) for values in itertools.product(*lists)]
     random.Random(1).shuffle(cases)
     done = {case_key(r) for r in results}
     deadline, longest = began + options.budget, 0.0

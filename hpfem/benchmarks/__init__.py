@@ -6,21 +6,13 @@ from ..backends.base import BACKENDS
 from ..backends.roofline import Roofline
 from ..backends.timer import HostTimer, Timer, Timing, measure
 from ..support.log import warn
+from .cases import BOX_SHAPES, DEFAULT_DOFS, SOLID_SHAPES, BenchSettings, Case, SuiteSettings, check_settings
 from .comparison import ComparisonRow, compare_algorithms
+from .parts import cases_of, merge_results, settings_of, suite_document, suite_records
 from .problems import BENCHMARKS, GEOMETRIES, problem_bytes, problem_mesh, problem_sizes, problem_space
-from .results import document, read_results
-from .suite import SuiteRun, SuiteSettings, Task, suite_rooflines, suite_tasks
-from .suite_results import merge_results, settings_of, suite_document
+from .results import Measurement, document, read_results
+from .runner import Runner, ThroughputRun, measure_rooflines
 from .threads import thread_limit
-from .throughput import (
-    BOX_SHAPES,
-    DEFAULT_DOFS,
-    SOLID_SHAPES,
-    BenchSettings,
-    Measurement,
-    ThroughputRun,
-    check_settings,
-)
 
 __all__ = [
     "BENCHMARKS",
@@ -29,20 +21,22 @@ __all__ = [
     "GEOMETRIES",
     "SOLID_SHAPES",
     "BenchSettings",
+    "Case",
     "ComparisonRow",
     "HostTimer",
     "Measurement",
     "Roofline",
-    "SuiteRun",
+    "Runner",
     "SuiteSettings",
-    "Task",
     "ThroughputRun",
     "Timer",
     "Timing",
+    "cases_of",
     "check_settings",
     "compare_algorithms",
     "document",
     "measure",
+    "measure_rooflines",
     "merge_results",
     "problem_bytes",
     "problem_mesh",
@@ -51,14 +45,23 @@ __all__ = [
     "read_results",
     "settings_of",
     "suite_document",
-    "suite_rooflines",
-    "suite_tasks",
+    "suite_records",
     "thread_limit",
 ]
 
+# Earlier names: what they are now, and what to write instead.
+_EARLIER: dict[str, tuple[Any, str]] = {
+    "TARGETS": (BACKENDS, "TARGETS[name] is hpfem.choose_backend(name): it has timer() and roofline(dtype, quick)"),
+    "SuiteRun": (Runner, "SuiteRun is Runner, and its records() suite_records(runner.measurements)"),
+    "Task": (Case, "Task is Case"),
+    "suite_rooflines": (measure_rooflines, "suite_rooflines is measure_rooflines"),
+    "suite_tasks": (SuiteSettings.cases, "suite_tasks(settings) is settings.cases()"),
+}
+
 
 def __getattr__(name: str) -> Any:
-    if name != "TARGETS":
+    if name not in _EARLIER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warn("hpfem.benchmarks.TARGETS[name] is hpfem.choose_backend(name): it has timer() and roofline(dtype, quick)")
-    return BACKENDS
+    now, instead = _EARLIER[name]
+    warn(f"hpfem.benchmarks.{instead}")
+    return now

@@ -1,4 +1,4 @@
-"""Benchmark problems: boxes of one shape, straight or curved, of about a wanted number of degrees of freedom.
+"""Benchmark problems on meshes: boxes of one shape, straight or curved, of about a wanted number of degrees of freedom.
 
 A large problem is a row of equal patches, which fit together as the deformation is periodic.
 """
@@ -6,9 +6,10 @@ A large problem is a row of equal patches, which fit together as the deformation
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from ..mesh import Mesh, box
 from ..operators import Helmholtz, Mass, Operator
 from ..space.space import Space
 from ..support.registry import Registry
+from ..tuning import Choice
 from .repeated import RepeatedSpace
 
 GEOMETRIES = ("deformed", "affine")
@@ -33,6 +35,8 @@ WAVE = 0.02
 BENCHMARKS: Registry[Callable[..., Operator]] = Registry("benchmark")
 BENCHMARKS.add("bk1", Mass)
 BENCHMARKS.add("bk3", Helmholtz)
+# Names of benchmarks by those of their operators.
+BENCHMARK_OF = {"helmholtz": "bk3", "mass": "bk1"}
 
 
 @cache
@@ -221,3 +225,142 @@ def problem_bytes(benchmark: str, shape: str, order: int, size: ProblemSize, geo
     one_field = block.n_modes * space.dtype.itemsize
     each = operator.nbytes / space.n_cells + one_field + block.geometry.coefficients[0].nbytes + block.elements.itemsize
     return int(size.n_cells * each)
+
+
+@dataclass(frozen=True)
+class Application:
+    """One application of an operator, on memory of its own.
+
+    Attributes
+    ----------
+    call : callable
+        Applies it.
+    nbytes, flops : float
+        Compulsory bytes and nominal operations of a call.
+    """
+
+    call: Callable[[], object]
+    nbytes: float
+    flops: float
+
+
+class BuiltOperator(ABC):
+    """A benchmark's operator by one strategy and algorithm.
+
+    Attributes
+    ----------
+    choice : Choice
+    """
+
+    choice: Choice
+
+    @abstractmethod
+    def error(self) -> float | None:
+        """Apply it once, and compare with NumPy's result.
+
+        Returns
+        -------
+        float or None
+            Largest difference, relative to the largest entry; not a number where something was left out. None if it is
+            not compared.
+        """
+
+    @abstractmethod
+    def on(self, n_elements: int) -> Application:
+        """Make it ready to be timed.
+
+        Parameters
+        ----------
+        n_elements : int
+            From `sizes`.
+
+        Returns
+        -------
+        Application
+            Valid until the next one is made.
+        """
+
+
+class MeshBlock:
+    """A benchmark's operator on a mesh, applied as users apply it: with its own Python.
+
+    Parameters
+    ----------
+    benchmark : str
+        Name in `BENCHMARKS`.
+    shape : str
+    order : int
+    geometry : str
+        "affine" or "deformed".
+    backend : str
+    size : ProblemSize
+    **options
+        `basis`, `quadrature` and `dtype` of the `Space`.
+    """
+
+    def __init__(
+        self, benchmark: str, shape: str, order: int, geometry: str, backend: str, size: ProblemSize, **options: Any
+    ) -> None:
+        self.benchmark = benchmark
+        self.space = problem_space(shape, order, size, geometry, backend=backend, **options)
+
+    def sizes(self, dofs: Sequence[float]) -> list[int]:
+        """Numbers of elements to measure.
+
+        Parameters
+        ----------
+        dofs : sequence of float
+            Means nothing here.
+
+        Returns
+        -------
+        list of int
+            That of the mesh.
+        """
+        return [block.n_elements for block in self.space.blocks]
+
+    def auto(self, n_elements: int) -> None:
+        """Strategy and algorithm that "auto" takes are not asked for; see `TiledBlock.auto`.
+
+        Parameters
+        ----------
+        n_elements : int
+        """
+
+    def build(self, strategy: str, algorithm: str, n_elements: int) -> BuiltOperator:
+        """Build the operator.
+
+        Parameters
+        ----------
+        strategy, algorithm : str
+            A name, or "auto".
+        n_elements : int
+            That of the mesh.
+
+        Returns
+        -------
+        BuiltOperator
+
+        Raises
+        ------
+        NotSuitable
+            If the strategy cannot serve it.
+        """
+        return _MeshOperator(BENCHMARKS[self.benchmark](self.space, strategy=strategy, algorithm=algorithm))
+
+
+class _MeshOperator(BuiltOperator):
+    def __init__(self, operator: Operator) -> None:
+        self.operator = operator
+        [self.choice] = operator.choices
+
+    def error(self) -> None:
+        return None
+
+    def on(self, n_elements: int) -> Application:
+        operator, rng = self.operator, np.random.default_rng(0)
+        argument = operator.space.zeros(operator.input_state)
+        for array in argument.arrays:
+            array[...] = rng.standard_normal(array.shape)
+        call = partial(operator, argument, out=operator(argument))
+        return Application(call, operator.nbytes, operator.flops)

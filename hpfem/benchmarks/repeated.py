@@ -1,7 +1,8 @@
-"""A patch of cells many times over: large problems whose geometry is computed once, and stored for every element."""
+"""A few elements many times over: large blocks whose geometric factors are made once, and stored for every element."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,42 +14,80 @@ from ..space import Block, Space
 
 
 class RepeatedGeometry(BlockGeometry):
-    """Copies of the elements of a patch, each moved by 1 along x from the one before.
+    """The elements of a patch over and over, any number in all.
 
-    Factors other than the points' coordinates are those of the patch; every element has its own in memory.
+    Factors are those of the patch; every element has its own in memory, so that traffic is a mesh's.
 
     Parameters
     ----------
     patch : BlockGeometry
-    copies : int
-        At least 1.
+        The few elements.
+    n_elements : int
+    moved : bool
+        Whether each copy of the patch is moved by 1 along x from the one before. If not, all are in the same place, and
+        only the patch's coefficients are stored.
+    whole : bool
+        Whether `factors` makes those of all elements. If not, it makes as many groups of lanes as there are before
+        everything repeats; `hpfem.benchmarks.tiled.TiledKernel` copies them on the device.
+
+    Attributes
+    ----------
+    size : int
+        Number of elements; may be lowered.
+    lanes : int
+        Of the factors asked for last.
     """
 
-    def __init__(self, patch: BlockGeometry, copies: int) -> None:
-        coefficients = np.tile(patch.coefficients, (copies, 1, 1))
-        # The first mode is the constant one.
-        one = float(patch.basis.evaluate(np.zeros((1, patch.dim)))[0, 0])
-        coefficients[:, 0, 0] += np.repeat(np.arange(copies), patch.n_elements) / one
+    def __init__(self, patch: BlockGeometry, n_elements: int, moved: bool = False, whole: bool = True) -> None:
+        coefficients = patch.coefficients
+        if moved:
+            copy, element = np.divmod(np.arange(n_elements), patch.n_elements)
+            coefficients = coefficients[element]
+            # The first mode is the constant one.
+            coefficients[:, 0, 0] += copy / float(patch.basis.evaluate(np.zeros((1, patch.dim)))[0, 0])
         super().__init__(patch.shape, patch.order, coefficients, patch.rule, patch.kind)
         self.patch = patch
-        self.copies = copies
+        self.size = n_elements
+        self.moved = moved
+        self.whole = whole
+        self.lanes = 1
 
     def __reduce__(self) -> tuple[type[BlockGeometry], tuple[Any, ...]]:
-        return RepeatedGeometry, (self.patch, self.copies)
+        return RepeatedGeometry, (self.patch, self.size, self.moved, self.whole)
 
-    def _make_factors(self, kind: str, lanes: int, dtype: DTypeLike) -> NDArray[np.floating[Any]]:
-        if kind == "points":
-            return super()._make_factors(kind, lanes, dtype)
+    def part(self, n_elements: int) -> RepeatedGeometry:
+        """Take the first elements by themselves; see `BlockGeometry.part`."""
+        return RepeatedGeometry(self.patch, n_elements, self.moved, self.whole)
+
+    @property
+    def n_elements(self) -> int:
+        """Number of elements."""
+        return self.size
+
+    def _period(self, kind: str, lanes: int, dtype: DTypeLike) -> NDArray[np.floating[Any]]:
+        """Factors of the groups of lanes after which everything repeats."""
+        self.lanes = lanes
         n = self.patch.n_elements
         if n % lanes == 0:
-            return np.tile(self.patch.factors(kind, lanes, dtype), (self.copies, 1, 1, 1))
-        # Groups run over the ends of patches: each is a window of the elements in a ring.
-        ring = self.patch.factors(kind, 1, dtype)[np.arange(n + lanes) % n, :, :, 0].transpose(1, 2, 0).copy()
-        out = np.empty((-(-self.n_elements // lanes), *ring.shape[:2], lanes), dtype)
-        for group, first in zip(out, range(0, self.n_elements, lanes), strict=True):
-            group[...] = ring[:, :, first % n : first % n + lanes]
-        out[-1, ..., self.n_elements - (len(out) - 1) * lanes :] = 0
-        return out
+            return self.patch.factors(kind, lanes, dtype)
+        groups = n // math.gcd(n, lanes)
+        elements = (np.arange(groups * lanes) % n).reshape(groups, lanes)
+        return np.ascontiguousarray(np.moveaxis(self.patch.factors(kind, 1, dtype)[elements, ..., 0], 1, -1))
+
+    def _make_factors(self, kind: str, lanes: int, dtype: DTypeLike) -> NDArray[np.floating[Any]]:
+        return super()._make_factors(kind, lanes, dtype) if self.whole else self._period(kind, lanes, dtype)
+
+    def write_factors(self, kind: str, out: Any, xp: Any = np, size: int | None = None) -> None:
+        """Make the factors of a kind where they are wanted; see `BlockGeometry.write_factors`."""
+        if kind == "points" and self.moved:
+            super().write_factors(kind, out, xp, size)
+            return
+        lanes = out.shape[-1]
+        period = xp.asarray(self._period(kind, lanes, out.dtype))
+        for first, group in enumerate(period[: len(out)]):
+            out[first :: len(period)] = group.reshape(out.shape[1:])
+        if self.size % lanes:
+            out[-1, ..., self.size % lanes :] = 0
 
 
 class RepeatedSpace(Space):
@@ -73,6 +112,10 @@ class RepeatedSpace(Space):
 
     def _make_blocks(self) -> list[Block]:
         return [
-            Block(block.tabulation, RepeatedGeometry(block.geometry, self.copies), np.tile(block.elements, self.copies))
+            Block(
+                block.tabulation,
+                RepeatedGeometry(block.geometry, self.copies * block.n_elements, moved=True),
+                np.tile(block.elements, self.copies),
+            )
             for block in super()._make_blocks()
         ]

@@ -1,4 +1,4 @@
-"""Result files: JSON with a format name, the machine and the settings; checked when they are read again."""
+"""What was measured, and result files of it: JSON with the machine and the settings, checked when read again."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from hpfem.shapes.arguments import shown
 
+from ..backends.roofline import Roofline
+from ..backends.timer import Timing
 from ..errors import ArgumentError
 from ..support.files import file_path, path_text, read_file
 
@@ -39,6 +42,123 @@ def rounded(record: Mapping[str, Any]) -> dict[str, Any]:
     dict
     """
     return {name: float(f"{value:.7g}") if isinstance(value, float) else value for name, value in record.items()}
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One point of a throughput curve.
+
+    Attributes
+    ----------
+    benchmark, operator, shape, geometry, strategy, algorithm, backend, basis, dtype : str
+        What was measured. The algorithm is "collocated" too where there are no gradients.
+    order, n_cells, n_modes, n_points, n_dofs : int
+        Size; `n_dofs` is cells × modes.
+    seconds, best, worst : float
+        Of one application: median and extremes over `repeats` timings of `calls` calls.
+    dofs_per_second : float
+        n_dofs / seconds.
+    flops, nbytes : float
+        Nominal operations and compulsory bytes of one application (`hpfem.forms.cost`).
+    roofline_dofs_per_second : float
+        Bound by bandwidth and flop rate.
+    bound : str
+        "bandwidth" or "flops".
+    fraction : float
+        Share of the bound.
+    error : float, optional
+        Largest difference to NumPy's result, relative to the largest entry; of kernels alone, as the following.
+    chosen : bool, optional
+        Whether strategy "auto" takes this strategy and algorithm.
+    variant : str, optional
+        Of the strategy's kernels.
+    sustained_seconds, sustained_dofs_per_second, sustained_fraction : float, optional
+        Of the fastest strategy, applied for seconds without a pause.
+    """
+
+    benchmark: str
+    operator: str
+    shape: str
+    geometry: str
+    strategy: str
+    algorithm: str
+    backend: str
+    basis: str
+    dtype: str
+    order: int
+    n_cells: int
+    n_modes: int
+    n_points: int
+    n_dofs: int
+    seconds: float
+    best: float
+    worst: float
+    repeats: int
+    calls: int
+    dofs_per_second: float
+    flops: float
+    nbytes: float
+    roofline_dofs_per_second: float
+    bound: str
+    fraction: float
+    error: float | None = None
+    chosen: bool | None = None
+    variant: str | None = None
+    sustained_seconds: float | None = None
+    sustained_dofs_per_second: float | None = None
+    sustained_fraction: float | None = None
+
+    @classmethod
+    def of(
+        cls, timing: Timing, roofline: Roofline, nbytes: float, flops: float, n_cells: int, n_modes: int, **what: Any
+    ) -> Measurement:
+        """Rate a timing.
+
+        Parameters
+        ----------
+        timing : Timing
+            Of one application.
+        roofline : Roofline
+        nbytes, flops : float
+            Of one application.
+        n_cells, n_modes : int
+            Elements, and modes of each.
+        **what
+            All other attributes that say what was measured.
+
+        Returns
+        -------
+        Measurement
+        """
+        n_dofs = n_cells * n_modes
+        least, bound = roofline.bound(nbytes, flops)
+        return cls(
+            **what,
+            n_cells=n_cells,
+            n_modes=n_modes,
+            n_dofs=n_dofs,
+            seconds=timing.median,
+            best=timing.best,
+            worst=timing.worst,
+            repeats=timing.repeats,
+            calls=timing.calls,
+            dofs_per_second=n_dofs / timing.median,
+            flops=float(flops),
+            nbytes=float(nbytes),
+            roofline_dofs_per_second=n_dofs / least,
+            bound=bound,
+            fraction=least / timing.median,
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Make a record for result files.
+
+        Returns
+        -------
+        dict
+            Without what was not measured.
+        """
+        return rounded({name: value for name, value in asdict(self).items() if value is not None})
 
 
 def document(kind: str, results: Sequence[Mapping[str, Any]], complete: bool, **about: Any) -> dict[str, Any]:

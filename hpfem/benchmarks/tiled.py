@@ -6,25 +6,28 @@ a host takes longer than measuring on a GPU. Kernels are built as on any block, 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from hpfem.shapes import SHAPES
 from hpfem.shapes.cached import cached_property
 
 from ..backends.base import BACKENDS, Backend, choose_backend
+from ..errors import ArgumentError, DeviceError, NotSuitable
 from ..forms.cost import operator_bytes
 from ..forms.form import BlockProblem
-from ..geometry.block_geometry import BlockGeometry
 from ..memory import HOST, Device
 from ..mesh import Mesh, box
 from ..space import Space
 from ..tuning import Choice, choose
-from .problems import BENCHMARKS
+from .problems import BENCHMARKS, Application, BuiltOperator
 from .repeated import RepeatedGeometry
 
 # Affine elements are sheared, deformed ones of geometry order 2 and bent this much in units of the box.
@@ -32,8 +35,6 @@ SHEAR = np.array([[1.1, 0.4, -0.2], [-0.3, 0.8, 0.5], [0.25, -0.35, 1.3]])
 BEND = 0.1
 # A box of fewer cells is taken twice in every direction.
 FEW_CELLS = 5
-# Relative differences to NumPy that are rounding.
-TOLERANCES = {"float64": 1e-12, "float32": 1e-4}
 # Bytes of freed device memory that are kept for the next arrays.
 POOL_BYTES = 40 << 30
 
@@ -61,60 +62,6 @@ def few_elements(shape: str, geometry: str) -> Mesh:
     return mesh.elevated(2).transformed(lambda x: x + BEND * np.sin(1.3 * np.roll(x, 1, axis=1) + 0.2))
 
 
-class TiledGeometry(BlockGeometry):
-    """Copies of a few elements, any number of elements in all.
-
-    Parameters
-    ----------
-    patch : BlockGeometry
-        The few elements.
-    n_elements : int
-    whole : bool
-        Whether `factors` makes those of all elements. If not, it makes as many groups of lanes as the patch has
-        elements, after which everything repeats; `TiledKernel` copies them on the device.
-    """
-
-    def __init__(self, patch: BlockGeometry, n_elements: int, whole: bool = True) -> None:
-        super().__init__(patch.shape, patch.order, patch.coefficients, patch.rule, patch.kind)
-        self.patch = patch
-        self.size = n_elements
-        self.whole = whole
-        # Of the factors asked for last.
-        self.lanes = 1
-
-    def part(self, n_elements: int) -> TiledGeometry:
-        """Take the first elements by themselves; see `BlockGeometry`."""
-        return TiledGeometry(self.patch, n_elements, self.whole)
-
-    @property
-    def n_elements(self) -> int:
-        """Number of elements."""
-        return self.size
-
-    def _period(self, kind: str, lanes: int, dtype: DTypeLike) -> NDArray[np.floating[Any]]:
-        self.lanes = lanes
-        return RepeatedGeometry(self.patch, lanes).factors(kind, lanes, dtype)
-
-    def _make_factors(self, kind: str, lanes: int, dtype: DTypeLike) -> NDArray[np.floating[Any]]:
-        period = self._period(kind, lanes, dtype)
-        return period[np.arange(-(-self.size // lanes)) % len(period)] if self.whole else period
-
-    def write_factors(self, kind: str, out: Any, xp: Any = np, size: int | None = None) -> None:
-        """Make the factors of a kind where they are wanted; see `BlockGeometry`.
-
-        Parameters
-        ----------
-        kind : str
-        out : array of xp, [groups, n_factors, *points, lanes]
-        xp : module
-        size : int, optional
-            Means nothing here.
-        """
-        period = xp.asarray(self._period(kind, out.shape[-1], out.dtype))
-        for first, group in enumerate(period[: len(out)]):
-            out[first :: len(period)] = group.reshape(out.shape[1:])
-
-
 def copies(array: Any, count: int, xp: Any) -> Any:
     """Repeat an array along its first axis.
 
@@ -140,19 +87,19 @@ class TiledKernel:
     Parameters
     ----------
     kernel : BlockKernel
-        Built on a problem whose geometry is a `TiledGeometry`.
+        Built on a problem whose geometry is a `RepeatedGeometry`.
     xp : module
         NumPy or CuPy: what its arrays are of.
 
     Attributes
     ----------
     kernel : BlockKernel
-    geometry : TiledGeometry
+    geometry : RepeatedGeometry
     """
 
     def __init__(self, kernel: Any, xp: Any) -> None:
         self.kernel = kernel
-        self.geometry: TiledGeometry = kernel.problem.geometry
+        self.geometry: RepeatedGeometry = kernel.problem.geometry
         factors: Any = getattr(kernel, "factors", None)
         if self.geometry.whole or getattr(factors, "ndim", 0) == 0:
             return
@@ -200,8 +147,6 @@ class TiledBlock:
 
     Attributes
     ----------
-    name : str
-        Of the operator.
     problem : BlockProblem
         On the few elements.
 
@@ -215,10 +160,9 @@ class TiledBlock:
         self, benchmark: str, shape: str, order: int, geometry: str, backend: str = "auto", **options: Any
     ) -> None:
         space = Space(few_elements(shape, geometry), order, backend="numpy", **options)
-        operator = BENCHMARKS[benchmark](space)
-        self.name = operator.name
-        self.problem: BlockProblem = operator.choices[0].kernel.problem
+        self.problem: BlockProblem = BENCHMARKS[benchmark](space).choices[0].kernel.problem
         self._backend = backend
+        self._shared: tuple[Any, Any] | None = None
         rng = np.random.default_rng(0)
         shape_of = (1, self.problem.n_elements, self.problem.n_modes)
         self._given = (rng.random(shape_of) - 0.5).astype(self.problem.dtype)
@@ -264,7 +208,7 @@ class TiledBlock:
         Returns
         -------
         Choice
-            Its kernel's geometry is a `TiledGeometry`.
+            Its kernel's geometry is a `RepeatedGeometry`.
 
         Raises
         ------
@@ -272,6 +216,59 @@ class TiledBlock:
             If it cannot serve the problem.
         """
         return choose(self.tiled(n_elements), strategy, algorithm, self.backend)
+
+    def sizes(self, dofs: Sequence[float]) -> list[int]:
+        """Numbers of elements to measure.
+
+        Parameters
+        ----------
+        dofs : sequence of float
+            Wanted degrees of freedom.
+
+        Returns
+        -------
+        list of int
+            The largest first; odd, so that kernels that take several elements at a time have a tail.
+        """
+        return sorted({math.ceil(wanted / self.problem.n_modes) | 1 for wanted in dofs}, reverse=True)
+
+    def auto(self, n_elements: int) -> tuple[str, ...]:
+        """Strategy and algorithm that "auto" takes.
+
+        Parameters
+        ----------
+        n_elements : int
+
+        Returns
+        -------
+        (str, str), or () if nothing can serve
+        """
+        try:
+            choice = self.choose("auto", "auto", n_elements)
+        except (NotSuitable, ArgumentError, DeviceError):
+            return ()
+        return choice.strategy, choice.algorithm
+
+    def build(self, strategy: str, algorithm: str, n_elements: int) -> BuiltOperator:
+        """Build the operator; see `TiledBlock.choose`.
+
+        Parameters
+        ----------
+        strategy, algorithm : str
+            A name, or "auto".
+        n_elements : int
+            The largest number that it will be applied to.
+
+        Returns
+        -------
+        BuiltOperator
+            It shares its arrays with the others of that size.
+        """
+        choice = self.choose(strategy, algorithm, n_elements)
+        if self._shared is None or self._shared[0].shape[1] != n_elements:
+            self.tidy()
+            self._shared = self.arrays(n_elements)
+        return _TiledOperator(self, choice, *self._shared)
 
     def tiled(self, n_elements: int, algorithm: str = "collocated") -> BlockProblem:
         """Problem on copies of the elements.
@@ -285,7 +282,8 @@ class TiledBlock:
         -------
         BlockProblem
         """
-        geometry = TiledGeometry(self.problem.geometry, n_elements, self._device.name == HOST.name)
+        # On a device factors are large: they are copied there, and kernels for fewer elements share them.
+        geometry = RepeatedGeometry(self.problem.geometry, n_elements, whole=self._device.name == HOST.name)
         return replace(self.problem, geometry=geometry, algorithm=algorithm)
 
     def arrays(self, n_elements: int) -> tuple[Any, Any]:
@@ -334,3 +332,29 @@ class TiledBlock:
         # NumPy's maximum passes on what is not a number.
         largest = np.max([float(difference.max()) for difference in differences if difference.size])
         return float(largest / np.abs(self._wanted).max())
+
+
+class _TiledOperator(BuiltOperator):
+    """A kernel for as many elements as its arrays have."""
+
+    def __init__(self, block: TiledBlock, choice: Choice, u: Any, out: Any) -> None:
+        self.choice = choice
+        self._block = block
+        self._u, self._out = u, out
+
+    @cached_property
+    def _kernel(self) -> TiledKernel:
+        return TiledKernel(self.choice.kernel, self._block.xp)
+
+    def error(self) -> float:
+        return self._block.error(self._kernel, self._u, self._out)
+
+    def on(self, n_elements: int) -> Application:
+        kernel, choice = self._kernel, self.choice
+        if not kernel.geometry.whole:
+            kernel.resize(n_elements)
+        elif n_elements < self._u.shape[1]:
+            chosen = self._block.choose(choice.strategy, choice.algorithm, n_elements)
+            kernel = TiledKernel(chosen.kernel, self._block.xp)
+        call = partial(kernel.kernel.apply, self._u[:, :n_elements], self._out[:, :n_elements])
+        return Application(call, kernel.nbytes, kernel.flops)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+import math
+import time
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from ..backends.base import choose_backend
@@ -14,17 +16,25 @@ from ..benchmarks import (
     GEOMETRIES,
     SOLID_SHAPES,
     BenchSettings,
-    ThroughputRun,
+    Case,
+    Runner,
+    SuiteSettings,
+    cases_of,
     check_settings,
     document,
+    measure_rooflines,
+    merge_results,
+    suite_document,
+    suite_records,
     thread_limit,
 )
 from ..benchmarks.results import BENCH
-from ..errors import ArgumentError, NotSuitable
+from ..errors import ArgumentError, DeviceError, NotSuitable
 from ..forms.form import ALGORITHMS
 from ..support.machine import machine_description
 from ..support.progress import progress
 from . import bench_suite, options, output
+from .bench_tables import print_bench, print_suite
 from .command import Command
 from .result_file import ResultFile
 
@@ -41,8 +51,11 @@ precisions and algorithms, all strategies, up to 2e7 degrees of freedom, and the
 Throughput is elements x modes over the median time, otherwise on one thread unless told so. Draw it with hpfem plot.
 """
 
-# What --quick sets where nothing else was said: two minutes become a few seconds.
-QUICK = {"orders": (1, 2, 3, 4, 5, 6), "dofs": (3e3, 3e4, 1e5), "repeats": 5, "min_seconds": 0.001}
+# What --quick sets where nothing else was said, on meshes and of the whole benchmark: two minutes become a few seconds.
+QUICK: tuple[dict[str, Any], dict[str, Any]] = (
+    {"orders": (1, 2, 3, 4, 5, 6), "dofs": (3e3, 3e4, 1e5), "repeats": 5, "min_seconds": 0.001},
+    {"dofs": (1e4, 1e6), "repeats": 5, "sustained": 0.1},
+)
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,92 +96,121 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def settings_of(arguments: argparse.Namespace) -> BenchSettings:
+def settings_of(arguments: argparse.Namespace, suite: bool) -> BenchSettings | SuiteSettings:
     """Make settings of the command line.
 
     Parameters
     ----------
     arguments : Namespace
         The command's.
+    suite : bool
+        Whether they are those of the whole benchmark.
 
     Returns
     -------
-    BenchSettings
+    BenchSettings or SuiteSettings
 
     Raises
     ------
     ArgumentError
-        If it asks for several benchmarks or precisions.
+        If a run on meshes is to have several benchmarks or precisions.
     """
+    chosen: dict[str, Any] = dict(QUICK[suite]) if arguments.quick else {}
+    chosen |= {"strategies": arguments.strategies, "basis": arguments.basis, "quadrature": arguments.quadrature}
+    chosen["geometries"] = GEOMETRIES if arguments.geometry == "both" else (arguments.geometry,)
+    if arguments.shapes is not None:
+        chosen["shapes"] = BOX_SHAPES if arguments.shapes == ("all",) else arguments.shapes
+    if arguments.algorithm is not None:
+        chosen["algorithms"] = ALGORITHMS if arguments.algorithm == "both" else (arguments.algorithm,)
+    given = {name: getattr(arguments, name) for name in ("orders", "dofs", "repeats", "sustained")}
+    chosen |= {name: value for name, value in given.items() if value is not None}
+    if suite:
+        if arguments.benchmark is not None:
+            chosen["benchmarks"] = arguments.benchmark
+        if arguments.dtype not in (None, "both"):
+            chosen["dtypes"] = (arguments.dtype,)
+        return SuiteSettings(backend=choose_backend(arguments.backend).name, **chosen)
     benchmarks = arguments.benchmark or ("bk3",)
     if len(benchmarks) > 1 or arguments.dtype == "both":
         raise ArgumentError("several benchmarks or precisions in one run need --tiled or --backend cuda")
-    space = {**options.space_options(arguments), "dtype": arguments.dtype or "float64"}
-    return BenchSettings(benchmark=benchmarks[0], **space, **options.bench_choices(arguments, QUICK))
+    dtype = arguments.dtype or "float64"
+    return BenchSettings(benchmarks[0], backend=arguments.backend, dtype=dtype, **chosen)
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    if bench_suite.wanted(arguments):
-        bench_suite.run(arguments)
-        return
-    settings = settings_of(arguments)
-    check_settings(settings)
     path = None if arguments.output is None else options.output_file(arguments.output, ".json")
-    backend = choose_backend(settings.backend).name
-    machine = machine_description()
+    suite = bench_suite.wanted(arguments)
+    if arguments.merge:
+        bench_suite.merge(arguments, path)
+        return
+    settings = settings_of(arguments, suite)
+    if isinstance(settings, BenchSettings):
+        check_settings(settings)
+    began = time.monotonic()
+    part = arguments.part or (1, 1)
+    about = {"machine": machine_description(), "part": list(part), "quick": arguments.quick}
+    earlier = None
+    if isinstance(settings, SuiteSettings):
+        earlier = bench_suite.earlier_results(arguments, settings, about)
     with thread_limit(arguments.threads) as threads:
-        roofline = choose_backend(backend).roofline(settings.dtype, arguments.quick)
-        bench = ThroughputRun(settings, roofline)
+        rooflines = measure_rooflines(settings, arguments.quick)
+        budget = math.inf if arguments.budget is None else arguments.budget - (time.monotonic() - began)
+        runner = Runner(settings, rooflines, part, set() if earlier is None else cases_of(earlier), budget)
 
         def result(complete: bool) -> dict[str, Any]:
-            return document(
-                BENCH,
-                [measurement.as_dict() for measurement in bench.measurements],
-                complete,
-                settings=asdict(settings),
-                quick=arguments.quick,
-                threads=threads,
-                machine=machine,
-                roofline={"backend": backend, "dtype": settings.dtype, **roofline.as_dict()},
-                skipped=bench.skipped,
-            )
+            limits = {dtype: roofline.as_dict() for dtype, roofline in rooflines.items()}
+            if isinstance(settings, BenchSettings):
+                backend = choose_backend(settings.backend).name
+                return document(
+                    BENCH,
+                    [measured.as_dict() for measured in runner.measurements],
+                    complete,
+                    settings=asdict(settings),
+                    quick=arguments.quick,
+                    threads=threads,
+                    machine=about["machine"],
+                    roofline={"backend": backend, "dtype": settings.dtype, **limits[settings.dtype]},
+                    skipped=runner.skipped,
+                )
+            seconds = round(time.monotonic() - began, 1)
+            this = {**about, "threads": threads, "rooflines": limits, "seconds": seconds}
+            records = suite_records(runner.measurements)
+            made = suite_document(settings, [this], records, runner.skipped, runner.wrong)
+            return made if earlier is None else merge_results([earlier, made])
 
-        with ResultFile(path, result) as file, progress("measuring", total=len(bench.cases())) as step:
-            for shape, geometry, order, size in bench:
-                step(1, f"{shape} {geometry} P={order}, {size.n_dofs:.1e} DoFs")
+        with ResultFile(path, result) as file, progress("measuring", total=len(runner.cases)) as step:
+            runner.prepare(step)
+            compiled = time.monotonic() - began
+            for case in runner:
+                step(1, str(case))
                 file.save_sometimes()
-    if not bench.measurements:
-        raise NotSuitable(f"nothing could be measured: {bench.skipped[0]['reason']}")
-    file.finish(arguments, _print)
-    if path is not None and not arguments.json:
+    if runner.cases and not runner.measurements:
+        reasons = [entry["reason"] for entry in (*runner.wrong, *runner.skipped)]
+        raise NotSuitable(f"nothing could be measured: {reasons[0] if reasons else 'the budget was too short'}")
+    file.finish(arguments, print_suite if suite else print_bench)
+    if arguments.json:
+        return
+    if suite:
+        _say_what_is_left(runner, path, time.monotonic() - began, compiled)
+    if path is not None:
         output.say(f"written {path}; draw it with: hpfem plot {path}")
+    if runner.wrong:
+        first = runner.wrong[0]
+        raise DeviceError(
+            f"{len(runner.wrong)} kernel(s) compute something wrong, the first: {Case.of(first)}: {first}"
+        )
 
 
-def _print(result: Mapping[str, Any]) -> None:
-    """Best throughput over the sizes, one line per shape, strategy, algorithm and geometry, one column per order."""
-    measurements, settings, roofline = result["results"], result["settings"], result["roofline"]
-    # "auto" takes one algorithm at one order and the other at another.
-    free = tuple(settings["algorithms"]) == ("auto",)
-    orders = sorted({m["order"] for m in measurements})
-    best: dict[tuple[str, ...], dict[int, Mapping[str, Any]]] = {}
-    for m in measurements:
-        algorithm = "auto" if free else m["algorithm"]
-        line = best.setdefault((m["shape"], m["geometry"], m["strategy"], algorithm), {})
-        if m["order"] not in line or m["dofs_per_second"] > line[m["order"]]["dofs_per_second"]:
-            line[m["order"]] = m
-    rows = [(*key, *(_cell(line.get(order)) for order in orders)) for key, line in best.items()]
-    what = f"{settings['benchmark']}, {roofline['backend']}, {settings['dtype']}"
-    title = f"{what}: best throughput in MDoF/s (share of the roofline)"
-    output.print_table(title, ("shape", "geometry", "strategy", "algorithm", *(f">P={p}" for p in orders)), rows)
-    limits = (output.engineering(roofline["bandwidth"], "B/s"), output.engineering(roofline["flops"], "Flop/s"))
-    output.say(f"limits measured: {', '.join(limits)}")
-    for reason in dict.fromkeys(entry["reason"] for entry in result["skipped"]):
-        output.say(f"skipped: {reason}")
-
-
-def _cell(measured: Mapping[str, Any] | None) -> str:
-    """MDoF/s and share of the roofline."""
-    return "" if measured is None else f"{measured['dofs_per_second'] / 1e6:.1f} ({measured['fraction']:.0%})"
+def _say_what_is_left(runner: Runner, path: Path | None, seconds: float, compiled: float) -> None:
+    rest = [case for case in runner.cases if case not in runner.done]
+    output.say(
+        f"{len(runner.cases) - len(rest)} problems measured in {seconds:.0f} s"
+        f" ({compiled:.0f} s of it before the first)"
+    )
+    if rest and path is not None:
+        output.say(f"{len(rest)} problems of this part are left; go on with the same options and --resume {path}")
+    elif runner.left:
+        output.say(f"{len(runner.left)} problems belong to other parts; put all together with hpfem bench --merge")
 
 
 COMMAND = Command(

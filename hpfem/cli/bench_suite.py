@@ -1,37 +1,18 @@
-"""`hpfem bench` on a GPU, or with --tiled: the whole benchmark, in parts that end in time and can be merged."""
+"""What `hpfem bench` does on a GPU, or with --tiled: the whole benchmark, in parts that can be merged."""
 
 from __future__ import annotations
 
 import argparse
-import math
 import re
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..backends.base import choose_backend
-from ..benchmarks import (
-    SuiteRun,
-    SuiteSettings,
-    Task,
-    merge_results,
-    read_results,
-    settings_of,
-    suite_document,
-    suite_rooflines,
-    suite_tasks,
-    thread_limit,
-)
-from ..errors import ArgumentError, DeviceError, NotSuitable
+from ..benchmarks import SuiteSettings, merge_results, read_results, settings_of, suite_document
+from ..errors import ArgumentError
 from ..support.files import write_json
-from ..support.machine import machine_description
-from ..support.progress import progress
 from . import options, output
-from .result_file import ResultFile
-
-# What --quick sets where nothing else was said.
-QUICK = {"dofs": (1e4, 1e6), "repeats": 5, "sustained": 0.1}
+from .bench_tables import print_suite
 
 
 def parse_part(text: str) -> tuple[int, int]:
@@ -108,108 +89,51 @@ def wanted(arguments: argparse.Namespace) -> bool:
     return False
 
 
-def suite_settings(arguments: argparse.Namespace) -> SuiteSettings:
-    """Make settings of the command line.
+def earlier_results(
+    arguments: argparse.Namespace, settings: SuiteSettings, run: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Read the results that --resume keeps.
 
     Parameters
     ----------
     arguments : Namespace
         The command's.
+    settings : SuiteSettings
+    run : mapping
+        Machine and part of the run that goes on.
 
     Returns
     -------
-    SuiteSettings
+    dict or None
+        None without --resume.
+
+    Raises
+    ------
+    ArgumentError
+        If they do not belong to this run.
     """
-    chosen = options.bench_choices(arguments, QUICK)
-    if arguments.sustained is not None:
-        chosen["sustained"] = arguments.sustained
-    if arguments.benchmark is not None:
-        chosen["benchmarks"] = arguments.benchmark
-    if arguments.dtype not in (None, "both"):
-        chosen["dtypes"] = (arguments.dtype,)
-    return SuiteSettings(
-        backend=choose_backend(arguments.backend).name,
-        basis=arguments.basis,
-        quadrature=arguments.quadrature,
-        **chosen,
-    )
+    if arguments.resume is None:
+        return None
+    earlier = read_results(arguments.resume)
+    merge_results([earlier, suite_document(settings, [run], [], [], [])])
+    return earlier
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Measure, or merge.
+def merge(arguments: argparse.Namespace, path: Path | None) -> None:
+    """Put the results of parts together.
 
     Parameters
     ----------
     arguments : Namespace
         The command's.
+    path : Path or None
+        Where they go.
 
     Raises
     ------
-    ArgumentError, DeviceError, NotSuitable
-        For settings that cannot be measured, results that do not belong together, kernels that compute something
-        wrong, or if nothing could be measured.
+    ArgumentError
+        If it is not said where they go, or they do not belong together.
     """
-    path = None if arguments.output is None else options.output_file(arguments.output, ".json")
-    if arguments.merge:
-        _merge(arguments, path)
-        return
-    settings = suite_settings(arguments)
-    part = arguments.part or (1, 1)
-    earlier = None if arguments.resume is None else read_results(arguments.resume)
-    began = time.monotonic()
-    about = {"machine": machine_description(), "part": list(part), "quick": arguments.quick}
-    done: set[Task] = set()
-    if earlier is not None:
-        empty = suite_document(settings, [about], [], [], [])
-        known = merge_results([earlier, empty])
-        done = {Task.of(entry) for name in ("results", "skipped", "wrong") for entry in known[name]}
-    with thread_limit(arguments.threads) as threads:
-        rooflines = suite_rooflines(settings, arguments.quick)
-        budget = math.inf if arguments.budget is None else arguments.budget
-        bench = SuiteRun(settings, rooflines, part, set(done), budget - (time.monotonic() - began))
-
-        def result(complete: bool) -> dict[str, Any]:
-            limits = {dtype: roofline.as_dict() for dtype, roofline in rooflines.items()}
-            seconds = round(time.monotonic() - began, 1)
-            this = {**about, "threads": threads, "rooflines": limits, "seconds": seconds}
-            made = suite_document(settings, [this], bench.records(), bench.skipped, bench.wrong)
-            return made if earlier is None else merge_results([earlier, made])
-
-        with ResultFile(path, result) as file, progress("compiling", total=len(bench.tasks)) as step:
-            bench.prepare(step)
-            compiled = time.monotonic() - began
-            for task in bench:
-                step(1, str(task))
-                file.save_sometimes()
-    _check(bench)
-    file.finish(arguments, _print)
-    if arguments.json:
-        return
-    rest = [task for task in bench.tasks if task not in bench.done]
-    output.say(
-        f"{len(bench.tasks) - len(rest)} problems measured in {time.monotonic() - began:.0f} s"
-        f" ({compiled:.0f} s of it before the first)"
-    )
-    if rest and path is not None:
-        output.say(f"{len(rest)} problems of this part are left; go on with the same options and --resume {path}")
-    elif bench.left:
-        output.say(f"{len(bench.left)} problems belong to other parts; put all together with hpfem bench --merge")
-    if path is not None:
-        output.say(f"written {path}; draw it with: hpfem plot {path}")
-    if bench.wrong:
-        first = bench.wrong[0]
-        raise DeviceError(f"{len(bench.wrong)} kernel(s) compute something wrong, the first: {Task.of(first)}: {first}")
-
-
-def _check(bench: SuiteRun) -> None:
-    """Refuse to report nothing."""
-    if bench.measurements or not bench.tasks:
-        return
-    reasons = [entry["reason"] for entry in (*bench.wrong, *bench.skipped)]
-    raise NotSuitable(f"nothing could be measured: {reasons[0] if reasons else 'the budget was too short'}")
-
-
-def _merge(arguments: argparse.Namespace, path: Path | None) -> None:
     if path is None:
         raise ArgumentError("--merge writes a file; say which with -o FILE.json")
     merged = merge_results([read_results(name) for name in arguments.merge])
@@ -217,38 +141,6 @@ def _merge(arguments: argparse.Namespace, path: Path | None) -> None:
     if arguments.json:
         output.print_json(merged)
         return
-    _print(merged)
-    left = f"; {merged['left']} of {len(suite_tasks(settings_of(merged)))} problems are not in it"
+    print_suite(merged)
+    left = f"; {merged['left']} of {len(settings_of(merged).cases())} problems are not in it"
     output.say(f"written {path}{left if merged['left'] else ''}")
-
-
-def _print(result: Mapping[str, Any]) -> None:
-    """The fastest at the largest size: one line per problem but for its order, one column per order."""
-    fastest: dict[tuple[str, ...], dict[int, Mapping[str, Any]]] = {}
-    for record in result["results"]:
-        key = (record["benchmark"], record["dtype"], record["geometry"], record["shape"])
-        line = fastest.setdefault(key, {})
-        best = line.get(record["order"])
-        rank = (record["n_dofs"], record["dofs_per_second"])
-        if best is None or rank > (best["n_dofs"], best["dofs_per_second"]):
-            line[record["order"]] = record
-    orders = sorted({record["order"] for record in result["results"]})
-    rows = [(*key, *(_cell(line.get(order)) for order in orders)) for key, line in fastest.items()]
-    names = ("benchmark", "precision", "geometry", "shape")
-    title = "fastest at the largest size: GDoF/s, share of the roofline, strategy"
-    output.print_table(title, (*names, *(f">P={order}" for order in orders)), rows)
-    for run_ in result["runs"]:
-        limits = [
-            f"{dtype} {output.engineering(roof['bandwidth'], 'B/s')}, {output.engineering(roof['flops'], 'Flop/s')}"
-            for dtype, roof in run_.get("rooflines", {}).items()
-        ]
-        output.say(f"limits measured: {'; '.join(limits)}")
-
-
-def _cell(record: Mapping[str, Any] | None) -> str:
-    """GDoF/s, share of the roofline, strategy in short."""
-    if record is None:
-        return ""
-    algorithm = record["algorithm"][0] if record["benchmark"] == "bk3" else ""
-    short = "".join(word[0] for word in record["strategy"].split("-"))
-    return f"{record['dofs_per_second'] / 1e9:.1f} {record['fraction']:.2f} {short}{algorithm}"

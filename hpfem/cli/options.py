@@ -6,13 +6,12 @@ import argparse
 import math
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 from hpfem.shapes import BASES
 
-from ..benchmarks import BOX_SHAPES, GEOMETRIES
 from ..errors import ArgumentError
 from ..forms.form import ALGORITHMS
 from ..space.arguments import MAX_ORDER
@@ -349,33 +348,6 @@ def space_options(arguments: argparse.Namespace) -> dict[str, Any]:
     dict
     """
     return {name: getattr(arguments, name) for name in ("basis", "quadrature", "dtype", "backend")}
-
-
-def bench_choices(arguments: argparse.Namespace, quick: Mapping[str, Any]) -> dict[str, Any]:
-    """Keyword arguments that the settings of both kinds of `hpfem bench` share; what was not said is left out.
-
-    Parameters
-    ----------
-    arguments : Namespace
-        The command's.
-    quick : mapping
-        What --quick sets where nothing else was said.
-
-    Returns
-    -------
-    dict
-    """
-    chosen: dict[str, Any] = dict(quick) if arguments.quick else {}
-    chosen["strategies"] = arguments.strategies
-    chosen["geometries"] = GEOMETRIES if arguments.geometry == "both" else (arguments.geometry,)
-    if arguments.shapes is not None:
-        chosen["shapes"] = BOX_SHAPES if arguments.shapes == ("all",) else arguments.shapes
-    if arguments.algorithm is not None:
-        chosen["algorithms"] = ALGORITHMS if arguments.algorithm == "both" else (arguments.algorithm,)
-    for name in ("orders", "dofs", "repeats"):
-        if getattr(arguments, name) is not None:
-            chosen[name] = getattr(arguments, name)
-    return chosen
 
 
 def output_file(text: str, suffix: str) -> Path:

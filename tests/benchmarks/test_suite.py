@@ -11,16 +11,17 @@ from hpfem.backends.base import BACKENDS
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.benchmarks import (
     BOX_SHAPES,
+    Case,
     Roofline,
-    SuiteRun,
+    Runner,
     SuiteSettings,
-    Task,
     merge_results,
     read_results,
     suite_document,
-    suite_tasks,
+    suite_records,
 )
-from hpfem.benchmarks.tiled import TiledBlock, TiledGeometry, TiledKernel, copies, few_elements
+from hpfem.benchmarks.repeated import RepeatedGeometry
+from hpfem.benchmarks.tiled import TiledBlock, TiledKernel, copies, few_elements
 from hpfem.errors import ArgumentError, NotSuitable
 from hpfem.forms.form import BlockKernel
 from hpfem.geometry.block_geometry import BlockGeometry
@@ -134,7 +135,7 @@ def test_copies_of_elements_are_like_a_mesh(shape, geometry):
 @pytest.mark.parametrize("lanes", [1, 3, 8])
 def test_factors_are_written_where_they_are_wanted(lanes):
     patch = TiledBlock("bk3", "tet", 1, "deformed", "numpy").problem.geometry
-    tiled = TiledGeometry(patch, 50)
+    tiled = RepeatedGeometry(patch, 50)
     wanted = tiled.factors("metric", lanes, np.float32)
     buffer = np.full((*wanted.shape[:2], 3, 4, 5 * lanes), np.nan, np.float32)
     view = buffer[..., :lanes]
@@ -169,7 +170,7 @@ def test_an_error_anywhere_is_seen():
 
 def test_on_a_device_factors_are_copied_there_and_sizes_share_them(device):
     settings = SuiteSettings(**{**SMALL, "backend": "gpu-like", "algorithms": ("collocated",), "dtypes": ("float64",)})
-    run = SuiteRun(settings, LIMITS)
+    run = Runner(settings, LIMITS)
     run.prepare()
     assert {kernel.n_elements for strategy in device for kernel in strategy.made} == {1}
     for strategy in device:
@@ -177,15 +178,15 @@ def test_on_a_device_factors_are_copied_there_and_sizes_share_them(device):
     list(run)
     assert not run.wrong and run.measurements
     assert {e["strategy"] for e in run.skipped} == {"narrow"} and {e["reason"] for e in run.skipped} != set()
-    for task in run.tasks:
-        own = [m for m in run.measurements if Task.of(vars(m)) == task and m.strategy == "groups"]
+    for case in run.cases:
+        own = [m for m in run.measurements if Case.of(vars(m)) == case and m.strategy == "groups"]
         assert [m.n_dofs >= dofs for m, dofs in zip(own, (1000, 100), strict=True)] == [True, True]
         assert all(m.n_cells % 2 == 1 and m.n_dofs == m.n_cells * m.n_modes and m.error < 1e-13 for m in own)
     measured = [kernel for kernel in device[0].made if len(kernel.launches) > 1]
     assert all(
         len(set(kernel.launches)) == 2 and max(kernel.launches) > 2 * min(kernel.launches) for kernel in measured
     )
-    assert len(measured) == len(run.tasks)
+    assert len(measured) == len(run.cases)
     # Those of all groups, not those of one period.
     assert all(len(kernel.factors) * LANES >= max(kernel.launches) for kernel in measured)
 
@@ -194,30 +195,30 @@ def test_what_is_wrong_is_not_timed(device, monkeypatch):
     bad = GroupStrategy("bad", 1e-3)
     add_strategy(BACKENDS["gpu-like"], bad)
     settings = SuiteSettings(**{**SMALL, "backend": "gpu-like", "shapes": ("quad",), "algorithms": ("auto",)})
-    run = SuiteRun(settings, LIMITS)
+    run = Runner(settings, LIMITS)
     list(run)
     assert {m.strategy for m in run.measurements} == {"groups", "narrow"}
-    assert len(run.wrong) == len(run.tasks) and all("differs from NumPy's by 0.00" in e["reason"] for e in run.wrong)
+    assert len(run.wrong) == len(run.cases) and all("differs from NumPy's by 0.00" in e["reason"] for e in run.wrong)
 
 
 def test_every_combination_is_measured_once():
-    run = SuiteRun(SuiteSettings(**SMALL), LIMITS)
-    assert len(run.tasks) == 2 * 2 * 2 * 2 * 2
+    run = Runner(SuiteSettings(**SMALL), LIMITS)
+    assert len(run.cases) == 2 * 2 * 2 * 2 * 2
     done = list(run)
-    assert done == run.tasks and not run.left and not run.wrong
-    keys = [(Task.of(vars(m)), m.strategy, m.algorithm, m.n_dofs) for m in run.measurements]
+    assert done == run.cases and not run.left and not run.wrong
+    keys = [(Case.of(vars(m)), m.strategy, m.algorithm, m.n_dofs) for m in run.measurements]
     assert len(set(keys)) == len(keys)
-    for task in run.tasks:
-        own = [m for m in run.measurements if Task.of(vars(m)) == task]
+    for case in run.cases:
+        own = [m for m in run.measurements if Case.of(vars(m)) == case]
         sizes = {m.n_dofs for m in own}
-        assert len(sizes) == (2 if task.dtype == "float64" else 1) and min(max(sizes), 1000) == 1000
+        assert len(sizes) == (2 if case.dtype == "float64" else 1) and min(max(sizes), 1000) == 1000
         ways = {(m.strategy, m.algorithm) for m in own}
-        assert len(ways) == (2 if task.benchmark == "bk1" else 4)
+        assert len(ways) == (2 if case.benchmark == "bk1" else 4)
         # The fastest at the largest size, and it alone, is sustained.
         largest = [m for m in own if m.n_dofs == max(sizes)]
         sustained = [m for m in own if m.sustained_seconds is not None]
         fastest = min(largest, key=lambda m: m.seconds)
-        assert sustained == ([fastest] if task.dtype == "float64" else [])
+        assert sustained == ([fastest] if case.dtype == "float64" else [])
         assert len([m for m in largest if m.chosen]) == 1
         for m in own:
             assert m.fraction == pytest.approx(m.dofs_per_second / m.roofline_dofs_per_second)
@@ -229,40 +230,40 @@ def test_every_combination_is_measured_once():
 
 def test_what_is_not_exact_on_the_points_is_skipped():
     small = {"shapes": ("tet",), "orders": (2,), "dofs": (100,), "quadrature": -1, "benchmarks": ("bk3",)}
-    run = SuiteRun(SuiteSettings(**{**SMALL, **small}), LIMITS)
+    run = Runner(SuiteSettings(**{**SMALL, **small}), LIMITS)
     run.prepare()
-    assert list(run) == run.tasks
+    assert list(run) == run.cases
     assert {measured.algorithm for measured in run.measurements} == {"noncollocated"}
     assert {entry["algorithm"] for entry in run.skipped} == {"collocated"}
     assert all("need at least 3 points" in entry["reason"] for entry in run.skipped)
 
 
 def test_the_whole_benchmark_is_that_of_the_papers():
-    tasks = suite_tasks(SuiteSettings())
-    assert len(tasks) == len(set(tasks)) == 2 * 2 * 2 * (4 * 7 + 2 * 10)
-    assert {task.order for task in tasks if task.shape == "tri"} == set(range(1, 11))
-    assert {task.order for task in tasks if task.shape == "pyramid"} == set(range(1, 8))
-    first = tasks[: len(tasks) // 4]
-    assert {(task.dtype, task.geometry) for task in first} == {("float64", "deformed")}
+    cases = SuiteSettings().cases()
+    assert len(cases) == len(set(cases)) == 2 * 2 * 2 * (4 * 7 + 2 * 10)
+    assert {case.order for case in cases if case.shape == "tri"} == set(range(1, 11))
+    assert {case.order for case in cases if case.shape == "pyramid"} == set(range(1, 8))
+    first = cases[: len(cases) // 4]
+    assert {(case.dtype, case.geometry) for case in first} == {("float64", "deformed")}
     assert min(SuiteSettings().dofs) == 1e4 and max(SuiteSettings().dofs) == 2e7
 
 
 def document_of(run, **machine):
     """As the command writes it and reads it again."""
     about = {"machine": {"cpu": "a", "commit": "c", "gpu": [], **machine}}
-    return suite_document(run.settings, [about], run.records(), run.skipped, run.wrong)
+    return suite_document(run.settings, [about], suite_records(run.measurements), run.skipped, run.wrong)
 
 
 def test_parts_go_together(tmp_path):
     settings = SuiteSettings(**{**SMALL, "shapes": ("quad",), "benchmarks": ("bk1",)})
     parts = []
     for number in (1, 2, 3):
-        run = SuiteRun(settings, LIMITS, (number, 3))
+        run = Runner(settings, LIMITS, (number, 3))
         list(run)
         write_json(tmp_path / "r.json", document_of(run))
         parts.append(read_results(tmp_path / "r.json"))
     assert [part["complete"] for part in parts] == [False] * 3
-    assert sum(len(suite_tasks(settings)) - part["left"] for part in parts) == len(suite_tasks(settings)) == 8
+    assert sum(len(settings.cases()) - part["left"] for part in parts) == len(settings.cases()) == 8
     for few in itertools.combinations(parts, 2):
         assert not merge_results(few)["complete"]
     whole = merge_results(parts)
@@ -282,13 +283,13 @@ def test_parts_go_together(tmp_path):
 
 def test_what_does_not_belong_together_is_refused():
     settings = SuiteSettings(**{**SMALL, "shapes": ("quad",)})
-    empty = SuiteRun(settings, LIMITS)
+    empty = Runner(settings, LIMITS)
     first = document_of(empty)
     assert merge_results([first, document_of(empty)])["left"] == 16
     for machine in ({"cpu": "b"}, {"commit": "d"}, {"numpy": "1"}):
         with pytest.raises(ArgumentError, match="do not belong together: device, commit and NumPy are"):
             merge_results([first, document_of(empty, **machine)])
-    other = document_of(SuiteRun(SuiteSettings(**{**SMALL, "shapes": ("tri",)}), LIMITS))
+    other = document_of(Runner(SuiteSettings(**{**SMALL, "shapes": ("tri",)}), LIMITS))
     with pytest.raises(ArgumentError, match="settings differ .shapes"):
         merge_results([first, other])
     with pytest.raises(ArgumentError, match="not what hpfem writes"):
@@ -300,14 +301,14 @@ def test_what_does_not_belong_together_is_refused():
 def test_a_run_ends_in_time_and_is_taken_up_again(monkeypatch):
     settings = SuiteSettings(**{**SMALL, "shapes": ("quad",)})
     clock = itertools.count(100.0)
-    monkeypatch.setattr("hpfem.benchmarks.suite.time", SimpleNamespace(monotonic=lambda: float(next(clock))))
-    run = SuiteRun(settings, LIMITS, budget=5.5)
+    monkeypatch.setattr("hpfem.benchmarks.runner.time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+    run = Runner(settings, LIMITS, budget=5.5)
     done = list(run)
-    assert 3 <= len(done) < len(run.tasks)
-    assert run.left == run.tasks[len(done) :]
-    again = SuiteRun(settings, LIMITS, done=set(done))
-    assert again.tasks == run.left
-    none = SuiteRun(settings, LIMITS, budget=0.0)
+    assert 3 <= len(done) < len(run.cases)
+    assert run.left == run.cases[len(done) :]
+    again = Runner(settings, LIMITS, done=set(done))
+    assert again.cases == run.left
+    none = Runner(settings, LIMITS, budget=0.0)
     none.prepare()
     assert not list(none) and not none.measurements
 
@@ -333,7 +334,7 @@ def test_bad_settings_are_refused(changes, message):
     with pytest.raises(ArgumentError, match=message):
         SuiteSettings(**{**SMALL, **changes})
     with pytest.raises(ArgumentError, match="part 3 of 2"):
-        SuiteRun(SuiteSettings(**SMALL), LIMITS, (3, 2))
+        Runner(SuiteSettings(**SMALL), LIMITS, (3, 2))
 
 
 @pytest.mark.cuda
@@ -341,8 +342,8 @@ def test_the_suite_on_a_gpu():
     settings = SuiteSettings(
         shapes=("hex", "tet"), orders=(2, 5), dofs=(1e5, 1e6), backend="cuda", repeats=3, sustained=0.05
     )
-    run = SuiteRun(settings, {dtype: BACKENDS["cuda"].roofline(dtype, True) for dtype in settings.dtypes})
+    run = Runner(settings, {dtype: BACKENDS["cuda"].roofline(dtype, True) for dtype in settings.dtypes})
     run.prepare()
-    assert list(run) == run.tasks and not run.wrong
+    assert list(run) == run.cases and not run.wrong
     assert {m.strategy for m in run.measurements} >= {"sumfac-top", "sumfac", "stdmat"}
     assert all(1e7 < m.dofs_per_second < 1e13 and 0 < m.fraction < 10 for m in run.measurements)

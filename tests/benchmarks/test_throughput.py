@@ -7,6 +7,7 @@ import pytest
 
 import hpfem as hp
 from hpfem.benchmarks import (
+    BENCHMARKS,
     BOX_SHAPES,
     SOLID_SHAPES,
     BenchSettings,
@@ -65,7 +66,7 @@ def test_large_problems_are_copies_of_a_patch_that_fit_together(shape, geometry)
 @pytest.mark.parametrize("kind", ["wJ", "metric", "jacobian", "points"])
 def test_every_element_of_a_copy_has_factors_of_its_own(kind, lanes):
     patch = hp.Space(problem_mesh("prism", (2, 1, 1), "deformed"), 2).blocks[0].geometry
-    made = RepeatedGeometry(patch, 11)
+    made = RepeatedGeometry(patch, 11 * patch.n_elements, moved=True)
     plain = BlockGeometry(made.shape, made.order, made.coefficients, made.rule, made.kind)
     found = made.factors(kind, lanes, np.float32)
     assert found.strides[0] > 0 and found.flags.c_contiguous and found.dtype == np.float32
@@ -129,7 +130,7 @@ def test_what_cannot_be_served_is_said(monkeypatch):
     def picky(space, **options):
         raise NotSuitable("too tall")
 
-    monkeypatch.setitem(hp.benchmarks.throughput.BENCHMARKS._objects, "bk3", picky)
+    monkeypatch.setitem(BENCHMARKS._objects, "bk3", picky)
     run = ThroughputRun(
         BenchSettings(shapes=("hex",), orders=(2,), dofs=(200,), strategies=("sumfac",), **QUICK), LIMITS
     )
@@ -171,7 +172,7 @@ def test_what_does_not_fit_in_memory_is_refused_before_anything_is_measured(monk
     wanted = BenchSettings(shapes=("tet",), orders=(1, 3), dofs=(1e3, 1e11), **QUICK)
     with pytest.raises(ArgumentError, match=r"1e\+11 degrees of .* order 1 take about \S+ GiB, but .* are free"):
         ThroughputRun(wanted, LIMITS)
-    monkeypatch.setattr(hp.benchmarks.throughput, "available_memory", lambda: 1e6)
+    monkeypatch.setattr(hp.benchmarks.cases, "available_memory", lambda: 1e6)
     with pytest.raises(ArgumentError, match="measure at most about [567]e"):
         ThroughputRun(BenchSettings(shapes=("hex",), orders=(2,), dofs=(1e6,), **QUICK), LIMITS)
     ThroughputRun(BenchSettings(shapes=("hex",), orders=(2,), dofs=(1e3,), **QUICK), LIMITS)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hpfem.backends.base import BACKENDS
-from hpfem.benchmarks import suite, suite_document
+from hpfem.benchmarks import Runner, SuiteSettings, suite_document
 from hpfem.benchmarks.tiled import TiledBlock
 from hpfem.cli import main
 from hpfem.support.machine import machine_description
@@ -23,7 +23,7 @@ SMALL = [
 def one_commit(monkeypatch):
     """The same machine and commit in all runs of a test, whatever happens to the checkout meanwhile."""
     machine = {**machine_description(), "commit": "c0ffee"}
-    monkeypatch.setattr("hpfem.cli.bench_suite.machine_description", lambda: machine)
+    monkeypatch.setattr("hpfem.cli.bench.machine_description", lambda: machine)
 
 
 def test_the_whole_benchmark_in_parts(capsys, tmp_path):
@@ -55,15 +55,15 @@ def test_the_whole_benchmark_in_parts(capsys, tmp_path):
 
 def test_a_budget_ends_cleanly(capsys, tmp_path, monkeypatch):
     path = tmp_path / "r.json"
-    measure, done = suite.SuiteRun._measure, []
+    measure, done = Runner._measure, []
 
-    def late(self, task):
-        measure(self, task)
-        done.append(task)
+    def late(self, case):
+        measure(self, case)
+        done.append(case)
         if len(done) == 3:
             self._end = 0.0
 
-    monkeypatch.setattr(suite.SuiteRun, "_measure", late)
+    monkeypatch.setattr(Runner, "_measure", late)
     text = run(capsys, *SMALL, "--budget", "1000", "-o", path)
     assert "3 problems measured" in text and "45 problems of this part are left; go on with the same" in text
     assert f"--resume {path}" in text
@@ -105,10 +105,10 @@ def test_wrong_results_are_an_error_after_all_is_written(capsys, tmp_path, monke
 )
 def test_damaged_results(capsys, tmp_path, change, message):
     path = tmp_path / "r.json"
-    settings = suite.SuiteSettings(backend="numpy")
+    settings = SuiteSettings(backend="numpy")
     run_ = {"machine": {}, "rooflines": {}}
-    task = vars(suite.suite_tasks(settings)[0])
-    measured = {**task, "strategy": "sumfac", "algorithm": "collocated", "bound": "flops"}
+    case = settings.cases()[0].as_dict()
+    measured = {**case, "strategy": "sumfac", "algorithm": "collocated", "bound": "flops"}
     measured |= dict.fromkeys(("n_dofs", "dofs_per_second", "fraction"), 1)
     path.write_text(json.dumps({**suite_document(settings, [run_], [measured], [], []), **change}))
     assert message in refused(capsys, "bench", "--merge", path, "-o", tmp_path / "m.json")

@@ -320,14 +320,14 @@ def default_signals():
 @pytest.mark.usefixtures("default_signals")
 @pytest.mark.parametrize(("number", "code", "word"), STOPS)
 def test_a_signal_leaves_what_was_measured(capsys, tmp_path, monkeypatch, number, code, word):
-    class Interrupted(bench_command.ThroughputRun):
+    class Interrupted(bench_command.Runner):
         def __iter__(self):
             for done, case in enumerate(super().__iter__()):
                 if done == 2:
                     signal.raise_signal(number)
                 yield case
 
-    monkeypatch.setattr(bench_command, "ThroughputRun", Interrupted)
+    monkeypatch.setattr(bench_command, "Runner", Interrupted)
     path = tmp_path / "results.json"
     assert main([*SMALL_BENCH, "-o", str(path)]) == code
     assert capsys.readouterr().err == f"hpfem: {word}\n"
@@ -344,7 +344,7 @@ def test_a_signal_while_the_disk_is_full_says_what_is_lost(capsys, caplog, tmp_p
         raise hp.ArgumentError("cannot write r.json: No space left on device")
 
     monkeypatch.setattr("hpfem.cli.result_file.write_json", full)
-    monkeypatch.setattr(bench_command.ThroughputRun, "cases", lambda self: signal.raise_signal(number))
+    monkeypatch.setattr(bench_command.Runner, "prepare", lambda *_: signal.raise_signal(number))
     monkeypatch.setattr("hpfem.cli.bench.document", lambda *_, **__: {"results": [1]})
     assert main([*SMALL_BENCH, "-o", str(tmp_path / "r.json")]) == code
     assert "so far is lost: cannot write r.json: No space left" in caplog.text
@@ -383,7 +383,7 @@ def test_nothing_measured_is_an_error(capsys, tmp_path, monkeypatch):
     def picky(space, **options):
         raise hp.NotSuitable("too tall")
 
-    monkeypatch.setattr("hpfem.benchmarks.throughput.BENCHMARKS", {"bk3": picky})
+    monkeypatch.setattr("hpfem.benchmarks.problems.BENCHMARKS", {"bk3": picky})
     assert "too tall" in refused(capsys, *SMALL_BENCH, "-o", tmp_path / "results.json")
     assert list(tmp_path.iterdir()) == []
 

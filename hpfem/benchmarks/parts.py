@@ -7,11 +7,42 @@ from dataclasses import asdict
 from typing import Any
 
 from ..errors import ArgumentError
-from .results import BENCH, document
-from .suite import SuiteSettings, Task, suite_tasks
+from .cases import Case, SuiteSettings
+from .results import BENCH, Measurement, document
 
 # Lists of a result file whose entries belong to problems.
 _ENTRIES = ("results", "skipped", "wrong")
+
+
+# What a record of a smaller size need not repeat.
+_ONCE = {
+    *("operator", "basis", "n_modes", "n_points", "repeats", "flops", "nbytes", "roofline_dofs_per_second"),
+    *("error", "chosen", "variant"),
+}
+
+
+def suite_records(measurements: Sequence[Measurement]) -> list[dict[str, Any]]:
+    """Make records of a run for a result file.
+
+    Parameters
+    ----------
+    measurements : sequence of Measurement
+
+    Returns
+    -------
+    list of dict
+        Of each measurement; at smaller sizes without what follows from the largest one.
+    """
+    largest: dict[Case, int] = {}
+    for measured in measurements:
+        case = Case.of(vars(measured))
+        largest[case] = max(largest.get(case, 0), measured.n_dofs)
+    records = []
+    for measured in measurements:
+        whole = measured.n_dofs == largest[Case.of(vars(measured))]
+        record = {**measured.as_dict(), "run": 0}
+        records.append({name: value for name, value in record.items() if whole or name not in _ONCE})
+    return records
 
 
 def suite_document(
@@ -31,15 +62,15 @@ def suite_document(
     results : sequence of mapping
         Measurements, with the number of their run under "run".
     skipped, wrong : sequence of mapping
-        See `SuiteRun`.
+        See `Runner`.
 
     Returns
     -------
     dict
         Complete if no problem of the settings is left.
     """
-    done = {Task.of(entry) for entry in (*results, *skipped, *wrong)}
-    left = sum(task not in done for task in suite_tasks(settings))
+    done = {Case.of(entry) for entry in (*results, *skipped, *wrong)}
+    left = sum(case not in done for case in settings.cases())
     return document(
         BENCH,
         results,
@@ -77,8 +108,17 @@ def settings_of(document: Mapping[str, Any]) -> SuiteSettings:
         raise ArgumentError(f"the settings of a result file are not what hpfem writes: {error}") from None
 
 
-def _tasks_of(part: Mapping[str, Any]) -> set[Task]:
-    """Problems that a document has entries of; checks the entries and the runs on the way.
+def cases_of(part: Mapping[str, Any]) -> set[Case]:
+    """Find the cases that a document has entries of; checks the entries and the runs on the way.
+
+    Parameters
+    ----------
+    part : mapping
+        From `suite_document`.
+
+    Returns
+    -------
+    set of Case
 
     Raises
     ------
@@ -94,7 +134,7 @@ def _tasks_of(part: Mapping[str, Any]) -> set[Task]:
         found = set()
         for what in _ENTRIES:
             for entry in part.get(what, ()):
-                found.add(Task.of(entry))
+                found.add(Case.of(entry))
                 int(entry.get("run", 0))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ArgumentError(f"the {what} of a result file are not what hpfem writes: {error!r}") from None
@@ -132,23 +172,23 @@ def merge_results(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     settings = settings_of(documents[0])
     runs: list[Mapping[str, Any]] = []
     entries: dict[str, list[Mapping[str, Any]]] = {name: [] for name in _ENTRIES}
-    done: set[Task] = set()
+    done: set[Case] = set()
     for part in documents:
         ours, theirs = asdict(settings), asdict(settings_of(part))
         values = [f"{name} {value} and {theirs[name]}" for name, value in ours.items() if value != theirs[name]]
         if values:
             raise ArgumentError(f"these results do not belong together: their settings differ ({', '.join(values)})")
-        tasks = _tasks_of(part)
+        cases = cases_of(part)
         for run in part["runs"]:
             known, other = (_identity(r, settings.backend) for r in ([*runs, run][0], run))
             if known != other:
                 raise ArgumentError(
                     f"these results do not belong together: device, commit and NumPy are {known} and {other}"
                 )
-        twice = tasks & done
+        twice = cases & done
         if twice:
             raise ArgumentError(f"{min(map(str, twice))} and {len(twice) - 1} more are in two of these results")
-        done |= tasks
+        done |= cases
         for name, listed in entries.items():
             listed += [{**e, "run": e["run"] + len(runs)} if "run" in e else e for e in part.get(name, ())]
         runs += part["runs"]

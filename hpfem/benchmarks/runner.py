@@ -1,0 +1,269 @@
+"""The one engine of all benchmarks: every case is built by each strategy and algorithm, checked, timed and rated."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any
+
+from ..backends.base import choose_backend
+from ..backends.roofline import Roofline
+from ..backends.timer import measure
+from ..errors import ArgumentError, DeviceError, NotSuitable
+from .cases import TOLERANCES, BenchSettings, Case, Settings, check_settings
+from .problems import BuiltOperator, MeshBlock, ProblemSize
+from .results import Measurement
+from .tiled import TiledBlock
+
+# What no kernel can serve is recorded, and the run goes on.
+REFUSALS = (NotSuitable, ArgumentError, DeviceError)
+# Shape, geometry, order and size.
+MeshCase = tuple[str, str, int, ProblemSize]
+
+
+def measure_rooflines(settings: Settings, quick: bool = False) -> dict[str, Roofline]:
+    """Measure the machine's limits in every precision.
+
+    Parameters
+    ----------
+    settings : BenchSettings or SuiteSettings
+    quick : bool
+        Smaller arrays.
+
+    Returns
+    -------
+    dict
+        Roofline by precision.
+    """
+    backend = choose_backend(settings.backend)
+    return {dtype: backend.roofline(dtype, quick) for dtype in settings.dtypes}
+
+
+@dataclass
+class Runner:
+    """A run of a benchmark, or of a part of it: iterate to measure; what there is so far can always be read.
+
+    Of every case all strategies and algorithms are measured at the largest size; those of kernels alone in the first
+    precision at every size too, and the fastest for seconds without a pause.
+
+    Parameters
+    ----------
+    settings : BenchSettings or SuiteSettings
+    rooflines : mapping
+        Roofline by precision, measured on the backend of the settings in the same run.
+    part : (int, int)
+        k, n: the k-th of n parts, k from 1.
+    done : set of Case
+        What need not be measured again.
+    budget : float
+        Seconds after which no case is begun.
+
+    Attributes
+    ----------
+    cases : list of Case
+        What is measured.
+    measurements : list of Measurement
+        Done so far.
+    skipped : list of dict
+        What no kernel could serve, with the reason.
+    wrong : list of dict
+        Kernels whose results differ from NumPy's, which are not timed.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such part.
+    DeviceError
+        If the backend cannot run here.
+    """
+
+    settings: Settings
+    rooflines: Mapping[str, Roofline]
+    part: tuple[int, int] = (1, 1)
+    done: set[Case] = field(default_factory=set)
+    budget: float = math.inf
+    measurements: list[Measurement] = field(default_factory=list)
+    skipped: list[dict[str, Any]] = field(default_factory=list)
+    wrong: list[dict[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        number, parts = self.part
+        if not 1 <= number <= parts:
+            raise ArgumentError(f"part {number} of {parts} is none")
+        self._backend = choose_backend(self.settings.backend)
+        self._timer = self._backend.timer()
+        self.cases = [case for case in self.settings.cases()[number - 1 :: parts] if case not in self.done]
+        self._end = time.monotonic() + self.budget
+
+    @property
+    def left(self) -> list[Case]:
+        """Cases of all parts that are not measured."""
+        return [case for case in self.settings.cases() if case not in self.done]
+
+    def _in_time(self) -> bool:
+        return time.monotonic() < self._end
+
+    def _block(self, case: Case) -> MeshBlock | TiledBlock:
+        s = self.settings
+        options: dict[str, Any] = {"basis": s.basis, "quadrature": s.quadrature, "dtype": case.dtype}
+        what = (case.benchmark, case.shape, case.order, case.geometry, self._backend.name)
+        return TiledBlock(*what, **options) if case.size is None else MeshBlock(*what, case.size, **options)
+
+    def _combinations(self) -> Iterator[tuple[str, str]]:
+        """Strategies and algorithms."""
+        return product(self.settings.strategies or self._backend.strategy_names, self.settings.algorithms)
+
+    def prepare(self, step: Callable[..., None] = lambda n=1, description=None: None) -> None:
+        """Compile kernels that will be measured alone, as many at a time as the machine has cores.
+
+        Parameters
+        ----------
+        step : callable
+            (n, description): called after each case.
+        """
+        kernels = []
+        for case in self.cases:
+            if not self._in_time():
+                return
+            block = self._block(case)
+            if not isinstance(block, TiledBlock):
+                continue  # Compiled with its operators.
+            for strategy, algorithm in self._combinations():
+                try:
+                    kernels.append(block.choose(strategy, algorithm, 1).kernel)
+                except REFUSALS:
+                    continue  # Said when it is measured.
+            step(0, f"compiling: {case}")
+        while kernels and self._in_time():
+            try:
+                kernels.pop(0).finish()
+            except DeviceError:
+                continue  # Said when it is measured.
+
+    def __iter__(self) -> Iterator[Case]:
+        """Measure case by case; yields each when it is done."""
+        for case in self.cases:
+            if not self._in_time():
+                return
+            self._measure(case)
+            self.done.add(case)
+            yield case
+
+    def _measure(self, case: Case) -> None:
+        """Measure a case; the lists grow when all of it is done."""
+        s, block = self.settings, self._block(case)
+        first = case.dtype == s.dtypes[0]
+        sizes = block.sizes(s.dofs if first else [max(s.dofs)])
+        auto = block.auto(sizes[0])
+        best: tuple[Measurement, BuiltOperator] | None = None
+        found: list[Measurement] = []
+        refused: list[dict[str, Any]] = []
+        wrong: list[dict[str, Any]] = []
+        seen: set[tuple[str, str]] = set()
+        for strategy, algorithm in self._combinations():
+            what = {**case.as_dict(), "strategy": strategy, "algorithm": algorithm}
+            try:
+                built = block.build(strategy, algorithm, sizes[0])
+                chosen = (built.choice.strategy, built.choice.algorithm)
+                if chosen in seen:
+                    continue  # A form without gradients has one algorithm only; "auto" may take one asked for too.
+                error = built.error()
+            except REFUSALS as reason:
+                refused.append({**what, "reason": str(reason)})
+                continue
+            seen.add(chosen)
+            if error is not None and not error < TOLERANCES[case.dtype]:
+                wrong.append({**what, "reason": f"the result differs from NumPy's by {error:.3g}"})
+                continue
+            for n in sizes:
+                measured = self._time(case, built, n)
+                found.append(replace(measured, error=error, chosen=None if auto is None else chosen == auto))
+                if n == sizes[0] and (best is None or found[-1].seconds < best[0].seconds):
+                    best = found[-1], built
+        if best is not None and s.sustained and first:
+            found[found.index(best[0])] = self._sustain(*best)
+        self.measurements += found
+        self.skipped += refused
+        self.wrong += wrong
+
+    def _time(self, case: Case, built: BuiltOperator, n_elements: int) -> Measurement:
+        s, choice, problem = self.settings, built.choice, built.choice.kernel.problem
+        application = built.on(n_elements)
+        return Measurement.of(
+            measure(application.call, self._timer, s.repeats, s.min_seconds),
+            self.rooflines[case.dtype],
+            application.nbytes,
+            application.flops,
+            n_elements,
+            problem.n_modes,
+            **case.as_dict(),
+            operator=problem.form.name,
+            strategy=choice.strategy,
+            variant=choice.options if case.size is None else None,
+            algorithm=choice.algorithm,
+            backend=choice.backend,
+            basis=s.basis,
+            n_points=problem.n_points,
+        )
+
+    def _sustain(self, measured: Measurement, built: BuiltOperator) -> Measurement:
+        # A little more than asked for: without pauses kernels may run faster than one by one.
+        calls = math.ceil(1.1 * self.settings.sustained / measured.seconds)
+        seconds = self._timer.seconds(built.on(measured.n_cells).call, calls) / calls
+        return replace(
+            measured,
+            sustained_seconds=seconds,
+            sustained_dofs_per_second=measured.n_dofs / seconds,
+            sustained_fraction=measured.fraction * measured.seconds / seconds,
+        )
+
+
+class ThroughputRun:
+    """A run on meshes: iterate to measure; what there is so far can always be read.
+
+    Parameters
+    ----------
+    settings : BenchSettings
+    roofline : Roofline
+        Measured on the backend of the settings, in the same run.
+
+    Attributes
+    ----------
+    measurements, skipped : list
+        See `Runner`.
+
+    Raises
+    ------
+    ArgumentError
+        For problems that do not fit in memory.
+    DeviceError
+        If the backend cannot run here.
+    """
+
+    def __init__(self, settings: BenchSettings, roofline: Roofline) -> None:
+        check_settings(settings)
+        self._runner = Runner(settings, {settings.dtype: roofline})
+        self.measurements = self._runner.measurements
+        self.skipped = self._runner.skipped
+
+    def cases(self) -> list[MeshCase]:
+        """List what is measured.
+
+        Returns
+        -------
+        list of (str, str, int, ProblemSize)
+            Shape, geometry, order and size.
+        """
+        return [_mesh_case(case) for case in self._runner.cases]
+
+    def __iter__(self) -> Iterator[MeshCase]:
+        """Measure case by case; yields each when it is done."""
+        return map(_mesh_case, self._runner)
+
+
+def _mesh_case(case: Case) -> MeshCase:
+    assert case.size is not None
+    return case.shape, case.geometry, case.order, case.size

@@ -1,0 +1,85 @@
+"""Tables of `hpfem bench`: one line per problem, one column per order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from . import output
+
+Record = Mapping[str, Any]
+
+
+def print_bench(result: Record) -> None:
+    """Print the best throughput over the sizes: a line per shape, geometry, strategy and algorithm.
+
+    Parameters
+    ----------
+    result : mapping
+        Of a run on meshes.
+    """
+    settings, roofline = result["settings"], result["roofline"]
+    # "auto" takes one algorithm at one order and the other at another.
+    free = tuple(settings["algorithms"]) == ("auto",)
+    _print_by_order(
+        f"{settings['benchmark']}, {roofline['backend']}, {settings['dtype']}:"
+        " best throughput in MDoF/s (share of the roofline)",
+        ("shape", "geometry", "strategy", "algorithm"),
+        [{**record, "algorithm": "auto"} if free else record for record in result["results"]],
+        lambda record: record["dofs_per_second"],
+        lambda record: f"{record['dofs_per_second'] / 1e6:.1f} ({record['fraction']:.0%})",
+    )
+    output.say(f"limits measured: {_limits(roofline)}")
+    for reason in dict.fromkeys(entry["reason"] for entry in result["skipped"]):
+        output.say(f"skipped: {reason}")
+
+
+def print_suite(result: Record) -> None:
+    """Print the fastest at the largest size: a line per benchmark, precision, geometry and shape.
+
+    Parameters
+    ----------
+    result : mapping
+        Of kernels alone.
+    """
+    _print_by_order(
+        "fastest at the largest size: GDoF/s, share of the roofline, strategy",
+        ("benchmark", "dtype", "geometry", "shape"),
+        result["results"],
+        lambda record: (record["n_dofs"], record["dofs_per_second"]),
+        _suite_cell,
+    )
+    for run in result["runs"]:
+        limits = [f"{dtype} {_limits(roofline)}" for dtype, roofline in run.get("rooflines", {}).items()]
+        output.say(f"limits measured: {'; '.join(limits)}")
+
+
+def _suite_cell(record: Record) -> str:
+    """GDoF/s, share of the roofline, strategy in short."""
+    algorithm = record["algorithm"][0] if record["benchmark"] == "bk3" else ""
+    short = "".join(word[0] for word in record["strategy"].split("-"))
+    return f"{record['dofs_per_second'] / 1e9:.1f} {record['fraction']:.2f} {short}{algorithm}"
+
+
+def _limits(roofline: Record) -> str:
+    return f"{output.engineering(roofline['bandwidth'], 'B/s')}, {output.engineering(roofline['flops'], 'Flop/s')}"
+
+
+def _print_by_order(
+    title: str,
+    names: tuple[str, ...],
+    records: list[Record],
+    rank: Callable[[Record], Any],
+    cell: Callable[[Record], str],
+) -> None:
+    """Print the record of the highest rank for each order and each combination of the values of `names`."""
+    best: dict[tuple[str, ...], dict[int, Record]] = {}
+    for record in records:
+        line = best.setdefault(tuple(record[name] for name in names), {})
+        order = record["order"]
+        if order not in line or rank(record) > rank(line[order]):
+            line[order] = record
+    orders = sorted({record["order"] for record in records})
+    rows = [(*key, *(cell(line[p]) if p in line else "" for p in orders)) for key, line in best.items()]
+    headings = ("precision" if name == "dtype" else name for name in names)
+    output.print_table(title, (*headings, *(f">P={p}" for p in orders)), rows)
