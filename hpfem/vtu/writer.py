@@ -14,10 +14,11 @@ from hpfem.shapes import make_basis
 from hpfem.shapes.arguments import MAX_ORDER, flag, integer
 
 from ..errors import ArgumentError, StateError
+from ..mesh.io.vtk_cells import LINEAR_TYPES
 from ..space.field import Field
 from ..space.space import OPERATORS, Block, Space
 from ..support.files import atomic_path, file_path, path_text
-from .pattern import LINEAR_TYPES, Pattern, linear_pattern, vtk_pattern
+from .pattern import Pattern, linear_pattern, vtk_pattern
 from .xml import write_unstructured_grid
 
 Array = NDArray[np.float64]
