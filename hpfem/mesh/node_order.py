@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 from hpfem.errors import ArgumentError
 from hpfem.shapes import SHAPES, Shape, equispaced_nodes
 
+from ..support.immutable import frozen
+
 Lattice = NDArray[np.int64]
 _Table = dict[str, tuple[tuple[int, ...], ...]]
 
@@ -79,8 +81,7 @@ _VTK_FACES: _Table = {
 
 def _corners(name: str) -> Lattice:
     """Corners in the files' order as 0/1 lattice directions."""
-    vertices = SHAPES[name].vertices[list(FILE_VERTICES[name])]
-    return np.rint((vertices + 1) / 2).astype(np.int64)
+    return np.rint((SHAPES[name].vertices[list(FILE_VERTICES[name])] + 1) / 2).astype(np.int64)
 
 
 def _lexicographic(*counts: int) -> Lattice:
@@ -100,8 +101,10 @@ def _lattice(rules: str, name: str, order: int) -> Lattice:
     """Nodes of a cell as lattice points: corners, those inside edges, inside faces, inside the cell."""
     if order <= 0:
         return np.zeros((int(order == 0), SHAPES[name].dim), dtype=np.int64)
-    edges, faces, inside = _RULES[rules]
     corners = _corners(name)
+    if order == 1:
+        return corners
+    edges, faces, inside = _RULES[rules]
     parts = [order * corners]
     for entity in (*edges[name], *faces.get(name, ())):
         kind = ("segment", "tri", "quad")[len(entity) - 2]
@@ -150,19 +153,15 @@ _RULES: dict[str, tuple[_Table, _Table, _Inside]] = {
 }
 
 
-def _reference(lattice: Lattice, order: int) -> NDArray[np.float64]:
-    nodes = 2.0 * lattice / order - 1.0
-    nodes.flags.writeable = False
-    return nodes
-
-
-def _checked_name(shape: Shape | str, order: int, known: Collection[str]) -> str:
+def _nodes(rules: str, shape: Shape | str, order: int, known: Collection[str]) -> NDArray[np.float64]:
+    """Reference coordinates of a cell's nodes by a format's rules, which are for the known shapes."""
     name = shape if isinstance(shape, str) else shape.name
     if name not in known:
         raise ArgumentError(f"no node order for cells of shape {name!r}; there is one for: {', '.join(known)}")
     if order < 1:
         raise ArgumentError(f"the order of a {name} must be at least 1, not {order}")
-    return name
+    lattice = _lattice(rules, name, order) if name in SHAPES else np.zeros((1, 0))
+    return np.asarray(frozen(2.0 * lattice / order - 1.0), dtype=np.float64)
 
 
 @cache
@@ -186,10 +185,7 @@ def gmsh_nodes(shape: Shape | str, order: int) -> NDArray[np.float64]:
     ArgumentError
         For another shape or order.
     """
-    name = _checked_name(shape, order, FILE_VERTICES)
-    if name == "point":
-        return np.zeros((1, 0))
-    return _reference(_lattice("gmsh", name, order), order)
+    return _nodes("gmsh", shape, order, FILE_VERTICES)
 
 
 @cache
@@ -217,11 +213,8 @@ def vtk_nodes(shape: Shape | str, order: int, *, before_2_1: bool = False) -> ND
     ArgumentError
         For another shape or order.
     """
-    name = _checked_name(shape, order, FILE_VERTICES if order == 1 else ("point", *_VTK_EDGES))
-    if name == "point":
-        return np.zeros((1, 0))
-    rules = "vtk before 2.1" if before_2_1 else "vtk"
-    return _reference(_corners(name) if order == 1 else _lattice(rules, name, order), order)
+    known = FILE_VERTICES if order == 1 else ("point", *_VTK_EDGES)
+    return _nodes("vtk before 2.1" if before_2_1 else "vtk", shape, order, known)
 
 
 def permutation(source: NDArray[np.float64], target: NDArray[np.float64], order: int) -> NDArray[np.int64]:
