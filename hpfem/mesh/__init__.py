@@ -10,17 +10,6 @@ from .symmetry import symmetries
 from .topology import Entities, Facets, Topology
 
 __all__ = [
-    "CellArray",
-    "CellGroup",
-    "Entities",
-    "Facets",
-    "Mesh",
-    "MeshSummary",
-    "Topology",
-    "box",
-    "from_meshio",
-    "gmsh_nodes",
-    "read_mesh",
-    "symmetries",
-    "vtk_nodes",
-]
+    "CellArray", "CellGroup", "Entities", "Facets", "Mesh", "MeshSummary", "Topology", "box", "from_meshio",
+    "gmsh_nodes", "read_mesh", "symmetries", "vtk_nodes",
+]  # fmt: skip

@@ -12,8 +12,8 @@ side of the tets cut in two.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import permutations
+from collections.abc import Iterator, Sequence
+from itertools import permutations, product
 
 import numpy as np
 
@@ -25,7 +25,8 @@ from .mesh import Mesh
 from .node_order import vertex_positions
 from .symmetry import Indices
 
-Cut = Mapping[str, tuple[tuple[int, ...], ...]]
+# Names of shapes, each with the corners of its cells in a small box.
+_Cut = tuple[tuple[str, tuple[tuple[int, ...], ...]], ...]
 
 _PYRAMIDS = {
     "zmin": (0, 1, 2, 3, 8),
@@ -37,7 +38,6 @@ _PYRAMIDS = {
 }
 # Far beyond what memory holds, and far below what an index does.
 _MOST_BOXES = 1e11
-_HALVES_ITS_SIDES = {"tet"}
 _HALVES = {"xmin": ((0, 2, 6, 8), (0, 6, 4, 8)), "xmax": ((1, 5, 7, 8), (1, 7, 3, 8))}
 
 
@@ -47,20 +47,23 @@ def _tets() -> tuple[tuple[int, ...], ...]:
     return tuple(p if even else (p[0], p[2], p[1], p[3]) for p, even in paths)
 
 
-_CUTS: dict[str, Cut] = {
-    "quad": {"quad": ((0, 1, 2, 3),)},
-    "tri": {"tri": ((0, 1, 3), (0, 3, 2))},
-    "hex": {"hex": (tuple(range(8)),)},
-    "prism": {"prism": ((0, 1, 3, 4, 5, 7), (0, 3, 2, 4, 7, 6))},
-    "pyramid": {"pyramid": tuple(_PYRAMIDS.values())},
-    "tet": {"tet": _tets()},
+_CUTS: dict[str, _Cut] = {
+    "quad": (("quad", ((0, 1, 2, 3),)),),
+    "tri": (("tri", ((0, 1, 3), (0, 3, 2))),),
+    "hex": (("hex", (tuple(range(8)),)),),
+    "prism": (("prism", ((0, 1, 3, 4, 5, 7), (0, 3, 2, 4, 7, 6))),),
+    "pyramid": (("pyramid", tuple(_PYRAMIDS.values())),),
+    "tet": (("tet", _tets()),),
 }
+# Cut their neighbours' sides in two.
+_HALVING = [_CUTS["tet"]]
 
 
-def _towards_tets(*sides: str) -> Cut:
+def _towards_tets(*sides: str) -> _Cut:
     """Pyramids around the middle, those on the sides of tets cut in two."""
     whole = tuple(corners for side, corners in _PYRAMIDS.items() if side not in sides)
-    return {"pyramid": whole, "tet": tuple(half for side in sides for half in _HALVES[side])}
+    halves = (("tet", tuple(half for side in sides for half in _HALVES[side])),)
+    return (("pyramid", whole), *(halves if sides else ()))
 
 
 def box(
@@ -108,99 +111,71 @@ def box(
         raise ArgumentError(f"the box from {shown(low)} to {shown(high)} is not a box of {dim} dimensions")
     sizes = tuple(int(n) for n in numbers)
     slab = np.arange(sizes[0]) * len(names) // sizes[0]
-    corners = _corners(sizes)
-    points = _grid(sizes, low, high)
-    layers = _layers(names, slab)
-    centres = np.concatenate([[False], [any(8 in c for own in cut.values() for c in own) for cut in layers]])[1:]
-    middle = np.full(corners.shape[1:], -1)
-    if centres.any():
-        n_middle = int(centres.sum()) * int(np.prod(sizes[1:]))
-        middle[centres] = len(points) + np.arange(n_middle).reshape(middle[centres].shape)
-        points = np.concatenate([points, points[corners[:, centres]].mean(axis=0).reshape(-1, dim)])
-    corners = np.concatenate([corners, middle[None]]) if dim == 3 else corners
-    return _assembled(points, corners, layers, slab, names, dim)
-
-
-def _grid(sizes: tuple[int, ...], low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    layers = _layers([_CUTS[names[own]] for own in slab])
     axes = [np.linspace(a, b, n + 1) for a, b, n in zip(low, high, sizes, strict=True)]
-    return np.stack([g.ravel() for g in np.meshgrid(*axes, indexing="ij")], axis=1)
+    points = np.stack([g.ravel() for g in np.meshgrid(*axes, indexing="ij")], axis=1)
+    corners = _corners(sizes)
+    centres = np.array([any(8 in c for _, own in cut for c in own) for cut in layers])
+    middle = np.full((1, *sizes), -1)
+    if centres.any():
+        places = points[corners[:, centres]].mean(axis=0).reshape(-1, dim)
+        middle[0, centres] = len(points) + np.arange(len(places)).reshape(-1, *sizes[1:])
+        points = np.concatenate([points, places])
+    return _assembled(points, np.concatenate([corners, middle]), layers, [names[own] for own in slab])
 
 
 def _corners(sizes: tuple[int, ...]) -> Indices:
     """Point numbers of the corners of the small boxes, [2^dim, n_x, n_y, ...]."""
     number = np.arange(int(np.prod([n + 1 for n in sizes]))).reshape([n + 1 for n in sizes])
-    dim = len(sizes)
+    steps = [[(corner >> axis) & 1 for axis in range(len(sizes))] for corner in range(2 ** len(sizes))]
+    return np.stack([number[tuple(slice(s, s + n) for s, n in zip(own, sizes, strict=True))] for own in steps])
+
+
+def _layers(cuts: list[_Cut]) -> list[_Cut]:
+    """The cut of the small boxes of each layer along x: layers of tets beside another shape lead over to it."""
     result = []
-    for corner in range(2**dim):
-        steps = [(corner >> axis) & 1 for axis in range(dim)]
-        result.append(number[tuple(slice(s, s + n) for s, n in zip(steps, sizes, strict=True))])
-    return np.stack(result)
+    for i, cut in enumerate(cuts):
+        beside = {"xmin": cuts[max(i - 1, 0)], "xmax": cuts[min(i + 1, len(cuts) - 1)]}
+        tets = [side for side, other in beside.items() if other in _HALVING]
+        result.append(_towards_tets(*tets) if cut in _HALVING and len(tets) < 2 else cut)
+    return result
 
 
-def _layers(names: tuple[str, ...], slab: np.ndarray) -> list[Cut]:
-    """The cut of the small boxes of each layer along x."""
-    halved = np.array([name in _HALVES_ITS_SIDES for name in names])[slab]
-    # Where a layer of tets has a neighbour of another shape.
-    xmin = halved & ~np.append(halved[0], halved[:-1])
-    xmax = halved & ~np.append(halved[1:], halved[-1])
-    return [
-        _towards_tets(*(side for side, other in (("xmin", xmin[i]), ("xmax", xmax[i])) if not other))
-        if xmin[i] or xmax[i]
-        else _CUTS[names[own]]
-        for i, own in enumerate(slab)
-    ]
-
-
-def _assembled(
-    points: np.ndarray, corners: Indices, layers: list[Cut], slab: np.ndarray, names: tuple[str, ...], dim: int
-) -> Mesh:
-    """Cells of all layers, those of equal cut at once; regions and boundaries."""
+def _assembled(points: np.ndarray, corners: Indices, layers: list[_Cut], names: list[str]) -> Mesh:
+    """Cells of all layers, those of equal cut and name at once; regions and boundaries."""
     sizes = corners.shape[1:]
-    place = np.indices(sizes).reshape(dim, -1)
+    place = np.indices(sizes).reshape(len(sizes), -1)
     boxes = corners.reshape(len(corners), -1)
     cells: list[tuple[str, int, Indices]] = []
     regions: dict[str, list[Indices]] = {name: [] for name in names}
-    sides: dict[str, list[Indices]] = {axis + end: [] for axis in "xyz"[:dim] for end in ("min", "max")}
+    sides: dict[str, list[Indices]] = {axis + end: [] for axis in "xyz"[: len(sizes)] for end in ("min", "max")}
     start = 0
-    for cut, name in dict.fromkeys((_key(cut), names[own]) for cut, own in zip(layers, slab, strict=True)):
-        layer = np.array([_key(c) == cut and names[own] == name for c, own in zip(layers, slab, strict=True)])
-        chosen = np.flatnonzero(layer[place[0]])
+    of_layer = list(zip(layers, names, strict=True))
+    for kind in dict.fromkeys(of_layer):
+        cut, name = kind
+        chosen = np.flatnonzero(np.array([own == kind for own in of_layer])[place[0]])
         for shape_name, patterns in cut:
             count = len(chosen) * len(patterns)
-            if not count:
-                continue
             from_vertices = np.argsort(vertex_positions(SHAPES[shape_name], 1))
             nodes = boxes[np.array(patterns).T[from_vertices]][:, :, chosen]  # [node, pattern, box]
             cells.append((shape_name, 1, np.ascontiguousarray(nodes.transpose(2, 1, 0).reshape(count, -1))))
             regions[name].append(np.arange(start, start + count))
-            _collect_sides(sides, SHAPES[shape_name], patterns, place[:, chosen], sizes, start)
+            for side, outer, number, local in _outer_facets(SHAPES[shape_name], patterns, place[:, chosen], sizes):
+                cell = start + outer * len(patterns) + number
+                sides[side].append(np.column_stack([cell, np.full(len(cell), local)]))
             start += count
     named = {name: np.concatenate(own) for name, own in regions.items()}
     pairs = {name: np.concatenate(own) for name, own in sides.items()}
     return Mesh.from_cells(points, cells, regions=named, name="box", check=False).with_sides(pairs)
 
 
-def _key(cut: Cut) -> tuple[tuple[str, tuple[tuple[int, ...], ...]], ...]:
-    return tuple(cut.items())
-
-
-def _collect_sides(
-    sides: dict[str, list[Indices]],
-    shape: Shape,
-    patterns: tuple[tuple[int, ...], ...],
-    place: Indices,
-    sizes: tuple[int, ...],
-    start: int,
-) -> None:
-    """Facets on the box's sides as (cell, local facet)."""
-    for axis in range(len(sizes)):
-        for end in (0, 1):
-            outer = np.flatnonzero(place[axis] == end * (sizes[axis] - 1))
-            for number, pattern in enumerate(patterns):
-                for local, facet in enumerate(shape.facets):
-                    corners = [pattern[v] for v in facet.vertices]
-                    if all(c < 8 and (c >> axis) & 1 == end for c in corners):
-                        cell = start + outer * len(patterns) + number
-                        sides["xyz"[axis] + ("min", "max")[end]].append(
-                            np.column_stack([cell, np.full(len(cell), local)])
-                        )
+def _outer_facets(
+    shape: Shape, patterns: tuple[tuple[int, ...], ...], place: Indices, sizes: tuple[int, ...]
+) -> Iterator[tuple[str, Indices, int, int]]:
+    """Facets on the box's sides: name of the side, rows of the boxes there, number of the pattern and of its facet."""
+    for axis, end in product(range(len(sizes)), (0, 1)):
+        outer = np.flatnonzero(place[axis] == end * (sizes[axis] - 1))
+        for number, pattern in enumerate(patterns):
+            for local, facet in enumerate(shape.facets):
+                if all(pattern[v] < 8 and (pattern[v] >> axis) & 1 == end for v in facet.vertices):
+                    yield "xyz"[axis] + ("min", "max")[end], outer, number, local

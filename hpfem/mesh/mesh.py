@@ -27,7 +27,7 @@ from .hanging import Hanging, hanging_vertices
 from .lattice import lattice_numbering
 from .named_sets import boundaries_of, looked_up, regions_of, rows_of_integers, sets
 from .orientation import positively_oriented
-from .summary import MeshSummary, summarise
+from .summary import MeshSummary, cell_statistics, coincident_vertices
 from .symmetry import Indices, mirrored_vertices
 from .topology import Entities, Facets, Topology, identified, numbered
 
@@ -355,13 +355,21 @@ class Mesh(Immutable):
         -------
         MeshSummary
         """
-        return summarise(
-            self.points,
-            self.topology,
-            self._labels,
-            self.hanging,
+        statistics = cell_statistics(self.points, self.topology)
+        return MeshSummary(
+            name=self.name,
+            dim=self.dim,
+            n_coordinates=self.points.shape[1],
+            n_cells=self.n_cells,
+            n_vertices=self.n_vertices,
+            n_points=len(self.points),
+            **statistics,
+            worst_label=self.describe_cell(statistics["worst_cell"]),
             n_mirrored=self.n_mirrored,
             n_stray=self.n_stray,
+            n_coincident=0 if self.periodic else coincident_vertices(self.points, self.topology),
+            n_hanging=len(self.hanging),
+            hanging=str(self.hanging) if len(self.hanging) else "",
             periodic=self.periodic,
             regions={name: len(cells) for name, cells in self.regions.items()},
             boundaries={name: len(facets) for name, facets in self.boundaries.items()},

@@ -14,9 +14,8 @@ Both list the corners of a quad cyclically, where ours are in tensor order (00, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,10 @@ from numpy.typing import NDArray
 from hpfem.errors import ArgumentError
 from hpfem.shapes import SHAPES, Shape, equispaced_nodes
 
+from ..support.immutable import frozen
+
 Lattice = NDArray[np.int64]
+_Table = dict[str, tuple[tuple[int, ...], ...]]
 
 # The position in our vertex order of each corner in the files' order.
 FILE_VERTICES: dict[str, tuple[int, ...]] = {
@@ -44,8 +46,9 @@ def _table(text: str) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(int(digit) for digit in word) for word in text.split())
 
 
-# Edges and faces as the formats number them, in corners of the files' order.
-_GMSH_EDGES = {
+# Edges and faces as the formats number them, in corners of the files' order. Nodes inside a face start at its first
+# corner; its axes go to the second and the last one.
+_GMSH_EDGES: _Table = {
     "segment": (),
     "tri": _table("01 12 20"),
     "quad": _table("01 12 23 30"),
@@ -54,13 +57,13 @@ _GMSH_EDGES = {
     "prism": _table("01 02 03 12 14 25 34 35 45"),
     "pyramid": _table("01 03 04 12 14 23 24 34"),
 }
-_GMSH_FACES = {
+_GMSH_FACES: _Table = {
     "tet": _table("021 013 032 312"),
     "hex": _table("0321 0154 0473 1265 2376 4567"),
     "prism": _table("021 345 0143 0352 1254"),
     "pyramid": _table("014 304 124 234 0321"),
 }
-_VTK_EDGES = {
+_VTK_EDGES: _Table = {
     "segment": (),
     "tri": _table("01 12 20"),
     "quad": _table("01 12 32 03"),
@@ -68,129 +71,97 @@ _VTK_EDGES = {
     "hex": _table("01 12 32 03 45 56 76 47 04 15 26 37"),
     "prism": _table("01 12 20 34 45 53 03 14 25"),
 }
-_VTK_EDGES_BEFORE_2_1 = {**_VTK_EDGES, "hex": _table("01 12 32 03 45 56 76 47 04 15 37 26")}
-# Origin, end of the first axis, end of the second axis.
-_VTK_RECURSIVE_TRIS = {"tet": _table("013 231 032 021")}
-_VTK_ROWWISE_TRIS = {"prism": _table("012 345")}
-_VTK_QUADS = {"hex": _table("034 125 014 327 013 457"), "prism": _table("013 124 205")}
+_VTK_EDGES_BEFORE_2_1 = _VTK_EDGES | {"hex": _table("01 12 32 03 45 56 76 47 04 15 37 26")}
+_VTK_FACES: _Table = {
+    "tet": _table("013 231 032 021"),
+    "hex": _table("0374 1265 0154 3267 0123 4567"),
+    "prism": _table("012 345 0143 1254 2035"),
+}
 
 
 def _corners(name: str) -> Lattice:
     """Corners in the files' order as 0/1 lattice directions."""
-    vertices = SHAPES[name].vertices[list(FILE_VERTICES[name])]
-    return np.rint((vertices + 1) / 2).astype(np.int64)
+    return np.rint((SHAPES[name].vertices[list(FILE_VERTICES[name])] + 1) / 2).astype(np.int64)
 
 
-def _line_between(start: Lattice, end: Lattice, order: int) -> Lattice:
-    """Interior points of an edge."""
-    steps = np.arange(1, order)[:, None]
-    return order * start + steps * (end - start)
-
-
-def _placed(inner: Lattice, corners: Lattice, face: tuple[int, ...], order: int) -> Lattice:
-    """A 2-D lattice put inside a face, one step away from its border; axes to the face's second and last corner."""
-    origin, first, second = corners[face[0]], corners[face[1]], corners[face[-1]]
-    steps = inner + 1
-    return order * origin + steps[:, :1] * (first - origin) + steps[:, 1:] * (second - origin)
-
-
-def _lexicographic(counts: tuple[int, ...], keep: Callable[[Lattice], NDArray[np.bool_]] | None = None) -> Lattice:
+def _lexicographic(*counts: int) -> Lattice:
     """Lattice points 0 <= i < counts, the first axis fastest."""
     grids = np.meshgrid(*(np.arange(n) for n in reversed(counts)), indexing="ij")
-    points = np.stack([grid.ravel() for grid in reversed(grids)], axis=1)
-    return points if keep is None else points[keep(points)]
-
-
-@cache
-def _gmsh_lattice(name: str, order: int) -> Lattice:
-    shape = SHAPES[name]
-    if order < 0:
-        return np.empty((0, shape.dim), dtype=np.int64)
-    if order == 0:
-        return np.zeros((1, shape.dim), dtype=np.int64)
-    corners = _corners(name)
-    parts = [order * corners]
-    parts += [_line_between(corners[a], corners[b], order) for a, b in _GMSH_EDGES[name]]
-    for face in _GMSH_FACES.get(name, ()):
-        inner = _gmsh_lattice("tri", order - 3) if len(face) == 3 else _gmsh_lattice("quad", order - 2)
-        parts.append(_placed(inner, corners, face, order))
-    parts.append(_GMSH_INTERIORS[name](order))
-    return np.concatenate(parts)
-
-
-def _gmsh_prism_interior(order: int) -> Lattice:
-    """Each point of the triangle carries its column of points."""
-    base, column = _gmsh_lattice("tri", order - 3), _gmsh_lattice("segment", order - 2)
-    return np.concatenate([np.repeat(base, len(column), axis=0), np.tile(column, (len(base), 1))], axis=1) + 1
-
-
-_GMSH_INTERIORS: dict[str, Callable[[int], Lattice]] = {
-    "segment": lambda order: np.arange(1, order)[:, None],
-    "tri": lambda order: _gmsh_lattice("tri", order - 3) + 1,
-    "quad": lambda order: _gmsh_lattice("quad", order - 2) + 1,
-    "tet": lambda order: _gmsh_lattice("tet", order - 4) + 1,
-    "hex": lambda order: _gmsh_lattice("hex", order - 2) + 1,
-    "prism": _gmsh_prism_interior,
-    "pyramid": lambda order: _gmsh_lattice("pyramid", order - 3) + 1,
-}
-
-
-@cache
-def _vtk_lattice(name: str, order: int, old: bool = False) -> Lattice:
-    shape = SHAPES[name]
-    if order < 0:
-        return np.empty((0, shape.dim), dtype=np.int64)
-    if order == 0:
-        return np.zeros((1, shape.dim), dtype=np.int64)
-    corners, edges = _corners(name), _VTK_EDGES_BEFORE_2_1 if old else _VTK_EDGES
-    parts = [order * corners]
-    parts += [_line_between(corners[a], corners[b], order) for a, b in edges[name]]
-    # A tet's faces are cells of their own; a prism's triangles are listed row by row.
-    for face in _VTK_RECURSIVE_TRIS.get(name, ()):
-        parts.append(_placed(_vtk_lattice("tri", order - 3), corners, face, order))
-    for face in _VTK_ROWWISE_TRIS.get(name, ()):
-        parts.append(_placed(_rows_of_tri(order - 2), corners, face, order))
-    for face in _VTK_QUADS.get(name, ()):
-        parts.append(_placed(_lexicographic((order - 1, order - 1)), corners, face, order))
-    parts.append(_VTK_INTERIORS[name](order))
-    return np.concatenate(parts)
+    return np.stack([grid.ravel() for grid in reversed(grids)], axis=1)
 
 
 def _rows_of_tri(count: int) -> Lattice:
     """Points i + j < count of a triangle, i fastest."""
-    return _lexicographic((count, count), lambda points: points.sum(axis=1) < count)
+    points = _lexicographic(count, count)
+    return points[points.sum(axis=1) < count]
 
 
-def _prism_interior_by_layers(order: int) -> Lattice:
+@cache
+def _lattice(rules: str, name: str, order: int) -> Lattice:
+    """Nodes of a cell as lattice points: corners, those inside edges, inside faces, inside the cell."""
+    if order <= 0:
+        return np.zeros((int(order == 0), SHAPES[name].dim), dtype=np.int64)
+    corners = _corners(name)
+    if order == 1:
+        return corners
+    edges, faces, inside = _RULES[rules]
+    parts = [order * corners]
+    for entity in (*edges[name], *faces.get(name, ())):
+        kind = ("segment", "tri", "quad")[len(entity) - 2]
+        points = inside.get(f"{kind} of a {name}", inside[kind])(order) + 1
+        axes = corners[[entity[1], entity[-1]]] - corners[entity[0]]
+        parts.append(order * corners[entity[0]] + points @ axes[: points.shape[1]])
+    return np.concatenate([*parts, inside[name](order) + 1])
+
+
+def _gmsh_prism(order: int) -> Lattice:
+    """Each point of the triangle carries its column of points."""
+    base, column = _lattice("gmsh", "tri", order - 3), _lattice("gmsh", "segment", order - 2)
+    return np.concatenate([np.repeat(base, len(column), axis=0), np.tile(column, (len(base), 1))], axis=1)
+
+
+def _vtk_prism(order: int) -> Lattice:
     """One triangle of points above the other."""
-    base = _rows_of_tri(order - 2)
-    heights = np.arange(order - 1)
-    return np.concatenate([np.tile(base, (len(heights), 1)), np.repeat(heights, len(base))[:, None]], axis=1) + 1
+    base, heights = _rows_of_tri(order - 2), np.arange(order - 1)
+    return np.concatenate([np.tile(base, (len(heights), 1)), np.repeat(heights, len(base))[:, None]], axis=1)
 
 
-_VTK_INTERIORS: dict[str, Callable[[int], Lattice]] = {
-    "segment": lambda order: np.arange(1, order)[:, None],
-    "tri": lambda order: _vtk_lattice("tri", order - 3) + 1,
-    "quad": lambda order: _lexicographic((order - 1,) * 2) + 1,
-    "tet": lambda order: _vtk_lattice("tet", order - 4) + 1,
-    "hex": lambda order: _lexicographic((order - 1,) * 3) + 1,
-    "prism": _prism_interior_by_layers,
+# Lattice points inside a cell of some order, counted from one step away from its border.
+_Inside = dict[str, Callable[[int], Lattice]]
+_GMSH_INSIDE: _Inside = {
+    "segment": lambda order: _lexicographic(order - 1),
+    "tri": lambda order: _lattice("gmsh", "tri", order - 3),
+    "quad": lambda order: _lattice("gmsh", "quad", order - 2),
+    "tet": lambda order: _lattice("gmsh", "tet", order - 4),
+    "hex": lambda order: _lattice("gmsh", "hex", order - 2),
+    "prism": _gmsh_prism,
+    "pyramid": lambda order: _lattice("gmsh", "pyramid", order - 3),
+}
+_VTK_INSIDE: _Inside = {
+    "segment": lambda order: _lexicographic(order - 1),
+    "tri": lambda order: _lattice("vtk", "tri", order - 3),
+    "tri of a prism": lambda order: _rows_of_tri(order - 2),
+    "quad": lambda order: _lexicographic(order - 1, order - 1),
+    "tet": lambda order: _lattice("vtk", "tet", order - 4),
+    "hex": lambda order: _lexicographic(order - 1, order - 1, order - 1),
+    "prism": _vtk_prism,
+}
+_RULES: dict[str, tuple[_Table, _Table, _Inside]] = {
+    "gmsh": (_GMSH_EDGES, _GMSH_FACES, _GMSH_INSIDE),
+    "vtk": (_VTK_EDGES, _VTK_FACES, _VTK_INSIDE),
+    "vtk before 2.1": (_VTK_EDGES_BEFORE_2_1, _VTK_FACES, _VTK_INSIDE),
 }
 
 
-def _reference(lattice: Lattice, order: int) -> NDArray[np.float64]:
-    nodes = 2.0 * lattice / order - 1.0
-    nodes.flags.writeable = False
-    return nodes
-
-
-def _checked_name(shape: Shape | str, order: int, known: Any) -> str:
+def _nodes(rules: str, shape: Shape | str, order: int, known: Collection[str]) -> NDArray[np.float64]:
+    """Reference coordinates of a cell's nodes by a format's rules, which are for the known shapes."""
     name = shape if isinstance(shape, str) else shape.name
     if name not in known:
         raise ArgumentError(f"no node order for cells of shape {name!r}; there is one for: {', '.join(known)}")
     if order < 1:
         raise ArgumentError(f"the order of a {name} must be at least 1, not {order}")
-    return name
+    lattice = _lattice(rules, name, order) if name in SHAPES else np.zeros((1, 0))
+    return np.asarray(frozen(2.0 * lattice / order - 1.0), dtype=np.float64)
 
 
 @cache
@@ -214,10 +185,7 @@ def gmsh_nodes(shape: Shape | str, order: int) -> NDArray[np.float64]:
     ArgumentError
         For another shape or order.
     """
-    name = _checked_name(shape, order, FILE_VERTICES)
-    if name == "point":
-        return np.zeros((1, 0))
-    return _reference(_gmsh_lattice(name, order), order)
+    return _nodes("gmsh", shape, order, FILE_VERTICES)
 
 
 @cache
@@ -245,10 +213,8 @@ def vtk_nodes(shape: Shape | str, order: int, *, before_2_1: bool = False) -> ND
     ArgumentError
         For another shape or order.
     """
-    name = _checked_name(shape, order, FILE_VERTICES if order == 1 else ("point", *_VTK_EDGES))
-    if name == "point":
-        return np.zeros((1, 0))
-    return _reference(_corners(name) if order == 1 else _vtk_lattice(name, order, before_2_1), order)
+    known = FILE_VERTICES if order == 1 else ("point", *_VTK_EDGES)
+    return _nodes("vtk before 2.1" if before_2_1 else "vtk", shape, order, known)
 
 
 def permutation(source: NDArray[np.float64], target: NDArray[np.float64], order: int) -> NDArray[np.int64]:
@@ -264,12 +230,13 @@ def permutation(source: NDArray[np.float64], target: NDArray[np.float64], order:
     Returns
     -------
     ndarray of int, [n]
+
+    Raises
+    ------
+    ArgumentError
+        If they are not the same points.
     """
-
-    def lattice(points: NDArray[np.float64]) -> Lattice:
-        return np.rint((points + 1) * order / 2).astype(np.int64)
-
-    have, wanted = lattice(source), lattice(target)
+    have, wanted = (np.rint((points + 1) * order / 2).astype(np.int64) for points in (source, target))
     by_have, by_wanted = np.lexsort(have.T), np.lexsort(wanted.T)
     if have.shape != wanted.shape or not np.array_equal(have[by_have], wanted[by_wanted]):
         raise ArgumentError(f"two node sets of order {order} are not the same points")
@@ -280,7 +247,19 @@ def permutation(source: NDArray[np.float64], target: NDArray[np.float64], order:
 
 @cache
 def vertex_positions(shape: Shape, order: int) -> NDArray[np.int64]:
-    """Positions of the vertices among the nodes of the canonical equispaced order, [n_vertices] of int."""
+    """Positions of the vertices among the nodes of the canonical equispaced order.
+
+    Parameters
+    ----------
+    shape : Shape
+        Any shape with a direction.
+    order : int
+        Geometry order.
+
+    Returns
+    -------
+    ndarray of int, [n_vertices]
+    """
     nodes = equispaced_nodes(shape, order)
     distance = np.abs(nodes[None, :, :] - shape.vertices[:, None, :]).max(axis=2)
     return np.asarray(np.argmin(distance, axis=1), dtype=np.int64)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ..geometry.element_map import ElementMap
-from .cells import Array, Labels
-from .hanging import Hanging
+from .cells import Array
 from .topology import Topology
 
 
@@ -109,18 +109,7 @@ class MeshSummary:
         return "\n".join(lines)
 
 
-def summarise(
-    points: Array,
-    topology: Topology,
-    labels: Labels,
-    hanging: Hanging,
-    *,
-    n_mirrored: int,
-    n_stray: int,
-    periodic: bool,
-    regions: Mapping[str, int],
-    boundaries: Mapping[str, int],
-) -> MeshSummary:
+def cell_statistics(points: Array, topology: Topology) -> dict[str, Any]:
     """Look at every cell of a mesh.
 
     Parameters
@@ -129,16 +118,11 @@ def summarise(
         Coordinates.
     topology : Topology
         Of the cells.
-    labels : Labels
-        What messages call the mesh and its cells.
-    hanging : Hanging
-        The hanging vertices.
-    n_mirrored, n_stray, periodic, regions, boundaries
-        As in `MeshSummary`.
 
     Returns
     -------
-    MeshSummary
+    dict
+        The attributes of `MeshSummary` from `counts` to `worst_cell`.
     """
     counts: dict[str, int] = {}
     orders: dict[str, set[int]] = {}
@@ -154,33 +138,31 @@ def summarise(
         ratio = elements.quality().ratio
         if ratio.min() < worst:
             worst, worst_cell = float(ratio.min()), int(group.indices[np.argmin(ratio)])
-    return MeshSummary(
-        name=labels.name,
-        dim=topology.dim,
-        n_coordinates=points.shape[1],
-        n_cells=sum(counts.values()),
-        n_vertices=topology.n_vertices,
-        n_points=len(points),
-        counts=counts,
-        orders={name: tuple(sorted(own)) for name, own in orders.items()},
-        affine=affine,
-        volume=volume,
-        worst_scaled_jacobian=worst,
-        worst_cell=worst_cell,
-        worst_label=labels.cell(topology.cells, worst_cell),
-        n_mirrored=n_mirrored,
-        n_stray=n_stray,
-        n_coincident=0 if periodic else _coincident(points, topology),
-        n_hanging=len(hanging),
-        hanging=str(hanging) if len(hanging) else "",
-        periodic=periodic,
-        regions=regions,
-        boundaries=boundaries,
-    )
+    return {
+        "counts": counts,
+        "orders": {name: tuple(sorted(own)) for name, own in orders.items()},
+        "affine": affine,
+        "volume": volume,
+        "worst_scaled_jacobian": worst,
+        "worst_cell": worst_cell,
+    }
 
 
-def _coincident(points: Array, topology: Topology) -> int:
-    """Vertices of the boundary less the places where they are."""
+def coincident_vertices(points: Array, topology: Topology) -> int:
+    """Count the vertices of the boundary that are at the place of another one.
+
+    Parameters
+    ----------
+    points : ndarray, [n, D]
+        Coordinates.
+    topology : Topology
+        Of the cells.
+
+    Returns
+    -------
+    int
+        Vertices less the places where they are.
+    """
     is_open = topology.facets.on_boundary
     vertices, rows = [], []
     for position, number, facet, own in topology.local_entities(topology.dim - 1):

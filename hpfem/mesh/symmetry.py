@@ -29,13 +29,6 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 
-def _affine_map(shape: Shape, images: tuple[int, ...], frame: Indices) -> tuple[Array, Array]:
-    """Matrix and shift that take the vertices `frame` to the vertices `images`."""
-    source = np.column_stack([shape.vertices[frame], np.ones(len(frame))])
-    solution = np.linalg.solve(source, shape.vertices[list(images)]).astype(np.float64)
-    return solution[:-1].T, solution[-1]
-
-
 def _frame(shape: Shape) -> Indices:
     """Vertices that span the shape: the first, and its neighbours along the axes."""
     if shape.dim == 0:
@@ -44,6 +37,14 @@ def _frame(shape: Shape) -> Indices:
     wanted[1:] += 2 * np.eye(shape.dim)
     distance = np.abs(shape.vertices[None] - wanted[:, None]).max(axis=2)
     return np.argmin(distance, axis=1)
+
+
+def _mapped(shape: Shape, images: Array, points: Array) -> Array:
+    """Points of a shape under the affine map that takes the vertices of its frame to the images."""
+    if shape.dim == 0:
+        return images
+    source = np.column_stack([shape.vertices[_frame(shape)], np.ones(shape.dim + 1)])
+    return np.column_stack([points, np.ones(len(points))]) @ np.linalg.solve(source, images)
 
 
 @cache
@@ -64,8 +65,7 @@ def symmetries(shape: Shape) -> Indices:
         return frozen(np.zeros((1, 1), dtype=np.int64))
     found = []
     for images in permutations(range(shape.n_vertices), shape.dim + 1):
-        matrix, shift = _affine_map(shape, images, _frame(shape))
-        moved = shape.vertices @ matrix.T + shift
+        moved = _mapped(shape, shape.vertices[list(images)], shape.vertices)
         match = np.abs(moved[:, None] - shape.vertices[None]).max(axis=2) < 1e-9
         if match.any(axis=1).all() and match.any(axis=0).all():
             found.append(tuple(int(v) for v in np.argmax(match, axis=1)))
@@ -74,12 +74,20 @@ def symmetries(shape: Shape) -> Indices:
 
 @cache
 def parities(shape: Shape) -> Indices:
-    """Whether each symmetry keeps (+1) or mirrors (-1) the shape, [n_symmetries] of int. Read-only."""
-    if shape.dim == 0:
-        return frozen(np.ones(1, dtype=np.int64))
-    frame = _frame(shape)
-    signs = [np.linalg.det(_affine_map(shape, tuple(p[frame]), frame)[0]) for p in symmetries(shape)]
-    return frozen(np.rint(signs).astype(np.int64))
+    """Whether each symmetry keeps (+1) or mirrors (-1) the shape.
+
+    Parameters
+    ----------
+    shape : Shape
+        Any shape.
+
+    Returns
+    -------
+    ndarray of int, [n_symmetries]
+        Read-only.
+    """
+    corners = shape.vertices[symmetries(shape)[:, _frame(shape)]]
+    return frozen(np.sign(np.linalg.det(corners[:, 1:] - corners[:, :1])).astype(np.int64))
 
 
 @cache
@@ -99,21 +107,42 @@ def lattice_permutations(shape: Shape, order: int) -> Indices:
         ``nodes_global = nodes_local[result[code]]``, both in the canonical equispaced order. Read-only.
     """
     nodes, frame = equispaced_nodes(shape, order), _frame(shape)
-    rows = []
-    for p in symmetries(shape):
-        matrix, shift = _affine_map(shape, tuple(p[frame]), frame)
-        rows.append(permutation(nodes, nodes @ matrix.T + shift, order))
-    return frozen(np.array(rows))
+    moved = [_mapped(shape, shape.vertices[p[frame]], nodes) for p in symmetries(shape)]
+    return frozen(np.array([permutation(nodes, own, order) for own in moved]))
 
 
 def mirrored_vertices(shape: Shape) -> Indices:
-    """The vertex permutation of the first mirroring symmetry, [n_vertices] of int. Read-only."""
+    """The vertex permutation of the first mirroring symmetry.
+
+    Parameters
+    ----------
+    shape : Shape
+        Any shape but the point.
+
+    Returns
+    -------
+    ndarray of int, [n_vertices]
+        Read-only.
+    """
     return symmetries(shape)[np.argmin(parities(shape))]
 
 
 @cache
 def mirror(shape: Shape, order: int) -> Indices:
-    """A node permutation that turns a cell inside out: the first mirroring symmetry, [n_nodes] of int. Read-only."""
+    """A node permutation that turns a cell inside out: the first mirroring symmetry.
+
+    Parameters
+    ----------
+    shape : Shape
+        Any shape but the point.
+    order : int
+        Order of the lattice, at least 1.
+
+    Returns
+    -------
+    ndarray of int, [n_nodes]
+        Read-only.
+    """
     return lattice_permutations(shape, order)[np.argmin(parities(shape))]
 
 
@@ -136,14 +165,8 @@ def entity_nodes(shape: Shape, order: int, dim: int, number: int) -> Indices:
         Positions in the cell's canonical order, listed in the entity's own canonical order. Read-only.
     """
     entity = shape.entities[dim][number]
-    corners = shape.vertices[list(entity.vertices)]
-    if dim == 0:
-        points = corners
-    else:
-        frame = _frame(entity.shape)
-        source = np.column_stack([entity.shape.vertices[frame], np.ones(len(frame))])
-        local = equispaced_nodes(entity.shape, order)
-        points = np.column_stack([local, np.ones(len(local))]) @ np.linalg.solve(source, corners[frame])
+    corners = shape.vertices[list(entity.vertices)][_frame(entity.shape)]
+    points = _mapped(entity.shape, corners, equispaced_nodes(entity.shape, order) if dim else corners)
     nodes = np.rint((equispaced_nodes(shape, order) + 1) * order / 2).astype(np.int64)
     wanted = np.rint((points + 1) * order / 2).astype(np.int64)
     place = (order + 1) ** np.arange(shape.dim)
@@ -153,7 +176,20 @@ def entity_nodes(shape: Shape, order: int, dim: int, number: int) -> Indices:
 
 @cache
 def interior_nodes(shape: Shape, order: int) -> Indices:
-    """Lattice points of a shape on none of its sides, positions in the canonical order, [n] of int. Read-only."""
+    """Lattice points of a shape on none of its sides.
+
+    Parameters
+    ----------
+    shape : Shape
+        Any shape.
+    order : int
+        Order of the lattice, at least 1.
+
+    Returns
+    -------
+    ndarray of int, [n]
+        Positions in the canonical order. Read-only.
+    """
     if shape.dim == 0:
         return frozen(np.zeros(1, dtype=np.int64))
     owners = node_entities(shape, order)
@@ -162,9 +198,19 @@ def interior_nodes(shape: Shape, order: int) -> Indices:
 
 @cache
 def outward_signs(shape: Shape) -> Indices:
-    """Whether the vertex order of each facet gives the outward (+1) or the inward (-1) normal, [n_facets] of int.
+    """Whether the vertex order of each facet gives the outward (+1) or the inward (-1) normal.
 
-    The normal of a segment in 2-D is its direction turned clockwise, that of a face the cross product of its axes.
+    The normal of a segment in 2-D is its direction rotated clockwise, that of a face the cross product of its axes.
+
+    Parameters
+    ----------
+    shape : Shape
+        Of dimension 2 or 3.
+
+    Returns
+    -------
+    ndarray of int, [n_facets]
+        Read-only.
     """
     signs = []
     middle = shape.vertices.mean(axis=0)

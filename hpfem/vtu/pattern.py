@@ -3,9 +3,9 @@
 A Lagrange cell of VTK where there is one for the shape and order; else linear cells between the points of the
 equispaced lattice. A product is cut like its base, times the segments of its last direction. The cones:
 
-- tri: upright and inverted triangles.
+- tri: triangles like the whole one, and inverted ones.
 - tet: in each small box of the lattice a corner tet, four tets of an octahedron, an inverted tet, where they fit.
-- pyramid: upright pyramids, inverted ones between four of them, a tet between each two.
+- pyramid: pyramids like the whole one, inverted ones between four of them, a tet between each two.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from numpy.typing import NDArray
 from hpfem.shapes import SHAPES, Shape, equispaced_nodes, lattice
 
 from ..mesh import vtk_nodes
+from ..mesh.io.vtk_cells import LAGRANGE_TYPES, LINEAR_TYPES
 
 Indices = NDArray[np.int64]
 # Corners as lattice points, one row per cell in VTK's corner order, by the name of the cells' shape.
 Cut = dict[str, Indices]
 
-LINEAR_TYPES = {"segment": 3, "tri": 5, "quad": 9, "tet": 10, "hex": 12, "prism": 13, "pyramid": 14}
-LAGRANGE_TYPES = {"segment": 68, "tri": 69, "quad": 70, "tet": 71, "hex": 72, "prism": 73}
 LAGRANGE_LIMIT = 10  # VTK's interpolation tables end there
 
 
@@ -130,15 +129,15 @@ def _placed(origins: Indices, offsets: str) -> Indices:
 
 def _cut_tri(count: int) -> Cut:
     origins = np.array(list(product(range(count), repeat=2)))
-    upright, inverted = (origins[origins.sum(axis=1) <= count - room] for room in (1, 2))
-    return {"tri": np.concatenate([_placed(upright, "00 10 01"), _placed(inverted, "10 11 01")])}
+    alike, inverted = (origins[origins.sum(axis=1) <= count - room] for room in (1, 2))
+    return {"tri": np.concatenate([_placed(alike, "00 10 01"), _placed(inverted, "10 11 01")])}
 
 
 def _cut_tet(count: int) -> Cut:
     origins = np.array(list(product(range(count), repeat=3)))
-    upright, middle, inverted = (origins[origins.sum(axis=1) <= count - room] for room in (1, 2, 3))
+    alike, middle, inverted = (origins[origins.sum(axis=1) <= count - room] for room in (1, 2, 3))
     octahedron = ("010 001", "001 101", "101 110", "110 010")  # pairs around the diagonal 100 - 011
-    pieces = [_placed(upright, "000 100 010 001"), _placed(inverted, "110 101 011 111")]
+    pieces = [_placed(alike, "000 100 010 001"), _placed(inverted, "110 101 011 111")]
     pieces += [_placed(middle, f"100 011 {pair}") for pair in octahedron]
     return {"tet": _righted(np.concatenate(pieces))}
 
@@ -147,10 +146,10 @@ def _cut_pyramid(count: int) -> Cut:
     origins = np.array(list(product(range(count), repeat=3)))
     room = count - origins[:, 2]
     i, j = origins[:, 0], origins[:, 1]
-    upright = origins[(i < room) & (j < room)]
+    alike = origins[(i < room) & (j < room)]
     inverted = origins[(i < room - 1) & (j < room - 1)]
     along_x, along_y = origins[(i < room - 1) & (j < room)], origins[(i < room) & (j < room - 1)]
-    pyramids = [_placed(upright, "000 100 110 010 001"), _placed(inverted, "001 011 111 101 110")]
+    pyramids = [_placed(alike, "000 100 110 010 001"), _placed(inverted, "001 011 111 101 110")]
     tets = [_placed(along_x, "100 110 001 101"), _placed(along_y, "010 110 001 011")]
     return {"pyramid": np.concatenate(pyramids), "tet": _righted(np.concatenate(tets))}
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,10 @@ from hpfem.shapes import make_basis
 from hpfem.shapes.arguments import MAX_ORDER, flag, integer
 
 from ..errors import ArgumentError, StateError
+from ..mesh.io.vtk_cells import LINEAR_TYPES
 from ..space import Block, Field, Space
 from ..support.files import atomic_path, file_path, path_text
-from .pattern import LINEAR_TYPES, Pattern, linear_pattern, vtk_pattern
+from .pattern import Pattern, linear_pattern, vtk_pattern
 from .xml import write_unstructured_grid
 
 Array = NDArray[np.float64]
@@ -60,26 +60,21 @@ def write_vtu(
         For no fields, anything that is no field, a value that is not finite, a bad number of subdivisions, a path that
         does not end in .vtu, or a file that cannot be written.
     """
-    target = _checked_path(path)
+    target = file_path(path)
+    # Programs choose their reader by it.
+    if target.suffix != ".vtu":
+        raise ArgumentError(f"cannot write {path_text(path)}: give a name that ends in .vtu")
     named = _checked(fields, subdivide)
     compress = flag(compress, "compress")
     space = next(iter(named.values())).space
     patterns = [_pattern(block, subdivide) for block in space.blocks]
-    point_data = {name: _values(name, field, patterns) for name, field in named.items()}
+    point_data = {name: _values(field, patterns) for name, field in named.items()}
     points = np.concatenate([_points(block, p) for block, p in zip(space.blocks, patterns, strict=True)])
     cells, cell_data = _cells(space, patterns)
     names = enumerate(space.mesh.regions, start=1)
     regions = {name: np.array([[number, space.mesh.dim]], dtype=np.int32) for number, name in names}
     with atomic_path(target) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
         write_unstructured_grid(file, points, cells, point_data, cell_data, regions, compress)
-
-
-def _checked_path(path: str | PathLike[str]) -> Path:
-    target = file_path(path)
-    # Programs choose their reader by it.
-    if target.suffix != ".vtu":
-        raise ArgumentError(f"cannot write {path_text(path)}: give a name that ends in .vtu")
-    return target
 
 
 def _checked(fields: Field | Mapping[str, Field], subdivide: int | None) -> dict[str, Field]:
@@ -112,6 +107,7 @@ def _checked(fields: Field | Mapping[str, Field], subdivide: int | None) -> dict
 
 
 def _check_finite(name: str, field: Field) -> None:
+    """Refuse a field with a value that is not finite."""
     for pair, block in zip(field.data, field.space.blocks, strict=True):
         finite = np.isfinite(pair.read()).all(axis=(0, 2))
         if not finite.all():
@@ -136,7 +132,7 @@ def _points(block: Block, pattern: Pattern) -> Array:
     return x.reshape(-1, 3)
 
 
-def _values(name: str, field: Field, patterns: list[Pattern]) -> NDArray[Any]:
+def _values(field: Field, patterns: list[Pattern]) -> NDArray[Any]:
     """Values of a field at the points of all blocks, [n, components]."""
     parts = []
     for pair, block, pattern in zip(field.data, field.space.blocks, patterns, strict=True):
@@ -151,34 +147,25 @@ def _values(name: str, field: Field, patterns: list[Pattern]) -> NDArray[Any]:
 
 def _cells(space: Space, patterns: list[Pattern]) -> tuple[list[tuple[int, NDArray[np.int64]]], dict[str, Any]]:
     """Connectivity by VTK cell type, and what is said of each cell."""
-    region = np.zeros(space.mesh.n_cells, dtype=np.int32)
-    for number, members in reversed(list(enumerate(space.mesh.regions.values(), start=1))):
-        region[members] = number
     cells: list[tuple[int, NDArray[np.int64]]] = []
     owners: list[NDArray[np.int64]] = []
     facts: list[NDArray[np.int32]] = []
-    for number, elements, kind, rows in _pieces(space, patterns):
-        block = space.blocks[number]
-        cells.append((kind, rows))
-        owners.append(elements)
-        told = (LINEAR_TYPES[block.shape.name], block.order, block.geometry.order, number)
-        facts.append(np.repeat(np.array([told], dtype=np.int32), len(rows), axis=0))
+    first = 0
+    for number, (block, pattern) in enumerate(zip(space.blocks, patterns, strict=True)):
+        starts = first + len(pattern.nodes) * np.arange(block.n_elements, dtype=np.int64)
+        first += len(pattern.nodes) * block.n_elements
+        told = np.array([LINEAR_TYPES[block.shape.name], block.order, block.geometry.order, number], dtype=np.int32)
+        for kind, rows in pattern.cells:
+            cells.append((kind, (starts[:, None, None] + rows[None]).reshape(-1, rows.shape[1])))
+            owners.append(np.repeat(block.elements, len(rows)))
+            facts.append(np.tile(told, (len(owners[-1]), 1)))
     owner, table = np.concatenate(owners), np.concatenate(facts)
     data: dict[str, Any] = {"cell": owner}
     for column, name in enumerate(("shape", "order", "geometry_order", "block")):
         data[name] = np.ascontiguousarray(table[:, column])
     if len(space.mesh.regions):
+        region = np.zeros(space.mesh.n_cells, dtype=np.int32)
+        for number, members in reversed(list(enumerate(space.mesh.regions.values(), start=1))):
+            region[members] = number
         data["region"] = region[owner]
     return cells, data
-
-
-def _pieces(space: Space, patterns: list[Pattern]) -> Iterator[tuple[int, NDArray[np.int64], int, NDArray[np.int64]]]:
-    """Block number, cell of the mesh for each VTK cell, VTK type and connectivity."""
-    first = 0
-    for number, (block, pattern) in enumerate(zip(space.blocks, patterns, strict=True)):
-        n = len(pattern.nodes)
-        starts = first + n * np.arange(block.n_elements, dtype=np.int64)
-        for kind, rows in pattern.cells:
-            connectivity = (starts[:, None, None] + rows[None]).reshape(-1, rows.shape[1])
-            yield number, np.repeat(block.elements, len(rows)), kind, connectivity
-        first += n * block.n_elements

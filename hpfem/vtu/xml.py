@@ -16,10 +16,12 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 from numpy.typing import NDArray
 
+from ..mesh.io.vtk_cells import NUMBER_TYPES
+
 VERSION = "2.1"
 _BLOCK = 1 << 20  # bytes compressed at a time
 _LEVEL = 1  # values of fields hardly compress further
-_NAMES = {"f8": "Float64", "f4": "Float32", "i8": "Int64", "i4": "Int32", "u1": "UInt8"}
+_NAMES = {kind: name for name, kind in NUMBER_TYPES.items()}
 
 
 def write_unstructured_grid(

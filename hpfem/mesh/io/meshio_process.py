@@ -1,18 +1,19 @@
-"""Run one of meshio's readers and leave what it found in a file: a script, for a process of its own.
+"""Run one of meshio's readers and write what it found to the standard output: a script, for a process of its own.
 
 Why a process: meshio's readers print, leave the process, raise whatever happens inside them, allocate what a damaged
 header asks for, and some never end on a damaged file. In the caller's process neither a reader that never ends could
 be stopped (Python ends no thread, and a signal reaches the main thread alone) nor its memory be bounded, nor could the
 caller's own output be told from the reader's.
 
-Usage: python meshio_process.py FORMAT FILE RESULT BYTES
+Usage: python meshio_process.py FORMAT FILE BYTES
 """
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import pickle
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,17 +43,19 @@ def plain(mesh: Any) -> dict[str, Any]:
     }
 
 
-def _main(kind: str, file: str, result: str, n_bytes: str) -> None:
-    """Read `file` as format `kind` and pickle plain arrays to `result`, within so much memory."""
+def _main(kind: str, file: str, n_bytes: str) -> None:
+    """Read `file` as format `kind`, within so much memory, and write pickled arrays; what the reader prints is lost."""
     from meshio._helpers import reader_map
 
-    try:
+    result = os.dup(1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    if importlib.util.find_spec("resource"):  # where the system limits memory
         import resource
-    except ImportError:  # a system that does not limit memory
-        pass
-    else:
+
         resource.setrlimit(resource.RLIMIT_AS, (int(n_bytes), int(n_bytes)))
-    Path(result).write_bytes(pickle.dumps(plain(reader_map[kind](file))))
+    content = pickle.dumps(plain(reader_map[kind](file)))
+    with os.fdopen(result, "wb") as stream:
+        stream.write(content)
 
 
 if __name__ == "__main__":

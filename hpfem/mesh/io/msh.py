@@ -14,18 +14,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hpfem.errors import MeshError
+from hpfem.shapes import Shape
 
 from ..cells import Array
 from ..node_order import gmsh_nodes
 from ..symmetry import Indices
-from .mesh_file import MeshFile, as_integers, canonical, joined, parsed_numbers, positions, shape_named, tagged
+from .mesh_file import (
+    Elements,
+    MeshFile,
+    as_integers,
+    canonical,
+    joined,
+    parsed_numbers,
+    positions,
+    shape_named,
+    tagged,
+)
 
 # gmsh's numbers of the complete elements of order 1, 2, 3, ...
 _TYPES_BY_ORDER = {
@@ -38,7 +49,7 @@ _TYPES_BY_ORDER = {
     "pyramid": (7, 14, 118, 119, 120, 121, 122, 123, 124),
     "point": (15,),
 }
-_ELEMENT_TYPES = {
+ELEMENT_TYPES = {
     number: (name, order) for name, numbers in _TYPES_BY_ORDER.items() for order, number in enumerate(numbers, start=1)
 }
 _INCOMPLETE = {16: "8-node quad", 17: "20-node hex", 18: "15-node prism", 19: "13-node pyramid"}
@@ -122,19 +133,15 @@ class _Stream:
         return self.integers(kind, rows * columns).reshape(rows, columns)
 
 
-# Shape name, order, element numbers, node numbers, names with the rows that have them.
-_Rows = tuple[str, int, Indices, Indices, dict[str, Indices]]
-
-
 @dataclass
 class _Content:
-    """What has been read so far."""
+    """What has been read so far; the nodes of the elements by their ids."""
 
     names: dict[int, dict[int, str]] = field(default_factory=lambda: {dim: {} for dim in range(4)})
     groups: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     ids: Indices | None = None
     points: Array | None = None
-    elements: list[_Rows] | None = None
+    elements: list[Elements] | None = None
     periodic: list[Indices] = field(default_factory=list)
 
 
@@ -164,19 +171,15 @@ def read_msh(data: bytes) -> MeshFile:
         elif name in _READERS[version]:
             text = None if binary else parsed_numbers(data[begin:end])[0]
             _READERS[version][name](content, _Stream(name, text, data[begin:end] if binary else b"", order, size))
-    ids, points, rows = content.ids, content.points, content.elements
+    ids, points, elements = content.ids, content.points, content.elements
     if points is None or ids is None:
         raise MeshError("there is no $Nodes section")
-    if rows is None:
+    if elements is None:
         raise MeshError("there is no $Elements section")
     # All at once: a file may have many short blocks.
-    nodes = positions(ids, joined([own[3].ravel() for own in rows]), "node")
-    ends = np.cumsum([own[3].size for own in rows], dtype=np.int64)
-    elements = []
-    for (name, k, numbers, theirs, groups), own in zip(rows, np.split(nodes, ends)[:-1], strict=True):
-        elements.append(
-            canonical(shape_named(name), k, gmsh_nodes(name, k), own.reshape(theirs.shape), numbers, groups)
-        )
+    rows = positions(ids, joined([own.nodes.ravel() for own in elements]), "node")
+    split = np.split(rows, np.cumsum([own.nodes.size for own in elements], dtype=np.int64))
+    elements = [replace(own, nodes=nodes.reshape(own.nodes.shape)) for own, nodes in zip(elements, split, strict=False)]
     return MeshFile(points, elements, [positions(ids, pairs, "node") for pairs in content.periodic])
 
 
@@ -194,16 +197,14 @@ def _header(data: bytes) -> tuple[str, bool, str, int, int]:
     if version not in known:
         version = "4.0" if version == "4" else version
         raise MeshError(f"MSH version {version} cannot be read; save it as version 4.1 or 2.2 (gmsh -format msh41)")
-    order, end = "<", found.end()
-    if kind == "1":
-        one = data[end : end + 4]
-        if one not in (b"\1\0\0\0", b"\0\0\0\1"):
-            raise MeshError("the binary header is damaged")
-        order, end = ("<" if one[0] else ">"), end + 4
+    end = found.end() + (4 if kind == "1" else 0)
+    one = data[found.end() : end] if kind == "1" else b"\1\0\0\0"
+    if one not in (b"\1\0\0\0", b"\0\0\0\1"):
+        raise MeshError("the binary header is damaged")
     closing = data.find(b"$EndMeshFormat", end, end + 100)
     if closing < 0:
         raise MeshError("the header is cut short")
-    return known[version], kind == "1", order, int(size), closing + len(b"$EndMeshFormat")
+    return known[version], kind == "1", "<" if one[0] else ">", int(size), closing + len(b"$EndMeshFormat")
 
 
 def _sections(data: bytes, start: int, version: str, binary: bool) -> Iterator[tuple[str, int, int]]:
@@ -260,16 +261,16 @@ def _announced(stream: _Stream) -> int:
     return count
 
 
-def _element_kind(number: int, element: float) -> tuple[str, int, int]:
-    """Shape name, order and number of nodes of an element type."""
-    if number not in _ELEMENT_TYPES:
+def _element_kind(number: int, element: float) -> tuple[Shape, int, Array]:
+    """Shape, order and reference coordinates of the nodes of an element type."""
+    if number not in ELEMENT_TYPES:
         what = f" ({_INCOMPLETE[number]})" if number in _INCOMPLETE else ""
         raise MeshError(
             f"element {element:.0f} is of gmsh type {number}{what}, which cannot be used; only complete elements can "
             "(Mesh.SecondOrderIncomplete = 0)"
         )
-    name, order = _ELEMENT_TYPES[number]
-    return name, order, len(gmsh_nodes(name, order))
+    name, order = ELEMENT_TYPES[number]
+    return shape_named(name), order, gmsh_nodes(name, order)
 
 
 def _read_elements_2(content: _Content, stream: _Stream) -> None:
@@ -277,29 +278,26 @@ def _read_elements_2(content: _Content, stream: _Stream) -> None:
     content.elements = []
     while count > 0:
         if stream.text is None:
-            kind, rows, n_tags = (int(n) for n in stream.integers("int", 3))
-            name, order, n_nodes = _element_kind(kind, stream.peek("int"))
+            number, rows, n_tags = (int(n) for n in stream.integers("int", 3))
+            kind = _element_kind(number, stream.peek("int"))
             if rows < 1 or rows > count or n_tags < 0:
                 raise MeshError(f"section $Elements has a block of {rows} elements with {n_tags} tags")
-            table = stream.table("int", rows, 1 + n_tags + n_nodes)
-            tags, nodes = table[:, 1 : 1 + n_tags], table[:, 1 + n_tags :]
+            table = stream.table("int", rows, 1 + n_tags + len(kind[2]))
+            rest = table[:, 1:]
         else:
-            table, name, order, n_tags = _run_of_elements(stream, count)
-            rows = len(table)
-            tags, nodes = table[:, 3 : 3 + n_tags], table[:, 3 + n_tags :]
-        dim = shape_named(name).dim
-        groups = tagged(np.abs(tags[:, 0]), content.names[dim]) if n_tags else {}
-        content.elements.append((name, order, table[:, 0], nodes, groups))
-        count -= rows
+            element, number, n_tags = (int(n) for n in stream.integers("int", 3))
+            kind = _element_kind(number, element)
+            table = _run_of_elements(stream, number, n_tags, len(kind[2]), count)
+            rest = table[:, 3:]
+        groups = tagged(np.abs(rest[:, 0]), content.names[kind[0].dim]) if n_tags else {}
+        content.elements.append(canonical(*kind, rest[:, n_tags:], table[:, 0], groups))
+        count -= len(table)
 
 
-def _run_of_elements(stream: _Stream, most: int) -> tuple[Indices, str, int, int]:
-    """The next elements of text that have the same type and number of tags, as a table."""
+def _run_of_elements(stream: _Stream, kind: int, n_tags: int, n_nodes: int, most: int) -> Indices:
+    """The next elements of text that have the same type and number of tags; three numbers of the first are read."""
     assert stream.text is not None
-    start = stream.position
-    element, kind, n_tags = (int(n) for n in stream.integers("int", 3))
-    name, order, n_nodes = _element_kind(kind, element)
-    width = 3 + n_tags + n_nodes
+    start, width = stream.position - 3, 3 + n_tags + n_nodes
     if n_tags < 0 or start + width > len(stream.text):
         raise MeshError("section $Elements is cut short")
     most = min(most, (len(stream.text) - start) // width)
@@ -309,13 +307,13 @@ def _run_of_elements(stream: _Stream, most: int) -> tuple[Indices, str, int, int
         rows = min(window, most - same)
         begin = start + same * width
         heads = stream.text[begin : begin + rows * width].reshape(rows, width)[:, 1:3]
-        alike = (heads[:, 0] == kind) & (heads[:, 1] == n_tags)
+        alike = (heads == (kind, n_tags)).all(axis=1)
         if not alike.all():
             same += int(np.argmin(alike))
             break
         same, window = same + rows, 4 * window
     stream.position = start
-    return stream.table("int", same, width), name, order, n_tags
+    return stream.table("int", same, width)
 
 
 def _read_periodic_2(content: _Content, lines: list[str]) -> None:
@@ -363,13 +361,13 @@ def _read_elements_4(content: _Content, stream: _Stream) -> None:
     for _ in range(int(n_blocks)):
         dim, entity, kind = (int(n) for n in stream.integers("int", 3))
         count = stream.integer("size")
-        name, order, n_nodes = _element_kind(kind, stream.peek("size"))
-        if shape_named(name).dim != dim:
-            raise MeshError(f"section $Elements has a block of {name}s on an entity of dimension {dim}")
-        table = stream.table("size", count, 1 + n_nodes)
+        shape, order, reference = _element_kind(kind, stream.peek("size"))
+        if shape.dim != dim:
+            raise MeshError(f"section $Elements has a block of {shape.name}s on an entity of dimension {dim}")
+        table = stream.table("size", count, 1 + len(reference))
         names = content.names[dim]
         groups = {names.get(tag, str(tag)): np.arange(count) for tag in content.groups.get((dim, entity), []) if tag}
-        content.elements.append((name, order, table[:, 0], table[:, 1:], groups))
+        content.elements.append(canonical(shape, order, reference, table[:, 1:], table[:, 0], groups))
 
 
 def _read_periodic_4(content: _Content, stream: _Stream) -> None:

@@ -10,7 +10,6 @@ import os
 import pickle
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -48,16 +47,7 @@ _NOT_HERE = {"gmsh", "vtk", "vtu", "ansys", "neuroglancer"}
 _BOOKS = "gmsh:"
 
 # Integer cell data that group cells, as meshio calls them, format by format.
-_SET_NAMES = (
-    "gmsh:physical",
-    "medit:ref",
-    "su2:tag",
-    "cell_tags",
-    "avsucd:material",
-    "nastran:ref",
-    "flac3d:group",
-    "ref",
-)
+_SET_NAMES = "gmsh:physical medit:ref su2:tag cell_tags avsucd:material nastran:ref flac3d:group ref".split()
 
 # What a reader may take: some seconds and gigabytes, and more for more data.
 _SECONDS, _SECONDS_PER_BYTE = 30.0, 1e-5
@@ -132,24 +122,21 @@ def _run(kind: str, file: Path) -> tuple[dict[str, Any] | None, str]:
     room = min(_BYTES + _BYTES_PER_BYTE * size, available_memory())
     script = Path(__file__).with_name("meshio_process.py")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"}
-    with tempfile.TemporaryDirectory() as folder:
-        result = Path(folder) / "mesh"
-        arguments = [kind, str(file.absolute()), str(result), str(int(room))]
-        try:
-            process = subprocess.run(
-                [sys.executable, str(script), *arguments],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=_SECONDS + _SECONDS_PER_BYTE * size,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            return None, f"its reader did not end within {error.timeout:.0f} s"
-        if result.exists():
-            return pickle.loads(result.read_bytes()), ""
-        lines = process.stderr.decode("utf-8", "replace").strip().splitlines()
-        return None, lines[-1].strip()[:200] if lines else f"its reader ended with status {process.returncode}"
+    try:
+        process = subprocess.run(
+            [sys.executable, str(script), kind, str(file.absolute()), str(int(room))],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_SECONDS + _SECONDS_PER_BYTE * size,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        return None, f"its reader did not end within {error.timeout:.0f} s"
+    if process.stdout and process.returncode == 0:
+        return pickle.loads(process.stdout), ""
+    lines = process.stderr.decode("utf-8", "replace").strip().splitlines()
+    return None, lines[-1].strip()[:200] if lines else f"its reader ended with status {process.returncode}"
 
 
 def _converted(content: dict[str, Any]) -> MeshFile:

@@ -46,7 +46,6 @@ _REFUSED = {
     37: "19-node pyramid",
     42: "polyhedron",
 }
-_HIGHEST_ORDER = {"pyramid": 1}
 
 # NumPy's kinds and sizes of the numbers in VTK's arrays.
 NUMBER_TYPES = {
@@ -142,7 +141,7 @@ def _kind(kind: int, size: int, number: int, before_2_1: bool) -> tuple[Shape, i
 
 
 def _order_of(shape: Shape, size: int, number: int) -> int:
-    highest = _HIGHEST_ORDER.get(shape.name, 20)
+    highest = 20 if shape.name in LAGRANGE_TYPES else 1
     for order in range(1, highest + 1):
         if len(equispaced_nodes(shape, order)) == size:
             return order

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hpfem.errors import MeshError
 
-from ..cells import Array
 from ..symmetry import Indices
 from .mesh_file import MeshFile, as_integers, count_in, parsed_numbers
 from .vtk_cells import NUMBER_TYPES, cell_blocks
@@ -24,7 +24,7 @@ _TYPES = {
     "float": ">f4",
     "double": ">f8",
 }
-# Attributes of points and cells: number of components, -1 for one that the line gives.
+# Attributes of points and cells: number of components.
 _ATTRIBUTES = {"VECTORS": 3, "NORMALS": 3, "TENSORS": 9, "TENSORS6": 6, "GLOBAL_IDS": 1, "PEDIGREE_IDS": 1}
 
 
@@ -89,18 +89,16 @@ def read_vtk(data: bytes) -> MeshFile:
         If it cannot be read; the message does not name the file.
     """
     cursor = _Cursor(data)
-    found = re.match(r"# vtk DataFile Version ([0-9]{1,4})\.([0-9]{1,4})", cursor.line())
-    if not found:
+    header = re.match(r"# vtk DataFile Version ([0-9]{1,4})\.([0-9]{1,4})", cursor.line())
+    if not header:
         raise MeshError("this is not a VTK file: it does not begin with '# vtk DataFile Version'")
-    version = (int(found[1]), int(found[2]))
+    version = (int(header[1]), int(header[2]))
     cursor.position = data.find(b"\n", data.find(b"\n") + 1) + 1  # the title may be blank
     kind = cursor.line().upper()
     if kind not in ("ASCII", "BINARY"):
         raise MeshError(f"the third line must be ASCII or BINARY, not {kind[:30]!r}")
     cursor.binary = kind == "BINARY"
-    points: Array | None = None
-    cells: tuple[Indices, Indices] | None = None
-    types: Indices | None = None
+    found: dict[str, Any] = {}
     attributes: dict[str, NDArray[np.generic]] = {}
     of_cells, count = False, 0
     while line := cursor.line():
@@ -111,23 +109,26 @@ def read_vtk(data: bytes) -> MeshFile:
                 raise MeshError(f"only unstructured grids can be read, not {line[:60]!r}")
         elif name == "POINTS":
             n_points = _count(words, 1)
-            kind_of_points = words[2] if len(words) > 2 else "float"
-            points = cursor.numbers(kind_of_points, 3 * n_points).astype(np.float64).reshape(n_points, 3)
+            values = cursor.numbers(words[2] if len(words) > 2 else "float", 3 * n_points)
+            found[name] = values.astype(np.float64).reshape(n_points, 3)
         elif name == "CELLS":
-            cells = _read_cells(cursor, _count(words, 1), _count(words, 2), version)
+            found[name] = _read_cells(cursor, _count(words, 1), _count(words, 2), version)
         elif name == "CELL_TYPES":
-            types = as_integers(cursor.numbers("int", _count(words, 1)))
+            found[name] = as_integers(cursor.numbers("int", _count(words, 1)))
         elif name in ("CELL_DATA", "POINT_DATA"):
             of_cells, count = name == "CELL_DATA", _count(words, 1)
         else:
             read = _read_attribute(cursor, words, count)
             if of_cells:
                 attributes.update(read)
-    if points is None or cells is None or types is None:
-        missing = [n for n, part in (("POINTS", points), ("CELLS", cells), ("CELL_TYPES", types)) if part is None]
+    missing = [name for name in ("POINTS", "CELLS", "CELL_TYPES") if name not in found]
+    if missing:
         raise MeshError(f"there is no section {', '.join(missing)}")
+    types = found["CELL_TYPES"]
     attributes = {name: values for name, values in attributes.items() if len(values) == len(types)}
-    return MeshFile(points, cell_blocks(*cells, types, attributes, before_2_1=version < (5, 1)))
+    connectivity, offsets = found["CELLS"]
+    cells = cell_blocks(connectivity, offsets, types, attributes, before_2_1=version < (5, 1))
+    return MeshFile(found["POINTS"], cells)
 
 
 def _count(words: list[str], position: int) -> int:
@@ -171,28 +172,28 @@ def _without_counts(table: Indices, n_cells: int) -> tuple[Indices, Indices]:
 def _read_attribute(cursor: _Cursor, words: list[str], count: int) -> dict[str, NDArray[np.generic]]:
     """One array of point or cell data; nothing for what groups no cells."""
     name = words[0].upper()
-    if name == "METADATA":
-        cursor.skip_to_blank_line()
-        return {}
+    color = "unsigned_char" if cursor.binary else "float"
     if name == "FIELD":
         return _read_field(cursor, _count(words, 2))
-    if name in ("LOOKUP_TABLE", "COLOR_SCALARS"):
-        rows, columns = (_count(words, 2), 4) if name == "LOOKUP_TABLE" else (count, _count(words, 2))
-        cursor.numbers("unsigned_char" if cursor.binary else "float", rows * columns)
-        return {}
     if name == "SCALARS" and len(words) > 2:
         components = _count(words, 3) if len(words) > 3 else 1
         before = cursor.position
         if not cursor.line().upper().startswith("LOOKUP_TABLE"):
             cursor.position = before
         return {words[1]: cursor.numbers(words[2], count * components).reshape(count, components)}
-    if name == "TEXTURE_COORDINATES" and len(words) > 3:
+    if name == "METADATA":
+        cursor.skip_to_blank_line()
+    elif name == "LOOKUP_TABLE":
+        cursor.numbers(color, 4 * _count(words, 2))
+    elif name == "COLOR_SCALARS":
+        cursor.numbers(color, count * _count(words, 2))
+    elif name == "TEXTURE_COORDINATES" and len(words) > 3:
         cursor.numbers(words[3], count * _count(words, 2))
-        return {}
-    if name in _ATTRIBUTES and len(words) > 2:
+    elif name in _ATTRIBUTES and len(words) > 2:
         cursor.numbers(words[2], count * _ATTRIBUTES[name])
-        return {}
-    raise MeshError(f"section {' '.join(words)[:60]!r} is not known or cut short")
+    else:
+        raise MeshError(f"section {' '.join(words)[:60]!r} is not known or cut short")
+    return {}
 
 
 def _read_field(cursor: _Cursor, n_arrays: int) -> dict[str, NDArray[np.generic]]:

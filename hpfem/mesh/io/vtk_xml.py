@@ -91,33 +91,27 @@ class _Arrays:
     def _bytes(self, source: memoryview, most: int, *, raw: bool) -> bytes:
         """The content of a block of data, at most so many bytes: a header of sizes, then the content."""
         size = self.header.itemsize
-        n_bytes = n_blocks = self._head(source, 1, raw=raw)[0]
+        n_bytes = n_blocks = self._head(source, 1, raw)[0]
         if self.unpacker is None:
             # The size is encoded with the data or, by some writers, before them.
-            if raw:
-                content = bytes(source[size : size + n_bytes])
-            else:
-                content = _decoded(source, size + n_bytes)[size:]
-                if len(content) < n_bytes:
-                    content = _decoded(source[_encoded_length(size) :], n_bytes)
+            content = _taken(source, 0, size + n_bytes, raw)[size:]
+            if len(content) < n_bytes and not raw:
+                content = _taken(source, _encoded_length(size), n_bytes, raw)
             if len(content) < n_bytes:
                 raise MeshError("an array is cut short")
             self._reserve(n_bytes, most)
-            return content[:n_bytes]
+            return content
         if n_blocks > len(source) // size:
             raise MeshError(f"an array announces {n_blocks} compressed blocks, more than it has")
-        _, whole, last, *lengths = header = self._head(source, 3 + n_blocks, raw=raw)
+        _, whole, last, *lengths = header = self._head(source, 3 + n_blocks, raw)
         begin = len(header) * size if raw else _encoded_length(len(header) * size)
-        packed = source[begin : begin + sum(lengths)] if raw else _decoded(source[begin:], sum(lengths))
+        packed = _taken(source, begin, sum(lengths), raw)
         if len(packed) < sum(lengths) or last > whole:
             raise MeshError("a compressed array is cut short or damaged")
         sizes = [whole] * (n_blocks - 1) + [last or whole] if n_blocks else []
         self._reserve(sum(sizes), most)
-        parts, at = [], 0
-        for length, wanted in zip(lengths, sizes, strict=True):
-            parts.append(self._unpacked(packed[at : at + length], wanted))
-            at += length
-        return b"".join(parts)
+        ends = np.cumsum([0, *lengths])
+        return b"".join(self._unpacked(packed[a:b], n) for a, b, n in zip(ends[:-1], ends[1:], sizes, strict=True))
 
     def _unpacked(self, packed: bytes | memoryview, size: int) -> bytes:
         """A block of compressed data, which must be as long as announced."""
@@ -129,11 +123,10 @@ class _Arrays:
             raise MeshError(f"a compressed array is damaged: a block does not have its {size} bytes")
         return data
 
-    def _head(self, source: memoryview, count: int, *, raw: bool) -> list[int]:
+    def _head(self, source: memoryview, count: int, raw: bool) -> list[int]:
         """The first numbers of a block's header."""
-        size = count * self.header.itemsize
-        data = source[:size] if raw else _decoded(source, size)[:size]
-        if len(data) < size:
+        data = _taken(source, 0, count * self.header.itemsize, raw)
+        if len(data) < count * self.header.itemsize:
             raise MeshError("an array is cut short: its header is missing")
         return np.frombuffer(data, self.header, count).tolist()
 
@@ -143,9 +136,11 @@ def _encoded_length(n_bytes: int) -> int:
     return -(-n_bytes // 3) * 4
 
 
-def _decoded(text: memoryview, n_bytes: int) -> bytes:
-    """At least the first bytes of base64, up to the next padding."""
-    return base64.b64decode(text[: _encoded_length(n_bytes)], validate=True)
+def _taken(source: memoryview, start: int, n_bytes: int, raw: bool) -> bytes:
+    """The bytes that begin at some place of raw data or of base64; fewer where they end or, in base64, are padded."""
+    if raw:
+        return bytes(source[start : start + n_bytes])
+    return base64.b64decode(source[start : start + _encoded_length(n_bytes)], validate=True)[:n_bytes]
 
 
 def read_vtu(data: bytes) -> MeshFile:
