@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from ..geometry.element_map import ElementMap, elevated_nodes
+from ..geometry.element_map import ElementMap, chunks, elevated_nodes
 from ..geometry.jacobians import solve
 from .parts import Part
 from .symmetry import Indices, entity_nodes
@@ -72,8 +72,7 @@ def hanging_vertices(mesh: Mesh) -> Hanging:
     tree = cKDTree(mesh.points[corners]) if len(corners) else None
     points, cells = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for part in sides:
-        for start in range(0, len(part.nodes), _SIDES_AT_A_TIME):
-            chunk = slice(start, start + _SIDES_AT_A_TIME)
+        for chunk in chunks(len(part.nodes), 1, most=_SIDES_AT_A_TIME):
             own = Part(part.shape, part.order, part.nodes[chunk], part.indices[chunk])
             side, found = _inside(own, mesh.points, tree, corners)
             points.append(found)

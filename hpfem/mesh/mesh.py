@@ -27,7 +27,7 @@ from . import checks
 from .hanging import Hanging, hanging_vertices
 from .lattice import lattice_numbering
 from .named_sets import boundaries_of, frozen, moved, regions_of, rows_of_integers, sets
-from .parts import Labels, Part, as_parts, compressed, merged, qualities, turned
+from .parts import Labels, Part, as_parts, compressed, merged, turned
 from .summary import MeshSummary, summarise
 from .symmetry import Indices, mirrored_vertices
 from .topology import Entities, Facets, Topology
@@ -435,7 +435,7 @@ class Mesh(Immutable):
 
 def _upright(points: Array, parts: Sequence[Part], labels: Labels) -> tuple[list[Part], int]:
     """Cells with det J > 0 and how many were turned for it; tangled ones are refused."""
-    found = qualities(points, parts)
+    found = [ElementMap.of(part, points).quality() for part in parts]
     checks.tangling(parts, found, labels)
     result = [turned(part, own.mirrored) for part, own in zip(parts, found, strict=True)]
     return result, sum(int(own.mirrored.sum()) for own in found)

@@ -12,7 +12,6 @@ from hpfem.errors import ArgumentError
 from hpfem.shapes import SHAPES, Shape, equispaced_nodes
 from hpfem.shapes.arguments import MAX_ORDER, as_array, integer, name_of, shown
 
-from ..geometry.element_map import ElementMap, Quality
 from .node_order import vertex_positions
 from .symmetry import Indices, mirror
 
@@ -131,11 +130,6 @@ def compressed(points: Array, parts: Sequence[Part]) -> tuple[Array, list[Part],
         if extent[2] <= 1e-14 * extent.max():
             kept = kept[:, :2]
     return np.ascontiguousarray(kept), renumbered, new_number
-
-
-def qualities(points: Array, parts: Sequence[Part]) -> list[Quality]:
-    """Extremes of det J of all cells, one per part."""
-    return [ElementMap.of(part, points).quality() for part in parts]
 
 
 def turned(part: Part, chosen: NDArray[np.bool_]) -> Part:

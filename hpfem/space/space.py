@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -23,10 +23,7 @@ from ..mesh import Mesh
 from ..support.immutable import Immutable
 from ..support.registry import Registry
 from .field import STATES, Field, held_by_fields
-
-if TYPE_CHECKING:
-    from .locate import Locator
-
+from .locate import Locator
 
 # Beyond these, bases and rules still work but take minutes to make and gigabytes to hold.
 MAX_ORDER = 32
@@ -228,8 +225,6 @@ class Space(Immutable):
     @cached_property
     def locator(self) -> Locator:
         """Finds the cells and local coordinates of points."""
-        from .locate import Locator
-
         return Locator(self)
 
     def empty(self, state: str, components: int = 1) -> Field:
