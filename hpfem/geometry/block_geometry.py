@@ -145,12 +145,11 @@ def by_kind(elements: ElementMap) -> Iterator[tuple[GeometryKind, NDArray[np.int
     chosen : ndarray of int, [n]
         Its elements, ascending.
     """
-    left = np.ones(elements.n_elements, dtype=bool)
-    for kind in GEOMETRY_KINDS:
-        own = left & kind.includes(elements)
-        if own.any():
-            yield kind, np.flatnonzero(own)
-        left &= ~own
+    first = np.argmax([kind.includes(elements) for kind in GEOMETRY_KINDS], axis=0)
+    for number, kind in enumerate(GEOMETRY_KINDS):
+        chosen = np.flatnonzero(first == number)
+        if len(chosen):
+            yield kind, chosen
 
 
 class BlockGeometry(ElementMap):
@@ -284,12 +283,22 @@ class BlockGeometry(ElementMap):
         return np.asarray(self.positions(self._values, elements))
 
     def normals(self) -> Array:
-        """Unit normals at the points of curves in the plane or surfaces in space, [D, E, Q]; see `jacobians.normal`."""
+        """Unit normals of curves in the plane or surfaces in space, at the points; see `normal`.
+
+        Returns
+        -------
+        ndarray, [D, E, Q]
+        """
         normals = normal(self.jacobian(self.gradient_eta))
         return normals / np.linalg.norm(normals, axis=0)
 
     def weights(self) -> Array:
-        """Quadrature weights times |J|, [E, Q]."""
+        """Make the quadrature weights times |J|.
+
+        Returns
+        -------
+        ndarray, [E, Q]
+        """
         stored = self.factors("wJ")[:, 0, :, 0]
         return np.asarray(stored * self.rule.weights if self.affine else stored, dtype=np.float64)
 
@@ -313,7 +322,7 @@ class BlockGeometry(ElementMap):
         return inverse, weights * det
 
     def scaled_jacobian(self) -> Array:
-        """Smallest scaled Jacobian at the points, of every element; see `jacobians.scaled_jacobian`.
+        """Smallest scaled Jacobian at the points, of every element; see `scaled_jacobian`.
 
         Returns
         -------
@@ -434,22 +443,18 @@ class BlockGeometry(ElementMap):
         ArgumentError
             For another kind.
         """
-        w, d, space_dim = self.rule.weights, self.dim, self.space_dim
         if kind not in ("wJ", "metric", "jacobian"):
             raise ArgumentError(f"geometric factors {kind!r} have no affine form; valid: wJ, metric, jacobian")
-        n = self.n_factors(kind)
-        matrix = np.zeros((n, len(self.rule), n))
+        n, w = self.n_factors(kind), self.rule.weights
+        matrix = np.zeros((n, len(w), n))
         matrix[-1, :, -1] = w
         inverse = inverse_collapse(self.shape, self.rule.eta)
         if kind == "metric":
-            pairs = symmetric_pairs(d)
+            pairs = symmetric_pairs(self.dim)
             for row, (a, b) in enumerate(pairs):
                 for column, (i, j) in enumerate(pairs):
                     term = inverse[:, a, i] * inverse[:, b, j]
                     matrix[row, :, column] = w * (term if i == j else term + inverse[:, a, j] * inverse[:, b, i])
         elif kind == "jacobian":
-            for a in range(d):
-                for i in range(d):
-                    for k in range(space_dim):
-                        matrix[a * space_dim + k, :, i * space_dim + k] = inverse[:, a, i]
+            matrix[:-1, :, :-1] = np.einsum("qai,kl->akqil", inverse, np.eye(self.space_dim)).reshape(n - 1, -1, n - 1)
         return matrix

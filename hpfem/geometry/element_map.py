@@ -277,7 +277,12 @@ class ElementMap:
         return Quality(*results)
 
     def volumes(self) -> Array:
-        """Volumes of the elements: exact where D = d, else by a rule of k + 5 more points, [E]."""
+        """Integrate det J: exactly where D = d, else by a rule of k + 5 more points.
+
+        Returns
+        -------
+        ndarray, [E]
+        """
         # In each direction det J has degree d k at most.
         count = (self.dim * self.order + 2) // 2 + (0 if self.dim == self.space_dim else self.order + 5)
         rule = quadrature(self.shape, (count,) * self.dim, ("gauss",) * self.dim)
@@ -294,8 +299,7 @@ def _signed_determinant(J: Array) -> Array:
         return np.asarray(determinant(J))
     normals = normal(J)
     mean = normals.mean(axis=2)
-    length = np.linalg.norm(mean, axis=0)
-    mean = np.divide(mean, length, out=np.zeros_like(mean), where=length > 0)
+    mean /= np.maximum(np.linalg.norm(mean, axis=0), np.finfo(np.float64).tiny)
     return np.einsum("ieq,ie->eq", normals, mean)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial import cKDTree
 
-from ..geometry.element_map import ElementMap, elevated_nodes
+from ..geometry.element_map import ElementMap, chunks, elevated_nodes
 from ..geometry.jacobians import solve
 from .cells import Array, CellArray, Labels
 from .symmetry import Indices, entity_nodes
@@ -73,8 +73,7 @@ def hanging_vertices(points: Array, topology: Topology, labels: Labels) -> Hangi
     tree = cKDTree(points[corners]) if len(corners) else None
     found, owners = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for same in sides:
-        for start in range(0, len(same), _SIDES_AT_A_TIME):
-            rows = slice(start, start + _SIDES_AT_A_TIME)
+        for rows in chunks(len(same), 1, most=_SIDES_AT_A_TIME):
             own = CellArray(same.shape, same.order, same.nodes[rows], same.indices[rows])
             side, point = _inside(own, points, tree, corners)
             found.append(point)

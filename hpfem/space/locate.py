@@ -15,8 +15,7 @@ costs Newton's method a step or two, and no accuracy.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,26 +43,12 @@ _SMALLEST_STEP = 1.0 / 32
 _POINTS_AT_A_TIME = 20_000
 
 
-class LocatableBlock(Protocol):
-    """What a locator needs of a block: a basis, and the map of its elements."""
-
-    @property
-    def basis(self) -> Basis:
-        """The elements' basis."""
-        ...
-
-    @property
-    def geometry(self) -> BlockGeometry:
-        """The elements' map."""
-        ...
-
-
 class Locatable(Protocol):
     """What a locator needs of a space."""
 
     @property
-    def blocks(self) -> Sequence[LocatableBlock]:
-        """Blocks of the space."""
+    def blocks(self) -> Sequence[Any]:
+        """Blocks of the space, each with a basis and a geometry."""
         ...
 
     @property
@@ -93,9 +78,9 @@ class Locator:
         if not hasattr(space, "blocks"):
             raise ArgumentError(f"a Locator is made on a Space, got {type(space).__name__}")
         self.dim = space.dim
-        self._bases = [block.basis for block in space.blocks]
+        self._bases: list[Basis] = [block.basis for block in space.blocks]
         self._maps = [_BlockMap(block.geometry, self.tolerance) for block in space.blocks]
-        self._first = np.cumsum([0, *(block.n_elements for block in self._maps)])
+        self._first = np.cumsum([0, *(len(own.lower) for own in self._maps)])
 
     @cached_property
     def _tree(self) -> _BoxTree:
@@ -126,10 +111,9 @@ class Locator:
             If the points are not [n, D] finite numbers.
         """
         x = self._checked(points)
-        dim = self._maps[0].dim if self._maps else 0
+        dim = self._maps[0].geometry.dim if self._maps else 0
         cell, xi = np.full(len(x), -1, dtype=np.int64), np.full((len(x), dim), np.nan)
-        for start in range(0, len(x), _POINTS_AT_A_TIME):
-            part = slice(start, start + _POINTS_AT_A_TIME)
+        for part in chunks(len(x), 1, most=_POINTS_AT_A_TIME):
             self._find_part(x[part], cell[part], xi[part])
         block = np.where(cell >= 0, np.searchsorted(self._first, cell, side="right") - 1, -1)
         element = np.where(cell >= 0, cell - self._first[block], -1)
@@ -156,7 +140,7 @@ class Locator:
             If the points are not [n, D] finite numbers, or the arrays not those of the blocks.
         """
         block, element, xi = self.find(points)
-        wanted = [(own.n_elements, basis.n_modes) for own, basis in zip(self._maps, self._bases, strict=True)]
+        wanted = [(len(own.lower), basis.n_modes) for own, basis in zip(self._maps, self._bases, strict=True)]
         given = isinstance(arrays, (list, tuple)) and [np.shape(as_array(a, "coefficients")) for a in arrays]
         if not given or [shape[1:] for shape in given] != wanted or len({shape[0] for shape in given}) > 1:
             raise ArgumentError(f"a field is arrays [components, *{wanted}], one per block, got {shown(arrays)}")
@@ -209,19 +193,12 @@ class Locator:
                         cell[point[taken]], xi[point[taken]] = candidate[taken], local[better]
 
 
-@dataclass
-class _Iterate:
+class _Iterate(NamedTuple):
     """Where Newton's method is, for n points: collapsed coordinates, what is left of the way, and how long that is."""
 
     eta: Array
     residual: Array
     distance: Array
-
-    def replace(self, at: Indices, other: _Iterate, chosen: NDArray[np.bool_]) -> None:
-        """Take over the chosen rows of another iterate, which has a row for each index of `at`."""
-        self.eta[at[chosen]] = other.eta[chosen]
-        self.residual[at[chosen]] = other.residual[chosen]
-        self.distance[at[chosen]] = other.distance[chosen]
 
 
 class _BlockMap:
@@ -245,9 +222,9 @@ class _BlockMap:
         self.node_values = self.basis.evaluate(self.nodes)
         linear = np.column_stack([np.ones(len(self.nodes)), self.nodes])
         to_affine = self.node_values @ np.linalg.pinv(linear).T
-        E, D = self.n_elements, geometry.space_dim
+        E, D, d = geometry.n_elements, geometry.space_dim, geometry.dim
         self.lower, self.upper, self.centre = np.empty((E, D)), np.empty((E, D)), np.empty((D, E))
-        self.to_local = np.empty((self.dim, D, E))
+        self.to_local = np.empty((d, D, E))
         for part in chunks(E, D * len(self.nodes)):
             x = geometry.positions(self.node_values, part)
             self.lower[part], self.upper[part] = x.min(axis=2).T, x.max(axis=2).T
@@ -262,20 +239,10 @@ class _BlockMap:
         self.lower -= margin[:, None]
         self.upper += margin[:, None]
 
-    @property
-    def dim(self) -> int:
-        """Reference dimension d."""
-        return self.geometry.dim
-
-    @property
-    def n_elements(self) -> int:
-        """Number of elements."""
-        return self.geometry.n_elements
-
     def parts(self, pairs: Indices) -> Iterator[Indices]:
         """Go through (point, element) pairs, a number at a time for which the map can be inverted."""
-        D, m = self.geometry.space_dim, self.basis.n_modes
-        for part in chunks(len(pairs), m * (D + 2 * self.dim + 2) + D * len(self.nodes)):
+        D, d, m = self.geometry.space_dim, self.geometry.dim, self.basis.n_modes
+        for part in chunks(len(pairs), m * (D + 2 * d + 2) + D * len(self.nodes)):
             yield pairs[part]
 
     def _guess(self, elements: Indices, x: Array) -> Array:
@@ -332,13 +299,14 @@ class _BlockMap:
         for _ in range(_MAX_STEPS):
             if not len(active):
                 break
-            now = _Iterate(state.eta[active], state.residual[active], state.distance[active])
+            now = _Iterate(*(array[active] for array in state))
             step = self._step(elements[active], now) * length[active, None]
             xi = self.shape.collapse(now.eta)
             trial = self._at(elements[active], x[active], self._clipped(xi + step))
             better = trial.distance < now.distance
             moved = np.abs(self.shape.collapse(trial.eta) - xi).max(axis=1) > 2 * _EPS
-            state.replace(active, trial, better)
+            for array, new in zip(state, trial, strict=True):
+                array[active[better]] = new[better]
             length[active] = np.where(better, np.minimum(1.0, 2 * length[active]), length[active] / 2)
             stuck = ~moved | (~better & ((now.distance <= rounding[active]) | (length[active] < _SMALLEST_STEP)))
             active = active[~stuck & (state.distance[active] > goal[active])]
@@ -356,8 +324,7 @@ class _BoxTree:
     """
 
     def __init__(self, lower: Array, upper: Array) -> None:
-        order = _along_curve((lower + upper) / 2)
-        self.cells = order
+        self.cells = order = _along_curve((lower + upper) / 2)
         levels = [(lower[order], upper[order])]
         while len(levels[-1][0]) > 1:
             low, high = levels[-1]

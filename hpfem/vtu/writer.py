@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hpfem.shapes import make_basis
 from hpfem.shapes.arguments import MAX_ORDER, flag, integer
 
 from ..errors import ArgumentError, StateError
@@ -126,9 +125,9 @@ def _pattern(block: Block, subdivide: int | None) -> Pattern:
 
 def _points(block: Block, pattern: Pattern) -> Array:
     """Coordinates of the points of a block's elements, [E n, 3]."""
-    values = make_basis("orthogonal", block.shape, block.geometry.order).evaluate(pattern.nodes)
+    geometry = block.geometry
     x = np.zeros((block.n_elements, len(pattern.nodes), 3))
-    x[:, :, : block.geometry.space_dim] = (block.geometry.coefficients @ values).transpose(0, 2, 1)
+    x[:, :, : geometry.space_dim] = geometry.positions(geometry.basis.evaluate(pattern.nodes)).transpose(1, 2, 0)
     return x.reshape(-1, 3)
 
 

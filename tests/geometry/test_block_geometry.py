@@ -1,11 +1,15 @@
 """Geometric factors from their definition: every kind, layout and shape; affine, deformed, solid, surface."""
 
+import pickle
+
 import numpy as np
 import pytest
 
 import hpfem as hp
 from hpfem.errors import ArgumentError
-from hpfem.geometry.block_geometry import KINDS, symmetric_pairs
+from hpfem.geometry import AFFINE, GENERAL, ElementMap, GeometryKind
+from hpfem.geometry.block_geometry import KINDS, by_kind, symmetric_pairs
+from hpfem.operators.tuning_key import tuning_key
 from hpfem.shapes import equispaced_nodes, make_basis
 from tests.samples import (
     NAMES,
@@ -185,3 +189,45 @@ def test_unknown_kinds_are_refused():
         geometry.factors("normal")
     with pytest.raises(ArgumentError, match="'points' have no affine form"):
         geometry.expansion("points")
+
+
+class Straight(GeometryKind):
+    """A third kind for the tests: elements of order 1, whose maps are given by their vertices."""
+
+    name = "straight"
+
+    def includes(self, elements):
+        return np.full(elements.n_elements, elements.order == 1)
+
+
+def test_what_a_further_kind_touches(monkeypatch):
+    """A class and a place in the list: blocks, messages, keys and pickles have it, and all kernels are right on it."""
+    mesh = tapered("hex")
+    plain = hp.Space(mesh, 2)
+    kind = Straight()
+    monkeypatch.setattr("hpfem.geometry.block_geometry.GEOMETRY_KINDS", [AFFINE, kind, GENERAL])
+    space = hp.Space(mesh, 2)
+    assert [block.geometry.kind for block in space.blocks] == [kind]
+    block, geometry = space.blocks[0], space.blocks[0].geometry
+    assert not block.affine and " straight hex" in repr(block)
+    assert pickle.loads(pickle.dumps(geometry)).kind is kind
+    # What knows nothing of it works with factors at the points.
+    assert geometry.n_points("metric") == len(geometry.rule)
+    assert np.array_equal(geometry.factors("metric"), plain.blocks[0].geometry.factors("metric"))
+    assert geometry.held() == plain.blocks[0].geometry.held()
+    for backend in ("numpy", "cpu"):
+        operator, expected = hp.Helmholtz(space, backend=backend), hp.Helmholtz(plain, backend=backend)
+        u = space.project(lambda x, y, z: x * y + z)
+        assert np.array_equal(operator(u).arrays[0], expected(plain.field("coeff", u.arrays)).arrays[0])
+        problem = operator.choices[0].kernel.problem
+        assert tuning_key(problem, operator.backend, "auto", "auto")["geometry"] == "straight"
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+def test_kinds_share_out_the_elements(mesh):
+    elements = ElementMap.of(MESHES[mesh]("prism").cells[0], MESHES[mesh]("prism").points)
+    found = list(by_kind(elements))
+    assert np.array_equal(np.sort(np.concatenate([chosen for _, chosen in found])), np.arange(elements.n_elements))
+    for kind, chosen in found:
+        assert (kind is AFFINE) == elements.affine_elements[chosen].all()
+        assert pickle.loads(pickle.dumps(kind)) is kind
