@@ -9,6 +9,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from hpfem.shapes import SHAPES
@@ -17,6 +18,8 @@ from . import style
 from .references import draw_references
 
 Record = Mapping[str, Any]
+# Two values -> keyword arguments of their line.
+Look = Callable[[Any, Any], dict[str, Any]]
 # More columns than these are parted by dimension; more lines or bars in a panel are drawn another way.
 MOST_COLUMNS, MOST_LINES, MOST_BARS = 4, 12, 4
 
@@ -93,7 +96,9 @@ def _benchmark(
     for geometry in _values(records, "geometry") if over_size else ():
         of_kind = [record for record in records if record["geometry"] == geometry]
         heading = f"{title}, {geometry} elements — {about}"
-        paths.append(_strategies(of_kind, heading, folder / f"{name}_{geometry}{suffix}"))
+        best = _best(of_kind, "shape", "strategy", "order", "n_dofs")
+        path = folder / f"{name}_{geometry}{suffix}"
+        paths.append(_over_size(best, heading, path, "strategy", _strategy_look(of_kind)))
     if over_size:
         paths += _geometries(records, f"{title} — {about}", folder, name, suffix)
         paths += _collocation(records, f"{title} — {about}", folder, name, suffix)
@@ -140,43 +145,98 @@ def _best(records: Sequence[Record], *keys: str) -> list[Record]:
     return list(best.values())
 
 
-def _curve(axis: Axes, records: Sequence[Record], **line: Any) -> None:
-    points = sorted((record["n_dofs"], record["dofs_per_second"]) for record in records)
-    axis.plot(*zip(*points, strict=True), markersize=4, linewidth=1.2, **line)
+def _lines(
+    records: Sequence[Record],
+    heading: str,
+    names: tuple[str, str, str, str],
+    quantity: str,
+    look: Look,
+    entries: Callable[[Any], Sequence[Any]],
+    entry_name: str = "{}",
+) -> tuple[Figure, dict[Any, Axes]]:
+    """Draw a quantity as lines.
 
+    Parameters
+    ----------
+    records : sequence of mapping
+        Lines are drawn in their order.
+    heading : str
+    names : (str, str, str, str)
+        What has a column for each value; what has a line for each pair of values; the horizontal axis.
+    quantity : str
+        The vertical axis.
+    look : callable
+        Pair of values -> keyword arguments of the line.
+    entries : callable
+        Value of the first of the pair, which has a row in the legend -> values of the second that stand there.
+    entry_name : str
+        How these are written.
 
-def _curves(
-    records: Sequence[Record], heading: str, path: Path, key: str, look: Callable[[Any, int], dict[str, Any]]
-) -> Path:
-    """One column per shape, one line per value of `key` and order; the legend has one row per value."""
-    shapes, values = style.in_order(_values(records, "shape")), _values(records, key)
-    orders = sorted(_values(records, "order"))
-    legend = []
-    for value in values:
-        entries = [style.handle(f"P = {order}", markersize=4, **look(value, order)) for order in orders]
-        legend.append([style.handle(f"{value}:", linestyle="none"), *entries])
-    figure, axes = style.columns([style.shape_title(shape) for shape in shapes], legend)
+    Returns
+    -------
+    figure : Figure
+    axes : dict
+        By the column's value.
+    """
+    panel, row, entry, x = names
+    values = _values(records, panel)
+    values = style.in_order(values) if panel == "shape" else values
+    legend = [
+        [
+            style.handle(f"{first}:", linestyle="none"),
+            *(style.handle(entry_name.format(second), **look(first, second)) for second in entries(first)),
+        ]
+        for first in _values(records, row)
+    ]
+    titles = [value.capitalize() + (" elements" if panel == "geometry" else "") for value in values]
+    figure, axes = style.columns(titles, legend)
     style.heading(figure, heading)
-    for axis, shape in zip(axes, shapes, strict=True):
-        for value in values:
-            for order in orders:
-                own = [r for r in records if (r["shape"], r[key], r["order"]) == (shape, value, order)]
-                if own:
-                    _curve(axis, own, **look(value, order))
-    style.log_dofs(axes)
-    style.throughput_axis(axes[0])
-    for axis, shape in zip(axes, shapes, strict=True):
-        _references(axis, records, shape)
+    for axis, value in zip(axes, values, strict=True):
+        own = [record for record in records if record[panel] == value]
+        for pair in dict.fromkeys((record[row], record[entry]) for record in own):
+            points = sorted((r[x], r[quantity]) for r in own if (r[row], r[entry]) == pair)
+            axis.plot(*zip(*points, strict=True), linewidth=1.2, **look(*pair))
+    return figure, dict(zip(values, axes, strict=True))
+
+
+def _throughput(figure: Figure, axes: Mapping[Any, Axes], records: Sequence[Record], path: Path) -> Path:
+    """Finish a figure of throughput, and write it."""
+    style.throughput_axis(next(iter(axes.values())))
+    for value, axis in axes.items():
+        _references(axis, records, value)
     return style.save(figure, path)
 
 
-def _strategies(records: Sequence[Record], heading: str, path: Path) -> Path:
+def _over_size(records: Sequence[Record], heading: str, path: Path, key: str, look: Look) -> Path:
+    """One column per shape, one line per value of `key` and order."""
+    values, orders = _values(records, key), sorted(_values(records, "order"))
+    ordered = sorted(records, key=lambda record: (values.index(record[key]), record["order"]))
+    names = ("shape", key, "order", "n_dofs")
+    figure, axes = _lines(ordered, heading, names, "dofs_per_second", look, lambda _: orders, "P = {}")
+    style.log_dofs(axes.values())
+    return _throughput(figure, axes, records, path)
+
+
+def _strategy_look(records: Sequence[Record]) -> Look:
+    """A colour per strategy, a marker and a dash per order."""
     colours = style.strategy_colours(_values(records, "strategy"))
+    return lambda strategy, order: {
+        "color": colours[strategy],
+        "marker": style.order_marker(order),
+        "linestyle": style.order_dash(order),
+        "markersize": 4,
+    }
 
-    def look(strategy: str, order: int) -> dict[str, Any]:
-        return {"color": colours[strategy], "marker": style.order_marker(order), "linestyle": style.order_dash(order)}
 
-    return _curves(_best(records, "shape", "strategy", "order", "n_dofs"), heading, path, "strategy", look)
+def _order_look(records: Sequence[Record], solid: str) -> Look:
+    """A colour and marker per order; solid for one value, dashed for others."""
+    colours = style.order_colours(_values(records, "order"))
+    return lambda value, order: {
+        "color": colours[order],
+        "marker": style.order_marker(order),
+        "linestyle": "-" if value == solid else "--",
+        "markersize": 4,
+    }
 
 
 def _geometries(records: Sequence[Record], heading: str, folder: Path, benchmark: str, suffix: str) -> list[Path]:
@@ -192,15 +252,9 @@ def _geometries(records: Sequence[Record], heading: str, folder: Path, benchmark
 
     strategy = max(both, key=rank)
     chosen = [record for record in records if record["strategy"] == strategy]
-    colours = style.order_colours(_values(chosen, "order"))
-
-    def look(geometry: str, order: int) -> dict[str, Any]:
-        dash = "-" if geometry == "affine" else "--"
-        return {"color": colours[order], "marker": style.order_marker(order), "linestyle": dash}
-
     best = sorted(_best(chosen, "shape", "geometry", "order", "n_dofs"), key=lambda record: record["geometry"])
     path = folder / f"{benchmark}_geometry{suffix}"
-    return [_curves(best, f"{heading}, {strategy}", path, "geometry", look)]
+    return [_over_size(best, f"{heading}, {strategy}", path, "geometry", _order_look(chosen, "affine"))]
 
 
 def _collocation(records: Sequence[Record], heading: str, folder: Path, benchmark: str, suffix: str) -> list[Path]:
@@ -211,17 +265,11 @@ def _collocation(records: Sequence[Record], heading: str, folder: Path, benchmar
     both = _with_both(chosen, "algorithm", "shape", "order", "n_dofs")
     paths = []
     for strategy in both:
-        own = [record for record in chosen if record["strategy"] == strategy]
-        colours = style.order_colours(_values(own, "order"))
-
-        def look(algorithm: str, order: int, colours: Mapping[int, Any] = colours) -> dict[str, Any]:
-            dash = "-" if algorithm == "collocated" else "--"
-            return {"color": colours[order], "marker": style.order_marker(order), "linestyle": dash}
-
-        ordered = sorted(own, key=lambda record: record["algorithm"])
+        own = sorted((r for r in chosen if r["strategy"] == strategy), key=lambda record: record["algorithm"])
         name = f"{benchmark}_collocation" if len(both) == 1 else f"{benchmark}_collocation_{strategy}"
         title = f"{heading}, {strategy}, {geometry} elements"
-        paths.append(_curves(ordered, title, folder / f"{name}{suffix}", "algorithm", look))
+        look = _order_look(own, "collocated")
+        paths.append(_over_size(own, title, folder / f"{name}{suffix}", "algorithm", look))
     return paths
 
 
@@ -241,56 +289,46 @@ def _gain(records: Sequence[Record], heading: str, path: Path) -> list[Path]:
         own = rates.setdefault(key, {})
         if record["n_dofs"] >= own.get(record["algorithm"], record)["n_dofs"]:
             own[record["algorithm"]] = record
-    gains = {
-        key: own["collocated"]["dofs_per_second"] / own["noncollocated"]["dofs_per_second"]
-        for key, own in rates.items()
+    gains: list[Record] = [
+        {**own["collocated"], "gain": own["collocated"]["dofs_per_second"] / own["noncollocated"]["dofs_per_second"]}
+        for own in rates.values()
         if len(own) == 2
-    }
+    ]
     if not gains:
         return []
-    shapes, strategies = style.in_order(key[0] for key in gains), list(dict.fromkeys(key[1] for key in gains))
-    look = _strategy_and_geometry(strategies)
-    figure, axes = style.columns([style.shape_title(shape) for shape in shapes], _legend(records, strategies, look))
-    style.heading(figure, heading)
-    for axis, shape in zip(axes, shapes, strict=True):
-        for place in dict.fromkeys(key[:3] for key in gains if key[0] == shape):
-            points = sorted((key[3], gain) for key, gain in gains.items() if key[:3] == place)
-            axis.plot(*zip(*points, strict=True), linewidth=1.2, **look(*place[1:]))
+    figure, axes = _lines_by_order(gains, heading, "gain", records)
+    for axis in axes.values():
         axis.axhline(1.0, color="#444444", linewidth=0.8)
-        _orders_axis(axis, [record for record in records if record["shape"] == shape])
-    axes[0].set_ylim(0, 1.06 * max(gains.values()))
-    axes[0].set_ylabel("Throughput, collocated / not", fontsize=9)
+    first = next(iter(axes.values()))
+    first.set_ylim(0, 1.06 * max(record["gain"] for record in gains))
+    first.set_ylabel("Throughput, collocated / not", fontsize=9)
     return [style.save(figure, path)]
 
 
-def _strategy_and_geometry(strategies: Sequence[str]) -> Callable[[str, str], dict[str, Any]]:
-    """Looks of lines: a colour per strategy; deformed elements solid and filled, affine ones dashed and hollow."""
-    colours = style.strategy_colours(strategies)
+def _lines_by_order(
+    chosen: Sequence[Record], heading: str, quantity: str, records: Sequence[Record]
+) -> tuple[Figure, dict[Any, Axes]]:
+    """One column per shape, a colour per strategy; deformed elements solid, affine ones dashed and hollow."""
+    colours = style.strategy_colours(_values(chosen, "strategy"))
 
     def look(strategy: str, geometry: str) -> dict[str, Any]:
         solid = geometry == "deformed"
-        face = colours[strategy] if solid else "white"
         return {
             "color": colours[strategy],
             "marker": "o" if solid else "s",
             "markersize": 4,
             "linestyle": "-" if solid else "--",
-            "markerfacecolor": face,
+            "markerfacecolor": colours[strategy] if solid else "white",
         }
 
-    return look
+    def geometries(strategy: str) -> list[str]:
+        return _values([record for record in records if record["strategy"] == strategy], "geometry")
 
-
-def _legend(
-    records: Sequence[Record], strategies: Sequence[str], look: Callable[[str, str], dict[str, Any]]
-) -> list[list[Any]]:
-    """Rows of a legend: one per strategy, with its geometries."""
-    rows = []
-    for strategy in strategies:
-        own = [record for record in records if record["strategy"] == strategy]
-        entries = [style.handle(geometry, **look(strategy, geometry)) for geometry in _values(own, "geometry")]
-        rows.append([style.handle(f"{strategy}:", linestyle="none"), *entries])
-    return rows
+    names = ("shape", "strategy", "geometry", "order")
+    figure, axes = _lines(chosen, heading, names, quantity, look, geometries)
+    for shape, axis in axes.items():
+        _orders_axis(axis, [record for record in records if record["shape"] == shape])
+    return figure, axes
 
 
 def _orders_axis(axis: Axes, records: Sequence[Record]) -> None:
@@ -300,55 +338,27 @@ def _orders_axis(axis: Axes, records: Sequence[Record]) -> None:
 
 def _by_order_and_shape(records: Sequence[Record], heading: str, path: Path) -> Path:
     """One column per shape, one line per strategy and geometry: the highest throughput of all sizes."""
-    shapes, strategies = style.in_order(_values(records, "shape")), _values(records, "strategy")
-    look = _strategy_and_geometry(strategies)
-    figure, axes = style.columns([style.shape_title(shape) for shape in shapes], _legend(records, strategies, look))
-    style.heading(figure, heading)
-    for axis, shape in zip(axes, shapes, strict=True):
-        own = [record for record in records if record["shape"] == shape]
-        best = _best(own, "strategy", "geometry", "order")
-        for place in dict.fromkeys((record["strategy"], record["geometry"]) for record in best):
-            points = sorted((r["order"], r["dofs_per_second"]) for r in best if (r["strategy"], r["geometry"]) == place)
-            axis.plot(*zip(*points, strict=True), linewidth=1.2, **look(*place))
-        _orders_axis(axis, own)
-    style.throughput_axis(axes[0])
-    for axis, shape in zip(axes, shapes, strict=True):
-        _references(axis, records, shape)
-    return style.save(figure, path)
+    best = _best(records, "shape", "strategy", "geometry", "order")
+    figure, axes = _lines_by_order(best, heading, "dofs_per_second", records)
+    return _throughput(figure, axes, records, path)
 
 
 def _by_order(records: Sequence[Record], heading: str, path: Path) -> Path:
     """One column per geometry, one line per shape and strategy: the highest throughput of all sizes."""
-    geometries, shapes = _values(records, "geometry"), style.in_order(_values(records, "shape"))
-    strategies = _values(records, "strategy")
-    colours = style.strategy_colours(strategies)
+    shapes, strategies = style.in_order(_values(records, "shape")), _values(records, "strategy")
+    best = _best(records, "geometry", "strategy", "shape", "order")
+    best.sort(key=lambda record: (strategies.index(record["strategy"]), shapes.index(record["shape"])))
+    of_order = _strategy_look(records)
 
     def look(strategy: str, shape: str) -> dict[str, Any]:
         number = shapes.index(shape) + 1
-        return {
-            "color": colours[strategy],
-            "marker": style.order_marker(number),
-            "linestyle": style.order_dash(2 * number),
-        }
+        return {**of_order(strategy, number), "linestyle": style.order_dash(2 * number), "markersize": 4.5}
 
-    legend = []
-    for strategy in strategies:
-        entries = [style.handle(shape, markersize=4.5, **look(strategy, shape)) for shape in shapes]
-        legend.append([style.handle(f"{strategy}:", linestyle="none"), *entries])
-    figure, axes = style.columns([f"{g.capitalize()} elements" for g in geometries], legend)
-    style.heading(figure, heading)
-    for axis, geometry in zip(axes, geometries, strict=True):
-        own = [record for record in records if record["geometry"] == geometry]
-        for strategy in strategies:
-            for shape in shapes:
-                best = _best([r for r in own if (r["strategy"], r["shape"]) == (strategy, shape)], "order")
-                points = sorted((record["order"], record["dofs_per_second"]) for record in best)
-                if points:
-                    axis.plot(*zip(*points, strict=True), markersize=4.5, linewidth=1.2, **look(strategy, shape))
-        axis.set_xlabel("Order P", fontsize=9)
-        axis.set_xticks(sorted(_values(records, "order")))
-    style.throughput_axis(axes[0])
-    return style.save(figure, path)
+    names = ("geometry", "strategy", "shape", "order")
+    figure, axes = _lines(best, heading, names, "dofs_per_second", look, lambda _: shapes)
+    for axis in axes.values():
+        _orders_axis(axis, records)
+    return _throughput(figure, axes, records, path)
 
 
 def _roofline(records: Sequence[Record], heading: str, path: Path) -> Path:
@@ -359,15 +369,7 @@ def _roofline(records: Sequence[Record], heading: str, path: Path) -> Path:
     geometries, shapes = _values(records, "geometry"), style.in_order(_values(records, "shape"))
     strategies = _values(records, "strategy")
     colours = style.strategy_colours(strategies)
-    chosen = [
-        record
-        for shape in shapes
-        for strategy in strategies
-        for geometry in geometries
-        for record in _largest(
-            [r for r in records if (r["shape"], r["strategy"], r["geometry"]) == (shape, strategy, geometry)]
-        )
-    ]
+    chosen = _largest(records)
     fastest_only = len({(record["strategy"], record["geometry"]) for record in chosen}) > MOST_BARS
     if fastest_only:
         chosen = _best(chosen, "shape", "geometry", "order")
@@ -384,7 +386,7 @@ def _roofline(records: Sequence[Record], heading: str, path: Path) -> Path:
     if any("sustained_fraction" in record for record in chosen):
         notes.append(style.handle("sustained", color="black", marker="_", markersize=8, linestyle="none"))
     legend = [[Patch(label=f"{s}, {g}", facecolor=colour(s, g)) for s, g in series if s == own] for own in strategies]
-    figure, axes = style.columns([style.shape_title(shape) for shape in shapes], [*filter(None, legend), notes])
+    figure, axes = style.columns([shape.capitalize() for shape in shapes], [*filter(None, legend), notes])
     style.heading(figure, heading)
     width = 0.8 / len(slots)
     top = 1.0
@@ -420,13 +422,13 @@ def _roofline(records: Sequence[Record], heading: str, path: Path) -> Path:
 
 
 def _largest(records: Sequence[Record]) -> list[Record]:
-    """Per order the fastest record of the largest size."""
-    chosen = []
-    for order in sorted(_values(records, "order")):
-        own = [record for record in records if record["order"] == order]
-        size = max(record["n_dofs"] for record in own)
-        chosen.append(max((r for r in own if r["n_dofs"] == size), key=lambda r: r["dofs_per_second"]))
-    return chosen
+    """Of each shape, strategy, geometry and order the fastest record of the largest size."""
+    names = ("shape", "strategy", "geometry", "order")
+    sizes: dict[tuple[Any, ...], int] = {}
+    for record in records:
+        key = tuple(record[name] for name in names)
+        sizes[key] = max(record["n_dofs"], sizes.get(key, 0))
+    return _best([r for r in records if r["n_dofs"] == sizes[tuple(r[name] for name in names)]], *names)
 
 
 def _lighter(colour: str) -> tuple[float, float, float]:
