@@ -10,25 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ..backends.base import choose_backend
-from ..benchmarks import (
-    BENCHMARKS,
-    BOX_SHAPES,
-    GEOMETRIES,
-    SOLID_SHAPES,
-    BenchSettings,
-    Case,
-    Runner,
-    SuiteSettings,
-    cases_of,
-    check_settings,
-    document,
-    measure_rooflines,
-    merge_results,
-    suite_document,
-    suite_records,
-    thread_limit,
-)
+from ..benchmarks import BENCHMARKS, BOX_SHAPES, GEOMETRIES, SOLID_SHAPES, document, thread_limit
+from ..benchmarks.cases import BenchSettings, Case, SuiteSettings, check_settings
+from ..benchmarks.parts import cases_of, merge_results, suite_document, suite_records
 from ..benchmarks.results import BENCH
+from ..benchmarks.runner import Runner, measure_rooflines
 from ..errors import ArgumentError, DeviceError, NotSuitable
 from ..forms.form import ALGORITHMS
 from ..support.machine import machine_description
@@ -37,6 +23,9 @@ from . import bench_suite, options, output
 from .bench_tables import print_bench, print_suite
 from .command import Command
 from .result_file import ResultFile
+
+DESCRIPTION = """Measure the throughput of the mass (bk1) or Helmholtz (bk3) operator over shapes, orders, sizes,
+strategies and geometries, and the machine's bandwidth and flop rate in the same run."""
 
 EXAMPLES = """examples:
   hpfem bench --quick
@@ -213,12 +202,4 @@ def _say_what_is_left(runner: Runner, path: Path | None, seconds: float, compile
         output.say(f"{len(runner.left)} problems belong to other parts; put all together with hpfem bench --merge")
 
 
-COMMAND = Command(
-    "bench",
-    "throughput shape by shape",
-    "Measure the throughput of the mass (bk1) or Helmholtz (bk3) operator over shapes, orders, sizes,\n"
-    "strategies and geometries, and the machine's bandwidth and flop rate in the same run.",
-    EXAMPLES,
-    _add_arguments,
-    _run,
-)
+COMMAND = Command("bench", "throughput shape by shape", DESCRIPTION, EXAMPLES, _add_arguments, _run)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,20 +54,18 @@ def plot_throughput(results: Mapping[str, Any], folder: str | os.PathLike[str], 
         drawn as lines (`hpfem.plots.references`). Precisions that were measured at one size only, beside another one at
         many, have no figures over size.
     """
-    folder = Path(folder)
-    dtypes = list(dict.fromkeys(record.get("dtype") for record in results["results"]))
-    of = {dtype: [r for r in results["results"] if r.get("dtype") == dtype] for dtype in dtypes}
-    swept = [dtype for dtype in dtypes if _swept(of[dtype])]
+    by_dtype: dict[str | None, list[Record]] = {}
+    for record in results["results"]:
+        by_dtype.setdefault(record.get("dtype"), []).append(record)
+    swept = [dtype for dtype, records in by_dtype.items() if _swept(records)]
     paths = []
-    for dtype in dtypes:
-        about = _about(results, of[dtype][0])
-        for benchmark in _values(of[dtype], "benchmark"):
-            records = [record for record in of[dtype] if record["benchmark"] == benchmark]
-            name = benchmark if len(dtypes) == 1 else f"{benchmark}_{dtype}"
-            for own, ending in _columns(records):
-                title = _OPERATORS.get(benchmark, benchmark)
-                over_size = not swept or dtype in swept
-                paths += _benchmark(own, title, about, folder, name, f"{ending}{suffix}", over_size)
+    for dtype, records in by_dtype.items():
+        for benchmark in _values(records, "benchmark"):
+            name = benchmark if len(by_dtype) == 1 else f"{benchmark}_{dtype}"
+            heading = partial(_heading, _OPERATORS.get(benchmark, benchmark), _about(results, records[0]))
+            for own, ending in _columns(_having(records, benchmark=benchmark)):
+                for what, figure in _figures(own, heading, not swept or dtype in swept):
+                    paths.append(style.save(figure, Path(folder) / f"{name}_{what}{ending}{suffix}"))
     return paths
 
 
@@ -88,38 +87,29 @@ def _columns(records: Sequence[Record]) -> list[tuple[list[Record], str]]:
     return [(own, ending) for own, ending in ((solid, ""), (flat, "_2d")) if own]
 
 
-def _benchmark(
-    records: Sequence[Record], title: str, about: str, folder: Path, name: str, suffix: str, over_size: bool
-) -> list[Path]:
-    """Figures of one benchmark in one precision."""
-    paths = []
-    for geometry in _values(records, "geometry") if over_size else ():
-        of_kind = [record for record in records if record["geometry"] == geometry]
-        heading = f"{title}, {geometry} elements — {about}"
-        best = _best(of_kind, "shape", "strategy", "order", "n_dofs")
-        path = folder / f"{name}_{geometry}{suffix}"
-        paths.append(_over_size(best, heading, path, "strategy", _strategy_look(of_kind)))
+def _heading(title: str, about: str, words: str) -> str:
+    return f"{title}{words} — {about}"
+
+
+def _figures(records: Sequence[Record], heading: Callable[[str], str], over_size: bool) -> Iterator[tuple[str, Figure]]:
+    """Figures of one benchmark in one precision, by what their names end in."""
     if over_size:
-        paths += _geometries(records, f"{title} — {about}", folder, name, suffix)
-        paths += _collocation(records, f"{title} — {about}", folder, name, suffix)
+        for geometry in _values(records, "geometry"):
+            own = _having(records, geometry=geometry)
+            best = _best(own, "shape", "strategy", "order", "n_dofs")
+            yield geometry, _over_size(best, heading(f", {geometry} elements"), "strategy", _strategy_look(own))
+        yield from _geometries(records, heading(""))
+        yield from _collocation(records, heading(""))
     if _on_gpu(records):
-        paths += _gain(records, f"{title}, collocated against not — {about}", folder / f"{name}_gain{suffix}")
+        yield from _gain(records, heading(", collocated against not"))
     lines = len(_values(records, "strategy")) * len(_values(records, "shape"))
     by_order = _by_order if lines <= MOST_LINES else _by_order_and_shape
-    paths.append(by_order(records, f"{title}, best throughput — {about}", folder / f"{name}_by_order{suffix}"))
-    heading = f"{title}, share of the roofline — {about}"
-    paths.append(_roofline(records, heading, folder / f"{name}_roofline{suffix}"))
-    return paths
+    yield "by_order", by_order(records, heading(", best throughput"))
+    yield "roofline", _roofline(records, heading)
 
 
 def _on_gpu(records: Sequence[Record]) -> bool:
     return records[0].get("backend") == "cuda"
-
-
-def _references(axis: Axes, records: Sequence[Record], shape: str) -> None:
-    """Peaks of others, which are of GPUs, in double precision on deformed elements."""
-    if _on_gpu(records) and records[0].get("dtype") == "float64" and "deformed" in _values(records, "geometry"):
-        draw_references(axis, records[0]["benchmark"], shape)
 
 
 def _about(results: Mapping[str, Any], first: Record) -> str:
@@ -133,6 +123,11 @@ def _about(results: Mapping[str, Any], first: Record) -> str:
 
 def _values(records: Sequence[Record], key: str) -> list[Any]:
     return list(dict.fromkeys(record[key] for record in records))
+
+
+def _having(records: Sequence[Record], **values: Any) -> list[Record]:
+    """Records with these values."""
+    return [record for record in records if all(record[name] == value for name, value in values.items())]
 
 
 def _best(records: Sequence[Record], *keys: str) -> list[Record]:
@@ -192,29 +187,31 @@ def _lines(
     figure, axes = style.columns(titles, legend)
     style.heading(figure, heading)
     for axis, value in zip(axes, values, strict=True):
-        own = [record for record in records if record[panel] == value]
+        own = _having(records, **{panel: value})
         for pair in dict.fromkeys((record[row], record[entry]) for record in own):
-            points = sorted((r[x], r[quantity]) for r in own if (r[row], r[entry]) == pair)
+            points = sorted((r[x], r[quantity]) for r in _having(own, **{row: pair[0], entry: pair[1]}))
             axis.plot(*zip(*points, strict=True), linewidth=1.2, **look(*pair))
     return figure, dict(zip(values, axes, strict=True))
 
 
-def _throughput(figure: Figure, axes: Mapping[Any, Axes], records: Sequence[Record], path: Path) -> Path:
-    """Finish a figure of throughput, and write it."""
+def _throughput(figure: Figure, axes: Mapping[Any, Axes], records: Sequence[Record]) -> Figure:
+    """Finish a figure of throughput."""
     style.throughput_axis(next(iter(axes.values())))
-    for value, axis in axes.items():
-        _references(axis, records, value)
-    return style.save(figure, path)
+    # Peaks of others are of GPUs, in double precision on deformed elements.
+    if _on_gpu(records) and records[0].get("dtype") == "float64" and "deformed" in _values(records, "geometry"):
+        for value, axis in axes.items():
+            draw_references(axis, records[0]["benchmark"], value)
+    return figure
 
 
-def _over_size(records: Sequence[Record], heading: str, path: Path, key: str, look: Look) -> Path:
+def _over_size(records: Sequence[Record], heading: str, key: str, look: Look) -> Figure:
     """One column per shape, one line per value of `key` and order."""
     values, orders = _values(records, key), sorted(_values(records, "order"))
     ordered = sorted(records, key=lambda record: (values.index(record[key]), record["order"]))
     names = ("shape", key, "order", "n_dofs")
     figure, axes = _lines(ordered, heading, names, "dofs_per_second", look, lambda _: orders, "P = {}")
     style.log_dofs(axes.values())
-    return _throughput(figure, axes, records, path)
+    return _throughput(figure, axes, records)
 
 
 def _strategy_look(records: Sequence[Record]) -> Look:
@@ -239,38 +236,34 @@ def _order_look(records: Sequence[Record], solid: str) -> Look:
     }
 
 
-def _geometries(records: Sequence[Record], heading: str, folder: Path, benchmark: str, suffix: str) -> list[Path]:
+def _geometries(records: Sequence[Record], heading: str) -> Iterator[tuple[str, Figure]]:
     """Affine solid, deformed dashed; by the strategy that serves most of both, the fastest of those."""
     both = _with_both(records, "geometry", "shape", "order")
     if not both:
-        return []
+        return
 
     def rank(strategy: str) -> tuple[int, float]:
-        own = [record for record in records if record["strategy"] == strategy]
+        own = _having(records, strategy=strategy)
         served = {(record["shape"], record["order"], record["geometry"]) for record in own}
         return len(served), max(record["dofs_per_second"] for record in own)
 
     strategy = max(both, key=rank)
-    chosen = [record for record in records if record["strategy"] == strategy]
-    best = sorted(_best(chosen, "shape", "geometry", "order", "n_dofs"), key=lambda record: record["geometry"])
-    path = folder / f"{benchmark}_geometry{suffix}"
-    return [_over_size(best, f"{heading}, {strategy}", path, "geometry", _order_look(chosen, "affine"))]
+    own = _having(records, strategy=strategy)
+    best = sorted(_best(own, "shape", "geometry", "order", "n_dofs"), key=lambda record: record["geometry"])
+    yield "geometry", _over_size(best, f"{heading}, {strategy}", "geometry", _order_look(own, "affine"))
 
 
-def _collocation(records: Sequence[Record], heading: str, folder: Path, benchmark: str, suffix: str) -> list[Path]:
+def _collocation(records: Sequence[Record], heading: str) -> Iterator[tuple[str, Figure]]:
     """Collocated solid, non-collocated dashed; affine elements where there are some, as in the paper."""
     geometry = "affine" if "affine" in _values(records, "geometry") else _values(records, "geometry")[0]
-    chosen = [record for record in records if record["geometry"] == geometry]
+    chosen = _having(records, geometry=geometry)
     # By some problem's size as well: "auto" takes one algorithm here and the other there.
     both = _with_both(chosen, "algorithm", "shape", "order", "n_dofs")
-    paths = []
     for strategy in both:
-        own = sorted((r for r in chosen if r["strategy"] == strategy), key=lambda record: record["algorithm"])
-        name = f"{benchmark}_collocation" if len(both) == 1 else f"{benchmark}_collocation_{strategy}"
+        own = sorted(_having(chosen, strategy=strategy), key=lambda record: record["algorithm"])
         title = f"{heading}, {strategy}, {geometry} elements"
-        look = _order_look(own, "collocated")
-        paths.append(_over_size(own, title, folder / f"{name}{suffix}", "algorithm", look))
-    return paths
+        figure = _over_size(own, title, "algorithm", _order_look(own, "collocated"))
+        yield "collocation" if len(both) == 1 else f"collocation_{strategy}", figure
 
 
 def _with_both(records: Sequence[Record], key: str, *same: str) -> list[str]:
@@ -281,7 +274,7 @@ def _with_both(records: Sequence[Record], key: str, *same: str) -> list[str]:
     return list(dict.fromkeys(place[0] for place, values in found.items() if len(values) > 1))
 
 
-def _gain(records: Sequence[Record], heading: str, path: Path) -> list[Path]:
+def _gain(records: Sequence[Record], heading: str) -> Iterator[tuple[str, Figure]]:
     """Throughput of the collocated algorithm over that of the other, at the largest size."""
     rates: dict[tuple[str, str, str, int], dict[str, Record]] = {}
     for record in records:
@@ -295,14 +288,14 @@ def _gain(records: Sequence[Record], heading: str, path: Path) -> list[Path]:
         if len(own) == 2
     ]
     if not gains:
-        return []
+        return
     figure, axes = _lines_by_order(gains, heading, "gain", records)
     for axis in axes.values():
         axis.axhline(1.0, color="#444444", linewidth=0.8)
     first = next(iter(axes.values()))
     first.set_ylim(0, 1.06 * max(record["gain"] for record in gains))
     first.set_ylabel("Throughput, collocated / not", fontsize=9)
-    return [style.save(figure, path)]
+    yield "gain", figure
 
 
 def _lines_by_order(
@@ -322,12 +315,12 @@ def _lines_by_order(
         }
 
     def geometries(strategy: str) -> list[str]:
-        return _values([record for record in records if record["strategy"] == strategy], "geometry")
+        return _values(_having(records, strategy=strategy), "geometry")
 
     names = ("shape", "strategy", "geometry", "order")
     figure, axes = _lines(chosen, heading, names, quantity, look, geometries)
     for shape, axis in axes.items():
-        _orders_axis(axis, [record for record in records if record["shape"] == shape])
+        _orders_axis(axis, _having(records, shape=shape))
     return figure, axes
 
 
@@ -336,14 +329,14 @@ def _orders_axis(axis: Axes, records: Sequence[Record]) -> None:
     axis.set_xticks(sorted(_values(records, "order")))
 
 
-def _by_order_and_shape(records: Sequence[Record], heading: str, path: Path) -> Path:
+def _by_order_and_shape(records: Sequence[Record], heading: str) -> Figure:
     """One column per shape, one line per strategy and geometry: the highest throughput of all sizes."""
     best = _best(records, "shape", "strategy", "geometry", "order")
     figure, axes = _lines_by_order(best, heading, "dofs_per_second", records)
-    return _throughput(figure, axes, records, path)
+    return _throughput(figure, axes, records)
 
 
-def _by_order(records: Sequence[Record], heading: str, path: Path) -> Path:
+def _by_order(records: Sequence[Record], heading: str) -> Figure:
     """One column per geometry, one line per shape and strategy: the highest throughput of all sizes."""
     shapes, strategies = style.in_order(_values(records, "shape")), _values(records, "strategy")
     best = _best(records, "geometry", "strategy", "shape", "order")
@@ -358,10 +351,10 @@ def _by_order(records: Sequence[Record], heading: str, path: Path) -> Path:
     figure, axes = _lines(best, heading, names, "dofs_per_second", look, lambda _: shapes)
     for axis in axes.values():
         _orders_axis(axis, records)
-    return _throughput(figure, axes, records, path)
+    return _throughput(figure, axes, records)
 
 
-def _roofline(records: Sequence[Record], heading: str, path: Path) -> Path:
+def _roofline(records: Sequence[Record], heading: Callable[[str], str]) -> Figure:
     """Bars of the share of the roofline at the largest size, hatched where the flop rate is the bound.
 
     Of many strategies the fastest alone has a bar; a tick is what it reaches for seconds without a pause.
@@ -371,9 +364,9 @@ def _roofline(records: Sequence[Record], heading: str, path: Path) -> Path:
     colours = style.strategy_colours(strategies)
     chosen = _largest(records)
     fastest_only = len({(record["strategy"], record["geometry"]) for record in chosen}) > MOST_BARS
+    whose = "fastest strategy's " if fastest_only else ""
     if fastest_only:
         chosen = _best(chosen, "shape", "geometry", "order")
-        heading = heading.replace("share of the roofline", "fastest strategy's share of the roofline")
     present = {(record["strategy"], record["geometry"]) for record in chosen}
     series = [(s, g) for s in strategies for g in geometries if (s, g) in present]
     slots = [(None, g) for g in geometries] if fastest_only else series
@@ -387,11 +380,11 @@ def _roofline(records: Sequence[Record], heading: str, path: Path) -> Path:
         notes.append(style.handle("sustained", color="black", marker="_", markersize=8, linestyle="none"))
     legend = [[Patch(label=f"{s}, {g}", facecolor=colour(s, g)) for s, g in series if s == own] for own in strategies]
     figure, axes = style.columns([shape.capitalize() for shape in shapes], [*filter(None, legend), notes])
-    style.heading(figure, heading)
+    style.heading(figure, heading(f", {whose}share of the roofline"))
     width = 0.8 / len(slots)
     top = 1.0
     for axis, shape in zip(axes, shapes, strict=True):
-        own = [record for record in chosen if record["shape"] == shape]
+        own = _having(chosen, shape=shape)
         orders = sorted(_values(own, "order"))
         for record in own:
             strategy, geometry = record["strategy"], record["geometry"]
@@ -418,7 +411,7 @@ def _roofline(records: Sequence[Record], heading: str, path: Path) -> Path:
     # Bounds are of memory's bandwidth and of nominal operations.
     note = "" if top == 1.0 else "\n(above 1: in cache, fewer flops, tensor cores)"
     axes[0].set_ylabel(f"Share of the roofline{note}", fontsize=9 if top == 1.0 else 8)
-    return style.save(figure, path)
+    return figure
 
 
 def _largest(records: Sequence[Record]) -> list[Record]:

@@ -18,8 +18,8 @@ from hpfem.benchmarks import (
     merge_results,
     read_results,
     suite_document,
-    suite_records,
 )
+from hpfem.benchmarks.parts import suite_records
 from hpfem.benchmarks.repeated import RepeatedGeometry
 from hpfem.benchmarks.tiled import TiledBlock, TiledKernel, copies, few_elements
 from hpfem.errors import ArgumentError, NotSuitable
