@@ -45,7 +45,7 @@ def _cells_per_box(shape: str) -> int:
     return box(shape, (1,) * SHAPES[shape].dim).n_cells
 
 
-def box_counts(shape: str, n_cells: float) -> tuple[tuple[int, ...], int]:
+def _box_counts(shape: str, n_cells: float) -> tuple[tuple[int, ...], int]:
     """Small boxes and copies of them for about so many cells.
 
     Parameters
@@ -116,13 +116,13 @@ def problem_sizes(shape: str, order: int, dofs: list[float], basis: str = "modif
     n_modes = make_basis(basis, SHAPES[shape], order).n_modes
     sizes = {}
     for wanted in dofs:
-        counts, copies = box_counts(shape, wanted / n_modes)
+        counts, copies = _box_counts(shape, wanted / n_modes)
         n_cells = _cells_per_box(shape) * math.prod(counts) * copies
         sizes[n_cells] = ProblemSize(counts, copies, n_cells, n_modes)
     return [sizes[n] for n in sorted(sizes)]
 
 
-def wave(points: NDArray[np.float64]) -> NDArray[np.float64]:
+def _wave(points: NDArray[np.float64]) -> NDArray[np.float64]:
     """Deform the unit box smoothly, so that every cell is curved.
 
     Parameters
@@ -162,7 +162,7 @@ def problem_mesh(shape: str, counts: tuple[int, ...], geometry: str) -> Mesh:
     if geometry not in GEOMETRIES:
         raise ArgumentError(f"unknown geometry {geometry!r}; valid: {', '.join(GEOMETRIES)}, both")
     mesh = box(shape, counts)
-    return mesh if geometry == "affine" else mesh.elevated(2).transformed(wave, check=False)
+    return mesh if geometry == "affine" else mesh.elevated(2).transformed(_wave, check=False)
 
 
 def problem_space(shape: str, order: int, size: ProblemSize, geometry: str, **options: Any) -> Space:
