@@ -59,7 +59,7 @@ def measure(case: Case, candidate: Candidate, dofs: float, repeats: int = 9, sus
     from hpfem.backends.cuda.sumfac_top.kernel import SumFacTopKernel
 
     block, layout, timer = case.block, case.plan(candidate), CudaTimer()
-    block.tidy()
+    block.free_unused_memory()
     e = layout.elements if candidate.strategy == "dense" else layout.options.elements
     n = int(dofs / block.problem.n_modes) // e * e + 1  # a tail
     problem = block.tiled(n, candidate.algorithm)

@@ -26,23 +26,23 @@ def largest(records: Iterable[Record], **wanted: Any) -> list[Record]:
     return sorted(found, key=lambda r: -r["dofs_per_second"])
 
 
-def way(record: Record) -> str:
+def short_name(record: Record) -> str:
     """Strategy, or the first letter of the algorithm where there are two."""
     name = NAMES.get(record["strategy"], record["strategy"])
     return name or (record["algorithm"][0] if record["benchmark"] == "bk3" else "")
 
 
 def rate(found: list[Record]) -> str:
-    """Burst, sustained rate and fraction of the roofline of the fastest way."""
+    """Burst, sustained rate and fraction of the roofline of the fastest strategy and algorithm."""
     if not found:
         return ""
     best = found[0]
     sustained = f" ({best['sustained_dofs_per_second'] * 1e-9:.1f})" if best.get("sustained_dofs_per_second") else ""
-    return f"{best['dofs_per_second'] * 1e-9:.1f}{sustained} {best['fraction']:.2f} {way(best)}".rstrip()
+    return f"{best['dofs_per_second'] * 1e-9:.1f}{sustained} {best['fraction']:.2f} {short_name(best)}".rstrip()
 
 
 def gain(found: list[Record]) -> str:
-    """How much faster the best collocated way is than the best other one, sum-factorised."""
+    """How much faster the best collocated kernel is than the best other one, sum-factorised."""
     own = [r for r in found if r["strategy"] in ("sumfac", "sumfac-top")]
     rates = [
         max((r["dofs_per_second"] for r in own if r["algorithm"] == a), default=0.0)

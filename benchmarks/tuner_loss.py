@@ -99,7 +99,7 @@ def measure(case: dict[str, Any], options: argparse.Namespace, deadline: float) 
     began = time.perf_counter()
     tuned = BlockTuner(problem, "auto", "auto", backend, options.tune, known=False).run()
     spent = time.perf_counter() - began
-    block.tidy()
+    block.free_unused_memory()
     if tuned.record is None or time.perf_counter() > deadline:
         return None
     chosen: Config = tuned.record.winner
@@ -137,7 +137,7 @@ def measure(case: dict[str, Any], options: argparse.Namespace, deadline: float) 
         "exhaustive_seconds": time.perf_counter() - began - spent,
         "unsuitable": sorted(set(tuned.unsuitable)),
     }
-    block.tidy()
+    block.free_unused_memory()
     return found
 
 

@@ -8,7 +8,7 @@ from ..backends.timer import HostTimer, Timer, Timing, measure
 from ..support.log import warn
 from .cases import BOX_SHAPES, DEFAULT_DOFS, SOLID_SHAPES, BenchSettings, Case, SuiteSettings, check_settings
 from .comparison import ComparisonRow, compare_algorithms
-from .parts import cases_of, merge_results, settings_of, suite_document, suite_records
+from .parts import merge_results, settings_of, suite_document
 from .problems import BENCHMARKS, GEOMETRIES, problem_bytes, problem_mesh, problem_sizes, problem_space
 from .results import Measurement, document, read_results
 from .runner import Runner, ThroughputRun, measure_rooflines
@@ -31,12 +31,10 @@ __all__ = [
     "ThroughputRun",
     "Timer",
     "Timing",
-    "cases_of",
     "check_settings",
     "compare_algorithms",
     "document",
     "measure",
-    "measure_rooflines",
     "merge_results",
     "problem_bytes",
     "problem_mesh",
@@ -45,7 +43,6 @@ __all__ = [
     "read_results",
     "settings_of",
     "suite_document",
-    "suite_records",
     "thread_limit",
 ]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, ClassVar
 
 from hpfem.shapes import SHAPES
 
@@ -129,6 +129,7 @@ class BenchSettings:
     quadrature: str | int | None = None
     repeats: int = 9
     min_seconds: float = 0.005
+    sustained: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
         _check(self, (self.benchmark,))
@@ -139,11 +140,6 @@ class BenchSettings:
     def dtypes(self) -> tuple[str, ...]:
         """The one precision."""
         return (self.dtype,)
-
-    @property
-    def sustained(self) -> float:
-        """Seconds that the fastest is applied without a pause: none."""
-        return 0.0
 
     def cases(self) -> list[Case]:
         """List what is measured.

@@ -11,8 +11,6 @@ from typing import Any
 
 from hpfem.shapes.arguments import shown
 
-from ..backends.roofline import Roofline
-from ..backends.timer import Timing
 from ..errors import ArgumentError
 from ..support.files import file_path, path_text, read_file
 
@@ -107,48 +105,6 @@ class Measurement:
     sustained_seconds: float | None = None
     sustained_dofs_per_second: float | None = None
     sustained_fraction: float | None = None
-
-    @classmethod
-    def of(
-        cls, timing: Timing, roofline: Roofline, nbytes: float, flops: float, n_cells: int, n_modes: int, **what: Any
-    ) -> Measurement:
-        """Rate a timing.
-
-        Parameters
-        ----------
-        timing : Timing
-            Of one application.
-        roofline : Roofline
-        nbytes, flops : float
-            Of one application.
-        n_cells, n_modes : int
-            Elements, and modes of each.
-        **what
-            All other attributes that say what was measured.
-
-        Returns
-        -------
-        Measurement
-        """
-        n_dofs = n_cells * n_modes
-        least, bound = roofline.bound(nbytes, flops)
-        return cls(
-            **what,
-            n_cells=n_cells,
-            n_modes=n_modes,
-            n_dofs=n_dofs,
-            seconds=timing.median,
-            best=timing.best,
-            worst=timing.worst,
-            repeats=timing.repeats,
-            calls=timing.calls,
-            dofs_per_second=n_dofs / timing.median,
-            flops=float(flops),
-            nbytes=float(nbytes),
-            roofline_dofs_per_second=n_dofs / least,
-            bound=bound,
-            fraction=least / timing.median,
-        )
 
     def as_dict(self) -> dict[str, Any]:
         """Make a record for result files.

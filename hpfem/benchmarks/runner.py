@@ -192,13 +192,10 @@ class Runner:
     def _time(self, case: Case, built: BuiltOperator, n_elements: int) -> Measurement:
         s, choice, problem = self.settings, built.choice, built.choice.kernel.problem
         application = built.on(n_elements)
-        return Measurement.of(
-            measure(application.call, self._timer, s.repeats, s.min_seconds),
-            self.rooflines[case.dtype],
-            application.nbytes,
-            application.flops,
-            n_elements,
-            problem.n_modes,
+        timing = measure(application.call, self._timer, s.repeats, s.min_seconds)
+        least, bound = self.rooflines[case.dtype].bound(application.nbytes, application.flops)
+        n_dofs = n_elements * problem.n_modes
+        return Measurement(
             **case.as_dict(),
             operator=problem.form.name,
             strategy=choice.strategy,
@@ -206,7 +203,21 @@ class Runner:
             algorithm=choice.algorithm,
             backend=choice.backend,
             basis=s.basis,
+            n_cells=n_elements,
+            n_modes=problem.n_modes,
             n_points=problem.n_points,
+            n_dofs=n_dofs,
+            seconds=timing.median,
+            best=timing.best,
+            worst=timing.worst,
+            repeats=timing.repeats,
+            calls=timing.calls,
+            dofs_per_second=n_dofs / timing.median,
+            flops=float(application.flops),
+            nbytes=float(application.nbytes),
+            roofline_dofs_per_second=n_dofs / least,
+            bound=bound,
+            fraction=least / timing.median,
         )
 
     def _sustain(self, measured: Measurement, built: BuiltOperator) -> Measurement:

@@ -62,25 +62,6 @@ def few_elements(shape: str, geometry: str) -> Mesh:
     return mesh.elevated(2).transformed(lambda x: x + BEND * np.sin(1.3 * np.roll(x, 1, axis=1) + 0.2))
 
 
-def copies(array: Any, count: int, xp: Any) -> Any:
-    """Repeat an array along its first axis.
-
-    Parameters
-    ----------
-    array : array of xp, [n, ...]
-    count : int
-    xp : module
-        NumPy or CuPy.
-
-    Returns
-    -------
-    array of xp, [count n, ...]
-    """
-    out = xp.empty((count, *array.shape), array.dtype)
-    out[...] = array
-    return out.reshape(-1, *array.shape[1:])
-
-
 class TiledKernel:
     """A kernel on copies of a few elements.
 
@@ -105,7 +86,8 @@ class TiledKernel:
             return
         missing = -(-self.geometry.size // self.geometry.lanes) - len(factors)
         if missing > 0:
-            kernel.factors = copies(factors, 1 - (-missing // len(factors)), xp)
+            copies = 1 - (-missing // len(factors))
+            kernel.factors = xp.tile(factors, (copies, *(1 for _ in factors.shape[1:])))
 
     def resize(self, n_elements: int) -> None:
         """Work on fewer elements from now on.
@@ -172,7 +154,7 @@ class TiledBlock:
         """Where kernels run; asked for when it is needed, as processes that compile should not touch a GPU."""
         return choose_backend(self._backend)
 
-    @cached_property
+    @property
     def _device(self) -> Device:
         return self.backend.device()
 
@@ -189,7 +171,7 @@ class TiledBlock:
         BACKENDS["numpy"].strategy("sumfac").build(self.problem).apply(self._given, out)
         return out
 
-    def tidy(self) -> None:
+    def free_unused_memory(self) -> None:
         """Give device memory back that is free but kept, if it is much."""
         if hasattr(self.xp, "get_default_memory_pool"):
             pool = self.xp.get_default_memory_pool()
@@ -266,7 +248,7 @@ class TiledBlock:
         """
         choice = self.choose(strategy, algorithm, n_elements)
         if self._shared is None or self._shared[0].shape[1] != n_elements:
-            self.tidy()
+            self.free_unused_memory()
             self._shared = self.arrays(n_elements)
         return _TiledOperator(self, choice, *self._shared)
 
@@ -299,7 +281,7 @@ class TiledBlock:
             On the device.
         """
         given = self._on_device(self._given)
-        u = copies(given[0], -(-n_elements // given.shape[1]), self.xp)[None, :n_elements]
+        u = self.xp.tile(given, (1, -(-n_elements // given.shape[1]), 1))[:, :n_elements]
         return u, self.xp.empty_like(u)
 
     def _on_device(self, array: NDArray[Any]) -> Any:

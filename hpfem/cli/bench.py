@@ -5,30 +5,17 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from dataclasses import asdict
+from dataclasses import asdict, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..backends.base import choose_backend
-from ..benchmarks import (
-    BENCHMARKS,
-    BOX_SHAPES,
-    GEOMETRIES,
-    SOLID_SHAPES,
-    BenchSettings,
-    Case,
-    Runner,
-    SuiteSettings,
-    cases_of,
-    check_settings,
-    document,
-    measure_rooflines,
-    merge_results,
-    suite_document,
-    suite_records,
-    thread_limit,
-)
+from ..benchmarks import BENCHMARKS, BOX_SHAPES, GEOMETRIES, SOLID_SHAPES, document, thread_limit
+from ..benchmarks.cases import BenchSettings, Case, SuiteSettings, check_settings
+from ..benchmarks.parts import cases_of, merge_results, suite_document, suite_records
 from ..benchmarks.results import BENCH
+from ..benchmarks.runner import Runner, measure_rooflines
 from ..errors import ArgumentError, DeviceError, NotSuitable
 from ..forms.form import ALGORITHMS
 from ..support.machine import machine_description
@@ -37,6 +24,9 @@ from . import bench_suite, options, output
 from .bench_tables import print_bench, print_suite
 from .command import Command
 from .result_file import ResultFile
+
+DESCRIPTION = """Measure the throughput of the mass (bk1) or Helmholtz (bk3) operator over shapes, orders, sizes,
+strategies and geometries, and the machine's bandwidth and flop rate in the same run."""
 
 EXAMPLES = """examples:
   hpfem bench --quick
@@ -58,11 +48,15 @@ QUICK: tuple[dict[str, Any], dict[str, Any]] = (
 )
 
 
+def _one_or_all(word: str, every: tuple[str, ...], text: str) -> tuple[str, ...]:
+    return every if text == word else (text,)
+
+
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     names = options.checked(options.parse_names)
     parser.add_argument(
         "--shapes",
-        type=names,
+        type=lambda text: BOX_SHAPES if text == "all" else names(text),
         metavar="NAMES",
         help=f"{', '.join(BOX_SHAPES)}, or all (default {','.join(SOLID_SHAPES)})",
     )
@@ -73,14 +67,18 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="P",
         help="4, 2:8 or 1,3,5 (default 1:7)",
     )
-    parser.add_argument("--benchmark", type=names, metavar="NAME", help=f"{', '.join(BENCHMARKS)} (default bk3)")
+    parser.add_argument(
+        "--benchmark", dest="benchmarks", type=names, metavar="NAME", help=f"{', '.join(BENCHMARKS)} (default bk3)"
+    )
     parser.add_argument(
         "--strategies", type=names, default=(), metavar="NAMES", help="stdmat, sumfac, ... (default all)"
     )
-    parser.add_argument("--algorithm", metavar="NAME", help=f"{', '.join(ALGORITHMS)}, both or auto (default auto)")
-    parser.add_argument(
-        "--geometry", default="both", metavar="KIND", help=f"{', '.join(GEOMETRIES)} or both (default both)"
-    )
+    for name, dest, metavar, every, others in (
+        ("--algorithm", "algorithms", "NAME", ALGORITHMS, ", both or auto (default auto)"),
+        ("--geometry", "geometries", "KIND", GEOMETRIES, " or both (default both)"),
+    ):
+        both = partial(_one_or_all, "both", every)
+        parser.add_argument(name, dest=dest, type=both, metavar=metavar, help=f"{', '.join(every)}{others}")
     parser.add_argument(
         "--dofs",
         type=options.checked(options.parse_dofs),
@@ -115,26 +113,17 @@ def settings_of(arguments: argparse.Namespace, suite: bool) -> BenchSettings | S
     ArgumentError
         If a run on meshes is to have several benchmarks or precisions.
     """
-    chosen: dict[str, Any] = dict(QUICK[suite]) if arguments.quick else {}
-    chosen |= {"strategies": arguments.strategies, "basis": arguments.basis, "quadrature": arguments.quadrature}
-    chosen["geometries"] = GEOMETRIES if arguments.geometry == "both" else (arguments.geometry,)
-    if arguments.shapes is not None:
-        chosen["shapes"] = BOX_SHAPES if arguments.shapes == ("all",) else arguments.shapes
-    if arguments.algorithm is not None:
-        chosen["algorithms"] = ALGORITHMS if arguments.algorithm == "both" else (arguments.algorithm,)
-    given = {name: getattr(arguments, name) for name in ("orders", "dofs", "repeats", "sustained")}
-    chosen |= {name: value for name, value in given.items() if value is not None}
+    given = vars(arguments).copy()
+    kind: type[BenchSettings | SuiteSettings] = SuiteSettings if suite else BenchSettings
     if suite:
-        if arguments.benchmark is not None:
-            chosen["benchmarks"] = arguments.benchmark
-        if arguments.dtype not in (None, "both"):
-            chosen["dtypes"] = (arguments.dtype,)
-        return SuiteSettings(backend=choose_backend(arguments.backend).name, **chosen)
-    benchmarks = arguments.benchmark or ("bk3",)
-    if len(benchmarks) > 1 or arguments.dtype == "both":
+        given["backend"] = choose_backend(arguments.backend).name
+        given["dtypes"] = None if arguments.dtype in (None, "both") else (arguments.dtype,)
+    elif len(arguments.benchmarks or ()) > 1 or arguments.dtype == "both":
         raise ArgumentError("several benchmarks or precisions in one run need --tiled or --backend cuda")
-    dtype = arguments.dtype or "float64"
-    return BenchSettings(benchmarks[0], backend=arguments.backend, dtype=dtype, **chosen)
+    elif arguments.benchmarks:
+        [given["benchmark"]] = arguments.benchmarks
+    asked = {field.name: given[field.name] for field in fields(kind) if given.get(field.name) is not None}
+    return kind(**{**(QUICK[suite] if arguments.quick else {}), **asked})
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -213,12 +202,4 @@ def _say_what_is_left(runner: Runner, path: Path | None, seconds: float, compile
         output.say(f"{len(runner.left)} problems belong to other parts; put all together with hpfem bench --merge")
 
 
-COMMAND = Command(
-    "bench",
-    "throughput shape by shape",
-    "Measure the throughput of the mass (bk1) or Helmholtz (bk3) operator over shapes, orders, sizes,\n"
-    "strategies and geometries, and the machine's bandwidth and flop rate in the same run.",
-    EXAMPLES,
-    _add_arguments,
-    _run,
-)
+COMMAND = Command("bench", "throughput shape by shape", DESCRIPTION, EXAMPLES, _add_arguments, _run)

@@ -15,6 +15,9 @@ from . import options, output
 from .command import Command
 from .result_file import ResultFile
 
+DESCRIPTION = """Apply the Helmholtz operator to random coefficients by dense matrices, by non-collocated and by
+collocated sum factorisation: agreement, time, operations and bytes per shape and order."""
+
 EXAMPLES = """examples:
   hpfem compare meshes/cube_mixed.msh --order 2:8
   hpfem compare meshes/curved_mixed.msh --order 4 --json
@@ -76,18 +79,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _print(rows: list[ComparisonRow]) -> None:
-    columns = (
-        "P",
-        "shape",
-        "geometry",
-        ">cells",
-        "algorithm",
-        ">time",
-        ">DoF/s",
-        ">flops/DoF",
-        ">bytes/DoF",
-        ">difference",
-    )
+    columns = "P shape geometry >cells algorithm >time >DoF/s >flops/DoF >bytes/DoF >difference".split()
     lines = [
         (
             str(row.order),
@@ -107,12 +99,4 @@ def _print(rows: list[ComparisonRow]) -> None:
     output.say(f"largest relative difference {max(row.difference for row in rows):.1e}")
 
 
-COMMAND = Command(
-    "compare",
-    "algorithms against each other",
-    "Apply the Helmholtz operator to random coefficients by dense matrices, by non-collocated and by\n"
-    "collocated sum factorisation: agreement, time, operations and bytes per shape and order.",
-    EXAMPLES,
-    _add_arguments,
-    _run,
-)
+COMMAND = Command("compare", "algorithms against each other", DESCRIPTION, EXAMPLES, _add_arguments, _run)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -20,8 +20,6 @@ from typing import Any
 import numpy as np
 
 from hpfem.errors import ArgumentError
-
-__all__ = ["FieldExpression", "parse_field"]
 
 MAX_LENGTH = 1000
 MAX_NODES = 400
@@ -201,15 +199,10 @@ class _Reader:
         if isinstance(node, ast.Name):
             return self.name(node)
         if isinstance(node, ast.BinOp):
-            operation = _BINARY.get(type(node.op))
-            if operation is None:
-                raise self.error(node, self.unknown("operator", node.op, "+ - * / **"))
+            operation = self.known(node, _BINARY, node.op, "operator", "+ - * / **")
             return self.apply(node, operation, [node.left, node.right], depth)
         if isinstance(node, ast.UnaryOp):
-            unary = _UNARY.get(type(node.op))
-            if unary is None:
-                raise self.error(node, self.unknown("operator", node.op, "+ -"))
-            return self.apply(node, unary, [node.operand], depth)
+            return self.apply(node, self.known(node, _UNARY, node.op, "operator", "+ -"), [node.operand], depth)
         if isinstance(node, ast.Compare):
             return self.comparison(node, depth)
         if isinstance(node, ast.Call):
@@ -220,6 +213,14 @@ class _Reader:
     def unknown(kind: str, node: ast.AST, valid: str) -> str:
         hint = _HINTS.get(type(node), f"valid: {valid}")
         return f"{kind} {type(node).__name__} is not available; {hint}"
+
+    def known(
+        self, node: ast.AST, table: Mapping[Any, Callable[..., Any]], operator: ast.AST, kind: str, valid: str
+    ) -> Callable[..., Any]:
+        """What a table holds for an operator."""
+        if type(operator) not in table:
+            raise self.error(node, self.unknown(kind, operator, valid))
+        return table[type(operator)]
 
     def number(self, node: ast.Constant) -> float:
         if isinstance(node.value, bool) or not isinstance(node.value, (int, float)):
@@ -258,17 +259,12 @@ class _Reader:
 
     def comparison(self, node: ast.Compare, depth: int) -> Operand:
         """A chain a < b < c: the product of its links."""
-        operands = [node.left, *node.comparators]
-        links: list[Callable[..., Any]] = []
-        for op in node.ops:
-            if type(op) not in _COMPARE:
-                raise self.error(node, self.unknown("comparison", op, "< <= > >="))
-            links.append(_COMPARE[type(op)])
+        links = [self.known(node, _COMPARE, op, "comparison", "< <= > >=") for op in node.ops]
 
         def compare(*values: Any) -> Any:
             return reduce(np.multiply, (link(values[i], values[i + 1]) for i, link in enumerate(links)))
 
-        return self.apply(node, compare, operands, depth)
+        return self.apply(node, compare, [node.left, *node.comparators], depth)
 
     def apply(self, node: ast.expr, function: Callable[..., Any], arguments: list[ast.expr], depth: int) -> Operand:
         """The function on its arguments, computed at once if all are numbers."""

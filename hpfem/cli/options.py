@@ -35,6 +35,11 @@ def checked(parse: Callable[[str], T]) -> Callable[[str], T]:
     -------
     callable
         Raises argparse's error instead.
+
+    Raises
+    ------
+    ArgumentTypeError
+        From what is returned.
     """
 
     def convert(text: str) -> T:

@@ -70,10 +70,5 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 COMMAND = Command(
-    "plot",
-    "pictures of results",
-    "Draw the results of hpfem bench or hpfem compare.",
-    EXAMPLES,
-    _add_arguments,
-    _run,
+    "plot", "pictures of results", "Draw the results of hpfem bench or hpfem compare.", EXAMPLES, _add_arguments, _run
 )

@@ -16,6 +16,8 @@ from . import options, output
 from .command import Command
 from .field_expression import FieldExpression, parse_field
 
+DESCRIPTION = "Solve -div(k grad u) + lam u = f with continuous elements of high order, matrix-free."
+
 EXAMPLES = """examples:
   hpfem solve meshes/cube_mixed.msh --order 5 --dirichlet 0 -o u.vtu
   hpfem solve meshes/curved_mixed.msh --order 6 --source "2*pi**2*sin(pi*x)*cos(pi*y)*exp(z)" \\
@@ -27,6 +29,8 @@ lists a mesh's boundaries. Where there is none no flux passes: u = 0 on the boun
 Neumann data are k du/dn, with D components a vector whose normal component is taken; Robin data are alpha, g in
 k du/dn + alpha u = g.
 """
+
+CONDITIONS = ("dirichlet", "neumann", "robin")
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,18 +52,16 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="FILE.vtu", help="write the solution for ParaView")
 
 
-def condition(name: str, texts: list[str] | None, mesh: Mesh, pair: bool = False) -> Any:
+def condition(name: str, texts: list[str] | None, mesh: Mesh) -> Any:
     """Read a boundary condition.
 
     Parameters
     ----------
     name : str
-        Its option.
+        "dirichlet", "neumann", or "robin", whose data are two expressions, alpha and g.
     texts : list of str or None
         Each an expression, or NAME: expression.
     mesh : Mesh
-    pair : bool
-        Whether the data are two expressions, alpha and g.
 
     Returns
     -------
@@ -83,19 +85,18 @@ def condition(name: str, texts: list[str] | None, mesh: Mesh, pair: bool = False
         key = boundary.strip() if colon else None
         if key in found:
             raise ArgumentError(f"--{name}: two conditions {'for ' + repr(key) if key else 'for all of the boundary'}")
-        found[key] = _pair(name, expression, dim) if pair else parse_field(expression, dim)
+        found[key] = _pair(name, expression, dim) if name == "robin" else parse_field(expression, dim)
     if None in found and len(found) > 1:
         raise ArgumentError(f"--{name}: name every boundary, or give one condition for all of it")
     return found[None] if None in found else found
 
 
-def _pair(name: str, text: str, dim: int) -> tuple[FieldExpression, FieldExpression]:
+def _pair(name: str, text: str, dim: int) -> tuple[FieldExpression, ...]:
     """Alpha and g of a Robin condition."""
     both = parse_field(text, dim)
     if both.components != 2:
         raise ArgumentError(f"--{name}: {text.strip()!r} is not alpha, g: two expressions with a comma between them")
-    parts = (FieldExpression(both.text, dim, (part,)) for part in both.parts)
-    return next(parts), next(parts)
+    return tuple(FieldExpression(both.text, dim, (part,)) for part in both.parts)
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -104,24 +105,20 @@ def _run(arguments: argparse.Namespace) -> None:
         mesh = read_mesh(arguments.mesh, periodic=arguments.periodic)
         step(description="making the space")
         space = Space(mesh, arguments.order, **options.space_options(arguments))
-        given = {
-            "dirichlet": condition("dirichlet", arguments.dirichlet, mesh),
-            "neumann": condition("neumann", arguments.neumann, mesh),
-            "robin": condition("robin", arguments.robin, mesh, pair=True),
+        conditions = {name: condition(name, getattr(arguments, name), mesh) for name in CONDITIONS}
+        given = {name: getattr(arguments, name) for name in ("lam", "diffusivity", "source")}
+        coefficients: dict[str, Any] = {
+            name: options.coefficient(name, text, space.dim) for name, text in given.items() if text is not None
         }
-        coefficients: dict[str, Any] = {"lam": options.coefficient("lam", arguments.lam, space.dim)}
-        if arguments.diffusivity is not None:
-            coefficients["diffusivity"] = options.coefficient("diffusivity", arguments.diffusivity, space.dim)
-        source = options.coefficient("source", arguments.source, space.dim)
         exact = None if arguments.exact is None else parse_field(arguments.exact, space.dim)
         if exact is not None and exact.components != 1:
             raise ArgumentError(f"--exact {arguments.exact!r} has {exact.components} components, not one")
         step(description="solving")
         u = solve_helmholtz(
             space,
-            f=source,
+            f=coefficients.pop("source"),
             **coefficients,
-            **given,
+            **conditions,
             tol=arguments.tol,
             preconditioner=arguments.preconditioner,
             max_iterations=arguments.iterations,
@@ -135,10 +132,7 @@ def _run(arguments: argparse.Namespace) -> None:
         "unknowns": u.c0.size,
         "norm": space.norm(u),
         "integral": space.integrate(u),
-        "preconditioner": u.info.preconditioner,
-        "iterations": u.info.iterations,
-        "residuals": u.info.residuals,
-        "residual": u.info.residual,
+        **{name: getattr(u.info, name) for name in ("preconditioner", "iterations", "residuals", "residual")},
         "seconds": u.info.time,
         "set_up_seconds": u.info.set_up_time,
     }
@@ -172,11 +166,4 @@ def _print(report: dict[str, Any]) -> None:
     output.print_pairs(rows)
 
 
-COMMAND = Command(
-    "solve",
-    "solve a Helmholtz or Poisson problem",
-    "Solve -div(k grad u) + lam u = f with continuous elements of high order, matrix-free.",
-    EXAMPLES,
-    _add_arguments,
-    _run,
-)
+COMMAND = Command("solve", "solve a Helmholtz or Poisson problem", DESCRIPTION, EXAMPLES, _add_arguments, _run)

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from . import style
@@ -47,7 +45,8 @@ def plot_comparison(results: Mapping[str, Any], folder: str | os.PathLike[str], 
         lambda row: row["flops"] / row["n_dofs"],
         lambda row: max(row["difference"], LEAST_DIFFERENCE),
     ]
-    figure, axes = _panels(len(quantities), len(blocks))
+    width = max(2.7 * len(blocks) + 0.95, 6.4)
+    figure, axes = style.panels((len(quantities), len(blocks)), (width, 7.2), (0.85, 0.65, 0.8), (0.08, 0.1))
     machine = (results.get("machine") or {}).get("cpu", "unknown machine")
     style.heading(figure, f"Helmholtz, algorithms compared — {Path(str(results.get('mesh', ''))).name}, {machine}")
 
@@ -56,7 +55,7 @@ def plot_comparison(results: Mapping[str, Any], folder: str | os.PathLike[str], 
         return {"color": colours[strategy], "linestyle": dash, "marker": marker, "markersize": 4, "linewidth": 1.2}
 
     for column, block in enumerate(blocks):
-        axes[0][column].set_title(f"{style.shape_title(block[0])}, {block[1]}", fontsize=10)
+        axes[0][column].set_title(f"{block[0].capitalize()}, {block[1]}", fontsize=10)
         for line, quantity in enumerate(quantities):
             # The first variant is what differences are taken to.
             for variant in variants[1:] if line == len(quantities) - 1 else variants:
@@ -66,39 +65,18 @@ def plot_comparison(results: Mapping[str, Any], folder: str | os.PathLike[str], 
         axes[-1][column].set_xlabel("Order P", fontsize=9)
         axes[-1][column].set_xticks(sorted({row["order"] for row in rows}))
     style.throughput_axis(axes[0][0])
-    _flops_axis(axes[1][0])
-    _difference_axis(axes[2][0], ", ".join(variants[0]))
+    _log_axis(axes[1][0], "Flops per DoF", (1.0, 2.0, 5.0))
+    axes[1][0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    _log_axis(axes[2][0], f"Relative difference to\n{', '.join(variants[0])}")
+    low, high = axes[2][0].get_ylim()
+    axes[2][0].set_ylim(min(low, 1e-16), max(high, 1e-14))
     handles = [style.handle(", ".join(variant), **look(*variant)) for variant in variants]
     style.legend_below(figure, [handles])
     return [style.save(figure, Path(folder) / f"compare{suffix}")]
 
 
-def _panels(rows: int, columns: int) -> tuple[Figure, list[list[Axes]]]:
-    """Panels that share the vertical axis along a row and the horizontal one along a column."""
-    width, height = max(2.7 * columns + 0.95, 6.4), 7.2
-    figure = Figure(figsize=(width, height), dpi=style.DPI)
-    FigureCanvasAgg(figure)
-    figure.subplots_adjust(
-        left=0.85 / width, right=1 - 0.15 / width, top=1 - 0.65 / height, bottom=0.8 / height, wspace=0.08, hspace=0.1
-    )
-    axes = figure.subplots(rows, columns, sharex=True, sharey="row", squeeze=False)
-    for axis in axes.flat:
-        style.plain_panel(axis)
-    return figure, [list(row) for row in axes]
-
-
-def _flops_axis(axis: Axes) -> None:
+def _log_axis(axis: Axes, label: str, ticks: Sequence[float] = (1.0,)) -> None:
     axis.set_yscale("log")
-    axis.yaxis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0), numticks=20))
-    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.yaxis.set_major_locator(LogLocator(10, subs=ticks, numticks=20))
     axis.yaxis.set_minor_formatter(NullFormatter())
-    axis.set_ylabel("Flops per DoF", fontsize=9)
-
-
-def _difference_axis(axis: Axes, reference: str) -> None:
-    axis.set_yscale("log")
-    axis.yaxis.set_major_locator(LogLocator(10, numticks=20))
-    axis.yaxis.set_minor_formatter(NullFormatter())
-    low, high = axis.get_ylim()
-    axis.set_ylim(min(low, 1e-16), max(high, 1e-14))
-    axis.set_ylabel(f"Relative difference to\n{reference}", fontsize=9)
+    axis.set_ylabel(label, fontsize=9)

@@ -110,20 +110,6 @@ def in_order(shapes: Iterable[str]) -> list[str]:
     return sorted(dict.fromkeys(shapes), key=lambda name: known.index(name) if name in known else len(known))
 
 
-def shape_title(name: str) -> str:
-    """Heading of a shape's column.
-
-    Parameters
-    ----------
-    name : str
-
-    Returns
-    -------
-    str
-    """
-    return name.capitalize()
-
-
 def heading(figure: Figure, text: str) -> None:
     """Give a whole figure a title.
 
@@ -135,18 +121,46 @@ def heading(figure: Figure, text: str) -> None:
     figure.suptitle(text, fontsize=10, y=1 - 0.12 / figure.get_size_inches()[1], va="top")
 
 
-def plain_panel(axis: Axes) -> None:
-    """Put a grid behind the data, and take the frame off.
+def panels(
+    counts: tuple[int, int], size: tuple[float, float], margins: tuple[float, float, float], gaps: tuple[float, float]
+) -> tuple[Figure, list[list[Axes]]]:
+    """Panels that share the vertical axis along a row and the horizontal one along a column.
 
     Parameters
     ----------
-    axis : Axes
+    counts : (int, int)
+        Rows and columns.
+    size : (float, float)
+        Width and height of the figure in inches.
+    margins : (float, float, float)
+        On the left, at the top and at the bottom, in inches.
+    gaps : (float, float)
+        Between columns and rows, in parts of a panel.
+
+    Returns
+    -------
+    figure : Figure
+    axes : list of list of Axes
+        By row and column.
     """
-    axis.grid(color="#dddddd", linewidth=0.6)
-    axis.set_axisbelow(True)
-    axis.tick_params(labelsize=8)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)
+    (width, height), (left, top, bottom) = size, margins
+    figure = Figure(figsize=size, dpi=DPI)
+    FigureCanvasAgg(figure)
+    figure.subplots_adjust(
+        left=left / width,
+        right=1 - 0.15 / width,
+        top=1 - top / height,
+        bottom=bottom / height,
+        wspace=gaps[0],
+        hspace=gaps[1],
+    )
+    axes = figure.subplots(*counts, sharex="col", sharey="row", squeeze=False)
+    for axis in axes.flat:
+        axis.grid(color="#dddddd", linewidth=0.6)
+        axis.set_axisbelow(True)
+        axis.tick_params(labelsize=8)
+        axis.spines[["top", "right"]].set_visible(False)
+    return figure, [list(row) for row in axes]
 
 
 def columns(titles: Sequence[str], legend: Sequence[Row], height: float = 3.4) -> tuple[Figure, list[Axes]]:
@@ -167,21 +181,10 @@ def columns(titles: Sequence[str], legend: Sequence[Row], height: float = 3.4) -
         Figure and axes.
     """
     width = max(2.9 * len(titles) + 0.9, 6.4)
-    legend_rows = len(broken(legend, width))
-    figure = Figure(figsize=(width, height + 0.7 + 0.2 * legend_rows), dpi=DPI)
-    FigureCanvasAgg(figure)
-    total = figure.get_size_inches()[1]
-    figure.subplots_adjust(
-        left=0.75 / figure.get_size_inches()[0],
-        right=1 - 0.15 / figure.get_size_inches()[0],
-        top=1 - 0.62 / total,
-        bottom=(0.62 + 0.2 * legend_rows) / total,
-        wspace=0.07,
-    )
-    axes = list(np.atleast_1d(figure.subplots(1, len(titles), sharey=True)))
+    room = 0.2 * len(broken(legend, width))
+    figure, [axes] = panels((1, len(titles)), (width, height + 0.7 + room), (0.75, 0.62, 0.62 + room), (0.07, 0.0))
     for axis, title in zip(axes, titles, strict=True):
         axis.set_title(title, fontsize=10)
-        plain_panel(axis)
     legend_below(figure, legend)
     return figure, axes
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from hpfem.shapes import SHAPES
@@ -17,6 +19,8 @@ from . import style
 from .references import draw_references
 
 Record = Mapping[str, Any]
+# Two values -> keyword arguments of their line.
+Look = Callable[[Any, Any], dict[str, Any]]
 # More columns than these are parted by dimension; more lines or bars in a panel are drawn another way.
 MOST_COLUMNS, MOST_LINES, MOST_BARS = 4, 12, 4
 
@@ -50,20 +54,18 @@ def plot_throughput(results: Mapping[str, Any], folder: str | os.PathLike[str], 
         drawn as lines (`hpfem.plots.references`). Precisions that were measured at one size only, beside another one at
         many, have no figures over size.
     """
-    folder = Path(folder)
-    dtypes = list(dict.fromkeys(record.get("dtype") for record in results["results"]))
-    of = {dtype: [r for r in results["results"] if r.get("dtype") == dtype] for dtype in dtypes}
-    swept = [dtype for dtype in dtypes if _swept(of[dtype])]
+    by_dtype: dict[str | None, list[Record]] = {}
+    for record in results["results"]:
+        by_dtype.setdefault(record.get("dtype"), []).append(record)
+    swept = [dtype for dtype, records in by_dtype.items() if _swept(records)]
     paths = []
-    for dtype in dtypes:
-        about = _about(results, of[dtype][0])
-        for benchmark in _values(of[dtype], "benchmark"):
-            records = [record for record in of[dtype] if record["benchmark"] == benchmark]
-            name = benchmark if len(dtypes) == 1 else f"{benchmark}_{dtype}"
-            for own, ending in _columns(records):
-                title = _OPERATORS.get(benchmark, benchmark)
-                over_size = not swept or dtype in swept
-                paths += _benchmark(own, title, about, folder, name, f"{ending}{suffix}", over_size)
+    for dtype, records in by_dtype.items():
+        for benchmark in _values(records, "benchmark"):
+            name = benchmark if len(by_dtype) == 1 else f"{benchmark}_{dtype}"
+            heading = partial(_heading, _OPERATORS.get(benchmark, benchmark), _about(results, records[0]))
+            for own, ending in _columns(_having(records, benchmark=benchmark)):
+                for what, figure in _figures(own, heading, not swept or dtype in swept):
+                    paths.append(style.save(figure, Path(folder) / f"{name}_{what}{ending}{suffix}"))
     return paths
 
 
@@ -85,36 +87,29 @@ def _columns(records: Sequence[Record]) -> list[tuple[list[Record], str]]:
     return [(own, ending) for own, ending in ((solid, ""), (flat, "_2d")) if own]
 
 
-def _benchmark(
-    records: Sequence[Record], title: str, about: str, folder: Path, name: str, suffix: str, over_size: bool
-) -> list[Path]:
-    """Figures of one benchmark in one precision."""
-    paths = []
-    for geometry in _values(records, "geometry") if over_size else ():
-        of_kind = [record for record in records if record["geometry"] == geometry]
-        heading = f"{title}, {geometry} elements — {about}"
-        paths.append(_strategies(of_kind, heading, folder / f"{name}_{geometry}{suffix}"))
+def _heading(title: str, about: str, words: str) -> str:
+    return f"{title}{words} — {about}"
+
+
+def _figures(records: Sequence[Record], heading: Callable[[str], str], over_size: bool) -> Iterator[tuple[str, Figure]]:
+    """Figures of one benchmark in one precision, by what their names end in."""
     if over_size:
-        paths += _geometries(records, f"{title} — {about}", folder, name, suffix)
-        paths += _collocation(records, f"{title} — {about}", folder, name, suffix)
+        for geometry in _values(records, "geometry"):
+            own = _having(records, geometry=geometry)
+            best = _best(own, "shape", "strategy", "order", "n_dofs")
+            yield geometry, _over_size(best, heading(f", {geometry} elements"), "strategy", _strategy_look(own))
+        yield from _geometries(records, heading(""))
+        yield from _collocation(records, heading(""))
     if _on_gpu(records):
-        paths += _gain(records, f"{title}, collocated against not — {about}", folder / f"{name}_gain{suffix}")
+        yield from _gain(records, heading(", collocated against not"))
     lines = len(_values(records, "strategy")) * len(_values(records, "shape"))
     by_order = _by_order if lines <= MOST_LINES else _by_order_and_shape
-    paths.append(by_order(records, f"{title}, best throughput — {about}", folder / f"{name}_by_order{suffix}"))
-    heading = f"{title}, share of the roofline — {about}"
-    paths.append(_roofline(records, heading, folder / f"{name}_roofline{suffix}"))
-    return paths
+    yield "by_order", by_order(records, heading(", best throughput"))
+    yield "roofline", _roofline(records, heading)
 
 
 def _on_gpu(records: Sequence[Record]) -> bool:
     return records[0].get("backend") == "cuda"
-
-
-def _references(axis: Axes, records: Sequence[Record], shape: str) -> None:
-    """Peaks of others, which are of GPUs, in double precision on deformed elements."""
-    if _on_gpu(records) and records[0].get("dtype") == "float64" and "deformed" in _values(records, "geometry"):
-        draw_references(axis, records[0]["benchmark"], shape)
 
 
 def _about(results: Mapping[str, Any], first: Record) -> str:
@@ -130,6 +125,11 @@ def _values(records: Sequence[Record], key: str) -> list[Any]:
     return list(dict.fromkeys(record[key] for record in records))
 
 
+def _having(records: Sequence[Record], **values: Any) -> list[Record]:
+    """Records with these values."""
+    return [record for record in records if all(record[name] == value for name, value in values.items())]
+
+
 def _best(records: Sequence[Record], *keys: str) -> list[Record]:
     """Of records that agree in `keys`, the fastest."""
     best: dict[tuple[Any, ...], Record] = {}
@@ -140,89 +140,130 @@ def _best(records: Sequence[Record], *keys: str) -> list[Record]:
     return list(best.values())
 
 
-def _curve(axis: Axes, records: Sequence[Record], **line: Any) -> None:
-    points = sorted((record["n_dofs"], record["dofs_per_second"]) for record in records)
-    axis.plot(*zip(*points, strict=True), markersize=4, linewidth=1.2, **line)
+def _lines(
+    records: Sequence[Record],
+    heading: str,
+    names: tuple[str, str, str, str],
+    quantity: str,
+    look: Look,
+    entries: Callable[[Any], Sequence[Any]],
+    entry_name: str = "{}",
+) -> tuple[Figure, dict[Any, Axes]]:
+    """Draw a quantity as lines.
 
+    Parameters
+    ----------
+    records : sequence of mapping
+        Lines are drawn in their order.
+    heading : str
+    names : (str, str, str, str)
+        What has a column for each value; what has a line for each pair of values; the horizontal axis.
+    quantity : str
+        The vertical axis.
+    look : callable
+        Pair of values -> keyword arguments of the line.
+    entries : callable
+        Value of the first of the pair, which has a row in the legend -> values of the second that stand there.
+    entry_name : str
+        How these are written.
 
-def _curves(
-    records: Sequence[Record], heading: str, path: Path, key: str, look: Callable[[Any, int], dict[str, Any]]
-) -> Path:
-    """One column per shape, one line per value of `key` and order; the legend has one row per value."""
-    shapes, values = style.in_order(_values(records, "shape")), _values(records, key)
-    orders = sorted(_values(records, "order"))
-    legend = []
-    for value in values:
-        entries = [style.handle(f"P = {order}", markersize=4, **look(value, order)) for order in orders]
-        legend.append([style.handle(f"{value}:", linestyle="none"), *entries])
-    figure, axes = style.columns([style.shape_title(shape) for shape in shapes], legend)
+    Returns
+    -------
+    figure : Figure
+    axes : dict
+        By the column's value.
+    """
+    panel, row, entry, x = names
+    values = _values(records, panel)
+    values = style.in_order(values) if panel == "shape" else values
+    legend = [
+        [
+            style.handle(f"{first}:", linestyle="none"),
+            *(style.handle(entry_name.format(second), **look(first, second)) for second in entries(first)),
+        ]
+        for first in _values(records, row)
+    ]
+    titles = [value.capitalize() + (" elements" if panel == "geometry" else "") for value in values]
+    figure, axes = style.columns(titles, legend)
     style.heading(figure, heading)
-    for axis, shape in zip(axes, shapes, strict=True):
-        for value in values:
-            for order in orders:
-                own = [r for r in records if (r["shape"], r[key], r["order"]) == (shape, value, order)]
-                if own:
-                    _curve(axis, own, **look(value, order))
-    style.log_dofs(axes)
-    style.throughput_axis(axes[0])
-    for axis, shape in zip(axes, shapes, strict=True):
-        _references(axis, records, shape)
-    return style.save(figure, path)
+    for axis, value in zip(axes, values, strict=True):
+        own = _having(records, **{panel: value})
+        for pair in dict.fromkeys((record[row], record[entry]) for record in own):
+            points = sorted((r[x], r[quantity]) for r in _having(own, **{row: pair[0], entry: pair[1]}))
+            axis.plot(*zip(*points, strict=True), linewidth=1.2, **look(*pair))
+    return figure, dict(zip(values, axes, strict=True))
 
 
-def _strategies(records: Sequence[Record], heading: str, path: Path) -> Path:
+def _throughput(figure: Figure, axes: Mapping[Any, Axes], records: Sequence[Record]) -> Figure:
+    """Finish a figure of throughput."""
+    style.throughput_axis(next(iter(axes.values())))
+    # Peaks of others are of GPUs, in double precision on deformed elements.
+    if _on_gpu(records) and records[0].get("dtype") == "float64" and "deformed" in _values(records, "geometry"):
+        for value, axis in axes.items():
+            draw_references(axis, records[0]["benchmark"], value)
+    return figure
+
+
+def _over_size(records: Sequence[Record], heading: str, key: str, look: Look) -> Figure:
+    """One column per shape, one line per value of `key` and order."""
+    values, orders = _values(records, key), sorted(_values(records, "order"))
+    ordered = sorted(records, key=lambda record: (values.index(record[key]), record["order"]))
+    names = ("shape", key, "order", "n_dofs")
+    figure, axes = _lines(ordered, heading, names, "dofs_per_second", look, lambda _: orders, "P = {}")
+    style.log_dofs(axes.values())
+    return _throughput(figure, axes, records)
+
+
+def _strategy_look(records: Sequence[Record]) -> Look:
+    """A colour per strategy, a marker and a dash per order."""
     colours = style.strategy_colours(_values(records, "strategy"))
+    return lambda strategy, order: {
+        "color": colours[strategy],
+        "marker": style.order_marker(order),
+        "linestyle": style.order_dash(order),
+        "markersize": 4,
+    }
 
-    def look(strategy: str, order: int) -> dict[str, Any]:
-        return {"color": colours[strategy], "marker": style.order_marker(order), "linestyle": style.order_dash(order)}
 
-    return _curves(_best(records, "shape", "strategy", "order", "n_dofs"), heading, path, "strategy", look)
+def _order_look(records: Sequence[Record], solid: str) -> Look:
+    """A colour and marker per order; solid for one value, dashed for others."""
+    colours = style.order_colours(_values(records, "order"))
+    return lambda value, order: {
+        "color": colours[order],
+        "marker": style.order_marker(order),
+        "linestyle": "-" if value == solid else "--",
+        "markersize": 4,
+    }
 
 
-def _geometries(records: Sequence[Record], heading: str, folder: Path, benchmark: str, suffix: str) -> list[Path]:
+def _geometries(records: Sequence[Record], heading: str) -> Iterator[tuple[str, Figure]]:
     """Affine solid, deformed dashed; by the strategy that serves most of both, the fastest of those."""
     both = _with_both(records, "geometry", "shape", "order")
     if not both:
-        return []
+        return
 
     def rank(strategy: str) -> tuple[int, float]:
-        own = [record for record in records if record["strategy"] == strategy]
+        own = _having(records, strategy=strategy)
         served = {(record["shape"], record["order"], record["geometry"]) for record in own}
         return len(served), max(record["dofs_per_second"] for record in own)
 
     strategy = max(both, key=rank)
-    chosen = [record for record in records if record["strategy"] == strategy]
-    colours = style.order_colours(_values(chosen, "order"))
-
-    def look(geometry: str, order: int) -> dict[str, Any]:
-        dash = "-" if geometry == "affine" else "--"
-        return {"color": colours[order], "marker": style.order_marker(order), "linestyle": dash}
-
-    best = sorted(_best(chosen, "shape", "geometry", "order", "n_dofs"), key=lambda record: record["geometry"])
-    path = folder / f"{benchmark}_geometry{suffix}"
-    return [_curves(best, f"{heading}, {strategy}", path, "geometry", look)]
+    own = _having(records, strategy=strategy)
+    best = sorted(_best(own, "shape", "geometry", "order", "n_dofs"), key=lambda record: record["geometry"])
+    yield "geometry", _over_size(best, f"{heading}, {strategy}", "geometry", _order_look(own, "affine"))
 
 
-def _collocation(records: Sequence[Record], heading: str, folder: Path, benchmark: str, suffix: str) -> list[Path]:
+def _collocation(records: Sequence[Record], heading: str) -> Iterator[tuple[str, Figure]]:
     """Collocated solid, non-collocated dashed; affine elements where there are some, as in the paper."""
     geometry = "affine" if "affine" in _values(records, "geometry") else _values(records, "geometry")[0]
-    chosen = [record for record in records if record["geometry"] == geometry]
+    chosen = _having(records, geometry=geometry)
     # By some problem's size as well: "auto" takes one algorithm here and the other there.
     both = _with_both(chosen, "algorithm", "shape", "order", "n_dofs")
-    paths = []
     for strategy in both:
-        own = [record for record in chosen if record["strategy"] == strategy]
-        colours = style.order_colours(_values(own, "order"))
-
-        def look(algorithm: str, order: int, colours: Mapping[int, Any] = colours) -> dict[str, Any]:
-            dash = "-" if algorithm == "collocated" else "--"
-            return {"color": colours[order], "marker": style.order_marker(order), "linestyle": dash}
-
-        ordered = sorted(own, key=lambda record: record["algorithm"])
-        name = f"{benchmark}_collocation" if len(both) == 1 else f"{benchmark}_collocation_{strategy}"
+        own = sorted(_having(chosen, strategy=strategy), key=lambda record: record["algorithm"])
         title = f"{heading}, {strategy}, {geometry} elements"
-        paths.append(_curves(ordered, title, folder / f"{name}{suffix}", "algorithm", look))
-    return paths
+        figure = _over_size(own, title, "algorithm", _order_look(own, "collocated"))
+        yield "collocation" if len(both) == 1 else f"collocation_{strategy}", figure
 
 
 def _with_both(records: Sequence[Record], key: str, *same: str) -> list[str]:
@@ -233,7 +274,7 @@ def _with_both(records: Sequence[Record], key: str, *same: str) -> list[str]:
     return list(dict.fromkeys(place[0] for place, values in found.items() if len(values) > 1))
 
 
-def _gain(records: Sequence[Record], heading: str, path: Path) -> list[Path]:
+def _gain(records: Sequence[Record], heading: str) -> Iterator[tuple[str, Figure]]:
     """Throughput of the collocated algorithm over that of the other, at the largest size."""
     rates: dict[tuple[str, str, str, int], dict[str, Record]] = {}
     for record in records:
@@ -241,56 +282,46 @@ def _gain(records: Sequence[Record], heading: str, path: Path) -> list[Path]:
         own = rates.setdefault(key, {})
         if record["n_dofs"] >= own.get(record["algorithm"], record)["n_dofs"]:
             own[record["algorithm"]] = record
-    gains = {
-        key: own["collocated"]["dofs_per_second"] / own["noncollocated"]["dofs_per_second"]
-        for key, own in rates.items()
+    gains: list[Record] = [
+        {**own["collocated"], "gain": own["collocated"]["dofs_per_second"] / own["noncollocated"]["dofs_per_second"]}
+        for own in rates.values()
         if len(own) == 2
-    }
+    ]
     if not gains:
-        return []
-    shapes, strategies = style.in_order(key[0] for key in gains), list(dict.fromkeys(key[1] for key in gains))
-    look = _strategy_and_geometry(strategies)
-    figure, axes = style.columns([style.shape_title(shape) for shape in shapes], _legend(records, strategies, look))
-    style.heading(figure, heading)
-    for axis, shape in zip(axes, shapes, strict=True):
-        for place in dict.fromkeys(key[:3] for key in gains if key[0] == shape):
-            points = sorted((key[3], gain) for key, gain in gains.items() if key[:3] == place)
-            axis.plot(*zip(*points, strict=True), linewidth=1.2, **look(*place[1:]))
+        return
+    figure, axes = _lines_by_order(gains, heading, "gain", records)
+    for axis in axes.values():
         axis.axhline(1.0, color="#444444", linewidth=0.8)
-        _orders_axis(axis, [record for record in records if record["shape"] == shape])
-    axes[0].set_ylim(0, 1.06 * max(gains.values()))
-    axes[0].set_ylabel("Throughput, collocated / not", fontsize=9)
-    return [style.save(figure, path)]
+    first = next(iter(axes.values()))
+    first.set_ylim(0, 1.06 * max(record["gain"] for record in gains))
+    first.set_ylabel("Throughput, collocated / not", fontsize=9)
+    yield "gain", figure
 
 
-def _strategy_and_geometry(strategies: Sequence[str]) -> Callable[[str, str], dict[str, Any]]:
-    """Looks of lines: a colour per strategy; deformed elements solid and filled, affine ones dashed and hollow."""
-    colours = style.strategy_colours(strategies)
+def _lines_by_order(
+    chosen: Sequence[Record], heading: str, quantity: str, records: Sequence[Record]
+) -> tuple[Figure, dict[Any, Axes]]:
+    """One column per shape, a colour per strategy; deformed elements solid, affine ones dashed and hollow."""
+    colours = style.strategy_colours(_values(chosen, "strategy"))
 
     def look(strategy: str, geometry: str) -> dict[str, Any]:
         solid = geometry == "deformed"
-        face = colours[strategy] if solid else "white"
         return {
             "color": colours[strategy],
             "marker": "o" if solid else "s",
             "markersize": 4,
             "linestyle": "-" if solid else "--",
-            "markerfacecolor": face,
+            "markerfacecolor": colours[strategy] if solid else "white",
         }
 
-    return look
+    def geometries(strategy: str) -> list[str]:
+        return _values(_having(records, strategy=strategy), "geometry")
 
-
-def _legend(
-    records: Sequence[Record], strategies: Sequence[str], look: Callable[[str, str], dict[str, Any]]
-) -> list[list[Any]]:
-    """Rows of a legend: one per strategy, with its geometries."""
-    rows = []
-    for strategy in strategies:
-        own = [record for record in records if record["strategy"] == strategy]
-        entries = [style.handle(geometry, **look(strategy, geometry)) for geometry in _values(own, "geometry")]
-        rows.append([style.handle(f"{strategy}:", linestyle="none"), *entries])
-    return rows
+    names = ("shape", "strategy", "geometry", "order")
+    figure, axes = _lines(chosen, heading, names, quantity, look, geometries)
+    for shape, axis in axes.items():
+        _orders_axis(axis, _having(records, shape=shape))
+    return figure, axes
 
 
 def _orders_axis(axis: Axes, records: Sequence[Record]) -> None:
@@ -298,60 +329,32 @@ def _orders_axis(axis: Axes, records: Sequence[Record]) -> None:
     axis.set_xticks(sorted(_values(records, "order")))
 
 
-def _by_order_and_shape(records: Sequence[Record], heading: str, path: Path) -> Path:
+def _by_order_and_shape(records: Sequence[Record], heading: str) -> Figure:
     """One column per shape, one line per strategy and geometry: the highest throughput of all sizes."""
-    shapes, strategies = style.in_order(_values(records, "shape")), _values(records, "strategy")
-    look = _strategy_and_geometry(strategies)
-    figure, axes = style.columns([style.shape_title(shape) for shape in shapes], _legend(records, strategies, look))
-    style.heading(figure, heading)
-    for axis, shape in zip(axes, shapes, strict=True):
-        own = [record for record in records if record["shape"] == shape]
-        best = _best(own, "strategy", "geometry", "order")
-        for place in dict.fromkeys((record["strategy"], record["geometry"]) for record in best):
-            points = sorted((r["order"], r["dofs_per_second"]) for r in best if (r["strategy"], r["geometry"]) == place)
-            axis.plot(*zip(*points, strict=True), linewidth=1.2, **look(*place))
-        _orders_axis(axis, own)
-    style.throughput_axis(axes[0])
-    for axis, shape in zip(axes, shapes, strict=True):
-        _references(axis, records, shape)
-    return style.save(figure, path)
+    best = _best(records, "shape", "strategy", "geometry", "order")
+    figure, axes = _lines_by_order(best, heading, "dofs_per_second", records)
+    return _throughput(figure, axes, records)
 
 
-def _by_order(records: Sequence[Record], heading: str, path: Path) -> Path:
+def _by_order(records: Sequence[Record], heading: str) -> Figure:
     """One column per geometry, one line per shape and strategy: the highest throughput of all sizes."""
-    geometries, shapes = _values(records, "geometry"), style.in_order(_values(records, "shape"))
-    strategies = _values(records, "strategy")
-    colours = style.strategy_colours(strategies)
+    shapes, strategies = style.in_order(_values(records, "shape")), _values(records, "strategy")
+    best = _best(records, "geometry", "strategy", "shape", "order")
+    best.sort(key=lambda record: (strategies.index(record["strategy"]), shapes.index(record["shape"])))
+    of_order = _strategy_look(records)
 
     def look(strategy: str, shape: str) -> dict[str, Any]:
         number = shapes.index(shape) + 1
-        return {
-            "color": colours[strategy],
-            "marker": style.order_marker(number),
-            "linestyle": style.order_dash(2 * number),
-        }
+        return {**of_order(strategy, number), "linestyle": style.order_dash(2 * number), "markersize": 4.5}
 
-    legend = []
-    for strategy in strategies:
-        entries = [style.handle(shape, markersize=4.5, **look(strategy, shape)) for shape in shapes]
-        legend.append([style.handle(f"{strategy}:", linestyle="none"), *entries])
-    figure, axes = style.columns([f"{g.capitalize()} elements" for g in geometries], legend)
-    style.heading(figure, heading)
-    for axis, geometry in zip(axes, geometries, strict=True):
-        own = [record for record in records if record["geometry"] == geometry]
-        for strategy in strategies:
-            for shape in shapes:
-                best = _best([r for r in own if (r["strategy"], r["shape"]) == (strategy, shape)], "order")
-                points = sorted((record["order"], record["dofs_per_second"]) for record in best)
-                if points:
-                    axis.plot(*zip(*points, strict=True), markersize=4.5, linewidth=1.2, **look(strategy, shape))
-        axis.set_xlabel("Order P", fontsize=9)
-        axis.set_xticks(sorted(_values(records, "order")))
-    style.throughput_axis(axes[0])
-    return style.save(figure, path)
+    names = ("geometry", "strategy", "shape", "order")
+    figure, axes = _lines(best, heading, names, "dofs_per_second", look, lambda _: shapes)
+    for axis in axes.values():
+        _orders_axis(axis, records)
+    return _throughput(figure, axes, records)
 
 
-def _roofline(records: Sequence[Record], heading: str, path: Path) -> Path:
+def _roofline(records: Sequence[Record], heading: Callable[[str], str]) -> Figure:
     """Bars of the share of the roofline at the largest size, hatched where the flop rate is the bound.
 
     Of many strategies the fastest alone has a bar; a tick is what it reaches for seconds without a pause.
@@ -359,19 +362,11 @@ def _roofline(records: Sequence[Record], heading: str, path: Path) -> Path:
     geometries, shapes = _values(records, "geometry"), style.in_order(_values(records, "shape"))
     strategies = _values(records, "strategy")
     colours = style.strategy_colours(strategies)
-    chosen = [
-        record
-        for shape in shapes
-        for strategy in strategies
-        for geometry in geometries
-        for record in _largest(
-            [r for r in records if (r["shape"], r["strategy"], r["geometry"]) == (shape, strategy, geometry)]
-        )
-    ]
+    chosen = _largest(records)
     fastest_only = len({(record["strategy"], record["geometry"]) for record in chosen}) > MOST_BARS
+    whose = "fastest strategy's " if fastest_only else ""
     if fastest_only:
         chosen = _best(chosen, "shape", "geometry", "order")
-        heading = heading.replace("share of the roofline", "fastest strategy's share of the roofline")
     present = {(record["strategy"], record["geometry"]) for record in chosen}
     series = [(s, g) for s in strategies for g in geometries if (s, g) in present]
     slots = [(None, g) for g in geometries] if fastest_only else series
@@ -384,12 +379,12 @@ def _roofline(records: Sequence[Record], heading: str, path: Path) -> Path:
     if any("sustained_fraction" in record for record in chosen):
         notes.append(style.handle("sustained", color="black", marker="_", markersize=8, linestyle="none"))
     legend = [[Patch(label=f"{s}, {g}", facecolor=colour(s, g)) for s, g in series if s == own] for own in strategies]
-    figure, axes = style.columns([style.shape_title(shape) for shape in shapes], [*filter(None, legend), notes])
-    style.heading(figure, heading)
+    figure, axes = style.columns([shape.capitalize() for shape in shapes], [*filter(None, legend), notes])
+    style.heading(figure, heading(f", {whose}share of the roofline"))
     width = 0.8 / len(slots)
     top = 1.0
     for axis, shape in zip(axes, shapes, strict=True):
-        own = [record for record in chosen if record["shape"] == shape]
+        own = _having(chosen, shape=shape)
         orders = sorted(_values(own, "order"))
         for record in own:
             strategy, geometry = record["strategy"], record["geometry"]
@@ -416,17 +411,17 @@ def _roofline(records: Sequence[Record], heading: str, path: Path) -> Path:
     # Bounds are of memory's bandwidth and of nominal operations.
     note = "" if top == 1.0 else "\n(above 1: in cache, fewer flops, tensor cores)"
     axes[0].set_ylabel(f"Share of the roofline{note}", fontsize=9 if top == 1.0 else 8)
-    return style.save(figure, path)
+    return figure
 
 
 def _largest(records: Sequence[Record]) -> list[Record]:
-    """Per order the fastest record of the largest size."""
-    chosen = []
-    for order in sorted(_values(records, "order")):
-        own = [record for record in records if record["order"] == order]
-        size = max(record["n_dofs"] for record in own)
-        chosen.append(max((r for r in own if r["n_dofs"] == size), key=lambda r: r["dofs_per_second"]))
-    return chosen
+    """Of each shape, strategy, geometry and order the fastest record of the largest size."""
+    names = ("shape", "strategy", "geometry", "order")
+    sizes: dict[tuple[Any, ...], int] = {}
+    for record in records:
+        key = tuple(record[name] for name in names)
+        sizes[key] = max(record["n_dofs"], sizes.get(key, 0))
+    return _best([r for r in records if r["n_dofs"] == sizes[tuple(r[name] for name in names)]], *names)
 
 
 def _lighter(colour: str) -> tuple[float, float, float]:

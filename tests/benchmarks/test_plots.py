@@ -146,14 +146,14 @@ def test_picture_of_a_comparison(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".pdf", ".svg"])
-def test_other_formats(tmp_path, suffix):
+def test_pictures_as_pdf_and_svg(tmp_path, suffix):
     [path] = plot_results(comparison(), tmp_path, suffix)
     assert path.suffix == suffix and path.stat().st_size > 5000
     with pytest.raises(ArgumentError, match="not '.bmp'"):
         plot_results(comparison(), tmp_path, ".bmp")
 
 
-def test_little_data_and_much(tmp_path):
+def test_one_record_and_many_records_are_drawn(tmp_path):
     one = bench(shapes=("pyramid",), orders=(4,), strategies=("new",))
     one["results"] = one["results"][:1]
     assert len(plot_results(one, tmp_path)) == 3
@@ -240,7 +240,7 @@ def test_a_precision_at_one_size_has_no_figure_over_size(tmp_path, monkeypatch):
     assert not {"bk3_float32_deformed", "bk3_float32_geometry"} & names
 
 
-def test_names_get_columns_and_colours():
+def test_shapes_are_sorted_and_strategies_have_colours():
     assert in_order(["tet", "cube", "hex", "tri", "hex"]) == ["tri", "hex", "tet", "cube"]
     colours = strategy_colours(["sumfac", "new", "stdmat", "newer"])
     assert len(set(colours.values())) == 4

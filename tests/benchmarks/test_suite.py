@@ -18,10 +18,10 @@ from hpfem.benchmarks import (
     merge_results,
     read_results,
     suite_document,
-    suite_records,
 )
+from hpfem.benchmarks.parts import suite_records
 from hpfem.benchmarks.repeated import RepeatedGeometry
-from hpfem.benchmarks.tiled import TiledBlock, TiledKernel, copies, few_elements
+from hpfem.benchmarks.tiled import TiledBlock, TiledKernel, few_elements
 from hpfem.errors import ArgumentError, NotSuitable
 from hpfem.forms.form import BlockKernel
 from hpfem.geometry.block_geometry import BlockGeometry
@@ -112,7 +112,7 @@ def device(monkeypatch):
 
 @pytest.mark.parametrize("geometry", ["affine", "deformed"])
 @pytest.mark.parametrize("shape", BOX_SHAPES)
-def test_copies_of_elements_are_like_a_mesh(shape, geometry):
+def test_kernels_on_repeated_elements_are_right(shape, geometry):
     mesh = few_elements(shape, geometry)
     assert 4 <= mesh.n_cells <= 16 and mesh.summary().worst_scaled_jacobian > 0.1
     for benchmark in ("bk1", "bk3"):
@@ -145,7 +145,7 @@ def test_factors_are_written_where_they_are_wanted(lanes):
     assert np.isnan(buffer[..., lanes:]).all()
 
 
-def test_an_error_anywhere_is_seen():
+def test_a_wrong_element_anywhere_is_found():
     block = TiledBlock("bk1", "quad", 1, "deformed", "numpy")
     kernel = TiledKernel(block.choose("sumfac", "auto", 50).kernel, block.xp)
     u, out = block.arrays(50)
@@ -165,7 +165,6 @@ def test_an_error_anywhere_is_seen():
 
         kernel.kernel.apply = lazy
         assert np.isnan(block.error(kernel, u, out))
-    np.testing.assert_array_equal(copies(np.arange(6).reshape(2, 3), 2, np), [[0, 1, 2], [3, 4, 5]] * 2)
 
 
 def test_on_a_device_factors_are_copied_there_and_sizes_share_them(device):
@@ -238,7 +237,7 @@ def test_what_is_not_exact_on_the_points_is_skipped():
     assert all("need at least 3 points" in entry["reason"] for entry in run.skipped)
 
 
-def test_the_whole_benchmark_is_that_of_the_papers():
+def test_the_default_suite_has_all_shapes_orders_and_precisions():
     cases = SuiteSettings().cases()
     assert len(cases) == len(set(cases)) == 2 * 2 * 2 * (4 * 7 + 2 * 10)
     assert {case.order for case in cases if case.shape == "tri"} == set(range(1, 11))
@@ -254,7 +253,7 @@ def document_of(run, **machine):
     return suite_document(run.settings, [about], suite_records(run.measurements), run.skipped, run.wrong)
 
 
-def test_parts_go_together(tmp_path):
+def test_parts_of_a_benchmark_are_merged(tmp_path):
     settings = SuiteSettings(**{**SMALL, "shapes": ("quad",), "benchmarks": ("bk1",)})
     parts = []
     for number in (1, 2, 3):
@@ -281,7 +280,7 @@ def test_parts_go_together(tmp_path):
         merge_results([whole, parts[0]])
 
 
-def test_what_does_not_belong_together_is_refused():
+def test_results_of_other_machines_or_settings_are_not_merged():
     settings = SuiteSettings(**{**SMALL, "shapes": ("quad",)})
     empty = Runner(settings, LIMITS)
     first = document_of(empty)

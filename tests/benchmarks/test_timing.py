@@ -50,7 +50,7 @@ def test_host_timer_counts_calls():
     assert HostTimer().seconds(lambda: calls.append(1), 7) > 0 and len(calls) == 7
 
 
-def test_bound():
+def test_a_roofline_bounds_by_bandwidth_or_flops():
     limits = Roofline(bandwidth=10.0, flops=100.0, details={})
     assert limits.bound(20.0, 100.0) == (2.0, "bandwidth")
     assert limits.bound(20.0, 400.0) == (4.0, "flops")
@@ -98,10 +98,15 @@ def test_thread_limit_without_threadpoolctl(monkeypatch):
         assert limit == {"limit": 1, "blas": "nothing"}
 
 
-def test_targets_by_their_old_name():
+def test_earlier_names_say_what_to_write():
     with pytest.warns(hp.HpfemWarning, match="choose_backend"):
         from hpfem.benchmarks import TARGETS
     assert TARGETS["numpy"].timer().seconds(lambda: None, 1) > 0
+    for name, instead in (("SuiteRun", "Runner"), ("Task", "Case"), ("suite_tasks", r"settings\.cases")):
+        with pytest.warns(hp.HpfemWarning, match=instead):
+            getattr(hp.benchmarks, name)
+    with pytest.raises(AttributeError, match="no attribute 'Tasks'"):
+        _ = hp.benchmarks.Tasks
 
 
 @pytest.mark.cuda

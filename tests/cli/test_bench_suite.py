@@ -103,7 +103,7 @@ def test_wrong_results_are_an_error_after_all_is_written(capsys, tmp_path, monke
         ({"wrong": [{"dtype": []}]}, "wrong of a result file are not"),
     ],
 )
-def test_damaged_results(capsys, tmp_path, change, message):
+def test_damaged_result_files_are_refused(capsys, tmp_path, change, message):
     path = tmp_path / "r.json"
     settings = SuiteSettings(backend="numpy")
     run_ = {"machine": {}, "rooflines": {}}
@@ -131,17 +131,17 @@ def test_damaged_results(capsys, tmp_path, change, message):
         (["-o", "r.txt"], "give a name that ends in .json"),
     ],
 )
-def test_bad_input(capsys, arguments, message):
+def test_bad_input_is_one_line(capsys, arguments, message):
     assert message in refused(capsys, *SMALL, *arguments)
 
 
-def test_without_a_gpu_it_says_so(capsys, monkeypatch):
+def test_a_missing_gpu_is_said(capsys, monkeypatch):
     backend = StandInBackend("cuda", missing="there is no NVIDIA GPU")
     monkeypatch.setitem(BACKENDS._objects, "cuda", backend)
     assert "backend 'cuda' cannot run here: there is no NVIDIA GPU" in refused(capsys, "bench", "--backend", "cuda")
 
 
-def test_its_options_need_it(capsys, tmp_path):
+def test_options_of_the_suite_are_refused_without_it(capsys, tmp_path):
     plain = ["bench", "--backend", "numpy"]
     for option, value in (("--part", "1/2"), ("--budget", "5"), ("--resume", "r.json"), ("--sustained", "1")):
         assert f"{option} belongs to --tiled" in refused(capsys, *plain, option, value)

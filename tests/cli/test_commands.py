@@ -278,7 +278,7 @@ def test_help_has_examples(capsys, command):
             assert line.split()[1] == command[0]
 
 
-def test_cache(capsys, tmp_path, monkeypatch):
+def test_cache_is_listed_and_cleared(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("HPFEM_CACHE_DIR", str(tmp_path))
     empty = json.loads(run(capsys, "cache", "info", "--json"))
     assert set(empty) == {"kernels", "cuda", "tuning"}
@@ -449,7 +449,7 @@ def test_lack_of_memory_is_one_line(capsys, monkeypatch):
     assert "not enough memory" in refused(capsys, "info", MIXED)
 
 
-def test_closed_folder(capsys, tmp_path, monkeypatch):
+def test_an_output_folder_without_permission_is_refused(capsys, tmp_path, monkeypatch):
     def closed(dir):
         raise PermissionError(13, "Permission denied", str(dir))
 
