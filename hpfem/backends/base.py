@@ -13,6 +13,7 @@ from hpfem.shapes.arguments import name_of
 from ..errors import DeviceError
 from ..geometry import BlockGeometry
 from ..memory import HOST, Device
+from ..support.cache import Cache
 from ..support.immutable import Immutable
 from ..support.log import report_once
 from ..support.machine import processor_name
@@ -64,6 +65,16 @@ class Backend(Immutable, ABC):
     def processor(self) -> str:
         """Name of what does the work, with all that its speed depends on."""
         return processor_name()
+
+    def caches(self) -> dict[str, Cache]:
+        """Folders in which it keeps what takes long to make.
+
+        Returns
+        -------
+        dict
+            {name: folder}; names are those of `hpfem cache`.
+        """
+        return {}
 
     def measure_limits(self, dtype: DTypeLike, quick: bool) -> Roofline:
         """Measure what this backend reaches on its device, on the threads that it may use now.

@@ -1,7 +1,7 @@
 """Which of several callables is the fastest, found by a race; and results of races, kept on disk."""
 
 from .race import MARGIN, Name, Race, Verdict
-from .store import Record, entries, find, forget, keep, store_info
+from .store import Record, cache, entries, find, keep
 
 __all__ = [
     "MARGIN",
@@ -9,9 +9,8 @@ __all__ = [
     "Race",
     "Record",
     "Verdict",
+    "cache",
     "entries",
     "find",
-    "forget",
     "keep",
-    "store_info",
 ]

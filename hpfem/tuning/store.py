@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..support.cache import CacheInfo, Kept
+from ..support.cache import Cache
 from ..support.files import cache_folder, opened
 from ..support.log import report_once
 from .race import Name
@@ -25,7 +25,6 @@ from .race import Name
 FORMAT = 1
 # Larger files are not ours.
 MOST_BYTES = 1 << 16
-_SUFFIX = ".json"
 # Why a file cannot be opened where there is none.
 _NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 
@@ -62,17 +61,18 @@ class Record:
     about: Mapping[str, Any] = field(default_factory=dict)
 
 
-def folder() -> Path:
-    """Folder of results."""
-    return cache_folder("tuning")
+def cache() -> Cache:
+    """Folder of results.
 
-
-def _kept() -> Kept:
-    return Kept(folder(), _SUFFIX)
+    Returns
+    -------
+    Cache
+    """
+    return Cache(cache_folder("tuning"), ".json")
 
 
 def _path(key: Mapping[str, str | int]) -> Path:
-    return _kept().path(_digest(key))
+    return cache().path(_digest(key))
 
 
 def _digest(key: Mapping[str, str | int]) -> str:
@@ -167,20 +167,15 @@ def keep(record: Record) -> None:
     record : Record
     """
     content = json.dumps({"format": FORMAT, **asdict(record)}, indent=1, allow_nan=False) + "\n"
-    _kept().keep(_digest(record.key), content.encode(), sync=True)
+    cache().keep(_digest(record.key), content.encode(), sync=True)
 
 
 def entries() -> list[Record]:
-    """Read all results that can be used."""
-    found = [_read(path) for path in _kept().entries()]
+    """Read all results that can be used.
+
+    Returns
+    -------
+    list of Record
+    """
+    found = [_read(path) for path in cache().entries()]
     return [record for record in found if record is not None]
-
-
-def forget() -> int:
-    """Delete all results; returns how many there were."""
-    return _kept().clear()
-
-
-def store_info() -> CacheInfo:
-    """Count the results."""
-    return _kept().info()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from numpy.typing import DTypeLike
 
+from ...support.cache import Cache
 from ...support.machine import processor_name
 from ..base import BACKENDS, Backend
 from ..numpy.limits import array_bytes
 from ..roofline import Roofline
+from .runtime.cache import kernel_cache
 from .runtime.limits import measure_cores
 from .runtime.target import missing
 from .runtime.threads import thread_count
@@ -27,6 +29,10 @@ class CpuBackend(Backend):
     def processor(self) -> str:
         """Name of the processor, and the number of threads."""
         return f"{processor_name()}, {thread_count()} thread(s)"
+
+    def caches(self) -> dict[str, Cache]:
+        """Compiled kernels; see `Backend.caches`."""
+        return {"kernels": kernel_cache()}
 
     def measure_limits(self, dtype: DTypeLike, quick: bool) -> Roofline:
         """Measure multiply-adds in registers and reading memory; see `Backend.measure_limits`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from numpy.typing import DTypeLike
 
 from ...geometry import BlockGeometry
+from ...support.cache import Cache
 from ...support.machine import DEVICE_NAMES
 from ..base import BACKENDS, Backend
 from ..roofline import Roofline
@@ -12,6 +13,7 @@ from .dense.strategy import CudaDense
 from .runtime.device import CudaDevice, current_device, missing
 from .runtime.kernel import held
 from .runtime.limits import measure_gpu
+from .runtime.nvrtc import kernel_cache
 from .runtime.timer import CudaTimer, all_names, current_name
 from .stdmat.strategy import CudaStdMat
 from .sumfac.strategy import CudaSumFac
@@ -43,6 +45,10 @@ class CudaBackend(Backend):
     def processor(self) -> str:
         """Name of the current GPU."""
         return current_name()
+
+    def caches(self) -> dict[str, Cache]:
+        """Compiled kernels; see `Backend.caches`."""
+        return {"cuda": kernel_cache()}
 
     def measure_limits(self, dtype: DTypeLike, quick: bool) -> Roofline:
         """Measure reading and copying memory, multiply-adds and a matrix product; see `Backend.measure_limits`."""
