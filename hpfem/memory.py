@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -44,21 +44,89 @@ class OutOfMemory(DeviceError):
 
 
 class Device(Protocol):
-    """Where an array can live. The host is `HOST`; a backend with memory of its own provides another."""
+    """Where an array can live. The host is `HOST`; a backend with memory of its own provides another.
+
+    Attributes
+    ----------
+    name : str
+    backend : str
+        Name of the backend that computes there.
+    library : str
+        Whose arrays it has.
+    interfaces : tuple of str
+        Attributes by which its arrays tell other libraries where they are, beside DLPack's.
+    selection : str
+        How users make it the current one.
+    """
 
     name: str
+    backend: str
+    library: str = "NumPy"
+    interfaces: tuple[str, ...] = ()
+    selection: str = ""
+
+    @staticmethod
+    def place(kind: int, number: int) -> str | None:
+        """Say where arrays of a device are, for messages.
+
+        Parameters
+        ----------
+        kind, number : int
+            As DLPack tells devices apart.
+
+        Returns
+        -------
+        str or None
+            None if it is not of this kind.
+        """
+        return None
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
-        """Allocate an uninitialised C-ordered array."""
+        """Allocate an uninitialised C-ordered array.
+
+        Parameters
+        ----------
+        shape : tuple of int
+        dtype : dtype
+
+        Returns
+        -------
+        array
+            Of the device's own kind.
+        """
 
     def from_host(self, source: np.ndarray[Any, Any], out: Any) -> None:
-        """Copy a host array into a device array."""
+        """Copy a host array into a device array.
+
+        Parameters
+        ----------
+        source : ndarray
+        out : array
+            Of the device; overwritten.
+        """
 
     def to_host(self, source: Any, out: np.ndarray[Any, Any]) -> None:
-        """Copy a device array into a host array."""
+        """Copy a device array into a host array.
+
+        Parameters
+        ----------
+        source : array
+            Of the device.
+        out : ndarray
+            Overwritten.
+        """
 
     def adopt(self, array: Any) -> Any | None:
-        """The device's own kind of array on the memory of any library's array; None if that is elsewhere.
+        """Wrap the memory of any library's array.
+
+        Parameters
+        ----------
+        array : array
+
+        Returns
+        -------
+        array or None
+            Of the device's own kind, on the same memory; None if that is elsewhere.
 
         Raises
         ------
@@ -67,11 +135,30 @@ class Device(Protocol):
         """
 
     def overlap(self, first: Any, second: Any) -> bool:
-        """Whether two of the device's arrays may share memory."""
+        """Tell whether two of the device's arrays may share memory.
+
+        Parameters
+        ----------
+        first, second : array
+
+        Returns
+        -------
+        bool
+        """
 
 
 def dlpack_device(array: Any) -> tuple[int, int] | None:
-    """Where DLPack says that an array is, (type, number); None for what does not speak DLPack."""
+    """Tell where DLPack says that an array is.
+
+    Parameters
+    ----------
+    array : object
+
+    Returns
+    -------
+    tuple of int, or None
+        Type and number of the device; None for what does not speak DLPack.
+    """
     ask = getattr(array, "__dlpack_device__", None)
     if ask is None or isinstance(array, type):
         return None
@@ -79,34 +166,33 @@ def dlpack_device(array: Any) -> tuple[int, int] | None:
     return int(kind), int(number)
 
 
-class Host:
+class Host(Device):
     """The host's memory, as a device."""
 
-    name = "host"
+    name, backend = "host", "cpu"
 
     def __reduce__(self) -> str:
         return "HOST"
 
+    @staticmethod
+    def place(kind: int, number: int) -> str | None:
+        """Say that arrays are on the host; see `Device.place`."""
+        return "on the host" if kind in _DLPACK_HOST else None
+
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray[Any, Any]:
-        """Allocate an uninitialised C-ordered array."""
+        """Allocate a NumPy array; see `Device.empty`."""
         return np.empty(shape, dtype)
 
     def from_host(self, source: np.ndarray[Any, Any], out: Any) -> None:
-        """Copy a host array."""
+        """Copy a host array; see `Device.from_host`."""
         np.copyto(out, source)
 
     def to_host(self, source: Any, out: np.ndarray[Any, Any]) -> None:
-        """Copy a host array."""
+        """Copy a host array; see `Device.to_host`."""
         np.copyto(out, source)
 
     def adopt(self, array: Any) -> Any | None:
-        """NumPy array on the memory of any library's array; None if that is not the host's.
-
-        Raises
-        ------
-        ArgumentError
-            If its library does not give it away.
-        """
+        """NumPy array on the memory of any library's array; see `Device.adopt`."""
         if isinstance(array, np.ndarray):
             return array
         place = dlpack_device(array)
@@ -119,7 +205,7 @@ class Host:
             raise ArgumentError(f"{type(array).__name__} gives no NumPy array of its memory: {error}") from error
 
     def overlap(self, first: Any, second: Any) -> bool:
-        """Whether two arrays may share memory."""
+        """Whether two arrays may share memory; see `Device.overlap`."""
         return bool(np.may_share_memory(first, second))
 
 
@@ -188,7 +274,18 @@ class PairArray:
 
     @classmethod
     def of(cls, array: Any, device: Device = HOST) -> PairArray:
-        """Wrap an array that lives on a device, without copying it."""
+        """Wrap an array that lives on a device, without copying it.
+
+        Parameters
+        ----------
+        array : array
+            Of the device's own kind.
+        device : Device
+
+        Returns
+        -------
+        PairArray
+        """
         pair = cls(array.shape, array.dtype)
         pair._sides[device.name] = array
         pair._valid.add(device.name)
@@ -216,7 +313,16 @@ class PairArray:
         return self._device
 
     def valid(self, device: Device = HOST) -> bool:
-        """Whether the side on `device` holds the current values."""
+        """Tell whether the side on a device holds the current values.
+
+        Parameters
+        ----------
+        device : Device
+
+        Returns
+        -------
+        bool
+        """
         return device.name in self._valid
 
     @property
@@ -225,7 +331,16 @@ class PairArray:
         return HOST if HOST.name in self._valid or self._device is None else self._device
 
     def overlaps(self, other: PairArray) -> bool:
-        """Whether writing to this array would change another one."""
+        """Tell whether writing to this array would change another one.
+
+        Parameters
+        ----------
+        other : PairArray
+
+        Returns
+        -------
+        bool
+        """
         if self is other:
             return True
         return any(
@@ -276,13 +391,15 @@ class PairArray:
         kind, number = self.read(self.home).__dlpack_device__()
         return int(kind), int(number)
 
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        """The CUDA array interface of the device's side; the attribute is absent where that has not the values."""
-        if self._device is None or not self.valid(self._device):
-            raise AttributeError("the values are not on a device: ask for readwrite(device) first")
-        interface: dict[str, Any] = self.readwrite(self._device).__cuda_array_interface__
-        return interface
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """An array interface of the device's side; it is absent where that has not the values."""
+            if not name.endswith("_interface__"):
+                raise AttributeError(f"'PairArray' object has no attribute {name!r}")
+            if self._device is None or name not in self._device.interfaces or not self.valid(self._device):
+                raise AttributeError("the values are not on a device: ask for readwrite(device) first")
+            return getattr(self.readwrite(self._device), name)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """The host's side, after a counted transfer if the values are on a device only.
@@ -310,7 +427,16 @@ class PairArray:
         return side
 
     def read(self, device: Device = HOST) -> Any:
-        """Array on `device` with the current values, for reading.
+        """Give the values on a device, for reading.
+
+        Parameters
+        ----------
+        device : Device
+
+        Returns
+        -------
+        array
+            Of the device; that of the host cannot be written to.
 
         Raises
         ------
@@ -325,7 +451,17 @@ class PairArray:
         return side
 
     def write(self, device: Device = HOST) -> Any:
-        """Array on `device` to be overwritten entirely: nothing is transferred, the other side becomes stale."""
+        """Give an array on a device to be overwritten entirely: nothing is transferred, the other side becomes stale.
+
+        Parameters
+        ----------
+        device : Device
+
+        Returns
+        -------
+        array
+            Of the device, with any content.
+        """
         self._place(device)
         side = self._sides.get(device.name)
         if side is None:
@@ -334,7 +470,16 @@ class PairArray:
         return side
 
     def readwrite(self, device: Device = HOST) -> Any:
-        """Array on `device` with the current values, to be changed: the other side becomes stale.
+        """Give the values on a device, to be changed: the other side becomes stale.
+
+        Parameters
+        ----------
+        device : Device
+
+        Returns
+        -------
+        array
+            Of the device.
 
         Raises
         ------

@@ -12,7 +12,7 @@ from hpfem.shapes.arguments import name_of
 
 from ..errors import DeviceError
 from ..geometry import BlockGeometry
-from ..memory import HOST, Device
+from ..memory import HOST, Device, Host
 from ..support.cache import Cache
 from ..support.immutable import Immutable
 from ..support.log import report_once
@@ -32,10 +32,13 @@ class Backend(Immutable, ABC):
         "numpy", "cpu", "cuda" or another.
     strategies : tuple of Strategy
         Its ways to compute a form on a block.
+    device_type : type
+        What its devices are, known also where it cannot run.
     """
 
     name: str
     strategies: tuple[Strategy, ...]
+    device_type: type[Device] = Host
 
     @property
     def strategy_names(self) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from .sumfac_top.strategy import CudaSumFacTop
 class CudaBackend(Backend):
     """Kernels on an NVIDIA GPU, through CuPy and NVRTC."""
 
-    name = "cuda"
+    name, device_type = "cuda", CudaDevice
     strategies = (CudaSumFacTop(), CudaSumFac(), CudaStdMat(), CudaDense())
 
     def missing(self) -> str | None:
