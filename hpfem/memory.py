@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -44,9 +44,42 @@ class OutOfMemory(DeviceError):
 
 
 class Device(Protocol):
-    """Where an array can live. The host is `HOST`; a backend with memory of its own provides another."""
+    """Where an array can live. The host is `HOST`; a backend with memory of its own provides another.
+
+    Attributes
+    ----------
+    name : str
+    backend : str
+        Name of the backend that computes there.
+    library : str
+        Whose arrays it has.
+    interfaces : tuple of str
+        Attributes by which its arrays tell other libraries where they are, beside DLPack's.
+    selection : str
+        How users make it the current one.
+    """
 
     name: str
+    backend: str
+    library: str = "NumPy"
+    interfaces: tuple[str, ...] = ()
+    selection: str = ""
+
+    @staticmethod
+    def place(kind: int, number: int) -> str | None:
+        """Say where arrays of a device are, for messages.
+
+        Parameters
+        ----------
+        kind, number : int
+            As DLPack tells devices apart.
+
+        Returns
+        -------
+        str or None
+            None if it is not of this kind.
+        """
+        return None
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
         """Allocate an uninitialised C-ordered array.
@@ -58,7 +91,8 @@ class Device(Protocol):
 
         Returns
         -------
-        array of the device
+        array
+            Of the device's own kind.
         """
 
     def from_host(self, source: np.ndarray[Any, Any], out: Any) -> None:
@@ -67,8 +101,8 @@ class Device(Protocol):
         Parameters
         ----------
         source : ndarray
-        out : array of the device
-            Overwritten.
+        out : array
+            Of the device; overwritten.
         """
 
     def to_host(self, source: Any, out: np.ndarray[Any, Any]) -> None:
@@ -76,13 +110,14 @@ class Device(Protocol):
 
         Parameters
         ----------
-        source : array of the device
+        source : array
+            Of the device.
         out : ndarray
             Overwritten.
         """
 
     def adopt(self, array: Any) -> Any | None:
-        """Make the device's own kind of array on the memory of any library's array.
+        """Wrap the memory of any library's array.
 
         Parameters
         ----------
@@ -90,8 +125,8 @@ class Device(Protocol):
 
         Returns
         -------
-        array of the device, or None
-            None if the memory is elsewhere.
+        array or None
+            Of the device's own kind, on the same memory; None if that is elsewhere.
 
         Raises
         ------
@@ -104,7 +139,7 @@ class Device(Protocol):
 
         Parameters
         ----------
-        first, second : array of the device
+        first, second : array
 
         Returns
         -------
@@ -117,7 +152,7 @@ def dlpack_device(array: Any) -> tuple[int, int] | None:
 
     Parameters
     ----------
-    array : array
+    array : object
 
     Returns
     -------
@@ -131,16 +166,21 @@ def dlpack_device(array: Any) -> tuple[int, int] | None:
     return int(kind), int(number)
 
 
-class Host:
+class Host(Device):
     """The host's memory, as a device."""
 
-    name = "host"
+    name, backend = "host", "cpu"
 
     def __reduce__(self) -> str:
         return "HOST"
 
+    @staticmethod
+    def place(kind: int, number: int) -> str | None:
+        """Say that arrays are on the host; see `Device.place`."""
+        return "on the host" if kind in _DLPACK_HOST else None
+
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray[Any, Any]:
-        """Allocate an uninitialised C-ordered array; see `Device.empty`."""
+        """Allocate a NumPy array; see `Device.empty`."""
         return np.empty(shape, dtype)
 
     def from_host(self, source: np.ndarray[Any, Any], out: Any) -> None:
@@ -152,13 +192,7 @@ class Host:
         np.copyto(out, source)
 
     def adopt(self, array: Any) -> Any | None:
-        """NumPy array on the memory of any library's array; None if that is not the host's; see `Device.adopt`.
-
-        Raises
-        ------
-        ArgumentError
-            If its library does not give it away.
-        """
+        """NumPy array on the memory of any library's array; see `Device.adopt`."""
         if isinstance(array, np.ndarray):
             return array
         place = dlpack_device(array)
@@ -244,7 +278,8 @@ class PairArray:
 
         Parameters
         ----------
-        array : array of the device
+        array : array
+            Of the device's own kind.
         device : Device
 
         Returns
@@ -356,13 +391,15 @@ class PairArray:
         kind, number = self.read(self.home).__dlpack_device__()
         return int(kind), int(number)
 
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        """The CUDA array interface of the device's side; the attribute is absent where that has not the values."""
-        if self._device is None or not self.valid(self._device):
-            raise AttributeError("the values are not on a device: ask for readwrite(device) first")
-        interface: dict[str, Any] = self.readwrite(self._device).__cuda_array_interface__
-        return interface
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """An array interface of the device's side; it is absent where that has not the values."""
+            if not name.endswith("_interface__"):
+                raise AttributeError(f"'PairArray' object has no attribute {name!r}")
+            if self._device is None or name not in self._device.interfaces or not self.valid(self._device):
+                raise AttributeError("the values are not on a device: ask for readwrite(device) first")
+            return getattr(self.readwrite(self._device), name)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """The host's side, after a counted transfer if the values are on a device only.
@@ -390,7 +427,7 @@ class PairArray:
         return side
 
     def read(self, device: Device = HOST) -> Any:
-        """Give the array on a device with the current values, for reading.
+        """Give the values on a device, for reading.
 
         Parameters
         ----------
@@ -398,8 +435,8 @@ class PairArray:
 
         Returns
         -------
-        array of the device
-            Read-only on the host.
+        array
+            Of the device; that of the host cannot be written to.
 
         Raises
         ------
@@ -414,7 +451,7 @@ class PairArray:
         return side
 
     def write(self, device: Device = HOST) -> Any:
-        """Give the array on a device to be overwritten entirely: nothing is transferred, the other side becomes stale.
+        """Give an array on a device to be overwritten entirely: nothing is transferred, the other side becomes stale.
 
         Parameters
         ----------
@@ -422,7 +459,8 @@ class PairArray:
 
         Returns
         -------
-        array of the device
+        array
+            Of the device, with any content.
         """
         self._place(device)
         side = self._sides.get(device.name)
@@ -432,7 +470,7 @@ class PairArray:
         return side
 
     def readwrite(self, device: Device = HOST) -> Any:
-        """Give the array on a device with the current values, to be changed: the other side becomes stale.
+        """Give the values on a device, to be changed: the other side becomes stale.
 
         Parameters
         ----------
@@ -440,7 +478,8 @@ class PairArray:
 
         Returns
         -------
-        array of the device
+        array
+            Of the device.
 
         Raises
         ------

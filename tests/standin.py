@@ -7,10 +7,10 @@ from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.backends.strategy import Strategy
 from hpfem.backends.timer import HostTimer
 from hpfem.forms.form import BlockKernel
-from hpfem.memory import HOST
+from hpfem.memory import HOST, Device
 
 
-class StandIn:
+class StandIn(Device):
     """Arrays as a device keeps them: made and copied through its own methods only.
 
     Attributes
@@ -18,6 +18,8 @@ class StandIn:
     made, received, sent : int
         Arrays allocated, copies from the host, copies to it.
     """
+
+    backend = "stand-in"
 
     def __init__(self, name="stand-in"):
         self.name = name

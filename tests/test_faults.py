@@ -16,7 +16,7 @@ from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.errors import ArgumentError
 from hpfem.mesh import box
 from hpfem.plots.style import save
-from hpfem.support.cache import Kept
+from hpfem.support.cache import Cache
 from hpfem.support.files import TEMPORARY, write_json
 from hpfem.vtu import write_vtu
 from tests.limits import forked, limit_file_size
@@ -41,14 +41,14 @@ def write_picture(folder, version):
 
 
 def write_kernel(folder, version):
-    Kept(folder, ".kernel", code=True).keep("key", bytes([version]) * 5000)
+    Cache(folder, ".kernel", code=True).keep("key", bytes([version]) * 5000)
 
 
 def write_gpu_kernel(folder, version):
     os.environ["HPFEM_CACHE_DIR"] = str(folder.parent)
     header = nvrtc_header(5000)
     nvrtc._keep(
-        nvrtc.Binary(header + bytes([version]) * (5000 - len(header)), "Used 9 registers"), "key", nvrtc._kept()
+        nvrtc.Binary(header + bytes([version]) * (5000 - len(header)), "Used 9 registers"), "key", nvrtc.kernel_cache()
     )
 
 
@@ -69,11 +69,11 @@ def read_tuning(folder):
 
 def read_gpu_kernel(folder):
     """What would be compiled again is none."""
-    return nvrtc._kept().path("key").read_bytes()[-1] if nvrtc._there("key") else None
+    return nvrtc.kernel_cache().path("key").read_bytes()[-1] if nvrtc._there("key") else None
 
 
 def read_kernel(folder):
-    content = Kept(folder, ".kernel", code=True).read("key")
+    content = Cache(folder, ".kernel", code=True).read("key")
     assert content is None or len(content) == 5000
     return None if content is None else content[0]
 
@@ -176,15 +176,15 @@ def test_in_the_middle_of_writing(written, share, kill):
 
 
 def test_what_the_dead_leave_in_a_cache_is_no_entry_and_goes(tmp_path):
-    kept = Kept(tmp_path / "kernels", ".kernel", code=True)
+    kept = Cache(tmp_path / "kernels", ".kernel", code=True, limit=10)
     assert kept.keep("key", b"1")
     assert forked(lambda: killing("replace", False) or kept.keep("other", b"22")) == -signal.SIGKILL
     [name] = leftovers(kept.folder)
     assert [path.name for path in kept.entries()] == ["key.kernel"] and kept.info().nbytes == 1
-    kept.prune(10)
+    kept.prune()
     assert leftovers(kept.folder) == [name]  # its process may yet be alive
     os.utime(kept.folder / name, (0, 0))
-    kept.prune(10)
+    kept.prune()
     assert leftovers(kept.folder) == [] and kept.read("key") == b"1"
 
 

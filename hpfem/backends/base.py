@@ -13,7 +13,8 @@ from hpfem.shapes.arguments import name_of
 
 from ..errors import DeviceError
 from ..geometry import BlockGeometry
-from ..memory import HOST, Device
+from ..memory import HOST, Device, Host
+from ..support.cache import Cache
 from ..support.immutable import Immutable
 from ..support.log import report_once
 from ..support.machine import processor_name
@@ -33,10 +34,13 @@ class Backend(Immutable, ABC):
         "numpy", "cpu", "cuda" or another.
     strategies : tuple of Strategy
         Its ways to compute a form on a block.
+    device_type : type
+        What its devices are, known also where it cannot run.
     """
 
     name: str
     strategies: tuple[Strategy, ...]
+    device_type: type[Device] = Host
 
     @property
     def strategy_names(self) -> tuple[str, ...]:
@@ -94,6 +98,16 @@ class Backend(Immutable, ABC):
     def processor(self) -> str:
         """Name of what does the work, with all that its speed depends on."""
         return processor_name()
+
+    def caches(self) -> dict[str, Cache]:
+        """Folders in which it keeps what takes long to make.
+
+        Returns
+        -------
+        dict
+            {name: folder}; names are those of `hpfem cache`.
+        """
+        return {}
 
     def measure_limits(self, dtype: DTypeLike, quick: bool) -> Roofline:
         """Measure what this backend reaches on its device, on the threads that it may use now.

@@ -7,25 +7,53 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
-from ..memory import HOST, PairArray, dlpack_device
+from ..memory import HOST, Device, PairArray, dlpack_device
 from .base import BACKENDS
 
 
+def _device_types() -> dict[type[Device], None]:
+    """What the backends have for memory, whether or not they can run here."""
+    return dict.fromkeys(BACKENDS[name].device_type for name in BACKENDS)
+
+
+def _interfaces() -> list[str]:
+    """Attributes by which arrays on devices tell where they are, beside DLPack's."""
+    return [name for device in _device_types() for name in device.interfaces]
+
+
 def is_array(array: Any) -> bool:
-    """Whether something is an array of some library; a `Field` is none."""
+    """Tell whether something is an array of some library; a `Field` is none.
+
+    Parameters
+    ----------
+    array : object
+
+    Returns
+    -------
+    bool
+    """
     if hasattr(array, "space") or isinstance(array, (type, np.generic)):
         return False
-    return any(hasattr(array, name) for name in ("__dlpack_device__", "__cuda_array_interface__", "__array__"))
+    return any(hasattr(array, name) for name in ("__dlpack_device__", "__array__", *_interfaces()))
 
 
 def where_is(array: Any) -> str:
-    """Say what an array is and where, for messages."""
+    """Say what an array is and where, for messages.
+
+    Parameters
+    ----------
+    array : array
+
+    Returns
+    -------
+    str
+    """
     place, kind = dlpack_device(array), type(array)
     name = f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
-    names = {1: "on the host", 2: f"on cuda:{place[1] if place else 0}", 3: "on the host", 13: "in managed memory"}
     if place is not None:
-        return f"{name} {names.get(place[0], f'on a device of DLPack type {place[0]}')}"
-    return f"{name} on a GPU" if hasattr(array, "__cuda_array_interface__") else name
+        found = [text for device in _device_types() if (text := device.place(*place))]
+        return f"{name} {found[0] if found else f'on a device of DLPack type {place[0]}'}"
+    return f"{name} on a GPU" if any(hasattr(array, interface) for interface in _interfaces()) else name
 
 
 def _ordered(array: Any, copy: bool) -> Any:
@@ -61,7 +89,8 @@ def wrap(array: Any, copy: bool = False) -> PairArray:
         does not give it away.
     """
     if not is_array(array):
-        raise ArgumentError(f"expected an array of NumPy, CuPy or the like, got {type(array).__name__}")
+        libraries = ", ".join(device.library for device in _device_types())
+        raise ArgumentError(f"expected an array of {libraries} or the like, got {type(array).__name__}")
     if getattr(array, "requires_grad", False):
         raise ArgumentError(
             f"this {where_is(array)} records gradients, and hpfem does not differentiate: give array.detach(), which"

@@ -6,9 +6,8 @@ import argparse
 from typing import Any
 
 from .. import tuning
-from ..backends.cpu.runtime.cache import cache_clear, cache_info
-from ..backends.cuda.runtime import nvrtc
-from ..support.cache import CacheInfo
+from ..backends import BACKENDS
+from ..support.cache import Cache
 from . import output
 from .command import Command
 
@@ -18,38 +17,33 @@ EXAMPLES = """examples:
   hpfem cache clear tuning
 """
 
-# What is kept: how to count it, and how to delete it.
-KINDS = {
-    "kernels": (cache_info, cache_clear),
-    "cuda": (nvrtc.cache_info, nvrtc.cache_clear),
-    "tuning": (tuning.store_info, tuning.forget),
-}
+
+def _caches() -> dict[str, Cache]:
+    """What is kept, by its name."""
+    found = [BACKENDS[name].caches() for name in BACKENDS]
+    return {kind: cache for caches in found for kind, cache in caches.items()} | {"tuning": tuning.cache()}
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("info", "clear"), help="count what is kept, or delete it")
-    parser.add_argument("kind", nargs="?", choices=tuple(KINDS), help="of one kind only")
+    parser.add_argument("kind", nargs="?", choices=tuple(_caches()), help="of one kind only")
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    kinds = [arguments.kind] if arguments.kind else list(KINDS)
     found: dict[str, dict[str, Any]] = {}
-    for kind in kinds:
-        count, clear = KINDS[kind]
-        deleted = clear() if arguments.action == "clear" else None
-        state: CacheInfo = count()
-        found[kind] = {"path": state.path, "entries": state.entries, "nbytes": state.nbytes, "limit": state.limit}
-        if deleted is not None:
-            found[kind]["deleted"] = deleted
+    for kind, cache in _caches().items():
+        if arguments.kind in (None, kind):
+            deleted = {"deleted": cache.clear()} if arguments.action == "clear" else {}
+            found[kind] = vars(cache.info()) | deleted
     if arguments.json:
         output.print_json(found)
         return
-    for kind, state_of in found.items():
-        if "deleted" in state_of:
-            output.say(f"deleted {state_of['deleted']} of {kind}")
-        limit = f" of {state_of['limit'] / 1e6:.0f}" if state_of["limit"] else ""
-        size = f"{state_of['nbytes'] / 1e6:.1f}{limit} MB"
-        output.say(f"{kind}: {state_of['entries']} files, {size} in {state_of['path']}")
+    for kind, state in found.items():
+        if "deleted" in state:
+            output.say(f"deleted {state['deleted']} of {kind}")
+        limit = f" of {state['limit'] / 1e6:.0f}" if state["limit"] else ""
+        size = f"{state['nbytes'] / 1e6:.1f}{limit} MB"
+        output.say(f"{kind}: {state['entries']} files, {size} in {state['path']}")
 
 
 COMMAND = Command(

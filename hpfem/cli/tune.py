@@ -145,7 +145,7 @@ def _show(arguments: argparse.Namespace) -> None:
         output.print_json([vars(record) for record in records])
         return
     if not records:
-        output.say(f"nothing is tuned yet ({tuning.store_info().path})")
+        output.say(f"nothing is tuned yet ({tuning.cache().folder})")
         return
     columns = "device operator shape >P geometry dtype >dofs chosen >rate >against tuned".split()
     rows = []

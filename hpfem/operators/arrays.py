@@ -17,20 +17,10 @@ from ..space import Field, Space
 _IMMUTABLE = ("jax", "jaxlib")
 
 
-class DeviceArray(Protocol):
-    """An array that says where it is in CUDA's words."""
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]: ...
-
-
-class ExchangedArray(Protocol):
+class Array(Protocol):
     """An array that gives its memory away by DLPack."""
 
     def __dlpack__(self) -> Any: ...
-
-
-Array = DeviceArray | ExchangedArray
 
 
 class ArrayMap(Protocol):
@@ -77,7 +67,7 @@ def check_current(name: str, device: Device, current: Device) -> None:
     if device.name != current.name:
         raise DeviceError(
             f"{name} was made on {device.name}, where its kernels and factors are, and {current.name} is"
-            f" the current device; use it where {device.name} is current (with cupy.cuda.Device(...)), or make another"
+            f" the current device; use it where {device.name} is current ({device.selection}), or make another"
         )
 
 
@@ -111,7 +101,7 @@ def apply_to_arrays(operator: ArrayMap, arrays: Any, out: Any = None) -> Any:
         if pair.home.name not in (HOST.name, device.name):
             raise ArgumentError(
                 f"{name} computes on {device.name} and got {where_is(array)}; copy it to the host, or make the operator"
-                " with backend='cuda'"
+                f" with backend={pair.home.backend!r}"
             )
     home = pairs[0].home
     if any(pair.home.name != home.name for pair in pairs):

@@ -182,12 +182,15 @@ class Field:
         """DLPack's type and number of where the only block's values are."""
         return self._only().__dlpack_device__()
 
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        """CUDA array interface of the only block's array; absent where there are several, or not on a GPU."""
-        if len(self.data) != 1:
-            raise AttributeError("a field with several arrays, one per block, has no array interface of its own")
-        return self.data[0].__cuda_array_interface__
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """An array interface of the only block's array; absent where there are several, or not on a device."""
+            if not name.endswith("_interface__"):
+                raise AttributeError(f"'Field' object has no attribute {name!r}")
+            if len(self.data) != 1:
+                raise AttributeError("a field with several arrays, one per block, has no array interface of its own")
+            return getattr(self.data[0], name)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         """The only block's array on the host (`PairArray.__array__`)."""

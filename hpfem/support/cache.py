@@ -80,7 +80,7 @@ def whole_elf(code: bytes) -> bool:
 
 
 @dataclass(frozen=True)
-class Kept:
+class Cache:
     """What is kept in a folder.
 
     Attributes
@@ -94,15 +94,27 @@ class Kept:
     code : bool
         Whether entries are run: then those that others can have written are not taken, and nothing is kept where
         others can write.
+    limit : int or None
+        Bytes that it may grow to; None where nothing stops it.
     """
 
     folder: Path
     suffix: str
     beside: tuple[str, ...] = ()
     code: bool = False
+    limit: int | None = None
 
     def path(self, key: str) -> Path:
-        """File of an entry."""
+        """File of an entry.
+
+        Parameters
+        ----------
+        key : str
+
+        Returns
+        -------
+        Path
+        """
         return self.folder / (key + self.suffix)
 
     def read(self, key: str) -> bytes | None:
@@ -169,7 +181,13 @@ class Kept:
             return []
 
     def entries(self) -> list[Path]:
-        """Files of the entries, by name; none where the folder cannot be read."""
+        """Files of the entries.
+
+        Returns
+        -------
+        list of Path
+            By name; none where the folder cannot be read.
+        """
         paths = [Path(file.path) for file in self._files() if not file.name.startswith(TEMPORARY)]
         return [path for path in paths if path.suffix == self.suffix]
 
@@ -197,35 +215,35 @@ class Kept:
                 except FileNotFoundError:
                     continue  # another process deleted it
 
-    def info(self, limit: int | None = None) -> CacheInfo:
+    def info(self) -> CacheInfo:
         """Count the entries.
-
-        Parameters
-        ----------
-        limit : int, optional
-            Bytes, to be told.
 
         Returns
         -------
         CacheInfo
         """
         entries = self.entries()
-        return CacheInfo(self.folder, len(entries), sum(map(self._size, entries)), limit)
+        return CacheInfo(self.folder, len(entries), sum(map(self._size, entries)), self.limit)
 
     def clear(self) -> int:
-        """Delete the entries; returns how many there were."""
+        """Delete the entries.
+
+        Returns
+        -------
+        int
+            How many there were.
+        """
         entries = self.entries()
         for entry in entries:
             self._delete(entry)
         self._delete_abandoned(0.0)
         return len(entries)
 
-    def prune(self, limit: int, spared: float = 0.0) -> None:
+    def prune(self, spared: float = 0.0) -> None:
         """Delete the least recently used entries while there are more bytes than the limit.
 
         Parameters
         ----------
-        limit : int
         spared : float
             Entries used in the last so many seconds stay.
         """
@@ -238,7 +256,7 @@ class Kept:
                 continue  # another process deleted it
         total, now = sum(size for _, size, _ in found), time.time()
         for used, size, entry in sorted(found):
-            if total <= limit or (spared and used > now - spared):
+            if self.limit is None or total <= self.limit or (spared and used > now - spared):
                 break
             self._delete(entry)
             total -= size

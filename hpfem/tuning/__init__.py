@@ -6,7 +6,7 @@ from typing import Any
 from .race import MARGIN, Race
 from .record import Config, TuningRecord
 from .select import Choice, candidates, choose
-from .store import entries, find, forget, keep, store_info
+from .store import cache, entries, find, keep
 from .tuner import BlockTuner, Tuning, tune_blocks
 
 __all__ = [
@@ -17,13 +17,12 @@ __all__ = [
     "Race",
     "Tuning",
     "TuningRecord",
+    "cache",
     "candidates",
     "choose",
     "entries",
     "find",
-    "forget",
     "keep",
-    "store_info",
     "tune_blocks",
 ]
 

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..support.cache import CacheInfo, Kept
+from ..support.cache import Cache
 from ..support.files import cache_folder, opened
 from ..support.log import report_once
 from .record import Config, TuningRecord
@@ -29,8 +29,14 @@ MOST_BYTES = 1 << 16
 _NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 
 
-def _kept() -> Kept:
-    return Kept(cache_folder("tuning"), ".json")
+def cache() -> Cache:
+    """Folder of results.
+
+    Returns
+    -------
+    Cache
+    """
+    return Cache(cache_folder("tuning"), ".json")
 
 
 def _digest(key: Mapping[str, str | int]) -> str:
@@ -118,7 +124,7 @@ def find(key: Mapping[str, str | int]) -> TuningRecord | None:
     TuningRecord or None
         None if there is none, or none to be used; that is reported once.
     """
-    return _read(_kept().path(_digest(key)))
+    return _read(cache().path(_digest(key)))
 
 
 def keep(record: TuningRecord) -> None:
@@ -129,7 +135,7 @@ def keep(record: TuningRecord) -> None:
     record : TuningRecord
     """
     content = json.dumps({"format": FORMAT, **asdict(record)}, indent=1, allow_nan=False) + "\n"
-    _kept().keep(_digest(record.key), content.encode(), sync=True)
+    cache().keep(_digest(record.key), content.encode(), sync=True)
 
 
 def entries() -> list[TuningRecord]:
@@ -139,26 +145,5 @@ def entries() -> list[TuningRecord]:
     -------
     list of TuningRecord
     """
-    found = [_read(path) for path in _kept().entries()]
+    found = [_read(path) for path in cache().entries()]
     return [record for record in found if record is not None]
-
-
-def forget() -> int:
-    """Delete all results.
-
-    Returns
-    -------
-    int
-        How many there were.
-    """
-    return _kept().clear()
-
-
-def store_info() -> CacheInfo:
-    """Count the results.
-
-    Returns
-    -------
-    CacheInfo
-    """
-    return _kept().info()

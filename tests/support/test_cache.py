@@ -2,11 +2,12 @@
 
 import os
 import time
+from dataclasses import replace
 
-from hpfem.support.cache import Kept
+from hpfem.support.cache import Cache
 
 
-def fill(folder, names, size=1000):
+def fill(folder, names, size=1000, limit=None):
     """Entries with a companion each, one second apart, the first the oldest."""
     folder.mkdir()
     for age, name in enumerate(reversed(names)):
@@ -14,7 +15,7 @@ def fill(folder, names, size=1000):
             path = folder / f"{name}{suffix}"
             path.write_bytes(b"0" * (size // 2))
             os.utime(path, (time.time() - 100 - age,) * 2)
-    return Kept(folder, ".code", (".log",))
+    return Cache(folder, ".code", (".log",), limit=limit)
 
 
 def names(kept):
@@ -23,29 +24,29 @@ def names(kept):
 
 
 def test_counts_and_clears(tmp_path):
-    kept = Kept(tmp_path / "none", ".code")
+    kept = Cache(tmp_path / "none", ".code", limit=0)
     assert kept.entries() == [] and kept.clear() == 0 and kept.info().entries == 0
-    kept.prune(0)
-    kept = fill(tmp_path / "some", "abc")
+    kept.prune()
+    kept = fill(tmp_path / "some", "abc", limit=5)
     (tmp_path / "some" / "foreign.txt").write_text("x")
-    info = kept.info(limit=5)
+    info = kept.info()
     assert (info.entries, info.nbytes, info.limit) == (3, 3000, 5)
     assert kept.clear() == 3 and [path.name for path in (tmp_path / "some").iterdir()] == ["foreign.txt"]
 
 
 def test_the_least_recently_used_go_first(tmp_path):
     kept = fill(tmp_path / "some", "abcd")
-    kept.prune(4000)
+    replace(kept, limit=4000).prune()
     assert names(kept) == list("abcd")
     os.utime(tmp_path / "some" / "a.code")
-    kept.prune(2500)
+    replace(kept, limit=2500).prune()
     assert names(kept) == ["a", "d"] and kept.info().nbytes == 2000
 
 
 def test_what_was_just_used_stays(tmp_path):
-    kept = fill(tmp_path / "some", "abc")
+    kept = fill(tmp_path / "some", "abc", limit=0)
     os.utime(tmp_path / "some" / "b.code")
-    kept.prune(0, spared=50.0)
+    kept.prune(spared=50.0)
     assert names(kept) == ["b"]
-    kept.prune(0)
+    kept.prune()
     assert names(kept) == []

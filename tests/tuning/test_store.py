@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpfem.support.log import forget_reports, reports
-from hpfem.tuning import TuningRecord, entries, find, forget, keep, store_info
+from hpfem.tuning import TuningRecord, cache, entries, find, keep
 from hpfem.tuning.store import FORMAT
 from tests.limits import forked, limit_time
 
@@ -28,12 +28,12 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_round_trip(folder):
-    assert find(KEY) is None and entries() == [] and store_info().entries == 0
+    assert find(KEY) is None and entries() == [] and cache().info().entries == 0
     keep(RECORD)
     assert find(KEY) == RECORD and entries() == [RECORD]
     assert find(dict(reversed(KEY.items()))) == RECORD
     assert [path.suffix for path in folder.iterdir()] == [".json"]
-    info = store_info()
+    info = cache().info()
     assert (info.path, info.entries) == (folder, 1) and info.nbytes > 100
     assert not reports()
 
@@ -138,7 +138,7 @@ def test_a_result_of_another_problem_in_its_place_is_not_believed(folder):
 
 def test_forgetting():
     keep(RECORD)
-    assert forget() == 1 and find(KEY) is None and forget() == 0
+    assert cache().clear() == 1 and find(KEY) is None and cache().clear() == 0
 
 
 @pytest.mark.parametrize("place", ["/dev/null", "/dev/null/more", "/proc/more", "x" * 5000, __file__])
@@ -147,7 +147,7 @@ def test_a_folder_that_cannot_be_written_is_reported_once(monkeypatch, place):
     for order in (1, 2):
         assert find({**KEY, "order": order}) is None
         keep(RECORD)
-    assert find(KEY) is None and entries() == [] and forget() == 0
+    assert find(KEY) is None and entries() == [] and cache().clear() == 0
     [message] = reports().values()
     assert "not kept" in message and "set HPFEM_CACHE_DIR to a folder that can be written" in message
     assert len(message) < 400
@@ -156,4 +156,4 @@ def test_a_folder_that_cannot_be_written_is_reported_once(monkeypatch, place):
 def test_many_writers():
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(keep, [RECORD] * 64))
-    assert find(KEY) == RECORD and len(list(Path(store_info().path).iterdir())) == 1
+    assert find(KEY) == RECORD and len(list(Path(cache().info().path).iterdir())) == 1

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from numpy.typing import DTypeLike
 
+from ...support.cache import Cache
 from ...support.machine import processor_name
 from ..base import BACKENDS, Backend
 from ..roofline import Roofline, array_bytes
+from .runtime.cache import kernel_cache
 from .runtime.limits import measure_cores
 from .runtime.target import missing
 from .runtime.threads import thread_count
@@ -26,6 +28,10 @@ class CpuBackend(Backend):
     def processor(self) -> str:
         """Name of the processor, and the number of threads; see `Backend.processor`."""
         return f"{processor_name()}, {thread_count()} thread(s)"
+
+    def caches(self) -> dict[str, Cache]:
+        """Compiled kernels; see `Backend.caches`."""
+        return {"kernels": kernel_cache()}
 
     def measure_limits(self, dtype: DTypeLike, quick: bool) -> Roofline:
         """Measure multiply-adds in registers and reading memory; see `Backend.measure_limits`."""

@@ -6,6 +6,7 @@ from numpy.typing import DTypeLike
 
 from ...geometry import BlockGeometry
 from ...memory import Device
+from ...support.cache import Cache
 from ...support.machine import DEVICE_NAMES
 from ..base import BACKENDS, Backend
 from ..roofline import Roofline
@@ -13,6 +14,7 @@ from .dense.strategy import CudaDense
 from .runtime.device import CudaDevice, current_device, missing
 from .runtime.kernel import held
 from .runtime.limits import measure_gpu
+from .runtime.nvrtc import kernel_cache
 from .runtime.timer import CudaTimer, all_names, current_name
 from .stdmat.strategy import CudaStdMat
 from .sumfac.strategy import CudaSumFac
@@ -23,7 +25,7 @@ from .vectors.space import CudaVectors
 class CudaBackend(Backend):
     """Kernels on an NVIDIA GPU, through CuPy and NVRTC."""
 
-    name = "cuda"
+    name, device_type = "cuda", CudaDevice
     strategies = (CudaSumFacTop(), CudaSumFac(), CudaStdMat(), CudaDense())
 
     def missing(self) -> str | None:
@@ -49,6 +51,10 @@ class CudaBackend(Backend):
     def processor(self) -> str:
         """Name of the current GPU."""
         return current_name()
+
+    def caches(self) -> dict[str, Cache]:
+        """Compiled kernels; see `Backend.caches`."""
+        return {"cuda": kernel_cache()}
 
     def measure_limits(self, dtype: DTypeLike, quick: bool) -> Roofline:
         """Measure reading and copying memory, multiply-adds and a matrix product; see `Backend.measure_limits`."""

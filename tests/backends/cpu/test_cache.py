@@ -48,20 +48,20 @@ def build(monkeypatch, text=MODULE):
 def test_an_entry_is_found_again(folder, monkeypatch):
     assert build(monkeypatch)
     assert not build(monkeypatch)
-    assert cache.cache_info().entries == 1
-    assert cache.cache_info().nbytes == sum(path.stat().st_size for path in folder.iterdir())
+    assert cache.kernel_cache().info().entries == 1
+    assert cache.kernel_cache().info().nbytes == sum(path.stat().st_size for path in folder.iterdir())
 
 
 def test_other_code_is_another_entry(monkeypatch):
     assert build(monkeypatch)
     assert build(monkeypatch, MODULE + "; another\n")
-    assert cache.cache_info().entries == 2
+    assert cache.kernel_cache().info().entries == 2
 
 
 def test_clear(monkeypatch):
     build(monkeypatch)
-    assert cache.cache_clear() == 1
-    assert cache.cache_info().entries == 0
+    assert cache.kernel_cache().clear() == 1
+    assert cache.kernel_cache().info().entries == 0
     assert build(monkeypatch)
 
 
@@ -112,7 +112,7 @@ def test_what_is_no_file_is_no_entry(folder, monkeypatch, obstacle):
         limit_time(10)
         assert build(monkeypatch)
         assert obstacle == "folder" or not build(monkeypatch)
-        assert cache.cache_clear() == (obstacle != "folder")
+        assert cache.kernel_cache().clear() == (obstacle != "folder")
 
     assert forked(rebuild) == 0
 
@@ -152,7 +152,7 @@ def test_a_folder_that_cannot_be_made(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("HPFEM_CACHE_DIR", str(tmp_path / "file"))
     assert build(monkeypatch)
-    assert cache.cache_info().entries == 0
+    assert cache.kernel_cache().info().entries == 0
 
 
 def test_the_least_recently_used_go_first(folder, monkeypatch):

@@ -1,12 +1,15 @@
 """Dense matrices of affine elements: that they are the quadrature's, and the kernels' sources executed on the CPU."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import hpfem as hp
+from hpfem.backends.cuda.codegen.prelude import header
 from hpfem.backends.cuda.dense.element_matrices import ElementMatrices, places_of
+from hpfem.backends.cuda.dense.parameters import filled
 from hpfem.backends.cuda.dense.plan import DenseOptions, DensePlan, check_dense, dense_plan
 from hpfem.backends.cuda.dense.search import default_dense, dense_configs
 from hpfem.backends.cuda.sumfac_top.plan import Limits
@@ -157,6 +160,28 @@ def test_the_shim_sees_a_missing_wait(tmp_path, rng):
     for old, new in (("    HPFEM_COPY_WAIT(0);\n    __syncwarp();", "    __syncwarp();"),):
         broken = DenseCase(case.plan, "case1", alteration=(old, new))
         assert not np.array_equal(good, apply(build([broken], tmp_path), broken, source))
+
+
+@pytest.mark.parametrize("options", [DenseOptions(1), DenseOptions(1, 0)])
+def test_every_constant_is_declared_given_and_used(options):
+    plan = DensePlan(problem_of("tet", 2), matrices_of("tet", 2), options)
+    declared = "lane_parameters.h" if options.tiles == 0 else "parameters.h"
+    values, text = plan.constants(), header(f"dense/{declared}")
+    assert filled(text, values) in plan.source()
+    for name in values:
+        assert re.search(rf"\b{name}\b", plan.source().replace(filled(text, values), "")), name
+        with pytest.raises(ValueError, match=f"declared or given, not both: {name}"):
+            filled(text, {key: value for key, value in values.items() if key != name})
+    with pytest.raises(ValueError, match="declared or given, not both: UNKNOWN"):
+        filled(text, {**values, "UNKNOWN": 1})
+
+
+def test_declarations_take_numbers_tables_and_functions():
+    text = "constexpr bool A; // A;\nshort B[]; // all\nreal C[];\nconstexpr int d(int n);\nconstexpr int E = 2 * A;\n"
+    assert filled(text, {"A": True, "B": np.array([1, -1]), "C": [], "d": [3]}) == (
+        "constexpr bool A = true; // A;\nshort B[] = {1, -1}; // all\nreal C[] = {0};\n"
+        "constexpr int d(int n) { const int table[] = {3}; return table[n]; }\nconstexpr int E = 2 * A;\n"
+    )
 
 
 def test_reasons():

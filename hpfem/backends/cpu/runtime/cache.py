@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from pathlib import Path
 
-from ....support.cache import CacheInfo, Kept, seal, whole_elf
+from ....support.cache import Cache, seal, whole_elf
 from ....support.files import cache_folder
 from ....support.progress import progress_if_long
 from .target import LOCK, Code, Target, compile_object, llvm_version, load_object
@@ -21,27 +20,17 @@ from .target import LOCK, Code, Target, compile_object, llvm_version, load_objec
 # Version of what an entry is: to be raised with the layout of its file, or with the arguments of a kernel.
 FORMAT = 2
 LIMIT = 256 << 20
-_SUFFIX = ".kernel"
 _LOADED: dict[str, Code] = {}
 
 
-def folder() -> Path:
-    """Folder of compiled kernels."""
-    return cache_folder("kernels")
+def kernel_cache() -> Cache:
+    """Folder of compiled kernels.
 
-
-def _kept() -> Kept:
-    return Kept(folder(), _SUFFIX, code=True)
-
-
-def cache_info() -> CacheInfo:
-    """Count what the folder of compiled kernels holds."""
-    return _kept().info(LIMIT)
-
-
-def cache_clear() -> int:
-    """Delete the compiled kernels in the cache folder; returns how many there were."""
-    return _kept().clear()
+    Returns
+    -------
+    Cache
+    """
+    return Cache(cache_folder("kernels"), ".kernel", code=True, limit=LIMIT)
 
 
 def compiled(text: str, target: Target) -> Code:
@@ -64,8 +53,8 @@ def compiled(text: str, target: Target) -> Code:
             if code is None:
                 with progress_if_long("compiling a kernel"):
                     code = compile_object(text, target)
-                if _kept().keep(name, seal(name, code) + code):
-                    _kept().prune(LIMIT)
+                if kernel_cache().keep(name, seal(name, code) + code):
+                    kernel_cache().prune()
             _LOADED[name] = load_object(code)
         return _LOADED[name]
 
@@ -77,7 +66,7 @@ def _key(text: str, target: Target) -> str:
 
 def _read(name: str) -> bytes | None:
     """Object code of an entry, None if there is none to be trusted."""
-    content = _kept().read(name) or b""
+    content = kernel_cache().read(name) or b""
     digest, code = content[:32], content[32:]
     # LLVM follows the tables of a file that is cut short beyond its end.
     whole = whole_elf(code) or sys.platform != "linux"

@@ -17,14 +17,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   in += (blockIdx.y * n_elements + first) * N_MODES;
   out += (blockIdx.y * n_elements + first) * N_MODES;
   factors += first * N_FACTORS;
-  real *const coefficients = shared + warp * 32 * (PITCH + FACTORS_PITCH), *const metric = coefficients + 32 * PITCH;
+  real *const given = shared + warp * 32 * (PITCH + FACTORS_PITCH), *const metric = given + 32 * PITCH;
 
   // Warps whose elements are all there, all but the last, need no comparisons.
   const auto load = [&](auto whole_) {
     constexpr bool whole = decltype(whole_)::value;
     HPFEM_UNROLL for (int n = 0; n < N_MODES; n++) {
       const int i = n * 32 + lane, e = i / N_MODES;
-      if (whole || e < live) HPFEM_COPY(coefficients + e * (PITCH - N_MODES) + i, in + i, sizeof(real));
+      if (whole || e < live) HPFEM_COPY(given + e * (PITCH - N_MODES) + i, in + i, sizeof(real));
     }
     HPFEM_UNROLL for (int n = 0; n < N_FACTORS; n++) {
       const int i = n * 32 + lane, e = i / N_FACTORS;
@@ -37,21 +37,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   HPFEM_COPY_WAIT(0);
   __syncwarp();
 
-  real *const mine = coefficients + lane * PITCH;
+  real *const mine = given + lane * PITCH;
   real u[N_MODES], y[N_MODES], q[N_FACTORS];
   HPFEM_UNROLL for (int n = 0; n < N_MODES; n++) {
     u[n] = mine[sorted_mode(n)];
     y[n] = 0;
   }
-  {
-    // The form's coefficients: its value and its flux for unit arguments, as it is linear.
-    real one[COMPONENTS] = {1}, du[COMPONENTS][SPACE] = {}, s[COMPONENTS][DIM] = {}, x[SPACE] = {};
-    real value[COMPONENTS] = {}, flux[COMPONENTS][VECTOR] = {};
-    s[0][0] = 1;
-    physics(one, du, s, x, nullptr, parameters, value, flux);
-    HPFEM_UNROLL for (int c = 0; c < N_FACTORS; c++) {
-      q[c] = metric[lane * FACTORS_PITCH + c] * (c == N_FACTORS - 1 ? value[0] : flux[0][0]);
-    }
+  const Coefficients coefficients = form_coefficients(parameters);
+  HPFEM_UNROLL for (int c = 0; c < N_FACTORS; c++) {
+    q[c] = metric[lane * FACTORS_PITCH + c] * (c == N_FACTORS - 1 ? coefficients.value : coefficients.flux);
   }
   if constexpr (TEST_VALUE) {
     HPFEM_UNROLL for (int n = 0; n < N_MODES; n++) {
@@ -64,11 +58,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     real v[VECTOR];
     HPFEM_UNROLL for (int c = 0; c < DIM; c++) {
       v[c] = 0;
-      HPFEM_UNROLL for (int n = begin; n < N_MODES; n++) v[c] += SLOPES[(c * ROWS + r) * N_MODES + n] * u[n];
+      HPFEM_UNROLL for (int n = begin; n < N_MODES; n++) v[c] += DERIVATIVES[(c * ROWS + r) * N_MODES + n] * u[n];
     }
     times_metric(q, v);
     HPFEM_UNROLL for (int n = begin; n < N_MODES; n++) {
-      HPFEM_UNROLL for (int c = 0; c < DIM; c++) y[n] += SLOPES[(c * ROWS + r) * N_MODES + n] * v[c];
+      HPFEM_UNROLL for (int c = 0; c < DIM; c++) y[n] += DERIVATIVES[(c * ROWS + r) * N_MODES + n] * v[c];
     }
   });
 
@@ -79,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     constexpr bool whole = decltype(whole_)::value;
     HPFEM_UNROLL for (int n = 0; n < N_MODES; n++) {
       const int i = n * 32 + lane, e = i / N_MODES;
-      if (whole || e < live) HPFEM_STORE(out + i, coefficients[e * (PITCH - N_MODES) + i]);
+      if (whole || e < live) HPFEM_STORE(out + i, given[e * (PITCH - N_MODES) + i]);
     }
   };
   if (live == 32) store(Int<1>{});

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +14,12 @@ from hpfem.shapes.cached import cached_property
 from ....errors import NotSuitable
 from ....forms.form import BlockProblem
 from ....forms.linear import check_linear
-from ..codegen.prelude import constants, header, index_function, program, reals, shorts
+from ..codegen.prelude import constants, header, program
 from ..codegen.tables import Levels
 from ..runtime.measured import known_row
 from ..sumfac_top.plan import REGISTERS, Limits
 from .element_matrices import ElementMatrices, places_of
+from .parameters import filled
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -200,38 +202,52 @@ class DensePlan:
         tiles = self.tiles[0]
         return np.ascontiguousarray([*tiles, *[np.zeros((8, 8))] * (self.n_tiles - len(tiles))])
 
+    def constants(self) -> dict[str, Any]:
+        """Values of the constants of parameters.h."""
+        v, n = self.options, self.problem.n_modes
+        values = {"ROWS": self.rows, "MIN_BLOCKS": v.min_blocks, "LINES_PADDED": 1}
+        if v.tiles == 0:
+            return values | {
+                "THREADS": self.threads,
+                "first_mode": self.matrices.begin[: self.rows],
+                "sorted_mode": self.matrices.order,
+                "MASS": self.matrices.mass.ravel(),
+                "DERIVATIVES": self.matrices.derivatives.ravel(),
+            }
+        _, mass, forward, back = self.tiles
+        places = np.empty(n, np.int64)
+        places[self.matrices.order] = places_of(n)
+        return values | {
+            "WARPS": v.warps,
+            "TILES": v.tiles,
+            "STAGES": v.stages,
+            "CHUNK": self.chunk,
+            "AT_ONCE": v.rows,
+            "N_TILES": self.n_tiles,
+            "USED_TILES": self.used_tiles,
+            "KEPT": v.kept,
+            "MASS_TILE": mass,
+            "FORWARD_TILE": forward,
+            "BACK_TILE": back,
+            "PLACE": places,
+        }
+
     def program(self) -> str:
         """Source of the kernel, for the compiler."""
         return program(self.source())
 
     def source(self, name: str = "dense") -> str:
         """Source of the kernel, `language.h` apart."""
-        v, p = self.options, self.problem
-        order = self.matrices.order
-        sizes = {"ROWS": self.rows, "MIN_BLOCKS": v.min_blocks, "LINES_PADDED": 1}
-        if v.tiles == 0:
-            sizes["THREADS"] = self.threads
-            text = [
-                index_function("first_mode", self.matrices.begin[: self.rows]),
-                index_function("sorted_mode", order),
-                reals("HPFEM_CONSTANT", "MASS", self.matrices.mass),
-                reals("HPFEM_CONSTANT", "SLOPES", self.matrices.derivatives),
-            ]
-        else:
-            sizes |= {"WARPS": v.warps, "TILES": v.tiles, "STAGES": v.stages, "CHUNK": self.chunk}
-            sizes["AT_ONCE"] = v.rows
-            sizes |= {"N_TILES": self.n_tiles, "USED_TILES": self.used_tiles}
-            places = np.empty(p.n_modes, np.int64)
-            places[order] = places_of(p.n_modes)
-            text = [
-                f"constexpr bool KEPT = {str(v.kept).lower()};",
-                *[shorts(f"{key}_TILE", at) for key, at in zip(("MASS", "FORWARD", "BACK"), self.tiles[1:])],
-                shorts("PLACE", places),
-            ]
-        lines = [f"constexpr int {key} = {value};" for key, value in sizes.items()]
-        kernel = "dense/dense_lane.h" if v.tiles == 0 else "dense/dense.h"
-        parts = [header("codegen/helpers.h"), header("codegen/geometry.h"), header(kernel)]
-        return "\n".join([constants(p, Levels.plain(p.tabulation), name), *lines, *text, *parts])
+        steps = ["parameters.h", "sizes.h", "matrices.h", "products.h", "transfer.h", "dense.h"]
+        if self.options.tiles == 0:
+            steps = ["lane_parameters.h", "dense_lane.h"]
+        parts = [
+            constants(self.problem, Levels.plain(self.problem.tabulation), name),
+            filled(header(f"dense/{steps[0]}"), self.constants()),
+            *(header(f"codegen/{name}") for name in ("helpers.h", "geometry.h")),
+            *(header(f"dense/{name}") for name in ("coefficients.h", *steps[1:])),
+        ]
+        return "\n".join(parts)
 
 
 def check_dense(problem: BlockProblem) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ....errors import ArgumentError
-from ....memory import OutOfMemory, dlpack_device
+from ....memory import Device, OutOfMemory, dlpack_device
 from ..sumfac_top.plan import Limits
 
 OLDEST_CUPY = (14, 2)
@@ -20,14 +20,18 @@ OLDEST_CUPY = (14, 2)
 _DLPACK_CUDA = (2, 13)
 
 
-class CudaDevice:
-    """Memory of one GPU, as `hpfem.memory.Device`.
+class CudaDevice(Device):
+    """Memory of one GPU.
 
     Parameters
     ----------
     number : int
         As CUDA counts them.
     """
+
+    backend, library = "cuda", "CuPy"
+    interfaces = ("__cuda_array_interface__",)
+    selection = "with cupy.cuda.Device(...)"
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -39,8 +43,13 @@ class CudaDevice:
     def __repr__(self) -> str:
         return f"CudaDevice({self.number})"
 
+    @staticmethod
+    def place(kind: int, number: int) -> str | None:
+        """Say on which GPU arrays are; see `Device.place`."""
+        return {2: f"on cuda:{number}", 13: "in managed memory"}.get(kind)
+
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
-        """Allocate an uninitialised C-ordered CuPy array.
+        """Allocate a CuPy array; see `Device.empty`.
 
         Raises
         ------
@@ -66,25 +75,20 @@ class CudaDevice:
                 ) from error
 
     def from_host(self, source: np.ndarray[Any, Any], out: Any) -> None:
-        """Copy a host array into a device array, on the caller's stream; it is there for every stream then."""
+        """Copy in on the caller's stream; it is there for every stream then; see `Device.from_host`."""
         import cupy
 
         out.set(np.ascontiguousarray(source))
         cupy.cuda.get_current_stream().synchronize()
 
     def to_host(self, source: Any, out: np.ndarray[Any, Any]) -> None:
-        """Copy a device array into a host array, on the caller's stream, and wait for it."""
+        """Copy out on the caller's stream, and wait for it; see `Device.to_host`."""
         source.get(out=out)
 
     def adopt(self, array: Any) -> Any | None:
-        """CuPy array on the memory of any library's array; None if that is not this GPU's.
+        """CuPy array on the memory of any library's array of this GPU; see `Device.adopt`.
 
         DLPack orders the streams of the two libraries without waiting on the host.
-
-        Raises
-        ------
-        ArgumentError
-            If its library does not give it away.
         """
         import cupy
 
@@ -92,7 +96,7 @@ class CudaDevice:
             place = dlpack_device(array)
             if place is not None and (place[0] not in _DLPACK_CUDA or place[1] != self.number):
                 return None
-            if place is None and not hasattr(array, "__cuda_array_interface__"):
+            if place is None and not hasattr(array, self.interfaces[0]):
                 return None
             try:
                 array = cupy.from_dlpack(array) if place is not None else cupy.asarray(array)
@@ -101,7 +105,7 @@ class CudaDevice:
         return array if int(array.device.id) == self.number else None
 
     def overlap(self, first: Any, second: Any) -> bool:
-        """Whether two arrays may share memory."""
+        """Whether two arrays may share memory; see `Device.overlap`."""
         a, b = int(first.data.ptr), int(second.data.ptr)
         return a < b + int(second.nbytes) and b < a + int(first.nbytes)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ....errors import DeviceError
-from ....support.cache import CacheInfo, Kept, seal, whole_elf
+from ....support.cache import Cache, seal, whole_elf
 from ....support.files import cache_folder
 
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll")
@@ -181,13 +181,13 @@ def cached(source: str, architecture: str) -> Path:
         As `compile_source`, or if it can be written nowhere.
     """
     key = _key(source, architecture)
-    kept = _kept()
+    kept = kernel_cache()
     if not _there(key):
         binary = compile_source(source, architecture)
         if _keep(binary, key, kept):
             # Looking at all of them takes a while.
             if next(_written) % PRUNE_EVERY == 0:
-                kept.prune(LIMIT, SPARED)
+                kept.prune(SPARED)
         else:
             kept = replace(kept, folder=Path(_own_folder().name))
             if not _keep(binary, key, kept):
@@ -195,7 +195,7 @@ def cached(source: str, architecture: str) -> Path:
     return kept.path(key)
 
 
-def _keep(binary: Binary, key: str, kept: Kept) -> bool:
+def _keep(binary: Binary, key: str, kept: Cache) -> bool:
     """Write a kernel, then what the compiler wrote, with a seal on both."""
     log = binary.log.encode()
     head = seal(key, binary.cubin, log).hex().encode() + b"\n"
@@ -210,25 +210,21 @@ def _own_folder() -> TemporaryDirectory[str]:
 
 def _there(key: str) -> bool:
     """Whether a kernel is in the cache, whole and its own; it is marked as used."""
-    cubin, notes = _kept().read(key), replace(_kept(), suffix=_LOG).read(key)
+    cubin, notes = kernel_cache().read(key), replace(kernel_cache(), suffix=_LOG).read(key)
     if cubin is None or notes is None:
         return False
     head, _, log = notes.partition(b"\n")
     return whole_elf(cubin) and head == seal(key, cubin, log).hex().encode()
 
 
-def _kept() -> Kept:
-    return Kept(cache_folder("cuda"), ".cubin", (_LOG,), code=True)
+def kernel_cache() -> Cache:
+    """Folder of compiled kernels.
 
-
-def cache_info() -> CacheInfo:
-    """Count the compiled kernels in the cache folder."""
-    return _kept().info(LIMIT)
-
-
-def cache_clear() -> int:
-    """Delete the compiled kernels in the cache folder; returns how many there were."""
-    return _kept().clear()
+    Returns
+    -------
+    Cache
+    """
+    return Cache(cache_folder("cuda"), ".cubin", (_LOG,), code=True, limit=LIMIT)
 
 
 def _key(source: str, architecture: str) -> str:
@@ -262,7 +258,7 @@ def start(source: str, architecture: str) -> Future[Path]:
     if not _there(key):
         return _threads().submit(cached, source, architecture)
     there: Future[Path] = Future()
-    there.set_result(_kept().path(key))
+    there.set_result(kernel_cache().path(key))
     return there
 
 
