@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from ..backends.numpy.pointwise import Evaluator
 from ..errors import ArgumentError
+from ..forms.evaluate import Evaluator
 from ..memory import HOST, PairArray
 from ..operators import Operator
 

@@ -41,6 +41,20 @@ class Backend(Immutable, ABC):
         """Names of its strategies."""
         return tuple(strategy.name for strategy in self.strategies)
 
+    def strategy(self, name: str) -> Strategy:
+        """One of its strategies.
+
+        Parameters
+        ----------
+        name : str
+            One of `strategy_names`.
+
+        Returns
+        -------
+        Strategy
+        """
+        return next(strategy for strategy in self.strategies if strategy.name == name)
+
     def __reduce__(self) -> tuple[Callable[[str], Backend], tuple[str]]:
         # By name: where it is opened, the backend may have to be refused.
         return choose_backend, (self.name,)

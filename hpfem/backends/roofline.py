@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 MIB = 1 << 20
 
@@ -77,3 +80,29 @@ class Roofline:
         """
         details = {name: rate for limits in found for name, rate in limits.details.items()}
         return cls(max(limits.bandwidth for limits in found), max(limits.flops for limits in found), details)
+
+
+def array_bytes(quick: bool) -> int:
+    """Size of arrays that are far larger than the host's caches.
+
+    Parameters
+    ----------
+    quick : bool
+        Whether a small one will do.
+
+    Returns
+    -------
+    int
+        Bytes.
+    """
+    return 64 * MIB if quick else int(np.clip(4 * _last_level_cache(), 128 * MIB, 512 * MIB))
+
+
+def _last_level_cache() -> int:
+    """Bytes of the largest cache; 32 MiB where the system does not tell."""
+    sizes = []
+    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        text = path.read_text(encoding="ascii").strip()
+        if text[:-1].isdigit() and text[-1] in "KM":
+            sizes.append(int(text[:-1]) * {"K": 1 << 10, "M": 1 << 20}[text[-1]])
+    return max(sizes, default=32 * MIB)

@@ -16,8 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 from hpfem.shapes import SHAPES
 from hpfem.shapes.cached import cached_property
 
-from ..backends.base import Backend, choose_backend
-from ..backends.numpy.pipeline import NumpyKernel
+from ..backends.base import BACKENDS, Backend, choose_backend
 from ..forms.cost import operator_bytes
 from ..forms.form import BlockProblem
 from ..geometry.block_geometry import BlockGeometry
@@ -243,7 +242,7 @@ class TiledBlock:
     def _wanted(self) -> NDArray[Any]:
         """NumPy's result for the few elements."""
         out = np.empty_like(self._given)
-        NumpyKernel(self.problem, "sumfac").apply(self._given, out)
+        BACKENDS["numpy"].strategy("sumfac").build(self.problem).apply(self._given, out)
         return out
 
     def tidy(self) -> None:

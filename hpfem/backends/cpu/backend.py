@@ -6,8 +6,7 @@ from numpy.typing import DTypeLike
 
 from ...support.machine import processor_name
 from ..base import BACKENDS, Backend
-from ..numpy.limits import array_bytes
-from ..roofline import Roofline
+from ..roofline import Roofline, array_bytes
 from .runtime.limits import measure_cores
 from .runtime.target import missing
 from .runtime.threads import thread_count
@@ -25,7 +24,7 @@ class CpuBackend(Backend):
         return missing()
 
     def processor(self) -> str:
-        """Name of the processor, and the number of threads."""
+        """Name of the processor, and the number of threads; see `Backend.processor`."""
         return f"{processor_name()}, {thread_count()} thread(s)"
 
     def measure_limits(self, dtype: DTypeLike, quick: bool) -> Roofline:

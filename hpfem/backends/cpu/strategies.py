@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from ...errors import NotSuitable
 from ...forms.cost import operator_flops
-from ...forms.form import BlockProblem
-from ..numpy.backend import NumpyStdMat, NumpySumFac
-from ..numpy.pipeline import NumpyKernel
+from ...forms.form import BlockKernel, BlockProblem
+from ..base import BACKENDS
 from ..strategy import Options, Strategy, no_options
 from .runtime.kernel import CpuKernel
 
 # Time per operation against collocated sum factorisation (measured on AVX-512, P = 1..7).
-NONCOLLOCATED_COST = 0.9
-DENSE_COST, DENSE_OVERHEAD = 1.2, 0.6
+_NONCOLLOCATED_COST = 0.9
+_DENSE_COST, _DENSE_OVERHEAD = 1.2, 0.6
 # Compiled fibers run at the processor's peak; BLAS streams its arguments and results through memory.
-BLAS_COST = 4.0
-NUMPY_COST = 12.0
+_BLAS_COST = 4.0
+_NUMPY_COST = 12.0
 # Points of a direction beyond which a kernel takes a minute or more to compile.
-LONGEST_FIBER = 32
+_LONGEST_FIBER = 32
 
 
 class CpuSumFac(Strategy):
@@ -26,22 +25,16 @@ class CpuSumFac(Strategy):
     name, special = "sumfac", False
 
     def build(self, problem: BlockProblem, options: Options = None) -> CpuKernel:
-        """Build the kernel; it serves every form.
-
-        Raises
-        ------
-        NotSuitable
-            If a direction has so many points that its unrolled fibers take minutes to compile.
-        """
+        """Build the kernel, unless its unrolled fibers take minutes to compile; see `Strategy.build`."""
         no_options(self, options)
         points = max(problem.tabulation.rule.counts)
-        if points > LONGEST_FIBER:
-            raise NotSuitable(f"fibers of {points} points are too long to compile, the limit is {LONGEST_FIBER}")
+        if points > _LONGEST_FIBER:
+            raise NotSuitable(f"fibers of {points} points are too long to compile, the limit is {_LONGEST_FIBER}")
         return CpuKernel(problem)
 
     def cost(self, problem: BlockProblem) -> float:
-        """Operations; parity saves more of those that are not collocated."""
-        share = 1.0 if problem.algorithm == "collocated" else NONCOLLOCATED_COST
+        """Estimate the time by operations, of which parity saves more where not collocated; see `Strategy.cost`."""
+        share = 1.0 if problem.algorithm == "collocated" else _NONCOLLOCATED_COST
         return share * operator_flops(problem, "sumfac")
 
 
@@ -50,22 +43,16 @@ class CpuPlain(Strategy):
 
     name, special = "numpy", True
 
-    def build(self, problem: BlockProblem, options: Options = None) -> NumpyKernel:
-        """Build the kernel.
-
-        Raises
-        ------
-        NotSuitable
-            Where compiled sum factorisation serves.
-        """
+    def build(self, problem: BlockProblem, options: Options = None) -> BlockKernel:
+        """Build the kernel, unless compiled sum factorisation serves; see `Strategy.build`."""
         no_options(self, options)
-        if max(problem.tabulation.rule.counts) <= LONGEST_FIBER:
+        if max(problem.tabulation.rule.counts) <= _LONGEST_FIBER:
             raise NotSuitable("compiled sum factorisation serves here")
-        return NumpySumFac().build(problem)
+        return BACKENDS["numpy"].strategy("sumfac").build(problem)
 
     def cost(self, problem: BlockProblem) -> float:
-        """Operations, several times slower than compiled ones."""
-        return NUMPY_COST * operator_flops(problem, "sumfac")
+        """Estimate the time by operations, slower than compiled ones; see `Strategy.cost`."""
+        return _NUMPY_COST * operator_flops(problem, "sumfac")
 
 
 class CpuDense(Strategy):
@@ -74,21 +61,15 @@ class CpuDense(Strategy):
     name, special = "dense", True
 
     def build(self, problem: BlockProblem, options: Options = None) -> CpuKernel:
-        """Build the kernel.
-
-        Raises
-        ------
-        NotSuitable
-            Unless elements are affine and the form is linear with constant coefficients.
-        """
+        """Build the kernel, if elements are affine and the form is linear with constants; see `Strategy.build`."""
         no_options(self, options)
         return CpuKernel(problem, "dense")
 
     def cost(self, problem: BlockProblem) -> float:
-        """Operations: a matrix per geometric factor, all multiply-adds."""
+        """Estimate the time by operations: a matrix per geometric factor; see `Strategy.cost`."""
         kind = problem.form.factor_kind
         matrices = problem.geometry.n_factors(kind) if kind else 1
-        return (DENSE_COST * matrices + DENSE_OVERHEAD) * 2.0 * problem.n_modes**2
+        return (_DENSE_COST * matrices + _DENSE_OVERHEAD) * 2.0 * problem.n_modes**2
 
 
 class CpuStdMat(Strategy):
@@ -96,11 +77,11 @@ class CpuStdMat(Strategy):
 
     name, special = "stdmat", False
 
-    def build(self, problem: BlockProblem, options: Options = None) -> NumpyKernel:
-        """Build the kernel; it serves every form."""
+    def build(self, problem: BlockProblem, options: Options = None) -> BlockKernel:
+        """Build the kernel, which serves every form; see `Strategy.build`."""
         no_options(self, options)
-        return NumpyStdMat().build(problem)
+        return BACKENDS["numpy"].strategy("stdmat").build(problem)
 
     def cost(self, problem: BlockProblem) -> float:
-        """Operations, at the speed of BLAS on data that has to be transposed."""
-        return BLAS_COST * operator_flops(problem, "stdmat")
+        """Estimate the time by operations, at the speed of BLAS on transposed data; see `Strategy.cost`."""
+        return _BLAS_COST * operator_flops(problem, "stdmat")

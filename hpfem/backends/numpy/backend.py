@@ -13,44 +13,41 @@ from .limits import measure_host
 from .pipeline import NumpyKernel
 
 
-class NumpySumFac(Strategy):
-    """Sum factorisation, elements fastest."""
+class NumpyStrategy(Strategy):
+    """Matrix products over chunks of elements.
 
-    name, special = "sumfac", False
+    Parameters
+    ----------
+    name : str
+        "sumfac": sum factorisation; "stdmat": dense reference matrices.
+    speed : float
+        Operations in the time of one of sum factorisation.
+    """
 
-    def build(self, problem: BlockProblem, options: Options = None) -> NumpyKernel:
-        """Build the kernel; it serves every form."""
-        no_options(self, options)
-        return NumpyKernel(problem, "sumfac")
+    special = False
 
-    def cost(self, problem: BlockProblem) -> float:
-        """Operations."""
-        return float(operator_flops(problem, "sumfac"))
-
-
-class NumpyStdMat(Strategy):
-    """Dense reference matrices, one product for a chunk of elements."""
-
-    name, special = "stdmat", False
+    def __init__(self, name: str, speed: float) -> None:
+        self.name, self._speed = name, speed
 
     def build(self, problem: BlockProblem, options: Options = None) -> NumpyKernel:
-        """Build the kernel; it serves every form."""
+        """Build the kernel, which serves every form; see `Strategy.build`."""
         no_options(self, options)
-        return NumpyKernel(problem, "stdmat")
+        return NumpyKernel(problem, self.name)
 
     def cost(self, problem: BlockProblem) -> float:
-        """Operations, which one large product does about three times as fast as many small ones."""
-        return operator_flops(problem, "stdmat") / 3
+        """Estimate the time by operations; see `Strategy.cost`."""
+        return operator_flops(problem, self.name) / self._speed
 
 
 class NumpyBackend(Backend):
     """Batched matrix products on the host, by NumPy and its BLAS."""
 
     name = "numpy"
-    strategies = (NumpySumFac(), NumpyStdMat())
+    # One large product is about three times as fast as many small ones.
+    strategies = (NumpyStrategy("sumfac", 1.0), NumpyStrategy("stdmat", 3.0))
 
     def missing(self) -> str | None:
-        """Nothing is ever missing."""
+        """Nothing is ever missing; see `Backend.missing`."""
         return None
 
     def measure_limits(self, dtype: DTypeLike, quick: bool) -> Roofline:

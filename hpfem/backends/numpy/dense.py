@@ -41,21 +41,49 @@ class Dense:
         self.work = np.empty(*self._work)
 
     def evaluate(self, modes: Array, out: Array) -> None:
-        """Values at the points: modes [n_modes, lanes] -> out [Q, lanes]."""
+        """Evaluate at the points.
+
+        Parameters
+        ----------
+        modes : ndarray, [n_modes, lanes]
+        out : ndarray, [Q, lanes]
+        """
         np.matmul(self.trial, modes, out=out)
 
     def evaluate_gradient(self, modes: Array, value: Array | None, out: Array) -> None:
-        """Derivatives by collapsed coordinates [dim, Q, lanes], and values if asked for."""
+        """Differentiate by collapsed coordinates at the points.
+
+        Parameters
+        ----------
+        modes : ndarray, [n_modes, lanes]
+        value : ndarray, [Q, lanes], or None
+            Values, if they are wanted.
+        out : ndarray, [dim, Q, lanes]
+        """
         np.matmul(self.trial_gradient, modes, out=out.reshape(-1, out.shape[-1]))
         if value is not None:
             self.evaluate(modes, value)
 
     def test_value(self, values: Array, out: Array) -> None:
-        """Test against the basis: values [Q, lanes] -> out [n_modes, lanes]."""
+        """Test with the basis.
+
+        Parameters
+        ----------
+        values : ndarray, [Q, lanes]
+        out : ndarray, [n_modes, lanes]
+        """
         np.matmul(self.test, values, out=out)
 
     def test_gradients(self, value: Array | None, fluxes: Array, out: Array) -> None:
-        """Test against the basis' derivatives (fluxes [dim, Q, lanes]) and values, if any."""
+        """Test with the derivatives of the basis, and its values.
+
+        Parameters
+        ----------
+        value : ndarray, [Q, lanes], or None
+            What multiplies the values, if anything.
+        fluxes : ndarray, [dim, Q, lanes]
+        out : ndarray, [n_modes, lanes]
+        """
         np.matmul(self.test_gradient, fluxes.reshape(-1, fluxes.shape[-1]), out=out)
         if value is not None:
             self.test_value(value, self.work)

@@ -234,20 +234,20 @@ class SumFac:
                 np.matmul(matrix, source, out=target)
 
     def evaluate(self, modes: Array, out: Array) -> None:
-        """Values at the points: modes [n_modes, lanes] -> out [Q, lanes]."""
+        """Evaluate at the points; see `Dense.evaluate`."""
         self._run(self._plan(self._evaluation, self._to_leaves(modes), out))
 
     def evaluate_gradient(self, modes: Array, value: Array | None, out: Array) -> None:
-        """Derivatives by collapsed coordinates [dim, Q, lanes], and values if asked for."""
+        """Differentiate at the points; see `Dense.evaluate_gradient`."""
         leaves = self._to_leaves(modes)
         self._run(self._plan(self._gradient_evaluation, leaves, out if value is None else value, out))
 
     def test_value(self, values: Array, out: Array) -> None:
-        """Test against the basis: values [Q, lanes] -> out [n_modes, lanes]."""
+        """Test with the basis; see `Dense.test_value`."""
         self._run(self._plan(self._value_test, values))
         self._from_leaves(out)
 
     def test_gradients(self, value: Array | None, fluxes: Array, out: Array) -> None:
-        """Test against the basis' derivatives (fluxes [dim, Q, lanes]) and values, if any."""
+        """Test with the derivatives of the basis, and its values; see `Dense.test_gradients`."""
         self._run(self._plan(self._gradient_test, fluxes if value is None else value, fluxes))
         self._from_leaves(out)

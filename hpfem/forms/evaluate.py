@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ...forms import COMPARISONS, OPERATIONS, Expression, Trace
+from .graph import COMPARISONS, OPERATIONS, Expression
+from .trace import Trace
 
 # A function of NumPy, the numbers of its arguments and that of its result.
 Step = tuple[Callable[..., Any], tuple[int, ...], int]
