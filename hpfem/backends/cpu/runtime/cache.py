@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from pathlib import Path
 
 from ....support.cache import CacheInfo, Kept, seal, whole_elf
 from ....support.files import cache_folder
@@ -21,26 +20,31 @@ from .target import LOCK, Code, Target, compile_object, llvm_version, load_objec
 # Version of what an entry is: to be raised with the layout of its file, or with the arguments of a kernel.
 FORMAT = 2
 LIMIT = 256 << 20
-_SUFFIX = ".kernel"
 _LOADED: dict[str, Code] = {}
 
 
-def folder() -> Path:
-    """Folder of compiled kernels."""
-    return cache_folder("kernels")
-
-
 def _kept() -> Kept:
-    return Kept(folder(), _SUFFIX, code=True)
+    return Kept(cache_folder("kernels"), ".kernel", code=True)
 
 
 def cache_info() -> CacheInfo:
-    """Count what the folder of compiled kernels holds."""
+    """Count what the folder of compiled kernels holds.
+
+    Returns
+    -------
+    CacheInfo
+    """
     return _kept().info(LIMIT)
 
 
 def cache_clear() -> int:
-    """Delete the compiled kernels in the cache folder; returns how many there were."""
+    """Delete the compiled kernels in the cache folder.
+
+    Returns
+    -------
+    int
+        How many there were.
+    """
     return _kept().clear()
 
 
