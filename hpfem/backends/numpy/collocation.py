@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from hpfem.shapes import Tabulation
 
-from .plan import Plans, Step
+from .plan import ADD, Plans, Step
 
 Array = NDArray[np.floating[Any]]
 
@@ -26,22 +27,24 @@ class Collocation:
     def __init__(self, tabulation: Tabulation, dtype: DTypeLike) -> None:
         counts = tabulation.rule.counts
         # Views [points before, Q_k, the rest] whose middle axis runs along direction k.
-        self.lines = [(int(np.prod(counts[:k], dtype=int)), q, -1) for k, q in enumerate(counts)]
-        self.matrices = [np.ascontiguousarray(d, dtype) for d in tabulation.differentiation]
-        self.transposes = [np.ascontiguousarray(d.T, dtype) for d in tabulation.differentiation]
+        self._lines = [(int(np.prod(counts[:k], dtype=int)), q, -1) for k, q in enumerate(counts)]
+        self._matrices = [np.ascontiguousarray(d, dtype) for d in tabulation.differentiation]
+        self._transposes = [np.ascontiguousarray(d.T, dtype) for d in tabulation.differentiation]
 
     def allocate(self) -> None:
         """Begin the plans, which are made for the buffers of a kernel."""
-        self._plan = Plans()
+        self._plans = Plans()
 
-    def _differentiation(self, values: Array, out: Array) -> list[Step]:
-        parts = enumerate(zip(self.matrices, self.lines, strict=True))
-        return [(matrix, values.reshape(lines), out[k].reshape(lines)) for k, (matrix, lines) in parts]
+    def _differentiation(self, values: Array, out: Array) -> Iterator[Step]:
+        for matrix, lines, derivative in zip(self._matrices, self._lines, out, strict=True):
+            yield matrix, values.reshape(lines), derivative.reshape(lines)
 
-    def _transposition(self, fluxes: Array, work: Array, out: Array) -> list[Step]:
-        parts = enumerate(zip(self.transposes, self.lines, strict=True))
-        steps = [(matrix, fluxes[k].reshape(lines), work.reshape(lines)) for k, (matrix, lines) in parts]
-        return [(*steps[0][:2], out.reshape(self.lines[0])), *steps]
+    def _transposition(self, fluxes: Array, work: Array, out: Array, overwrite: bool) -> Iterator[Step]:
+        for k, (matrix, lines) in enumerate(zip(self._transposes, self._lines, strict=True)):
+            target = out if overwrite and k == 0 else work
+            yield matrix, fluxes[k].reshape(lines), target.reshape(lines)
+            if target is work:
+                yield ADD, work, out
 
     def differentiate(self, values: Array, out: Array) -> None:
         """Derivatives by collapsed coordinates.
@@ -51,8 +54,7 @@ class Collocation:
         values : ndarray, [Q, lanes]
         out : ndarray, [dim, Q, lanes]
         """
-        for matrix, source, target in self._plan(self._differentiation, values, out):
-            np.matmul(matrix, source, out=target)
+        self._plans.run(self._differentiation, values, out)
 
     def add_transpose(self, fluxes: Array, work: Array, out: Array, overwrite: bool) -> None:
         """Sum of the transposed derivatives of the fluxes: out (+)= sum_k D_k^T fluxes[k].
@@ -64,10 +66,4 @@ class Collocation:
         overwrite : bool
             Whether what is in `out` is dropped.
         """
-        straight, *steps = self._plan(self._transposition, fluxes, work, out)
-        if overwrite:
-            np.matmul(straight[0], straight[1], out=straight[2])
-            steps = steps[1:]
-        for matrix, source, target in steps:
-            np.matmul(matrix, source, out=target)
-            out += work
+        self._plans.run(self._transposition, fluxes, work, out, overwrite)

@@ -26,19 +26,18 @@ class Dense:
     """
 
     def __init__(self, tabulation: Tabulation, lanes: int, dtype: DTypeLike, gradients: bool) -> None:
-        self.dim = tabulation.rule.eta.shape[1]
-        self.n_modes, self.n_points = tabulation.dense.shape
-        self._work = (self.n_modes if gradients else 0, lanes), dtype
-        self.test = np.ascontiguousarray(tabulation.dense, dtype)
-        self.trial = np.ascontiguousarray(tabulation.dense.T, dtype)
+        n_modes = len(tabulation.dense)
+        self._work_size = (n_modes if gradients else 0, lanes), dtype
+        self._test = np.ascontiguousarray(tabulation.dense, dtype)
+        self._trial = np.ascontiguousarray(tabulation.dense.T, dtype)
         if gradients:
             derivatives = tabulation.dense_gradient
-            self.trial_gradient = np.ascontiguousarray(derivatives.transpose(0, 2, 1).reshape(-1, self.n_modes), dtype)
-            self.test_gradient = np.ascontiguousarray(self.trial_gradient.T)
+            self._trial_gradient = np.ascontiguousarray(derivatives.transpose(0, 2, 1).reshape(-1, n_modes), dtype)
+            self._test_gradient = np.ascontiguousarray(self._trial_gradient.T)
 
     def allocate(self) -> None:
         """Make the scratch."""
-        self.work = np.empty(*self._work)
+        self._work = np.empty(*self._work_size)
 
     def evaluate(self, modes: Array, out: Array) -> None:
         """Evaluate at the points.
@@ -48,7 +47,7 @@ class Dense:
         modes : ndarray, [n_modes, lanes]
         out : ndarray, [Q, lanes]
         """
-        np.matmul(self.trial, modes, out=out)
+        np.matmul(self._trial, modes, out=out)
 
     def evaluate_gradient(self, modes: Array, value: Array | None, out: Array) -> None:
         """Differentiate by collapsed coordinates at the points.
@@ -60,7 +59,7 @@ class Dense:
             Values, if they are wanted.
         out : ndarray, [dim, Q, lanes]
         """
-        np.matmul(self.trial_gradient, modes, out=out.reshape(-1, out.shape[-1]))
+        np.matmul(self._trial_gradient, modes, out=out.reshape(-1, out.shape[-1]))
         if value is not None:
             self.evaluate(modes, value)
 
@@ -72,7 +71,7 @@ class Dense:
         values : ndarray, [Q, lanes]
         out : ndarray, [n_modes, lanes]
         """
-        np.matmul(self.test, values, out=out)
+        np.matmul(self._test, values, out=out)
 
     def test_gradients(self, value: Array | None, fluxes: Array, out: Array) -> None:
         """Test with the derivatives of the basis, and its values.
@@ -84,7 +83,7 @@ class Dense:
         fluxes : ndarray, [dim, Q, lanes]
         out : ndarray, [n_modes, lanes]
         """
-        np.matmul(self.test_gradient, fluxes.reshape(-1, fluxes.shape[-1]), out=out)
+        np.matmul(self._test_gradient, fluxes.reshape(-1, fluxes.shape[-1]), out=out)
         if value is not None:
-            self.test_value(value, self.work)
-            out += self.work
+            self.test_value(value, self._work)
+            out += self._work

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.floating[Any]]
+# A matrix, its argument and its result; integers in place of a matrix are rows to take, `ADD` adds.
 Step = tuple[NDArray[Any], Array, Array]
+ADD: NDArray[Any] = np.empty(0)
 
 
 class HasScratch(Protocol):
@@ -44,23 +46,25 @@ class Plans:
     """Lists of steps by stage and buffers: slicing and reshaping small arrays costs more than multiplying them."""
 
     def __init__(self) -> None:
-        self._made: dict[tuple[Any, ...], tuple[tuple[Array, ...], list[Step]]] = {}
+        self._made: dict[tuple[Any, ...], tuple[tuple[Any, ...], list[Step]]] = {}
 
-    def __call__(self, make: Callable[..., list[Step]], *buffers: Array) -> list[Step]:
-        """Steps of a stage on these buffers.
+    def run(self, make: Callable[..., Iterable[Step]], *arguments: Array | bool | None) -> None:
+        """Run a stage on buffers.
 
         Parameters
         ----------
         make : callable
-            Makes the list of (matrix, source, target) from the buffers.
-        *buffers : ndarray
-            Arrays that live as long as the kernel.
-
-        Returns
-        -------
-        list of (ndarray, ndarray, ndarray)
+            Makes the steps from the arguments.
+        *arguments : ndarray, bool or None
+            Arrays live as long as the kernel.
         """
-        key = (make.__name__, *map(id, buffers))
+        key = (make.__name__, *map(id, arguments))
         if key not in self._made:
-            self._made[key] = (buffers, make(*buffers))  # holding the buffers keeps their ids theirs
-        return self._made[key][1]
+            self._made[key] = (arguments, list(make(*arguments)))  # holding the buffers keeps their ids theirs
+        for matrix, source, target in self._made[key][1]:
+            if matrix is ADD:
+                target += source
+            elif matrix.dtype == np.int64:
+                np.take(source, matrix, axis=0, out=target, mode="clip")
+            else:
+                np.matmul(matrix, source, out=target)

@@ -15,8 +15,9 @@ import pytest
 
 from hpfem.backends.cpu.runtime import kernel as driver
 from hpfem.backends.cpu.runtime.kernel import CpuKernel
-from hpfem.backends.cpu.runtime.target import compile_object, host, load_object, narrower
+from hpfem.backends.cpu.runtime.target import compile_object, host, load_object
 from hpfem.shapes import SHAPES
+from tests.backends.cpu.processors import narrower
 from tests.backends.problems import FORMS, FORMS_WITH_GRADIENT, curve_problems, make_space, of_size
 from tests.guard import SIDES, Crooked, Guard, faults
 

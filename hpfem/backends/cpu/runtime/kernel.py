@@ -23,22 +23,30 @@ from .threads import run_all, thread_count
 
 Array = NDArray[np.floating[Any]]
 
-ALIGNMENT = 4096
+_ALIGNMENT = 4096
 # Operations that each thread must have: below about 50 microseconds waking one costs more than it saves.
 THREAD_FLOPS = 3_000_000
 # Geometry, input and output above which the next group is fetched ahead: more than a core's own caches hold.
 PREFETCH_BYTES = 4 << 20
+_WRITERS: dict[str, Callable[[BlockProblem, int, bool], Program]] = {"sumfac": write_sumfac, "dense": write_dense}
 
 
 def aligned(shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-    """An array that starts at a page, with zeros."""
+    """Make an array that starts at a page, with zeros.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    dtype : dtype
+
+    Returns
+    -------
+    ndarray
+    """
     nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    raw = np.zeros(nbytes + ALIGNMENT, dtype=np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
+    raw = np.zeros(nbytes + _ALIGNMENT, dtype=np.uint8)
+    start = -raw.ctypes.data % _ALIGNMENT
     return raw[start : start + nbytes].view(dtype).reshape(shape)
-
-
-_WRITERS: dict[str, Callable[[BlockProblem, int, bool], Program]] = {"sumfac": write_sumfac, "dense": write_dense}
 
 
 class CpuKernel(BlockKernel):

@@ -24,7 +24,19 @@ _STREAMS = 8
 
 
 def best_seconds(function: Callable[[], None], seconds: float) -> float:
-    """Shortest of repeated calls within about that many seconds, at least five."""
+    """Time repeated calls, at least five.
+
+    Parameters
+    ----------
+    function : callable
+    seconds : float
+        How long to measure, about.
+
+    Returns
+    -------
+    float
+        Seconds of the shortest.
+    """
     function()
     best, start, calls = float("inf"), time.perf_counter(), 0
     while calls < 5 or time.perf_counter() - start < seconds:
@@ -35,8 +47,21 @@ def best_seconds(function: Callable[[], None], seconds: float) -> float:
     return best
 
 
+def _best_run(b: Builder, trips: int, vectors: int, repeat: int, seconds: float) -> float:
+    """Shortest time of a kernel over that many trips, that reads so many vectors; all of it `repeat` times."""
+    run = compiled(b.module(), host()).run
+    data, out = aligned((vectors, b.lanes), b.dtype), aligned((max(_CHAINS, _STREAMS), b.lanes), b.dtype)
+    data[...] = 1.0
+
+    def work() -> None:
+        for _ in range(repeat):
+            run(0, trips, 0, 0, data.ctypes.data, out.ctypes.data, 0, 0, 0, 0, 0)
+
+    return best_seconds(work, seconds)
+
+
 def measure_fma(dtype: DTypeLike = np.float64, seconds: float = 0.1) -> float:
-    """Fused multiply-adds in registers on one core.
+    """Measure fused multiply-adds in registers on one core.
 
     Parameters
     ----------
@@ -58,17 +83,12 @@ def measure_fma(dtype: DTypeLike = np.float64, seconds: float = 0.1) -> float:
                 sums = [b.fma(s, factor, factor) for s in sums]
             return sums
 
-        for i, s in enumerate(b.reduce(_TRIPS, [factor] * _CHAINS, body)):
-            b.store(s, "%out", i)
-    run = compiled(b.module(), host()).run
-    data = aligned((_CHAINS + 1, b.lanes), dtype)
-    out = aligned((_CHAINS + 1, b.lanes), dtype)
-    seconds = best_seconds(lambda: run(0, 1, 0, 0, data.ctypes.data, out.ctypes.data, 0, 0, 0, 0, 0), seconds)
-    return b.flops * b.lanes / seconds
+        b.store_fiber(b.reduce(_TRIPS, [factor] * _CHAINS, body), "%out", 1)
+    return b.flops * b.lanes / _best_run(b, 1, 1, 1, seconds)
 
 
 def measure_read(nbytes: int, seconds: float = 0.2) -> float:
-    """Reading an array on one core.
+    """Measure reading an array on one core.
 
     Parameters
     ----------
@@ -89,24 +109,14 @@ def measure_read(nbytes: int, seconds: float = 0.2) -> float:
             start = b.at("%in", (i, _STREAMS))
             return [b.add(s, b.load(start, k)) for k, s in enumerate(sums)]
 
-        for k, s in enumerate(b.reduce("%g1", [0.0] * _STREAMS, body)):
-            b.store(s, "%out", k)
-    run = compiled(b.module(), host()).run
+        b.store_fiber(b.reduce("%g1", [0.0] * _STREAMS, body), "%out", 1)
     trips = max(1, nbytes // (_STREAMS * b.nbytes))
-    data = aligned((trips * _STREAMS, b.lanes), np.float64)
-    data[...] = 1.0
-    out = aligned((_STREAMS, b.lanes), np.float64)
     repeat = max(1, (1 << 22) // nbytes)
-
-    def read() -> None:
-        for _ in range(repeat):
-            run(0, trips, 0, 0, data.ctypes.data, out.ctypes.data, 0, 0, 0, 0, 0)
-
-    return trips * _STREAMS * b.nbytes * repeat / best_seconds(read, seconds)
+    return trips * _STREAMS * b.nbytes * repeat / _best_run(b, trips, trips * _STREAMS, repeat, seconds)
 
 
 def measure_cores(dtype: DTypeLike, size: int, quick: bool) -> Roofline:
-    """Measure multiply-adds in registers and reading memory, of all threads together; see `Backend.measure_limits`.
+    """Measure multiply-adds in registers and reading memory, of all threads together.
 
     Parameters
     ----------
@@ -114,6 +124,11 @@ def measure_cores(dtype: DTypeLike, size: int, quick: bool) -> Roofline:
     size : int
         Bytes to read.
     quick : bool
+        As for `Backend.measure_limits`.
+
+    Returns
+    -------
+    Roofline
     """
     seconds, threads = 0.05 if quick else 0.3, thread_count()
     with ThreadPoolExecutor(threads) as pool:

@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike
 
 T = TypeVar("T")
 
-# (g0, g1, elements, components, in, out, geometry, points, fields, parameters, scratch)
+# Arguments as in `codegen.ir.ARGUMENTS`.
 Run = Callable[..., None]
 _PROTOTYPE = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4, *[ctypes.c_void_p] * 7)
 # For LLVM. A handler of a signal may compile while its thread does; a process that forks waits for what is compiled.
@@ -44,7 +44,16 @@ class Target:
     vector_bytes: int
 
     def lanes(self, dtype: DTypeLike) -> int:
-        """Elements of a group: numbers of a vector."""
+        """Elements of a group: numbers of a vector.
+
+        Parameters
+        ----------
+        dtype : dtype
+
+        Returns
+        -------
+        int
+        """
         return self.vector_bytes // np.dtype(dtype).itemsize
 
 
@@ -75,7 +84,12 @@ def _llvm() -> Any:
 
 @cache
 def llvm_version() -> str:
-    """Version of LLVM, and of llvmlite."""
+    """Version of LLVM, and of llvmlite.
+
+    Returns
+    -------
+    str
+    """
     import llvmlite
 
     return ".".join(map(str, _llvm().llvm_version_info)) + "/" + llvmlite.__version__
@@ -83,29 +97,23 @@ def llvm_version() -> str:
 
 @cache
 def host() -> Target:
-    """Find this machine's processor."""
+    """Find this machine's processor.
+
+    Returns
+    -------
+    Target
+    """
     llvm = _llvm()
     features = llvm.get_host_cpu_features()
     wide = 64 if features.get("avx512f") and features.get("avx512vl") else 32 if features.get("avx") else 16
     return Target(llvm.get_host_cpu_name(), features.flatten(), wide)
 
 
-def narrower(vector_bytes: int) -> Target:
-    """Take this machine as if its vectors were shorter: 32 is AVX2 with FMA, 16 the least of its architecture."""
-    here = host()
-    if vector_bytes >= here.vector_bytes:
-        return here
-    if vector_bytes == 32:
-        return Target("haswell", "", 32)
-    return Target("generic", "", 16)
-
-
 @cache
 def missing() -> str | None:
-    """None if kernels can be compiled here, else one sentence that says why not."""
+    """Say in one sentence why no kernels can be compiled here; see `Backend.missing`."""
     try:
-        code = compile_object("define void @run(ptr %out) {\n  ret void\n}\n", host())
-        load_object(code)
+        load_object(compile_object("define void @run(ptr %out) {\n  ret void\n}\n", host()))
     except ImportError as error:
         return f"llvmlite cannot be imported ({error}); install it with: pip install llvmlite"
     except (RuntimeError, OSError) as error:

@@ -18,6 +18,10 @@ from ....errors import ArgumentError
 def thread_count() -> int:
     """Threads that a kernel may use.
 
+    Returns
+    -------
+    int
+
     Raises
     ------
     ArgumentError
@@ -33,7 +37,7 @@ def thread_count() -> int:
     return os.cpu_count() or 1
 
 
-class Task:
+class _Task:
     """Work that one thread does: the first that claims it.
 
     Parameters
@@ -46,7 +50,7 @@ class Task:
         self._owner: dict[str, object] = {}
         self._over = threading.Lock()
         self._over.acquire()
-        self.finished = False
+        self._finished = False
         self.error: Exception | None = None
 
     def claim(self, who: object) -> bool:
@@ -61,22 +65,22 @@ class Task:
         except Exception as error:  # noqa: BLE001 - raised by `run_all`
             self.error = error
         self._work = None
-        self.finished = True
+        self._finished = True
         self._over.release()
 
     def wait(self) -> None:
         """Wait until another thread has done the work; after an exception it can be called again."""
-        while not self.finished:
+        while not self._finished:
             self._over.acquire()
 
 
-# Tasks to be done by the first worker that is free, and an entry for each worker. Handing a task over by a SimpleQueue
+# _Tasks to be done by the first worker that is free, and an entry for each worker. Handing a task over by a SimpleQueue
 # costs half of what an executor does.
-_tasks: SimpleQueue[Task] = SimpleQueue()
+_tasks: SimpleQueue[_Task] = SimpleQueue()
 _workers: list[threading.Thread] = []
 
 
-def _work(tasks: SimpleQueue[Task]) -> None:
+def _work(tasks: SimpleQueue[_Task]) -> None:
     """What a worker does all its life. Handlers of signals never run here."""
     me = object()
     while True:
@@ -110,7 +114,7 @@ def run_all(tasks: Sequence[Callable[[], None]]) -> None:
     Exception
         That of a task, or of a handler of a signal, when nothing runs any more.
     """
-    me, others = object(), [Task(task) for task in tasks[1:]]
+    me, others = object(), [_Task(task) for task in tasks[1:]]
     # No loop: Python may run a handler at its backward jump, outside of every `try`. Each level outlives one signal.
     try:
         _hire(len(others))
@@ -136,7 +140,7 @@ def run_all(tasks: Sequence[Callable[[], None]]) -> None:
             raise other.error
 
 
-def _wait(tasks: Sequence[Task], me: object) -> None:
+def _wait(tasks: Sequence[_Task], me: object) -> None:
     """Wait for the tasks that others have begun; nobody begins the rest."""
     for task in tasks:
         if not task.claim(me):
