@@ -42,21 +42,17 @@ class ArrayMap(Protocol):
     @property
     def device(self) -> Device:
         """Where it computes."""
-        ...
 
     @property
     def input_state(self) -> str:
         """State of its argument."""
-        ...
 
     @property
     def output_state(self) -> str:
         """State of its result."""
-        ...
 
     def __call__(self, field: Field, out: Field | None = None) -> Field:
-        """Apply."""
-        ...
+        """Apply to a field; see `Operator.__call__`."""
 
 
 def check_current(name: str, device: Device, current: Device) -> None:

@@ -21,7 +21,7 @@ from ..space import Field, Space
 from ..space.field import check_state
 from ..space.memory_errors import no_room
 from ..space.transforms import apply_kernels, backward_transform, result_field
-from ..tuning import Choice, Tuning, choose, tune_blocks
+from ..tuning import Tuning, choose, tune_blocks
 from .arrays import Array, apply_to_arrays, check_current
 from .parameters import Parameters, in_range
 
@@ -117,7 +117,6 @@ class Operator:
             raise ArgumentError(f"fields of {name} are a mapping from names, got {shown(coefficients)}")
         for key, value in given.items():
             self._take(key, value)
-            self._check_components(key)
         self.parameters = Parameters(name, space.dtype, self.parameters)
         if isinstance(form, Pointwise):
             scalars = {key: 0 if field.components == 1 else field.components for key, field in self.fields.items()}
@@ -127,50 +126,37 @@ class Operator:
                     in_range(node.payload, f"a constant of pointwise function {form.name!r}", space.dtype)
             form = Form.weak(name, traced, components)
         self.form = form
-        self.choices = self._choose_all()
+        self.rebuild()
 
-    def _take(self, key: str, value: Coefficient) -> None:
+    def _take(self, key: str, value: Any) -> None:
+        """Read a coefficient: a field, a function, a vector of D numbers or a number."""
+        what, dtype = f"coefficient {key!r} of {self.name}", self.space.dtype
+        several = isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim > 0)
         if isinstance(value, Field):
             if value.space is not self.space:
-                raise StateError(f"coefficient {key!r} of {self.name} is a field on another space")
+                raise StateError(f"{what} is a field on another space")
             if value.state == "dual":
-                raise StateError(
-                    f"coefficient {key!r} of {self.name} is a 'dual' field; give it in state 'phys' or 'coeff'"
-                )
+                raise StateError(f"{what} is a 'dual' field; give it in state 'phys' or 'coeff'")
             self.fields[key] = value if value.state == "phys" else backward_transform(value, self.backend)
         elif callable(value):
             self.fields[key] = self.space.evaluate(value)
+        elif several and len(value) == self.space.dim and all(is_real(number) for number in value):
+            numbers = [in_range(real(number, what), what, dtype) for number in value]
+            self.fields[key] = self.space.evaluate(lambda *x: numbers)
+        elif is_real(value) or isinstance(value, (bool, np.bool_)):
+            self.parameters[key] = in_range(real(value * 1, what), what, dtype)
         else:
-            self._take_numbers(key, value)
-
-    def _check_components(self, key: str) -> None:
-        """A scalar has one component, a vector D."""
-        if self.vectors is None:
-            return
-        found = self.fields[key].components if key in self.fields else 1
-        wanted = self.space.dim if key in self.vectors else 1
-        if found != wanted:
-            raise ArgumentError(
-                f"coefficient {key!r} of {self.name} has {found} component(s), not {wanted};"
-                f" give {self._what_fits(key)}"
-            )
+            raise ArgumentError(f"{what} is {shown(value)}; give {self._what_fits(key)}")
+        if self.vectors is not None:
+            found = self.fields[key].components if key in self.fields else 1
+            wanted = self.space.dim if key in self.vectors else 1
+            if found != wanted:
+                raise ArgumentError(f"{what} has {found} component(s), not {wanted}; give {self._what_fits(key)}")
 
     def _what_fits(self, key: str) -> str:
         number, several = "a real number", f"a sequence of {self.space.dim} numbers"
         fits = f"{number}, {several}" if self.vectors is None else several if key in self.vectors else number
         return f"{fits}, a function of the coordinates or a field"
-
-    def _take_numbers(self, key: str, value: Any) -> None:
-        what = f"coefficient {key!r} of {self.name}"
-        d = self.space.dim
-        several = isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim > 0)
-        if several and len(value) == d and all(is_real(number) for number in value):
-            numbers = [in_range(real(number, what), what, self.space.dtype) for number in value]
-            self.fields[key] = self.space.evaluate(lambda *x: numbers)
-        elif is_real(value) or isinstance(value, (bool, np.bool_)):
-            self.parameters[key] = in_range(real(value * 1, what), what, self.space.dtype)
-        else:
-            raise ArgumentError(f"{what} is {shown(value)}; give {self._what_fits(key)}")
 
     def problem(self, number: int) -> BlockProblem:
         """Tell what kernels are specialised by on a block.
@@ -193,24 +179,6 @@ class Operator:
             self.form, block.tabulation, block.geometry, self.space.dtype, fields=fields, parameters=self.parameters
         )
 
-    def _choose_all(self, known: Sequence[Any] | None = None) -> tuple[Choice, ...]:
-        """Choose and build all kernels; what they compile is compiled side by side.
-
-        Parameters
-        ----------
-        known : sequence, optional
-            What was chosen before (`Choice.known`).
-        """
-        choices = []
-        for number, asked in enumerate(self._asked()):
-            try:
-                choices.append(choose(*asked, known[number] if known else None))
-            except OutOfMemory as error:
-                raise no_room(self.space, number, self.form, self.form.components, self.device, error) from error
-        for choice in choices:
-            choice.kernel.finish()
-        return tuple(choices)
-
     def _asked(self) -> list[tuple[BlockProblem, str, str, Backend]]:
         """What `choose` takes, for every block."""
         numbers = range(len(self.space.blocks))
@@ -225,11 +193,32 @@ class Operator:
         known = state.pop("known")
         self.__dict__.update(state)
         self.device = self.backend.device()
-        self.choices = self._choose_all(known)
+        self.rebuild(known)
 
-    def rebuild(self) -> None:
-        """Choose and build the kernels anew, as after blocks that are alike were tuned elsewhere."""
-        self.choices = self._choose_all()
+    def rebuild(self, known: Sequence[Any] = ()) -> None:
+        """Choose and build the kernels anew, as after blocks that are alike were tuned elsewhere.
+
+        What they compile is compiled side by side.
+
+        Parameters
+        ----------
+        known : sequence, optional
+            For each block `Choice.known` of what is to be taken again, if it can be built.
+
+        Raises
+        ------
+        DeviceError
+            If there is no room on the device.
+        """
+        choices = []
+        try:
+            for number, asked in enumerate(self._asked()):
+                choices.append(choose(*asked, known[number] if known else None))
+        except OutOfMemory as error:
+            raise no_room(self.space, number, self.form, self.form.components, self.device, error) from error
+        for choice in choices:
+            choice.kernel.finish()
+        self.choices = tuple(choices)
 
     def tune(self, seconds: float = 30.0) -> list[Tuning]:
         """Time what can serve each block, keep what wins for all operators alike, and compute with it from now on.
@@ -271,14 +260,13 @@ class Operator:
     @property
     def flops(self) -> int:
         """Operations of one application to a one-component field, by the strategies chosen."""
-        pairs = zip(self.choices, self.space.blocks, strict=True)
-        return sum(choice.kernel.flops * block.n_elements for choice, block in pairs)
+        return sum(choice.kernel.flops * choice.kernel.problem.n_elements for choice in self.choices)
 
     @property
     def nbytes(self) -> int:
         """Compulsory bytes of one application to a one-component field (`hpfem.forms.cost.operator_bytes`)."""
-        pairs = zip(self.choices, self.space.blocks, strict=True)
-        return sum(operator_bytes(choice.kernel.problem) * block.n_elements for choice, block in pairs)
+        problems = [choice.kernel.problem for choice in self.choices]
+        return sum(operator_bytes(problem) * problem.n_elements for problem in problems)
 
     def explain(self) -> str:
         """Say, per block, what was chosen and why, what was not suitable, and which geometric factors are carried.
@@ -292,19 +280,16 @@ class Operator:
         """
         lines = [f"{self.name} on backend {self.backend.name}"]
         for choice, block in zip(self.choices, self.space.blocks, strict=True):
-            kind = self.form.factor_kind
-            factors = ""
+            line, kind = f"  {block!r}: {choice.config} ({choice.reason})", self.form.factor_kind
             if kind is not None:
                 where = "element" if block.affine else "point"
-                factors = f"; {kind}: {block.geometry.n_factors(kind)} numbers per {where}"
-            lines.append(f"  {block!r}: {choice.config} ({choice.reason}){factors}")
+                line += f"; {kind}: {block.geometry.n_factors(kind)} numbers per {where}"
+            lines.append(line)
             lines += [f"    not {reason}" for reason in choice.unsuitable]
         return "\n".join(lines)
 
     def _check(self, field: Field) -> int:
         """Check the argument; returns the components of the result."""
-        if not isinstance(field, Field):
-            raise StateError(f"{self.name} takes a Field, got {type(field).__name__}")
         if field.space is not self.space:
             raise StateError(f"{self.name} got a field on another space")
         check_state(field, self.input_state, self.name)
