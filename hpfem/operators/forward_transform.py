@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any, overload
 
-import numpy as np
-
-from ..errors import ArgumentError
 from ..memory import Device
-from ..space import Field, Space
-from ..space.transforms import Array, ForwardTransform, converted
+from ..space import Field
+from ..space.transforms import ForwardTransform
 from .arrays import apply_to_arrays
 from .registry import OPERATORS
 
@@ -31,13 +28,6 @@ class FwdTrans(ForwardTransform):
     ArgumentError
         For unknown names, or if a direction has fewer than P + 1 points.
     """
-
-    def __init__(
-        self, space: Space, strategy: str = "auto", algorithm: str = "auto", backend: str | None = None
-    ) -> None:
-        if not isinstance(space, Space):
-            raise ArgumentError(f"FwdTrans is made on a Space, got {type(space).__name__}")
-        super().__init__(space, strategy, algorithm, backend)
 
     def __repr__(self) -> str:
         return f"FwdTrans({self.space!r})"
@@ -72,9 +62,3 @@ class InverseMass(FwdTrans):
     """
 
     name, input_state = "InverseMass", "dual"
-
-    def _moments(self, number: int, values: Array) -> Array:
-        """The functional on the orthogonal basis instead of the block's."""
-        columns = values.reshape(-1, values.shape[-1]).T
-        rhs = converted(self.space.blocks[number].basis, columns, transposed=True).T
-        return np.ascontiguousarray(rhs).reshape(values.shape)

@@ -277,13 +277,11 @@ class Field:
         number = integer(number, -n, f"the number of a component of a field with {n}", n - 1)
         return self._map(lambda a: a[[number]])
 
-    def _map(self, function: Callable[..., Any], *others: Field, device: Device | None = None) -> Field:
-        device = device or self.home
-        data = []
-        for i, pair in enumerate(self.data):
-            values = function(pair.read(device), *(other.data[i].read(device) for other in others))
-            data.append(PairArray.of(values, device))
-        return Field(self.space, self.state, data)
+    def _map(self, function: Callable[..., Any], *others: Field) -> Field:
+        device = self.home
+        blocks = zip(self.data, *(other.data for other in others), strict=True)
+        values = [function(*(pair.read(device) for pair in pairs)) for pairs in blocks]
+        return Field(self.space, self.state, [PairArray.of(array, device) for array in values])
 
     def _check_matching(self, other: Field, what: str, states: Iterable[str]) -> None:
         if not isinstance(other, Field):

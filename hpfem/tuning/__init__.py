@@ -2,7 +2,7 @@
 
 from .race import MARGIN, Race
 from .record import Config, TuningRecord
-from .select import Choice, candidates, choose
+from .select import Choice, choose
 from .store import entries, find, forget, keep, store_info
 from .tuner import BlockTuner, Tuning, tune_blocks
 
@@ -14,7 +14,6 @@ __all__ = [
     "Race",
     "Tuning",
     "TuningRecord",
-    "candidates",
     "choose",
     "entries",
     "find",

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import zip_longest
@@ -74,10 +74,10 @@ class Tuning:
     block: str
     record: TuningRecord | None
     changed: bool
-    seconds: dict[Config, float] = field(default_factory=dict)
-    unsuitable: tuple[str, ...] = ()
-    elements: int = 0
-    spent: float = 0.0
+    seconds: dict[Config, float]
+    unsuitable: tuple[str, ...]
+    elements: int
+    spent: float
 
 
 def sample(problem: BlockProblem, n: int) -> BlockProblem:
@@ -217,16 +217,16 @@ class BlockTuner:
             kernel.apply(self.source, self.out)
             if self.expected is None:
                 self.expected = self.out.copy()
-            if not self._right():
-                report_once(f"tuner/{config}", f"{self.problem.form.name}: {config} gives wrong results, not used")
-                raise NotSuitable("its result is wrong; please report this")
+            self._check_result(config)
             self.race.enter(config, partial(kernel.apply, self.source, self.out))
 
-    def _right(self) -> bool:
+    def _check_result(self, config: Config) -> None:
         scale = float(abs(self.expected).max()) if self.expected.size else np.nan
         if not np.isfinite(scale):  # nothing, or a user's function on values that it is not made for
-            return True
-        return float(abs(self.out - self.expected).max()) <= TOLERANCE[self.out.dtype.itemsize] * scale
+            return
+        if not float(abs(self.out - self.expected).max()) <= TOLERANCE[self.out.dtype.itemsize] * scale:
+            report_once(f"tuner/{config}", f"{self.problem.form.name}: {config} gives wrong results, not used")
+            raise NotSuitable("its result is wrong; please report this")
 
     def _incumbent(self) -> Config:
         """What is chosen now, timed first."""
