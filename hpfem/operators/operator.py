@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypedDict, overload
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -16,13 +16,13 @@ from ..errors import ArgumentError, StateError
 from ..forms import Pointwise, trace
 from ..forms.cost import operator_bytes
 from ..forms.form import BlockProblem, FieldValues, Form
-from ..memory import HOST, OutOfMemory
+from ..memory import HOST, Device, OutOfMemory
 from ..space import Field, Space
 from ..space.field import check_state
 from ..space.memory_errors import no_room
 from ..space.transforms import apply_kernels, backward_transform, result_field
 from ..tuning import Tuning, choose, tune_blocks
-from .arrays import Array, apply_to_arrays, check_current
+from .arrays import FieldMap, check_current
 from .parameters import Parameters, in_range
 
 # Components that a form may couple: tracing takes a symbol for each.
@@ -49,7 +49,7 @@ class OperatorOptions(TypedDict, total=False):
     backend: str | None
 
 
-class Operator:
+class Operator(FieldMap):
     """A form applied to fields of a space.
 
     Calling it maps a field to a field. Threads may share it, each with an `out` of its own: the scratch of an
@@ -109,7 +109,7 @@ class Operator:
         components = integer(components, 1, f"components of {name}", MAX_COUPLED)
         self.strategy, self.algorithm = strategy, algorithm
         self.backend = choose_backend(space.backend if backend is None else backend)
-        self.device = self.backend.device()
+        self._device = self.backend.device()
         self.parameters: dict[str, float] = {}
         self.fields: dict[str, Field] = {}
         given = {} if coefficients is None else coefficients
@@ -125,7 +125,7 @@ class Operator:
                 if node.op == "const" and math.isfinite(node.payload):
                     in_range(node.payload, f"a constant of pointwise function {form.name!r}", space.dtype)
             form = Form.weak(name, traced, components)
-        self.form = form
+        self.form, self.input_state, self.output_state = form, form.source, form.sink
         self.rebuild()
 
     def _take(self, key: str, value: Any) -> None:
@@ -186,13 +186,13 @@ class Operator:
 
     def __getstate__(self) -> dict[str, Any]:
         # Kernels hold compiled code and scratch; the same ones are made again where the operator is opened.
-        state = {key: value for key, value in self.__dict__.items() if key not in ("choices", "device")}
+        state = {key: value for key, value in self.__dict__.items() if key not in ("choices", "_device")}
         return {**state, "known": [choice.known for choice in self.choices]}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         known = state.pop("known")
         self.__dict__.update(state)
-        self.device = self.backend.device()
+        self._device = self.backend.device()
         self.rebuild(known)
 
     def rebuild(self, known: Sequence[Any] = ()) -> None:
@@ -248,14 +248,9 @@ class Operator:
         return f"{self.name}({self.space!r}, backend={self.backend.name!r})"
 
     @property
-    def input_state(self) -> str:
-        """State of the fields it takes."""
-        return self.form.source
-
-    @property
-    def output_state(self) -> str:
-        """State of the fields it returns."""
-        return self.form.sink
+    def device(self) -> Device:
+        """Where it was made, and computes."""
+        return self._device
 
     @property
     def flops(self) -> int:
@@ -300,39 +295,14 @@ class Operator:
             raise StateError(f"{self.name} takes vectors of {coupled} components, got a field with {field.components}")
         return field.components // coupled * self.form.given(self.space.dim)
 
-    @overload
-    def __call__(self, field: Field, out: Field | None = None) -> Field: ...
-
-    @overload
-    def __call__(self, field: Array | Sequence[Array], out: Any = None) -> Any: ...
-
-    def __call__(self, field: Any, out: Any = None) -> Any:
-        """Apply.
-
-        Parameters
-        ----------
-        field : Field, array or sequence of arrays
-            In state `input_state`; arrays are [components, elements, n], one per block, of NumPy, CuPy, PyTorch, ...
-        out : Field, array or sequence of arrays, optional
-            Overwritten and returned; made anew when left out. Arrays are on the operator's device.
-
-        Returns
-        -------
-        Field, array or list of arrays
-            In state `output_state`; arrays are of the library, and on the device, that the argument is of.
+    def apply_to_field(self, field: Field, out: Field | None = None) -> Field:
+        """Apply to a field; see `FieldMap.__call__`.
 
         Raises
         ------
         StateError
-            If a field has the wrong state, space, dtype or number of components, or `out` is the argument itself.
-        ArgumentError
-            If an array has the wrong shape, order or device, or a user's pointwise function gives values that are not
-            finite (checked on the host only).
-        DeviceError
-            If another GPU is current than the operator was made on, or there is no room on it.
+            If `out` is the argument itself.
         """
-        if not isinstance(field, Field):
-            return apply_to_arrays(self, field, out)
         components = self._check(field)
         given, out = out, result_field(self.space, self.name, self.output_state, components, out)
         if given is not None and any(mine.overlaps(theirs) for mine, theirs in zip(out.data, field.data, strict=True)):

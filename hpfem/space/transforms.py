@@ -326,7 +326,7 @@ class ForwardTransform:
         self.__dict__.update(state)
         self._make_projections()
 
-    def __call__(self, field: Field, out: Field | None = None) -> Field:
+    def apply_to_field(self, field: Field, out: Field | None = None) -> Field:
         """Solve the mass system of every element.
 
         Parameters
