@@ -29,6 +29,7 @@ from hpfem.backends.cuda.dense.search import dense_search
 from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.backends.cuda.runtime.limits import measure_gpu
 from hpfem.backends.cuda.runtime.measured import measured_key, measured_table
+from hpfem.backends.cuda.runtime.timer import CudaTimer
 from hpfem.backends.cuda.sumfac_top.plan import LANE, Limits, SumFacTopOptions, plan, sumfac_plan
 from hpfem.backends.cuda.sumfac_top.search import search
 from hpfem.backends.options import to_text
@@ -39,7 +40,6 @@ from hpfem.benchmarks.tiled import TiledBlock, TiledKernel
 from hpfem.cli.options import parse_names, parse_orders
 from hpfem.errors import DeviceError, NotSuitable
 from hpfem.forms.cost import operator_bytes, operator_flops
-from hpfem.tuning import CudaTimer
 
 
 def compiled(text: str) -> tuple[int, int]:

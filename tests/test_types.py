@@ -48,6 +48,9 @@ import hpfem as hp
 space = hp.Space("meshes/cube_mixed.msh", order=4)
 hp.Helmholtz(space)("u")
 hp.Hemlholtz(space)
+hp.Mass(space, stratgy="sumfac")
+hp.Laplacian(space, algorithm=3)
+hp.tune(space, "Mass", baackend="cpu")
 """
 
 
@@ -83,7 +86,7 @@ def test_misuse_of_the_api_is_reported(folder):
     (folder / "misuse.py").write_text(MISUSE)
     found = type_check.mypy(folder, *STRICT, "misuse.py").stdout
     lines = {int(line.split(":")[1]) for line in found.splitlines() if line.startswith("misuse.py")}
-    assert lines == {4, 5, 6}, found
+    assert lines == {4, 5, 6, 7, 8, 9}, found
 
 
 def test_a_strictly_typed_program_runs(monkeypatch, tmp_path):

@@ -1,12 +1,12 @@
 """Options of kernels as text, "elements=4 prefetch=2 late": for caches, messages and command lines.
 
-A options is a frozen dataclass whose fields are integers, or true, false or undecided (None).
+Options are a frozen dataclass whose fields are integers, or true, false or undecided (None).
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from typing import Any, TypeVar
 
 from ..errors import ArgumentError
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def to_text(options: Any) -> str:
-    """Write a options.
+    """Write options.
 
     Parameters
     ----------
@@ -30,17 +30,17 @@ def to_text(options: Any) -> str:
     words = []
     for field in fields(options):
         value = getattr(options, field.name)
-        if value is True or value is False:
-            word = field.name if value else f"no-{field.name}"
+        if value == field.default:
+            continue
+        if isinstance(value, bool):
+            words.append(field.name if value else f"no-{field.name}")
         else:
-            word = f"{field.name}={value}"
-        if value != field.default or field.default is MISSING:
-            words.append(word)
+            words.append(f"{field.name}={value}")
     return " ".join(words)
 
 
 def from_text(kind: type[T], text: str) -> T:
-    """Read a options.
+    """Read options.
 
     Parameters
     ----------
@@ -83,14 +83,14 @@ def from_text(kind: type[T], text: str) -> T:
 def search_in_text(
     rounds: Generator[Sequence[T], Mapping[T, float], None], kind: type[T]
 ) -> Generator[list[str | None], Mapping[str | None, float], None]:
-    """Lead a search for a options in text.
+    """Lead a search for options in text.
 
     Parameters
     ----------
     rounds : generator
-        Gives configs to time; is sent the seconds of all that were timed so far.
+        Gives options to time; is sent the seconds of all that were timed so far.
     kind : dataclass type
-        Of the configs.
+        Of the options.
 
     Yields
     ------

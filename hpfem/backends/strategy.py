@@ -11,7 +11,7 @@ from ..forms.form import BlockKernel, BlockProblem
 
 # One of the ways in which a strategy can build a kernel, as text (`hpfem.backends.options`); None: the strategy's own.
 Options = str | None
-# Gives configs to time; is sent the seconds of all that were timed so far.
+# Gives options to time; is sent the seconds of all that were timed so far.
 Search = Generator[Sequence[Options], Mapping[Options, float], None]
 
 
@@ -49,7 +49,7 @@ class Strategy(Protocol):
         return None
 
     def measured(self, problem: BlockProblem) -> str | None:
-        """Tell what is known of the default options's speed, if somebody measured it and the package ships that.
+        """Tell what is known of the speed of the default options, if somebody measured it and the package ships that.
 
         Parameters
         ----------
@@ -82,7 +82,7 @@ class Strategy(Protocol):
         return (self.default(problem),)
 
     def search(self, problem: BlockProblem) -> Search:
-        """Search the configs in rounds.
+        """Search the options in rounds.
 
         Parameters
         ----------
@@ -125,25 +125,44 @@ class Strategy(Protocol):
         options : str, optional
             One of `configs` or `search`; the default when left out.
 
+        Returns
+        -------
+        BlockKernel
+
         Raises
         ------
         NotSuitable
             With the reason, if this strategy cannot serve the problem.
         ArgumentError
-            If there is no such options.
+            If there are no such options.
         """
 
     def cost(self, problem: BlockProblem) -> float:
-        """Estimate the relative time per element, to choose by before anything is measured."""
+        """Estimate the time of an element, to choose by before anything is measured.
+
+        Parameters
+        ----------
+        problem : BlockProblem
+
+        Returns
+        -------
+        float
+            Relative to other strategies.
+        """
 
 
 def no_options(strategy: Strategy, options: Options) -> None:
-    """Refuse a options of a strategy that has none.
+    """Refuse options of a strategy that has none.
+
+    Parameters
+    ----------
+    strategy : Strategy
+    options : str or None
 
     Raises
     ------
     ArgumentError
-        If one is asked for.
+        If any are asked for.
     """
     if options is not None:
         raise ArgumentError(f"strategy {strategy.name!r} has no options {options!r}")

@@ -148,10 +148,11 @@ def _run(arguments: argparse.Namespace) -> None:
         result = operator(argument)
         timing = measure(lambda: operator(argument, out=result))
         step()
-    report = _report(arguments, space, operator, expression, field, result, timing.median)
+    report = _report(arguments.mesh, operator, expression.text, field, result, timing.median)
     try:
         if target is not None:
-            _write(target, space, operator, field, result)
+            shown = InverseMass(space)(result) if result.state == "dual" else result
+            write_vtu(target, {"field": field, operator.name: shown})
             report["output"] = str(target)
     finally:  # what was computed is said though it cannot be written
         if arguments.json:
@@ -160,19 +161,12 @@ def _run(arguments: argparse.Namespace) -> None:
             _print(report, operator)
 
 
-def _report(
-    arguments: argparse.Namespace,
-    space: Space,
-    operator: Any,
-    expression: FieldExpression,
-    field: Field,
-    result: Field,
-    seconds: float,
-) -> dict[str, Any]:
+def _report(mesh: str, operator: Any, expression: str, field: Field, result: Field, seconds: float) -> dict[str, Any]:
+    space = operator.space
     report: dict[str, Any] = {
-        "mesh": arguments.mesh,
+        "mesh": mesh,
         "operator": operator.name,
-        "field": expression.text,
+        "field": expression,
         "order": space.orders,
         "basis": space.basis,
         "dtype": space.dtype.name,
@@ -209,13 +203,8 @@ def _report(
     return report
 
 
-def _write(path: Any, space: Space, operator: Any, field: Field, result: Field) -> None:
-    shown = InverseMass(space)(result) if result.state == "dual" else result
-    write_vtu(path, {"field": field, operator.name: shown})
-
-
 def _print(report: dict[str, Any], operator: Any) -> None:
-    kind = {"dual": "entries of the functional, l2", "coeff": "L2", "phys": "L2"}[report["result_state"]]
+    kind = "entries of the functional, l2" if report["result_state"] == "dual" else "L2"
     rows = [
         ("mesh", f"{report['mesh']}: {report['cells']:,} cells"),
         ("space", f"order {output.flat(report['order'])}, {report['basis']}, {report['dofs']:,} degrees of freedom"),

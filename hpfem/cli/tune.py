@@ -126,16 +126,9 @@ def _print(found: list[Tuning]) -> None:
         if entry["chosen"] is None:
             rows.append([*start, "no time for a comparison; nothing is kept", "", "", "", ""])
             continue
-        rows.append(
-            [
-                *start,
-                entry["chosen"],
-                output.engineering(entry["dofs_per_second"], "DoF/s"),
-                f"{entry['gain']:.2f}" if entry["changed"] else "kept",
-                str(len(entry["seconds"])),
-                f"{entry['spent']:.1f} s",
-            ]
-        )
+        rate = output.engineering(entry["dofs_per_second"], "DoF/s")
+        gain = f"{entry['gain']:.2f}" if entry["changed"] else "kept"
+        rows.append([*start, entry["chosen"], rate, gain, str(len(entry["seconds"])), f"{entry['spent']:.1f} s"])
     output.print_table("tuned", ("operator", "block", "chosen", ">rate", ">gain", ">tried", ">took"), rows)
 
 
@@ -151,13 +144,13 @@ def _show(arguments: argparse.Namespace) -> None:
     rows = []
     for record in records:
         key, about = record.key, record.about
-        rate = about.get("dofs_per_second")
+        rate, size = about.get("dofs_per_second"), key.get("size")
         rows.append(
             [
                 f"{key.get('backend')}: {key.get('device')}",
                 str(about.get("operator", key.get("form"))),
                 *(str(key.get(name)) for name in ("shape", "order", "geometry", "dtype")),
-                f"{4.0**size:.0e}" if isinstance(size := key.get("size"), int) and 0 <= size < 64 else "",
+                f"{4.0**size:.0e}" if isinstance(size, int) and 0 <= size < 64 else "",
                 str(record.winner),
                 output.engineering(rate, "DoF/s") if isinstance(rate, (int, float)) else "",
                 f"{record.ratio:.2f}" if record.runner_up else "",

@@ -1,13 +1,14 @@
 """Operators on spaces: the standard ones, users' weak forms, projection."""
 
 from ..tuning import Tuning
-from .forward_transform import FwdTrans, InverseMass
 from .operator import Operator, OperatorOptions
 from .registry import OPERATORS
 from .standard import (
     AdvectionDiffusionReaction,
     BwdTrans,
+    FwdTrans,
     Helmholtz,
+    InverseMass,
     IProductWRTBase,
     IProductWRTDerivBase,
     Laplacian,

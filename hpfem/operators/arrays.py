@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 import numpy as np
 
+from ..backends.base import Backend
 from ..backends.exchange import is_array, where_is, wrap
 from ..errors import ArgumentError, DeviceError, StateError
 from ..memory import HOST, Device, PairArray
@@ -23,30 +25,68 @@ class Array(Protocol):
     def __dlpack__(self) -> Any: ...
 
 
-class ArrayMap(Protocol):
-    """What an operator is seen from here."""
+class FieldMap(ABC):
+    """What maps fields on a space to fields, and arrays to arrays.
+
+    Attributes
+    ----------
+    space : Space
+    name : str
+        For messages.
+    backend : Backend
+    input_state, output_state : str
+        States of the fields that it takes and returns.
+    """
 
     space: Space
     name: str
+    backend: Backend
+    input_state: str
+    output_state: str
 
     @property
     def device(self) -> Device:
-        """Where it computes."""
-        ...
+        """Where arrays given as `out` are."""
+        return self.backend.device()
 
-    @property
-    def input_state(self) -> str:
-        """State of its argument."""
-        ...
+    @abstractmethod
+    def apply_to_field(self, field: Field, out: Field | None = None) -> Field:
+        """Apply to a field; see `FieldMap.__call__`."""
 
-    @property
-    def output_state(self) -> str:
-        """State of its result."""
-        ...
+    @overload
+    def __call__(self, field: Field, out: Field | None = None) -> Field: ...
 
-    def __call__(self, field: Field, out: Field | None = None) -> Field:
-        """Apply."""
-        ...
+    @overload
+    def __call__(self, field: Array | Sequence[Array], out: Any = None) -> Any: ...
+
+    def __call__(self, field: Any, out: Any = None) -> Any:
+        """Apply.
+
+        Parameters
+        ----------
+        field : Field, array or sequence of arrays
+            In state `input_state`; arrays are [components, elements, n], one per block, of NumPy, CuPy, PyTorch, ...
+        out : Field, array or sequence of arrays, optional
+            Overwritten and returned; made anew when left out. Arrays are on the operator's device.
+
+        Returns
+        -------
+        Field, array or list of arrays
+            In state `output_state`; arrays are of the library, and on the device, that the argument is of.
+
+        Raises
+        ------
+        StateError
+            If a field has the wrong state, space, dtype or number of components, or `out` is the argument itself.
+        ArgumentError
+            If an array has the wrong shape, order or device, or a user's pointwise function gives values that are not
+            finite (checked on the host only).
+        DeviceError
+            If another GPU is current than the operator was made on, or there is no room on it.
+        SolverError
+            If the mass system of an element does not converge, where one is solved.
+        """
+        return self.apply_to_field(field, out) if isinstance(field, Field) else apply_to_arrays(self, field, out)
 
 
 def check_current(name: str, device: Device, current: Device) -> None:
@@ -71,7 +111,7 @@ def check_current(name: str, device: Device, current: Device) -> None:
         )
 
 
-def apply_to_arrays(operator: ArrayMap, arrays: Any, out: Any = None) -> Any:
+def apply_to_arrays(operator: FieldMap, arrays: Any, out: Any = None) -> Any:
     """Apply an operator to arrays, in its input state.
 
     Parameters
@@ -116,7 +156,7 @@ def apply_to_arrays(operator: ArrayMap, arrays: Any, out: Any = None) -> Any:
     return found[0] if single else found
 
 
-def _listed(operator: ArrayMap, arrays: Any) -> tuple[Sequence[Any], bool]:
+def _listed(operator: FieldMap, arrays: Any) -> tuple[Sequence[Any], bool]:
     """One array per block, and whether it was given without a list around it."""
     count = len(operator.space.blocks)
     listed = isinstance(arrays, (list, tuple))
@@ -135,7 +175,7 @@ def _pair(array: Any, what: str) -> PairArray:
         raise ArgumentError(f"{what}: {error}") from error
 
 
-def _target(operator: ArrayMap, out: Any, single: bool) -> Field:
+def _target(operator: FieldMap, out: Any, single: bool) -> Field:
     """Field on the memory of the arrays that results are written to."""
     name, device = operator.name, operator.device
     count = len(operator.space.blocks)

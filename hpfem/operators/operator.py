@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypedDict, overload
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -16,13 +16,13 @@ from ..errors import ArgumentError, StateError
 from ..forms import Pointwise, trace
 from ..forms.cost import operator_bytes
 from ..forms.form import BlockProblem, FieldValues, Form
-from ..memory import HOST, OutOfMemory
+from ..memory import HOST, Device, OutOfMemory
 from ..space import Field, Space
 from ..space.field import check_state
 from ..space.memory_errors import no_room
 from ..space.transforms import apply_kernels, backward_transform, result_field
-from ..tuning import Choice, Tuning, choose, tune_blocks
-from .arrays import Array, apply_to_arrays, check_current
+from ..tuning import Tuning, choose, tune_blocks
+from .arrays import FieldMap, check_current
 from .parameters import Parameters, in_range
 
 # Components that a form may couple: tracing takes a symbol for each.
@@ -49,7 +49,7 @@ class OperatorOptions(TypedDict, total=False):
     backend: str | None
 
 
-class Operator:
+class Operator(FieldMap):
     """A form applied to fields of a space.
 
     Calling it maps a field to a field. Threads may share it, each with an `out` of its own: the scratch of an
@@ -109,7 +109,7 @@ class Operator:
         components = integer(components, 1, f"components of {name}", MAX_COUPLED)
         self.strategy, self.algorithm = strategy, algorithm
         self.backend = choose_backend(space.backend if backend is None else backend)
-        self.device = self.backend.device()
+        self._device = self.backend.device()
         self.parameters: dict[str, float] = {}
         self.fields: dict[str, Field] = {}
         given = {} if coefficients is None else coefficients
@@ -117,7 +117,6 @@ class Operator:
             raise ArgumentError(f"fields of {name} are a mapping from names, got {shown(coefficients)}")
         for key, value in given.items():
             self._take(key, value)
-            self._check_components(key)
         self.parameters = Parameters(name, space.dtype, self.parameters)
         if isinstance(form, Pointwise):
             scalars = {key: 0 if field.components == 1 else field.components for key, field in self.fields.items()}
@@ -126,51 +125,38 @@ class Operator:
                 if node.op == "const" and math.isfinite(node.payload):
                     in_range(node.payload, f"a constant of pointwise function {form.name!r}", space.dtype)
             form = Form.weak(name, traced, components)
-        self.form = form
-        self.choices = self._choose_all()
+        self.form, self.input_state, self.output_state = form, form.source, form.sink
+        self.rebuild()
 
-    def _take(self, key: str, value: Coefficient) -> None:
+    def _take(self, key: str, value: Any) -> None:
+        """Read a coefficient: a field, a function, a vector of D numbers or a number."""
+        what, dtype = f"coefficient {key!r} of {self.name}", self.space.dtype
+        several = isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim > 0)
         if isinstance(value, Field):
             if value.space is not self.space:
-                raise StateError(f"coefficient {key!r} of {self.name} is a field on another space")
+                raise StateError(f"{what} is a field on another space")
             if value.state == "dual":
-                raise StateError(
-                    f"coefficient {key!r} of {self.name} is a 'dual' field; give it in state 'phys' or 'coeff'"
-                )
+                raise StateError(f"{what} is a 'dual' field; give it in state 'phys' or 'coeff'")
             self.fields[key] = value if value.state == "phys" else backward_transform(value, self.backend)
         elif callable(value):
             self.fields[key] = self.space.evaluate(value)
+        elif several and len(value) == self.space.dim and all(is_real(number) for number in value):
+            numbers = [in_range(real(number, what), what, dtype) for number in value]
+            self.fields[key] = self.space.evaluate(lambda *x: numbers)
+        elif is_real(value) or isinstance(value, (bool, np.bool_)):
+            self.parameters[key] = in_range(real(value * 1, what), what, dtype)
         else:
-            self._take_numbers(key, value)
-
-    def _check_components(self, key: str) -> None:
-        """A scalar has one component, a vector D."""
-        if self.vectors is None:
-            return
-        found = self.fields[key].components if key in self.fields else 1
-        wanted = self.space.dim if key in self.vectors else 1
-        if found != wanted:
-            raise ArgumentError(
-                f"coefficient {key!r} of {self.name} has {found} component(s), not {wanted};"
-                f" give {self._what_fits(key)}"
-            )
+            raise ArgumentError(f"{what} is {shown(value)}; give {self._what_fits(key)}")
+        if self.vectors is not None:
+            found = self.fields[key].components if key in self.fields else 1
+            wanted = self.space.dim if key in self.vectors else 1
+            if found != wanted:
+                raise ArgumentError(f"{what} has {found} component(s), not {wanted}; give {self._what_fits(key)}")
 
     def _what_fits(self, key: str) -> str:
         number, several = "a real number", f"a sequence of {self.space.dim} numbers"
         fits = f"{number}, {several}" if self.vectors is None else several if key in self.vectors else number
         return f"{fits}, a function of the coordinates or a field"
-
-    def _take_numbers(self, key: str, value: Any) -> None:
-        what = f"coefficient {key!r} of {self.name}"
-        d = self.space.dim
-        several = isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim > 0)
-        if several and len(value) == d and all(is_real(number) for number in value):
-            numbers = [in_range(real(number, what), what, self.space.dtype) for number in value]
-            self.fields[key] = self.space.evaluate(lambda *x: numbers)
-        elif is_real(value) or isinstance(value, (bool, np.bool_)):
-            self.parameters[key] = in_range(real(value * 1, what), what, self.space.dtype)
-        else:
-            raise ArgumentError(f"{what} is {shown(value)}; give {self._what_fits(key)}")
 
     def problem(self, number: int) -> BlockProblem:
         """Tell what kernels are specialised by on a block.
@@ -193,24 +179,6 @@ class Operator:
             self.form, block.tabulation, block.geometry, self.space.dtype, fields=fields, parameters=self.parameters
         )
 
-    def _choose_all(self, known: Sequence[Any] | None = None) -> tuple[Choice, ...]:
-        """Choose and build all kernels; what they compile is compiled side by side.
-
-        Parameters
-        ----------
-        known : sequence, optional
-            What was chosen before (`Choice.known`).
-        """
-        choices = []
-        for number, asked in enumerate(self._asked()):
-            try:
-                choices.append(choose(*asked, known[number] if known else None))
-            except OutOfMemory as error:
-                raise no_room(self.space, number, self.form, self.form.components, self.device, error) from error
-        for choice in choices:
-            choice.kernel.finish()
-        return tuple(choices)
-
     def _asked(self) -> list[tuple[BlockProblem, str, str, Backend]]:
         """What `choose` takes, for every block."""
         numbers = range(len(self.space.blocks))
@@ -218,18 +186,39 @@ class Operator:
 
     def __getstate__(self) -> dict[str, Any]:
         # Kernels hold compiled code and scratch; the same ones are made again where the operator is opened.
-        state = {key: value for key, value in self.__dict__.items() if key not in ("choices", "device")}
+        state = {key: value for key, value in self.__dict__.items() if key not in ("choices", "_device")}
         return {**state, "known": [choice.known for choice in self.choices]}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         known = state.pop("known")
         self.__dict__.update(state)
-        self.device = self.backend.device()
-        self.choices = self._choose_all(known)
+        self._device = self.backend.device()
+        self.rebuild(known)
 
-    def rebuild(self) -> None:
-        """Choose and build the kernels anew, as after blocks that are alike were tuned elsewhere."""
-        self.choices = self._choose_all()
+    def rebuild(self, known: Sequence[Any] = ()) -> None:
+        """Choose and build the kernels anew, as after blocks that are alike were tuned elsewhere.
+
+        What they compile is compiled side by side.
+
+        Parameters
+        ----------
+        known : sequence, optional
+            For each block `Choice.known` of what is to be taken again, if it can be built.
+
+        Raises
+        ------
+        DeviceError
+            If there is no room on the device.
+        """
+        choices = []
+        try:
+            for number, asked in enumerate(self._asked()):
+                choices.append(choose(*asked, known[number] if known else None))
+        except OutOfMemory as error:
+            raise no_room(self.space, number, self.form, self.form.components, self.device, error) from error
+        for choice in choices:
+            choice.kernel.finish()
+        self.choices = tuple(choices)
 
     def tune(self, seconds: float = 30.0) -> list[Tuning]:
         """Time what can serve each block, keep what wins for all operators alike, and compute with it from now on.
@@ -259,26 +248,20 @@ class Operator:
         return f"{self.name}({self.space!r}, backend={self.backend.name!r})"
 
     @property
-    def input_state(self) -> str:
-        """State of the fields it takes."""
-        return self.form.source
-
-    @property
-    def output_state(self) -> str:
-        """State of the fields it returns."""
-        return self.form.sink
+    def device(self) -> Device:
+        """Where it was made, and computes."""
+        return self._device
 
     @property
     def flops(self) -> int:
         """Operations of one application to a one-component field, by the strategies chosen."""
-        pairs = zip(self.choices, self.space.blocks, strict=True)
-        return sum(choice.kernel.flops * block.n_elements for choice, block in pairs)
+        return sum(choice.kernel.flops * choice.kernel.problem.n_elements for choice in self.choices)
 
     @property
     def nbytes(self) -> int:
         """Compulsory bytes of one application to a one-component field (`hpfem.forms.cost.operator_bytes`)."""
-        pairs = zip(self.choices, self.space.blocks, strict=True)
-        return sum(operator_bytes(choice.kernel.problem) * block.n_elements for choice, block in pairs)
+        problems = [choice.kernel.problem for choice in self.choices]
+        return sum(operator_bytes(problem) * problem.n_elements for problem in problems)
 
     def explain(self) -> str:
         """Say, per block, what was chosen and why, what was not suitable, and which geometric factors are carried.
@@ -292,19 +275,16 @@ class Operator:
         """
         lines = [f"{self.name} on backend {self.backend.name}"]
         for choice, block in zip(self.choices, self.space.blocks, strict=True):
-            kind = self.form.factor_kind
-            factors = ""
+            line, kind = f"  {block!r}: {choice.config} ({choice.reason})", self.form.factor_kind
             if kind is not None:
                 where = "element" if block.affine else "point"
-                factors = f"; {kind}: {block.geometry.n_factors(kind)} numbers per {where}"
-            lines.append(f"  {block!r}: {choice.config} ({choice.reason}){factors}")
+                line += f"; {kind}: {block.geometry.n_factors(kind)} numbers per {where}"
+            lines.append(line)
             lines += [f"    not {reason}" for reason in choice.unsuitable]
         return "\n".join(lines)
 
     def _check(self, field: Field) -> int:
         """Check the argument; returns the components of the result."""
-        if not isinstance(field, Field):
-            raise StateError(f"{self.name} takes a Field, got {type(field).__name__}")
         if field.space is not self.space:
             raise StateError(f"{self.name} got a field on another space")
         check_state(field, self.input_state, self.name)
@@ -315,39 +295,14 @@ class Operator:
             raise StateError(f"{self.name} takes vectors of {coupled} components, got a field with {field.components}")
         return field.components // coupled * self.form.given(self.space.dim)
 
-    @overload
-    def __call__(self, field: Field, out: Field | None = None) -> Field: ...
-
-    @overload
-    def __call__(self, field: Array | Sequence[Array], out: Any = None) -> Any: ...
-
-    def __call__(self, field: Any, out: Any = None) -> Any:
-        """Apply.
-
-        Parameters
-        ----------
-        field : Field, array or sequence of arrays
-            In state `input_state`; arrays are [components, elements, n], one per block, of NumPy, CuPy, PyTorch, ...
-        out : Field, array or sequence of arrays, optional
-            Overwritten and returned; made anew when left out. Arrays are on the operator's device.
-
-        Returns
-        -------
-        Field, array or list of arrays
-            In state `output_state`; arrays are of the library, and on the device, that the argument is of.
+    def apply_to_field(self, field: Field, out: Field | None = None) -> Field:
+        """Apply to a field; see `FieldMap.__call__`.
 
         Raises
         ------
         StateError
-            If a field has the wrong state, space, dtype or number of components, or `out` is the argument itself.
-        ArgumentError
-            If an array has the wrong shape, order or device, or a user's pointwise function gives values that are not
-            finite (checked on the host only).
-        DeviceError
-            If another GPU is current than the operator was made on, or there is no room on it.
+            If `out` is the argument itself.
         """
-        if not isinstance(field, Field):
-            return apply_to_arrays(self, field, out)
         components = self._check(field)
         given, out = out, result_field(self.space, self.name, self.output_state, components, out)
         if given is not None and any(mine.overlaps(theirs) for mine, theirs in zip(out.data, field.data, strict=True)):

@@ -6,25 +6,25 @@ from typing import Any
 
 
 def mass(u: Any) -> Any:
-    """(u, v)."""
+    """(u, v); see `Mass`."""
     return u
 
 
 def laplacian(du: Any) -> Any:
-    """(grad u, grad v)."""
+    """(grad u, grad v); see `Laplacian`."""
     return du
 
 
 def helmholtz(u: Any, du: Any, lam: Any) -> Any:
-    """(lam u, v) + (grad u, grad v)."""
+    """(lam u, v) + (grad u, grad v); see `Helmholtz`."""
     return lam * u, du
 
 
 def variable_helmholtz(u: Any, du: Any, lam: Any, diffusivity: Any) -> Any:
-    """(lam u, v) + (diffusivity grad u, grad v)."""
+    """(lam u, v) + (diffusivity grad u, grad v); see `Helmholtz`."""
     return lam * u, diffusivity * du
 
 
 def advection_diffusion_reaction(u: Any, du: Any, velocity: Any, diffusivity: Any, reaction: Any) -> Any:
-    """(velocity . grad u + reaction u, v) + (diffusivity grad u, grad v)."""
+    """(velocity . grad u + reaction u, v) + (diffusivity grad u, grad v); see `AdvectionDiffusionReaction`."""
     return velocity.dot(du) + reaction * u, diffusivity * du

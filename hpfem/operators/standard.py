@@ -1,4 +1,4 @@
-"""The operators of the field: transforms, inner products, derivatives, mass, Laplacian, Helmholtz."""
+"""The operators of the field: transforms, projection, inner products, derivatives, mass, Laplacian, Helmholtz."""
 
 from __future__ import annotations
 
@@ -11,9 +11,49 @@ from ..errors import ArgumentError
 from ..forms import Pointwise
 from ..forms.form import BWD_TRANS, IPRODUCT_WRT_BASE, IPRODUCT_WRT_DERIV_BASE, PHYS_DERIV
 from ..space import Space
+from ..space.transforms import ForwardTransform
 from . import pointwise as forms
+from .arrays import FieldMap
 from .operator import Coefficient, Operator, OperatorOptions
 from .registry import OPERATORS
+
+
+@OPERATORS.register("FwdTrans")
+class FwdTrans(ForwardTransform, FieldMap):
+    """Forward transform: values at the points to the coefficients of their L2 projection, element by element.
+
+    Parameters
+    ----------
+    space : Space
+    strategy, algorithm : str
+        Of the mass and inner-product kernels inside.
+    backend : str, optional
+        Where the products with the mass matrix run, in float64, if it works on the host's memory.
+
+    Raises
+    ------
+    ArgumentError
+        For unknown names, or if a direction has fewer than P + 1 points.
+    """
+
+    def __repr__(self) -> str:
+        return f"FwdTrans({self.space!r})"
+
+
+class InverseMass(FwdTrans):
+    """Riesz representation: the function whose mass inner products are a functional, element by element.
+
+    It makes a "dual" field, such as the result of Helmholtz, a function that can be plotted. It is the inverse of Mass;
+    of other functionals the function is in general discontinuous between elements.
+
+    Parameters
+    ----------
+    space : Space
+    strategy, backend
+        See `FwdTrans`.
+    """
+
+    name, input_state = "InverseMass", "dual"
 
 
 @OPERATORS.register("BwdTrans")

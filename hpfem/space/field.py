@@ -12,6 +12,8 @@ direction slowest, point = (i1 Q2 + i2) Q3 + i3, so that `array.reshape(componen
 from __future__ import annotations
 
 import math
+import operator
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -91,10 +93,9 @@ def held_by_fields(space: FieldSpace, number: int) -> dict[str, int]:
     """
     alive = [ref() for ref in _ALIVE[space].valuerefs()] if space in _ALIVE else []
     pairs = {id(field.data[number]): field.data[number] for field in alive if field is not None}
-    found: dict[str, int] = {}
+    found: Counter[str] = Counter()
     for pair in pairs.values():
-        for device, size in pair.held.items():
-            found[device] = found.get(device, 0) + size
+        found.update(pair.held)
     return found
 
 
@@ -275,21 +276,15 @@ class Field:
         ArgumentError
             If there is no such component.
         """
-        number = integer(
-            number,
-            -self.components,
-            f"the number of a component of a field with {self.components}",
-            self.components - 1,
-        )
+        n = self.components
+        number = integer(number, -n, f"the number of a component of a field with {n}", n - 1)
         return self._map(lambda a: a[[number]])
 
-    def _map(self, function: Callable[..., Any], *others: Field, device: Device | None = None) -> Field:
-        device = device or self.home
-        data = []
-        for i, pair in enumerate(self.data):
-            values = function(pair.read(device), *(other.data[i].read(device) for other in others))
-            data.append(PairArray.of(values, device))
-        return Field(self.space, self.state, data)
+    def _map(self, function: Callable[..., Any], *others: Field) -> Field:
+        device = self.home
+        blocks = zip(self.data, *(other.data for other in others), strict=True)
+        values = [function(*(pair.read(device) for pair in pairs)) for pairs in blocks]
+        return Field(self.space, self.state, [PairArray.of(array, device) for array in values])
 
     def _check_matching(self, other: Field, what: str, states: Iterable[str]) -> None:
         if not isinstance(other, Field):
@@ -321,39 +316,39 @@ class Field:
         return found
 
     def __add__(self, other: Any) -> Any:
-        return self._combine(other, lambda a, b: a + b, "sum") if isinstance(other, Field) else self._shifted(other, 1)
+        return self._sum(other, operator.add)
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Any:
-        return self._combine(other, lambda a, b: a - b, "sum") if isinstance(other, Field) else self._shifted(other, -1)
+        return self._sum(other, operator.sub)
 
     def __rsub__(self, other: Any) -> Any:
-        return (-self)._shifted(other, 1)
+        return (-self)._sum(other, operator.add)
 
-    def _shifted(self, number: Any, sign: int) -> Any:
-        """Add a number; only values at points can be shifted by one, coefficients cannot."""
-        if self.state != "phys":
-            if np.ndim(number) == 0 and number == 0:
+    def _sum(self, other: Any, function: Callable[[Any, Any], Any]) -> Any:
+        """Add or subtract; only values at points can be shifted by a number, coefficients cannot."""
+        if not isinstance(other, Field) and self.state != "phys":
+            if np.ndim(other) == 0 and other == 0:
                 return self.copy()
             raise StateError(f"a number is added to 'phys' fields only, not to {self.state!r}; use space.project")
-        return self._combine(number, (lambda a, b: a + b) if sign > 0 else (lambda a, b: a - b), "sum")
+        return self._combine(other, function, "sum")
 
     def __mul__(self, other: Any) -> Any:
-        if isinstance(other, Field) and self.state != "phys":
-            raise StateError(
-                f"fields are multiplied point by point in state 'phys', not {self.state!r}; use BwdTrans first"
-            )
-        return self._combine(other, lambda a, b: a * b, "product")
+        self._check_pointwise(other, "multiplied")
+        return self._combine(other, operator.mul, "product")
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Any:
+        self._check_pointwise(other, "divided")
+        return self._combine(other, operator.truediv, "quotient")
+
+    def _check_pointwise(self, other: Any, what: str) -> None:
         if isinstance(other, Field) and self.state != "phys":
             raise StateError(
-                f"fields are divided point by point in state 'phys', not {self.state!r}; use BwdTrans first"
+                f"fields are {what} point by point in state 'phys', not {self.state!r}; use BwdTrans first"
             )
-        return self._combine(other, lambda a, b: a / b, "quotient")
 
     def __neg__(self) -> Field:
         return self._map(lambda a: -a)

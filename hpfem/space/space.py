@@ -260,7 +260,7 @@ class Space(Immutable):
             State "coeff".
         """
         values = function if isinstance(function, Field) else self.evaluate(function)
-        return ForwardTransform(self)(values)
+        return ForwardTransform(self).apply_to_field(values)
 
     def integrate(self, field: Field) -> float | NDArray[np.float64]:
         """Integrate over the mesh.

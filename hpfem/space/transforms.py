@@ -159,6 +159,130 @@ def backward_transform(field: Field, backend: Backend | None = None) -> Field:
     return out
 
 
+class BlockProjection:
+    """L2 projection on the elements of a block.
+
+    Parameters
+    ----------
+    block : Block
+    strategy, algorithm : str
+        Of the mass and inner-product kernels inside.
+    backend : Backend
+        Where they run, if the block is worth compiling for; it works on the host's memory.
+
+    Raises
+    ------
+    ArgumentError
+        For unknown names, or if a direction has fewer than P + 1 points.
+    """
+
+    def __init__(self, block: Block, strategy: str, algorithm: str, backend: Backend) -> None:
+        if min(block.rule.counts) <= block.order:
+            raise ArgumentError(
+                f"FwdTrans of order {block.order} on {block.shape.name} needs at least {block.order + 1} points in each"
+                f" direction, the rule has {block.rule.counts}: the mass matrix is singular; use more points"
+            )
+        tabulation = Tabulation(make_basis("orthogonal", block.shape, block.order), block.rule)
+        # Compiling takes longer than a small block's projection.
+        if block.n_elements * block.n_modes <= WORTH_COMPILING:
+            backend = choose_backend("numpy")
+        mass = Form.weak("Mass", trace(Pointwise(_mass, ("value",)), block.geometry.space_dim))
+        problems = [
+            BlockProblem(form, tabulation, block.geometry, np.dtype(np.float64)) for form in (mass, IPRODUCT_WRT_BASE)
+        ]
+        self._mass, self._iproduct = [choose(p, strategy, algorithm, backend).kernel for p in problems]
+        self._diagonal = block.geometry.volumes()[:, None] / block.shape.volume
+        self._diagonal = self._diagonal * _orthogonal_norms(block.shape, block.order)
+        self.block = block
+
+    def moments(self, values: Array, functional: bool) -> Array:
+        """Inner products with the orthogonal basis.
+
+        Parameters
+        ----------
+        values : ndarray, [components, E, Q or n_modes]
+            Of functions at the quadrature points, or of functionals on the block's basis.
+        functional : bool
+            Which of the two they are.
+
+        Returns
+        -------
+        ndarray, [components, E, n_modes]
+        """
+        if functional:
+            columns = converted(self.block.basis, values.reshape(-1, self.block.n_modes).T, transposed=True)
+            return np.ascontiguousarray(columns.T).reshape(values.shape)
+        moments = np.empty((*values.shape[:2], self.block.n_modes))
+        self._iproduct.apply(values, moments)
+        return moments
+
+    def coefficients(self, moments: Array, name: str) -> Array:
+        """Coefficients of the functions that have these inner products.
+
+        Parameters
+        ----------
+        moments : ndarray, [components, E, n_modes]
+            With the orthogonal basis.
+        name : str
+            Of the operator, for messages.
+
+        Returns
+        -------
+        ndarray, [components, E, n_modes]
+            In the block's basis.
+
+        Raises
+        ------
+        StateError
+            If the moments are not finite.
+        SolverError
+            If the mass system of an element does not converge.
+        """
+        largest = max(moments.max(), -moments.min())
+        if not np.isfinite(largest):
+            cell = self.block.elements[np.argmin(np.isfinite(moments).all(axis=(0, 2)))]
+            raise StateError(f"{name} got a field that is not finite in cell {cell} ({self.block.shape.name})")
+        unit = 2.0 ** np.clip(np.frexp(largest)[1], -1000, 1000)  # squares of values of any size
+        columns = self._solve(moments / unit).reshape(-1, self.block.n_modes).T
+        return unit * converted(self.block.basis, columns).T.reshape(moments.shape)
+
+    def _solve(self, rhs: Array) -> Array:
+        """Conjugate gradients on all elements at once."""
+        block, diagonal = self.block, self._diagonal
+        x = rhs / diagonal
+        product = np.empty_like(rhs)
+        self._mass.apply(x, product)
+        residual = rhs - product
+        z = residual / diagonal
+        direction = z.copy()
+        rho = np.einsum("cem,cem->ce", residual, z)
+        target = TOLERANCE**2 * np.einsum("cem,cem->ce", rhs, rhs / diagonal)
+        for _ in range(MAX_ITERATIONS):
+            active = rho > target
+            if not active.any():
+                return x
+            self._mass.apply(direction, product)
+            curvature = np.einsum("cem,cem->ce", direction, product)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                step = np.where(active, rho / curvature, 0.0)[..., None]
+            if not np.isfinite(step).all():
+                break
+            x += step * direction
+            residual -= step * product
+            np.divide(residual, diagonal, out=z)
+            fresh = np.einsum("cem,cem->ce", residual, z)
+            ratio = np.where(active, fresh / np.where(rho > 0, rho, 1.0), 0.0)[..., None]
+            direction = z + ratio * direction
+            rho = fresh
+        if np.all(rho <= 1e6 * target):
+            return x
+        worst = int(block.elements[np.argmax(np.max(rho - 1e6 * target, axis=0))])
+        raise SolverError(
+            f"FwdTrans: the mass system of cell {worst} ({block.shape.name}, P={block.order}, points"
+            f" {block.rule.counts}) did not converge; use more quadrature points"
+        )
+
+
 class ForwardTransform:
     """Elementwise L2 projection: values at the points to coefficients.
 
@@ -182,19 +306,27 @@ class ForwardTransform:
     def __init__(
         self, space: FieldSpace, strategy: str = "auto", algorithm: str = "auto", backend: str | None = None
     ) -> None:
+        if not hasattr(space, "blocks"):
+            raise ArgumentError(f"FwdTrans is made on a Space, got {type(space).__name__}")
         self.space: Any = space
         self.strategy, self.algorithm = strategy, algorithm
         self.backend = choose_backend(space.backend if backend is None else backend)
-        self._made = [self._kernels(block) for block in space.blocks]
+        self._make_projections()
+
+    def _make_projections(self) -> None:
+        on_host = self.backend if self.backend.device().name == HOST.name else choose_backend("auto")
+        self._projections = [
+            BlockProjection(block, self.strategy, self.algorithm, on_host) for block in self.space.blocks
+        ]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "_made"}
+        return {key: value for key, value in self.__dict__.items() if key != "_projections"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._made = [self._kernels(block) for block in self.space.blocks]
+        self._make_projections()
 
-    def __call__(self, field: Field, out: Field | None = None) -> Field:
+    def apply_to_field(self, field: Field, out: Field | None = None) -> Field:
         """Solve the mass system of every element.
 
         Parameters
@@ -221,83 +353,11 @@ class ForwardTransform:
         check_state(field, self.input_state, self.name)
         out = result_field(self.space, self.name, self.output_state, field.components, out)
         try:
-            for number, target in enumerate(out.data):
-                target.write(HOST)[...] = self._projected(number, field.data[number].read(HOST))
+            for projection, source, target in zip(self._projections, field.data, out.data, strict=True):
+                values = np.ascontiguousarray(source.read(HOST), dtype=np.float64)
+                moments = projection.moments(values, self.input_state == "dual")
+                target.write(HOST)[...] = projection.coefficients(moments, self.name)
         except BaseException:
             out.discard()
             raise
         return out
-
-    def _kernels(self, block: Block) -> tuple[BlockKernel, BlockKernel, Array]:
-        """Mass and inner product in the orthogonal basis, and the elements' volumes."""
-        if min(block.rule.counts) <= block.order:
-            raise ArgumentError(
-                f"FwdTrans of order {block.order} on {block.shape.name} needs at least {block.order + 1} points in each"
-                f" direction, the rule has {block.rule.counts}: the mass matrix is singular; use more points"
-            )
-        tabulation = Tabulation(make_basis("orthogonal", block.shape, block.order), block.rule)
-        backend = self.backend if self.backend.device().name == HOST.name else choose_backend("auto")
-        # Compiling takes longer than a small block's projection.
-        if block.n_elements * block.n_modes <= WORTH_COMPILING:
-            backend = choose_backend("numpy")
-        mass = Form.weak("Mass", trace(Pointwise(_mass, ("value",)), block.geometry.space_dim))
-        problems = [
-            BlockProblem(form, tabulation, block.geometry, np.dtype(np.float64)) for form in (mass, IPRODUCT_WRT_BASE)
-        ]
-        kernels = [choose(problem, self.strategy, self.algorithm, backend).kernel for problem in problems]
-        return kernels[0], kernels[1], block.geometry.volumes()
-
-    def _projected(self, number: int, source: NDArray[Any]) -> Array:
-        """The projection on a block, [components, E, n_modes]."""
-        block = self.space.blocks[number]
-        rhs = self._moments(number, np.ascontiguousarray(source, dtype=np.float64))
-        largest = max(rhs.max(), -rhs.min())
-        if not np.isfinite(largest):
-            cell = block.elements[np.argmin(np.isfinite(rhs).all(axis=(0, 2)))]
-            raise StateError(f"{self.name} got a field that is not finite in cell {cell} ({block.shape.name})")
-        unit = 2.0 ** np.clip(np.frexp(largest)[1], -1000, 1000)  # squares of values of any size
-        columns = self._solve(number, rhs / unit).reshape(-1, block.n_modes).T
-        return unit * converted(block.basis, columns).T.reshape(rhs.shape)
-
-    def _moments(self, number: int, values: Array) -> Array:
-        """Inner products of a block's values with the orthogonal basis, [components, E, n_modes]."""
-        block = self.space.blocks[number]
-        rhs = np.empty((len(values), block.n_elements, block.n_modes))
-        self._made[number][1].apply(values, rhs)
-        return rhs
-
-    def _solve(self, number: int, rhs: Array) -> Array:
-        block, (mass, _, volumes) = self.space.blocks[number], self._made[number]
-        diagonal = (volumes / block.shape.volume)[:, None] * _orthogonal_norms(block.shape, block.order)
-        x = rhs / diagonal
-        product = np.empty_like(rhs)
-        mass.apply(x, product)
-        residual = rhs - product
-        z = residual / diagonal
-        direction = z.copy()
-        rho = np.einsum("cem,cem->ce", residual, z)
-        target = TOLERANCE**2 * np.einsum("cem,cem->ce", rhs, rhs / diagonal)
-        for _ in range(MAX_ITERATIONS):
-            active = rho > target
-            if not active.any():
-                return x
-            mass.apply(direction, product)
-            curvature = np.einsum("cem,cem->ce", direction, product)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                step = np.where(active, rho / curvature, 0.0)[..., None]
-            if not np.isfinite(step).all():
-                break
-            x += step * direction
-            residual -= step * product
-            np.divide(residual, diagonal, out=z)
-            fresh = np.einsum("cem,cem->ce", residual, z)
-            ratio = np.where(active, fresh / np.where(rho > 0, rho, 1.0), 0.0)[..., None]
-            direction = z + ratio * direction
-            rho = fresh
-        if np.all(rho <= 1e6 * target):
-            return x
-        worst = int(block.elements[np.argmax(np.max(rho - 1e6 * target, axis=0))])
-        raise SolverError(
-            f"FwdTrans: the mass system of cell {worst} ({block.shape.name}, P={block.order}, points"
-            f" {block.rule.counts}) did not converge; use more quadrature points"
-        )

@@ -1,11 +1,8 @@
 """Which kernel a block gets: the fastest of a race, found once and kept on disk, else the least expected time."""
 
-import warnings
-from typing import Any
-
 from .race import MARGIN, Race
 from .record import Config, TuningRecord
-from .select import Choice, candidates, choose
+from .select import Choice, choose
 from .store import cache, entries, find, keep
 from .tuner import BlockTuner, Tuning, tune_blocks
 
@@ -18,17 +15,9 @@ __all__ = [
     "Tuning",
     "TuningRecord",
     "cache",
-    "candidates",
     "choose",
     "entries",
     "find",
     "keep",
     "tune_blocks",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name != "Record":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn("hpfem.tuning.Record is called TuningRecord now", DeprecationWarning, stacklevel=2)
-    return TuningRecord

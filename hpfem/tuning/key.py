@@ -49,21 +49,6 @@ def timed_elements(problem: BlockProblem, backend: Backend) -> int:
     return min(problem.n_elements, max(1, most // operator_bytes(problem)))
 
 
-def size_class(problem: BlockProblem, backend: Backend) -> int:
-    """Powers of four of degrees of freedom; the largest blocks are all of one class.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    backend : Backend
-
-    Returns
-    -------
-    int
-    """
-    return round(math.log(max(1, timed_elements(problem, backend) * problem.n_modes), 4))
-
-
 def tuning_key(problem: BlockProblem, strategy: str, algorithm: str, backend: Backend) -> dict[str, str | int]:
     """Key of the tuning result of a problem.
 
@@ -93,7 +78,8 @@ def tuning_key(problem: BlockProblem, strategy: str, algorithm: str, backend: Ba
         "dtype": problem.dtype.name,
         "geometry": geometry.kind.name,
         "dimension": geometry.space_dim,
-        "size": size_class(problem, backend),
+        # In powers of four of degrees of freedom; the largest blocks are all of one class.
+        "size": round(math.log(max(1, timed_elements(problem, backend) * problem.n_modes), 4)),
         "strategy": strategy,
         "algorithm": algorithm,
     }

@@ -70,7 +70,12 @@ class Race:
         self.runners: dict[Config, Runner] = {}
 
     def over(self) -> bool:
-        """Whether its time is up."""
+        """Whether its time is up.
+
+        Returns
+        -------
+        bool
+        """
         return self.clock() >= self.deadline
 
     @property

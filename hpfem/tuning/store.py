@@ -45,13 +45,10 @@ def _digest(key: Mapping[str, str | int]) -> str:
 
 
 def _config(value: Any) -> Config:
-    if (
-        not isinstance(value, list)
-        or len(value) != 3
-        or not all(word is None or isinstance(word, str) for word in value)
-    ):
+    words = value if isinstance(value, list) else []
+    if len(words) != 3 or not all(word is None or isinstance(word, str) for word in words):
         raise ValueError("a configuration is not a list of three words")
-    return Config(*value)
+    return Config(*words)
 
 
 def _number(value: Any) -> float:

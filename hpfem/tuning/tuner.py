@@ -8,9 +8,10 @@ is beaten clearly (`MARGIN`), and no result counts that differs from its result.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import zip_longest
@@ -43,6 +44,7 @@ COMPILE_SHARE, FINAL_SHARE = 0.5, 0.15
 # Relative difference to the present choice's result that no right kernel has.
 TOLERANCE = {8: 1e-9, 4: 1e-3}
 
+
 _REFUSALS = (NotSuitable, ArgumentError, DeviceError)
 
 
@@ -72,10 +74,10 @@ class Tuning:
     block: str
     record: TuningRecord | None
     changed: bool
-    seconds: dict[Config, float] = field(default_factory=dict)
-    unsuitable: tuple[str, ...] = ()
-    elements: int = 0
-    spent: float = 0.0
+    seconds: dict[Config, float]
+    unsuitable: tuple[str, ...]
+    elements: int
+    spent: float
 
 
 def sample(problem: BlockProblem, n: int) -> BlockProblem:
@@ -156,10 +158,15 @@ class BlockTuner:
         self.expected: Any = None
         self.race = Race(backend.timer(), self.deadline, clock=clock)
 
-    def _refuse(self, config: Config, reason: object) -> None:
-        text = f"{config._replace(algorithm=None)}: {reason}"
-        if text not in self.unsuitable:
-            self.unsuitable.append(text)
+    @contextmanager
+    def _unless_refused(self, config: Config, kinds: tuple[type[Exception], ...] = _REFUSALS) -> Iterator[None]:
+        """Take note of why something cannot serve, and go on."""
+        try:
+            yield
+        except kinds as reason:
+            text = f"{config._replace(algorithm=None)}: {reason}"
+            if text not in self.unsuitable:
+                self.unsuitable.append(text)
 
     def prepare(self, configs: Iterable[Config]) -> list[Config]:
         """Compile side by side what is to be timed.
@@ -181,21 +188,18 @@ class BlockTuner:
             if begun and self.clock() >= until:
                 break
             strategy, problem = self.groups[config._replace(options=None)]
-            try:
+            with self._unless_refused(config):
                 begun.append((config, strategy.prepare(problem, config.options)))
-            except _REFUSALS as reason:
-                self._refuse(config, reason)
         ready: list[Config] = []
         for config, future in begun:
-            try:
+            with self._unless_refused(config):
                 if future is not None:
-                    future.result(timeout=max(until - self.clock(), 0.0) if ready else None)
+                    try:
+                        future.result(timeout=max(until - self.clock(), 0.0) if ready else None)
+                    except TimeoutError:
+                        future.cancel()
+                        continue
                 ready.append(config)
-            except TimeoutError:
-                if future is not None:
-                    future.cancel()
-            except _REFUSALS as reason:
-                self._refuse(config, reason)
         return ready
 
     def enter(self, config: Config) -> None:
@@ -206,38 +210,31 @@ class BlockTuner:
         config : Config
         """
         strategy, problem = self.groups[config._replace(options=None)]
-        try:
+        # CUDA's own errors, of a launch that asks for too much, are RuntimeErrors.
+        with self._unless_refused(config, (*_REFUSALS, RuntimeError)):
             kernel = strategy.build(problem, config.options)
             self.out[...] = np.nan
             kernel.apply(self.source, self.out)
             if self.expected is None:
                 self.expected = self.out.copy()
-            right = self._right()
-        # CUDA's own errors, of a launch that asks for too much, are RuntimeErrors.
-        except (*_REFUSALS, RuntimeError) as reason:
-            self._refuse(config, reason)
-            return
-        if right:
+            self._check_result(config)
             self.race.enter(config, partial(kernel.apply, self.source, self.out))
-            return
-        self._refuse(config, "its result is wrong; please report this")
-        report_once(f"tuner/{config}", f"{self.problem.form.name}: {config} gives wrong results, not used")
 
-    def _right(self) -> bool:
+    def _check_result(self, config: Config) -> None:
         scale = float(abs(self.expected).max()) if self.expected.size else np.nan
         if not np.isfinite(scale):  # nothing, or a user's function on values that it is not made for
-            return True
-        return float(abs(self.out - self.expected).max()) <= TOLERANCE[self.out.dtype.itemsize] * scale
+            return
+        if not float(abs(self.out - self.expected).max()) <= TOLERANCE[self.out.dtype.itemsize] * scale:
+            report_once(f"tuner/{config}", f"{self.problem.form.name}: {config} gives wrong results, not used")
+            raise NotSuitable("its result is wrong; please report this")
 
     def _incumbent(self) -> Config:
         """What is chosen now, timed first."""
         known = tuned(*self._asked) if self.known else None
         configs = [known[0]] if known is not None and known[0]._replace(options=None) in self.groups else []
         for group, (strategy, problem) in self.groups.items():
-            try:
+            with self._unless_refused(group):
                 configs.append(group._replace(options=strategy.default(problem)))
-            except NotSuitable as reason:
-                self._refuse(group, reason)
         for config in configs:
             if self.prepare([config]):
                 self.enter(config)
@@ -262,12 +259,10 @@ class BlockTuner:
         searches: dict[Config, Search] = {}
         first: list[list[Config]] = []
         for group, (strategy, problem) in self.groups.items():
-            try:
+            with self._unless_refused(group):
                 search = strategy.search(problem)
                 first.append([group._replace(options=options) for options in next(search)])
                 searches[group] = search
-            except NotSuitable as reason:
-                self._refuse(group, reason)
         batch = in_turns(first)
         while batch and self.clock() < self.search_until:
             for config in self.prepare(config for config in batch if config not in self.race.runners):
