@@ -10,7 +10,7 @@ Facets are elements of one dimension less: the same shapes, bases, rules and geo
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,9 +25,11 @@ from ..backends.vectors import ElementRestriction, PerDevice
 from ..errors import ArgumentError
 from ..geometry import GENERAL, BlockGeometry, ElementMap
 from ..memory import Device
+from ..mesh import Mesh
 from ..mesh.symmetry import entity_nodes, outward_signs
 from .c0 import C0Space
 from .conflicts import warn_of_conflicts
+from .entries import block_diagonal
 from .interpolation import Function, Mask, Patch, Piece, interpolate, values_of
 from .traces import Array, Indices
 
@@ -82,6 +84,15 @@ class FacetBlock:
         return self.sign * self.geometry.normals()
 
 
+def _by_place(mesh: Mesh, facets: Indices) -> Iterator[tuple[int, int, Indices]]:
+    """Facets in the same place of the cells of a group: the group, number of the facet in the cells, and these."""
+    group, row = mesh.locations
+    cells = mesh.facets.cells[facets, 0]
+    keys = group[cells] * 64 + mesh.facets.local[facets, 0]
+    for key in np.unique(keys):
+        yield int(key // 64), int(key % 64), row[cells[keys == key]]
+
+
 def facet_blocks(c0: C0Space, facets: Indices) -> list[FacetBlock]:
     """Blocks of the facets with these numbers.
 
@@ -96,13 +107,9 @@ def facet_blocks(c0: C0Space, facets: Indices) -> list[FacetBlock]:
     list of FacetBlock
     """
     numbering, mesh = c0.numbering, c0.space.mesh
-    cells, local = mesh.facets.cells[facets, 0], mesh.facets.local[facets, 0]
-    group, row = mesh.locations
     blocks = []
-    for key in np.unique(group[cells] * 64 + local):
-        own, number = mesh.cells[int(key // 64)], int(key % 64)
-        chosen = group[cells] * 64 + local == key
-        rows = row[cells[chosen]]
+    for group, number, rows in _by_place(mesh, facets):
+        own = mesh.cells[group]
         entity = own.shape.facets[number]
         order = c0.space.orders[own.shape.name]
         basis = make_basis(c0.space.basis, entity.shape, order)
@@ -112,9 +119,7 @@ def facet_blocks(c0: C0Space, facets: Indices) -> list[FacetBlock]:
         geometry = BlockGeometry(entity.shape, own.order, elements.coefficients, rule, GENERAL)
         vertices = own.vertices[rows][:, entity.vertices]
         seen = [numbering.of_vertices(entity.shape, vertices, dim) for dim in range(mesh.dim)]
-        entries = numbering.local_to_global(basis, seen).forward
-        shape = (len(rows) * basis.n_modes, c0.size)
-        matrix = csr_array((entries.values, (entries.rows, entries.columns)), shape=shape)
+        matrix = numbering.local_to_global(basis, seen).matrix
         blocks.append(FacetBlock(basis, geometry, matrix, int(outward_signs(own.shape)[number])))
     return blocks
 
@@ -251,12 +256,8 @@ class BoundaryConditions:
         """Vertices, edges and faces of facets, as masks per dimension."""
         numbering, mesh = self.c0.numbering, self.c0.space.mesh
         masks = [np.zeros(len(numbering.offsets[dim]), dtype=bool) for dim in range(mesh.dim)]
-        cells, local = mesh.facets.cells[facets, 0], mesh.facets.local[facets, 0]
-        group, row = mesh.locations
-        for key in np.unique(group[cells] * 64 + local):
-            own, number = int(key // 64), int(key % 64)
+        for own, number, rows in _by_place(mesh, facets):
             shape = mesh.cells[own].shape
-            rows = row[cells[group[cells] * 64 + local == key]]
             corners = set(shape.facets[number].vertices)
             for dim in range(mesh.dim):
                 ids = numbering.of_group(own, dim).ids[rows]
@@ -273,10 +274,7 @@ class BoundaryConditions:
                 continue
             scale = _side_values(alpha, block, what)
             mass = np.einsum("mq,eq,nq->emn", block.values, scale * block.weights, block.values, optimize=True)
-            n_facets, n, _ = mass.shape
-            number = np.arange(n_facets * n).reshape(n_facets, n)
-            rows, columns = np.broadcast_arrays(number[:, :, None], number[:, None, :])
-            local = csr_array((mass.ravel(), (rows.ravel(), columns.ravel())), shape=(n_facets * n, n_facets * n))
+            local = block_diagonal(mass)
             added = csr_array(block.matrix.T @ local @ block.matrix)
             self.matrix = added if self.matrix is None else self.matrix + added
 

@@ -11,13 +11,13 @@ A vector of one component is [size], one of several [components, size].
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 
 from hpfem.shapes.arguments import shown
 from hpfem.shapes.cached import cached_property
@@ -31,7 +31,7 @@ from ..space.space import Space
 from ..support.immutable import Immutable
 from .connected import Parts, connected_parts
 from .interpolation import Piece, interpolate
-from .numbering import Entries, Numbering, Seen
+from .numbering import Numbering, Seen
 
 Array = NDArray[np.floating[Any]]
 
@@ -97,18 +97,29 @@ class C0Space(Immutable):
             self.numbering.local_to_global(block.basis, self.seen(number))
             for number, block in enumerate(self.space.blocks)
         ]
-        own_part = self._assembled([part.own for part in parts])
-        turned = self._assembled([part.turned for part in parts])
-        back = self._assembled([part.back for part in parts])
+        own, turned, back = (
+            vstack([getattr(part, name) for part in parts], format="csr") for name in ("own", "turned", "back")
+        )
         back.data /= self.multiplicity[back.indices]
         back = csr_array(back.T)
         # Edges first, then what is left inside turned faces.
         average = csr_array(back - back @ (turned @ back)) if turned.nnz else back
         dtype = self.space.dtype
-        return csr_array(own_part + turned).astype(dtype, copy=False), average.astype(dtype, copy=False)
+        return csr_array(own + turned).astype(dtype, copy=False), average.astype(dtype, copy=False)
 
     def seen(self, number: int) -> list[Seen]:
-        """Entities of the elements of a block, per dimension."""
+        """Entities of the elements of a block.
+
+        Parameters
+        ----------
+        number : int
+            Of the block.
+
+        Returns
+        -------
+        list of Seen
+            Per dimension.
+        """
         group, row = self.space.mesh.locations
         elements = self.space.blocks[number].elements
         own, cells = int(group[elements[0]]), row[elements]
@@ -116,18 +127,22 @@ class C0Space(Immutable):
         return [Seen(s.ids[cells], s.codes[cells]) for s in found]
 
     def slots(self, number: int) -> NDArray[np.int64]:
-        """Global numbers in the places of the modes of a block (`Numbering.slots`), [E, n_modes]."""
+        """Global numbers in the places of the modes of a block; see `Numbering.slots`."""
         return self.numbering.slots(self.space.blocks[number].basis, self.seen(number))
 
     def rows(self, number: int) -> slice:
-        """Rows of a block in `matrix`."""
-        return self._rows[number]
+        """Rows of a block in `matrix`.
 
-    def _assembled(self, parts: Sequence[Entries]) -> csr_array:
-        """Entries of all blocks as one matrix [local, global]."""
-        entries = Entries.joined([part.shifted(place.start) for part, place in zip(parts, self._rows, strict=True)])
-        shape = (self.space.n_dofs, self.size)
-        return csr_array((entries.values, (entries.rows, entries.columns)), shape=shape)
+        Parameters
+        ----------
+        number : int
+            Of the block.
+
+        Returns
+        -------
+        slice
+        """
+        return self._rows[number]
 
     @cached_property
     def multiplicity(self) -> NDArray[np.int64]:

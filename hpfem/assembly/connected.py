@@ -34,7 +34,18 @@ class Parts:
     of_unknowns: Indices
 
     def name(self, number: int, mesh: Mesh) -> str:
-        """What a part is called in messages: its regions and the middle of its cells."""
+        """What a part is called in messages: its regions and the middle of its cells.
+
+        Parameters
+        ----------
+        number : int
+            Of the part.
+        mesh : Mesh
+
+        Returns
+        -------
+        str
+        """
         if self.count == 1:
             return "the mesh"
         chosen = self.of_cells == number

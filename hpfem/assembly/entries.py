@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import bsr_array, csr_array
 
 from ..errors import ArgumentError
 from ..forms.evaluate import Evaluator
@@ -230,3 +230,18 @@ def element_matrices(operator: Operator, number: int) -> Array:
         result = target.read(HOST).reshape(len(columns), n, block.n_elements, block.n_modes)
         out[:, :, columns] = result.transpose(2, 1, 3, 0).reshape(block.n_elements, size, len(columns))
     return out
+
+
+def block_diagonal(matrices: Array) -> csr_array:
+    """Sparse matrix of the matrices of elements, one after the other.
+
+    Parameters
+    ----------
+    matrices : ndarray, [E, n, n]
+
+    Returns
+    -------
+    csr_array, [E n, E n]
+    """
+    places = np.arange(len(matrices) + 1)
+    return csr_array(bsr_array((np.ascontiguousarray(matrices), places[:-1], places)))

@@ -21,7 +21,7 @@ from ..operators import Operator
 from ..space.arguments import MAX_COMPONENTS
 from .boundary import BoundaryConditions
 from .c0 import C0Space
-from .entries import diagonal, element_matrices
+from .entries import block_diagonal, diagonal, element_matrices
 from .product import Product
 
 Array = NDArray[np.float64]
@@ -173,7 +173,12 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         return found <= 1e3 * float(np.finfo(self.dtype).eps)
 
     def diagonal(self) -> Array:
-        """Diagonal, made without assembling (`entries`), [components * size]."""
+        """Diagonal, made without assembling (`entries`).
+
+        Returns
+        -------
+        ndarray, [components * size]
+        """
         coupled = self.operator.form.components
         rows = [diagonal(self.operator, self.c0.matrix, c) for c in range(coupled)]
         if self.bc is not None:
@@ -199,17 +204,19 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         entries = sum(block.n_elements * (coupled * block.n_modes) ** 2 for block in blocks)
         if entries > _MOST_ENTRIES:
             raise ArgumentError(f"assembling would take {entries} entries; apply the operator without its matrix")
-        parts: list[list[Any]] = [[None] * coupled for _ in range(coupled)]
         found = [element_matrices(self.operator, number) for number in range(len(blocks))]
-        for i in range(coupled):
-            for j in range(coupled):
-                parts[i][j] = self._assembled([
-                    m[:, i * b.n_modes : (i + 1) * b.n_modes, j * b.n_modes : (j + 1) * b.n_modes]
-                    for m, b in zip(found, blocks, strict=True)
-                ])  # fmt: skip
-                if i == j and self.bc is not None and self.bc.matrix is not None:
-                    parts[i][j] = parts[i][j] + self.bc.matrix
-        matrix = csr_array(block_array(parts)) if coupled > 1 else parts[0][0]
+
+        def part(i: int, j: int) -> csr_array:
+            """What component i has of component j."""
+            own = [
+                block_diagonal(m[:, i * b.n_modes : (i + 1) * b.n_modes, j * b.n_modes : (j + 1) * b.n_modes])
+                for m, b in zip(found, blocks, strict=True)
+            ]
+            matrix = csr_array(self.c0.matrix.T @ block_diag(own, format="csr") @ self.c0.matrix)
+            matrix.sum_duplicates()
+            return matrix if i != j or self.bc is None or self.bc.matrix is None else matrix + self.bc.matrix
+
+        matrix = csr_array(block_array([[part(i, j) for j in range(coupled)] for i in range(coupled)]))
         if self.bc is not None and self.bc.constrained.any():
             free = np.tile(self.bc.free, coupled)
             keep = diags_array(free.astype(float))
@@ -218,20 +225,3 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         if copies > 1:
             matrix = csr_array(block_diag([matrix] * copies))
         return matrix
-
-    def _assembled(self, matrices: list[Array]) -> csr_array:
-        rows, columns, values = [], [], []
-        start = 0
-        for matrix in matrices:
-            n_elements, n, _ = matrix.shape
-            number = start + np.arange(n_elements * n).reshape(n_elements, n)
-            rows.append(np.broadcast_to(number[:, :, None], matrix.shape).ravel())
-            columns.append(np.broadcast_to(number[:, None, :], matrix.shape).ravel())
-            values.append(matrix.ravel())
-            start += n_elements * n
-        shape = (start, start)
-        local = csr_array((np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), shape=shape)
-        Q = self.c0.matrix
-        result = csr_array(Q.T @ local @ Q)
-        result.sum_duplicates()
-        return result

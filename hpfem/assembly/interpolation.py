@@ -13,7 +13,6 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import qr, solve_triangular
-from scipy.sparse import csr_array
 
 from hpfem.shapes import Basis, Shape, make_basis, quadrature
 from hpfem.shapes.arguments import is_real, real
@@ -31,7 +30,7 @@ Function = Callable[..., Any] | float
 
 @dataclass(frozen=True, eq=False)
 class Patch:
-    """Edges, faces or cells of one shape and geometry order: what the geometry needs to know (`mapping.Cells`).
+    """Edges, faces or cells of one shape and geometry order: what the geometry needs to know (`element_map.Cells`).
 
     Attributes
     ----------
@@ -63,7 +62,7 @@ class Piece:
 
 
 def values_of(function: Function, x: Array, what: str) -> Array:
-    """Values of a user's function or number, [components, *points], all finite.
+    """Values of a user's function or number, all finite.
 
     Parameters
     ----------
@@ -72,6 +71,15 @@ def values_of(function: Function, x: Array, what: str) -> Array:
         Coordinates.
     what : str
         For messages.
+
+    Returns
+    -------
+    ndarray, [components, ...]
+
+    Raises
+    ------
+    ArgumentError
+        If a value is not finite.
     """
     if is_real(function):
         found = np.full((1, *x.shape[1:]), real(function, what))
@@ -115,7 +123,19 @@ def oriented_patch(numbering: Numbering, group: int, rows: Indices, dim: int, nu
 
 
 def patch_points(patch: Patch, points: Array, xi: Array) -> Array:
-    """Coordinates of reference points on the members of a patch, [D, n, Q]."""
+    """Coordinates of reference points on the members of a patch.
+
+    Parameters
+    ----------
+    patch : Patch
+    points : ndarray, [n_points, D]
+        Of the mesh.
+    xi : ndarray, [Q, d]
+
+    Returns
+    -------
+    ndarray, [D, n, Q]
+    """
     elements = ElementMap.of(patch, points)
     return np.asarray(elements.positions(elements.basis.evaluate(xi)))
 
@@ -212,9 +232,7 @@ def _fitted(
         rest = values_of(function, patch_points(patch, mesh.points, xi), "a value")
         if below is not None:
             seen = [numbering.of_vertices(patch.shape, vertices, d) for d in range(dim)]
-            entries = numbering.local_to_global(basis, seen).forward
-            size = (len(chosen) * basis.n_modes, numbering.size)
-            local = csr_array((entries.values, (entries.rows, entries.columns)), shape=size) @ below.T
+            local = numbering.local_to_global(basis, seen).matrix @ below.T
             rest = rest - np.einsum("emc,mq->ceq", local.reshape(len(chosen), basis.n_modes, -1), values, optimize=True)
         moments = (rest @ left).reshape(-1, len(inside))
         coefficients = solve_triangular(upper, moments.T).T.reshape(*rest.shape[:2], len(inside))

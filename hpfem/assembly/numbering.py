@@ -15,6 +15,7 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from hpfem.shapes import Basis, Shape, make_basis
 
@@ -42,61 +43,44 @@ class Seen:
 
 
 @dataclass(frozen=True, eq=False)
-class Entries:
-    """Entries of a local-to-global matrix whose rows are (element, mode).
-
-    Attributes
-    ----------
-    rows, columns : ndarray of int, [n]
-    values : ndarray, [n]
-    """
-
-    rows: Indices
-    columns: Indices
-    values: Array
-
-    @classmethod
-    def joined(cls, parts: Sequence[Entries]) -> Entries:
-        """Those of several, one after the other."""
-        if not parts:
-            return cls(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
-        columns = zip(*((p.rows, p.columns, p.values) for p in parts), strict=True)
-        return cls(*(np.concatenate(column) for column in columns))
-
-    def shifted(self, rows: int) -> Entries:
-        """With `rows` added to the row numbers."""
-        return Entries(self.rows + rows, self.columns, self.values)
-
-
-def _outer(rows: Indices, columns: Indices, matrix: Array) -> Entries:
-    """The non-zeros of one matrix [i, j] at many places: rows [n, i], columns [n, j]."""
-    i, j = np.nonzero(matrix)
-    values = np.broadcast_to(matrix[i, j], (len(rows), len(i)))
-    return Entries(rows[:, i].ravel(), columns[:, j].ravel(), values.ravel())
-
-
-@dataclass(frozen=True, eq=False)
 class LocalToGlobal:
-    """What ties the coefficients of cells or facets to global ones.
+    """What ties the coefficients of cells or facets to global ones: matrices [element * n_modes + mode, global].
 
     Attributes
     ----------
-    own : Entries
+    own : csr_array
         From the global modes of an entity to the local ones of the same entity.
-    turned : Entries
+    turned : csr_array
         From the global modes of edges to the local ones inside turned faces.
-    back : Entries
-        Inverse of `own` entity by entity, transposed: [local, global].
+    back : csr_array
+        Inverse of `own` entity by entity, transposed.
     """
 
-    own: Entries
-    turned: Entries
-    back: Entries
+    own: csr_array
+    turned: csr_array
+    back: csr_array
 
     @property
-    def forward(self) -> Entries:
-        """All entries of the local-to-global matrix."""
-        return Entries.joined([self.own, self.turned])
+    def matrix(self) -> csr_array:
+        """Local coefficients from global ones."""
+        return csr_array(self.own + self.turned)
+
+
+_Entries = tuple[Indices, Indices, Array]
+
+
+def _outer(rows: Indices, columns: Indices, matrix: Array) -> _Entries:
+    """Row, column and value of the non-zeros of one matrix [i, j] at many places: rows [n, i], columns [n, j]."""
+    i, j = np.nonzero(matrix)
+    values = np.broadcast_to(matrix[i, j], (len(rows), len(i)))
+    return rows[:, i].ravel(), columns[:, j].ravel(), values.ravel()
+
+
+def _sparse(entries: list[_Entries], shape: tuple[int, int]) -> csr_array:
+    if not entries:
+        return csr_array(shape)
+    rows, columns, values = (np.concatenate(parts) for parts in zip(*entries, strict=True))
+    return csr_array((values, (rows, columns)), shape=shape)
 
 
 @cache
@@ -182,7 +166,18 @@ class Numbering:
         return self.topology.edges.count if dim == 1 else self.topology.faces.count
 
     def of_group(self, group: int, dim: int) -> Seen:
-        """Ids and orientations of the entities of one dimension of the cells of a group."""
+        """Ids and orientations of the entities of one dimension of the cells of a group.
+
+        Parameters
+        ----------
+        group : int
+            Position in ``mesh.cells``.
+        dim : int
+
+        Returns
+        -------
+        Seen
+        """
         cells = self.mesh.cells[group]
         if dim == 0:
             return Seen(cells.vertices, np.zeros(cells.vertices.shape, dtype=np.int8))
@@ -219,7 +214,7 @@ class Numbering:
         return Seen(np.stack(ids, axis=1), np.stack(codes, axis=1))
 
     def local_to_global(self, basis: Basis, seen: Sequence[Seen]) -> LocalToGlobal:
-        """Entries of the local-to-global matrix of cells or facets of one shape and order.
+        """Local-to-global matrices of cells or facets of one shape and order.
 
         Parameters
         ----------
@@ -231,9 +226,10 @@ class Numbering:
         Returns
         -------
         LocalToGlobal
-            The row of mode m of element e is ``e * n_modes + m``.
         """
-        own, turned, back = [], [], []
+        own: list[_Entries] = []
+        turned: list[_Entries] = []
+        back: list[_Entries] = []
         for dim, those in enumerate(seen):
             for number, entity in enumerate(basis.shape.entities[dim]):
                 ids, codes = those.ids[:, number], those.codes[:, number].astype(np.int64)
@@ -247,7 +243,8 @@ class Numbering:
                     back.append(_outer(rows, columns, _inverse(self.name, entity.shape, order, code).T))
                     if code and dim == 2:
                         turned += self._from_edges(basis, seen[1], number, chosen, code, order, rows)
-        return LocalToGlobal(Entries.joined(own), Entries.joined(turned), Entries.joined(back))
+        shape = (len(seen[0].ids) * basis.n_modes, self.size)
+        return LocalToGlobal(*(_sparse(entries, shape) for entries in (own, turned, back)))
 
     def slots(self, basis: Basis, seen: Sequence[Seen]) -> Indices:
         """The global number that stands where each mode does in the order of its entity, [n, n_modes]; -1 for none.
@@ -277,7 +274,7 @@ class Numbering:
 
     def _from_edges(
         self, basis: Basis, edges: Seen, number: int, chosen: Indices, code: int, order: int, rows: Indices
-    ) -> list[Entries]:
+    ) -> list[_Entries]:
         """What the global modes of a turned face's edges are inside the face, as its cells see it."""
         face = basis.shape.entities[2][number]
         corners = np.array(face.vertices)[symmetries(face.shape)[code]]

@@ -124,7 +124,22 @@ def orientation_matrix(name: str, shape: Shape, order: int, code: int) -> Array:
 
 @cache
 def inner_block(name: str, shape: Shape, order: int, code: int) -> Array:
-    """The part of `orientation_matrix` between interior modes, [n, n]. Read-only."""
+    """The part of `orientation_matrix` between interior modes.
+
+    Parameters
+    ----------
+    name : str
+        "modified" or "lagrange".
+    shape : Shape
+        Of the entity.
+    order, code : int
+        Polynomial order and orientation code, as there.
+
+    Returns
+    -------
+    ndarray, [n, n]
+        Read-only.
+    """
     if shape.dim == 0:
         return _frozen(np.eye(1))
     inside = interior_modes(make_basis(name, shape, order))
@@ -133,9 +148,23 @@ def inner_block(name: str, shape: Shape, order: int, code: int) -> Array:
 
 @cache
 def edge_block(name: str, shape: Shape, order: int, code: int, edge: int) -> Array:
-    """The part of `orientation_matrix` from the modes of an edge, in global order, to the interior modes, [n, n_edge].
+    """The part of `orientation_matrix` from the modes of an edge, in global order, to the interior modes.
 
-    Read-only.
+    Parameters
+    ----------
+    name : str
+        "modified" or "lagrange".
+    shape : Shape
+        Of the entity.
+    order, code : int
+        Polynomial order and orientation code, as there.
+    edge : int
+        Its number in the entity.
+
+    Returns
+    -------
+    ndarray, [n, n_edge]
+        Read-only.
     """
     basis = make_basis(name, shape, order)
     part = np.ix_(interior_modes(basis), entity_modes(basis, 1, edge))

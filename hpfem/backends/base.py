@@ -231,7 +231,7 @@ def vectors_of(array: Any) -> VectorSpace:
     VectorSpace
         That of the current device of a backend that has such arrays; else the host's.
     """
-    if not isinstance(array, np.ndarray):
+    if type(array) is not np.ndarray:
         for _, backend in BACKENDS.items():
             vectors = backend.vectors(backend.device()) if backend.missing() is None else None
             if vectors is not None and vectors.has(array):

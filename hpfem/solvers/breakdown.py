@@ -13,7 +13,20 @@ ROUNDING = 20
 
 
 def no_convergence(name: str, residual: float, tol: float, done: int) -> SolverError:
-    """Too many iterations."""
+    """Say that there were too many iterations.
+
+    Parameters
+    ----------
+    name : str
+    residual, tol : float
+        What was reached, and wanted.
+    done : int
+        Iterations.
+
+    Returns
+    -------
+    SolverError
+    """
     return SolverError(
         f"{name} did not converge: residual {residual:.2e}, wanted {tol:.1e}, after {done} iterations;"
         " allow more iterations, take a stronger preconditioner or a larger tolerance"
@@ -21,7 +34,20 @@ def no_convergence(name: str, residual: float, tol: float, done: int) -> SolverE
 
 
 def bad_preconditioner(name: str, rho: float, done: int) -> SolverError:
-    """The residual's norm in the preconditioner is not positive, or no number."""
+    """Say that the residual's norm in the preconditioner is not positive, or no number.
+
+    Parameters
+    ----------
+    name : str
+    rho : float
+        r.z.
+    done : int
+        Iterations.
+
+    Returns
+    -------
+    SolverError
+    """
     if not np.isfinite(rho):
         return SolverError(f"{name}: the preconditioner gives what is not finite (r.z = {rho} after {done} iterations)")
     return SolverError(
@@ -31,7 +57,20 @@ def bad_preconditioner(name: str, rho: float, done: int) -> SolverError:
 
 
 def bad_operator(name: str, curvature: float, done: int) -> SolverError:
-    """The direction's norm in the operator is not positive."""
+    """Say that the direction's norm in the operator is not positive.
+
+    Parameters
+    ----------
+    name : str
+    curvature : float
+        p.Ap.
+    done : int
+        Iterations.
+
+    Returns
+    -------
+    SolverError
+    """
     return SolverError(
         f"{name}: the operator is not positive definite (p.Ap = {curvature:.3e} after {done} iterations);"
         " lam must be >= 0, a diffusivity > 0, and a pure Neumann problem with lam = 0 has a constant to take out"
@@ -39,7 +78,16 @@ def bad_operator(name: str, curvature: float, done: int) -> SolverError:
 
 
 def not_symmetric(name: str) -> SolverError:
-    """The operator differs from its transpose."""
+    """Say that the operator differs from its transpose.
+
+    Parameters
+    ----------
+    name : str
+
+    Returns
+    -------
+    SolverError
+    """
     return SolverError(
         f"{name}: the operator is not symmetric, and conjugate gradients take a symmetric one; SciPy solves it with"
         " x, failed = scipy.sparse.linalg.gmres(A, b, rtol=1e-10, restart=100), where A is the GlobalOperator (on the"
@@ -48,12 +96,32 @@ def not_symmetric(name: str) -> SolverError:
 
 
 def not_finite(name: str, done: int) -> SolverError:
-    """A scalar is infinite or no number."""
+    """Say that a scalar is infinite or no number.
+
+    Parameters
+    ----------
+    name : str
+    done : int
+        Iterations.
+
+    Returns
+    -------
+    SolverError
+    """
     return SolverError(f"{name}: a number is not finite after {done} iterations; look at the coefficients")
 
 
 def limited_by_rounding(name: str, residual: float, tol: float, dtype: DTypeLike) -> None:
-    """Warn that the true residual cannot meet the tolerance."""
+    """Warn that the true residual cannot meet the tolerance.
+
+    Parameters
+    ----------
+    name : str
+    residual, tol : float
+        What was reached, and wanted.
+    dtype : dtype
+        Of the vectors.
+    """
     other = ", or float64" if np.dtype(dtype) == np.float32 else ""
     warn(
         f"{name}: the residual b - A x is {residual:.1e}, wanted {tol:.1e}: rounding to {np.dtype(dtype)} allows no"
@@ -62,7 +130,20 @@ def limited_by_rounding(name: str, residual: float, tol: float, dtype: DTypeLike
 
 
 def untrue_residual(name: str, residual: float, tol: float, rounding: float) -> SolverError:
-    """The true residual misses the tolerance that the recurred one met, twice."""
+    """Say that the true residual misses the tolerance that the recurred one met, twice.
+
+    Parameters
+    ----------
+    name : str
+    residual, tol : float
+        What was reached, and wanted.
+    rounding : float
+        What rounding A x amounts to, over the norm of b.
+
+    Returns
+    -------
+    SolverError
+    """
     if residual <= ROUNDING * rounding:
         why = "of rounding: the operator is singular, or its coefficients differ more than the type of numbers allows"
     else:

@@ -80,7 +80,19 @@ class Constants:
         return rest, np.where(seen, sums / np.where(seen, self.energies, 1.0), 0.0)
 
     def join(self, rest: Array, constants: Array) -> Array:
-        """The solution, of w up to constants and of c."""
+        """Put the solution together.
+
+        Parameters
+        ----------
+        rest : ndarray, [size]
+            w up to constants.
+        constants : ndarray, [parts]
+            c.
+
+        Returns
+        -------
+        ndarray, [size]
+        """
         return np.asarray(rest + self.ones.T @ (constants - self.means @ rest))
 
     def incompatibility(self, rhs: Array, dtype: DTypeLike) -> dict[str, float]:

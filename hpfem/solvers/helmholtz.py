@@ -53,7 +53,18 @@ class Solution(Field):
 
     @classmethod
     def of(cls, vector: Array, c0: C0Space, info: SolveInfo) -> Solution:
-        """Make one of a global vector."""
+        """Make one of a global vector.
+
+        Parameters
+        ----------
+        vector : ndarray, [size]
+        c0 : C0Space
+        info : SolveInfo
+
+        Returns
+        -------
+        Solution
+        """
         local = c0.scatter(vector)
         result = cls(local.space, local.state, local.data)
         result.vector, result.c0, result.info = vector, c0, info

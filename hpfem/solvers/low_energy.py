@@ -112,6 +112,7 @@ class _LowEnergy:
     # Host arrays first, then those of the device.
     free: Any
     low_scale: Any
+    coarse: Any
 
     def __init__(self, A: GlobalOperator, free: NDArray[np.bool_]) -> None:
         self.A, c0 = A, A.c0

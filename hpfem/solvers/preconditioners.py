@@ -41,6 +41,14 @@ class Jacobi:
 def jacobi(A: GlobalOperator) -> Jacobi:
     """Division by the diagonal, which is made without assembling.
 
+    Parameters
+    ----------
+    A : GlobalOperator
+
+    Returns
+    -------
+    Jacobi
+
     Raises
     ------
     SolverError
