@@ -127,7 +127,8 @@ def argument_of(operator: Any, space: Space, expression: FieldExpression) -> tup
         u = space.project(expression)
         return u, u
     values = space.evaluate(expression)
-    if operator.name == "IProductWRTDerivBase" and expression.components == 1:
+    wanted = operator.form.coupled(space.dim) if isinstance(operator, Operator) else 1
+    if expression.components == 1 < wanted:  # the gradient of a scalar is what it takes
         return values, PhysDeriv(space)(values)
     return values, values
 
