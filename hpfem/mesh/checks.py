@@ -176,13 +176,15 @@ def _same_cyclic_order(topology: Topology, labels: Labels) -> None:
         opposite[ids] = far
 
 
-def hanging(topology: Topology, labels: Labels) -> None:
-    """No quad face without a neighbour holds the corners of a triangle without one.
+def conformity(topology: Topology, points: Array, labels: Labels) -> None:
+    """Neighbours share whole sides: no side of one meets parts of sides of others, and there are no gaps.
 
     Parameters
     ----------
     topology : Topology
-        Of the cells.
+        Of positively oriented cells.
+    points : ndarray, [n, D]
+        Coordinates.
     labels : Labels
         For messages.
 
@@ -191,6 +193,13 @@ def hanging(topology: Topology, labels: Labels) -> None:
     MeshError
         If it is not so.
     """
+    neighbours(topology, labels, oriented=topology.dim == points.shape[1])
+    _split_quads(topology, labels)
+    _gaps(topology, points, labels)
+
+
+def _split_quads(topology: Topology, labels: Labels) -> None:
+    """No quad face without a neighbour holds the corners of a triangle without one."""
     if topology.dim == 2:
         return
     is_open = topology.facets.on_boundary
@@ -208,23 +217,8 @@ def hanging(topology: Topology, labels: Labels) -> None:
                 )
 
 
-def gaps(topology: Topology, points: Array, labels: Labels) -> None:
-    """Cells that share corners agree on every other point of what they share.
-
-    Parameters
-    ----------
-    topology : Topology
-        Of the cells.
-    points : ndarray, [n, D]
-        Coordinates.
-    labels : Labels
-        For messages.
-
-    Raises
-    ------
-    MeshError
-        If it is not so.
-    """
+def _gaps(topology: Topology, points: Array, labels: Labels) -> None:
+    """Cells that share corners agree on every other point of what they share."""
     arrays = topology.cells
     highest = max(array.order for array in arrays)
     if highest == 1:
