@@ -204,17 +204,18 @@ def _split_quads(topology: Topology, labels: Labels) -> None:
         return
     is_open = topology.facets.on_boundary
     for position, number, facet, corners in topology.local_entities(2):
+        if facet.shape.n_vertices != 4:
+            continue
         quads = is_open[topology.sides.ids[position][:, number]]
-        for skipped in range(facet.shape.n_vertices if facet.shape.n_vertices == 4 else 0):
-            three = np.delete(corners[quads], skipped, axis=1)
-            triangle = topology.sides.index.find(sorted_rows(three, 4))
-            bad = (triangle >= 0) & is_open[triangle]
-            if bad.any():
-                cell = topology.cells[position].indices[quads][np.argmax(bad)]
-                raise labels.error(
-                    f"the mesh is not conforming: a quad face of {labels.cell(topology.cells, int(cell))} meets "
-                    "triangles of its neighbours; put pyramids between"
-                )
+        threes = np.concatenate([np.delete(corners[quads], skipped, axis=1) for skipped in range(4)])
+        triangle = topology.sides.index.find(sorted_rows(threes, 4)).reshape(4, -1)
+        bad = ((triangle >= 0) & is_open[triangle]).any(axis=0)
+        if bad.any():
+            cell = topology.cells[position].indices[quads][np.argmax(bad)]
+            raise labels.error(
+                f"the mesh is not conforming: a quad face of {labels.cell(topology.cells, int(cell))} meets "
+                "triangles of its neighbours; put pyramids between"
+            )
 
 
 def _gaps(topology: Topology, points: Array, labels: Labels) -> None:
