@@ -1,4 +1,9 @@
-"""Meshes that mix element shapes: reading, topology, geometry of the cells, checks."""
+"""Meshes that mix element shapes: reading, topology, geometry of the cells, checks.
+
+From a file to a `Mesh`, in this order: `io` reads it; `cells` brings its cells and points into canonical form;
+`orientation` makes the cells positively oriented; `topology` numbers their vertices, edges and faces; `checks` refuses
+what cannot be computed on; `named_sets` finds its regions and boundaries. `Mesh.from_cells` is that line.
+"""
 
 from .box import box
 from .cells import CellArray

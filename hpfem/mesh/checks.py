@@ -176,45 +176,13 @@ def _same_cyclic_order(topology: Topology, labels: Labels) -> None:
         opposite[ids] = far
 
 
-def hanging(topology: Topology, labels: Labels) -> None:
-    """No quad face without a neighbour holds the corners of a triangle without one.
+def conformity(topology: Topology, points: Array, labels: Labels) -> None:
+    """Neighbours share whole sides: no side of one meets parts of sides of others, and there are no gaps.
 
     Parameters
     ----------
     topology : Topology
-        Of the cells.
-    labels : Labels
-        For messages.
-
-    Raises
-    ------
-    MeshError
-        If it is not so.
-    """
-    if topology.dim == 2:
-        return
-    is_open = topology.facets.on_boundary
-    for position, number, facet, corners in topology.local_entities(2):
-        quads = is_open[topology.sides.ids[position][:, number]]
-        for skipped in range(facet.shape.n_vertices if facet.shape.n_vertices == 4 else 0):
-            three = np.delete(corners[quads], skipped, axis=1)
-            triangle = topology.sides.index.find(sorted_rows(three, 4))
-            bad = (triangle >= 0) & is_open[triangle]
-            if bad.any():
-                cell = topology.cells[position].indices[quads][np.argmax(bad)]
-                raise labels.error(
-                    f"the mesh is not conforming: a quad face of {labels.cell(topology.cells, int(cell))} meets "
-                    "triangles of its neighbours; put pyramids between"
-                )
-
-
-def gaps(topology: Topology, points: Array, labels: Labels) -> None:
-    """Cells that share corners agree on every other point of what they share.
-
-    Parameters
-    ----------
-    topology : Topology
-        Of the cells.
+        Of positively oriented cells.
     points : ndarray, [n, D]
         Coordinates.
     labels : Labels
@@ -225,6 +193,33 @@ def gaps(topology: Topology, points: Array, labels: Labels) -> None:
     MeshError
         If it is not so.
     """
+    neighbours(topology, labels, oriented=topology.dim == points.shape[1])
+    _split_quads(topology, labels)
+    _gaps(topology, points, labels)
+
+
+def _split_quads(topology: Topology, labels: Labels) -> None:
+    """No quad face without a neighbour holds the corners of a triangle without one."""
+    if topology.dim == 2:
+        return
+    is_open = topology.facets.on_boundary
+    for position, number, facet, corners in topology.local_entities(2):
+        if facet.shape.n_vertices != 4:
+            continue
+        quads = is_open[topology.sides.ids[position][:, number]]
+        threes = np.concatenate([np.delete(corners[quads], skipped, axis=1) for skipped in range(4)])
+        triangle = topology.sides.index.find(sorted_rows(threes, 4)).reshape(4, -1)
+        bad = ((triangle >= 0) & is_open[triangle]).any(axis=0)
+        if bad.any():
+            cell = topology.cells[position].indices[quads][np.argmax(bad)]
+            raise labels.error(
+                f"the mesh is not conforming: a quad face of {labels.cell(topology.cells, int(cell))} meets "
+                "triangles of its neighbours; put pyramids between"
+            )
+
+
+def _gaps(topology: Topology, points: Array, labels: Labels) -> None:
+    """Cells that share corners agree on every other point of what they share."""
     arrays = topology.cells
     highest = max(array.order for array in arrays)
     if highest == 1:

@@ -140,7 +140,7 @@ class Mesh(Immutable):
         numbers : array_like of int, [n_cells], optional
             What messages call the cells; by default their position, from 1.
         check : bool
-            Whether to run the checks of a mesh file and turn mirrored cells.
+            Whether to run the checks of a mesh file and renumber mirrored cells.
 
         Returns
         -------
@@ -156,7 +156,9 @@ class Mesh(Immutable):
         coordinates = np.array(reals(points, "points"))
         if coordinates.ndim != 2 or coordinates.shape[1] not in (2, 3):
             raise ArgumentError(f"points must be an array [n, 2] or [n, 3], not {coordinates.shape}")
-        arrays, check = cell_arrays(cells), flag(check, "check")
+        check = flag(check, "check")
+        # Canonical form.
+        arrays = cell_arrays(cells)
         n_cells = sum(map(len, arrays))
         known = None if numbers is None else frozen(as_array(numbers, "numbers of cells", "iu").astype(np.int64))
         if known is not None and known.shape != (n_cells,):
@@ -166,15 +168,14 @@ class Mesh(Immutable):
         if check:
             checks.nodes(arrays, coordinates, labels)
         coordinates, arrays, new_number = used_points(coordinates, arrays)
-        n_mirrored = 0
+        # Orientation, numbers of vertices, checks.
+        mirrored: list[NDArray[np.bool_]] = []
         if check:
             arrays, mirrored = positively_oriented(coordinates, arrays, labels)
-            n_mirrored = _count(mirrored)
         topology, vertex_of = numbered(arrays, len(coordinates))
         if check:
-            checks.neighbours(topology, labels, oriented=topology.dim == coordinates.shape[1])
-            checks.hanging(topology, labels)
-            checks.gaps(topology, coordinates, labels)
+            checks.conformity(topology, coordinates, labels)
+        # Names.
         vertex_of = looked_up(vertex_of, new_number)
         sides, n_stray = boundaries_of(topology, {} if boundaries is None else boundaries, vertex_of)
         if not isinstance(periodic, (list, tuple)):
@@ -190,7 +191,7 @@ class Mesh(Immutable):
             topology.n_vertices,
             name,
             known,
-            n_mirrored,
+            _count(mirrored),
             n_stray,
             bool(len(periodic)),
         )
@@ -410,7 +411,7 @@ class Mesh(Immutable):
         return self._mirrored(points, arrays, mirrored)
 
     def _mirrored(self, points: Array, arrays: list[CellArray], mirrored: list[NDArray[np.bool_]]) -> Mesh:
-        """With some cells turned inside out: facets keep their numbers, but not their place in those cells."""
+        """With some cells mirrored: facets keep their numbers, but not their place in those cells."""
         vertices = [
             np.where(own[:, None], old.vertices[:, mirrored_vertices(old.shape)], old.vertices)
             for old, own in zip(self.cells, mirrored, strict=True)

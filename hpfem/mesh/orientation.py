@@ -46,7 +46,7 @@ def positively_oriented(
 
 
 def _reflected(array: CellArray, chosen: NDArray[np.bool_]) -> CellArray:
-    """With the chosen cells turned inside out."""
+    """With the chosen cells mirrored."""
     if not chosen.any():
         return array
     nodes = array.nodes.copy()

@@ -24,6 +24,27 @@ from .cells import CellArray
 from .symmetry import Indices, symmetries
 
 
+def places(ascending: Indices, wanted: Indices) -> Indices:
+    """Find numbers in an ascending table.
+
+    Parameters
+    ----------
+    ascending : ndarray of int, [n]
+        The table.
+    wanted : ndarray of int
+        Of any shape.
+
+    Returns
+    -------
+    ndarray of int
+        The position of each number, -1 for one that is not in the table.
+    """
+    if len(ascending) == 0:
+        return np.full(wanted.shape, -1, dtype=np.int64)
+    where = np.minimum(np.searchsorted(ascending, wanted), len(ascending) - 1)
+    return np.where(ascending[where] == wanted, where, -1)
+
+
 class TupleIndex:
     """Numbers the distinct rows of an integer table and finds them again.
 
@@ -63,13 +84,6 @@ class TupleIndex:
     def _packed(self, rows: Indices) -> Indices:
         return (rows[:, 0::2] + 1) * self._base + rows[:, 1::2] + 1
 
-    @staticmethod
-    def _look_up(table: Indices, keys: Indices) -> Indices:
-        if len(table) == 0:
-            return np.full(len(keys), -1, dtype=np.int64)
-        where = np.minimum(np.searchsorted(table, keys), len(table) - 1)
-        return np.where(table[where] == keys, where, -1)
-
     def find(self, rows: Indices) -> Indices:
         """Find rows again.
 
@@ -86,10 +100,10 @@ class TupleIndex:
         packed = self._packed(rows)
         missing = np.zeros(len(rows), dtype=bool)
         if packed.shape[1] > 1:
-            first, second = (self._look_up(self._tables[i], packed[:, i]) for i in (0, 1))
+            first, second = (places(self._tables[i], packed[:, i]) for i in (0, 1))
             missing = (first < 0) | (second < 0)
             packed = (first * len(self._tables[1]) + second)[:, None]
-        return np.where(missing, -1, self._look_up(self._tables[-1], packed[:, 0]))
+        return np.where(missing, -1, places(self._tables[-1], packed[:, 0]))
 
 
 @dataclass(frozen=True, eq=False)

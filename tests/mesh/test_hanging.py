@@ -16,22 +16,22 @@ def stepped():
     return hp.Mesh.from_cells(POINTS, [("quad", 1, QUADS)])
 
 
-def joined(big, small, shift):
+def joined(coarse, fine, shift):
     """Two boxes side by side whose cells do not match."""
-    both = [big, small.transformed(lambda p: p + shift)]
-    starts = np.cumsum([0, len(big.points)])
+    both = [coarse, fine.transformed(lambda p: p + shift)]
+    starts = np.cumsum([0, len(coarse.points)])
     cells = [(g.shape.name, 1, g.nodes + start) for m, start in zip(both, starts, strict=True) for g in m.cells]
     points, number = np.unique(np.round(np.concatenate([m.points for m in both]), 12), axis=0, return_inverse=True)
     return hp.Mesh.from_cells(points, [(name, k, number.ravel()[nodes]) for name, k, nodes in cells])
 
 
-def turn(p):
+def rotated(p):
     return p @ np.array([[0.6, 0.8], [-0.8, 0.6]])
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1e-3, 1.0, 1e12])
 @pytest.mark.parametrize(
-    "move", [lambda p: p, lambda p: turn(p) + 7, lambda p: np.column_stack([p, p[:, 0] * p[:, 1]])]
+    "move", [lambda p: p, lambda p: rotated(p) + 7, lambda p: np.column_stack([p, p[:, 0] * p[:, 1]])]
 )
 def test_one_in_the_plane_and_on_surfaces(scale, move):
     mesh = stepped().transformed(lambda p: scale * move(p))

@@ -14,8 +14,10 @@ from hpfem.shapes import POINT, SHAPES, Shape, equispaced_nodes
 from hpfem.shapes.arguments import shown
 
 from ..cells import Array, CellArray
+from ..named_sets import looked_up
 from ..node_order import permutation
 from ..symmetry import Indices
+from ..topology import places
 
 _TEXT_CHUNK = 1 << 24
 _SPACE = re.compile(rb"\s")
@@ -237,14 +239,12 @@ def positions(ids: Indices, wanted: Indices, what: str) -> Indices:
         table[ids - low] = np.arange(len(ids))
         if np.count_nonzero(table >= 0) != len(ids):
             raise _repeated(np.sort(ids), what)
-        inside = (wanted >= low) & (wanted <= high)
-        return np.where(inside, table[np.where(inside, wanted - low, 0)], -1)
+        return looked_up(table, wanted - low)
     order = np.argsort(ids, kind="stable")
     ascending = ids[order]
     if np.any(ascending[1:] == ascending[:-1]):
         raise _repeated(ascending, what)
-    where = np.minimum(np.searchsorted(ascending, wanted), len(ids) - 1)
-    return np.where(ascending[where] == wanted, order[where], -1)
+    return looked_up(order, places(ascending, wanted))
 
 
 def _repeated(ascending: Indices, what: str) -> MeshError:
