@@ -34,7 +34,7 @@ Function = Callable[..., Any] | float
 
 @dataclass(frozen=True, eq=False)
 class Patch:
-    """Edges, faces or cells of one shape and geometry order: what the geometry needs to know (`mapping.Cells`).
+    """Edges, faces or cells of one shape and geometry order: what the geometry needs to know (`element_map.Cells`).
 
     Attributes
     ----------
