@@ -271,7 +271,7 @@ class ElementMap:
                 det = _signed_determinant(J)
                 scaled = scaled_jacobian(J, det)
                 error = ROUNDING * np.abs(self.positions(values, own)).max(axis=(0, 2))
-                shortest = np.sqrt(np.sum(J * J, axis=0).min(axis=(0, 2)))
+                shortest = np.sqrt(sum(row * row for row in J).min(axis=(0, 2)))
                 noise = FLAT_TOLERANCE + np.divide(error, shortest, out=np.full_like(error, np.inf), where=shortest > 0)
                 results[:, own] = det.min(axis=1), det.max(axis=1), scaled.min(axis=1), scaled.max(axis=1), noise
         return Quality(*results)

@@ -133,7 +133,7 @@ def scaled_jacobian(J: Array, det: Array) -> Array:
     ndarray, [...]
         In [-1, 1]; 0 where a column is zero.
     """
-    lengths = np.prod(np.sqrt(np.sum(J * J, axis=0)), axis=0)
+    lengths = np.prod(np.sqrt(sum(row * row for row in J)), axis=0)
     return np.divide(det, lengths, out=np.zeros_like(det), where=lengths > 0)
 
 
