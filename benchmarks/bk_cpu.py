@@ -26,7 +26,7 @@ from hpfem.backends.cpu.runtime.limits import best_seconds, measure_fma, measure
 from hpfem.benchmarks import BENCHMARKS, document, problem_mesh, problem_sizes
 from hpfem.benchmarks.cases import SOLID_FIRST
 from hpfem.benchmarks.repeated import RepeatedGeometry
-from hpfem.benchmarks.results import BENCH, rounded
+from hpfem.benchmarks.results import BENCH, markdown_table, rounded
 from hpfem.cli.options import parse_names, parse_orders
 from hpfem.forms.cost import operator_bytes, operator_flops
 from hpfem.forms.form import BlockProblem
@@ -180,13 +180,11 @@ def libceed_rate(problem: BlockProblem, benchmark: str, seconds: float) -> float
     return elements * modes / best_seconds(lambda: operator.apply(u, v), seconds)
 
 
-def table(names: tuple[str, ...], cells: dict[tuple[str, ...], dict[int, str]]) -> list[str]:
-    """Lines of a table: a line per case and a column per order."""
+def table(names: tuple[str, ...], cells: dict[tuple[str, ...], dict[int, str]]) -> str:
+    """Table with a line per case and a column per order."""
     orders = sorted({order for line in cells.values() for order in line})
-    rows = [[*names, *(f"P={p}" for p in orders)]]
-    rows += [[*key, *(line.get(p, "") for p in orders)] for key, line in cells.items()]
-    lines = ["| " + " | ".join(row) + " |" for row in rows]
-    return [lines[0], "|---" * len(rows[0]) + "|", *lines[1:]]
+    rows = [[*key, *(line.get(p, "") for p in orders)] for key, line in cells.items()]
+    return markdown_table([*names, *(f"P={p}" for p in orders)], rows)
 
 
 def markdown(rows: list[Row], peers: list[dict]) -> str:
@@ -197,14 +195,14 @@ def markdown(rows: list[Row], peers: list[dict]) -> str:
         key = (row.benchmark, row.geometry, row.cache, row.dtype, how, row.shape)
         cells.setdefault(key, {})[row.order] = f"{row.dofs_per_second / 1e6:.0f} ({row.fraction:.2f})"
     names = ("kernel", "geometry", "cache", "dtype", "strategy", "shape")
-    lines = ["MDoF/s (share of the limit)", "", *table(names, cells)]
+    lines = ["MDoF/s (share of the limit)", "", table(names, cells)]
     if peers:
         cells = {}
         for peer in peers:
             cell = f"{peer['dofs_per_second'] / 1e6:.1f} ({peer['ours'] / peer['dofs_per_second']:.1f})"
             cells.setdefault((peer["benchmark"], peer["shape"]), {})[peer["order"]] = cell
         title = "libCEED in the same run, MDoF/s (how many times faster ours is)"
-        lines += ["", title, "", *table(("kernel", "shape"), cells)]
+        lines += ["", title, "", table(("kernel", "shape"), cells)]
     return "\n".join(lines) + "\n"
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from hpfem.benchmarks import read_results
 from hpfem.benchmarks.cases import SOLID_FIRST
+from hpfem.benchmarks.results import markdown_table
 
 TITLES = {"bk1": "Mass (BK1)", "bk3": "Helmholtz (BK3)"}
 # Sum factorisation over a block of threads is what is not named; with one element per thread it is "lane".
@@ -59,16 +60,14 @@ def strategies(found: list[Record]) -> str:
     return ", ".join(f"{name} {value * 1e-9:.1f}" for name, value in best.items())
 
 
-def table(records: list[Record], cell: Cell, **wanted: Any) -> list[str]:
+def table(records: list[Record], cell: Cell, **wanted: Any) -> str:
     """A row per order, a column per shape."""
-    there = {r["shape"] for r in records}
-    shapes = [shape for shape in SOLID_FIRST if shape in there]
-    orders = sorted({r["order"] for r in records})
-    lines = ["| P | " + " | ".join(shapes) + " |", "|---" * (len(shapes) + 1) + "|"]
-    for order in orders:
-        cells = [cell(largest(records, shape=shape, order=order, **wanted)) for shape in shapes]
-        lines.append(f"| {order} | " + " | ".join(cells) + " |")
-    return lines
+    shapes = [shape for shape in SOLID_FIRST if any(r["shape"] == shape for r in records)]
+    rows = [
+        [str(order), *(cell(largest(records, shape=shape, order=order, **wanted)) for shape in shapes)]
+        for order in sorted({r["order"] for r in records})
+    ]
+    return markdown_table(["P", *shapes], rows)
 
 
 def main(path: str) -> None:
@@ -78,13 +77,13 @@ def main(path: str) -> None:
         for geometry in ("deformed", "affine"):
             for dtype in ("float64", "float32"):
                 print(f"\n{title}, {geometry} elements, {dtype}\n")
-                print("\n".join(table(records, rate, benchmark=benchmark, geometry=geometry, dtype=dtype)))
+                print(table(records, rate, benchmark=benchmark, geometry=geometry, dtype=dtype))
     for geometry in ("deformed", "affine"):
         wanted = {"benchmark": "bk3", "geometry": geometry, "dtype": "float64"}
         print(f"\nCollocated against not, Helmholtz, {geometry}\n")
-        print("\n".join(table(records, gain, **wanted)))
+        print(table(records, gain, **wanted))
         print(f"\nStrategies, Helmholtz, {geometry}\n")
-        print("\n".join(table(records, strategies, **wanted)))
+        print(table(records, strategies, **wanted))
 
 
 if __name__ == "__main__":

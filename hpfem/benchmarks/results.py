@@ -117,6 +117,23 @@ class Measurement:
         return rounded({name: value for name, value in asdict(self).items() if value is not None})
 
 
+def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Write a table in Markdown.
+
+    Parameters
+    ----------
+    headings : sequence of str
+    rows : sequence of sequences of str
+
+    Returns
+    -------
+    str
+        Without a line's end after the last row.
+    """
+    first, *others = ("| " + " | ".join(row) + " |" for row in (headings, *rows))
+    return "\n".join([first, "|---" * len(headings) + "|", *others])
+
+
 def document(kind: str, results: Sequence[Mapping[str, Any]], complete: bool, **about: Any) -> dict[str, Any]:
     """Put results and what is known about them together.
 

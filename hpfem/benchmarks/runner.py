@@ -107,10 +107,11 @@ class Runner:
         return time.monotonic() < self._end
 
     def _block(self, case: Case) -> MeshBlock | TiledBlock:
-        s = self.settings
-        options: dict[str, Any] = {"basis": s.basis, "quadrature": s.quadrature, "dtype": case.dtype}
+        options: dict[str, Any] = {"basis": self.settings.basis, "quadrature": self.settings.quadrature}
         what = (case.benchmark, case.shape, case.order, case.geometry, self._backend.name)
-        return TiledBlock(*what, **options) if case.size is None else MeshBlock(*what, case.size, **options)
+        if case.size is None:
+            return TiledBlock(*what, dtype=case.dtype, **options)
+        return MeshBlock(*what, case.size, dtype=case.dtype, **options)
 
     def _combinations(self) -> Iterator[tuple[str, str]]:
         """Strategies and algorithms."""
@@ -126,11 +127,12 @@ class Runner:
         """
         kernels = []
         for case in self.cases:
+            if case.size is not None:
+                continue  # Compiled with its operators.
             if not self._in_time():
                 return
             block = self._block(case)
-            if not isinstance(block, TiledBlock):
-                continue  # Compiled with its operators.
+            assert isinstance(block, TiledBlock)
             for strategy, algorithm in self._combinations():
                 try:
                     kernels.append(block.choose(strategy, algorithm, 1).kernel)
@@ -179,8 +181,7 @@ class Runner:
                 wrong.append({**what, "reason": f"the result differs from NumPy's by {error:.3g}"})
                 continue
             for n in sizes:
-                measured = self._time(case, built, n)
-                found.append(replace(measured, error=error, chosen=None if auto is None else chosen == auto))
+                found.append(self._time(case, built, n, error=error, chosen=None if auto is None else chosen == auto))
                 if n == sizes[0] and (best is None or found[-1].seconds < best[0].seconds):
                     best = found[-1], built
         if best is not None and s.sustained and first:
@@ -189,7 +190,7 @@ class Runner:
         self.skipped += refused
         self.wrong += wrong
 
-    def _time(self, case: Case, built: BuiltOperator, n_elements: int) -> Measurement:
+    def _time(self, case: Case, built: BuiltOperator, n_elements: int, **checked: Any) -> Measurement:
         s, choice, problem = self.settings, built.choice, built.choice.kernel.problem
         application = built.on(n_elements)
         timing = measure(application.call, self._timer, s.repeats, s.min_seconds)
@@ -218,6 +219,7 @@ class Runner:
             roofline_dofs_per_second=n_dofs / least,
             bound=bound,
             fraction=least / timing.median,
+            **checked,
         )
 
     def _sustain(self, measured: Measurement, built: BuiltOperator) -> Measurement:

@@ -17,20 +17,22 @@ from ..support.files import plain
 WIDE = 200
 
 
-def say(text: str) -> None:
-    """Print a line of a result.
+def say(text: str, end: str = "\n") -> None:
+    """Print a line of a result at once; when nobody reads any more, as after `| head -1`, the rest is dropped.
 
     Parameters
     ----------
     text : str
+    end : str
+        What ends it.
+
+    Raises
+    ------
+    ArgumentError
+        If it cannot be written.
     """
-    _write(text + "\n")
-
-
-def _write(text: str) -> None:
-    """Print at once; when nobody reads any more, as after `| head -1`, the work goes on and the rest is dropped."""
     try:
-        sys.stdout.write(text)
+        sys.stdout.write(text + end)
         sys.stdout.flush()
     except OSError as error:
         drop_output()
@@ -91,7 +93,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else WIDE, highlight=False)
     with console.capture() as lines:
         console.print(table)
-    _write(lines.get())
+    say(lines.get(), end="")
 
 
 def engineering(value: float, unit: str = "") -> str:
