@@ -12,7 +12,7 @@ from .graph import COMPARISONS, OPERATIONS, Expression
 from .trace import Trace
 
 # A function of NumPy, the numbers of its arguments and that of its result.
-Step = tuple[Callable[..., Any], tuple[int, ...], int]
+_Step = tuple[Callable[..., Any], tuple[int, ...], int]
 
 
 def _select(condition: NDArray[Any], yes: Any, no: Any, out: NDArray[Any]) -> None:
@@ -35,15 +35,15 @@ class Evaluator:
     """
 
     def __init__(self, trace: Trace, shape: tuple[int, ...], dtype: DTypeLike) -> None:
-        self.shape, self.dtype = shape, np.dtype(dtype)
+        self._shape, self._dtype = shape, np.dtype(dtype)
         # Values are numbered: places in the scratch -1, -2, .., all others as their nodes.
         self._number: dict[int, int] = {}
         self._constants: dict[int, Any] = {}
         self._inputs: list[tuple[int, tuple[Any, ...]]] = []
-        self._uniform: list[Step] = []
-        self._steps: list[Step] = []
+        self._uniform: list[_Step] = []
+        self._steps: list[_Step] = []
         self._scratch: list[NDArray[Any]] = []
-        self._free: dict[Any, list[int]] = {self.dtype: [], np.dtype(bool): []}
+        self._free: dict[Any, list[int]] = {self._dtype: [], np.dtype(bool): []}
         uses = [(argument.index, node, i) for node in trace.live for i, argument in enumerate(node.args)]
         results = {node.index for node in trace.outputs}
         last = {argument: node.index for argument, node, _ in uses if argument not in results}
@@ -65,12 +65,12 @@ class Evaluator:
             else:
                 truth = node.op in COMPARISONS and node.index not in arithmetic
                 ending = [a.index for a in node.args if last.get(a.index) == node.index]
-                self._plan(node, np.dtype(bool) if truth else self.dtype, ending)
+                self._plan(node, np.dtype(bool) if truth else self._dtype, ending)
         self._results = [(index, self._number[index]) for index in results]
 
     def _rounded(self, value: Any) -> Any:
         with np.errstate(over="ignore"):
-            return self.dtype.type(value)
+            return self._dtype.type(value)
 
     def _plan(self, node: Expression, dtype: Any, ending: list[int]) -> None:
         """Add the step of a node; nothing needs the arguments `ending` after it."""
@@ -83,7 +83,7 @@ class Evaluator:
                 self._free[self._scratch[-1 - number].dtype].append(number)
                 continue
             if not self._free[dtype]:
-                self._scratch.append(np.empty(self.shape, dtype))
+                self._scratch.append(np.empty(self._shape, dtype))
                 self._free[dtype].append(-len(self._scratch))
             self._number[node.index] = self._free[dtype].pop()
         function = _select if node.op == "where" else OPERATIONS[node.op][2]
@@ -105,7 +105,7 @@ class Evaluator:
             Index of a node -> its array, valid until the next call, or its number if it is the same at all points.
         """
         values = dict(self._constants)
-        whole = lanes == self.shape[-1]
+        whole = lanes == self._shape[-1]
         for i, array in enumerate(self._scratch):
             values[-1 - i] = array if whole else array[..., :lanes]
         for index, key in self._inputs:

@@ -222,14 +222,11 @@ class NumpyKernel(BlockKernel):
             combined = np.zeros_like(combined)
             for c, scale in terms.items():
                 combined += found[scale.index] * self._derivatives[c][..., live]
-        row = {}
-        for number, (a, b) in enumerate(symmetric_pairs(d)):
-            row[a, b] = row[b, a] = number
-        work = self._work[:, live]
+        rows, work = symmetric_pairs(d), self._work[:, live]
         for a, out in enumerate(self._fluxes[..., live]):
-            np.multiply(self._geometry[row[a, 0]], combined[0], out=out)
+            np.multiply(self._geometry[rows.index((0, a))], combined[0], out=out)
             for b in range(1, d):
-                np.multiply(self._geometry[row[a, b]], combined[b], out=work)
+                np.multiply(self._geometry[rows.index((min(a, b), max(a, b)))], combined[b], out=work)
                 out += work
 
     def _input(self, key: tuple[Any, ...]) -> Any:

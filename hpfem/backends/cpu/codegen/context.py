@@ -44,7 +44,7 @@ class Context:
         Points of the directions above each.
     block : list of int
         Vectors of a node at each level.
-    plane, n_points : int
+    plane, point_vectors : int
         Vectors of one point of eta_1, and of all points.
     by_rows : bool
         Whether the pointwise function is applied along the last direction: where derivatives are collocated.
@@ -70,7 +70,7 @@ class Context:
         if self.dim > 1:
             self.block[1] |= 1  # odd strides of eta_1 fibers: no two of their vectors in one cache set
             self.block[0] = self.counts[0] * self.block[1]
-        self.plane, self.n_points = self.block[1], self.block[0]
+        self.plane, self.point_vectors = self.block[1], self.block[0]
         self.by_rows = self.form.gradients and problem.collocated
         self.direction = self.dim - 1 if self.by_rows else 0
         self.factors = Factors(self.b, problem, self.direction)
@@ -150,11 +150,11 @@ class Context:
         str
             Pointer.
         """
-        return self.area("u", c, size=self.n_points)
+        return self.area("u", c, size=self.point_vectors)
 
     def result(self, c: int) -> str:
         """Find a component of what comes out at the points; see `Context.values`."""
-        return self.area("x", c, size=self.n_points) if self.form.trial_gradient else self.values(c)
+        return self.area("x", c, size=self.point_vectors) if self.form.trial_gradient else self.values(c)
 
     # --- one-dimensional matrices ---------------------------------------------------------------------------------
 

@@ -85,9 +85,6 @@ class Factors:
         self.dim, self.space_dim = problem.shape.dim, problem.geometry.space_dim
         self.counts, self.direction = problem.tabulation.rule.counts, direction
         self.n = 0 if self.kind is None else problem.geometry.n_factors(self.kind)
-        self.pairs = {}
-        for number, (a, c) in enumerate(symmetric_pairs(self.dim)):
-            self.pairs[a, c] = self.pairs[c, a] = number
         self.scale: list[_PointTable] = []
         self.ratio: dict[tuple[int, int], _PointTable] = {}
         if self.affine and self.kind in ("metric", "jacobian"):
@@ -189,8 +186,12 @@ class Factors:
         list of str, [d]
             What multiplies the test function's derivatives by eta.
         """
-        local, d = self._to_local(k, derivatives), range(self.dim)
-        return self._from_local(k, [self.b.dot((self.factor(k, self.pairs[a, c]), local[c]) for c in d) for a in d])
+        local, pairs = self._to_local(k, derivatives), symmetric_pairs(self.dim)
+        fluxes = [
+            self.b.dot((self.factor(k, pairs.index((min(a, c), max(a, c)))), local[c]) for c in range(self.dim))
+            for a in range(self.dim)
+        ]
+        return self._from_local(k, fluxes)
 
     def physical(self, k: int, derivatives: Sequence[str]) -> list[str]:
         """Derivatives by x from those by eta.

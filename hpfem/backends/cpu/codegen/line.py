@@ -144,8 +144,7 @@ class Line:
         self._even = np.array([c[:half] for c in even]).reshape(-1, half).T
         self._odd = np.array([c[:floor] for c in odd]).reshape(-1, floor).T
         n, signs = m.shape[1], {s for _, _, s in self._pairs}
-        self.mirrors = all(j + k == n - 1 for j, k, _ in self._pairs) and len(signs) == 1
-        self.mirrors = self.mirrors and len(self._fixed) == n % 2 and len(self._pairs) == n // 2
+        self.mirrors = len(self._fixed) == n % 2 and len(signs) == 1 and all(j + k == n - 1 for j, k, _ in self._pairs)
         if self.mirrors:
             # Of inputs by parity: x_j + x_k = 2 S_j and x_j - x_k = 2 A_j; the middle one is S itself.
             self._sign = signs.pop()

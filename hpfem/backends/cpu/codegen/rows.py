@@ -13,7 +13,7 @@ from .points import at_points
 
 def _first(ctx: Context, c: int) -> str:
     """Derivatives by eta_1 at the points, or the fluxes that multiply them."""
-    return ctx.area("d0", c, size=ctx.n_points)
+    return ctx.area("d0", c, size=ctx.point_vectors)
 
 
 def _second(ctx: Context, c: int) -> str:

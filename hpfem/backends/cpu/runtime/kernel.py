@@ -128,10 +128,8 @@ class CpuKernel(BlockKernel):
         else:
             bounds = [self.groups * part // parts for part in range(parts + 1)]
             used = (self, source, target, fields, pointers, scratch)
-            run_all([
-                partial(self._run, used, bounds[part], bounds[part + 1], *common, scratch[part][1])
-                for part in range(parts)
-            ])  # fmt: skip
+            shares = zip(bounds, bounds[1:], scratch)
+            run_all([partial(self._run, used, g0, g1, *common, address) for g0, g1, (_, address) in shares])
         for own in scratch:
             self._scratch.give(own)
         if target is not out:
