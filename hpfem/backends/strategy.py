@@ -44,7 +44,7 @@ class Strategy(Protocol):
         Raises
         ------
         NotSuitable
-            As `configs`.
+            With the reason, if this strategy cannot serve the problem; `build` may still refuse if this does not.
         """
         return None
 
@@ -62,25 +62,6 @@ class Strategy(Protocol):
         """
         return None
 
-    def configs(self, problem: BlockProblem) -> Sequence[Options]:
-        """Options worth timing before anything is known, the default first.
-
-        Parameters
-        ----------
-        problem : BlockProblem
-
-        Returns
-        -------
-        sequence of str or None
-            (None,) where there is nothing to choose.
-
-        Raises
-        ------
-        NotSuitable
-            With the reason, if this strategy cannot serve the problem; `build` may still refuse if this does not.
-        """
-        return (self.default(problem),)
-
     def search(self, problem: BlockProblem) -> Search:
         """Search the options in rounds.
 
@@ -91,10 +72,15 @@ class Strategy(Protocol):
         Yields
         ------
         sequence of str or None
-            Options to time, `configs` first; what is sent back are the seconds of all that were timed so far, which
+            Options to time, the default first; what is sent back are the seconds of all that were timed so far, which
             may be none of these, or all of them.
+
+        Raises
+        ------
+        NotSuitable
+            As `default`.
         """
-        yield self.configs(problem)
+        yield (self.default(problem),)
 
     def prepare(self, problem: BlockProblem, options: Options = None) -> Future[Any] | None:
         """Begin in the background what takes long in `build`: compiling into a cache.
@@ -123,7 +109,7 @@ class Strategy(Protocol):
         ----------
         problem : BlockProblem
         options : str, optional
-            One of `configs` or `search`; the default when left out.
+            One of `search`; the default when left out.
 
         Returns
         -------

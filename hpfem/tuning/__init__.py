@@ -1,5 +1,8 @@
 """Which kernel a block gets: the fastest of a race, found once and kept on disk, else the least expected time."""
 
+import warnings
+from typing import Any
+
 from .race import MARGIN, Race
 from .record import Config, TuningRecord
 from .select import Choice, choose
@@ -21,3 +24,10 @@ __all__ = [
     "keep",
     "tune_blocks",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "Record":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn("hpfem.tuning.Record is called TuningRecord now", DeprecationWarning, stacklevel=2)
+    return TuningRecord

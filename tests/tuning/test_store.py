@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hpfem import tuning
 from hpfem.support.log import forget_reports, reports
 from hpfem.tuning import TuningRecord, cache, entries, find, keep
 from hpfem.tuning.store import FORMAT
@@ -134,6 +135,13 @@ def test_a_result_of_another_problem_in_its_place_is_not_believed(folder):
     [foreign] = set(folder.iterdir()) - {path}
     path.write_bytes(foreign.read_bytes())
     assert find(KEY) is None and find(other.key) == other
+
+
+def test_the_old_name_says_the_new_one():
+    with pytest.warns(DeprecationWarning, match="TuningRecord"):
+        assert tuning.Record is TuningRecord
+    with pytest.raises(AttributeError, match="no attribute 'Recrod'"):
+        _ = tuning.Recrod
 
 
 def test_forgetting():
