@@ -248,11 +248,8 @@ class BoundaryConditions:
         for facets, function in fixed.values():
             masks = self._closure(facets)
             pieces.append(Piece(function, masks))
-            for dim, mask in enumerate(masks):
-                offsets = numbering.offsets[dim]
-                ends = np.append(offsets[1:], sum(numbering.counts[: dim + 1]))
-                start = sum(numbering.counts[:dim])
-                constrained[start : start + numbering.counts[dim]] |= np.repeat(mask, ends - offsets)
+            found = numbering.of_unknowns(masks)
+            constrained[: len(found)] |= found
         values = interpolate(numbering, pieces)
         if len(values) > 1:
             raise ArgumentError("dirichlet functions have one component")

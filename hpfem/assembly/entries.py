@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from scipy.sparse import bsr_array, csr_array
 
 from ..backends.numpy.pointwise import Evaluator
-from ..errors import ArgumentError
 from ..memory import HOST, PairArray
 from ..operators import Operator
 
@@ -33,7 +32,7 @@ def pointwise_matrix(operator: Operator, number: int, component: int, elements: 
     Parameters
     ----------
     operator : Operator
-        Of the stage "weak", linear in the trial function.
+        A weak form, linear in the trial function.
     number : int
         Of the block.
     component : int
@@ -119,7 +118,7 @@ def element_entries(operator: Operator, number: int, component: int, first: Indi
     Parameters
     ----------
     operator : Operator
-        Of the stage "weak".
+        A weak form.
     number : int
         Of the block.
     component : int
@@ -130,14 +129,7 @@ def element_entries(operator: Operator, number: int, component: int, first: Indi
     Returns
     -------
     ndarray, [E, n]
-
-    Raises
-    ------
-    ArgumentError
-        If the operator is not a weak form.
     """
-    if (operator.form.source, operator.form.sink) != ("coeff", "dual"):
-        raise ArgumentError(f"{operator.name} has no element matrices; take Mass, Helmholtz or another weak form")
     block = operator.space.blocks[number]
     n_tables = (block.shape.dim + 1) * (block.shape.dim + 2) // 2
     out = np.zeros((block.n_elements, len(first)))
@@ -162,7 +154,7 @@ def diagonal(operator: Operator, matrix: csr_array, component: int = 0) -> Array
     Parameters
     ----------
     operator : Operator
-        Of the stage "weak".
+        A weak form.
     matrix : csr_array, [local, global]
         Q.
     component : int
@@ -214,7 +206,7 @@ def element_matrices(operator: Operator, number: int) -> Array:
     Parameters
     ----------
     operator : Operator
-        Of the stage "weak", linear.
+        A weak form, linear.
     number : int
         Of the block.
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,48 +116,62 @@ class Numbering:
         Per dimension 0 to dim, the order of every entity.
     offsets : tuple of ndarray of int
         Per dimension, the first number of every entity.
+    sizes : tuple of ndarray of int
+        Per dimension, the degrees of freedom of every entity.
     counts : tuple of int
         Per dimension, the degrees of freedom of all its entities together.
     """
 
     def __init__(self, mesh: Mesh, name: str, orders: dict[str, int]) -> None:
-        self.mesh, self.name, self.cell_orders = mesh, name, orders
+        self.mesh, self.name = mesh, name
         self.topology: Topology = mesh.topology
         if name == "lagrange" and len(set(orders.values())) > 1:
             raise ArgumentError(
                 f"cells of different orders {orders} meet continuously in the hierarchical basis only; use"
                 " basis='modified', or one order for all shapes"
             )
-        found_orders, offsets, counts = [], [], []
+        found_orders, found_sizes, offsets = [], [], []
         start = 0
         for dim in range(mesh.dim + 1):
             count = self._count(dim)
             order = np.full(count, np.iinfo(np.int64).max)
-            for group in range(len(mesh.cells)):
-                np.minimum.at(order, self.of_group(group, dim).ids.ravel(), self._order(group))
-            inside = np.zeros(count, dtype=np.int64)
+            for group, cells in enumerate(mesh.cells):
+                np.minimum.at(order, self.of_group(group, dim).ids.ravel(), orders[cells.shape.name])
+            sizes = np.zeros(count, dtype=np.int64)
             for group, cells in enumerate(mesh.cells):
                 ids = self.of_group(group, dim).ids
                 for number, entity in enumerate(cells.shape.entities[dim]):
                     lowest = order[ids[:, number]]
                     for value in np.unique(lowest):
-                        inside[ids[lowest == value, number]] = _n_inside(name, entity.shape, int(value))
-            ends = start + np.cumsum(inside)
+                        sizes[ids[lowest == value, number]] = _n_inside(name, entity.shape, int(value))
             found_orders.append(order)
-            offsets.append(ends - inside)
-            counts.append(int(inside.sum()))
-            start += counts[-1]
+            found_sizes.append(sizes)
+            offsets.append(start + np.cumsum(sizes) - sizes)
+            start += int(sizes.sum())
         self.orders: tuple[Indices, ...] = tuple(found_orders)
         self.offsets: tuple[Indices, ...] = tuple(offsets)
-        self.counts: tuple[int, ...] = tuple(counts)
+        self.sizes: tuple[Indices, ...] = tuple(found_sizes)
+        self.counts = tuple(int(sizes.sum()) for sizes in self.sizes)
 
     @property
     def size(self) -> int:
         """Number of global degrees of freedom."""
         return sum(self.counts)
 
-    def _order(self, group: int) -> int:
-        return self.cell_orders[self.mesh.cells[group].shape.name]
+    def of_unknowns(self, values: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        """Give every global degree of freedom the value of its entity.
+
+        Parameters
+        ----------
+        values : sequence of ndarray, [n_entities]
+            Per dimension, from 0 on.
+
+        Returns
+        -------
+        ndarray, [size]
+            Fewer where dimensions are left out.
+        """
+        return np.concatenate([np.repeat(*pair) for pair in zip(values, self.sizes, strict=False)])
 
     def _count(self, dim: int) -> int:
         if dim == 0:
