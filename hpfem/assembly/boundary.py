@@ -278,8 +278,7 @@ class BoundaryConditions:
                 continue
             scale = _side_values(alpha, block, what)
             mass = np.einsum("mq,eq,nq->emn", block.values, scale * block.weights, block.values, optimize=True)
-            local = block_diagonal(mass)
-            added = csr_array(block.matrix.T @ local @ block.matrix)
+            added = csr_array(block.matrix.T @ block_diagonal(mass) @ block.matrix)
             self.matrix = added if self.matrix is None else self.matrix + added
 
 

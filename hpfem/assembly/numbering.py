@@ -9,7 +9,7 @@ it, and the coefficients of the higher modes of the other cells are zero. It nee
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -245,21 +245,30 @@ class Numbering:
         own: list[_Entries] = []
         turned: list[_Entries] = []
         back: list[_Entries] = []
+        for dim, number, chosen, code, order, local, columns in self._places(basis, seen):
+            shape = basis.shape.entities[dim][number].shape
+            rows = chosen[:, None] * basis.n_modes + local
+            own.append(_outer(rows, columns, inner_block(self.name, shape, order, code)))
+            back.append(_outer(rows, columns, _inverse(self.name, shape, order, code).T))
+            if code and dim == 2:
+                turned += self._from_edges(basis, seen[1], number, chosen, code, order, rows)
+        size = (len(seen[0].ids) * basis.n_modes, self.size)
+        return LocalToGlobal(*(_sparse(entries, size) for entries in (own, turned, back)))
+
+    def _places(
+        self, basis: Basis, seen: Sequence[Seen]
+    ) -> Iterator[tuple[int, int, Indices, int, int, Indices, Indices]]:
+        """Cells that see an entity alike: dimension and number of the entity, the cells, orientation code and order of
+        the entity, their modes on it, and the global numbers [cell, mode] of these.
+        """
         for dim, those in enumerate(seen):
             for number, entity in enumerate(basis.shape.entities[dim]):
                 ids, codes = those.ids[:, number], those.codes[:, number].astype(np.int64)
                 modes = entity_modes(basis, dim, number)
                 for chosen, code, order in _alike(codes, self.orders[dim][ids]):
                     local = modes[_kept(self.name, entity.shape, basis.order, order)]
-                    rows = chosen[:, None] * basis.n_modes + local
                     columns = self.offsets[dim][ids[chosen]][:, None] + np.arange(len(local))
-                    matrix = inner_block(self.name, entity.shape, order, code)
-                    own.append(_outer(rows, columns, matrix))
-                    back.append(_outer(rows, columns, _inverse(self.name, entity.shape, order, code).T))
-                    if code and dim == 2:
-                        turned += self._from_edges(basis, seen[1], number, chosen, code, order, rows)
-        shape = (len(seen[0].ids) * basis.n_modes, self.size)
-        return LocalToGlobal(*(_sparse(entries, shape) for entries in (own, turned, back)))
+                    yield dim, number, chosen, code, order, local, columns
 
     def slots(self, basis: Basis, seen: Sequence[Seen]) -> Indices:
         """The global number that stands where each mode does in the order of its entity, [n, n_modes]; -1 for none.
@@ -278,13 +287,8 @@ class Numbering:
         ndarray of int, [n, n_modes]
         """
         result = np.full((len(seen[0].ids), basis.n_modes), -1, dtype=np.int64)
-        for dim, those in enumerate(seen):
-            for number, entity in enumerate(basis.shape.entities[dim]):
-                ids = those.ids[:, number]
-                modes = entity_modes(basis, dim, number)
-                for chosen, _, order in _alike(np.zeros_like(ids), self.orders[dim][ids]):
-                    local = modes[_kept(self.name, entity.shape, basis.order, order)]
-                    result[np.ix_(chosen, local)] = self.offsets[dim][ids[chosen]][:, None] + np.arange(len(local))
+        for _, _, chosen, _, _, local, columns in self._places(basis, seen):
+            result[np.ix_(chosen, local)] = columns
         return result
 
     def _from_edges(
