@@ -241,11 +241,8 @@ class BoundaryConditions:
         for facets, function in fixed.values():
             masks = self._closure(facets)
             pieces.append(Piece(function, masks))
-            for dim, mask in enumerate(masks):
-                offsets = numbering.offsets[dim]
-                ends = np.append(offsets[1:], sum(numbering.counts[: dim + 1]))
-                start = sum(numbering.counts[:dim])
-                constrained[start : start + numbering.counts[dim]] |= np.repeat(mask, ends - offsets)
+            found = numbering.of_unknowns(masks)
+            constrained[: len(found)] |= found
         values = interpolate(numbering, pieces)
         if len(values) > 1:
             raise ArgumentError("dirichlet functions have one component")
@@ -274,8 +271,7 @@ class BoundaryConditions:
                 continue
             scale = _side_values(alpha, block, what)
             mass = np.einsum("mq,eq,nq->emn", block.values, scale * block.weights, block.values, optimize=True)
-            local = block_diagonal(mass)
-            added = csr_array(block.matrix.T @ local @ block.matrix)
+            added = csr_array(block.matrix.T @ block_diagonal(mass) @ block.matrix)
             self.matrix = added if self.matrix is None else self.matrix + added
 
 

@@ -147,15 +147,12 @@ class C0Space(Immutable):
     @cached_property
     def multiplicity(self) -> NDArray[np.int64]:
         """Number of cells that share each global degree of freedom, [size]."""
-        numbering = self.numbering
-        total = np.zeros(self.size, dtype=np.int64)
-        for dim, offsets in enumerate(numbering.offsets):
-            cells = np.zeros(len(offsets), dtype=np.int64)
-            for number in range(len(self.space.mesh.cells)):
-                np.add.at(cells, numbering.of_group(number, dim).ids.ravel(), 1)
-            ends = np.append(offsets[1:], offsets[0] + numbering.counts[dim]) if len(offsets) else offsets
-            total[offsets[0] : offsets[0] + numbering.counts[dim]] = np.repeat(cells, ends - offsets)
-        return total
+        shared = []
+        for dim, sizes in enumerate(self.numbering.sizes):
+            groups = range(len(self.space.mesh.cells))
+            ids = np.concatenate([self.numbering.of_group(group, dim).ids.ravel() for group in groups])
+            shared.append(np.bincount(ids, minlength=len(sizes)))
+        return self.numbering.of_unknowns(shared)
 
     @cached_property
     def parts(self) -> Parts:

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import bsr_array, csr_array
 
-from ..errors import ArgumentError
 from ..forms.evaluate import Evaluator
 from ..geometry.element_map import CHUNK, chunks
 from ..memory import HOST, PairArray
@@ -32,7 +31,7 @@ def pointwise_matrix(operator: Operator, number: int, component: int, elements: 
     Parameters
     ----------
     operator : Operator
-        Of the stage "weak", linear in the trial function.
+        A weak form, linear in the trial function.
     number : int
         Of the block.
     component : int
@@ -112,7 +111,7 @@ def element_entries(operator: Operator, number: int, component: int, first: Indi
     Parameters
     ----------
     operator : Operator
-        Of the stage "weak".
+        A weak form.
     number : int
         Of the block.
     component : int
@@ -123,14 +122,7 @@ def element_entries(operator: Operator, number: int, component: int, first: Indi
     Returns
     -------
     ndarray, [E, n]
-
-    Raises
-    ------
-    ArgumentError
-        If the operator is not a weak form.
     """
-    if (operator.form.source, operator.form.sink) != ("coeff", "dual"):
-        raise ArgumentError(f"{operator.name} has no element matrices; take Mass, Helmholtz or another weak form")
     block = operator.space.blocks[number]
     n_tables = (block.shape.dim + 1) * (block.shape.dim + 2) // 2
     out = np.zeros((block.n_elements, len(first)))
@@ -151,7 +143,7 @@ def diagonal(operator: Operator, matrix: csr_array, component: int = 0) -> Array
     Parameters
     ----------
     operator : Operator
-        Of the stage "weak".
+        A weak form.
     matrix : csr_array, [local, global]
         Q.
     component : int
@@ -203,7 +195,7 @@ def element_matrices(operator: Operator, number: int) -> Array:
     Parameters
     ----------
     operator : Operator
-        Of the stage "weak", linear.
+        A weak form, linear.
     number : int
         Of the block.
 

@@ -9,9 +9,10 @@ it, and the coefficients of the higher modes of the other cells are zero. It nee
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,48 +116,62 @@ class Numbering:
         Per dimension 0 to dim, the order of every entity.
     offsets : tuple of ndarray of int
         Per dimension, the first number of every entity.
+    sizes : tuple of ndarray of int
+        Per dimension, the degrees of freedom of every entity.
     counts : tuple of int
         Per dimension, the degrees of freedom of all its entities together.
     """
 
     def __init__(self, mesh: Mesh, name: str, orders: dict[str, int]) -> None:
-        self.mesh, self.name, self.cell_orders = mesh, name, orders
+        self.mesh, self.name = mesh, name
         self.topology: Topology = mesh.topology
         if name == "lagrange" and len(set(orders.values())) > 1:
             raise ArgumentError(
                 f"cells of different orders {orders} meet continuously in the hierarchical basis only; use"
                 " basis='modified', or one order for all shapes"
             )
-        found_orders, offsets, counts = [], [], []
+        found_orders, found_sizes, offsets = [], [], []
         start = 0
         for dim in range(mesh.dim + 1):
             count = self._count(dim)
             order = np.full(count, np.iinfo(np.int64).max)
-            for group in range(len(mesh.cells)):
-                np.minimum.at(order, self.of_group(group, dim).ids.ravel(), self._order(group))
-            inside = np.zeros(count, dtype=np.int64)
+            for group, cells in enumerate(mesh.cells):
+                np.minimum.at(order, self.of_group(group, dim).ids.ravel(), orders[cells.shape.name])
+            sizes = np.zeros(count, dtype=np.int64)
             for group, cells in enumerate(mesh.cells):
                 ids = self.of_group(group, dim).ids
                 for number, entity in enumerate(cells.shape.entities[dim]):
                     lowest = order[ids[:, number]]
                     for value in np.unique(lowest):
-                        inside[ids[lowest == value, number]] = _n_inside(name, entity.shape, int(value))
-            ends = start + np.cumsum(inside)
+                        sizes[ids[lowest == value, number]] = _n_inside(name, entity.shape, int(value))
             found_orders.append(order)
-            offsets.append(ends - inside)
-            counts.append(int(inside.sum()))
-            start += counts[-1]
+            found_sizes.append(sizes)
+            offsets.append(start + np.cumsum(sizes) - sizes)
+            start += int(sizes.sum())
         self.orders: tuple[Indices, ...] = tuple(found_orders)
         self.offsets: tuple[Indices, ...] = tuple(offsets)
-        self.counts: tuple[int, ...] = tuple(counts)
+        self.sizes: tuple[Indices, ...] = tuple(found_sizes)
+        self.counts = tuple(int(sizes.sum()) for sizes in self.sizes)
 
     @property
     def size(self) -> int:
         """Number of global degrees of freedom."""
         return sum(self.counts)
 
-    def _order(self, group: int) -> int:
-        return self.cell_orders[self.mesh.cells[group].shape.name]
+    def of_unknowns(self, values: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        """Give every global degree of freedom the value of its entity.
+
+        Parameters
+        ----------
+        values : sequence of ndarray, [n_entities]
+            Per dimension, from 0 on.
+
+        Returns
+        -------
+        ndarray, [size]
+            Fewer where dimensions are left out.
+        """
+        return np.concatenate([np.repeat(*pair) for pair in zip(values, self.sizes, strict=False)])
 
     def _count(self, dim: int) -> int:
         if dim == 0:
@@ -230,21 +245,30 @@ class Numbering:
         own: list[_Entries] = []
         turned: list[_Entries] = []
         back: list[_Entries] = []
+        for dim, number, chosen, code, order, local, columns in self._places(basis, seen):
+            shape = basis.shape.entities[dim][number].shape
+            rows = chosen[:, None] * basis.n_modes + local
+            own.append(_outer(rows, columns, inner_block(self.name, shape, order, code)))
+            back.append(_outer(rows, columns, _inverse(self.name, shape, order, code).T))
+            if code and dim == 2:
+                turned += self._from_edges(basis, seen[1], number, chosen, code, order, rows)
+        size = (len(seen[0].ids) * basis.n_modes, self.size)
+        return LocalToGlobal(*(_sparse(entries, size) for entries in (own, turned, back)))
+
+    def _places(
+        self, basis: Basis, seen: Sequence[Seen]
+    ) -> Iterator[tuple[int, int, Indices, int, int, Indices, Indices]]:
+        """Cells that see an entity alike: dimension and number of the entity, the cells, orientation code and order of
+        the entity, their modes on it, and the global numbers [cell, mode] of these.
+        """
         for dim, those in enumerate(seen):
             for number, entity in enumerate(basis.shape.entities[dim]):
                 ids, codes = those.ids[:, number], those.codes[:, number].astype(np.int64)
                 modes = entity_modes(basis, dim, number)
                 for chosen, code, order in _alike(codes, self.orders[dim][ids]):
                     local = modes[_kept(self.name, entity.shape, basis.order, order)]
-                    rows = chosen[:, None] * basis.n_modes + local
                     columns = self.offsets[dim][ids[chosen]][:, None] + np.arange(len(local))
-                    matrix = inner_block(self.name, entity.shape, order, code)
-                    own.append(_outer(rows, columns, matrix))
-                    back.append(_outer(rows, columns, _inverse(self.name, entity.shape, order, code).T))
-                    if code and dim == 2:
-                        turned += self._from_edges(basis, seen[1], number, chosen, code, order, rows)
-        shape = (len(seen[0].ids) * basis.n_modes, self.size)
-        return LocalToGlobal(*(_sparse(entries, shape) for entries in (own, turned, back)))
+                    yield dim, number, chosen, code, order, local, columns
 
     def slots(self, basis: Basis, seen: Sequence[Seen]) -> Indices:
         """The global number that stands where each mode does in the order of its entity, [n, n_modes]; -1 for none.
@@ -263,13 +287,8 @@ class Numbering:
         ndarray of int, [n, n_modes]
         """
         result = np.full((len(seen[0].ids), basis.n_modes), -1, dtype=np.int64)
-        for dim, those in enumerate(seen):
-            for number, entity in enumerate(basis.shape.entities[dim]):
-                ids = those.ids[:, number]
-                modes = entity_modes(basis, dim, number)
-                for chosen, _, order in _alike(np.zeros_like(ids), self.orders[dim][ids]):
-                    local = modes[_kept(self.name, entity.shape, basis.order, order)]
-                    result[np.ix_(chosen, local)] = self.offsets[dim][ids[chosen]][:, None] + np.arange(len(local))
+        for _, _, chosen, _, _, local, columns in self._places(basis, seen):
+            result[np.ix_(chosen, local)] = columns
         return result
 
     def _from_edges(

@@ -40,23 +40,6 @@ def finer_space(space: Space, more: int) -> Space:
     return Space(space.mesh, space.orders, space.basis, more)
 
 
-def moments(space: Space, function: Callable[..., Any]) -> list[Array]:
-    """Inner products of a function with every basis function, by a finer rule.
-
-    Parameters
-    ----------
-    space : Space
-    function : callable
-        Of the D coordinates.
-
-    Returns
-    -------
-    list of ndarray, [components, elements, modes]
-    """
-    finer = finer_space(space, _MORE)
-    return [np.asarray(pair.read()) for pair in IProductWRTBase(finer)(finer.evaluate(function)).data]
-
-
 def load(c0: C0Space, f: Callable[..., Any] | float | Field) -> Array:
     """The functional (f, v) on continuous functions, in float64 whatever the type of the space.
 
@@ -80,7 +63,8 @@ def load(c0: C0Space, f: Callable[..., Any] | float | Field) -> Array:
     """
     space, factor = c0.space, 1.0
     if callable(f):
-        arrays = moments(space, f)
+        finer = finer_space(space, _MORE)
+        field = IProductWRTBase(finer)(finer.evaluate(f))
     else:
         double = space
         if space.dtype != np.float64:
@@ -95,7 +79,7 @@ def load(c0: C0Space, f: Callable[..., Any] | float | Field) -> Array:
         else:
             raise StateError("f is a field on another space")
         field = field if field.state == "dual" else IProductWRTBase(double)(field)
-        arrays = [pair.read() for pair in field.data]
+    arrays = [pair.read() for pair in field.data]
     if len(arrays[0]) != 1:
         raise ArgumentError(f"f has {len(arrays[0])} components, one is wanted")
     return np.asarray(factor * (c0.matrix.T @ np.concatenate([array.ravel() for array in arrays])), dtype=np.float64)

@@ -8,6 +8,7 @@ import scipy.sparse.linalg
 
 import hpfem as hp
 from hpfem.backends import BACKENDS, vectors_on
+from hpfem.backends.vectors import VectorSpace
 from hpfem.memory import count_transfers
 from hpfem.mesh import box
 from hpfem.solvers import make_preconditioner
@@ -147,6 +148,16 @@ def test_the_preconditioner_is_in_the_record(problem):
         assert hp.cg(A, b, make_preconditioner(name, A)[0])[1].preconditioner == name
     assert hp.cg(A, b, lambda r: 2 * r)[1].preconditioner == "user"
     assert hp.cg(A, 0 * b, lambda r: 2 * r)[1].preconditioner == "user"
+
+
+def test_all_sums_are_those_of_the_vector_space(problem, monkeypatch):
+    A, b = problem
+    dot, M = VectorSpace.dot, make_preconditioner("jacobi", A)[0]
+    x, info = hp.cg(A, b, M, tol=1e-9)
+    # As if three others had the same vectors; a sum that is ours alone would spoil the iterations.
+    monkeypatch.setattr(VectorSpace, "dot", lambda self, u, v: 4 * dot(self, u, v))
+    y, found = hp.cg(A, b, M, tol=1e-9)
+    assert np.array_equal(x, y) and found.residuals == info.residuals and found.residual == info.residual
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Index tables and the vector work of conjugate gradients: the CUDA kernels run on the CPU, against sparse matrices."""
 
+import sys
 from dataclasses import fields, replace
 from types import SimpleNamespace
 
@@ -10,13 +11,16 @@ from scipy.sparse import csr_array
 import hpfem as hp
 from hpfem.backends.cuda.codegen.prelude import program
 from hpfem.backends.cuda.runtime import nvrtc
+from hpfem.backends.cuda.runtime.scratch import StreamPool
 from hpfem.backends.cuda.vectors.conjugate import RING
 from hpfem.backends.cuda.vectors.conjugate import source as conjugate_source
 from hpfem.backends.cuda.vectors.indexed import THREADS, IndexTables
+from hpfem.backends.cuda.vectors.space import CudaVectors
 from hpfem.backends.vectors import Stop
 from hpfem.mesh import box
 from tests.assembly.meshes import ours, turned
 from tests.backends.cuda.host_vectors import HostVectors, kernels, library, run
+from tests.fake_cupy import FakeStream, fake_cuda
 
 
 @pytest.fixture(scope="module")
@@ -164,6 +168,47 @@ def test_breakdowns_stop_and_say_why(system, folder):
     v.iterate(lambda p: matrix @ np.zeros_like(p))
     assert Stop(v.control[0]["stopped"]) == Stop.CONVERGED and abs(v.control[0]["residual"][0] - 1) < 1e-15
     assert np.all(v.x == 0)
+
+
+class CapturingStream(FakeStream):
+    """A stream of the fake GPU that captures."""
+
+    def begin_capture(self):
+        """Begin."""
+        self.capturing = True
+
+    def end_capture(self):
+        """A graph."""
+        self.capturing = False
+        return SimpleNamespace(launch=lambda: "launched")
+
+
+@pytest.mark.parametrize("error", [None, hp.DeviceError("cuBLAS is not there"), ValueError("a bug")])
+def test_scratch_of_a_graph_comes_back(error):
+    pool, used = StreamPool(), []
+
+    def step():
+        used.append(pool.take(object))
+        pool.give(used[-1])
+        if error is not None:
+            raise error
+
+    with fake_cuda() as gpus:
+        sys.modules["cupy"].cuda.Stream = lambda non_blocking: CapturingStream(gpus)
+        own, iteration = gpus.stream, CudaVectors.iteration
+        if isinstance(error, ValueError):
+            with pytest.raises(ValueError, match="a bug"):
+                iteration.capture(step, 3, "some iterations")
+        else:
+            graph = iteration.capture(step, 3, "some iterations")
+            assert (graph is None) == (error is not None)
+            if graph is not None:
+                # One for all steps, in order; the graph's as long as that is there.
+                assert used == [used[0]] * 3 and graph.launch() == "launched"
+                assert pool.take(object) is not used[0]
+                graph.release()
+        assert gpus.stream is own and not own.capturing
+        assert pool.take(object) is used[0]
 
 
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100"])

@@ -19,18 +19,10 @@ from .indexed import THREADS, c_type, sum_blocks, sum_bytes
 RING = 64
 
 CONTROL = np.dtype(
-    [
-        ("residual", "f8", RING),
-        ("rho", "f8", RING),
-        ("curvature", "f8", RING),
-        ("scale", "f8"),
-        ("tolerance", "f8"),
-        ("most", "i8"),
-        ("finished", "i8"),
-        ("begun", "i8"),
-        ("stopped", "i4"),
-        ("broken", "i4"),
-    ]
+    [(name, "f8", RING) for name in ("residual", "rho", "curvature")]
+    + [(name, "f8") for name in ("scale", "tolerance")]
+    + [(name, "i8") for name in ("most", "finished", "begun")]
+    + [(name, "i4") for name in ("stopped", "broken")]
 )
 
 
