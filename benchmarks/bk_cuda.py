@@ -27,9 +27,10 @@ from hpfem.backends.cuda.dense.element_matrices import ElementMatrices
 from hpfem.backends.cuda.dense.plan import DenseOptions, DensePlan, check_dense
 from hpfem.backends.cuda.dense.search import dense_search
 from hpfem.backends.cuda.runtime import nvrtc
+from hpfem.backends.cuda.runtime.device import Limits
 from hpfem.backends.cuda.runtime.limits import measure_gpu
 from hpfem.backends.cuda.runtime.measured import measured_key, measured_table
-from hpfem.backends.cuda.sumfac_top.plan import LANE, Limits, SumFacTopOptions, plan, sumfac_plan
+from hpfem.backends.cuda.sumfac_top.plan import LANE, SumFacTopOptions, plan, sumfac_plan
 from hpfem.backends.cuda.sumfac_top.search import search
 from hpfem.backends.options import to_text
 from hpfem.backends.timer import measure as timed

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 import hpfem as hp
-from hpfem.backends.cuda.codegen.prelude import header
 from hpfem.backends.cuda.dense.element_matrices import ElementMatrices, places_of
-from hpfem.backends.cuda.dense.parameters import filled
+from hpfem.backends.cuda.dense.parameters import fill
 from hpfem.backends.cuda.dense.plan import DenseOptions, DensePlan, check_dense, dense_plan
 from hpfem.backends.cuda.dense.search import default_dense, dense_configs
-from hpfem.backends.cuda.sumfac_top.plan import Limits
+from hpfem.backends.cuda.runtime.device import Limits
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.errors import NotSuitable
 from tests.backends.cuda.dense_host import DenseCase, apply
@@ -165,23 +164,16 @@ def test_the_shim_sees_a_missing_wait(tmp_path, rng):
 @pytest.mark.parametrize("options", [DenseOptions(1), DenseOptions(1, 0)])
 def test_every_constant_is_declared_given_and_used(options):
     plan = DensePlan(problem_of("tet", 2), matrices_of("tet", 2), options)
-    declared = "lane_parameters.h" if options.tiles == 0 else "parameters.h"
-    values, text = plan.constants(), header(f"dense/{declared}")
-    assert filled(text, values) in plan.source()
-    for name in values:
-        assert re.search(rf"\b{name}\b", plan.source().replace(filled(text, values), "")), name
-        with pytest.raises(ValueError, match=f"declared or given, not both: {name}"):
-            filled(text, {key: value for key, value in values.items() if key != name})
-    with pytest.raises(ValueError, match="declared or given, not both: UNKNOWN"):
-        filled(text, {**values, "UNKNOWN": 1})
-
-
-def test_declarations_take_numbers_tables_and_functions():
-    text = "constexpr bool A; // A;\nshort B[]; // all\nreal C[];\nconstexpr int d(int n);\nconstexpr int E = 2 * A;\n"
-    assert filled(text, {"A": True, "B": np.array([1, -1]), "C": [], "d": [3]}) == (
-        "constexpr bool A = true; // A;\nshort B[] = {1, -1}; // all\nreal C[] = {0};\n"
-        "constexpr int d(int n) { const int table[] = {3}; return table[n]; }\nconstexpr int E = 2 * A;\n"
-    )
+    name = "dense/lane_parameters.h" if options.tiles == 0 else "dense/parameters.h"
+    values = plan.constants()
+    text, source = fill(name, values), plan.source()
+    assert text in source
+    for key in values:
+        assert re.search(rf"\b{key}\b", source.replace(text, "")), key
+        with pytest.raises(KeyError, match=f"declared without a value.*: {key}'"):
+            fill(name, {other: value for other, value in values.items() if other != key})
+    with pytest.raises(KeyError, match="given without a declaration: UNKNOWN"):
+        fill(name, {**values, "UNKNOWN": 1})
 
 
 def test_reasons():

@@ -13,9 +13,8 @@ from hpfem.backends.cuda.codegen.tables import Levels
 from hpfem.backends.cuda.dense.element_matrices import shared_matrices
 from hpfem.backends.cuda.dense.plan import DenseOptions, DensePlan
 from hpfem.backends.cuda.runtime import nvrtc
+from hpfem.backends.cuda.runtime.device import REGISTERS, Limits
 from hpfem.backends.cuda.sumfac_top.plan import (
-    REGISTERS,
-    Limits,
     SumFacTopOptions,
     default_options,
     default_plans,

@@ -16,10 +16,10 @@ from ....forms.form import BlockProblem
 from ....forms.linear import check_linear
 from ..codegen.prelude import constants, header, program
 from ..codegen.tables import Levels
+from ..runtime.device import REGISTERS, Limits
 from ..runtime.measured import known_row
-from ..sumfac_top.plan import REGISTERS, Limits
 from .element_matrices import ElementMatrices, places_of
-from .parameters import filled
+from .parameters import fill
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -243,7 +243,7 @@ class DensePlan:
             steps = ["lane_parameters.h", "dense_lane.h"]
         parts = [
             constants(self.problem, Levels.plain(self.problem.tabulation), name),
-            filled(header(f"dense/{steps[0]}"), self.constants()),
+            fill(f"dense/{steps[0]}", self.constants()),
             *(header(f"codegen/{name}") for name in ("helpers.h", "geometry.h")),
             *(header(f"dense/{name}") for name in ("coefficients.h", *steps[1:])),
         ]

@@ -7,7 +7,7 @@ from itertools import product
 
 from ....errors import NotSuitable
 from ....forms.form import BlockProblem
-from ..sumfac_top.plan import REGISTERS, Limits
+from ..runtime.device import REGISTERS, Limits
 from .element_matrices import ElementMatrices
 from .plan import DenseOptions, DensePlan, check_dense, fitting, known_dense
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -13,11 +14,32 @@ from numpy.typing import DTypeLike
 
 from ....errors import ArgumentError
 from ....memory import Device, OutOfMemory, dlpack_device
-from ..sumfac_top.plan import Limits
 
 OLDEST_CUPY = (14, 2)
+# Registers of all threads that a multiprocessor has.
+REGISTERS = 65536
 # Device types of DLPack: CUDA's memory, and memory that CUDA moves by itself.
 _DLPACK_CUDA = (2, 13)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a device has, and what a block of threads may take of it.
+
+    Attributes
+    ----------
+    shared_block, shared_multiprocessor : int
+        Bytes of shared memory of a block at most, and of a multiprocessor.
+    threads : int
+        Threads of a block at most.
+    multiprocessors : int
+        Of the device.
+    """
+
+    shared_block: int = 232448
+    shared_multiprocessor: int = 233472
+    threads: int = 1024
+    multiprocessors: int = 132
 
 
 class CudaDevice(Device):
