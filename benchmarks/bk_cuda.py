@@ -23,6 +23,7 @@ from typing import Any
 from hpfem.backends.base import choose_backend
 from hpfem.backends.cuda.codegen.prelude import program, sumfac_source, sumfac_top_source
 from hpfem.backends.cuda.codegen.tables import Levels
+from hpfem.backends.cuda.dense.element_matrices import shared_matrices
 from hpfem.backends.cuda.dense.plan import DenseOptions, DensePlan, check_dense
 from hpfem.backends.cuda.dense.search import search as dense_search
 from hpfem.backends.cuda.runtime import nvrtc
@@ -104,6 +105,7 @@ class Case:
         if "dense" in strategies:
             try:
                 check_dense(self.problems["noncollocated"])
+                shared_matrices(self.problems["noncollocated"].tabulation)
                 rounds = dense_search(self.problems["noncollocated"], Limits(), table=not most)
                 self.searches["dense", "noncollocated"] = rounds
             except NotSuitable:

@@ -50,6 +50,14 @@ class ElementMatrices:
     def of(cls, tabulation: Tabulation) -> ElementMatrices:
         """Matrices of a tabulation.
 
+        Parameters
+        ----------
+        tabulation : Tabulation
+
+        Returns
+        -------
+        ElementMatrices
+
         Raises
         ------
         NotSuitable
@@ -157,7 +165,17 @@ def nested_rows(weighted: Array) -> tuple[Indices, Array]:
 
 
 def places_of(count: int) -> Indices:
-    """Places of the sorted modes or rows, in eights; a last eight that is at most half full takes the even ones."""
+    """Places of the sorted modes or rows, in eights; a last eight that is at most half full takes the even ones.
+
+    Parameters
+    ----------
+    count : int
+        Of modes or rows.
+
+    Returns
+    -------
+    ndarray, [count]
+    """
     places = np.arange(count)
     if 1 <= count % 8 <= 4:
         last = count // 8 * 8

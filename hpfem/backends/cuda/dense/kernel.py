@@ -33,7 +33,7 @@ class DenseKernel(CudaKernel):
         self._resident = limits().multiprocessors * layout.options.min_blocks
 
     def arrays(self) -> list[tuple[str, Any]]:
-        """The matrices."""
+        """The matrices; see `CudaKernel.arrays`."""
         return [("matrices", self.matrices)]
 
     def apply(self, source: Any, out: Any) -> None:

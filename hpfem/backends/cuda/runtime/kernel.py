@@ -35,7 +35,20 @@ DEVICE_CHUNK, CHUNK_BYTES = 10_000_000, 100
 
 
 def shared_factors(geometry: BlockGeometry, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-    """Factors of a geometry in a layout, on the current device, made once for each."""
+    """Factors of a geometry in a layout, on the current device, made once for each.
+
+    Parameters
+    ----------
+    geometry : BlockGeometry
+    key : tuple
+        Their kind, and all that their layout depends on.
+    make : callable
+        () -> array.
+
+    Returns
+    -------
+    cupy.ndarray
+    """
     known, key = _FACTORS.setdefault(geometry, {}), (current_device().name, *key)
     if key not in known:
         known[key] = make()
@@ -93,6 +106,19 @@ def held(geometry: BlockGeometry) -> dict[str, dict[str, int]]:
 def load(cubin: Path, name: str, shared_bytes: int) -> Any:
     """Load a compiled kernel onto the current device.
 
+    Parameters
+    ----------
+    cubin : Path
+        As `nvrtc.cached` gives it.
+    name : str
+        Of the kernel.
+    shared_bytes : int
+        Shared memory of a block.
+
+    Returns
+    -------
+    cupy.cuda.Function
+
     Raises
     ------
     DeviceError
@@ -132,7 +158,13 @@ class CudaKernel(BlockKernel):
         _KERNELS.setdefault(problem.geometry, WeakValueDictionary())[id(self)] = self
 
     def arrays(self) -> list[tuple[str, Any]]:
-        """Arrays of its own that it keeps on the device, each with "matrices" or "scratch"."""
+        """List the arrays of its own that it keeps on the device.
+
+        Returns
+        -------
+        list of (str, cupy.ndarray)
+            "matrices" or "scratch", and the array.
+        """
         return []
 
     def _compile(self, source: str, name: str, shared_bytes: int) -> None:
