@@ -93,19 +93,12 @@ class ElementMatrices:
     @cached_property
     def mass_tiles(self) -> Array:
         """The mass matrix in tiles, [modes / 8, modes / 8, 8, 8]; [result][summed] outside and inside."""
-        places, k = places_of(len(self.order)), -(-len(self.order) // 8)
-        square = np.zeros((8 * k, 8 * k))
-        square[np.ix_(places, places)] = self.mass
-        return square.reshape(k, 8, k, 8).swapaxes(1, 2)
+        return _tiles(self.mass)
 
     @cached_property
     def derivative_tiles(self) -> Array:
         """D_i in tiles, [dim, rows / 8, modes / 8, 8, 8]."""
-        dim, rows, n = self.derivatives.shape
-        r, k = -(-rows // 8), -(-n // 8)
-        padded = np.zeros((dim, 8 * r, 8 * k))
-        padded[np.ix_(np.arange(dim), places_of(rows), places_of(n))] = self.derivatives
-        return padded.reshape(dim, r, 8, k, 8).swapaxes(2, 3)
+        return _tiles(self.derivatives)
 
     @cached_property
     def used(self) -> tuple[int, int]:
@@ -162,6 +155,15 @@ def nested_rows(weighted: Array) -> tuple[Indices, Array]:
         rows = np.concatenate([rows, added])
         rest = rest - np.einsum("miq,rq,rp->mip", rest, added, added, optimize=True)
     return np.array(order, np.int64), rows
+
+
+def _tiles(matrices: Array) -> Array:
+    """Matrices [..., rows, columns] in tiles, [..., rows / 8, columns / 8, 8, 8]."""
+    *several, rows, columns = matrices.shape
+    r, k = -(-rows // 8), -(-columns // 8)
+    padded = np.zeros((*several, 8 * r, 8 * k))
+    padded[..., places_of(rows)[:, None], places_of(columns)] = matrices
+    return padded.reshape(*several, r, 8, k, 8).swapaxes(-3, -2)
 
 
 def places_of(count: int) -> Indices:

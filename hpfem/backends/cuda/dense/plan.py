@@ -106,19 +106,8 @@ class DensePlan:
         return -(-self.rows // 8)
 
     @cached_property
-    def tiles(self) -> tuple[list[Array], list[int], list[int], list[int]]:
-        """Tiles that are not zero in the order of their use, [result place][summed place], and where each is.
-
-        Returns
-        -------
-        tiles : list of ndarray, [8, 8]
-        mass : list of int
-            Index of each tile, or -1: [summed][result].
-        forward : list of int
-            [rows][modes][direction].
-        back : list of int
-            [rows][direction][modes].
-        """
+    def tiles(self) -> tuple[list[Array], dict[str, Any]]:
+        """Tiles that are not zero, [result place][summed place], in the order of use, and tables of where each is."""
         k, dim = self.k_tiles, self.problem.shape.dim
         tiles: list[Array] = []
 
@@ -128,9 +117,9 @@ class DensePlan:
             tiles.append(tile)
             return len(tiles) - 1
 
-        mass, square, derivatives = [], self.matrices.mass_tiles, self.matrices.derivative_tiles
-        if self.problem.form.test_value:
-            mass = [index(square[b, a]) for a in range(k) for b in range(k)]
+        square, derivatives = self.matrices.mass_tiles, self.matrices.derivative_tiles
+        summed = range(k) if self.problem.form.test_value else ()
+        mass = [index(square[b, a]) for a in summed for b in range(k)]
         forward = np.empty((self.r_tiles, k, dim), np.int64)
         back = np.empty((self.r_tiles, dim, k), np.int64)
         for first in range(0, self.r_tiles, self.options.rows):
@@ -139,7 +128,7 @@ class DensePlan:
                 forward[r, a, c] = index(derivatives[c, r, a])
             for r, c, a in product(part, range(dim), range(k)):
                 back[r, c, a] = index(derivatives[c, r, a].T)
-        return tiles, mass, forward.ravel().tolist(), back.ravel().tolist()
+        return tiles, {"MASS_TILE": mass, "FORWARD_TILE": forward, "BACK_TILE": back}
 
     @property
     def used_tiles(self) -> int:
@@ -227,10 +216,9 @@ class DensePlan:
                 "THREADS": self.threads,
                 "first_mode": self.matrices.begin[: self.rows],
                 "sorted_mode": self.matrices.order,
-                "MASS": self.matrices.mass.ravel(),
-                "DERIVATIVES": self.matrices.derivatives.ravel(),
+                "MASS": self.matrices.mass,
+                "DERIVATIVES": self.matrices.derivatives,
             }
-        _, mass, forward, back = self.tiles
         places = np.empty(n, np.int64)
         places[self.matrices.order] = places_of(n)
         return values | {
@@ -242,10 +230,8 @@ class DensePlan:
             "N_TILES": self.n_tiles,
             "USED_TILES": self.used_tiles,
             "KEPT": v.kept,
-            "MASS_TILE": mass,
-            "FORWARD_TILE": forward,
-            "BACK_TILE": back,
             "PLACE": places,
+            **self.tiles[1],
         }
 
     def program(self) -> str:
