@@ -23,14 +23,15 @@ from typing import Any
 from hpfem.backends.base import choose_backend
 from hpfem.backends.cuda.codegen.prelude import program, sumfac_source, sumfac_top_source
 from hpfem.backends.cuda.codegen.tables import Levels
-from hpfem.backends.cuda.dense.element_matrices import ElementMatrices
+from hpfem.backends.cuda.dense.element_matrices import shared_matrices
 from hpfem.backends.cuda.dense.plan import DenseOptions, DensePlan, check_dense
-from hpfem.backends.cuda.dense.search import dense_search
+from hpfem.backends.cuda.dense.search import search as dense_search
 from hpfem.backends.cuda.runtime import nvrtc
+from hpfem.backends.cuda.runtime.device import Limits
 from hpfem.backends.cuda.runtime.limits import measure_gpu
 from hpfem.backends.cuda.runtime.measured import measured_key, measured_table
 from hpfem.backends.cuda.runtime.timer import CudaTimer
-from hpfem.backends.cuda.sumfac_top.plan import LANE, Limits, SumFacTopOptions, plan, sumfac_plan
+from hpfem.backends.cuda.sumfac_top.plan import LANE, SumFacTopOptions, plan, sumfac_plan
 from hpfem.backends.cuda.sumfac_top.search import search
 from hpfem.backends.options import to_text
 from hpfem.backends.timer import measure as timed
@@ -105,8 +106,8 @@ class Case:
         if "dense" in strategies:
             try:
                 check_dense(self.problems["noncollocated"])
-                self.matrices = ElementMatrices.of(self.problems["noncollocated"].tabulation)
-                rounds = dense_search(self.problems["noncollocated"], self.matrices, Limits(), table=not most)
+                shared_matrices(self.problems["noncollocated"].tabulation)
+                rounds = dense_search(self.problems["noncollocated"], Limits(), table=not most)
                 self.searches["dense", "noncollocated"] = rounds
             except NotSuitable:
                 pass
@@ -115,7 +116,7 @@ class Case:
     def plan(self, candidate: Candidate) -> Any:
         """Sizes of a candidate's kernel."""
         if isinstance(candidate.options, DenseOptions):
-            return DensePlan(self.problems[candidate.algorithm], self.matrices, candidate.options)
+            return DensePlan(self.problems[candidate.algorithm], candidate.options)
         levels = self.plain if candidate.strategy == "sumfac" else self.levels
         return plan(self.problems[candidate.algorithm], levels, candidate.options)
 

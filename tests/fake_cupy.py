@@ -265,7 +265,7 @@ def fake_cuda(version="14.2.0", count=2):
     ------
     FakeCuda
     """
-    caches = (cuda.missing, cuda._architecture, cuda._limits)
+    caches = (cuda.missing, cuda.cuda_device)
     gpus = FakeCuda(count)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BACKENDS["cuda"], "strategies", (FakeStrategy(),))

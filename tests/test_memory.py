@@ -123,6 +123,18 @@ def test_pickles_by_value_and_lands_on_the_host(pair, device):
     assert not pickle.loads(pickle.dumps(PairArray((3,), np.float64))).valid()
 
 
+def test_interfaces_of_a_device_are_those_of_what_is_there(pair, device, monkeypatch):
+    monkeypatch.setattr(StandIn, "interfaces", ("__array_interface__",))
+    assert not hasattr(pair, "__array_interface__")
+    side = pair.read(device)
+    assert pair.__array_interface__ == side.__array_interface__
+    assert pair.valid(device) and not pair.valid()
+    with pytest.raises(AttributeError, match="'PairArray' object has no attribute 'shade'"):
+        _ = pair.shade
+    pair.readwrite()
+    assert not hasattr(pair, "__array_interface__") and not hasattr(pair, "__cuda_array_interface__")
+
+
 def test_overlaps_in_memory(pair):
     assert pair.overlaps(pair)
     assert pair.overlaps(PairArray.of(pair.readwrite()[1:]))

@@ -67,10 +67,22 @@ class Backend(Immutable, ABC):
 
     @abstractmethod
     def missing(self) -> str | None:
-        """Say in one sentence what is missing here and how to install it; None if the backend works."""
+        """Say what is missing here.
+
+        Returns
+        -------
+        str or None
+            One sentence, with how to install it; None if the backend works.
+        """
 
     def device(self) -> Device:
-        """Memory that its kernels read and write: the host's."""
+        """Memory that its kernels read and write.
+
+        Returns
+        -------
+        Device
+            The host unless a backend has another.
+        """
         return HOST
 
     def vectors(self, device: Device) -> VectorSpace | None:
@@ -88,15 +100,36 @@ class Backend(Immutable, ABC):
         return VectorSpace(device) if device.name == self.device().name else None
 
     def held(self, geometry: BlockGeometry) -> dict[str, dict[str, int]]:
-        """Bytes that kernels on a block keep in memory of their own: {device: {what: bytes}}."""
+        """Count what kernels on a block keep in memory of their own.
+
+        Parameters
+        ----------
+        geometry : BlockGeometry
+            Of the block.
+
+        Returns
+        -------
+        dict
+            {device: {what: bytes}}.
+        """
         return {}
 
     def timer(self) -> Timer:
-        """Clock for work on its device."""
+        """Clock for work on its device.
+
+        Returns
+        -------
+        Timer
+        """
         return HostTimer()
 
     def processor(self) -> str:
-        """Name of what does the work, with all that its speed depends on."""
+        """Name what does the work, with all that its speed depends on.
+
+        Returns
+        -------
+        str
+        """
         return processor_name()
 
     def caches(self) -> dict[str, Cache]:

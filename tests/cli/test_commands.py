@@ -14,10 +14,13 @@ from vtkmodules.util.numpy_support import vtk_to_numpy
 from vtkmodules.vtkIOXML import vtkXMLUnstructuredGridReader
 
 import hpfem as hp
+from hpfem.backends import BACKENDS
 from hpfem.backends.cpu.runtime.threads import thread_count
 from hpfem.cli import bench as bench_command
 from hpfem.cli import main
 from hpfem.operators import InverseMass
+from hpfem.support.cache import Cache
+from tests.standin import StandInBackend
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MIXED = str(ROOT / "meshes" / "cube_mixed.msh")
@@ -276,6 +279,14 @@ def test_help_has_examples(capsys, command):
     for line in text.split("examples:")[1].splitlines():
         if line.startswith("  hpfem ") and command:
             assert line.split()[1] == command[0]
+
+
+def test_caches_are_the_backends(capsys, tmp_path, monkeypatch):
+    backend = StandInBackend()
+    backend.caches = lambda: {"other": Cache(tmp_path / "other", ".code", limit=7_000_000)}
+    monkeypatch.setitem(BACKENDS._objects, "stand-in", backend)
+    assert BACKENDS["numpy"].caches() == {}
+    assert run(capsys, "cache", "info", "other") == f"other: 0 files, 0.0 of 7 MB in {tmp_path / 'other'}\n"
 
 
 def test_cache_is_listed_and_cleared(capsys, tmp_path, monkeypatch):

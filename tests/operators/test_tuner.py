@@ -12,10 +12,11 @@ import pytest
 import hpfem as hp
 from hpfem import tuning
 from hpfem.backends.base import BACKENDS, choose_backend
+from hpfem.backends.cuda.runtime.device import Limits
 from hpfem.backends.cuda.stdmat import strategy as stdmat
 from hpfem.backends.cuda.sumfac import strategy as sumfac
 from hpfem.backends.cuda.sumfac_top import strategy as sumfac_top
-from hpfem.backends.cuda.sumfac_top.plan import Limits, SumFacTopOptions
+from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.backends.options import from_text
 from hpfem.backends.strategy import Strategy

@@ -11,11 +11,11 @@ from ...support.machine import DEVICE_NAMES
 from ..base import BACKENDS, Backend
 from ..roofline import Roofline
 from .dense.strategy import CudaDense
-from .runtime.device import CudaDevice, current_device, missing
+from .runtime.device import CudaDevice, all_names, current_device, missing
 from .runtime.kernel import held
 from .runtime.limits import measure_gpu
 from .runtime.nvrtc import kernel_cache
-from .runtime.timer import CudaTimer, all_names, current_name
+from .runtime.timer import CudaTimer
 from .stdmat.strategy import CudaStdMat
 from .sumfac.strategy import CudaSumFac
 from .sumfac_top.strategy import CudaSumFacTop
@@ -33,7 +33,7 @@ class CudaBackend(Backend):
         return missing()
 
     def device(self) -> CudaDevice:
-        """Memory of the current GPU."""
+        """Memory of the current GPU; see `Backend.device`."""
         return current_device()
 
     def vectors(self, device: Device) -> CudaVectors | None:
@@ -45,12 +45,12 @@ class CudaBackend(Backend):
         return held(geometry)
 
     def timer(self) -> CudaTimer:
-        """Clock by CUDA's events."""
+        """Clock by CUDA's events; see `Backend.timer`."""
         return CudaTimer()
 
     def processor(self) -> str:
-        """Name of the current GPU."""
-        return current_name()
+        """Name of the current GPU; see `Backend.processor`."""
+        return current_device().processor
 
     def caches(self) -> dict[str, Cache]:
         """Compiled kernels; see `Backend.caches`."""

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpfem.backends.cuda.codegen.prelude import arguments
-from hpfem.backends.cuda.dense.element_matrices import ElementMatrices
 from hpfem.backends.cuda.dense.plan import DensePlan
 from tests.backends.cuda.host_kernels import OUTCOMES, pointer, shared_at
 
@@ -23,7 +22,7 @@ class DenseCase:
     @classmethod
     def of(cls, problem, name, options, blocks=1):
         """A case of a options."""
-        return cls(DensePlan(problem, ElementMatrices.of(problem.tabulation), options), name, blocks)
+        return cls(DensePlan(problem, options), name, blocks)
 
     @property
     def problem(self):

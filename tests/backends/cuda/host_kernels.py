@@ -13,7 +13,8 @@ import numpy as np
 from hpfem.backends.cuda.codegen.layout import stored_factors, stored_kinds
 from hpfem.backends.cuda.codegen.prelude import arguments, header, sumfac_source, sumfac_top_source
 from hpfem.backends.cuda.codegen.tables import Levels
-from hpfem.backends.cuda.sumfac_top.plan import LANE_THREADS, Limits, SumFacTopPlan, default_options, plan, sumfac_plan
+from hpfem.backends.cuda.runtime.device import Limits
+from hpfem.backends.cuda.sumfac_top.plan import LANE_THREADS, SumFacTopPlan, default_options, plan, sumfac_plan
 
 OUTCOMES = {1: "threads of a block parted at a barrier", 2: "a kernel wrote behind the end of shared memory"}
 
@@ -159,7 +160,7 @@ def apply(library, case, source, descending=False, guard=None):
     With a guard all that the kernel sees is at the border.
     """
     place = np.ascontiguousarray if guard is None else guard.copy
-    problem, layout = case.problem, (case.problem, case.levels, case.plan)
+    problem, layout = case.problem, (case.problem, case.levels, case.plan.options.elements)
     components = problem.components_out(len(source))
     n_output = case.levels.n_modes if problem.form.to_modes else problem.n_points
     source, out = place(source), place(np.full((components, problem.n_elements, n_output), np.nan, problem.dtype))

@@ -70,7 +70,7 @@ def apply(library, case, source, descending=False, guard=None):
     reads, writes = p.form.source == "phys" and p.form.to_modes, not p.form.to_modes
     source = place(source if reads else np.empty(0, p.dtype))
     out = place(np.zeros((p.components_out(p.coupled), p.n_elements, p.n_points) if writes else 0, p.dtype))
-    layout = p, case.levels, case.plan
+    layout = p, case.levels, 1
     factors, points = (None if kind is None else place(stored_factors(*layout, kind)) for kind in stored_kinds(p))
     arrays, names, _ = arguments(p)
     held = [place(p.fields[name].values.astype(p.dtype)) for name in arrays]

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 import hpfem as hp
-from hpfem.backends.cuda.codegen.prelude import header
 from hpfem.backends.cuda.dense.element_matrices import ElementMatrices, places_of
-from hpfem.backends.cuda.dense.parameters import filled
-from hpfem.backends.cuda.dense.plan import DenseOptions, DensePlan, check_dense, dense_plan
-from hpfem.backends.cuda.dense.search import default_dense, dense_configs
-from hpfem.backends.cuda.sumfac_top.plan import Limits
+from hpfem.backends.cuda.dense.parameters import fill
+from hpfem.backends.cuda.dense.plan import DenseOptions, DensePlan, check_dense, checked_plan
+from hpfem.backends.cuda.dense.search import default_options, fitting_options
+from hpfem.backends.cuda.runtime.device import Limits
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.errors import NotSuitable
 from tests.backends.cuda.dense_host import DenseCase, apply
@@ -81,7 +80,7 @@ def test_simplices_have_as_many_rows_as_polynomials_of_one_degree_less():
 
 def test_sorting_leaves_much_out():
     problem = problem_of("tet", 5)
-    plan = DensePlan(problem, ElementMatrices.of(problem.tabulation), DenseOptions(8))
+    plan = DensePlan(problem, DenseOptions(8))
     assert plan.used_tiles < 0.7 * (7 * 7 + 2 * 3 * 7 * 5)
     assert places_of(11).tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12]
     assert places_of(13).tolist() == list(range(13))
@@ -109,15 +108,10 @@ def test_kernels_against_numpy(name, make, tmp_path, rng):
 def test_high_orders(name, tmp_path, rng):
     cases = []
     for order in (6, 7, 8) if name == "tet" else (6, 7, 8, 9, 10):
-        options = dense_configs(problem_of(name, order), matrices_of(name, order), Limits())[0]
+        options = fitting_options(problem_of(name, order), Limits())[0]
         # Fewer warps: the host runs one thread after the other.
         cases.append(DenseCase.of(problem_of(name, order), f"case{order}", replace(options, warps=2, min_blocks=1)))
     check(cases, tmp_path, rng, elements=(37,))
-
-
-def matrices_of(name, order):
-    """Matrices of the default points."""
-    return ElementMatrices.of(problem_of(name, order).tabulation)
 
 
 @pytest.mark.parametrize("name", ["quad", "hex", "prism", "pyramid"])
@@ -164,24 +158,17 @@ def test_the_shim_sees_a_missing_wait(tmp_path, rng):
 
 @pytest.mark.parametrize("options", [DenseOptions(1), DenseOptions(1, 0)])
 def test_every_constant_is_declared_given_and_used(options):
-    plan = DensePlan(problem_of("tet", 2), matrices_of("tet", 2), options)
-    declared = "lane_parameters.h" if options.tiles == 0 else "parameters.h"
-    values, text = plan.constants(), header(f"dense/{declared}")
-    assert filled(text, values) in plan.source()
-    for name in values:
-        assert re.search(rf"\b{name}\b", plan.source().replace(filled(text, values), "")), name
-        with pytest.raises(ValueError, match=f"declared or given, not both: {name}"):
-            filled(text, {key: value for key, value in values.items() if key != name})
-    with pytest.raises(ValueError, match="declared or given, not both: UNKNOWN"):
-        filled(text, {**values, "UNKNOWN": 1})
-
-
-def test_declarations_take_numbers_tables_and_functions():
-    text = "constexpr bool A; // A;\nshort B[]; // all\nreal C[];\nconstexpr int d(int n);\nconstexpr int E = 2 * A;\n"
-    assert filled(text, {"A": True, "B": np.array([1, -1]), "C": [], "d": [3]}) == (
-        "constexpr bool A = true; // A;\nshort B[] = {1, -1}; // all\nreal C[] = {0};\n"
-        "constexpr int d(int n) { const int table[] = {3}; return table[n]; }\nconstexpr int E = 2 * A;\n"
-    )
+    plan = DensePlan(problem_of("tet", 2), options)
+    name = "dense/lane_parameters.h" if options.tiles == 0 else "dense/parameters.h"
+    values = plan.constants()
+    text, source = fill(name, values), plan.source()
+    assert text in source
+    for key in values:
+        assert re.search(rf"\b{key}\b", source.replace(text, "")), key
+        with pytest.raises(KeyError, match=f"declared without a value.*: {key}'"):
+            fill(name, {other: value for other, value in values.items() if other != key})
+    with pytest.raises(KeyError, match="given without a declaration: UNKNOWN"):
+        fill(name, {**values, "UNKNOWN": 1})
 
 
 def test_reasons():
@@ -195,7 +182,7 @@ def test_reasons():
     ):
         with pytest.raises(NotSuitable, match=reason):
             check_dense(problem)
-    problem, matrices = problem_of("tet", 4), matrices_of("tet", 4)
+    problem = problem_of("tet", 4)
     for options, reason in (
         (DenseOptions(1, 1, 1), "two stages"),
         (DenseOptions(64), "threads"),
@@ -204,9 +191,9 @@ def test_reasons():
         (DenseOptions(4, 1, 0, True, 4), "blocks"),
     ):
         with pytest.raises(NotSuitable, match=reason):
-            dense_plan(problem, matrices, options, Limits())
+            checked_plan(problem, options, Limits())
     with pytest.raises(NotSuitable, match="shared memory"):
-        dense_configs(problem, matrices, Limits(shared_block=2048))
+        fitting_options(problem, Limits(shared_block=2048))
 
 
 def test_configs_fit():
@@ -215,9 +202,8 @@ def test_configs_fit():
             problem = problem_of(name, order)
             if problem.n_modes > 168:
                 continue
-            matrices = ElementMatrices.of(problem.tabulation)
-            own = default_dense(problem, matrices, Limits())
-            for options in (own, *dense_configs(problem, matrices, Limits())[:20]):
-                plan = DensePlan(problem, matrices, options)
+            own = default_options(problem, Limits())
+            for options in (own, *fitting_options(problem, Limits())[:20]):
+                plan = DensePlan(problem, options)
                 assert plan.shared_bytes * options.min_blocks <= Limits().shared_multiprocessor
                 assert plan.threads * options.min_blocks <= 2048

@@ -10,12 +10,10 @@ import pytest
 import hpfem as hp
 from hpfem.backends.cuda.codegen.prelude import point_source, program, sumfac_source, sumfac_top_source
 from hpfem.backends.cuda.codegen.tables import Levels
-from hpfem.backends.cuda.dense.element_matrices import shared_matrices
 from hpfem.backends.cuda.dense.plan import DenseOptions, DensePlan
 from hpfem.backends.cuda.runtime import nvrtc
+from hpfem.backends.cuda.runtime.device import REGISTERS, Limits
 from hpfem.backends.cuda.sumfac_top.plan import (
-    REGISTERS,
-    Limits,
     SumFacTopOptions,
     default_options,
     default_plans,
@@ -107,7 +105,7 @@ def test_long_functions_are_written_once():
 def test_dense_matrices(name, order, options, architecture):
     space = hp.Space(skewed(straight(name)), order)
     problem, _ = problem_of(hp.Helmholtz(space, lam=1.0, algorithm="noncollocated", backend="numpy"))
-    layout = DensePlan(problem, shared_matrices(problem.tabulation), options)
+    layout = DensePlan(problem, options)
     found = nvrtc.compile_source(layout.program(), architecture).resources
     assert found.spill_bytes == 0
     assert found.registers * layout.threads * options.min_blocks <= REGISTERS

@@ -8,7 +8,8 @@ import pytest
 import hpfem as hp
 from hpfem.backends import options as configs
 from hpfem.backends.cuda.codegen.tables import Levels
-from hpfem.backends.cuda.sumfac_top.plan import Limits, SumFacTopOptions, checked_plan, default_plans, known_options
+from hpfem.backends.cuda.runtime.device import Limits
+from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions, checked_plan, default_plans, known_options
 from hpfem.backends.cuda.sumfac_top.search import MOST, search
 from hpfem.errors import ArgumentError, NotSuitable
 from tests.samples import curved, straight

@@ -51,6 +51,14 @@ class ElementMatrices:
     def of(cls, tabulation: Tabulation) -> ElementMatrices:
         """Matrices of a tabulation.
 
+        Parameters
+        ----------
+        tabulation : Tabulation
+
+        Returns
+        -------
+        ElementMatrices
+
         Raises
         ------
         NotSuitable
@@ -86,19 +94,12 @@ class ElementMatrices:
     @cached_property
     def mass_tiles(self) -> Array:
         """The mass matrix in tiles, [modes / 8, modes / 8, 8, 8]; [result][summed] outside and inside."""
-        places, k = places_of(len(self.order)), -(-len(self.order) // 8)
-        square = np.zeros((8 * k, 8 * k))
-        square[np.ix_(places, places)] = self.mass
-        return square.reshape(k, 8, k, 8).swapaxes(1, 2)
+        return _tiles(self.mass)
 
     @cached_property
     def derivative_tiles(self) -> Array:
         """D_i in tiles, [dim, rows / 8, modes / 8, 8, 8]."""
-        dim, rows, n = self.derivatives.shape
-        r, k = -(-rows // 8), -(-n // 8)
-        padded = np.zeros((dim, 8 * r, 8 * k))
-        padded[np.ix_(np.arange(dim), places_of(rows), places_of(n))] = self.derivatives
-        return padded.reshape(dim, r, 8, k, 8).swapaxes(2, 3)
+        return _tiles(self.derivatives)
 
     @cached_property
     def used(self) -> tuple[int, int]:
@@ -157,8 +158,27 @@ def nested_rows(weighted: Array) -> tuple[Indices, Array]:
     return np.array(order, np.int64), rows
 
 
+def _tiles(matrices: Array) -> Array:
+    """Matrices [..., rows, columns] in tiles, [..., rows / 8, columns / 8, 8, 8]."""
+    *several, rows, columns = matrices.shape
+    r, k = -(-rows // 8), -(-columns // 8)
+    padded = np.zeros((*several, 8 * r, 8 * k))
+    padded[..., places_of(rows)[:, None], places_of(columns)] = matrices
+    return padded.reshape(*several, r, 8, k, 8).swapaxes(-3, -2)
+
+
 def places_of(count: int) -> Indices:
-    """Places of the sorted modes or rows, in eights; a last eight that is at most half full takes the even ones."""
+    """Places of the sorted modes or rows, in eights; a last eight that is at most half full takes the even ones.
+
+    Parameters
+    ----------
+    count : int
+        Of modes or rows.
+
+    Returns
+    -------
+    ndarray, [count]
+    """
     places = np.arange(count)
     if 1 <= count % 8 <= 4:
         last = count // 8 * 8

@@ -1,25 +1,25 @@
-"""Values for the compile-time constants that a header of a kernel declares."""
+"""Headers that declare compile-time constants, with their values."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+from string import Template
 from typing import Any
 
 import numpy as np
 
-_DECLARATION = re.compile(r"^([^/=\n]* (\w+))(\[\]|\(int n\)|);", re.MULTILINE)
+from ..codegen.prelude import header
 
 
-def filled(text: str, values: Mapping[str, Any]) -> str:
-    """A header's declarations of constants, tables and functions of an index, with their values.
+def fill(name: str, values: Mapping[str, Any]) -> str:
+    """Text of a kernel file that declares compile-time constants, with their values.
 
     Parameters
     ----------
-    text : str
-        With `constexpr int NAME;`, `TYPE NAME[];` and `constexpr int NAME(int n);` in lines.
+    name : str
+        Its path in the backend's folder.
     values : mapping
-        A number for each constant, numbers for each table and each function.
+        Name -> number, or array of numbers, whose elements are listed, for every $name of the file.
 
     Returns
     -------
@@ -27,20 +27,13 @@ def filled(text: str, values: Mapping[str, Any]) -> str:
 
     Raises
     ------
-    ValueError
-        If a declaration has no value, or a value no declaration.
+    KeyError
+        If a value is missing, or one is not declared.
     """
-    declared = {found[2] for found in _DECLARATION.finditer(text)}
-    if declared != values.keys():
-        raise ValueError(f"declared or given, not both: {', '.join(sorted(declared ^ values.keys()))}")
-
-    def with_value(found: re.Match[str]) -> str:
-        declaration, kind, value = found[1], found[3], values[found[2]]
-        if not kind:
-            return f"{declaration} = {str(value).lower()};"
-        table = f"{{{', '.join(map(repr, np.asarray(value).tolist())) or '0'}}};"
-        if kind == "[]":
-            return f"{declaration}[] = {table}"
-        return f"{declaration}(int n) {{ const int table[] = {table} return table[n]; }}"
-
-    return _DECLARATION.sub(with_value, text)
+    template = Template(header(name))
+    wrong = set(template.get_identifiers()) ^ values.keys()
+    if wrong:
+        raise KeyError(f"{name}: declared without a value, or given without a declaration: {', '.join(sorted(wrong))}")
+    # A list between braces may not be empty.
+    lists = {key: np.ravel(value).tolist() or [0] for key, value in values.items()}
+    return template.substitute({key: ", ".join(str(item).lower() for item in row) for key, row in lists.items()})

@@ -1,4 +1,4 @@
-"""Kernels for dense matrices of affine elements: configs, sizes, matrices as the kernels read them, source."""
+"""Plans of the dense kernels: options, sizes, matrices as the kernels read them, source."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from ....forms.form import BlockProblem
 from ....forms.linear import check_linear
 from ..codegen.prelude import constants, header, program
 from ..codegen.tables import Levels
-from ..runtime.measured import known_row
-from ..sumfac_top.plan import REGISTERS, Limits
-from .element_matrices import ElementMatrices, places_of
-from .parameters import filled
+from ..runtime.device import REGISTERS, Limits
+from .element_matrices import ElementMatrices, places_of, shared_matrices
+from .parameters import fill
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -65,18 +64,21 @@ class DenseOptions:
 
 @dataclass(frozen=True, eq=False)
 class DensePlan:
-    """A problem, its matrices and a options: sizes, matrices as the kernel reads them, source.
+    """Sizes of a dense kernel for a problem and options, matrices as the kernel reads them, source.
 
     Attributes
     ----------
     problem : BlockProblem
-    matrices : ElementMatrices
     options : DenseOptions
     """
 
     problem: BlockProblem
-    matrices: ElementMatrices
     options: DenseOptions
+
+    @cached_property
+    def matrices(self) -> ElementMatrices:
+        """Matrices of the problem's tabulation."""
+        return shared_matrices(self.problem.tabulation)
 
     @property
     def threads(self) -> int:
@@ -91,7 +93,7 @@ class DensePlan:
     @property
     def rows(self) -> int:
         """Rows of every D_i that the form needs."""
-        return self.matrices.rows if "grad" in self.problem.form.test else 0
+        return self.matrices.rows if self.problem.form.test_gradient else 0
 
     @property
     def k_tiles(self) -> int:
@@ -104,19 +106,8 @@ class DensePlan:
         return -(-self.rows // 8)
 
     @cached_property
-    def tiles(self) -> tuple[list[Array], list[int], list[int], list[int]]:
-        """Tiles that are not zero in the order of their use, [result place][summed place], and where each is.
-
-        Returns
-        -------
-        tiles : list of ndarray, [8, 8]
-        mass : list of int
-            Index of each tile, or -1: [summed][result].
-        forward : list of int
-            [rows][modes][direction].
-        back : list of int
-            [rows][direction][modes].
-        """
+    def tiles(self) -> tuple[list[Array], dict[str, Any]]:
+        """Tiles that are not zero, [result place][summed place], in the order of use, and tables of where each is."""
         k, dim = self.k_tiles, self.problem.shape.dim
         tiles: list[Array] = []
 
@@ -126,9 +117,9 @@ class DensePlan:
             tiles.append(tile)
             return len(tiles) - 1
 
-        mass, square, derivatives = [], self.matrices.mass_tiles, self.matrices.derivative_tiles
-        if "value" in self.problem.form.test:
-            mass = [index(square[b, a]) for a in range(k) for b in range(k)]
+        square, derivatives = self.matrices.mass_tiles, self.matrices.derivative_tiles
+        summed = range(k) if self.problem.form.test_value else ()
+        mass = [index(square[b, a]) for a in summed for b in range(k)]
         forward = np.empty((self.r_tiles, k, dim), np.int64)
         back = np.empty((self.r_tiles, dim, k), np.int64)
         for first in range(0, self.r_tiles, self.options.rows):
@@ -137,14 +128,14 @@ class DensePlan:
                 forward[r, a, c] = index(derivatives[c, r, a])
             for r, c, a in product(part, range(dim), range(k)):
                 back[r, c, a] = index(derivatives[c, r, a].T)
-        return tiles, mass, forward.ravel().tolist(), back.ravel().tolist()
+        return tiles, {"MASS_TILE": mass, "FORWARD_TILE": forward, "BACK_TILE": back}
 
     @property
     def used_tiles(self) -> int:
         """Tiles of the matrices that are multiplied."""
         mass, derivatives = self.matrices.used
         form = self.problem.form
-        return mass * ("value" in form.test) + 2 * derivatives * ("grad" in form.test)
+        return mass * form.test_value + 2 * derivatives * form.test_gradient
 
     @property
     def n_chunks(self) -> int:
@@ -192,10 +183,18 @@ class DensePlan:
         numbers = v.tiles * (4 * self.k_tiles * (1 + v.kept) + 4 * dim * rows + 4)
         return 2 * numbers + 40
 
-    def stream(self) -> Array:
-        """Matrices as tiles in the order of their use, [n_tiles, 8, 8]; [result place][summed place] in each.
+    @property
+    def registers_left(self) -> int:
+        """Registers of a thread, if as many blocks as wanted are on a multiprocessor."""
+        return min(255, REGISTERS // (self.threads * self.options.min_blocks))
 
-        One element per thread reads none.
+    def stream(self) -> Array:
+        """Put the matrices in the order of their use.
+
+        Returns
+        -------
+        ndarray, [n_tiles, 8, 8]
+            Tiles, [result place][summed place] in each; the kernel with one element per thread reads none.
         """
         if self.options.tiles == 0:
             return np.zeros((1, 8, 8))
@@ -203,7 +202,13 @@ class DensePlan:
         return np.ascontiguousarray([*tiles, *[np.zeros((8, 8))] * (self.n_tiles - len(tiles))])
 
     def constants(self) -> dict[str, Any]:
-        """Values of the constants of parameters.h."""
+        """Tell the kernel's compile-time constants.
+
+        Returns
+        -------
+        dict
+            Name -> value, for parameters.h or lane_parameters.h.
+        """
         v, n = self.options, self.problem.n_modes
         values = {"ROWS": self.rows, "MIN_BLOCKS": v.min_blocks, "LINES_PADDED": 1}
         if v.tiles == 0:
@@ -211,10 +216,9 @@ class DensePlan:
                 "THREADS": self.threads,
                 "first_mode": self.matrices.begin[: self.rows],
                 "sorted_mode": self.matrices.order,
-                "MASS": self.matrices.mass.ravel(),
-                "DERIVATIVES": self.matrices.derivatives.ravel(),
+                "MASS": self.matrices.mass,
+                "DERIVATIVES": self.matrices.derivatives,
             }
-        _, mass, forward, back = self.tiles
         places = np.empty(n, np.int64)
         places[self.matrices.order] = places_of(n)
         return values | {
@@ -226,37 +230,86 @@ class DensePlan:
             "N_TILES": self.n_tiles,
             "USED_TILES": self.used_tiles,
             "KEPT": v.kept,
-            "MASS_TILE": mass,
-            "FORWARD_TILE": forward,
-            "BACK_TILE": back,
             "PLACE": places,
+            **self.tiles[1],
         }
 
     def program(self) -> str:
-        """Source of the kernel, for the compiler."""
+        """Source of the kernel for the compiler.
+
+        Returns
+        -------
+        str
+        """
         return program(self.source())
 
     def source(self, name: str = "dense") -> str:
-        """Source of the kernel, `language.h` apart."""
+        """Source of the kernel, `language.h` apart.
+
+        Parameters
+        ----------
+        name : str
+            Of the kernel in C++.
+
+        Returns
+        -------
+        str
+        """
         steps = ["parameters.h", "sizes.h", "matrices.h", "products.h", "transfer.h", "dense.h"]
         if self.options.tiles == 0:
             steps = ["lane_parameters.h", "dense_lane.h"]
         parts = [
             constants(self.problem, Levels.plain(self.problem.tabulation), name),
-            filled(header(f"dense/{steps[0]}"), self.constants()),
+            fill(f"dense/{steps[0]}", self.constants()),
             *(header(f"codegen/{name}") for name in ("helpers.h", "geometry.h")),
             *(header(f"dense/{name}") for name in ("coefficients.h", *steps[1:])),
         ]
         return "\n".join(parts)
 
+    def misfit(self, limits: Limits) -> str | None:
+        """Say why the kernel does not fit a device.
+
+        Parameters
+        ----------
+        limits : Limits
+            Of the device.
+
+        Returns
+        -------
+        str or None
+            None if it fits.
+        """
+        v = self.options
+        if self.threads > limits.threads or min(v.warps, v.min_blocks, v.chunk, v.rows) < 1:
+            return f"{self.threads} threads and {v.min_blocks} blocks"
+        if v.tiles == 0:
+            numbers = self.matrices.mass.size + self.matrices.derivatives.size
+            if self.problem.n_modes > LANE_MODES or numbers > CONSTANTS:
+                return f"{self.problem.n_modes} modes do not fit a thread's registers and the constant bank"
+        elif self.problem.dtype != np.float64:
+            return "tensor cores are used in float64 only"
+        elif v.stages == 1:
+            return "a ring needs two stages"
+        if self.shared_bytes > limits.shared_block:
+            return f"{self.shared_bytes} bytes of shared memory are needed, a block has {limits.shared_block}"
+        if (self.shared_bytes + 1024) * v.min_blocks > limits.shared_multiprocessor:
+            return f"{v.min_blocks} blocks do not fit the shared memory of a multiprocessor"
+        if self.registers > self.registers_left:
+            return f"about {self.registers} registers a thread are needed"
+        return None
+
 
 def check_dense(problem: BlockProblem) -> None:
-    """Say why a problem is not one for the dense kernels.
+    """Check that a problem is one for the dense kernels.
+
+    Parameters
+    ----------
+    problem : BlockProblem
 
     Raises
     ------
     NotSuitable
-        With the reason.
+        With the reason, if it is not.
     """
     check_linear(problem)
     if problem.form.gradients and problem.algorithm == "collocated":
@@ -268,36 +321,12 @@ def check_dense(problem: BlockProblem) -> None:
         raise NotSuitable(f"results of {n} modes do not fit the registers of a warp, {TILE_MODES} do")
 
 
-def fitting(plan: DensePlan, limits: Limits) -> str | None:
-    """Say why a plan does not fit a device; None if it does."""
-    v = plan.options
-    if plan.threads > limits.threads or min(v.warps, v.min_blocks, v.chunk, v.rows) < 1:
-        return f"{plan.threads} threads and {v.min_blocks} blocks"
-    if v.tiles == 0:
-        matrices = plan.matrices.mass.size + plan.matrices.derivatives.size
-        if plan.problem.n_modes > LANE_MODES or matrices > CONSTANTS:
-            return f"{plan.problem.n_modes} modes do not fit a thread's registers and the constant bank"
-    elif plan.problem.dtype != np.float64:
-        return "tensor cores are used in float64 only"
-    elif v.stages == 1:
-        return "a ring needs two stages"
-    if plan.shared_bytes > limits.shared_block:
-        return f"{plan.shared_bytes} bytes of shared memory are needed, a block has {limits.shared_block}"
-    if (plan.shared_bytes + 1024) * v.min_blocks > limits.shared_multiprocessor:
-        return f"{v.min_blocks} blocks do not fit the shared memory of a multiprocessor"
-    if plan.registers > min(255, REGISTERS // (plan.threads * v.min_blocks)):
-        return f"about {plan.registers} registers a thread are needed"
-    return None
-
-
-def dense_plan(problem: BlockProblem, matrices: ElementMatrices, options: DenseOptions, limits: Limits) -> DensePlan:
-    """Plan of a options that is to fit on a device.
+def checked_plan(problem: BlockProblem, options: DenseOptions, limits: Limits) -> DensePlan:
+    """Plan of options that are to fit on a device.
 
     Parameters
     ----------
     problem : BlockProblem
-    matrices : ElementMatrices
-        Of the problem's tabulation.
     options : DenseOptions
     limits : Limits
         Of the device.
@@ -309,17 +338,11 @@ def dense_plan(problem: BlockProblem, matrices: ElementMatrices, options: DenseO
     Raises
     ------
     NotSuitable
-        If it does not fit.
+        If they do not fit, or the problem is none for the dense kernels.
     """
     check_dense(problem)
-    plan = DensePlan(problem, matrices, options)
-    why = fitting(plan, limits)
+    plan = DensePlan(problem, options)
+    why = plan.misfit(limits)
     if why is not None:
         raise NotSuitable(f"dense matrices: {why}")
     return plan
-
-
-def known_dense(problem: BlockProblem) -> DenseOptions | None:
-    """Measured options of a problem."""
-    row = known_row(problem, "dense")
-    return None if row is None else DenseOptions(*row[1:])

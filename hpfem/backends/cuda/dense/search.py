@@ -7,9 +7,9 @@ from itertools import product
 
 from ....errors import NotSuitable
 from ....forms.form import BlockProblem
-from ..sumfac_top.plan import REGISTERS, Limits
-from .element_matrices import ElementMatrices
-from .plan import DenseOptions, DensePlan, check_dense, fitting, known_dense
+from ..runtime.device import Limits
+from ..runtime.measured import known_row
+from .plan import DenseOptions, DensePlan, check_dense
 
 # Options that a round of the search tries at most.
 NEIGHBOURS = 8
@@ -17,14 +17,12 @@ NEIGHBOURS = 8
 RING_TILES = 80
 
 
-def dense_configs(problem: BlockProblem, matrices: ElementMatrices, limits: Limits) -> list[DenseOptions]:
+def fitting_options(problem: BlockProblem, limits: Limits) -> list[DenseOptions]:
     """Options that fit, the most promising first.
 
     Parameters
     ----------
     problem : BlockProblem
-    matrices : ElementMatrices
-        Of the problem's tabulation.
     limits : Limits
         Of the device.
 
@@ -35,33 +33,28 @@ def dense_configs(problem: BlockProblem, matrices: ElementMatrices, limits: Limi
     Raises
     ------
     NotSuitable
-        If none fits.
+        If none fits, or the problem is none for the dense kernels.
     """
     check_dense(problem)
     candidates = [DenseOptions(warps, 0, 0, True, blocks) for warps in (4, 2) for blocks in (8, 6, 5, 4, 3, 2)]
-    sizes = DensePlan(problem, matrices, DenseOptions(1))
+    sizes = DensePlan(problem, DenseOptions(1))
     rings = [(0, 24), *([(3, 24), (2, 24), (2, 48), (3, 48)] if sizes.used_tiles >= RING_TILES else [])]
     rows = [n for n in (2, 1, 3) if n <= max(1, sizes.r_tiles)]
     numbers = product((4, 6, 8, 12, 10, 16), (1, 2), rings, (True, False), (4, 3, 2, 1), rows)
     candidates += [DenseOptions(w, m, s, kept, blocks, chunk, n) for w, m, (s, chunk), kept, blocks, n in numbers]
-    found = []
-    for options in candidates:
-        plan = DensePlan(problem, matrices, options)
-        if fitting(plan, limits) is None:
-            found.append((expected_speed(plan), options))
-    if not found:
+    plans = [plan for v in candidates if (plan := DensePlan(problem, v)).misfit(limits) is None]
+    if not plans:
         raise NotSuitable(f"the matrices of {problem.n_modes} modes do not fit a block's shared memory")
-    found.sort(key=lambda pair: -pair[0])
-    return [options for _, options in found]
+    return [plan.options for plan in sorted(plans, key=_expected_speed, reverse=True)]
 
 
-def default_dense(problem: BlockProblem, matrices: ElementMatrices, limits: Limits) -> DenseOptions:
-    """The options to take where nobody has searched: the measured one if it fits, else the model's.
+def default_options(problem: BlockProblem, limits: Limits) -> DenseOptions:
+    """The options to take where nobody has searched: the measured ones if they fit, else the model's.
 
     Parameters
     ----------
-    problem, matrices, limits
-        As for `dense_configs`.
+    problem, limits
+        As for `fitting_options`.
 
     Returns
     -------
@@ -70,25 +63,25 @@ def default_dense(problem: BlockProblem, matrices: ElementMatrices, limits: Limi
     Raises
     ------
     NotSuitable
-        If none fits.
+        As `fitting_options`.
     """
-    known = known_dense(problem)
-    if known is not None and fitting(DensePlan(problem, matrices, known), limits) is None:
+    check_dense(problem)
+    row = known_row(problem, "dense")
+    known = None if row is None else DenseOptions(*row[1:])
+    if known is not None and DensePlan(problem, known).misfit(limits) is None:
         return known
-    return dense_configs(problem, matrices, limits)[0]
+    return fitting_options(problem, limits)[0]
 
 
-def first_dense(
-    problem: BlockProblem, matrices: ElementMatrices, limits: Limits, table: bool = True
-) -> list[DenseOptions]:
-    """Options of each kind to time first: the one to be taken unmeasured, then the most promising of every kind.
+def first_options(problem: BlockProblem, limits: Limits, table: bool = True) -> list[DenseOptions]:
+    """Options to time first: those to be taken unmeasured, then the most promising of every kind.
 
     Parameters
     ----------
-    problem, matrices, limits
-        As for `dense_configs`.
+    problem, limits
+        As for `fitting_options`.
     table : bool
-        Whether measured configs count.
+        Whether measured options count.
 
     Returns
     -------
@@ -97,40 +90,40 @@ def first_dense(
     Raises
     ------
     NotSuitable
-        If none fits.
+        As `fitting_options`.
     """
-    own = [default_dense(problem, matrices, limits)] if table else []
+    own = [default_options(problem, limits)] if table else []
     kinds: dict[tuple[int, bool, bool], DenseOptions] = {}
-    for options in [*own, *dense_configs(problem, matrices, limits)]:
+    for options in [*own, *fitting_options(problem, limits)]:
         kinds.setdefault((options.tiles, options.stages > 0, options.kept), options)
     return list(kinds.values())
 
 
-def dense_search(
-    problem: BlockProblem, matrices: ElementMatrices, limits: Limits, table: bool = True
+def search(
+    problem: BlockProblem, limits: Limits, table: bool = True
 ) -> Generator[list[DenseOptions], Mapping[DenseOptions, float], None]:
     """Search in three rounds: kinds, then twice the neighbours of the two fastest.
 
     Parameters
     ----------
-    problem, matrices, limits, table
-        As for `first_dense`.
+    problem, limits, table
+        As for `first_options`.
 
     Yields
     ------
     list of DenseOptions
         To be timed; send the seconds of all that were timed so far, in any round.
     """
-    timed = yield first_dense(problem, matrices, limits, table)
-    promising = dense_configs(problem, matrices, limits)
+    timed = yield first_options(problem, limits, table)
+    promising = fitting_options(problem, limits)
     for _ in range(2):
         ranked = sorted(timed, key=lambda options: timed[options])
-        near = [v for best in ranked[:2] for v in promising if v not in timed and differences(best, v) <= 1]
+        near = [v for best in ranked[:2] for v in promising if v not in timed and _differences(best, v) <= 1]
         timed = yield list(dict.fromkeys(near))[:NEIGHBOURS]
 
 
-def differences(a: DenseOptions, b: DenseOptions) -> int:
-    """How far two configs are apart: fields that differ, numbers that are not next to each other twice."""
+def _differences(a: DenseOptions, b: DenseOptions) -> int:
+    """How far two options are apart: fields that differ, numbers that are not next to each other twice."""
     warps, blocks = sorted((a.warps, b.warps)), abs(a.min_blocks - b.min_blocks)
     total = int((a.stages, a.chunk) != (b.stages, b.chunk))
     total += 0 if warps[0] == warps[1] else 1 if warps[1] <= 1.5 * warps[0] else 2
@@ -140,12 +133,12 @@ def differences(a: DenseOptions, b: DenseOptions) -> int:
     return total + min(blocks, 2) + abs(a.rows - b.rows) + (a.tiles != b.tiles) + (a.kept != b.kept)
 
 
-def expected_speed(plan: DensePlan) -> float:
+def _expected_speed(plan: DensePlan) -> float:
     """Relative speed of a plan, from the resident warps and the registers that they have."""
     v, p = plan.options, plan.problem
     warps = v.warps * v.min_blocks
     # What the compiler would like to have beyond what it needs.
-    room = min(255, REGISTERS // (plan.threads * v.min_blocks)) - plan.registers
+    room = plan.registers_left - plan.registers
     speed = min(1.0, 0.75 + room / 160)
     if v.tiles == 0:
         return speed * min(1.0, warps / 16) * min(1.5, 16 / p.n_modes)

@@ -21,6 +21,10 @@ _GEMM = {
 def library() -> Any:
     """Load cuBLAS: the one that CuPy has loaded, of the same version.
 
+    Returns
+    -------
+    ctypes.CDLL
+
     Raises
     ------
     DeviceError
@@ -40,7 +44,13 @@ def library() -> Any:
 
 
 def handle() -> int:
-    """Handle of cuBLAS for the current device; made at the first call, which must not be while a graph is captured."""
+    """Handle of cuBLAS for the current device, made at the first call, which must not be while a graph is captured.
+
+    Returns
+    -------
+    int
+        An address.
+    """
     import cupy
 
     return int(cupy.cuda.device.get_cublas_handle())
@@ -68,22 +78,13 @@ def multiply(left: Any, matrix: Any, out: Any) -> None:
     blas, context = library(), ctypes.c_void_p(handle())
     name, scalar = _GEMM[np.dtype(out.dtype)]
     (k, m), rows = matrix.shape, left.size // left.shape[-1]
+    none, columns, n, inner = (ctypes.c_int(number) for number in (0, m, rows, k))
+    one, zero = ctypes.byref(scalar(1.0)), ctypes.byref(scalar(0.0))
+    a, b, c = (ctypes.c_void_p(array.data.ptr) for array in (matrix, left, out))
     # cuBLAS has columns for rows: out^T = matrix^T left^T.
+    sizes = (none, none, columns, n, inner)
     status = blas.cublasSetStream_v2(context, ctypes.c_void_p(stream.ptr)) or getattr(blas, name)(
-        context,
-        ctypes.c_int(0),
-        ctypes.c_int(0),
-        ctypes.c_int(m),
-        ctypes.c_int(rows),
-        ctypes.c_int(k),
-        ctypes.byref(scalar(1.0)),
-        ctypes.c_void_p(matrix.data.ptr),
-        ctypes.c_int(m),
-        ctypes.c_void_p(left.data.ptr),
-        ctypes.c_int(k),
-        ctypes.byref(scalar(0.0)),
-        ctypes.c_void_p(out.data.ptr),
-        ctypes.c_int(m),
+        context, *sizes, one, a, columns, b, inner, zero, c, columns
     )
     if status:
         raise DeviceError(f"{name} of {rows} x {k} and {k} x {m} numbers failed with status {status} of cuBLAS")

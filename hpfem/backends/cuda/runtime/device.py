@@ -5,19 +5,41 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from hpfem.shapes.cached import cached_property
+
 from ....errors import ArgumentError
 from ....memory import Device, OutOfMemory, dlpack_device
-from ..sumfac_top.plan import Limits
 
 OLDEST_CUPY = (14, 2)
-# Device types of DLPack: CUDA's memory, and memory that CUDA moves by itself.
-_DLPACK_CUDA = (2, 13)
+# Registers of all threads that a multiprocessor has.
+REGISTERS = 65536
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a device has, and what a block of threads may take of it.
+
+    Attributes
+    ----------
+    shared_block, shared_multiprocessor : int
+        Bytes of shared memory of a block at most, and of a multiprocessor.
+    threads : int
+        Threads of a block at most.
+    multiprocessors : int
+        Of the device.
+    """
+
+    shared_block: int = 232448
+    shared_multiprocessor: int = 233472
+    threads: int = 1024
+    multiprocessors: int = 132
 
 
 class CudaDevice(Device):
@@ -43,9 +65,37 @@ class CudaDevice(Device):
     def __repr__(self) -> str:
         return f"CudaDevice({self.number})"
 
+    @cached_property
+    def architecture(self) -> str:
+        """Architecture, as the compiler names it."""
+        import cupy
+
+        return f"sm_{cupy.cuda.Device(self.number).compute_capability}"
+
+    @cached_property
+    def limits(self) -> Limits:
+        """What it has, and what a block of threads may take of it."""
+        import cupy
+
+        attributes = cupy.cuda.Device(self.number).attributes
+        return Limits(
+            int(attributes["MaxSharedMemoryPerBlockOptin"]),
+            int(attributes["MaxSharedMemoryPerMultiprocessor"]),
+            int(attributes["MaxThreadsPerBlock"]),
+            int(attributes["MultiProcessorCount"]),
+        )
+
+    @cached_property
+    def processor(self) -> str:
+        """Name of the GPU."""
+        import cupy
+
+        return str(cupy.cuda.runtime.getDeviceProperties(self.number)["name"].decode())
+
     @staticmethod
     def place(kind: int, number: int) -> str | None:
         """Say on which GPU arrays are; see `Device.place`."""
+        # CUDA's memory, and memory that CUDA moves by itself.
         return {2: f"on cuda:{number}", 13: "in managed memory"}.get(kind)
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
@@ -94,7 +144,7 @@ class CudaDevice(Device):
 
         if not isinstance(array, cupy.ndarray):
             place = dlpack_device(array)
-            if place is not None and (place[0] not in _DLPACK_CUDA or place[1] != self.number):
+            if place is not None and (self.place(*place) is None or place[1] != self.number):
                 return None
             if place is None and not hasattr(array, self.interfaces[0]):
                 return None
@@ -112,19 +162,43 @@ class CudaDevice(Device):
 
 @cache
 def cuda_device(number: int) -> CudaDevice:
-    """Memory of a GPU by its number: one object each."""
+    """Memory of a GPU: one object each.
+
+    Parameters
+    ----------
+    number : int
+        As CUDA counts them.
+
+    Returns
+    -------
+    CudaDevice
+    """
     return CudaDevice(number)
 
 
 def current_device() -> CudaDevice:
-    """Memory of the current GPU, as `cupy.cuda.Device` sets it."""
+    """Memory of the current GPU, as `cupy.cuda.Device` sets it.
+
+    Returns
+    -------
+    CudaDevice
+    """
     import cupy
 
     return cuda_device(int(cupy.cuda.runtime.getDevice()))
 
 
 def upload(array: np.ndarray[Any, Any]) -> Any:
-    """Copy of a host array on the current device, ready for kernels on any stream."""
+    """Copy a host array to the current device, ready for kernels on any stream.
+
+    Parameters
+    ----------
+    array : ndarray
+
+    Returns
+    -------
+    cupy.ndarray
+    """
     device = current_device()
     out = device.empty(array.shape, array.dtype)
     device.from_host(array, out)
@@ -133,7 +207,13 @@ def upload(array: np.ndarray[Any, Any]) -> Any:
 
 @cache
 def missing() -> str | None:
-    """Say what keeps CUDA from working here; None if nothing does."""
+    """Say what keeps CUDA from working here.
+
+    Returns
+    -------
+    str or None
+        None if nothing does.
+    """
     install = "pip install 'hpfem[cuda13]' (or 'hpfem[cuda12]' for an older driver)"
     if importlib.util.find_spec("cupy") is None:
         return f"CuPy is not installed; {install}"
@@ -160,31 +240,30 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=missing.cache_clear)
 
 
-@cache
-def _architecture(number: int) -> str:
-    import cupy
-
-    return f"sm_{cupy.cuda.Device(number).compute_capability}"
-
-
 def architecture() -> str:
-    """Architecture of the current device, as the compiler names it."""
-    return _architecture(current_device().number)
-
-
-@cache
-def _limits(number: int) -> Limits:
-    import cupy
-
-    attributes = cupy.cuda.Device(number).attributes
-    return Limits(
-        int(attributes["MaxSharedMemoryPerBlockOptin"]),
-        int(attributes["MaxSharedMemoryPerMultiprocessor"]),
-        int(attributes["MaxThreadsPerBlock"]),
-        int(attributes["MultiProcessorCount"]),
-    )
+    """Architecture of the current device; see `CudaDevice.architecture`."""
+    return current_device().architecture
 
 
 def limits() -> Limits:
-    """What the current device has, and what a block of threads may take of it."""
-    return _limits(current_device().number)
+    """Limits of the current device; see `CudaDevice.limits`."""
+    return current_device().limits
+
+
+def all_names() -> list[str]:
+    """Name the GPUs that CuPy sees.
+
+    Returns
+    -------
+    list of str
+        Empty without CuPy or a GPU.
+    """
+    try:
+        import cupy
+    except ImportError:
+        return []
+    runtime = cupy.cuda.runtime
+    try:
+        return [cuda_device(number).processor for number in range(runtime.getDeviceCount())]
+    except runtime.CUDARuntimeError:
+        return []

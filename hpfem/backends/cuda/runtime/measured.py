@@ -1,4 +1,4 @@
-"""Rates and configs of kernels that were measured, in the table that the package ships."""
+"""Rates and options of kernels that were measured, in the table that the package ships."""
 
 from __future__ import annotations
 
@@ -18,13 +18,30 @@ BYTES, FLOPS, DENSE_FLOPS = 3000.0, 8000.0, 25000.0
 
 @cache
 def measured_table() -> dict[str, list[Any]]:
-    """Options that were the fastest of many on an H200, with their rates in GDoF/s (`benchmarks/bk_cuda.py`)."""
+    """Read the options that were the fastest of many on an H200 (`benchmarks/bk_cuda.py`).
+
+    Returns
+    -------
+    dict
+        {key of a problem: [rate in GDoF/s, *fields of the options]}.
+    """
     path = Path(__file__).with_name("measured.json")
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def measured_key(problem: BlockProblem, strategy: str) -> str:
-    """Key of a problem in `measured_table`: what its kernel's speed depends on."""
+    """Key of a problem in `measured_table`.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    strategy : str
+
+    Returns
+    -------
+    str
+        What the kernel's speed depends on.
+    """
     form = problem.form
     kind = form.factor_kind or "values"
     algorithm = problem.algorithm if form.gradients else "noncollocated"
@@ -36,9 +53,17 @@ def measured_key(problem: BlockProblem, strategy: str) -> str:
 
 
 def known_row(problem: BlockProblem, strategy: str) -> list[Any] | None:
-    """Row of a problem in `measured_table`: rate in GDoF/s, then the fields of the strategy's options.
+    """Look a problem up in `measured_table`.
 
-    In float32 that of float64 where none was measured.
+    Parameters
+    ----------
+    problem : BlockProblem
+    strategy : str
+
+    Returns
+    -------
+    list or None
+        In float32 the row of float64 where none was measured; None if neither was.
     """
     if problem.form.trace is None or problem.form.components > 1:
         return None
@@ -47,20 +72,49 @@ def known_row(problem: BlockProblem, strategy: str) -> list[Any] | None:
 
 
 def known_rate(problem: BlockProblem, strategy: str) -> float | None:
-    """Rate of a problem in `measured_table`, in GDoF/s; None if it was not measured."""
+    """Tell the measured rate of a problem.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    strategy : str
+
+    Returns
+    -------
+    float or None
+        GDoF/s; None if it was not measured.
+    """
     row = known_row(problem, strategy)
     return None if row is None else float(row[0])
 
 
-def expected_time(problem: BlockProblem, strategy: str) -> float:
-    """Time of a sum-factorised kernel per element in nanoseconds: measured (measured.json), or by a model."""
+def shipped_rate(problem: BlockProblem, strategy: str) -> str | None:
+    """Tell the measured rate of a problem in words; see `Strategy.measured`."""
+    rate = known_rate(problem, strategy)
+    return None if rate is None else f"{rate} GDoF/s on an H200"
+
+
+def expected_time(
+    problem: BlockProblem, strategy: str, flops: float | None = None, bandwidth: float = BYTES, speed: float = FLOPS
+) -> float:
+    """Expected time of a kernel per element: measured, or by a model of its bytes and operations.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    strategy : str
+    flops : float, optional
+        Operations per element; those of sum factorisation when left out.
+    bandwidth, speed : float
+        Bytes and operations per nanosecond of a kernel that nobody has measured.
+
+    Returns
+    -------
+    float
+        Nanoseconds.
+    """
     rate = known_rate(problem, strategy)
     if rate is not None:
         return problem.n_modes / rate
-    return max(operator_bytes(problem) / BYTES, operator_flops(problem, "sumfac") / FLOPS)
-
-
-def shipped_rate(problem: BlockProblem, strategy: str) -> str | None:
-    """Measured speed that the package ships for a problem; None if it was not measured."""
-    rate = known_rate(problem, strategy)
-    return None if rate is None else f"{rate} GDoF/s on an H200"
+    flops = operator_flops(problem, "sumfac") if flops is None else flops
+    return max(operator_bytes(problem) / bandwidth, flops / speed)

@@ -96,6 +96,10 @@ def _candidates() -> list[str]:
 def library() -> ctypes.CDLL:
     """Load NVRTC.
 
+    Returns
+    -------
+    ctypes.CDLL
+
     Raises
     ------
     DeviceError
@@ -115,7 +119,13 @@ def library() -> ctypes.CDLL:
 
 
 def version() -> tuple[int, int]:
-    """Version of NVRTC."""
+    """Version of NVRTC.
+
+    Returns
+    -------
+    tuple of int
+        Major and minor.
+    """
     major, minor = ctypes.c_int(), ctypes.c_int()
     library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
     return major.value, minor.value
@@ -263,5 +273,15 @@ def start(source: str, architecture: str) -> Future[Path]:
 
 
 def resources(cubin: Path) -> Resources:
-    """Registers and spills of a kernel in the cache."""
-    return Binary(b"", cubin.with_suffix(".log").read_text(encoding="utf-8")).resources
+    """Registers and spills of a kernel in the cache.
+
+    Parameters
+    ----------
+    cubin : Path
+        As `cached` gives it.
+
+    Returns
+    -------
+    Resources
+    """
+    return Binary(b"", cubin.with_suffix(_LOG).read_text(encoding="utf-8")).resources

@@ -66,7 +66,12 @@ class StreamPool(Generic[T]):
         return scratch
 
     def give(self, scratch: T) -> None:
-        """Give scratch back, after the last launch that uses it."""
+        """Give scratch back, after the last launch that uses it.
+
+        Parameters
+        ----------
+        scratch : object
+        """
         import cupy
 
         stream = cupy.cuda.get_current_stream()
@@ -78,7 +83,12 @@ class StreamPool(Generic[T]):
             _CAPTURED[stream.ptr].append(self)
 
     def release(self, stream: Any) -> None:
-        """Take back what the graphs captured on a stream have used, when they are gone and nothing is under way."""
+        """Take back what the graphs captured on a stream have used, when they are gone and nothing is under way.
+
+        Parameters
+        ----------
+        stream : cupy.cuda.Stream
+        """
         for scratch in self._graphs.pop(stream.ptr, ()):
             self.give(scratch)
 

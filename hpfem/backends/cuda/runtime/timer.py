@@ -1,9 +1,8 @@
-"""A clock for work on a GPU, and the GPU's name."""
+"""A clock for work on a GPU."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 
 from ...timer import Timer
 
@@ -23,30 +22,3 @@ class CudaTimer(Timer):
         stop.record()
         stop.synchronize()
         return float(cuda.get_elapsed_time(start, stop)) * 1e-3
-
-
-@cache
-def _name(number: int) -> str:
-    import cupy
-
-    return str(cupy.cuda.runtime.getDeviceProperties(number)["name"].decode())
-
-
-def current_name() -> str:
-    """Name of the current GPU."""
-    import cupy
-
-    return _name(int(cupy.cuda.runtime.getDevice()))
-
-
-def all_names() -> list[str]:
-    """Names of the GPUs that CuPy sees; none without CuPy or a GPU."""
-    try:
-        import cupy
-    except ImportError:
-        return []
-    runtime = cupy.cuda.runtime
-    try:
-        return [_name(number) for number in range(runtime.getDeviceCount())]
-    except runtime.CUDARuntimeError:
-        return []

@@ -50,7 +50,7 @@ class StdMatKernel(CudaKernel):
         handle()
         self.back = [upload(np.ascontiguousarray(m.T, dtype)) for m in reversed(self.chain)]
         self.layout = plan(problem, self.levels, SumFacTopOptions(1))
-        self.factors, self.points = self._layouts(self.layout)
+        self.factors, self.points = self._layouts(1)
         if not self.transforms_only:
             source = program(point_source(problem, self.levels, self.layout, self.slots))
             self._compile(source, "point", 0)

@@ -32,7 +32,7 @@ class SumFacTopKernel(CudaKernel):
         self.plan = layout
         self.elements, self.threads, self.shared_bytes = self._sizes()
         self._compile(self.source(), self.kernel_name, self.shared_bytes)
-        self.factors, self.points = self._layouts(layout)
+        self.factors, self.points = self._layouts(layout.options.elements)
         self.n_elements = problem.n_elements
         transform = problem.tabulation.basis.transform
         if transform is not None:

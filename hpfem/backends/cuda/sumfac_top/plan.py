@@ -8,34 +8,13 @@ from ....errors import NotSuitable
 from ....forms.form import BlockProblem
 from ..codegen.banks import row_stride
 from ..codegen.tables import Levels
+from ..runtime.device import REGISTERS, Limits
 from ..runtime.measured import known_row
 
-# Registers of all threads that a multiprocessor has.
-REGISTERS = 65536
 # Threads, and so elements, of a block of the kernel with one element per thread.
 LANE_THREADS = 64
 # Numbers of 8 bytes that such a thread may keep in registers, and points of an element whose loops are unrolled.
 LANE_NUMBERS, LANE_POINTS = 90, 150
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a device has, and what a block of threads may take of it.
-
-    Attributes
-    ----------
-    shared_block, shared_multiprocessor : int
-        Bytes of shared memory of a block at most, and of a multiprocessor.
-    threads : int
-        Threads of a block at most.
-    multiprocessors : int
-        Of the device.
-    """
-
-    shared_block: int = 232448
-    shared_multiprocessor: int = 233472
-    threads: int = 1024
-    multiprocessors: int = 132
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from dataclasses import fields, replace
 
 from ....forms.form import BlockProblem
 from ..codegen.tables import Levels
-from .plan import Limits, SumFacTopOptions, default_options, default_plans, plan
+from ..runtime.device import Limits
+from .plan import SumFacTopOptions, default_options, default_plans, plan
 
 # Gives configs to time; is sent the seconds of all that were timed so far.
 Search = Generator[list[SumFacTopOptions], Mapping[SumFacTopOptions, float], None]
