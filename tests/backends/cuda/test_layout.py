@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import hpfem as hp
-from hpfem.backends.cuda.codegen.layout import stored_factors
+from hpfem.backends.cuda.codegen.layout import lines_padded, stored_factors
 from hpfem.backends.cuda.codegen.tables import Levels
-from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions, plan
 from hpfem.geometry.block_geometry import KINDS
 from hpfem.mesh import box
 from tests.samples import NAMES, NAMES_2D, dimension, norm_error, skewed, straight
@@ -86,10 +85,9 @@ FOREIGN = SimpleNamespace(
 
 
 def case(mesh, dtype, elements, order=2):
-    """Problem, tables and plan of the mass on a mesh."""
+    """Problem and tables of the mass on a mesh, and the elements of a group."""
     problem = hp.Mass(hp.Space(mesh, order, dtype=dtype), backend="numpy").choices[0].kernel.problem
-    levels = Levels.of(problem.tabulation)
-    return problem, levels, plan(problem, levels, SumFacTopOptions(elements))
+    return problem, Levels.of(problem.tabulation), elements
 
 
 def deformed(name, order):
@@ -101,14 +99,14 @@ def deformed(name, order):
     )
 
 
-def by_index(problem, levels, layout, kind):
+def by_index(problem, levels, elements, kind):
     """The layout from its definition: line (j Q3 + k) E + e of a group."""
     factors = problem.geometry.factors(kind, 1, problem.dtype)[..., 0]  # [element, factor, point]
     if problem.geometry.affine and kind != "points":
         return factors[..., None]
-    (q1, q2, q3), e = levels.counts, layout.options.elements
+    (q1, q2, q3), e = levels.counts, elements
     n, groups = factors.shape[1], -(-len(factors) // e)
-    out = np.zeros((groups, q1, n, layout.lines_padded), problem.dtype)
+    out = np.zeros((groups, q1, n, lines_padded(levels, e)), problem.dtype)
     element, i, j, k = np.meshgrid(np.arange(len(factors)), *(np.arange(q) for q in (q1, q2, q3)), indexing="ij")
     for f in range(n):
         point = (k * q2 + j) * q1 + i if levels.reverse else (i * q2 + j) * q3 + k
@@ -139,7 +137,7 @@ def test_layouts_by_either_module(name, order, kind, dtype):
             elsewhere = stored_factors(*made, kind, FOREIGN, FOREIGN.empty, chunk)
             assert elsewhere.values.dtype == dtype
             assert close(elsewhere.values, expected)
-            padding = elsewhere.values[..., made[2].lines :]
+            padding = elsewhere.values[..., elements * made[1].counts[1] * made[1].counts[2] :]
             assert not padding.size or elsewhere.shape[-1] == 1 or not padding.any()
 
 

@@ -8,12 +8,29 @@ from typing import Any
 import numpy as np
 
 from ....forms.form import BlockProblem
-from ..sumfac_top.plan import SumFacTopPlan
 from .tables import Levels
 
 
-def line_view(lines: Any, levels: Levels, lanes: int) -> Any:
-    """Factors in the layout of the fiber kernel, element by element and point by point.
+def lines_padded(levels: Levels, elements: int) -> int:
+    """Lines of a group of elements in the layout of stored factors, with padding.
+
+    Parameters
+    ----------
+    levels : Levels
+        Of the kernel.
+    elements : int
+        Of a group.
+
+    Returns
+    -------
+    int
+        Of which Q2 Q3 E are used.
+    """
+    return -(-levels.counts[1] * levels.counts[2] * elements // 4) * 4
+
+
+def line_view(lines: Any, levels: Levels, elements: int) -> Any:
+    """Stored factors, element by element and point by point.
 
     Parameters
     ----------
@@ -21,7 +38,7 @@ def line_view(lines: Any, levels: Levels, lanes: int) -> Any:
         Line (j Q3 + k) E + e, with padding behind the last.
     levels : Levels
         Of the kernel.
-    lanes : int
+    elements : int
         E.
 
     Returns
@@ -30,7 +47,7 @@ def line_view(lines: Any, levels: Levels, lanes: int) -> Any:
         A view; points of the rule, the first direction slowest, in three axes.
     """
     q2, q3 = levels.counts[1:]
-    split = lines[..., : q2 * q3 * lanes].reshape(*lines.shape[:3], q2, q3, lanes)
+    split = lines[..., : q2 * q3 * elements].reshape(*lines.shape[:3], q2, q3, elements)
     order = [1, 3, 4]  # axes of the kernel's directions
     if levels.reverse:
         order[: levels.dim] = order[: levels.dim][::-1]
@@ -40,20 +57,21 @@ def line_view(lines: Any, levels: Levels, lanes: int) -> Any:
 def stored_factors(
     problem: BlockProblem,
     levels: Levels,
-    plan: SumFacTopPlan,
+    elements: int,
     kind: str,
     xp: Any = np,
     empty: Callable[..., Any] = np.empty,
     size: int | None = None,
 ) -> Any:
-    """Geometric factors in the layout of the fiber kernel.
+    """Geometric factors in the kernels' layout.
 
     Parameters
     ----------
     problem : BlockProblem
     levels : Levels
         Of the problem's tabulation.
-    plan : SumFacTopPlan
+    elements : int
+        Of a group: those whose factors are side by side.
     kind : str
         See `hpfem.geometry.block_geometry`.
     xp, size
@@ -66,15 +84,15 @@ def stored_factors(
     array of xp, [groups, Q1, factors, padded]
         Affine ones: [elements, factors, 1, 1].
     """
-    geometry, lanes = problem.geometry, plan.options.elements
+    geometry = problem.geometry
     n = geometry.n_factors(kind)
     if geometry.n_points(kind) == 1:
         view = out = empty((geometry.n_elements, n, 1, 1), problem.dtype)
     else:
-        groups = -(-geometry.n_elements // lanes)
-        out = empty((groups, levels.counts[0], n, plan.lines_padded), problem.dtype)
-        out[..., plan.lines :] = 0
-        view = line_view(out, levels, lanes)
+        groups = -(-geometry.n_elements // elements)
+        out = empty((groups, levels.counts[0], n, lines_padded(levels, elements)), problem.dtype)
+        out[..., levels.counts[1] * levels.counts[2] * elements :] = 0
+        view = line_view(out, levels, elements)
     geometry.write_factors(kind, view, xp, size)
     return out
 

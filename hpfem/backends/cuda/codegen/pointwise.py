@@ -143,10 +143,10 @@ def physics(trace: Trace | None, dim: int) -> str:
     return "\n".join(
         [
             *library,
-            f"{place} void physics(const real (&u)[COMPONENTS], const real (&du)[COMPONENTS][SPACE],",
-            "                          const real (&s)[COMPONENTS][DIM], const real (&x)[SPACE], const real *fields,",
-            "                          const real *parameters, real (&value)[COMPONENTS],",
-            "                          real (&flux)[COMPONENTS][VECTOR]) {",
+            f"{place} void physics(const real (&u)[SOURCES], const real (&du)[SOURCES][SPACE],",
+            "                          const real (&s)[SOURCES][DIM], const real (&x)[SPACE], const real *fields,",
+            "                          const real *parameters, real (&value)[SINKS],",
+            "                          real (&flux)[SINKS][VECTOR]) {",
             *(f"  {line}" for line in body),
             "}",
         ]

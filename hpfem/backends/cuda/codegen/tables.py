@@ -173,6 +173,11 @@ class Collapse:
     weights_yz: Array
 
     @classmethod
+    def none(cls, dim: int) -> Collapse:
+        """No entries, where the collapse is part of the stored factors; in so many directions."""
+        return cls((False,) * dim, [], *[np.zeros(1)] * 4)
+
+    @classmethod
     def of(cls, tabulation: Tabulation, levels: Levels) -> Collapse:
         """Collapse of a tabulation's shape at its rule, in the directions of its levels."""
         rule, shape = tabulation.rule, tabulation.basis.shape

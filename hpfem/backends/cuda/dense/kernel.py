@@ -10,7 +10,6 @@ from ....forms.form import BlockProblem
 from ..codegen.tables import Levels
 from ..runtime.device import limits, upload
 from ..runtime.kernel import CudaKernel
-from ..sumfac_top.plan import SumFacTopOptions, plan
 from .plan import DensePlan
 
 
@@ -28,7 +27,7 @@ class DenseKernel(CudaKernel):
         self.plan = layout
         self._compile(layout.program(), "dense", layout.shared_bytes)
         # Affine factors are stored alike by all kernels.
-        self.factors = self._layouts(plan(problem, self.levels, SumFacTopOptions(1)))[0]
+        self.factors = self._layouts(1)[0]
         self.matrices = upload(layout.stream().astype(problem.dtype))
         self.n_elements = problem.n_elements
         self._resident = limits().multiprocessors * layout.options.min_blocks

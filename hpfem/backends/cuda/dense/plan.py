@@ -208,7 +208,7 @@ class DensePlan:
         """Source of the kernel, `language.h` apart."""
         v, p = self.options, self.problem
         order = self.matrices.order
-        sizes = {"ROWS": self.rows, "MIN_BLOCKS": v.min_blocks, "LINES_PADDED": 1}
+        sizes = {"ROWS": self.rows, "MIN_BLOCKS": v.min_blocks}
         if v.tiles == 0:
             sizes["THREADS"] = self.threads
             text = [

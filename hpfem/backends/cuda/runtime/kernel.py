@@ -21,7 +21,6 @@ from ....support.progress import progress_if_long
 from ..codegen.layout import stored_factors, stored_kinds
 from ..codegen.prelude import arguments
 from ..codegen.tables import Levels
-from ..sumfac_top.plan import SumFacTopPlan
 from .device import architecture, current_device, upload
 from .nvrtc import start, version
 
@@ -43,12 +42,12 @@ def shared_factors(geometry: BlockGeometry, key: tuple[Any, ...], make: Callable
     return known[key]
 
 
-def device_factors(problem: BlockProblem, levels: Levels, layout: SumFacTopPlan, kind: str) -> Any:
-    """Factors in the layout of a plan on the current device, made there unless they are few.
+def device_factors(problem: BlockProblem, levels: Levels, elements: int, kind: str) -> Any:
+    """Stored factors on the current device, made there unless they are few.
 
     Parameters
     ----------
-    problem, levels, layout, kind
+    problem, levels, elements, kind
         As for `stored_factors`.
 
     Returns
@@ -60,10 +59,10 @@ def device_factors(problem: BlockProblem, levels: Levels, layout: SumFacTopPlan,
     geometry = problem.geometry
     nbytes = geometry.n_elements * geometry.n_factors(kind) * geometry.n_points(kind) * problem.dtype.itemsize
     if nbytes < HOST_BYTES:
-        return upload(stored_factors(problem, levels, layout, kind))
+        return upload(stored_factors(problem, levels, elements, kind))
     room = cupy.cuda.Device().mem_info[0] + cupy.get_default_memory_pool().free_bytes() - nbytes
     size = max(1, min(DEVICE_CHUNK, room // CHUNK_BYTES))
-    made = stored_factors(problem, levels, layout, kind, cupy, current_device().empty, size)
+    made = stored_factors(problem, levels, elements, kind, cupy, current_device().empty, size)
     cupy.cuda.get_current_stream().synchronize()  # ready for kernels on any stream, as after an upload
     return made
 
@@ -162,16 +161,16 @@ class CudaKernel(BlockKernel):
         fields = [p.fields[name].values for name in self._fields]
         return (*fields, *[p.dtype.type(p.parameters[name]) for name in self._parameters])
 
-    def _layouts(self, layout: SumFacTopPlan) -> tuple[Any, Any]:
-        """Factors and points on the device in the layout of a plan."""
-        p, e = self.problem, layout.options.elements
+    def _layouts(self, elements: int) -> tuple[Any, Any]:
+        """Factors and points on the device, those of so many elements side by side."""
+        p = self.problem
         arrays: list[Any] = []
         for kind in stored_kinds(p):
             if kind is None:
                 arrays.append(np.uint64(0))
                 continue
-            lanes = e if p.geometry.n_points(kind) > 1 else 0
-            make = partial(device_factors, p, self.levels, layout, kind)
-            reverse = self.levels.reverse and lanes > 0
-            arrays.append(shared_factors(p.geometry, (kind, lanes, p.dtype.str, reverse), make))
+            group = elements if p.geometry.n_points(kind) > 1 else 0
+            make = partial(device_factors, p, self.levels, elements, kind)
+            reverse = self.levels.reverse and group > 0
+            arrays.append(shared_factors(p.geometry, (kind, group, p.dtype.str, reverse), make))
         return arrays[0], arrays[1]

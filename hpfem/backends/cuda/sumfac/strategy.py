@@ -7,13 +7,14 @@ from typing import Any
 
 from ....forms.form import BlockProblem
 from ...strategy import Options, Strategy, no_options
-from ..codegen.prelude import program, sumfac_source
+from ..codegen.prelude import program
 from ..codegen.tables import Levels
 from ..runtime.device import architecture
 from ..runtime.measured import expected_time, known_rate, shipped_rate
 from ..runtime.nvrtc import start
-from ..sumfac_top import plan as fiber
 from .kernel import SumFacKernel
+from .plan import check_sumfac
+from .source import source
 
 
 class CudaSumFac(Strategy):
@@ -29,8 +30,8 @@ class CudaSumFac(Strategy):
         """Begin to compile into the cache."""
         no_options(self, options)
         levels = Levels.plain(problem.tabulation)
-        source = sumfac_source(problem, levels, fiber.sumfac_plan(problem, levels))
-        return start(program(source), architecture())
+        check_sumfac(problem, levels)
+        return start(program(source(problem, levels)), architecture())
 
     def build(self, problem: BlockProblem, options: Options = None) -> SumFacKernel:
         """Build the kernel.

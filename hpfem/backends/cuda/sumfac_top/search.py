@@ -1,4 +1,4 @@
-"""Search for the fastest options of the fiber kernel: elements per block, options one by one, what helped together."""
+"""Search for the fastest options of "sumfac-top": elements per block, options one by one, what helped together."""
 
 from __future__ import annotations
 
