@@ -6,18 +6,21 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hpfem.backends.cuda.codegen.layout import stored_factors, stored_kinds
-from hpfem.backends.cuda.codegen.prelude import arguments, header
+from hpfem.backends.cuda.codegen.prelude import arguments
 from hpfem.backends.cuda.codegen.tables import Levels
 from hpfem.backends.cuda.sumfac.plan import GROUP, THREADS, check_sumfac, shared_bytes
 from hpfem.backends.cuda.sumfac.source import source as sumfac_source
 from hpfem.backends.cuda.sumfac_top.plan import Limits, SumFacTopPlan, default_options, plan
 from hpfem.backends.cuda.sumfac_top.source import source as sumfac_top_source
 
+# A CPU for kernels.
+HOST = Path(__file__).with_name("host.h").read_text(encoding="utf-8")
 OUTCOMES = {1: "threads of a block parted at a barrier", 2: "a kernel wrote behind the end of shared memory"}
 
 
@@ -106,7 +109,7 @@ def build(cases, folder, bounds=False):
     -------
     ctypes.CDLL
     """
-    return compiled("\n".join([header("codegen/host.h"), *(case.source() for case in cases)]), folder, bounds)
+    return compiled("\n".join([HOST, *(case.source() for case in cases)]), folder, bounds)
 
 
 def compiled(text, folder, bounds=False):

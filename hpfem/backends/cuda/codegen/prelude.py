@@ -37,15 +37,18 @@ def header(name: str) -> str:
     return (HERE / name).read_text(encoding="utf-8")
 
 
-def fill(name: str, values: Mapping[str, Any]) -> str:
+def fill(name: str, values: Mapping[str, Any], *owners: object) -> str:
     """Text of a kernel file that declares compile-time constants, with their values.
+
+    A constant NAME that is not among the values is the attribute `name` of the first owner that has one.
 
     Parameters
     ----------
     name : str
         Its path in the backend's folder.
     values : mapping
-        Name -> number, array of numbers, whose elements are listed, or text, for every $name of the file.
+        Name -> number, array of numbers, whose elements are listed, or text, for $names of the file.
+    *owners : object
 
     Returns
     -------
@@ -57,10 +60,15 @@ def fill(name: str, values: Mapping[str, Any]) -> str:
         If a value is missing, or one is not declared.
     """
     template = Template(header(name))
-    wrong = set(template.get_identifiers()) ^ values.keys()
+    found = dict(values)
+    for key in template.get_identifiers():
+        for owner in owners:
+            if key not in found and hasattr(owner, key.lower()):
+                found[key] = getattr(owner, key.lower())
+    wrong = set(template.get_identifiers()) ^ found.keys()
     if wrong:
         raise KeyError(f"{name}: declared without a value, or given without a declaration: {', '.join(sorted(wrong))}")
-    return template.substitute({key: _text(value) for key, value in values.items()})
+    return template.substitute({key: _text(value) for key, value in found.items()})
 
 
 def _text(value: Any) -> str:
@@ -87,17 +95,29 @@ def program(source: str) -> str:
 
 
 def reals(space: str, name: str, values: Array) -> str:
-    """A table of numbers; `space` says where: HPFEM_CONSTANT or HPFEM_TABLE."""
+    """Declare a table of numbers.
+
+    Parameters
+    ----------
+    space : str
+        HPFEM_CONSTANT or HPFEM_TABLE.
+    name : str
+    values : ndarray
+
+    Returns
+    -------
+    str
+    """
     return f"{space} real {name}[] = {{{_text(values)}}};"
 
 
 def shorts(name: str, values: Iterable[int]) -> str:
-    """A table of small integers."""
+    """Declare a table of small integers; see `reals`."""
     return f"HPFEM_TABLE short {name}[] = {{{_text(list(values))}}};"
 
 
 def index_function(name: str, values: Iterable[int]) -> str:
-    """A compile-time function of an index."""
+    """Declare a compile-time function of an index; see `reals`."""
     return (
         f"HPFEM_DEVICE constexpr int {name}(int n) {{ const int table[] = {{{_text(list(values))}}};"
         " return table[n]; }"
@@ -142,27 +162,18 @@ def constants(problem: BlockProblem, levels: Levels, kernel: str, elements: int 
     str
         C++.
     """
-    values = _of_form(problem) | _of_geometry(problem, levels) | _of_tree(levels) | _of_arguments(problem)
-    values |= {"kernel": kernel, "LINES_PADDED": lines_padded(levels, elements)}
-    return fill("codegen/parameters.h", values) + physics(problem.form.trace, problem.shape.dim)
-
-
-def _of_form(problem: BlockProblem) -> dict[str, Any]:
     form = problem.form
-    return {
+    values = {
+        "kernel": kernel,
         "real": "double" if problem.dtype == np.float64 else "float",
-        "FROM_MODES": form.from_modes,
-        "TO_MODES": form.to_modes,
-        "TRIAL_VALUE": form.trial_value,
-        "TRIAL_GRADIENT": form.trial_gradient,
-        "TEST_VALUE": form.test_value,
-        "TEST_GRADIENT": form.test_gradient,
         "HAS_FUNCTION": form.trace is not None,
         "COLLOCATED": form.gradients and problem.collocated,
-        "COMPONENTS": form.components,
         "SOURCES": problem.coupled,
         "SINKS": problem.given,
+        "LINES_PADDED": lines_padded(levels, elements),
     }
+    values |= _of_geometry(problem, levels) | _of_tree(levels) | _of_arguments(problem)
+    return fill("codegen/parameters.h", values, form, levels) + physics(form.trace, problem.shape.dim)
 
 
 def _of_geometry(problem: BlockProblem, levels: Levels) -> dict[str, Any]:
@@ -191,9 +202,6 @@ def _of_tree(levels: Levels) -> dict[str, Any]:
     uniform2, uniform3 = levels.uniform(1), levels.uniform(2) and not levels.trivial
     values = {
         "N1": levels.n_rows,
-        "N_NODES": levels.n_nodes,
-        "N_LEAVES": levels.n_leaves,
-        "N_MODES": levels.n_modes,
         "UNIFORM2": uniform2,
         "UNIFORM3": uniform3,
         "UNIFORM2_COUNT": levels.count[1][0] if uniform2 else 1,
@@ -201,14 +209,12 @@ def _of_tree(levels: Levels) -> dict[str, Any]:
         "REVERSED": levels.reverse,
         "TRIVIAL3": levels.trivial,
         "LEAVES_ARE_MODES": levels.identity,
-        "INJECTIVE": levels.injective,
         "start2": levels.start[1],
         "count2": levels.count[1],
         "node2": levels.child[1],
         "start3": levels.start[2],
         "count3": levels.count[2],
         "first_leaf_of": levels.child[2],
-        "leaf_to_mode": levels.leaf_to_mode,
     }
     # Functions of the first direction in the order of the rows; of the third one from the first that is used.
     first = levels.start[0][0] + np.arange(levels.count[0][0])

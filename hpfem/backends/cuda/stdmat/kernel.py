@@ -40,7 +40,7 @@ class StdMatKernel(CudaKernel):
         if self.slots == 1:
             self.chain = [basis]
         elif problem.collocated:
-            lines = np.concatenate([np.eye(len(tabulation.rule)), *dense_differentiation(tabulation.differentiation)])
+            lines = np.concatenate([np.eye(len(tabulation.rule)), *_dense_differentiation(tabulation.differentiation)])
             self.chain = [basis, lines.T] if form.from_modes or form.to_modes else [lines.T]
         else:
             self.chain = [np.concatenate([basis, *tabulation.dense_gradient], axis=1)]
@@ -80,7 +80,7 @@ class StdMatKernel(CudaKernel):
             self._scratch.give(scratch)
 
     def arrays(self) -> list[tuple[str, Any]]:
-        """The dense matrices, and what is between two products."""
+        """The dense matrices, and what is between two products; see `CudaKernel.arrays`."""
         matrices = [("matrices", array) for array in (*self.forward, *self.back)]
         return [*matrices, *(("scratch", array) for arrays in list(self._scratch.made) for array in arrays)]
 
@@ -126,7 +126,7 @@ class StdMatKernel(CudaKernel):
         return len(self.chain) > 1
 
 
-def dense_differentiation(matrices: tuple[NDArray[np.float64], ...]) -> list[NDArray[np.float64]]:
+def _dense_differentiation(matrices: tuple[NDArray[np.float64], ...]) -> list[NDArray[np.float64]]:
     """Collocated differentiation in each direction as matrices of all points, [Q, Q] each."""
     out = []
     for k in range(len(matrices)):

@@ -23,18 +23,18 @@ class CudaSumFac(Strategy):
     name, special = "sumfac", True
 
     def measured(self, problem: BlockProblem) -> str | None:
-        """Speed in the shipped table."""
+        """Speed in the shipped table; see `Strategy.measured`."""
         return shipped_rate(problem, self.name)
 
     def prepare(self, problem: BlockProblem, options: Options = None) -> Future[Any]:
-        """Begin to compile into the cache."""
+        """Begin to compile into the cache; see `Strategy.prepare`."""
         no_options(self, options)
         levels = Levels.plain(problem.tabulation)
         check_sumfac(problem, levels)
         return start(program(source(problem, levels)), architecture())
 
     def build(self, problem: BlockProblem, options: Options = None) -> SumFacKernel:
-        """Build the kernel.
+        """Build the kernel; see `Strategy.build`.
 
         Raises
         ------
@@ -45,6 +45,6 @@ class CudaSumFac(Strategy):
         return SumFacKernel(problem)
 
     def cost(self, problem: BlockProblem) -> float:
-        """Expected time per element in nanoseconds; unmeasured, other strategies go first."""
+        """Expected time per element in nanoseconds; others go first if unmeasured; see `Strategy.cost`."""
         unmeasured = known_rate(problem, self.name) is None
         return (3.0 if unmeasured else 1.0) * expected_time(problem, self.name)

@@ -76,7 +76,7 @@ class SumFacTopPlan:
     threads, row_stride, rows, array, arrays, total_arrays, modes_size, modes_pitch : int
         Threads per block; LS; rows of an array, and R2; numbers of an array; arrays per component and in all; numbers
         of `modes` and an element's.
-    table2, table3 : int
+    b_table_size, c_table_size : int
         Entries of the second and of the last direction's tables in shared memory.
     last_pitch : int
         Entries between functions of the last direction's table.
@@ -99,8 +99,8 @@ class SumFacTopPlan:
     total_arrays: int
     modes_size: int
     modes_pitch: int
-    table2: int
-    table3: int
+    b_table_size: int
+    c_table_size: int
     last_pitch: int
     shared_bytes: int
     min_blocks: int

@@ -42,31 +42,16 @@ def source(problem: BlockProblem, levels: Levels, plan: SumFacTopPlan, name: str
     options = plan.options
     own = {
         "E": options.elements,
-        "THREADS": plan.threads,
-        "MIN_BLOCKS": plan.min_blocks,
         "LS": plan.row_stride,
         "R2": plan.rows[1],
-        "ARRAY": plan.array,
-        "ARRAYS": plan.arrays,
-        "TOTAL_ARRAYS": plan.total_arrays,
-        "MODES_SIZE": plan.modes_size,
-        "MODES_PITCH": plan.modes_pitch,
-        "C_TABLE_SIZE": plan.table3,
-        "B_TABLE_SIZE": plan.table2,
-        "LAST_PITCH": plan.last_pitch,
-        "TOGETHER": plan.together,
         "PREFETCH": min(options.prefetch, levels.counts[0]) if problem.form.factor_kind else 0,
-        "LATE": options.late,
         "L2_PREFETCH": options.l2,
-        "SPLIT_IN": plan.split_in,
-        "SPLIT_OUT": plan.split_out,
-        "LEAF_TO_MODE": levels.leaf_to_mode,
         **_structures(levels, plan.rows[1]),
     }
     parts = [
         constants(problem, levels, name, options.elements),
         header("codegen/helpers.h"),
-        fill("sumfac_top/parameters.h", own),
+        fill("sumfac_top/parameters.h", own, plan, options, levels),
         *map(header, HEADERS),
     ]
     return "\n".join(parts)

@@ -26,15 +26,15 @@ class CudaSumFacTop(Strategy):
     name, special = "sumfac-top", False
 
     def default(self, problem: BlockProblem) -> Options:
-        """The measured options, if there is one and it fits, else the model's best number of elements per block."""
+        """The measured options if they fit, else the model's best number of elements; see `Strategy.default`."""
         return text.to_text(default_options(problem, Levels.of(problem.tabulation), limits()))
 
     def measured(self, problem: BlockProblem) -> str | None:
-        """Speed in the shipped table."""
+        """Speed in the shipped table; see `Strategy.measured`."""
         return shipped_rate(problem, self.name)
 
     def configs(self, problem: BlockProblem) -> Sequence[Options]:
-        """The measured options, if there is one, and numbers of elements per block in the model's order.
+        """The measured options, and numbers of elements per block in the model's order; see `Strategy.configs`.
 
         Raises
         ------
@@ -45,7 +45,7 @@ class CudaSumFacTop(Strategy):
         return [text.to_text(options) for options in found]
 
     def search(self, problem: BlockProblem) -> Search:
-        """Elements per block, then options one by one, then those that helped together."""
+        """Elements per block, options one by one, then those that helped together; see `Strategy.search`."""
         rounds = search(problem, Levels.of(problem.tabulation), limits())
         yield from text.search_in_text(rounds, SumFacTopOptions)
 
@@ -56,12 +56,12 @@ class CudaSumFacTop(Strategy):
         return checked_plan(problem, levels, text.from_text(SumFacTopOptions, options), limits())
 
     def prepare(self, problem: BlockProblem, options: Options = None) -> Future[Any]:
-        """Begin to compile into the cache."""
+        """Begin to compile into the cache; see `Strategy.prepare`."""
         text_of_kernel = source(problem, Levels.of(problem.tabulation), self._plan(problem, options))
         return start(program(text_of_kernel), architecture())
 
     def build(self, problem: BlockProblem, options: Options = None) -> SumFacTopKernel:
-        """Build the kernel.
+        """Build the kernel; see `Strategy.build`.
 
         Raises
         ------
@@ -71,5 +71,5 @@ class CudaSumFacTop(Strategy):
         return SumFacTopKernel(problem, self._plan(problem, options))
 
     def cost(self, problem: BlockProblem) -> float:
-        """Expected time per element in nanoseconds."""
+        """Expected time per element in nanoseconds; see `Strategy.cost`."""
         return expected_time(problem, self.name)
