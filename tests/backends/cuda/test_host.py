@@ -113,7 +113,7 @@ def test_long_functions_are_called(tmp_path, rng):
 
 
 def test_products_of_segments(tmp_path, rng):
-    """Directions last first: every stage, other points and bases, a surface, configs, a tail of elements."""
+    """Directions last first: every kind of form, other points and bases, a surface, configs, a tail of elements."""
     cases, kernels = [], []
     skin = curved("quad", order=2).transformed(lambda x: np.column_stack([x, 0.3 * x[:, 0] ** 2 - 0.2 * x[:, 1]]))
     configs = [

@@ -1,4 +1,4 @@
-// Geometric factors on an x-line, and what they do at its points.
+// Geometric factors on a line of points along the first direction, and what they do there.
 //
 // Stored:  factors[group][i][factor][line], line = (j Q3 + k) E + e padded to LINES_PADDED; one set of numbers a point.
 // Affine:  factors[element][factor] in xi, one set an element; the collapse K[a][b] = d eta_a / d xi_b is a product of
@@ -55,7 +55,7 @@ HPFEM_DEVICE void to_reference(const real *g, real weight, real (&f)[VECTOR]) {
   HPFEM_UNROLL for (int a = 0; a < DIM; a++) f[a] = r[a];
 }
 
-// An x-line's part of the geometry.
+// The geometry of a line.
 struct Line {
   real g[larger(N_FACTORS, 1)]; // affine: the element's factors, weights of the other directions in
   real kyz[larger(N_COLLAPSE, 1)];
