@@ -185,20 +185,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     real *const to = out + (c * n_elements + first) * (TO_MODES ? N_MODES : POINTS);
     if constexpr (!TO_MODES) store_points(S + c * ARRAY, to, live);
     else if constexpr (REVERSED) store_lines(S + c * ARRAYS * ARRAY, to, live);
-    else if constexpr (SPLIT_OUT || TRIVIAL3) {
-      const real *const leaves = modes + c * E * MODES_PITCH;
-      for (int item = t; item < E * N_MODES; item += THREADS) {
-        const int ee = item / N_MODES, m = item % N_MODES;
-        const real *const h = leaves + ee * MODES_PITCH;
-        Leaf leaf = MODE_LEAVES[m];
-        real x = h[leaf.leaf];
-        while (!INJECTIVE && leaf.next >= 0) {
-          leaf = MORE_LEAVES[leaf.next];
-          x += h[leaf.leaf];
-        }
-        if (ee < live) HPFEM_STORE(to + ee * N_MODES + m, x);
-      }
-    }
+    else if constexpr (SPLIT_OUT || TRIVIAL3) store_leaves(modes, c, to, live);
     else store_modes(tables, S + c * ARRAYS * ARRAY, to, live);
   }
 }

@@ -55,6 +55,23 @@ HPFEM_DEVICE void store_points(const real *S, real *to, int live) {
   }
 }
 
+// Modes from leaves of component c.
+HPFEM_DEVICE void store_leaves(const real *modes, int c, real *to, int live) {
+  const real *const leaves = modes + c * E * MODES_PITCH;
+  const int t = threadIdx.x;
+  for (int item = t; item < E * N_MODES; item += THREADS) {
+    const int e = item / N_MODES, m = item % N_MODES;
+    const real *const h = leaves + e * MODES_PITCH;
+    Leaf leaf = MODE_LEAVES[m];
+    real x = h[leaf.leaf];
+    while (!INJECTIVE && leaf.next >= 0) {
+      leaf = MORE_LEAVES[leaf.next];
+      x += h[leaf.leaf];
+    }
+    if (e < live) HPFEM_STORE(to + e * N_MODES + m, x);
+  }
+}
+
 // Modes from rows, tested along the last direction. Four modes (a 32-byte sector) of all elements side by side: stores
 // stay whole, reads of S spread.
 HPFEM_DEVICE void store_modes(const Tables &tables, const real *S, real *to, int live) {
