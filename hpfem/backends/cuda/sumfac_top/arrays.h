@@ -60,5 +60,6 @@ constexpr int E_STEP = E / TOGETHER;
 // Numbers of a thread's line along the first direction, of one component: coefficients of functions p, and of derivatives
 // along the other directions; or, collocated, values at points i.
 constexpr int NUMBERS = COLLOCATED ? Q1 : N1;
-using Given = real[TREE_IN ? DIM : 1][NUMBERS];
-using Result = real[TREE_OUT ? DIM : 1][NUMBERS];
+constexpr int GIVEN = TREE_IN ? DIM : 1, RESULTS = TREE_OUT ? DIM : 1; // arrays that it goes through
+using Given = real[GIVEN][NUMBERS];
+using Result = real[RESULTS][NUMBERS];

@@ -87,7 +87,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   const Surroundings around{points, fields, first + (e < live ? e : live - 1), n_elements, group, t};
 
   // X: p -> i, what happens at the points, i -> p. Without collocation all in registers; with it, the line's values and
-  // what multiplies test values there are kept across the barriers, and derivatives along the others go through S.
+  // what multiplies test values there are kept across the barriers, and derivatives along the others go through S. Accesses to `own` stand here and not in
+  // functions, which would be inlined too late for the compiler to simplify its addresses in the same way.
   Given a[SOURCES];
   Result b[SINKS];
   if (on && COLLOCATED && FROM_MODES) {
@@ -109,12 +110,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   if (on) {
     if constexpr (COLLOCATED ? LINES_IN && !FROM_MODES : FROM_MODES) {
       HPFEM_UNROLL for (int c = 0; c < SOURCES; c++)
-        HPFEM_UNROLL for (int d = 0; d < (TREE_IN ? DIM : 1); d++)
+        HPFEM_UNROLL for (int d = 0; d < GIVEN; d++)
           HPFEM_UNROLL for (int n = 0; n < NUMBERS; n++) a[c][d][n] = own[(c * ARRAYS + d) * ARRAY + n * STEP];
     }
     if constexpr (TO_MODES) {
       HPFEM_UNROLL for (int c = 0; c < SINKS; c++)
-        HPFEM_UNROLL for (int d = 0; d < (TREE_OUT ? DIM : 1); d++)
+        HPFEM_UNROLL for (int d = 0; d < RESULTS; d++)
           HPFEM_UNROLL for (int n = 0; n < NUMBERS; n++) b[c][d][n] = 0;
     }
     HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
@@ -143,7 +144,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     }
     if constexpr (!COLLOCATED && TO_MODES) {
       HPFEM_UNROLL for (int c = 0; c < SINKS; c++)
-        HPFEM_UNROLL for (int d = 0; d < (TREE_OUT ? DIM : 1); d++)
+        HPFEM_UNROLL for (int d = 0; d < RESULTS; d++)
           HPFEM_UNROLL for (int n = 0; n < NUMBERS; n++) own[(c * ARRAYS + d) * ARRAY + n * STEP] = b[c][d][n];
     }
   }
