@@ -187,6 +187,27 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     if constexpr (!TO_MODES) store_points(S + c * ARRAY, to, live);
     else if constexpr (REVERSED) store_lines(S + c * ARRAYS * ARRAY, to, live);
     else if constexpr (SPLIT_OUT || TRIVIAL3) store_leaves(modes, c, to, live);
-    else store_modes(tables, S + c * ARRAYS * ARRAY, to, live);
+    else {
+      // Z^T. Four modes (a 32-byte sector) of all elements side by side: stores stay whole, reads of S spread.
+      const real *const Sc = S + c * ARRAYS * ARRAY;
+      for (int item = t; item < E * rounded_up(N_MODES, 4); item += THREADS) {
+        const int m = item / (4 * E) * 4 + item % 4, ee = item / 4 % E;
+        if (m < N_MODES && ee < live) {
+          Leaf leaf = MODE_LEAVES[m];
+          real x = 0, y = 0;
+          while (true) {
+            const real *const h = Sc + leaf.row * LS + ee;
+            const Entry *const w = tables.c + leaf.function * LAST_PITCH;
+            HPFEM_UNROLL for (int kk = 0; kk < Q3; kk++) {
+              x += value_of(w[kk]) * h[kk * E];
+              if constexpr (TREE_OUT) y += derivative_of(w[kk]) * h[ARRAY + kk * E];
+            }
+            if (INJECTIVE || leaf.next < 0) break;
+            leaf = MORE_LEAVES[leaf.next];
+          }
+          HPFEM_STORE(to + ee * N_MODES + m, x + y);
+        }
+      }
+    }
   }
 }

@@ -72,30 +72,6 @@ HPFEM_DEVICE void store_leaves(const real *modes, int c, real *to, int live) {
   }
 }
 
-// Modes from rows, tested along the last direction. Four modes (a 32-byte sector) of all elements side by side: stores
-// stay whole, reads of S spread.
-HPFEM_DEVICE void store_modes(const Tables &tables, const real *S, real *to, int live) {
-  const int t = threadIdx.x;
-  for (int item = t; item < E * rounded_up(N_MODES, 4); item += THREADS) {
-    const int m = item / (4 * E) * 4 + item % 4, e = item / 4 % E;
-    if (m < N_MODES && e < live) {
-      Leaf leaf = MODE_LEAVES[m];
-      real x = 0, y = 0;
-      while (true) {
-        const real *const h = S + leaf.row * LS + e;
-        const Entry *const w = tables.c + leaf.function * LAST_PITCH;
-        HPFEM_UNROLL for (int k = 0; k < Q3; k++) {
-          x += value_of(w[k]) * h[k * E];
-          if constexpr (TREE_OUT) y += derivative_of(w[k]) * h[ARRAY + k * E];
-        }
-        if (INJECTIVE || leaf.next < 0) break;
-        leaf = MORE_LEAVES[leaf.next];
-      }
-      HPFEM_STORE(to + e * N_MODES + m, x + y);
-    }
-  }
-}
-
 // Products (REVERSED): the kernel's directions are the user's, last first, so that neighbouring modes in memory belong to
 // different lines of the last direction. Threads read and write those lines in the user's arrays: mode r LAST_LINES + s.
 constexpr int LAST_COUNT = DIM > 2 ? UNIFORM3_COUNT : UNIFORM2_COUNT, LAST_LINES = N_MODES / LAST_COUNT;
