@@ -21,7 +21,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from hpfem.backends.base import choose_backend
-from hpfem.backends.cuda.codegen.prelude import program, sumfac_source, sumfac_top_source
+from hpfem.backends.cuda.codegen.prelude import program
 from hpfem.backends.cuda.codegen.tables import Levels
 from hpfem.backends.cuda.dense.element_matrices import shared_matrices
 from hpfem.backends.cuda.dense.plan import DenseOptions, DensePlan, check_dense
@@ -31,8 +31,11 @@ from hpfem.backends.cuda.runtime.device import Limits
 from hpfem.backends.cuda.runtime.limits import measure_gpu
 from hpfem.backends.cuda.runtime.measured import measured_key, measured_table
 from hpfem.backends.cuda.runtime.timer import CudaTimer
-from hpfem.backends.cuda.sumfac_top.plan import LANE, SumFacTopOptions, plan, sumfac_plan
+from hpfem.backends.cuda.sumfac.plan import GROUP, check_sumfac
+from hpfem.backends.cuda.sumfac.source import source as sumfac_source
+from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions, plan
 from hpfem.backends.cuda.sumfac_top.search import search
+from hpfem.backends.cuda.sumfac_top.source import source as sumfac_top_source
 from hpfem.backends.options import to_text
 from hpfem.backends.timer import measure as timed
 from hpfem.benchmarks.cases import SOLID_FIRST, TOLERANCES
@@ -102,7 +105,7 @@ class Case:
             for algorithm, problem in self.problems.items():
                 rounds = search(problem, self.levels, Limits(), most, table=not most)
                 self.searches["sumfac-top", algorithm] = rounds
-        self.lane = "sumfac" in strategies
+        self.with_sumfac = "sumfac" in strategies
         if "dense" in strategies:
             try:
                 check_dense(self.problems["noncollocated"])
@@ -126,7 +129,7 @@ class Case:
             return self.plan(candidate).program()
         problem, layout = self.problems[candidate.algorithm], self.plan(candidate)
         if candidate.strategy == "sumfac":
-            return program(sumfac_source(problem, self.plain, layout))
+            return program(sumfac_source(problem, self.plain))
         return program(sumfac_top_source(problem, self.levels, layout))
 
     def next_round(self) -> list[Candidate]:
@@ -134,9 +137,9 @@ class Case:
         found = []
         for algorithm, problem in self.problems.items():
             try:
-                sumfac_plan(problem, self.plain)
-                if self.lane and not self.times and algorithm == "noncollocated":
-                    found.append(Candidate("sumfac", algorithm, LANE))
+                check_sumfac(problem, self.plain)
+                if self.with_sumfac and not self.times and algorithm == "noncollocated":
+                    found.append(Candidate("sumfac", algorithm, SumFacTopOptions(GROUP)))
             except NotSuitable:
                 pass
         for (strategy, algorithm), rounds in self.searches.items():

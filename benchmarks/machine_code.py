@@ -15,6 +15,7 @@ import hashlib
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import product
@@ -27,9 +28,11 @@ from scipy.sparse import csr_array
 import hpfem as hp
 from hpfem.backends import BACKENDS
 from hpfem.backends.cpu.runtime import kernel as cpu_kernel
+from hpfem.backends.cuda.codegen.prelude import program
+from hpfem.backends.cuda.codegen.tables import Levels
 from hpfem.backends.cuda.dense import strategy as cuda_dense
 from hpfem.backends.cuda.runtime import nvrtc
-from hpfem.backends.cuda.stdmat import kernel as cuda_kernel
+from hpfem.backends.cuda.stdmat.source import source as stdmat_source
 from hpfem.backends.cuda.sumfac import strategy as cuda_sumfac
 from hpfem.backends.cuda.sumfac_top import plan as options
 from hpfem.backends.cuda.sumfac_top import strategy as cuda_sumfac_top
@@ -99,7 +102,7 @@ def anonymous(text: str, symbols: str) -> str:
 
 
 def ptx(source: str) -> str:
-    """PTX of a kernel, with the names of its symbols numbered."""
+    """PTX of a kernel without the compile-time constants, which nothing reads; symbols and registers are numbered."""
     library, program = nvrtc.library(), ctypes.c_void_p()
     library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"hpfem.cu", 0, None, None)
     options = [*nvrtc.OPTIONS, f"--gpu-architecture={ARCHITECTURE.replace('sm', 'compute')}"]
@@ -110,11 +113,15 @@ def ptx(source: str) -> str:
         sys.exit(nvrtc._text(program, "ProgramLog").decode())
     text = nvrtc._text(program, "PTX").decode().rstrip("\0")
     library.nvrtcDestroyProgram(ctypes.byref(program))
+    uses = Counter(re.findall(r"[A-Za-z_$][\w$]*", text))
+    constant = re.compile(r"^\.global \.align \d+ \.[us]\d+ (\w+)(?: = -?\d+)?;\n", re.MULTILINE)
+    text = constant.sub(lambda found: "" if uses[found[1]] == 1 else found[0], text)
     declared = set(
         re.findall(r"(?:\.entry|\.func(?:\s*\([^)]*\))?|\.b(?:8|16|32|64)|\.f(?:32|64))\s+([A-Za-z_$][\w$]*)", text)
     )
     named = "|".join(sorted(map(re.escape, declared), key=len, reverse=True)) or "(?!)"
-    return anonymous(text, rf"(?<![\w$.%])(?:{named})(?:_param_\d+)?(?![\w$])|\$L_\w+")
+    text = anonymous(text, rf"(?<![\w$.%])(?:{named})(?:_param_\d+)?(?![\w$])|\$L_\w+")
+    return anonymous(text, r"%[a-z]+\d+")
 
 
 def digest(text: str) -> str:
@@ -159,20 +166,17 @@ def cuda_sources(problem: BlockProblem) -> Iterator[tuple[str, str]]:
             continue
         if found:
             yield f"cuda {strategy.name}", found.pop()
-    levels = cuda_kernel.Levels.plain(problem.tabulation)
     if problem.form.to_modes or problem.form.gradients:
-        layout = cuda_kernel.plan(problem, levels, cuda_kernel.SumFacTopOptions(1))
-        slots = 1 + problem.shape.dim * problem.form.gradients
-        yield "cuda stdmat", cuda_kernel.program(cuda_kernel.point_source(problem, levels, layout, slots))
+        yield "cuda stdmat", program(stdmat_source(problem, Levels.plain(problem.tabulation)))
 
 
 def vector_sources() -> Iterator[tuple[str, str]]:
     """Sources of the kernels of the iterations."""
     tables = indexed.IndexTables.of(csr_array(np.eye(4)[:, [0, 1, 2, 2]]), [0, 2, 4])
     for real, components in product(("float32", "float64"), (1, 3)):
-        yield f"cuda indexed {real} {components}", cuda_kernel.program(tables.source(real, components))
+        yield f"cuda indexed {real} {components}", program(tables.source(real, components))
     for real in ("float32", "float64"):
-        yield f"cuda conjugate {real}", cuda_kernel.program(conjugate.source(real))
+        yield f"cuda conjugate {real}", program(conjugate.source(real))
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""The house, as ARCHITECTURE says: no circles, backends known in their folders only, no operator named in a condition."""
+"""The house, as ARCHITECTURE says: no circles, backends known in their folders only, no operator in a condition."""
 
 import ast
 import re

@@ -27,7 +27,7 @@ from tests.backends.cuda.point_host import PointCase
 from tests.backends.problems import FORMS, make_space, of_size
 from tests.guard import SIDES, Crooked, Guard, faults
 
-VARIANTS = (
+OPTIONS = (
     None,
     SumFacTopOptions(3),
     SumFacTopOptions(4, split=7),
@@ -37,7 +37,7 @@ VARIANTS = (
     SumFacTopOptions(2, prefetch=9),
 )
 DENSE = (DenseOptions(2, 0), DenseOptions(2, 1), DenseOptions(1, 1, 2, False), DenseOptions(1, 2, 3))
-STAGES = ("BwdTrans", "IProductWRTBase", "PhysDeriv", "IProductWRTDerivBase")
+PLAIN_FORMS = ("BwdTrans", "IProductWRTBase", "PhysDeriv", "IProductWRTDerivBase")
 
 
 def problem_of(shape, form, order=2, deformed=True, dtype="float64", algorithm="collocated", basis="modified"):
@@ -48,28 +48,28 @@ def problem_of(shape, form, order=2, deformed=True, dtype="float64", algorithm="
 
 def cases(shape):
     """Kernels of a shape: what each is, its case, the module that applies it, the elements that it takes at a time."""
-    configs, plain = cycle(VARIANTS), {"algorithm": "noncollocated"}
+    configs, plain = cycle(OPTIONS), {"algorithm": "noncollocated"}
     names = (f"case{n}" for n in count())
 
-    fiber = [(form, {}) for form in (*STAGES, "Mass", "Helmholtz", "transport", "coupled", "library")]
-    fiber += [(form, plain) for form in ("IProductWRTDerivBase", "Helmholtz", "transport", "coupled")]
+    top = [(form, {}) for form in (*PLAIN_FORMS, "Mass", "Helmholtz", "transport", "coupled", "library")]
+    top += [(form, plain) for form in ("IProductWRTDerivBase", "Helmholtz", "transport", "coupled")]
     affine = ("PhysDeriv", "IProductWRTDerivBase", "Helmholtz", "advection")
-    fiber += [(form, {"deformed": False, **algorithm}) for form in affine for algorithm in ({}, plain)]
-    fiber += [("IProductWRTBase", {"deformed": False}), ("Helmholtz", {"deformed": False, "dtype": "float32"})]
-    fiber += [("transport", {"order": 1, "dtype": "float32"}), ("Helmholtz", {"order": 4, **plain})]
-    fiber += [("Mass", {"order": 3, "basis": "orthogonal"})]
-    for form, options in fiber:
+    top += [(form, {"deformed": False, **algorithm}) for form in affine for algorithm in ({}, plain)]
+    top += [("IProductWRTBase", {"deformed": False}), ("Helmholtz", {"deformed": False, "dtype": "float32"})]
+    top += [("transport", {"order": 1, "dtype": "float32"}), ("Helmholtz", {"order": 4, **plain})]
+    top += [("Mass", {"order": 3, "basis": "orthogonal"})]
+    for form, options in top:
         case = Case.of(problem_of(shape, form, **options), next(names), next(configs))
-        yield f"fiber {form} {options} {case.plan.options}", case, host_kernels, case.block[0]
-    lane = [
+        yield f"sumfac-top {form} {options} {case.plan.options}", case, host_kernels, case.block[0]
+    single = [
         ("BwdTrans", {}),
         ("IProductWRTBase", {"dtype": "float32"}),
         ("Helmholtz", {"deformed": False}),
         ("transport", {}),
     ]
-    for form, options in lane:
-        case = Case.of(problem_of(shape, form, 1, **options, **plain), next(names), "lane")
-        yield f"lane {form} {options}", case, host_kernels, case.block[0]
+    for form, options in single:
+        case = Case.of(problem_of(shape, form, 1, **options, **plain), next(names), "sumfac")
+        yield f"sumfac {form} {options}", case, host_kernels, case.block[0]
     point = [
         ("IProductWRTBase", {}),
         ("PhysDeriv", {"deformed": False}),
@@ -80,7 +80,7 @@ def cases(shape):
     ]
     for form, options in point:
         case = PointCase.of(problem_of(shape, form, **options), next(names))
-        yield f"point {form} {options}", case, point_host, 4
+        yield f"stdmat {form} {options}", case, point_host, 4
     for order, form, options in zip((1, 2, 1, 2), ("Mass", "Helmholtz", "Laplacian", "Mass"), DENSE, strict=True):
         problem = problem_of(shape, form, order, False, **plain)
         case = DenseCase.of(problem, next(names), options)
@@ -111,22 +111,22 @@ def check_faults(folder):
     # Factors of so many elements and lines that there is nothing behind the last.
     problem = problem_of(shape, "transport")
     affine = problem_of(shape, "Helmholtz", 2, False, algorithm="noncollocated")
-    fiber = Case.of(problem, "fiber", SumFacTopOptions(2))
+    top = Case.of(problem, "top", SumFacTopOptions(2))
     values = Case.of(problem_of(shape, "IProductWRTBase"), "values", SumFacTopOptions(2))
     dense = DenseCase.of(affine, "dense", DenseOptions(1, 1))
     point = PointCase.of(problem, "point")
-    lane = Case.of(problem_of(shape, "BwdTrans", 1), "lane", "lane")
+    single = Case.of(problem_of(shape, "BwdTrans", 1), "single", "sumfac")
     wrong = [
-        replace(values, name="table").altered("b[p] += B1[p * Q1 + i] * u", "b[p] += B1[p * Q1 + i + N1 * Q1] * u"),
+        replace(values, name="table").altered("B1[p * Q1 + i] * value", "B1[p * Q1 + i + N1 * Q1] * value"),
         replace(values, name="local").altered(
-            "for (int p = 0; p < N1; p++) b[p] = 0", "for (int p = 0; p <= N1; p++) b[p] = 0"
+            "for (int n = 0; n < NUMBERS; n++) b[c][d][n] = 0", "for (int n = 0; n <= NUMBERS; n++) b[c][d][n] = 0"
         ),
     ]
-    kernels = build([fiber, values, dense, point, lane, *wrong], folder, bounds=True)
+    kernels = build([top, values, dense, point, single, *wrong], folder, bounds=True)
     for case, runner, n, arrays in (
-        (fiber, host_kernels, 2, 4),  # input, result, factors, a field
+        (top, host_kernels, 2, 4),  # input, result, factors, a field
         (values, host_kernels, 2, 3),
-        (lane, host_kernels, 64, 2),
+        (single, host_kernels, 64, 2),
         (dense, dense_host, 16, 4),  # with matrices
         (point, point_host, 2, 4),  # factors, a field, what two parts have between products
     ):

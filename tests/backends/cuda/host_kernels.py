@@ -6,36 +6,42 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hpfem.backends.cuda.codegen.layout import stored_factors, stored_kinds
-from hpfem.backends.cuda.codegen.prelude import arguments, header, sumfac_source, sumfac_top_source
+from hpfem.backends.cuda.codegen.prelude import arguments
 from hpfem.backends.cuda.codegen.tables import Levels
 from hpfem.backends.cuda.runtime.device import Limits
-from hpfem.backends.cuda.sumfac_top.plan import LANE_THREADS, SumFacTopPlan, default_options, plan, sumfac_plan
+from hpfem.backends.cuda.sumfac.plan import GROUP, THREADS, check_sumfac, shared_bytes
+from hpfem.backends.cuda.sumfac.source import source as sumfac_source
+from hpfem.backends.cuda.sumfac_top.plan import SumFacTopPlan, default_options, plan
+from hpfem.backends.cuda.sumfac_top.source import source as sumfac_top_source
 
+# A CPU for kernels.
+HOST = Path(__file__).with_name("host.h").read_text(encoding="utf-8")
 OUTCOMES = {1: "threads of a block parted at a barrier", 2: "a kernel wrote behind the end of shared memory"}
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One specialisation."""
+    """One specialisation; without a plan, of the kernel "sumfac"."""
 
     problem: Any
-    plan: SumFacTopPlan
+    plan: SumFacTopPlan | None
     levels: Levels
     name: str
-    lane: bool = False
     alteration: tuple[str, str] | None = None
 
     @classmethod
     def of(cls, problem, name, options=None):
-        """A case of the fiber kernel with a options (None: the default one), or of the "lane" kernel."""
-        if options == "lane":
+        """A case of "sumfac-top" with options (None: the default ones), or of "sumfac"."""
+        if options == "sumfac":
             levels = Levels.plain(problem.tabulation)
-            return cls(problem, sumfac_plan(problem, levels), levels, name, lane=True)
+            check_sumfac(problem, levels)
+            return cls(problem, None, levels, name)
         levels = Levels.of(problem.tabulation)
         chosen = default_options(problem, levels, Limits()) if options is None else options
         return cls(problem, plan(problem, levels, chosen), levels, name)
@@ -47,16 +53,22 @@ class Case:
     @property
     def block(self):
         """Elements, threads and bytes of shared memory of a block."""
-        if self.lane:
-            size = LANE_THREADS * (self.levels.n_modes | 1) * self.problem.dtype.itemsize
-            return LANE_THREADS, LANE_THREADS, size
+        if self.plan is None:
+            return THREADS, THREADS, shared_bytes(self.problem)
         return self.plan.options.elements, self.plan.threads, self.plan.shared_bytes
+
+    @property
+    def group(self):
+        """Elements whose factors are stored side by side."""
+        return GROUP if self.plan is None else self.plan.options.elements
 
     def source(self):
         """C++ of the kernel in a namespace of its own, with a plain function that launches it."""
         arrays, parameters, _ = arguments(self.problem)
-        make = sumfac_source if self.lane else sumfac_top_source
-        body = make(self.problem, self.levels, self.plan, self.name)
+        if self.plan is None:
+            body = sumfac_source(self.problem, self.levels, self.name)
+        else:
+            body = sumfac_top_source(self.problem, self.levels, self.plan, self.name)
         if self.alteration is not None:
             assert self.alteration[0] in body
             body = body.replace(*self.alteration)
@@ -98,7 +110,7 @@ def build(cases, folder, bounds=False):
     -------
     ctypes.CDLL
     """
-    return compiled("\n".join([header("codegen/host.h"), *(case.source() for case in cases)]), folder, bounds)
+    return compiled("\n".join([HOST, *(case.source() for case in cases)]), folder, bounds)
 
 
 def compiled(text, folder, bounds=False):
@@ -160,7 +172,7 @@ def apply(library, case, source, descending=False, guard=None):
     With a guard all that the kernel sees is at the border.
     """
     place = np.ascontiguousarray if guard is None else guard.copy
-    problem, layout = case.problem, (case.problem, case.levels, case.plan.options.elements)
+    problem, layout = case.problem, (case.problem, case.levels, case.group)
     components = problem.components_out(len(source))
     n_output = case.levels.n_modes if problem.form.to_modes else problem.n_points
     source, out = place(source), place(np.full((components, problem.n_elements, n_output), np.nan, problem.dtype))

@@ -5,11 +5,10 @@ from functools import cache
 
 import numpy as np
 
-from hpfem.backends.cuda.codegen.prelude import header
 from hpfem.backends.cuda.vectors.conjugate import CONTROL
 from hpfem.backends.cuda.vectors.conjugate import source as conjugate_source
 from hpfem.backends.cuda.vectors.indexed import THREADS, sum_bytes
-from tests.backends.cuda.host_kernels import compiled, shared_at
+from tests.backends.cuda.host_kernels import HOST, compiled, shared_at
 
 HARNESS = """
 template <class T, T... I> struct Numbers {};
@@ -33,7 +32,7 @@ extern "C" int run_{name}(int blocks, long long shared, int descending, void **a
 """
         for name in names
     )
-    text = header("codegen/host.h") + HARNESS + source.replace('extern "C" __global__', "static")
+    text = HOST + HARNESS + source.replace('extern "C" __global__', "static")
     return compiled(text + runs, folder, bounds)
 
 

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 
 from hpfem.backends.cuda.codegen.layout import stored_factors, stored_kinds
-from hpfem.backends.cuda.codegen.prelude import arguments, point_source
+from hpfem.backends.cuda.codegen.prelude import arguments
 from hpfem.backends.cuda.codegen.tables import Levels
-from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions, SumFacTopPlan, plan
+from hpfem.backends.cuda.stdmat.source import THREADS, slots
+from hpfem.backends.cuda.stdmat.source import source as stdmat_source
 from tests.backends.cuda.host_kernels import pointer
-
-THREADS = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,20 +19,13 @@ class PointCase:
     """One specialisation."""
 
     problem: Any
-    plan: SumFacTopPlan
     levels: Levels
     name: str
 
     @classmethod
     def of(cls, problem, name):
         """The case of a problem."""
-        levels = Levels.plain(problem.tabulation)
-        return cls(problem, plan(problem, levels, SumFacTopOptions(1)), levels, name)
-
-    @property
-    def slots(self):
-        """Numbers at a point between two products: the value, and the derivatives if there are any."""
-        return 1 + self.problem.shape.dim * self.problem.form.gradients
+        return cls(problem, Levels.plain(problem.tabulation), name)
 
     def source(self):
         """C++ of the kernel in a namespace of its own, with a plain function that launches it."""
@@ -43,7 +35,7 @@ class PointCase:
         call = ", ".join(["n", "first", "chunk", "in", "out", "work", "factors", "points", *given])
         return f"""
 namespace {self.name}_ {{
-{point_source(self.problem, self.levels, self.plan, self.slots, self.name)}
+{stdmat_source(self.problem, self.levels, self.name)}
 static long long n, first, chunk; static const real *in, *factors, *points; static real *out, *work;
 static const real **fields; static const double *parameters;
 static void call() {{ {self.name}({call}); }}
@@ -80,7 +72,7 @@ def apply(library, case, source, descending=False, guard=None):
     half = p.n_elements // 2
     parts = []
     for first, n in ((0, half), (half, p.n_elements - half)):
-        work = place(rng.standard_normal((p.form.components, n, case.slots, p.n_points)).astype(p.dtype))
+        work = place(rng.standard_normal((p.form.components, n, slots(p), p.n_points)).astype(p.dtype))
         if n:
             given = [*map(pointer, (source, out, work, factors, points)), fields, parameters, int(descending)]
             assert not getattr(library, f"run_{case.name}")(*map(ctypes.c_longlong, (p.n_elements, first, n)), *given)

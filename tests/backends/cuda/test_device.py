@@ -21,7 +21,7 @@ def cupy():
 
 
 def operators(space, **how):
-    """One operator per stage and kind of factors."""
+    """One operator per kind of form and of factors."""
     velocity, plain = [0.3, -0.2, 0.5][: space.dim], {key: how[key] for key in how if key != "algorithm"}
     yield hp.BwdTrans, {}, plain
     yield hp.IProductWRTBase, {}, plain

@@ -140,4 +140,4 @@ def test_a_driver_that_refuses_a_kernel(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(RawModule=Refusing))
     with pytest.raises(DeviceError, match=r"driver does not take the kernel .*a\.cubin .*NVRTC \d+\.\d+; update it"):
-        load(Path("a.cubin"), "fiber", 0)
+        load(Path("a.cubin"), "sumfac_top", 0)

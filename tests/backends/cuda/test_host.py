@@ -39,14 +39,14 @@ def operators(name):
         (hp.Mass(space, backend="numpy"), SumFacTopOptions(4, late=True, split=1)),
         (hp.Mass(space, backend="numpy"), SumFacTopOptions(4, split=7)),
         (hp.Helmholtz(straight_space, lam=1.3, **c), SumFacTopOptions(3)),
-        (hp.Helmholtz(straight_space, lam=1.3, **n), "lane"),
+        (hp.Helmholtz(straight_space, lam=1.3, **n), "sumfac"),
         (hp.AdvectionDiffusionReaction(straight_space, velocity, 1.5, 0.4, **c), None),
         (hp.AdvectionDiffusionReaction(space, velocity, 1.5, 0.4, **n), None),
         (hp.IProductWRTDerivBase(straight_space, **c), None),
-        (hp.IProductWRTDerivBase(space, **n), "lane"),
+        (hp.IProductWRTDerivBase(space, **n), "sumfac"),
         (hp.PhysDeriv(space, backend="numpy"), SumFacTopOptions(2)),
         (hp.Mass(one, backend="numpy"), SumFacTopOptions(1, prefetch=9)),
-        (hp.WeakForm(space, diffusion, fields={"k": lambda *x: 1 + x[0], "lam": 0.7}, **n), "lane"),
+        (hp.WeakForm(space, diffusion, fields={"k": lambda *x: 1 + x[0], "lam": 0.7}, **n), "sumfac"),
     ]
 
 
@@ -104,7 +104,7 @@ def test_long_functions_are_called(tmp_path, rng):
         return u + x[0], [u * du[0], *list(du)[1:]]
 
     space, made = hp.Space(curved("tri", order=2), 2), []
-    for options, algorithm in ((None, "collocated"), ("lane", "noncollocated")):
+    for options, algorithm in ((None, "collocated"), ("sumfac", "noncollocated")):
         form = hp.WeakForm(space, long, fields={"k": 1.3}, backend="numpy", algorithm=algorithm)
         made.append((form.choices[0].kernel, options))
     cases = [Case.of(kernel.problem, f"case{i}", options) for i, (kernel, options) in enumerate(made)]
@@ -113,7 +113,7 @@ def test_long_functions_are_called(tmp_path, rng):
 
 
 def test_products_of_segments(tmp_path, rng):
-    """Directions last first: every stage, other points and bases, a surface, configs, a tail of elements."""
+    """Directions last first: every kind of form, other points and bases, a surface, configs, a tail of elements."""
     cases, kernels = [], []
     skin = curved("quad", order=2).transformed(lambda x: np.column_stack([x, 0.3 * x[:, 0] ** 2 - 0.2 * x[:, 1]]))
     configs = [

@@ -85,10 +85,9 @@ FOREIGN = SimpleNamespace(
 
 
 def case(mesh, dtype, elements, order=2):
-    """Problem and tables of the mass on a mesh, and elements side by side."""
+    """Problem and tables of the mass on a mesh, and the elements of a group."""
     problem = hp.Mass(hp.Space(mesh, order, dtype=dtype), backend="numpy").choices[0].kernel.problem
-    levels = Levels.of(problem.tabulation)
-    return problem, levels, elements
+    return problem, Levels.of(problem.tabulation), elements
 
 
 def deformed(name, order):
@@ -100,12 +99,12 @@ def deformed(name, order):
     )
 
 
-def by_index(problem, levels, e, kind):
+def by_index(problem, levels, elements, kind):
     """The layout from its definition: line (j Q3 + k) E + e of a group."""
     factors = problem.geometry.factors(kind, 1, problem.dtype)[..., 0]  # [element, factor, point]
     if problem.geometry.affine and kind != "points":
         return factors[..., None]
-    q1, q2, q3 = levels.counts
+    (q1, q2, q3), e = levels.counts, elements
     n, groups = factors.shape[1], -(-len(factors) // e)
     out = np.zeros((groups, q1, n, lines_padded(levels, e)), problem.dtype)
     element, i, j, k = np.meshgrid(np.arange(len(factors)), *(np.arange(q) for q in (q1, q2, q3)), indexing="ij")
@@ -138,7 +137,7 @@ def test_layouts_by_either_module(name, order, kind, dtype):
             elsewhere = stored_factors(*made, kind, FOREIGN, FOREIGN.empty, chunk)
             assert elsewhere.values.dtype == dtype
             assert close(elsewhere.values, expected)
-            padding = elsewhere.values[..., made[1].counts[1] * made[1].counts[2] * elements :]
+            padding = elsewhere.values[..., elements * made[1].counts[1] * made[1].counts[2] :]
             assert not padding.size or elsewhere.shape[-1] == 1 or not padding.any()
 
 

@@ -340,12 +340,12 @@ def test_more_than_2_31_entries(case, cupy, monkeypatch):
     assert fit > 1000
     n = min(n, fit)
 
-    def repeated(problem, levels, lanes, kind):
+    def repeated(problem, levels, elements, kind):
         """Factors of elements that repeat, in the layout of the kernel."""
-        cycle = np.tile(few.geometry.coefficients, (lanes, 1, 1))
+        cycle = np.tile(few.geometry.coefficients, (elements, 1, 1))
         cycle = BlockGeometry(few.shape, few.geometry.order, cycle, few.geometry.rule, few.geometry.kind)
-        part = stored_factors(replace(few, geometry=cycle), levels, lanes, kind)
-        wanted = n if problem.geometry.n_points(kind) == 1 else -(-n // lanes)
+        part = stored_factors(replace(few, geometry=cycle), levels, elements, kind)
+        wanted = n if problem.geometry.n_points(kind) == 1 else -(-n // elements)
         return cupy.tile(cupy.asarray(part), (-(-wanted // len(part)), 1, 1, 1))
 
     monkeypatch.setattr(kernels, "device_factors", repeated)

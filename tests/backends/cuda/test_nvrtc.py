@@ -8,18 +8,20 @@ import numpy as np
 import pytest
 
 import hpfem as hp
-from hpfem.backends.cuda.codegen.prelude import point_source, program, sumfac_source, sumfac_top_source
+from hpfem.backends.cuda.codegen.prelude import program
 from hpfem.backends.cuda.codegen.tables import Levels
 from hpfem.backends.cuda.dense.plan import DenseOptions, DensePlan
 from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.backends.cuda.runtime.device import REGISTERS, Limits
+from hpfem.backends.cuda.stdmat.source import source as stdmat_source
+from hpfem.backends.cuda.sumfac.source import source as sumfac_source
 from hpfem.backends.cuda.sumfac_top.plan import (
     SumFacTopOptions,
     default_options,
     default_plans,
     plan,
-    sumfac_plan,
 )
+from hpfem.backends.cuda.sumfac_top.source import source as sumfac_top_source
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.errors import DeviceError, NotSuitable
 from hpfem.mesh import box
@@ -45,7 +47,7 @@ def problem_of(operator):
 @pytest.mark.parametrize(
     ("name", "algorithm"), [("hex", "noncollocated"), ("tet", "collocated"), ("quad", "collocated")]
 )
-def test_fibers(name, algorithm, architecture):
+def test_sumfac_top(name, algorithm, architecture):
     space = hp.Space(curved(name, order=2), 3)
     problem, levels = problem_of(hp.Helmholtz(space, lam=1.0, algorithm=algorithm, backend="numpy"))
     layout = plan(problem, levels, default_options(problem, levels, Limits()))
@@ -59,7 +61,7 @@ def test_fibers(name, algorithm, architecture):
 def test_one_element_per_thread(architecture):
     space = hp.Space(skewed(straight("prism")), 1)
     problem, levels = problem_of(hp.Helmholtz(space, lam=1.0, algorithm="noncollocated", backend="numpy"))
-    source = sumfac_source(problem, levels, sumfac_plan(problem, levels))
+    source = sumfac_source(problem, levels)
     assert nvrtc.compile_source(program(source), architecture).resources.spill_bytes == 0
 
 
@@ -68,16 +70,15 @@ def test_stdmat_and_user_written_forms(architecture):
     space = hp.Space(curved("pyramid", order=2), 2, dtype=np.float32)
     form = hp.WeakForm(space, burning, fields={"k": lambda *x: x[0]}, backend="numpy")
     problem, levels = problem_of(form)
-    layout = plan(problem, levels, SumFacTopOptions(1))
     for source in (
-        point_source(problem, levels, layout, 4),
+        stdmat_source(problem, Levels.plain(problem.tabulation)),
         sumfac_top_source(problem, levels, plan(problem, levels, SumFacTopOptions(4))),
     ):
         assert nvrtc.compile_source(program(source), architecture).resources.spill_bytes == 0
 
 
 def test_long_functions_are_written_once():
-    """At every point of a fiber, 400 nested sines would be a megabyte and take minutes to compile."""
+    """At every point of a line, 400 nested sines would be a megabyte and take minutes to compile."""
     space, sizes = hp.Space(curved("hex", order=2), 3), []
 
     def nested(u, du):

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 import hpfem as hp
-from hpfem.backends.cuda.codegen.banks import wavefronts
 from hpfem.backends.cuda.codegen.tables import Collapse, Levels, separated
 from hpfem.backends.cuda.runtime.measured import known_rate, known_row, measured_key, measured_table
 from hpfem.backends.cuda.stdmat.strategy import CudaStdMat
+from hpfem.backends.cuda.sumfac.plan import check_sumfac
 from hpfem.backends.cuda.sumfac.strategy import CudaSumFac
-from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions, known_options, sumfac_plan
+from hpfem.backends.cuda.sumfac_top.banks import wavefronts
+from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions, known_options
 from hpfem.backends.cuda.sumfac_top.strategy import CudaSumFacTop
 from hpfem.errors import NotSuitable
 from tests.samples import NAMES, curved, skewed, straight
@@ -53,7 +54,7 @@ def test_one_element_per_thread_says_why_not():
         (problem_of("tri", 1, hp.Helmholtz, lam=1.0, algorithm="collocated"), "noncollocated"),
     ):
         with pytest.raises(NotSuitable, match=reason):
-            sumfac_plan(problem, Levels.plain(problem.tabulation))
+            check_sumfac(problem, Levels.plain(problem.tabulation))
 
 
 def test_bank_conflicts():

@@ -1,4 +1,4 @@
-"""Search for the fastest options of the fiber kernel, with invented times; configs as text."""
+"""Search for the fastest options of "sumfac-top", with invented times; configs as text."""
 
 from dataclasses import replace
 from itertools import pairwise

@@ -1,9 +1,9 @@
-// Geometric factors on an x-line, and what they do at its points.
+// Geometric factors on a line of points along the first direction, and what they do there.
 //
 // Stored:  factors[group][i][factor][line], line = (j Q3 + k) E + e padded to LINES_PADDED; one set of numbers a point.
 // Affine:  factors[element][factor] in xi, one set an element; the collapse K[a][b] = d eta_a / d xi_b is a product of
 //          1-D functions, KX[n][i] KYZ[n][j Q3 + k] for its n-th entry that is not constantly 0 or 1.
-// FLUX_KIND 1: symmetric metric, then w|J|. 2: inverse Jacobian [a][x], then w|J|. 0: w|J| alone.
+// A set is: the symmetric metric, or the inverse Jacobian [a][x], or nothing (FLUX_KIND); then w|J|.
 
 // The factors of one point, as loaded.
 struct Factors {
@@ -55,7 +55,7 @@ HPFEM_DEVICE void to_reference(const real *g, real weight, real (&f)[VECTOR]) {
   HPFEM_UNROLL for (int a = 0; a < DIM; a++) f[a] = r[a];
 }
 
-// An x-line's part of the geometry.
+// The geometry of a line.
 struct Line {
   real g[larger(N_FACTORS, 1)]; // affine: the element's factors, weights of the other directions in
   real kyz[larger(N_COLLAPSE, 1)];
@@ -100,7 +100,7 @@ struct Line {
       to_physical(g, r, du);
     } else to_physical(f.g, s, du);
   }
-  // A flux, in x or a combination of slopes (FLUX_KIND 1), to what multiplies the test function's slopes; in place.
+  // A flux, in x or a combination of derivatives (FLUX_KIND 1), to what multiplies those of the test function; in place.
   HPFEM_DEVICE void pull_back(const Factors &f, int i, real (&v)[VECTOR]) const {
     if constexpr (FLUX_KIND == 1) {
       if constexpr (AFFINE) {
@@ -117,19 +117,3 @@ struct Line {
     }
   }
 };
-
-// The pointwise part of a "weak" form at one point: values and slopes in, what multiplies test values and slopes out.
-HPFEM_DEVICE void weak_point(const Line &line, const Factors &f, int i, const real (&x)[SPACE], const real *fields,
-                             const real *parameters, const real (&u)[COMPONENTS], const real (&s)[COMPONENTS][DIM],
-                             real (&value)[COMPONENTS], real (&flux)[COMPONENTS][VECTOR]) {
-  real du[COMPONENTS][SPACE];
-  if constexpr (FLUX_KIND == 2 && TRIAL_GRADIENT) {
-    HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) line.gradient(f, i, s[c], du[c]);
-  }
-  physics(u, du, s, x, fields, parameters, value, flux);
-  const real weight = line.weight(f, i);
-  HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
-    if constexpr (TEST_VALUE) value[c] *= weight;
-    if constexpr (TEST_GRADIENT) line.pull_back(f, i, flux[c]);
-  }
-}

@@ -3,15 +3,6 @@ struct alignas(2 * sizeof(real)) Pair {
   real v, d;
 };
 
-// A line of the last direction: its row at the points, first leaf, first function and number of leaves.
-struct alignas(8) Node {
-  short row, leaf, function, count;
-};
-// A leaf: its number, its parent's row, its function, and the next leaf of its mode (in MORE_LEAVES; -1: none).
-struct alignas(8) Leaf {
-  short leaf, row, function, next;
-};
-
 template <int I> struct Int {
   static constexpr int value = I;
 };

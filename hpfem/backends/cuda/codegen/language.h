@@ -1,5 +1,5 @@
-// What the kernels need beyond C++17: a few helpers, and the device's own words, which the host shim (host.h) defines
-// for a CPU.
+// What the kernels need beyond C++17: a few helpers, and the device's own words, which the tests' host.h defines for a
+// CPU.
 #ifndef HPFEM_HOST
 #define HPFEM_DEVICE __device__ __forceinline__
 #define HPFEM_CALLED __device__ __noinline__

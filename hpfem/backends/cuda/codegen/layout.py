@@ -98,7 +98,19 @@ def stored_factors(
 
 
 def stored_kinds(problem: BlockProblem) -> tuple[str | None, str | None]:
-    """Kind of factors that a problem's kernel reads, and "points" if it reads the points; None for what it does not."""
+    """What a problem's kernel reads beside the field.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+
+    Returns
+    -------
+    factors : str or None
+        Their kind.
+    points : str or None
+        "points" if it reads coordinates.
+    """
     trace = problem.form.trace
     uses_points = trace is not None and any(key[0] == "x" for key in trace.inputs)
     return problem.form.factor_kind, "points" if uses_points else None

@@ -13,7 +13,7 @@ INLINED = 40
 _CALLS = ("pow", "sqrt", "exp", "log", "sin", "cos", "tanh")
 
 
-def number(value: float) -> str:
+def _number(value: float) -> str:
     """A C++ expression of the working type with exactly this value, rounded to it."""
     if value != value:
         return "real(NAN)"
@@ -23,16 +23,34 @@ def number(value: float) -> str:
 
 
 def field_keys(trace: Trace) -> list[tuple[str, int]]:
-    """Fields and their components that a trace reads, in the order of the kernel's numbering."""
+    """Fields and their components that a trace reads, in the order of the kernel's numbering.
+
+    Parameters
+    ----------
+    trace : Trace
+
+    Returns
+    -------
+    list of (str, int)
+    """
     return [(key[1], key[2]) for key in trace.inputs if key[0] == "field"]
 
 
 def parameter_names(trace: Trace) -> list[str]:
-    """Parameters that a trace reads, in the order of the kernel's arguments."""
+    """Parameters that a trace reads, in the order of the kernel's arguments.
+
+    Parameters
+    ----------
+    trace : Trace
+
+    Returns
+    -------
+    list of str
+    """
     return [key[1] for key in trace.inputs if key[0] == "param"]
 
 
-class Printer:
+class _Printer:
     """Statements of the nodes of a trace.
 
     Parameters
@@ -52,7 +70,7 @@ class Printer:
 
     def _name(self, node: Expression) -> str:
         if node.op == "const":
-            return number(node.payload)
+            return _number(node.payload)
         if node.op != "input":
             return f"v{node.index}"
         kind, *key = node.payload
@@ -135,7 +153,7 @@ def physics(trace: Trace | None, dim: int) -> str:
     body: Sequence[str] = []
     place, library = "HPFEM_DEVICE", []
     if trace is not None:
-        printer = Printer(trace)
+        printer = _Printer(trace)
         body = printer.body(dim)
         if not printer.inlined:
             place, used = "HPFEM_CALLED", {node.op for node in trace.live}
@@ -143,10 +161,10 @@ def physics(trace: Trace | None, dim: int) -> str:
     return "\n".join(
         [
             *library,
-            f"{place} void physics(const real (&u)[COMPONENTS], const real (&du)[COMPONENTS][SPACE],",
-            "                          const real (&s)[COMPONENTS][DIM], const real (&x)[SPACE], const real *fields,",
-            "                          const real *parameters, real (&value)[COMPONENTS],",
-            "                          real (&flux)[COMPONENTS][VECTOR]) {",
+            f"{place} void physics(const real (&u)[SOURCES], const real (&du)[SOURCES][SPACE],",
+            "                          const real (&s)[SOURCES][DIM], const real (&x)[SPACE], const real *fields,",
+            "                          const real *parameters, real (&value)[SINKS],",
+            "                          real (&flux)[SINKS][VECTOR]) {",
             *(f"  {line}" for line in body),
             "}",
         ]

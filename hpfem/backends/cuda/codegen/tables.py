@@ -53,7 +53,16 @@ class Levels:
 
     @classmethod
     def plain(cls, tabulation: Tabulation) -> Levels:
-        """Tables of a tabulation, directions in its order."""
+        """Tables of a tabulation, directions in its order.
+
+        Parameters
+        ----------
+        tabulation : Tabulation
+
+        Returns
+        -------
+        Levels
+        """
         tree, rule, dim = tabulation.basis.tree, tabulation.rule, tabulation.basis.shape.dim
         more = 3 - dim
         start, count = list(tree.start), list(tree.count)
@@ -76,7 +85,7 @@ class Levels:
 
     @classmethod
     def of(cls, tabulation: Tabulation) -> Levels:
-        """Tables of a tabulation for sumfac_top.h: products of segments with their directions last first."""
+        """Tables for sumfac_top.h: products of segments have their directions last first; see `Levels.plain`."""
         made, dim = cls.plain(tabulation), tabulation.basis.shape.dim
         product = dim > 1 and made.identity and made.uniform(1) and made.uniform(2)
         return made._reversed() if product else made
@@ -100,7 +109,18 @@ class Levels:
         )
 
     def points(self, values: NDArray[Any], axis: int) -> NDArray[Any]:
-        """Values at the points of a rule, along `axis`, in the order of these directions."""
+        """Values at the points of a rule in the order of these directions.
+
+        Parameters
+        ----------
+        values : ndarray
+        axis : int
+            Of the points.
+
+        Returns
+        -------
+        ndarray
+        """
         if not self.reverse:
             return values
         shape = values.shape
@@ -123,7 +143,17 @@ class Levels:
         return len(self.leaf_to_mode)
 
     def uniform(self, level: int) -> bool:
-        """Whether all nodes of a level have the same functions as children."""
+        """Whether all nodes of a level have the same functions as children.
+
+        Parameters
+        ----------
+        level : int
+            0, 1 or 2.
+
+        Returns
+        -------
+        bool
+        """
         start, count = self.start[level], self.count[level]
         return bool(np.all(start == start[0]) and np.all(count == count[0]))
 
@@ -143,7 +173,15 @@ class Levels:
         return self.n_modes == self.n_leaves
 
     def chains(self) -> tuple[Indices, Indices]:
-        """First leaf of every mode, and for every leaf the next one of its mode (-1: none)."""
+        """Leaves by their modes.
+
+        Returns
+        -------
+        first : ndarray of int, [n_modes]
+            First leaf of every mode.
+        following : ndarray of int, [n_leaves]
+            For every leaf the next one of its mode; -1: none.
+        """
         first, following = np.full(self.n_modes, -1), np.full(self.n_leaves, -1)
         for leaf in range(self.n_leaves - 1, -1, -1):
             mode = self.leaf_to_mode[leaf]
@@ -175,8 +213,33 @@ class Collapse:
     weights_yz: Array
 
     @classmethod
+    def none(cls, dim: int) -> Collapse:
+        """No entries, where the collapse is part of the stored factors.
+
+        Parameters
+        ----------
+        dim : int
+
+        Returns
+        -------
+        Collapse
+        """
+        return cls((False,) * dim, [], *[np.zeros(1)] * 4)
+
+    @classmethod
     def of(cls, tabulation: Tabulation, levels: Levels) -> Collapse:
-        """Collapse of a tabulation's shape at its rule, in the directions of its levels."""
+        """Collapse of a tabulation's shape at its rule.
+
+        Parameters
+        ----------
+        tabulation : Tabulation
+        levels : Levels
+            Of it, in whose directions.
+
+        Returns
+        -------
+        Collapse
+        """
         rule, shape = tabulation.rule, tabulation.basis.shape
         inverse = inverse_collapse(shape, rule.eta)
         if levels.reverse:
@@ -211,6 +274,15 @@ class Collapse:
 
 def separated(matrix: NDArray[Any]) -> tuple[Array, Array]:
     """Factors a, b of a matrix a[i] b[j].
+
+    Parameters
+    ----------
+    matrix : ndarray, [I, J]
+
+    Returns
+    -------
+    tuple of ndarray
+        a, [I], and b, [J].
 
     Raises
     ------

@@ -3,7 +3,6 @@
 
 constexpr int ROWS = $ROWS;                 // rows of every D_i that the form needs
 constexpr int MIN_BLOCKS = $MIN_BLOCKS;     // blocks per multiprocessor that registers leave room for
-constexpr int LINES_PADDED = $LINES_PADDED; // of geometry.h: affine factors have no lines
 constexpr int THREADS = $THREADS;           // per block
 // Place before which the modes' derivatives have no part in a row.
 HPFEM_DEVICE constexpr int first_mode(int n) {

@@ -2,7 +2,6 @@
 
 constexpr int ROWS = $ROWS;                 // rows of every D_i that the form needs
 constexpr int MIN_BLOCKS = $MIN_BLOCKS;     // blocks per multiprocessor that registers leave room for
-constexpr int LINES_PADDED = $LINES_PADDED; // of geometry.h: affine factors have no lines
 constexpr int WARPS = $WARPS;               // per block of threads
 constexpr int TILES = $TILES;               // elements of a warp in units of 16
 constexpr int STAGES = $STAGES;             // of the ring that the matrices' tiles go through; 0: all of them stay in shared memory

@@ -14,11 +14,10 @@ from hpfem.shapes.cached import cached_property
 from ....errors import NotSuitable
 from ....forms.form import BlockProblem
 from ....forms.linear import check_linear
-from ..codegen.prelude import constants, header, program
+from ..codegen.prelude import constants, fill, header, program
 from ..codegen.tables import Levels
 from ..runtime.device import REGISTERS, Limits
 from .element_matrices import ElementMatrices, places_of, shared_matrices
-from .parameters import fill
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -210,7 +209,7 @@ class DensePlan:
             Name -> value, for parameters.h or lane_parameters.h.
         """
         v, n = self.options, self.problem.n_modes
-        values = {"ROWS": self.rows, "MIN_BLOCKS": v.min_blocks, "LINES_PADDED": 1}
+        values = {"ROWS": self.rows, "MIN_BLOCKS": v.min_blocks}
         if v.tiles == 0:
             return values | {
                 "THREADS": self.threads,

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....forms.form import BlockProblem
-from ..codegen.prelude import point_source, program
+from ..codegen.prelude import program
 from ..codegen.tables import Levels
 from ..runtime.cublas import handle, multiply
 from ..runtime.device import upload
 from ..runtime.kernel import CudaKernel
 from ..runtime.scratch import StreamPool
-from ..sumfac_top.plan import SumFacTopOptions, plan
+from .source import THREADS, slots, source
 
 # Bytes of scratch that StdMat takes at most; more elements are done in parts.
 STDMAT_BYTES = 4 << 30
@@ -34,32 +34,27 @@ class StdMatKernel(CudaKernel):
         self._scratch: StreamPool[tuple[Any, Any]] = StreamPool()
         super().__init__(problem, "stdmat", Levels.plain(problem.tabulation))
         form, tabulation, dtype = problem.form, problem.tabulation, problem.dtype
-        dim, self.slots = problem.shape.dim, 1
-        self.slots += dim * form.gradients
-        self.transforms_only = not form.to_modes and not form.gradients
+        self.slots = slots(problem)
         basis = tabulation.dense  # [n_modes, Q]
         self.chain: list[NDArray[Any]] = []  # matrices from the modes, or the points, to the slots
         if self.slots == 1:
             self.chain = [basis]
         elif problem.collocated:
-            lines = np.concatenate([np.eye(len(tabulation.rule)), *dense_differentiation(tabulation.differentiation)])
+            lines = np.concatenate([np.eye(len(tabulation.rule)), *_dense_differentiation(tabulation.differentiation)])
             self.chain = [basis, lines.T] if form.from_modes or form.to_modes else [lines.T]
         else:
             self.chain = [np.concatenate([basis, *tabulation.dense_gradient], axis=1)]
         self.forward = [upload(np.ascontiguousarray(m, dtype)) for m in self.chain]
         handle()
         self.back = [upload(np.ascontiguousarray(m.T, dtype)) for m in reversed(self.chain)]
-        self.layout = plan(problem, self.levels, SumFacTopOptions(1))
         self.factors, self.points = self._layouts(1)
-        if not self.transforms_only:
-            source = program(point_source(problem, self.levels, self.layout, self.slots))
-            self._compile(source, "point", 0)
         # Numbers of scratch per element: the slots of all coupled components, and values between two products.
         per_element = problem.n_points * form.components * (self.slots + (len(self.chain) > 1))
         most = max(1, STDMAT_BYTES // (per_element * dtype.itemsize))
         parts = max(1, -(-problem.n_elements // most))
         self.chunk = -(-problem.n_elements // parts)
-        if not self.transforms_only:
+        if self._has_points:
+            self._compile(program(source(problem, self.levels)), "stdmat", 0)
             self._scratch.give(self._scratch.take(self._new_scratch))
 
     def _new_scratch(self) -> tuple[Any, Any]:
@@ -71,7 +66,7 @@ class StdMatKernel(CudaKernel):
     def apply(self, source: Any, out: Any) -> None:
         """Apply to one block of a field; see `BlockKernel.apply`."""
         p = self.problem
-        if self.transforms_only:
+        if not self._has_points:
             multiply(source, self.forward[0], out)
             return
         scratch = self._scratch.take(self._new_scratch)
@@ -85,7 +80,7 @@ class StdMatKernel(CudaKernel):
             self._scratch.give(scratch)
 
     def arrays(self) -> list[tuple[str, Any]]:
-        """The dense matrices, and what is between two products."""
+        """The dense matrices, and what is between two products; see `CudaKernel.arrays`."""
         matrices = [("matrices", array) for array in (*self.forward, *self.back)]
         return [*matrices, *(("scratch", array) for arrays in list(self._scratch.made) for array in arrays)]
 
@@ -100,10 +95,9 @@ class StdMatKernel(CudaKernel):
                 steps = [given[c, first : first + n], *([] if values is None else [values[c]]), work[c]]
                 for matrix, before, after in zip(self.forward, steps, steps[1:]):
                     multiply(before, matrix, after)
-        threads = 256
         self.function(
-            (-(-n * p.n_points // threads),),
-            (threads,),
+            (-(-n * p.n_points // THREADS),),
+            (THREADS,),
             (
                 np.int64(p.n_elements),
                 np.int64(first),
@@ -123,11 +117,16 @@ class StdMatKernel(CudaKernel):
                     multiply(before, matrix, after)
 
     @property
+    def _has_points(self) -> bool:
+        """Whether something happens at the points; evaluation alone is a product."""
+        return self.problem.form.trace is not None or self.problem.form.factor_kind is not None
+
+    @property
     def _two(self) -> bool:
         return len(self.chain) > 1
 
 
-def dense_differentiation(matrices: tuple[NDArray[np.float64], ...]) -> list[NDArray[np.float64]]:
+def _dense_differentiation(matrices: tuple[NDArray[np.float64], ...]) -> list[NDArray[np.float64]]:
     """Collocated differentiation in each direction as matrices of all points, [Q, Q] each."""
     out = []
     for k in range(len(matrices)):

@@ -19,7 +19,7 @@ class CudaStdMat(Strategy):
     name, special = "stdmat", False
 
     def build(self, problem: BlockProblem, options: Options = None) -> StdMatKernel:
-        """Build the kernel.
+        """Build the kernel; see `Strategy.build`.
 
         Raises
         ------
@@ -33,7 +33,7 @@ class CudaStdMat(Strategy):
         return StdMatKernel(problem)
 
     def cost(self, problem: BlockProblem) -> float:
-        """Expected time per element in nanoseconds: the work arrays go through memory four times."""
+        """Expected time per element in nanoseconds, work arrays moved four times; see `Strategy.cost`."""
         slots = 8 * problem.n_points * (1 + problem.shape.dim)
         traffic = (operator_bytes(problem) + 4 * slots) / BYTES
         return traffic + operator_flops(problem, "stdmat") / DENSE_FLOPS

@@ -7,13 +7,14 @@ from typing import Any
 
 from ....forms.form import BlockProblem
 from ...strategy import Options, Strategy, no_options
-from ..codegen.prelude import program, sumfac_source
+from ..codegen.prelude import program
 from ..codegen.tables import Levels
 from ..runtime.device import architecture
 from ..runtime.measured import expected_time, known_rate, shipped_rate
 from ..runtime.nvrtc import start
-from ..sumfac_top import plan as fiber
 from .kernel import SumFacKernel
+from .plan import check_sumfac
+from .source import source
 
 
 class CudaSumFac(Strategy):
@@ -22,18 +23,18 @@ class CudaSumFac(Strategy):
     name, special = "sumfac", True
 
     def measured(self, problem: BlockProblem) -> str | None:
-        """Speed in the shipped table."""
+        """Speed in the shipped table; see `Strategy.measured`."""
         return shipped_rate(problem, self.name)
 
     def prepare(self, problem: BlockProblem, options: Options = None) -> Future[Any]:
-        """Begin to compile into the cache."""
+        """Begin to compile into the cache; see `Strategy.prepare`."""
         no_options(self, options)
         levels = Levels.plain(problem.tabulation)
-        source = sumfac_source(problem, levels, fiber.sumfac_plan(problem, levels))
-        return start(program(source), architecture())
+        check_sumfac(problem, levels)
+        return start(program(source(problem, levels)), architecture())
 
     def build(self, problem: BlockProblem, options: Options = None) -> SumFacKernel:
-        """Build the kernel.
+        """Build the kernel; see `Strategy.build`.
 
         Raises
         ------
@@ -44,6 +45,6 @@ class CudaSumFac(Strategy):
         return SumFacKernel(problem)
 
     def cost(self, problem: BlockProblem) -> float:
-        """Expected time per element in nanoseconds; unmeasured, other strategies go first."""
+        """Expected time per element in nanoseconds; others go first if unmeasured; see `Strategy.cost`."""
         unmeasured = known_rate(problem, self.name) is None
         return (3.0 if unmeasured else 1.0) * expected_time(problem, self.name)

@@ -1,14 +1,10 @@
 // One element per thread: all of an element's numbers in registers, for small orders; noncollocated.
 //
-// Factors are stored as for sumfac_top.h with 32 elements to a group, so that a warp's loads are whole lines. Coefficients
-// come and go through shared memory, [thread][mode], and so stay [element][mode] for the user.
+// Factors are stored by groups of a warp's elements, so that its loads are whole lines. Coefficients come and go through
+// shared memory, [thread][mode], and so stay [element][mode] for the user.
 
-constexpr bool FROM_MODES = STAGE == 0 || STAGE == 4;
-constexpr bool TO_MODES = STAGE != 0;
-constexpr bool TREE_IN = STAGE == 4 && TRIAL_GRADIENT;
-constexpr bool TREE_OUT = STAGE == 3 || (STAGE == 4 && TEST_GRADIENT);
-constexpr int POINTS = Q1 * Q2 * Q3;
-constexpr int SOURCES = STAGE == 3 ? SPACE : COMPONENTS;
+constexpr int THREADS = $THREADS; // and elements of a block
+constexpr int GROUP = $GROUP;     // elements whose factors are stored side by side
 constexpr int PITCH = N_MODES | 1;
 
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -20,9 +16,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const int t = threadIdx.x;
   const long long batch = blockIdx.y, first = (long long)blockIdx.x * THREADS;
   const int live = n_elements - first < THREADS ? int(n_elements - first) : THREADS;
-  const long long element = first + (t < live ? t : live - 1), group = element / 32;
+  const long long element = first + (t < live ? t : live - 1), group = element / GROUP;
   in += batch * SOURCES * n_elements * (FROM_MODES ? N_MODES : POINTS);
-  out += batch * COMPONENTS * n_elements * (TO_MODES ? N_MODES : POINTS);
+  out += batch * SINKS * n_elements * (TO_MODES ? N_MODES : POINTS);
   real *const mine = shared + t * PITCH;
 
   if constexpr (FROM_MODES) {
@@ -64,47 +60,42 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       });
       Line line;
       line.start(factors, element, jk);
-      const int at_line = jk * 32 + int(element % 32);
+      const int at_line = jk * GROUP + int(element % GROUP);
       HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
         const Factors g = stored_factors(factors, group, i, at_line);
-        real u[1] = {0}, s[1][DIM], value[1] = {0}, flux[1][VECTOR];
-        HPFEM_UNROLL for (int d = 0; d < DIM; d++) s[0][d] = 0;
-        HPFEM_UNROLL for (int p = 0; p < N1; p++) {
-          u[0] += B1[p * Q1 + i] * a[0][p];
-          if constexpr (TREE_IN) {
-            s[0][0] += D1[p * Q1 + i] * a[0][p];
-            HPFEM_UNROLL for (int d = 1; d < DIM; d++) s[0][d] += B1[p * Q1 + i] * a[d][p];
-          }
-        }
+        real u[SOURCES], s[SOURCES][DIM], value[SINKS], flux[SINKS][VECTOR], x[SPACE], extra[N_FIELDS + 1];
         const long long point = element * POINTS + i * (Q2 * Q3) + jk;
-        if constexpr (STAGE == 0) {
-          if (t < live) out[point] = u[0];
-        } else if constexpr (STAGE == 1) {
-          value[0] = in[point] * line.weight(g, i);
-        } else if constexpr (STAGE == 3) {
-          HPFEM_UNROLL for (int x = 0; x < SPACE; x++) flux[0][x] = in[x * n_elements * POINTS + point];
-          line.pull_back(g, i, flux[0]);
-        } else {
-          real x[SPACE], extra[N_FIELDS + 1];
-          if constexpr (USES_POINTS) {
-            const real *p = points + ((group * Q1 + i) * SPACE) * (long long)LINES_PADDED + at_line;
-            HPFEM_UNROLL for (int d = 0; d < SPACE; d++) x[d] = p[d * LINES_PADDED];
+        if constexpr (FROM_MODES) {
+          u[0] = 0;
+          HPFEM_UNROLL for (int d = 0; d < DIM; d++) s[0][d] = 0;
+          HPFEM_UNROLL for (int p = 0; p < N1; p++) {
+            u[0] += B1[p * Q1 + i] * a[0][p];
+            if constexpr (TREE_IN) {
+              s[0][0] += D1[p * Q1 + i] * a[0][p];
+              HPFEM_UNROLL for (int d = 1; d < DIM; d++) s[0][d] += B1[p * Q1 + i] * a[d][p];
+            }
           }
-          each<0, N_FIELDS>([&](auto n_) {
-            constexpr int n = decltype(n_)::value;
-            extra[n] = fields[field_array(n)][field_component(n) * n_elements * POINTS + point];
-          });
-          weak_point(line, g, i, x, extra, parameters, u, s, value, flux);
+        } else {
+          HPFEM_UNROLL for (int c = 0; c < SOURCES; c++) u[c] = in[c * n_elements * POINTS + point];
         }
+        if constexpr (USES_POINTS) {
+          const real *p = points + ((group * Q1 + i) * SPACE) * (long long)LINES_PADDED + at_line;
+          HPFEM_UNROLL for (int d = 0; d < SPACE; d++) x[d] = p[d * LINES_PADDED];
+        }
+        each<0, N_FIELDS>([&](auto n_) {
+          constexpr int n = decltype(n_)::value;
+          extra[n] = fields[field_array(n)][field_component(n) * n_elements * POINTS + point];
+        });
+        at_point(line, g, i, x, extra, parameters, u, s, value, flux);
         if constexpr (TO_MODES) {
           HPFEM_UNROLL for (int p = 0; p < N1; p++) {
-            if constexpr (STAGE == 1 || (STAGE == 4 && TEST_VALUE)) b[0][p] += B1[p * Q1 + i] * value[0];
+            if constexpr (TEST_VALUE) b[0][p] += B1[p * Q1 + i] * value[0];
             if constexpr (TREE_OUT) {
               b[0][p] += D1[p * Q1 + i] * flux[0][0];
               HPFEM_UNROLL for (int d = 1; d < DIM; d++) b[d][p] += B1[p * Q1 + i] * flux[0][d];
             }
           }
-        }
+        } else if (t < live) out[point] = value[0];
       }
       each<0, N1>([&](auto p_) {
         constexpr int p = decltype(p_)::value;

@@ -1,4 +1,4 @@
-"""Options of the fiber kernel: elements per block, threads, strides, and whether they fit on a device."""
+"""Options of "sumfac-top": elements per block, threads, strides, and whether they fit on a device."""
 
 from __future__ import annotations
 
@@ -6,27 +6,22 @@ from dataclasses import dataclass, replace
 
 from ....errors import NotSuitable
 from ....forms.form import BlockProblem
-from ..codegen.banks import row_stride
 from ..codegen.tables import Levels
 from ..runtime.device import REGISTERS, Limits
 from ..runtime.measured import known_row
-
-# Threads, and so elements, of a block of the kernel with one element per thread.
-LANE_THREADS = 64
-# Numbers of 8 bytes that such a thread may keep in registers, and points of an element whose loops are unrolled.
-LANE_NUMBERS, LANE_POINTS = 90, 150
+from .banks import row_stride
 
 
 @dataclass(frozen=True)
 class SumFacTopOptions:
-    """Free choices of the fiber kernel.
+    """Free choices of the kernel.
 
     Attributes
     ----------
     elements : int
         Elements per block, E.
     prefetch : int
-        Points of an x-line whose factors are fetched before the first barrier.
+        Points of a line whose factors are fetched before the first barrier.
     min_blocks : int
         Blocks per multiprocessor that registers have to leave room for; 0: by the model.
     tables_shared : bool or None
@@ -49,20 +44,17 @@ class SumFacTopOptions:
     split: int = 0
 
 
-# What the kernel with one element per thread has of these: factors of 32 elements side by side, a warp's.
-LANE = SumFacTopOptions(32)
-
-
 @dataclass(frozen=True)
 class SumFacTopPlan:
-    """Sizes of the fiber kernel for a problem and a options; names as in sumfac_top.h.
+    """Sizes of the kernel for a problem and options; see parameters.h.
 
     Attributes
     ----------
     options : SumFacTopOptions
-    threads, row_stride, rows, arrays, total_arrays, modes_size, modes_pitch : int
-        Threads per block; LS; most rows, and R2; arrays per component and in all; numbers of `modes` and an element's.
-    table2, table3 : int
+    threads, row_stride, rows, array, arrays, total_arrays, modes_size, modes_pitch : int
+        Threads per block; LS; rows of an array, and R2; numbers of an array; arrays per component and in all; numbers
+        of `modes` and an element's.
+    b_table_size, c_table_size : int
         Entries of the second and of the last direction's tables in shared memory.
     last_pitch : int
         Entries between functions of the last direction's table.
@@ -70,8 +62,6 @@ class SumFacTopPlan:
         Shared memory of a block.
     min_blocks : int
         For `__launch_bounds__`.
-    lines : int
-        Lines along the first direction of a block.
     split_in, split_out : bool
         Whether lines along the last direction are phases of their own.
     together : int
@@ -82,45 +72,37 @@ class SumFacTopPlan:
     threads: int
     row_stride: int
     rows: tuple[int, int]
+    array: int
     arrays: int
     total_arrays: int
     modes_size: int
     modes_pitch: int
-    table2: int
-    table3: int
+    b_table_size: int
+    c_table_size: int
     last_pitch: int
     shared_bytes: int
     min_blocks: int
-    lines: int
     split_in: bool
     split_out: bool
     together: int
 
-    @property
-    def lines_padded(self) -> int:
-        """Lines of a block in the layout of stored factors."""
-        return -(-self.lines // 4) * 4
-
     def fits(self, limits: Limits) -> bool:
-        """Whether a block fits on a device."""
+        """Whether a block fits on a device.
+
+        Parameters
+        ----------
+        limits : Limits
+            Of the device.
+
+        Returns
+        -------
+        bool
+        """
         return self.threads <= limits.threads and self.shared_bytes <= limits.shared_block
 
 
-def flags(problem: BlockProblem) -> dict[str, bool]:
-    """What a problem's kernel does, in the words of sumfac_top.h."""
-    form = problem.form
-    return {
-        "from_modes": form.from_modes,
-        "to_modes": form.to_modes,
-        "gradient_in": form.trial_gradient,
-        "gradient_out": form.test_gradient,
-        "collocated": problem.collocated,
-        "pairs": form.gradients and not problem.collocated,
-    }
-
-
 def plan(problem: BlockProblem, levels: Levels, options: SumFacTopOptions) -> SumFacTopPlan:
-    """Sizes for a options.
+    """Sizes for some options.
 
     Parameters
     ----------
@@ -133,43 +115,42 @@ def plan(problem: BlockProblem, levels: Levels, options: SumFacTopOptions) -> Su
     -------
     SumFacTopPlan
     """
-    what = flags(problem)
+    form = problem.form
+    pairs = form.gradients and not problem.collocated
     q1, q2, q3 = levels.counts
     dim, e = problem.shape.dim, options.elements
-    itemsize = problem.dtype.itemsize
     rows = (max(levels.n_rows, q1), max(q2, int(levels.count[1].max())))
-    lines = q2 * q3 * e
-    threads = -(-lines // 32) * 32
+    threads = -(-q2 * q3 * e // 32) * 32
     third, flat = not levels.reverse and not levels.trivial, not levels.reverse and dim == 2
-    split_out = what["to_modes"] and bool((third and options.split & 1) or (flat and options.split))
-    split_in = what["from_modes"] and bool((third and options.split & 2) or (flat and options.split))
+    split_out = form.to_modes and bool((third and options.split & 1) or (flat and options.split))
+    split_in = form.from_modes and bool((third and options.split & 2) or (flat and options.split))
     together = 2 if options.split & 4 and e % 2 == 0 and (split_in or split_out) else 1
-    stride = row_stride(levels, e, rows, itemsize, what, e // together if split_in or split_out else 0)
-    components = problem.form.components
+    stride = row_stride(problem, levels, e, rows, e // together if split_in or split_out else 0)
+    components = form.components
     vectors = max(problem.coupled, problem.given) // components
-    arrays = max(dim, vectors) if problem.form.gradients else 1
+    arrays = max(dim, vectors) if form.gradients else 1
     total = arrays * components
     size = -(-rows[0] * rows[1] * stride // 2) * 2
     leaves = split_in or split_out or levels.trivial
     pitch = (levels.n_leaves if leaves else levels.n_modes) | 1
-    needs_modes = not levels.reverse and (what["from_modes"] or (what["to_modes"] and leaves))
+    needs_modes = not levels.reverse and (form.from_modes or (form.to_modes and leaves))
     modes = -(-components * e * pitch // 2) * 2 if needs_modes else 0
     last = 1 if levels.trivial else 2
-    last_pitch = q3 if what["pairs"] else q3 | 1
+    last_pitch = q3 if pairs else q3 | 1
     if split_in or split_out:  # of pairs, an odd number: rows of a table in different banks
-        last_pitch = levels.counts[last] | 1 if what["pairs"] else 2 * (-(-levels.counts[last] // 2) | 1)
+        last_pitch = levels.counts[last] | 1 if pairs else 2 * (-(-levels.counts[last] // 2) | 1)
     table3 = len(levels.values[last]) * last_pitch if third or (flat and options.split) else 0
     shared2 = options.tables_shared
     if shared2 is None:
         shared2 = not levels.uniform(1) and len(levels.values[1]) * q2 > 100 and not (flat and options.split)
     table2 = len(levels.values[1]) * q2 if shared2 else 0
-    width = 2 if what["pairs"] else 1
-    shared = (total * size + modes + width * (table2 + table3)) * itemsize
+    shared = (total * size + modes + (1 + pairs) * (table2 + table3)) * problem.dtype.itemsize
     return SumFacTopPlan(
         replace(options, tables_shared=shared2),
         threads,
         stride,
         rows,
+        size,
         arrays,
         total,
         modes,
@@ -178,38 +159,44 @@ def plan(problem: BlockProblem, levels: Levels, options: SumFacTopOptions) -> Su
         table3,
         last_pitch,
         shared,
-        options.min_blocks or blocks_by_registers(problem, levels, threads),
-        lines,
+        options.min_blocks or _blocks_by_registers(problem, levels, threads),
         split_in,
         split_out,
         together,
     )
 
 
-def line_registers(problem: BlockProblem, levels: Levels) -> int:
-    """Estimate of the registers (of 4 bytes) that a thread needs on its x-line."""
-    what, n, q = flags(problem), levels.n_rows, levels.counts[0]
-    dim, words = problem.shape.dim, problem.dtype.itemsize // 4
-    kind = problem.form.factor_kind
-    factors = problem.geometry.n_factors(kind) if kind else 0
-    c = problem.form.components
-    if what["pairs"]:
-        numbers = c * 2 * dim * n + 2 * factors + 4 * dim
-    elif what["gradient_in"] or what["gradient_out"]:
-        numbers = c * 2 * q + 2 * factors + 4 * dim
+def _line_registers(problem: BlockProblem, levels: Levels) -> int:
+    """Estimate of the registers (of 4 bytes) that a thread needs on its line along the first direction."""
+    form, dim = problem.form, problem.shape.dim
+    factors = problem.geometry.n_factors(form.factor_kind) if form.factor_kind else 0
+    if not form.gradients:
+        numbers = 2 * form.components * levels.n_rows + 2 * factors + 4
+    elif problem.collocated:
+        numbers = 2 * form.components * levels.counts[0] + 2 * factors + 4 * dim
     else:
-        numbers = c * 2 * n + 2 * factors + 4
-    return words * numbers + 30
+        numbers = 2 * form.components * dim * levels.n_rows + 2 * factors + 4 * dim
+    return problem.dtype.itemsize // 4 * numbers + 30
 
 
-def blocks_by_registers(problem: BlockProblem, levels: Levels, threads: int) -> int:
+def _blocks_by_registers(problem: BlockProblem, levels: Levels, threads: int) -> int:
     """Blocks per multiprocessor that leave each thread the registers its line needs, at most 2048 threads."""
-    need = min(255, max(40, line_registers(problem, levels)))
+    need = min(255, max(40, _line_registers(problem, levels)))
     return max(1, min(REGISTERS // (threads * (-(-need // 8) * 8)), 2048 // threads, 16))
 
 
 def known_options(problem: BlockProblem) -> SumFacTopOptions | None:
-    """Measured options of a problem."""
+    """Find the measured options of a problem.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+
+    Returns
+    -------
+    SumFacTopOptions or None
+        None if nobody measured it.
+    """
     row = known_row(problem, "sumfac-top")
     return None if row is None else SumFacTopOptions(*row[1:])
 
@@ -291,7 +278,7 @@ def default_options(problem: BlockProblem, levels: Levels, limits: Limits) -> Su
 
 
 def checked_plan(problem: BlockProblem, levels: Levels, options: SumFacTopOptions, limits: Limits) -> SumFacTopPlan:
-    """Plan of a options that is to fit on a device.
+    """Plan of options that are to fit on a device.
 
     Parameters
     ----------
@@ -318,39 +305,3 @@ def checked_plan(problem: BlockProblem, levels: Levels, options: SumFacTopOption
             f" threads; a block has at most {limits.shared_block} and {limits.threads}"
         )
     return found
-
-
-def sumfac_plan(problem: BlockProblem, levels: Levels) -> SumFacTopPlan:
-    """Plan of the kernel with one element per thread: the layout of factors of 32 elements.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    levels : Levels
-        Of the problem's tabulation, directions in its order.
-
-    Returns
-    -------
-    SumFacTopPlan
-
-    Raises
-    ------
-    NotSuitable
-        If an element does not fit a thread, or the form differentiates at the points.
-    """
-    what, form = flags(problem), problem.form
-    if (what["gradient_in"] or what["gradient_out"]) and what["collocated"]:
-        raise NotSuitable("one element per thread is noncollocated; use algorithm='noncollocated'")
-    if form.components > 1:
-        raise NotSuitable("one element per thread couples no components")
-    deep = problem.shape.dim > 2 and what["pairs"]
-    numbers = levels.n_modes * (1 + levels.trivial) + levels.n_nodes * (4 if deep else 2)
-    numbers += 2 * levels.n_rows * (problem.shape.dim if what["pairs"] else 1)
-    numbers = numbers * problem.dtype.itemsize // 8
-    if problem.n_points > LANE_POINTS:
-        raise NotSuitable(
-            f"one element has {problem.n_points} points, {LANE_POINTS} are unrolled in a thread's registers"
-        )
-    if numbers > LANE_NUMBERS:
-        raise NotSuitable(f"one element needs {numbers} numbers in a thread's registers, {LANE_NUMBERS} fit")
-    return plan(problem, levels, LANE)

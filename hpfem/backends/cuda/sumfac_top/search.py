@@ -1,4 +1,4 @@
-"""Search for the fastest options of the fiber kernel: elements per block, options one by one, what helped together."""
+"""Search for the fastest options of "sumfac-top": elements per block, options one by one, what helped together."""
 
 from __future__ import annotations
 
@@ -62,17 +62,17 @@ def first_configs(
         if len(tried) < most and all(max(e, other) > 1.1 * min(e, other) for other in tried):
             tried.append(e)
     own = [default_options(problem, levels, limits)] if table else []
-    split = [v for v in SPLIT if most and can_split(levels)]
+    split = [v for v in SPLIT if most and _can_split(levels)]
     split = [v for v in split if (p := plan(problem, levels, v)).fits(limits) and p.threads >= SPLIT_THREADS]
     return list(dict.fromkeys([*own, *(SumFacTopOptions(e) for e in tried), *split]))
 
 
-def can_split(levels: Levels) -> bool:
+def _can_split(levels: Levels) -> bool:
     """Whether lines along the last direction may be a phase of their own."""
     return levels.dim > 1 and not levels.reverse
 
 
-def ranked(timed: Mapping[SumFacTopOptions, float]) -> list[SumFacTopOptions]:
+def _ranked(timed: Mapping[SumFacTopOptions, float]) -> list[SumFacTopOptions]:
     """Options, fastest first."""
     return sorted(timed, key=lambda options: timed[options])
 
@@ -97,17 +97,17 @@ def second_configs(
         Not yet timed.
     """
     found = []
-    for v in ranked(timed)[:kept]:
+    for v in _ranked(timed)[:kept]:
         layout = plan(problem, levels, v)
         found.append(replace(v, min_blocks=layout.min_blocks + 1))
         found += [replace(v, min_blocks=layout.min_blocks - 1)] if layout.min_blocks > 1 else []
         if not problem.geometry.affine:
             found += [replace(v, prefetch=1), replace(v, prefetch=2), replace(v, l2=True)]
             found += [replace(v, prefetch=n, late=True) for n in (1, 2, 4)]
-            found += [replace(v, split=n) for n in (0, 1, 2, 3, 7) if can_split(levels)]
+            found += [replace(v, split=n) for n in (0, 1, 2, 3, 7) if _can_split(levels)]
             found += [] if problem.form.gradients else [replace(v, prefetch=levels.counts[0])]
         if not levels.uniform(1):
-            found.append(replace(v, tables_shared=not layout.table2))
+            found.append(replace(v, tables_shared=not layout.b_table_size))
     return [v for v in dict.fromkeys(found) if v not in timed]
 
 
@@ -126,7 +126,7 @@ def third_configs(timed: Mapping[SumFacTopOptions, float], kept: int = KEPT) -> 
     list of SumFacTopOptions
         Not yet timed.
     """
-    found, order = [], ranked(timed)
+    found, order = [], _ranked(timed)
     for base in [v for v in order if v == SumFacTopOptions(v.elements, split=v.split)][:kept]:
         better = [v for v in order if v.elements == base.elements and timed[v] < HELPS * timed[base]]
         merged = base

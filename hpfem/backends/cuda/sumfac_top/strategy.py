@@ -9,14 +9,15 @@ from typing import Any
 from ....forms.form import BlockProblem
 from ... import options as text
 from ...strategy import Options, Search, Strategy
-from ..codegen.prelude import program, sumfac_top_source
+from ..codegen.prelude import program
 from ..codegen.tables import Levels
 from ..runtime.device import architecture, limits
 from ..runtime.measured import expected_time, shipped_rate
 from ..runtime.nvrtc import start
-from . import plan as fiber
 from .kernel import SumFacTopKernel
+from .plan import SumFacTopOptions, SumFacTopPlan, checked_plan, default_options, plan
 from .search import MOST, first_configs, search
+from .source import source
 
 
 class CudaSumFacTop(Strategy):
@@ -25,15 +26,15 @@ class CudaSumFacTop(Strategy):
     name, special = "sumfac-top", False
 
     def default(self, problem: BlockProblem) -> Options:
-        """The measured options, if there is one and it fits, else the model's best number of elements per block."""
-        return text.to_text(fiber.default_options(problem, Levels.of(problem.tabulation), limits()))
+        """The measured options if they fit, else the model's best number of elements; see `Strategy.default`."""
+        return text.to_text(default_options(problem, Levels.of(problem.tabulation), limits()))
 
     def measured(self, problem: BlockProblem) -> str | None:
-        """Speed in the shipped table."""
+        """Speed in the shipped table; see `Strategy.measured`."""
         return shipped_rate(problem, self.name)
 
     def configs(self, problem: BlockProblem) -> Sequence[Options]:
-        """The measured options, if there is one, and numbers of elements per block in the model's order.
+        """The measured options, and numbers of elements per block in the model's order; see `Strategy.configs`.
 
         Raises
         ------
@@ -44,23 +45,23 @@ class CudaSumFacTop(Strategy):
         return [text.to_text(options) for options in found]
 
     def search(self, problem: BlockProblem) -> Search:
-        """Elements per block, then options one by one, then those that helped together."""
+        """Elements per block, options one by one, then those that helped together; see `Strategy.search`."""
         rounds = search(problem, Levels.of(problem.tabulation), limits())
-        yield from text.search_in_text(rounds, fiber.SumFacTopOptions)
+        yield from text.search_in_text(rounds, SumFacTopOptions)
 
-    def _plan(self, problem: BlockProblem, options: Options) -> fiber.SumFacTopPlan:
+    def _plan(self, problem: BlockProblem, options: Options) -> SumFacTopPlan:
         levels = Levels.of(problem.tabulation)
         if options is None:
-            return fiber.plan(problem, levels, fiber.default_options(problem, levels, limits()))
-        return fiber.checked_plan(problem, levels, text.from_text(fiber.SumFacTopOptions, options), limits())
+            return plan(problem, levels, default_options(problem, levels, limits()))
+        return checked_plan(problem, levels, text.from_text(SumFacTopOptions, options), limits())
 
     def prepare(self, problem: BlockProblem, options: Options = None) -> Future[Any]:
-        """Begin to compile into the cache."""
-        source = sumfac_top_source(problem, Levels.of(problem.tabulation), self._plan(problem, options))
-        return start(program(source), architecture())
+        """Begin to compile into the cache; see `Strategy.prepare`."""
+        text_of_kernel = source(problem, Levels.of(problem.tabulation), self._plan(problem, options))
+        return start(program(text_of_kernel), architecture())
 
     def build(self, problem: BlockProblem, options: Options = None) -> SumFacTopKernel:
-        """Build the kernel.
+        """Build the kernel; see `Strategy.build`.
 
         Raises
         ------
@@ -70,5 +71,5 @@ class CudaSumFacTop(Strategy):
         return SumFacTopKernel(problem, self._plan(problem, options))
 
     def cost(self, problem: BlockProblem) -> float:
-        """Expected time per element in nanoseconds."""
+        """Expected time per element in nanoseconds; see `Strategy.cost`."""
         return expected_time(problem, self.name)

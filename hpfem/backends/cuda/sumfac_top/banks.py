@@ -1,13 +1,12 @@
-"""The fiber kernel's numbers in shared memory: rows of the tree's nodes, and a stride without bank conflicts."""
+"""Numbers in shared memory: rows of the tree's nodes, and a stride without bank conflicts."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .tables import Levels
+from ....forms.form import BlockProblem
+from ..codegen.tables import Levels
 
 BANKS = 32  # of shared memory, 4 bytes wide
 
@@ -35,25 +34,38 @@ def wavefronts(addresses: NDArray[np.int64], itemsize: int) -> NDArray[np.int64]
     return hits.reshape(candidates, groups, group).max(axis=-1).sum(axis=-1)
 
 
-def row_stride(
-    levels: Levels, elements: int, rows: tuple[int, int], itemsize: int, what: Mapping[str, bool], split: int
-) -> int:
+def row_stride(problem: BlockProblem, levels: Levels, elements: int, rows: tuple[int, int], split: int) -> int:
     """Distance of rows in shared memory, with the fewest bank conflicts over all phases.
 
-    `split`: neighbouring threads with the same line of the last direction, 0 where it is no phase of its own.
+    Parameters
+    ----------
+    problem : BlockProblem
+    levels : Levels
+        Of the problem's tabulation.
+    elements : int
+        Of a block.
+    rows : tuple of int
+        Rows of an array, and R2.
+    split : int
+        Neighbouring threads with the same line of the last direction; 0 where it is no phase of its own.
+
+    Returns
+    -------
+    int
+        In numbers.
     """
     q1, q2, q3 = levels.counts
     lanes, r2 = q3 * elements, rows[1]
     stride = np.arange(lanes, lanes + 17)[:, None]
-    derivatives = what["gradient_in"] or what["gradient_out"]
-    collocated = derivatives and what["collocated"]
+    gradients = problem.form.gradients
+    collocated, pairs = gradients and problem.collocated, gradients and not problem.collocated
     cost = np.zeros(len(stride))
 
     def add(weight: float, row: NDArray[np.int64], lane: NDArray[np.int64]) -> None:
-        cost[:] += weight * wavefronts(row * stride + lane, itemsize)
+        cost[:] += weight * wavefronts(row * stride + lane, problem.dtype.itemsize)
 
     line, item = np.arange(q2 * lanes), np.arange(q1 * lanes)
-    add(2 * levels.n_rows + (7 * q1 if collocated else 4 * levels.n_rows * derivatives), line // lanes, line % lanes)
+    add(2 * levels.n_rows + (7 * q1 if collocated else 4 * levels.n_rows * gradients), line // lanes, line % lanes)
     if collocated:
         add(4 * q2, item // lanes * r2, item % lanes)
         if q3 > 1:
@@ -62,21 +74,30 @@ def row_stride(
     if levels.reverse:  # lines of the last direction, those of an element side by side
         n = levels.n_nodes if q3 > 1 else levels.n_rows
         item = np.arange(n * elements)
-        add((2 + 2 * what["pairs"]) * max(q2, q3), item % n % levels.n_rows * r2 + item % n // levels.n_rows, item // n)
+        add((2 + 2 * pairs) * max(q2, q3), item % n % levels.n_rows * r2 + item % n // levels.n_rows, item // n)
     if levels.uniform(1) and not (levels.reverse and levels.trivial):
         row = np.arange(levels.n_rows * lanes)
-        add((2 + 3 * what["pairs"]) * 2 * q2, row // lanes * r2, row % lanes)
+        add((2 + 3 * pairs) * 2 * q2, row // lanes * r2, row % lanes)
     if split:
         nodes = last_nodes(levels, r2)
         item = np.arange(len(nodes) * split)
-        add((2 + 2 * what["pairs"]) * q3, nodes[item // split, 0], item % split)
+        add((2 + 2 * pairs) * q3, nodes[item // split, 0], item % split)
     return lanes + int(np.argmin(cost))
 
 
 def last_nodes(levels: Levels, r2: int) -> NDArray[np.int64]:
-    """Row, first leaf, first function and number of leaves of the last direction's lines; long lines first.
+    """Lines of the last direction, long ones first: threads of a warp have lines of about the same length.
 
-    Threads of a warp then have lines of about the same length.
+    Parameters
+    ----------
+    levels : Levels
+    r2 : int
+        Rows of a function of the first direction.
+
+    Returns
+    -------
+    ndarray of int, [lines, 4]
+        Row, first leaf, first function and number of leaves.
     """
     if levels.trivial:
         nodes = [r2 * np.arange(levels.n_rows), levels.child[1], levels.start[1], levels.count[1]]
@@ -86,6 +107,17 @@ def last_nodes(levels: Levels, r2: int) -> NDArray[np.int64]:
 
 
 def node_rows(levels: Levels, r2: int) -> NDArray[np.int64]:
-    """Row in shared memory of every level-2 node."""
+    """Rows of the nodes of level 2 in shared memory.
+
+    Parameters
+    ----------
+    levels : Levels
+    r2 : int
+        Rows of a function of the first direction.
+
+    Returns
+    -------
+    ndarray of int, [n_nodes]
+    """
     parent = np.repeat(np.arange(levels.n_rows), levels.count[1])
     return parent * r2 + np.arange(levels.n_nodes) - levels.child[1][parent]

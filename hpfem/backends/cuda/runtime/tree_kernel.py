@@ -1,0 +1,91 @@
+"""Kernels that work on modes of the tree, and what comes before and behind them where the basis is another one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....forms.form import BlockProblem
+from ..codegen.prelude import program
+from ..codegen.tables import Levels
+from .cublas import handle, multiply
+from .device import upload
+from .kernel import CudaKernel
+from .scratch import StreamPool
+
+
+class TreeKernel(CudaKernel):
+    """A sum-factorised kernel: from coefficients, or values at the points, to the result in one launch.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    strategy : str
+        The kernel's name in C++ is the same, with underscores.
+    levels : Levels
+        Of the problem's tabulation, with the directions in the kernel's order.
+    source : str
+        Of the kernel, `language.h` apart.
+    group : int
+        Elements whose factors are stored side by side.
+    block : tuple of int
+        Elements, threads and bytes of shared memory of a block.
+    """
+
+    def __init__(
+        self, problem: BlockProblem, strategy: str, levels: Levels, source: str, group: int, block: tuple[int, int, int]
+    ) -> None:
+        self.transforms: tuple[Any, Any] | None = None
+        self._scratch: StreamPool[dict[tuple[str, int], Any]] = StreamPool()
+        super().__init__(problem, strategy, levels)
+        self.elements, self.threads, self.shared_bytes = block
+        self._compile(program(source), strategy.replace("-", "_"), self.shared_bytes)
+        self.factors, self.points = self._layouts(group)
+        transform = problem.tabulation.basis.transform
+        if transform is not None:
+            forward = np.ascontiguousarray(transform.T, problem.dtype)
+            self.transforms = upload(forward), upload(np.ascontiguousarray(transform, problem.dtype))
+            handle()
+
+    def arrays(self) -> list[tuple[str, Any]]:
+        """Transforms of a nodal basis, and coefficients between two products; see `CudaKernel.arrays`."""
+        scratch = [array for buffers in list(self._scratch.made) for array in list(buffers.values())]
+        return [*(("matrices", a) for a in self.transforms or ()), *(("scratch", a) for a in scratch)]
+
+    def _buffer(self, scratch: dict[tuple[str, int], Any], name: str, components: int) -> Any:
+        if (name, components) not in scratch:
+            shape = (components, self.problem.n_elements, self.levels.n_modes)
+            scratch[name, components] = self.device.empty(shape, self.problem.dtype)
+        return scratch[name, components]
+
+    def apply(self, source: Any, out: Any) -> None:
+        """Apply to one block of a field; see `BlockKernel.apply`."""
+        if self.transforms is None:
+            self._launch(source, out)
+            return
+        from_modes, to_modes = self.problem.form.from_modes, self.problem.form.to_modes
+        scratch = self._scratch.take(dict)
+        given, wanted = source, out
+        try:
+            if from_modes:
+                source = self._buffer(scratch, "in", len(given))
+                multiply(given, self.transforms[0], source)
+            if to_modes:
+                out = self._buffer(scratch, "out", len(wanted))
+            self._launch(source, out)
+            if to_modes:
+                multiply(out, self.transforms[1], wanted)
+        finally:
+            self._scratch.give(scratch)
+
+    def _launch(self, source: Any, out: Any) -> None:
+        """The kernel alone, on modes of the tree."""
+        n = self.problem.n_elements
+        if n:
+            self.function(
+                (-(-n // self.elements), len(source) // self.problem.coupled),
+                (self.threads,),
+                (np.int64(n), source, out, self.factors, self.points, *self._extra),
+                shared_mem=self.shared_bytes,
+            )

@@ -1,0 +1,28 @@
+"""Source of the kernel "sumfac"."""
+
+from __future__ import annotations
+
+from ....forms.form import BlockProblem
+from ..codegen.prelude import constants, fill, header
+from ..codegen.tables import Levels
+from .plan import GROUP, THREADS
+
+
+def source(problem: BlockProblem, levels: Levels, name: str = "sumfac") -> str:
+    """Source of the kernel, `language.h` apart.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    levels : Levels
+        Of the problem's tabulation, directions in its order.
+    name : str
+        Of the kernel in C++.
+
+    Returns
+    -------
+    str
+    """
+    parts = ("codegen/helpers.h", "codegen/geometry.h", "codegen/pointwise.h")
+    own = fill("sumfac/sumfac.h", {"THREADS": THREADS, "GROUP": GROUP})
+    return "\n".join([constants(problem, levels, name, GROUP), *map(header, parts), own])
