@@ -1,4 +1,4 @@
-"""Host/device pairs: one array with a copy on the host, on a device, or on both ([X] section 3.1, A.1).
+"""Host/device pairs: one array with a copy on the host, on a device, or on both ([Xing] section 3.1, A.1).
 
 Each side has a validity flag. An array is asked for as `read`, `write` or `readwrite` on a device; data moves only when
 the asked side is stale, and every move is counted. Other libraries take a pair without a copy through DLPack, the CUDA

@@ -1,4 +1,4 @@
-"""C0 spaces: element-local coefficients from global ones, local = Q global (DESIGN section 10).
+"""C0 spaces: element-local coefficients from global ones, local = Q global.
 
 Q follows from the entities of the modes and the ids and orientations of the mesh's edges and faces alone: any mesh of
 any shapes is conforming as it is, a periodic one too. Its entries are +-1 but for small dense blocks on turned tris.

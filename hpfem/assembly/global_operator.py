@@ -1,4 +1,4 @@
-"""Global operators: Q^T A Q without a matrix, as SciPy's LinearOperator (DESIGN section 10)."""
+"""Global operators: Q^T A Q without a matrix, as SciPy's LinearOperator."""
 
 from __future__ import annotations
 

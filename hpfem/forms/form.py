@@ -202,7 +202,7 @@ class BlockProblem:
     dtype : dtype
         Of fields, geometric factors and arithmetic.
     algorithm : str
-        "collocated" or "noncollocated" ([X] Alg. 5 and 6); means nothing where the form has no gradients.
+        "collocated" or "noncollocated" ([Xing] Alg. 5 and 6); means nothing where the form has no gradients.
     fields : mapping
         Name -> `FieldValues` of the form's fields.
     parameters : mapping

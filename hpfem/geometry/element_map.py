@@ -101,7 +101,7 @@ class Quality:
 
     @property
     def ratio(self) -> Array:
-        """Smallest over largest det J, 1 in an affine element (Persson & Peraire 2009), [E]."""
+        """Smallest over largest det J, 1 in an affine element [PP], [E]."""
         return self.smallest / self.largest
 
     @property

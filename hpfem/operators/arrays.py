@@ -30,15 +30,17 @@ class FieldMap(ABC):
 
     Attributes
     ----------
-    space : Space
+    space, target : Space
+        Of the fields that it takes and returns.
     name : str
         For messages.
     backend : Backend
     input_state, output_state : str
-        States of the fields that it takes and returns.
+        States of these.
     """
 
     space: Space
+    target: Space
     name: str
     backend: Backend
     input_state: str
@@ -197,7 +199,7 @@ def _target(operator: FieldMap, out: Any, single: bool) -> Field:
         if device.name == HOST.name and not (inside.flags.writeable and np.may_share_memory(inside, np.asarray(array))):
             raise ArgumentError(f"{what}: {type(array).__name__} is read-only, or gives copies of its memory only")
         pairs.append(pair)
-    return Field(operator.space, operator.output_state, pairs)
+    return Field(operator.target, operator.output_state, pairs)
 
 
 def same_kind(example: Any, array: Any) -> Any:

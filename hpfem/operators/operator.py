@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
+from hpfem.shapes import Tabulation
 from hpfem.shapes.arguments import integer, is_real, real, shown
 
 from ..backends.base import Backend, choose_backend
@@ -68,6 +69,8 @@ class Operator(FieldMap):
         evaluated once, here.
     components : int
         Components that the pointwise function couples.
+    target : Space, optional
+        Where the results are: a space on the same mesh, whose points they are at. `space` when left out.
     strategy : str
         "auto", "stdmat", "sumfac" or another strategy of the backend.
     algorithm : str
@@ -98,6 +101,7 @@ class Operator(FieldMap):
         name: str | None = None,
         coefficients: Mapping[str, Coefficient] | None = None,
         components: int = 1,
+        target: Space | None = None,
         strategy: str = "auto",
         algorithm: str = "auto",
         backend: str | None = None,
@@ -105,7 +109,7 @@ class Operator(FieldMap):
         self.name = name = form.name if name is None else name
         if not isinstance(space, Space):
             raise ArgumentError(f"{name} is made on a Space, got {type(space).__name__}")
-        self.space = space
+        self.space, self.target = space, space if target is None else self._checked_target(space, target)
         components = integer(components, 1, f"components of {name}", MAX_COUPLED)
         self.strategy, self.algorithm = strategy, algorithm
         self.backend = choose_backend(space.backend if backend is None else backend)
@@ -127,6 +131,14 @@ class Operator(FieldMap):
             form = Form.weak(name, traced, components)
         self.form, self.input_state, self.output_state = form, form.source, form.sink
         self.rebuild()
+
+    def _checked_target(self, space: Space, target: Space) -> Space:
+        """A space whose blocks have the cells of those of another."""
+        if not isinstance(target, Space):
+            raise ArgumentError(f"the target of {self.name} is a Space, got {type(target).__name__}")
+        if target.mesh is not space.mesh or target.dtype != space.dtype:
+            raise ArgumentError(f"the target of {self.name} must be a space on the same mesh and of the same dtype")
+        return target
 
     def _take(self, key: str, value: Any) -> None:
         """Read a coefficient: a field, a function, a vector of D numbers or a number."""
@@ -170,13 +182,14 @@ class Operator(FieldMap):
         -------
         BlockProblem
         """
-        block = self.space.blocks[number]
+        block, target = self.space.blocks[number], self.target.blocks[number]
+        tabulation = block.tabulation if target is block else Tabulation(block.basis, target.rule)
         fields = {
             key: FieldValues(field.data[number], self.device, field.components > 1)
             for key, field in self.fields.items()
         }
         return BlockProblem(
-            self.form, block.tabulation, block.geometry, self.space.dtype, fields=fields, parameters=self.parameters
+            self.form, tabulation, target.geometry, self.space.dtype, fields=fields, parameters=self.parameters
         )
 
     def _asked(self) -> list[tuple[BlockProblem, str, str, Backend]]:
@@ -304,7 +317,7 @@ class Operator(FieldMap):
             If `out` is the argument itself.
         """
         components = self._check(field)
-        given, out = out, result_field(self.space, self.name, self.output_state, components, out)
+        given, out = out, result_field(self.target, self.name, self.output_state, components, out)
         if given is not None and any(mine.overlaps(theirs) for mine, theirs in zip(out.data, field.data, strict=True)):
             raise StateError(f"{self.name} cannot write into its own argument; give another field as out")
         device = self.device

@@ -58,17 +58,20 @@ class InverseMass(FwdTrans):
 
 @OPERATORS.register("BwdTrans")
 class BwdTrans(Operator):
-    """Backward transform: coefficients to values at the quadrature points, u = B u^ ([X] eq. 5).
+    """Backward transform: coefficients to values at the quadrature points, u = B u^ ([Xing] eq. 5).
 
     Parameters
     ----------
     space : Space
+    target : Space, optional
+        On the same mesh: the values are at its points, and fields of it. For right-hand sides, errors and output that
+        want more points than the space has.
     **options
         strategy, algorithm, backend of `Operator`.
     """
 
-    def __init__(self, space: Space, **options: Unpack[OperatorOptions]) -> None:
-        super().__init__(space, BWD_TRANS, **options)
+    def __init__(self, space: Space, target: Space | None = None, **options: Unpack[OperatorOptions]) -> None:
+        super().__init__(space, BWD_TRANS, target=target, **options)
 
 
 @OPERATORS.register("IProductWRTBase")
@@ -148,7 +151,7 @@ class Laplacian(Operator):
 
 @OPERATORS.register("Helmholtz")
 class Helmholtz(Operator):
-    """Helmholtz matrix: (lam u, v) + (diffusivity grad u, grad v) (BK3 with constants; [X] eq. 3).
+    """Helmholtz matrix: (lam u, v) + (diffusivity grad u, grad v) (BK3 with constants; [Xing] eq. 3).
 
     Parameters
     ----------

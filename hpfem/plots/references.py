@@ -12,7 +12,7 @@ _DASHES = ((0, (1, 1.5)), (0, (5, 2)), (0, (6, 2, 1, 2)))
 
 # (benchmark, shape): whose peaks over orders and sizes, on what, and how many degrees of freedom per second, rising;
 # deformed elements with stored factors, double precision.
-# Xing et al. and MFEM: [X] section 4.1, on an NVIDIA GH200. libCEED: commit 64e0491, /gpu/cuda/gen, the better of apply
+# [Xing] and MFEM: [Xing] section 4.1, on an NVIDIA GH200. libCEED: commit 64e0491, /gpu/cuda/gen, the better of apply
 # and applyAdd over P = 1..7, measured on an H200; tets with a dense basis on the same points (best at P = 1).
 GPU_REFERENCES: Mapping[tuple[str, str], Mapping[str, float]] = {
     ("bk1", "hex"): {"MFEM, GH200 (Xing et al.)": 25e9, "Xing et al., GH200": 35e9, "libCEED, H200": 60.7e9},

@@ -20,7 +20,7 @@ from hpfem.shapes import SHAPES
 
 from ..support.files import atomic_path
 
-# One colour per strategy, those of [X] Figs 5 and 6 in shades that colour-blind readers tell apart.
+# One colour per strategy, those of [Xing] Figs 5 and 6 in shades that colour-blind readers tell apart.
 _STRATEGY_COLOURS = {"stdmat": "#c8352b", "sumfac": "#2166ac", "sumfac-top": "#2e8b3d", "dense": "#e08214"}
 _FURTHER_COLOURS = ("#8c5aa8", "#17888f", "#7f5539", "#d6569b")
 _MARKERS = "osD^vPX*<>hp"

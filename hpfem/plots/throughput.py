@@ -1,4 +1,4 @@
-"""Figures of a benchmark run, laid out like [X] Figs 5 to 9: one column per shape, throughput over size."""
+"""Figures of a benchmark run, laid out like [Xing] Figs 5 to 9: one column per shape, throughput over size."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def plot_throughput(results: Mapping[str, Any], folder: str | os.PathLike[str], 
     Returns
     -------
     list of Path
-        - ``<benchmark>_<geometry>``: strategies and orders ([X] Figs 5, 6),
-        - ``<benchmark>_geometry``: affine and deformed ([X] Figs 7, 8),
-        - ``<benchmark>_collocation``: collocated and not ([X] Fig. 9),
+        - ``<benchmark>_<geometry>``: strategies and orders ([Xing] Figs 5, 6),
+        - ``<benchmark>_geometry``: affine and deformed ([Xing] Figs 7, 8),
+        - ``<benchmark>_collocation``: collocated and not ([Xing] Fig. 9),
         - ``<benchmark>_gain``: collocated against not by order,
         - ``<benchmark>_by_order``: best throughput by order,
         - ``<benchmark>_roofline``: share of the machine's limit;

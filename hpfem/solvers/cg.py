@@ -1,4 +1,4 @@
-"""Preconditioned conjugate gradients on host or device arrays (Hestenes & Stiefel 1952).
+"""Preconditioned conjugate gradients on host or device arrays [HS].
 
 Vectors stay where they are; they are scaled by powers of two, so that right-hand sides may be of any size. It stops as
 `scipy.sparse.linalg.cg` does: by the norm of the recurred residual against that of the right-hand side. Rounding, and

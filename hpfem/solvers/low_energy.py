@@ -5,7 +5,7 @@ corrected additively in
 
 - the vertex functions of order 1: a sparse LU factorisation, which carries information across the mesh;
 - one function of low energy per vertex: 1 there, 0 on what does not touch the vertex, minimal in every cell, averaged
-  where cells meet (the vertex modes of Sherwin & Casarin 2001; those of order 1 cost too much energy at high order);
+  where cells meet (the vertex modes of [SC]; those of order 1 cost too much energy at high order);
 - for every edge, the edge with the faces around it: the exact inverse of its block.
 
 Only element matrices, dense blocks and sparse products: memory and time of the set-up are those of assembling.

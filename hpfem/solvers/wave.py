@@ -1,4 +1,4 @@
-"""The acoustic wave equation M p_tt + c^2 K p = f, explicit in time ([R]: the spectral element proxy application).
+"""The acoustic wave equation M p_tt + c^2 K p = f, explicit in time ([Roget]: the spectral element proxy application).
 
 Leapfrog: p^{n+1} = 2 p^n - p^{n-1} + dt^2 M^{-1} (f^n - K p^n), of second order and stable for dt below
 2 / sqrt(largest eigenvalue of M^{-1} K). M is diagonal where the points of the rule are the nodes of the basis

@@ -1,4 +1,4 @@
-"""A space: a basis of some order on every cell of a mesh, with quadrature, in blocks of equal elements ([X] 3.3)."""
+"""A space: a basis of some order on every cell of a mesh, with quadrature, in blocks of equal elements ([Xing] 3.3)."""
 
 from __future__ import annotations
 

@@ -309,6 +309,7 @@ class ForwardTransform:
         if not hasattr(space, "blocks"):
             raise ArgumentError(f"FwdTrans is made on a Space, got {type(space).__name__}")
         self.space: Any = space
+        self.target: Any = space
         self.strategy, self.algorithm = strategy, algorithm
         self.backend = choose_backend(space.backend if backend is None else backend)
         self._make_projections()

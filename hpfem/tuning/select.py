@@ -62,7 +62,7 @@ Known = tuple[Config, str, tuple[str, ...]]
 
 
 def _algorithms(problem: BlockProblem, asked: str) -> list[str]:
-    """Algorithms that are exact on the block's points ([X] section 2.2.1)."""
+    """Algorithms that are exact on the block's points ([Xing] section 2.2.1)."""
     gradients = problem.form.has_algorithms
     name_of(asked, ("auto", *ALGORITHMS), "algorithm")
     rule, order = problem.tabulation.rule, problem.tabulation.basis.order

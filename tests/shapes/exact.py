@@ -93,7 +93,7 @@ def rise(mu, r, below, top):
 def simplex_mode(vertices, indices, corners):
     """Modified mode of the entity with these vertices, from the barycentric coordinates of all corners [dim + 1, n].
 
-    Karniadakis & Sherwin 2005, section 3.2.3, made homogeneous: each index raises the mode from the simplex of all
+    [KS], section 3.2.3, made homogeneous: each index raises the mode from the simplex of all
     corners before a vertex towards that vertex. An edge's p counts its first vertex as one degree.
     """
     first, *others = vertices

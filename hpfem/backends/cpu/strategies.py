@@ -20,7 +20,7 @@ _LONGEST_FIBER = 32
 
 
 class CpuSumFac(Strategy):
-    """Sum factorisation, one element per SIMD lane, fused over all stages ([X] Alg. 3)."""
+    """Sum factorisation, one element per SIMD lane, fused over all stages ([Xing] Alg. 3)."""
 
     name, special = "sumfac", False
 

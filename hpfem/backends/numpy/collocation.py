@@ -1,4 +1,4 @@
-"""Differentiation at the quadrature points with the 1-D Lagrange matrices ([X] section 2.2.1)."""
+"""Differentiation at the quadrature points with the 1-D Lagrange matrices ([Xing] section 2.2.1)."""
 
 from __future__ import annotations
 

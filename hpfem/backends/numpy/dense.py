@@ -1,4 +1,4 @@
-"""StdMat: dense reference matrices, one matrix product for many elements ([X] Alg. 1, 2)."""
+"""StdMat: dense reference matrices, one matrix product for many elements ([Xing] Alg. 1, 2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sum factorisation over the mode tree, as batched matrix products with elements fastest ([X] Alg. 3)."""
+"""Sum factorisation over the mode tree, as batched matrix products with elements fastest ([Xing] Alg. 3)."""
 
 from __future__ import annotations
 

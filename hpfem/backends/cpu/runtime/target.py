@@ -168,7 +168,9 @@ def load_object(code: bytes) -> Code:
     llvm = _llvm()
 
     def work() -> Code:
-        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine(host()))
+        # llvmlite's memory manager puts code and constants side by side: the distances between them have 32 bits, and
+        # LLVM's own may find room for them gigabytes apart where other libraries have taken much of the address space.
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine(host()), use_lmm=True)
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
         return Code(_PROTOTYPE(engine.get_function_address("run")), engine)

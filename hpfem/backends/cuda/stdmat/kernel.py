@@ -21,7 +21,7 @@ STDMAT_BYTES = 4 << 30
 
 
 class StdMatKernel(CudaKernel):
-    """Dense reference matrices: one GEMM for all elements, the pointwise part, one GEMM back ([X] Alg. 1, 2).
+    """Dense reference matrices: one GEMM for all elements, the pointwise part, one GEMM back ([Xing] Alg. 1, 2).
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ from .source import source
 
 
 class SumFacKernel(TreeKernel):
-    """Sum factorisation with one element per thread, in registers ([X] Alg. 3): for small orders.
+    """Sum factorisation with one element per thread, in registers ([Xing] Alg. 3): for small orders.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ from .source import source
 
 
 class CudaSumFac(Strategy):
-    """Sum factorisation, one element per thread ([X] Alg. 3): small orders only."""
+    """Sum factorisation, one element per thread ([Xing] Alg. 3): small orders only."""
 
     name, special = "sumfac", True
 

@@ -21,7 +21,7 @@ from .source import source
 
 
 class CudaSumFacTop(Strategy):
-    """Sum factorisation, some elements per block of threads ([X] Alg. 4), 1-D lines in registers."""
+    """Sum factorisation, some elements per block of threads ([Xing] Alg. 4), 1-D lines in registers."""
 
     name, special = "sumfac-top", False
 
