@@ -16,10 +16,9 @@ from pathlib import Path
 import numpy as np
 
 import hpfem as hp
-from hpfem.assembly.boundary import facet_blocks
+from hpfem.assembly import facet_blocks
 from hpfem.mesh import box, read_mesh
 from hpfem.solvers import AcousticWave, point_source, ricker
-from hpfem.support.progress import progress
 from hpfem.vtu import write_vtu
 
 SOURCE = (0.5, 0.75)
@@ -74,7 +73,7 @@ def main(mesh=None, order=5, end=0.9, frequency=8.0, courant=0.5, backend="auto"
     receivers = np.array([point_source(c0, point) for point in RECEIVERS])
     listening = [wave.vectors.from_host(row, space.dtype) for row in receivers]
     times, traces, energies, pictures = [], [], [], []
-    with progress("steps", steps) as advance:
+    with hp.progress("steps", steps) as advance:
         for step in range(steps):
             wave.step(wavelet(wave.time) * on_device if wave.time < dies else None)
             times.append(wave.time)

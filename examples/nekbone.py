@@ -16,11 +16,9 @@ from itertools import product
 import numpy as np
 
 import hpfem as hp
-from hpfem.benchmarks import measure
+from hpfem.benchmarks import machine_description, measure, write_json
 from hpfem.mesh import box
 from hpfem.solvers import make_preconditioner
-from hpfem.support.files import write_json
-from hpfem.support.machine import machine_description
 
 
 def flops_per_iteration(elements, order, components, mass):

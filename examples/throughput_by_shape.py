@@ -9,10 +9,8 @@
 import argparse
 
 import hpfem as hp
-from hpfem.backends.base import choose_backend
-from hpfem.benchmarks import BenchSettings, ThroughputRun, document, thread_limit
+from hpfem.benchmarks import BenchSettings, ThroughputRun, document, machine_description, thread_limit
 from hpfem.plots import plot_results
-from hpfem.support.machine import machine_description
 
 
 def main(orders=(1, 2, 4, 6), dofs=(3e4,), backend="numpy", output=None):
@@ -23,7 +21,7 @@ def main(orders=(1, 2, 4, 6), dofs=(3e4,), backend="numpy", output=None):
     dict
         {(benchmark, shape, geometry, order): the best `Measurement` of all strategies}.
     """
-    backend = choose_backend(backend).name
+    backend = hp.choose_backend(backend).name
     best = {}
     results = []
     with thread_limit() as threads:

@@ -41,6 +41,7 @@ from .operators import (
 )
 from .solvers import SolveInfo, cg, l2_error, l2_project, solve_helmholtz
 from .space import Block, Field, Space
+from .support.progress import progress
 from .version import __version__ as __version__
 from .vtu import write_vtu
 
@@ -81,6 +82,7 @@ __all__ = [
     "from_meshio",
     "l2_error",
     "l2_project",
+    "progress",
     "read_mesh",
     "solve_helmholtz",
     "tune",

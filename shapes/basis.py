@@ -112,6 +112,11 @@ class Basis:
         Returns
         -------
         tuple of ndarray, [n_functions, n_k] each
+
+        Raises
+        ------
+        ArgumentError
+            If the points are not listed by direction.
         """
         try:
             listed = list(points)

@@ -46,6 +46,11 @@ def _from_parts(p: Any, c: Any) -> hp.Mesh:
     return hp.from_meshio(mesh)
 
 
+def _shown(description: Any, total: Any) -> None:
+    with hp.progress(description, total) as step:
+        step()
+
+
 def _key(name: Any) -> Any:
     return name if isinstance(name, Hashable) else "a"
 
@@ -186,6 +191,7 @@ class World:
             Call("Mesh.affine", mesh.affine, {"group": mesh.cells[0]}),
             Call("box", box, {"shapes": "quad", "counts": (2, 1), "lower": (0, 0), "upper": (1, 1)}),
             Call("choose_backend", hp.choose_backend, {"name": "numpy"}),
+            Call("progress", _shown, {"description": "work", "total": 3}),
             Call("read_mesh", lambda periodic: hp.read_mesh("meshes/square_mixed.msh", periodic), {"periodic": False}),
             Call(
                 "from_meshio",

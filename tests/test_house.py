@@ -126,3 +126,13 @@ def test_references_are_listed():
         cited |= set(re.findall(r"\[([A-Z]\w+)\](?= (?:eq|Alg|Fig|section|chapter)\b|[,:;.)]| [a-z]*$)", text))
     assert cited & listed == listed - {"Cao", "Eichstaedt", "Swirydowicz"}
     assert not {key for key in cited if key in {"X", "S", "C", "R"}}
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
+def test_examples_use_what_is_public(example):
+    modules = {
+        node.module
+        for node in ast.walk(ast.parse(example.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("hpfem")
+    }
+    assert all(module.count(".") == 1 and module != "hpfem.support" for module in modules)

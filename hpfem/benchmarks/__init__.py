@@ -5,7 +5,9 @@ from typing import Any
 from ..backends.base import BACKENDS
 from ..backends.roofline import Roofline
 from ..backends.timer import HostTimer, Timer, Timing, measure
+from ..support.files import write_json
 from ..support.log import warn
+from ..support.machine import machine_description
 from .cases import BOX_SHAPES, DEFAULT_DOFS, SOLID_SHAPES, BenchSettings, Case, SuiteSettings, check_settings
 from .comparison import ComparisonRow, compare_algorithms
 from .parts import merge_results, settings_of, suite_document
@@ -34,6 +36,7 @@ __all__ = [
     "check_settings",
     "compare_algorithms",
     "document",
+    "machine_description",
     "measure",
     "merge_results",
     "problem_bytes",
@@ -44,6 +47,7 @@ __all__ = [
     "settings_of",
     "suite_document",
     "thread_limit",
+    "write_json",
 ]
 
 # Earlier names: what they are now, and what to write instead.

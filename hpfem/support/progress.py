@@ -10,6 +10,8 @@ from threading import Timer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from hpfem.shapes.arguments import instance, integer
+
 # Seconds after which the user is told what takes so long.
 PATIENCE = 1.0
 # The bar on the terminal, if there is one.
@@ -22,16 +24,23 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[..
 
     Parameters
     ----------
-    description
+    description : str
         What is going on, shown left of the bar.
-    total
-        Number of steps; None where it is not known.
+    total : int, optional
+        Number of steps, where it is known.
 
     Yields
     ------
-    Callable[..., None]
+    callable
         `step(n=1, description=None)`: n more steps are done, and what comes next.
+
+    Raises
+    ------
+    ArgumentError
+        If the description is no text, or the total no number of steps.
     """
+    instance(description, str, "the description")
+    total = None if total is None else integer(total, 0, "the number of steps")
     if not _on_terminal():
         yield lambda n=1, description=None: None
         return
