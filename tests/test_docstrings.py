@@ -41,6 +41,6 @@ def test_public_functions_are_documented(module):
 
 
 def test_a_function_without_sections_is_found():
-    source = 'class A:\n    def f(self, x) -> int:\n        """One line."""\n        raise E\n    def _g(self, x): pass\n'
+    source = 'class A:\n    def f(self, x) -> int:\n        """One."""\n        raise E\n    def _g(self, x): pass\n'
     assert list(incomplete(ast.parse(source))) == ["A.f: Parameters", "A.f: Returns", "A.f: Raises"]
-    assert list(incomplete(ast.parse(source.replace("One line.", "One line; see `B.f`.")))) == []
+    assert list(incomplete(ast.parse(source.replace("One.", "One; see `B.f`.")))) == []
