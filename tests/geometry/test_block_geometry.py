@@ -9,8 +9,8 @@ import hpfem as hp
 from hpfem.errors import ArgumentError
 from hpfem.geometry import AFFINE, GENERAL, ElementMap, GeometryKind
 from hpfem.geometry.block_geometry import KINDS, by_kind, symmetric_pairs
-from hpfem.operators.tuning_key import tuning_key
 from hpfem.shapes import equispaced_nodes, make_basis
+from hpfem.tuning.key import tuning_key
 from tests.samples import (
     NAMES,
     NAMES_2D,
@@ -220,7 +220,7 @@ def test_what_a_further_kind_touches(monkeypatch):
         u = space.project(lambda x, y, z: x * y + z)
         assert np.array_equal(operator(u).arrays[0], expected(plain.field("coeff", u.arrays)).arrays[0])
         problem = operator.choices[0].kernel.problem
-        assert tuning_key(problem, operator.backend, "auto", "auto")["geometry"] == "straight"
+        assert tuning_key(problem, "auto", "auto", operator.backend)["geometry"] == "straight"
 
 
 @pytest.mark.parametrize("mesh", MESHES)

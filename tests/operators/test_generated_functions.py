@@ -146,7 +146,7 @@ def check_on_the_host(sample, functions, folder):
     kernels = [
         sample.form(tree, kind, backend="numpy", algorithm="noncollocated").choices[0].kernel for tree, kind, _ in known
     ]
-    cases = [Case.of(kernel.problem, f"case{i}", "lane") for i, kernel in enumerate(kernels)]
+    cases = [Case.of(kernel.problem, f"case{i}", "sumfac") for i, kernel in enumerate(kernels)]
     library = library_of(cases, folder)
     for case, (tree, kind, values) in zip(cases, known):
         found, limit = apply(library, case, sample.u.arrays[0]), sample.limit(values, kind)

@@ -12,6 +12,7 @@ import pytest
 import hpfem as hp
 from hpfem import tuning
 from hpfem.backends.base import BACKENDS, choose_backend
+from hpfem.backends.cuda.dense import strategy as dense
 from hpfem.backends.cuda.runtime.device import Limits
 from hpfem.backends.cuda.stdmat import strategy as stdmat
 from hpfem.backends.cuda.sumfac import strategy as sumfac
@@ -479,7 +480,8 @@ def test_configs_of_cuda_without_a_gpu(world, monkeypatch):
     strategies = BACKENDS["cuda"].strategies
     monkeypatch.setitem(BACKENDS._objects, "cuda", StandInBackend("cuda", HOST, strategies, timer=lambda: world))
     monkeypatch.setattr(DryKernel, "world", world)
-    for module, kernel in ((sumfac_top, "SumFacTopKernel"), (sumfac, "SumFacKernel"), (stdmat, "StdMatKernel")):
+    kernels = {sumfac_top: "SumFacTopKernel", sumfac: "SumFacKernel", stdmat: "StdMatKernel", dense: "DenseKernel"}
+    for module, kernel in kernels.items():
         monkeypatch.setattr(module, kernel, DryKernel)
         for name, stub in (("limits", Limits), ("architecture", lambda: "sm_90"), ("start", start)):
             monkeypatch.setattr(module, name, stub, raising=False)

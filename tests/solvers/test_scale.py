@@ -114,7 +114,8 @@ def test_projections_of_all_sizes(size):
     assert space.norm(found) == pytest.approx(size * space.norm(unit), rel=1e-12)
     c0 = hp.C0Space(space)
     unit, found = (hp.l2_project(c0, lambda x, y, s=s: s * np.exp(x + y)) for s in (1.0, size))
-    assert np.abs(found / size - unit).max() < 1e-10 * np.abs(unit).max()
+    # Iterations that end at 1e-12, and may end one earlier for the one than for the other.
+    assert np.abs(found / size - unit).max() < 1e-8 * np.abs(unit).max()
     # Boundary values of order 1 are taken from the domain, whatever their size.
     low = hp.Space(space.mesh, 1)
     unit, found = (

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import hpfem as hp
+from hpfem.backends.cuda.codegen.prelude import fill
 from hpfem.backends.cuda.dense.element_matrices import ElementMatrices, places_of
-from hpfem.backends.cuda.dense.parameters import fill
 from hpfem.backends.cuda.dense.plan import DenseOptions, DensePlan, check_dense, checked_plan
 from hpfem.backends.cuda.dense.search import default_options, fitting_options
 from hpfem.backends.cuda.runtime.device import Limits

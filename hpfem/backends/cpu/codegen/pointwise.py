@@ -106,7 +106,7 @@ class Expressions:
         """A function of the C library, lane by lane."""
         b = self._b
         function = f"@{name}" + ("f" if b.real == "float" else "")
-        b.declare(f"declare {b.real} {function}({b.real}) nounwind willreturn memory(none)")
+        b.declare(f"declare {b.real} {function}({b.real}) nonlazybind nounwind willreturn memory(none)")
         total = "poison"
         for lane in range(b.lanes):
             x = b.new(f"extractelement {b.vector} {value}, i32 {lane}")

@@ -128,6 +128,10 @@ def _machine(target: Target) -> Any:
     return triple.create_target_machine(cpu=target.cpu, features=target.features, opt=1, reloc="pic", codemodel="small")
 
 
+# The C library's functions may be far away: their addresses are read from a table that is loaded beside the code.
+_FAR_FUNCTIONS = '\n!llvm.module.flags = !{!0}\n!0 = !{i32 7, !"RtLibUseGOT", i32 1}\n'
+
+
 def compile_object(text: str, target: Target) -> bytes:
     """Compile IR to object code.
 
@@ -147,7 +151,7 @@ def compile_object(text: str, target: Target) -> bytes:
 
     def work() -> bytes:
         machine = _machine(target)
-        module = llvm.parse_assembly(text)
+        module = llvm.parse_assembly(text + _FAR_FUNCTIONS)
         module.verify()
         return bytes(machine.emit_object(module))
 
