@@ -343,13 +343,12 @@ class PairArray:
         """
         if self is other:
             return True
-        return any(
-            device.name in self._sides
-            and device.name in other._sides
-            and device.overlap(self._sides[device.name], other._sides[device.name])
-            for device in (HOST, self._device)
-            if device is not None
-        )
+        for device in (HOST, self._device):
+            if device is not None:
+                mine, theirs = self._sides.get(device.name), other._sides.get(device.name)
+                if mine is not None and theirs is not None and device.overlap(mine, theirs):
+                    return True
+        return False
 
     @property
     def held(self) -> dict[str, int]:

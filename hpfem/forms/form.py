@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from hpfem.shapes import Shape, Tabulation
+from hpfem.shapes.cached import cached_property
 
 from ..errors import ArgumentError
 from ..geometry.block_geometry import BlockGeometry
@@ -256,12 +257,12 @@ class BlockProblem:
         """Whether derivatives are those of the values at the points."""
         return self.algorithm == "collocated" or self.form.always_collocated
 
-    @property
+    @cached_property
     def coupled(self) -> int:
         """Components of the input that one application of the form takes together."""
         return self.form.coupled(self.geometry.space_dim)
 
-    @property
+    @cached_property
     def given(self) -> int:
         """Components of the result of one application of the form."""
         return self.form.given(self.geometry.space_dim)

@@ -130,6 +130,7 @@ class Operator(FieldMap):
                     in_range(node.payload, f"a constant of pointwise function {form.name!r}", space.dtype)
             form = Form.weak(name, traced, components)
         self.form, self.input_state, self.output_state = form, form.source, form.sink
+        self._taken, self._given = form.coupled(space.dim), form.given(space.dim)
         self.rebuild()
 
     def _checked_target(self, space: Space, target: Space) -> Space:
@@ -199,7 +200,7 @@ class Operator(FieldMap):
 
     def __getstate__(self) -> dict[str, Any]:
         # Kernels hold compiled code and scratch; the same ones are made again where the operator is opened.
-        state = {key: value for key, value in self.__dict__.items() if key not in ("choices", "_device")}
+        state = {key: value for key, value in self.__dict__.items() if key not in ("choices", "_device", "_kernels")}
         return {**state, "known": [choice.known for choice in self.choices]}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -232,6 +233,7 @@ class Operator(FieldMap):
         for choice in choices:
             choice.kernel.finish()
         self.choices = tuple(choices)
+        self._kernels = [choice.kernel for choice in choices]
 
     def tune(self, seconds: float = 30.0) -> list[Tuning]:
         """Time what can serve each block, keep what wins for all operators alike, and compute with it from now on.
@@ -301,12 +303,12 @@ class Operator(FieldMap):
         if field.space is not self.space:
             raise StateError(f"{self.name} got a field on another space")
         check_state(field, self.input_state, self.name)
-        n, coupled = self.form.components, self.form.coupled(self.space.dim)
-        if n > 1 and field.components != n:
-            raise StateError(f"{self.name} couples {n} components, got a field with {field.components}")
-        if field.components % coupled:
-            raise StateError(f"{self.name} takes vectors of {coupled} components, got a field with {field.components}")
-        return field.components // coupled * self.form.given(self.space.dim)
+        n, components, taken = self.form.components, field.components, self._taken
+        if n > 1 and components != n:
+            raise StateError(f"{self.name} couples {n} components, got a field with {components}")
+        if components % taken:
+            raise StateError(f"{self.name} takes vectors of {taken} components, got a field with {components}")
+        return components // taken * self._given
 
     def apply_to_field(self, field: Field, out: Field | None = None) -> Field:
         """Apply to a field; see `FieldMap.__call__`.
@@ -318,11 +320,12 @@ class Operator(FieldMap):
         """
         components = self._check(field)
         given, out = out, result_field(self.target, self.name, self.output_state, components, out)
-        if given is not None and any(mine.overlaps(theirs) for mine, theirs in zip(out.data, field.data, strict=True)):
-            raise StateError(f"{self.name} cannot write into its own argument; give another field as out")
+        for mine, theirs in zip(out.data, field.data, strict=True):
+            if given is not None and mine.overlaps(theirs):
+                raise StateError(f"{self.name} cannot write into its own argument; give another field as out")
         device = self.device
         check_current(self.name, device, self.backend.device())
-        apply_kernels([choice.kernel for choice in self.choices], field, out, device)
+        apply_kernels(self._kernels, field, out, device)
         if self.guarded and device.name == HOST.name:
             self._check_finite(field, out)
         return out
