@@ -1,7 +1,7 @@
 """C0 spaces: element-local coefficients from global ones, local = Q global.
 
 Q follows from the entities of the modes and the ids and orientations of the mesh's edges and faces alone: any mesh of
-any shapes is conforming as it is, a periodic one too. Its entries are +-1 but for small dense blocks on turned tris.
+any shapes is conforming as it is, a periodic one too. Its entries are +-1 but for small dense blocks on rotated tris.
 
     scatter: global -> local, Q          gather: local -> global, Q^T (of functionals)
     average: local -> global, the mean of what the cells around an entity say (of functions); average(scatter(g)) = g
@@ -97,15 +97,15 @@ class C0Space(Immutable):
             self.numbering.local_to_global(block.basis, self.seen(number))
             for number, block in enumerate(self.space.blocks)
         ]
-        own, turned, back = (
-            vstack([getattr(part, name) for part in parts], format="csr") for name in ("own", "turned", "back")
+        own, rotated, back = (
+            vstack([getattr(part, name) for part in parts], format="csr") for name in ("own", "rotated", "back")
         )
         back.data /= self.multiplicity[back.indices]
         back = csr_array(back.T)
-        # Edges first, then what is left inside turned faces.
-        average = csr_array(back - back @ (turned @ back)) if turned.nnz else back
+        # Edges first, then what is left inside rotated faces.
+        average = csr_array(back - back @ (rotated @ back)) if rotated.nnz else back
         dtype = self.space.dtype
-        return csr_array(own + turned).astype(dtype, copy=False), average.astype(dtype, copy=False)
+        return csr_array(own + rotated).astype(dtype, copy=False), average.astype(dtype, copy=False)
 
     def seen(self, number: int) -> list[Seen]:
         """Entities of the elements of a block.

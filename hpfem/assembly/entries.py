@@ -1,4 +1,4 @@
-"""Entries of element matrices without the matrices: diagonals, and what turned faces add to them.
+"""Entries of element matrices without the matrices: diagonals, and what rotated faces add to them.
 
 A linear pointwise function is, at a point, a matrix K of value and gradient; an entry of an element matrix is
 

@@ -140,7 +140,7 @@ def patch_points(patch: Patch, points: Array, xi: Array) -> Array:
     return np.asarray(elements.positions(elements.basis.evaluate(xi)))
 
 
-# Further points by dimension: enough that the values of a smooth function do not depend on how an entity is turned.
+# Further points by dimension: enough that the values of a smooth function do not depend on how an entity is rotated.
 _MORE = {1: 10, 2: 8, 3: 4}
 
 

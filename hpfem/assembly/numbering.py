@@ -51,20 +51,20 @@ class LocalToGlobal:
     ----------
     own : csr_array
         From the global modes of an entity to the local ones of the same entity.
-    turned : csr_array
-        From the global modes of edges to the local ones inside turned faces.
+    rotated : csr_array
+        From the global modes of edges to the local ones inside rotated faces.
     back : csr_array
         Inverse of `own` entity by entity, transposed.
     """
 
     own: csr_array
-    turned: csr_array
+    rotated: csr_array
     back: csr_array
 
     @property
     def matrix(self) -> csr_array:
         """Local coefficients from global ones."""
-        return csr_array(self.own + self.turned)
+        return csr_array(self.own + self.rotated)
 
 
 _Entries = tuple[Indices, Indices, Array]
@@ -94,8 +94,8 @@ def _kept(name: str, shape: Shape, order: int, lower: int) -> Indices:
     """Positions among the interior modes of order `order` of those of order `lower`."""
     if shape.dim == 0 or order == lower:
         return np.arange(_n_inside(name, shape, order))
-    big, small = make_basis(name, shape, order), make_basis(name, shape, lower)
-    place = {big.modes[m].indices: i for i, m in enumerate(interior_modes(big))}
+    full, small = make_basis(name, shape, order), make_basis(name, shape, lower)
+    place = {full.modes[m].indices: i for i, m in enumerate(interior_modes(full))}
     return np.array([place[small.modes[m].indices] for m in interior_modes(small)], dtype=np.int64)
 
 
@@ -243,7 +243,7 @@ class Numbering:
         LocalToGlobal
         """
         own: list[_Entries] = []
-        turned: list[_Entries] = []
+        rotated: list[_Entries] = []
         back: list[_Entries] = []
         for dim, number, chosen, code, order, local, columns in self._places(basis, seen):
             shape = basis.shape.entities[dim][number].shape
@@ -251,9 +251,9 @@ class Numbering:
             own.append(_outer(rows, columns, inner_block(self.name, shape, order, code)))
             back.append(_outer(rows, columns, _inverse(self.name, shape, order, code).T))
             if code and dim == 2:
-                turned += self._from_edges(basis, seen[1], number, chosen, code, order, rows)
+                rotated += self._from_edges(basis, seen[1], number, chosen, code, order, rows)
         size = (len(seen[0].ids) * basis.n_modes, self.size)
-        return LocalToGlobal(*(_sparse(entries, size) for entries in (own, turned, back)))
+        return LocalToGlobal(*(_sparse(entries, size) for entries in (own, rotated, back)))
 
     def _places(
         self, basis: Basis, seen: Sequence[Seen]
@@ -294,7 +294,7 @@ class Numbering:
     def _from_edges(
         self, basis: Basis, edges: Seen, number: int, chosen: Indices, code: int, order: int, rows: Indices
     ) -> list[_Entries]:
-        """What the global modes of a turned face's edges are inside the face, as its cells see it."""
+        """What the global modes of a rotated face's edges are inside the face, as its cells see it."""
         face = basis.shape.entities[2][number]
         corners = np.array(face.vertices)[symmetries(face.shape)[code]]
         found = []

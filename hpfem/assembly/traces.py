@@ -8,7 +8,7 @@ global vertex order; in a cell's own order they are combinations of the cell's m
 
 T is the sign (-1)^p on edges, a signed permutation on quads, a permutation for nodal bases. On tris the interior modes
 turn into dense combinations, and so do the edge modes: how an edge mode of the modified basis falls off inside a tri
-depends on which of its edges it belongs to, so that a turned tri's local interior coefficients depend on the global
+depends on which of its edges it belongs to, so that a rotated tri's local interior coefficients depend on the global
 ones of its edges too. Nothing of this is typed in: both sides are evaluated at the same points and solved for T.
 """
 

@@ -93,9 +93,9 @@ def pointwise_flops(problem: BlockProblem) -> int:
     -------
     int
     """
-    form, d, big, q = problem.form, problem.shape.dim, problem.geometry.space_dim, problem.n_points
-    pull = big + d * (2 * big - 1)
-    push = big * (2 * d - 1)
+    form, d, space_dim, q = problem.form, problem.shape.dim, problem.geometry.space_dim, problem.n_points
+    pull = space_dim + d * (2 * space_dim - 1)
+    push = space_dim * (2 * d - 1)
     trace, flops = form.trace, int(form.test_value)
     if trace is not None:
         flops += trace.flops // form.components

@@ -20,7 +20,7 @@ from ..space.field import check_state
 Array = NDArray[np.float64]
 
 # Further points for functions: enough that a smooth one is integrated to rounding, so that results do not depend on
-# how cells are turned.
+# how cells are rotated.
 _MORE = 6
 
 

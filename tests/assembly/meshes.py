@@ -29,8 +29,8 @@ def ours(name):
     return read_mesh(Path(__file__).resolve().parents[2] / "meshes" / name)
 
 
-def turned(mesh, rng):
-    """The same mesh with its vertices renumbered and every cell turned within what its type allows, at random."""
+def rotated(mesh, rng):
+    """The same mesh with its vertices renumbered and every cell rotated within what its type allows, at random."""
     new = rng.permutation(len(mesh.points))
     points = np.empty_like(mesh.points)
     points[new] = mesh.points

@@ -8,7 +8,7 @@ import pytest
 import hpfem as hp
 from hpfem.mesh import box, read_mesh
 from hpfem.shapes import make_basis
-from tests.assembly.meshes import OURS, SHARED, THEIRS, ours, turned
+from tests.assembly.meshes import OURS, SHARED, THEIRS, ours, rotated
 
 
 def jumps(c0, vector, rng, n=3):
@@ -66,11 +66,11 @@ def test_continuity_at_any_order(order, rng):
 @pytest.mark.parametrize("basis", ["modified", "lagrange"])
 @pytest.mark.parametrize("name", ["cube_mixed.msh", "square_mixed.msh"])
 def test_continuity_in_random_orientations(name, basis, rng):
-    check_continuous(turned(ours(name), rng), rng, 5, basis)
+    check_continuous(rotated(ours(name), rng), rng, 5, basis)
 
 
 def test_continuity_between_cells_of_different_orders(rng):
-    mesh = turned(ours("cube_mixed.msh"), rng)
+    mesh = rotated(ours("cube_mixed.msh"), rng)
     orders = {"hex": 5, "prism": 4, "pyramid": 6, "tet": 3}
     check_continuous(mesh, rng, orders, "modified")
     with pytest.raises(hp.ArgumentError, match="different orders"):
@@ -133,7 +133,7 @@ def test_gather_is_the_transpose_of_scatter(basis, rng):
 def test_scatter_and_gather_on_a_gpu(basis, components, dtype, rng):
     import cupy
 
-    c0 = hp.C0Space(hp.Space(turned(ours("cube_mixed.msh"), rng), 3, basis, dtype=dtype, backend="cuda"))
+    c0 = hp.C0Space(hp.Space(rotated(ours("cube_mixed.msh"), rng), 3, basis, dtype=dtype, backend="cuda"))
     device = hp.Mass(c0.space).device
     vector = rng.standard_normal((components, c0.size)).astype(dtype)
     other = rng.standard_normal((components, c0.space.n_dofs)).astype(dtype)
@@ -157,7 +157,7 @@ def test_scatter_and_gather_on_a_gpu(basis, components, dtype, rng):
 @pytest.mark.parametrize("basis", ["modified", "lagrange"])
 @pytest.mark.parametrize("name", ["cube_mixed.msh", "square_mixed.msh"])
 def test_projection_keeps_the_functions_of_the_space(name, basis, rng):
-    c0 = hp.C0Space(hp.Space(turned(ours(name), rng), 4, basis))
+    c0 = hp.C0Space(hp.Space(rotated(ours(name), rng), 4, basis))
 
     def cubic(*x):
         return 1 + x[0] ** 3 - 2 * x[0] * x[1] ** 3 + x[-1]

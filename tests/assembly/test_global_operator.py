@@ -8,7 +8,7 @@ import scipy.sparse.linalg
 
 import hpfem as hp
 from hpfem.mesh import box, read_mesh
-from tests.assembly.meshes import OURS, THEIRS, ours, turned
+from tests.assembly.meshes import OURS, THEIRS, ours, rotated
 
 
 @pytest.mark.parametrize("path", OURS, ids=lambda p: p.stem)
@@ -42,7 +42,7 @@ def check_definite(mesh, rng):
 @pytest.mark.parametrize("basis", ["modified", "lagrange"])
 @pytest.mark.parametrize("order", [1, 3, 5])
 def test_the_diagonal_needs_no_matrix(basis, order, rng):
-    mesh = turned(ours("curved_mixed.msh"), rng)
+    mesh = rotated(ours("curved_mixed.msh"), rng)
     c0 = hp.C0Space(hp.Space(mesh, order, basis))
     bc = hp.BoundaryConditions(c0, dirichlet={"xmin": 0.0} if "xmin" in mesh.boundaries else None, robin=None)
     for operator in (
@@ -56,7 +56,7 @@ def test_the_diagonal_needs_no_matrix(basis, order, rng):
 
 
 def test_the_diagonal_on_affine_blocks_of_different_orders(rng):
-    mesh = turned(ours("cube_mixed.msh"), rng)
+    mesh = rotated(ours("cube_mixed.msh"), rng)
     c0 = hp.C0Space(hp.Space(mesh, {"hex": 4, "prism": 5, "pyramid": 3, "tet": 5}))
     A = hp.GlobalOperator(hp.Laplacian(c0.space), c0)
     assert np.allclose(A.diagonal(), A.assemble().diagonal(), rtol=1e-11)
@@ -180,7 +180,7 @@ def test_a_global_operator_pickles(rng):
 def test_products_on_a_gpu_are_those_on_the_host(components, conditions, dtype, rng):
     import cupy
 
-    mesh = turned(ours("cube_mixed.msh"), rng)
+    mesh = rotated(ours("cube_mixed.msh"), rng)
     found = []
     for backend in ("cuda", "numpy"):
         c0 = hp.C0Space(hp.Space(mesh, 3, backend=backend, dtype=dtype))

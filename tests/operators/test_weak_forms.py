@@ -156,8 +156,8 @@ def test_elasticity(backend, space, rng):
     check(space, backend, rng, stress, reference, test=("grad",), components=d, fields={"mu": 0.7, "la": 1.3})
     # Rigid rotations cost nothing.
     operator = hp.WeakForm(space, stress, test=("grad",), components=d, fields={"mu": 0.7, "la": 1.3}, backend=backend)
-    turned = space.project(lambda *x: [-x[1], x[0], 0.0][:d])
-    assert abs(turned.dot(operator(turned))) < 1e-10
+    rotated = space.project(lambda *x: [-x[1], x[0], 0.0][:d])
+    assert abs(rotated.dot(operator(rotated))) < 1e-10
 
 
 def test_fields_in_both_states_and_vectors(backend, space, rng):

@@ -12,7 +12,7 @@ from hpfem.backends.vectors import VectorSpace
 from hpfem.memory import count_transfers
 from hpfem.mesh import box
 from hpfem.solvers import make_preconditioner
-from tests.assembly.meshes import ours, turned
+from tests.assembly.meshes import ours, rotated
 from tests.standin import StandIn, StandInBackend, StandInStrategy
 
 
@@ -225,7 +225,7 @@ def on_gpu():
     """Makes a problem: the operators on the GPU and on the host, and a right-hand side."""
 
     def make(dtype=np.float64, order=3, **conditions):
-        mesh, found = turned(ours("cube_mixed.msh"), np.random.default_rng(0)), []
+        mesh, found = rotated(ours("cube_mixed.msh"), np.random.default_rng(0)), []
         for backend in ("cuda", "cpu"):
             c0 = hp.C0Space(hp.Space(mesh, order, backend=backend, dtype=dtype))
             bc = hp.BoundaryConditions(c0, **(conditions or {"dirichlet": 0.0}))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import hpfem as hp
 from hpfem.mesh import box, read_mesh
 from hpfem.solvers import make_preconditioner
-from tests.assembly.meshes import OURS, THEIRS, ours, turned
+from tests.assembly.meshes import OURS, THEIRS, ours, rotated
 
 PI = np.pi
 
@@ -248,7 +248,7 @@ REFERENCE = {}
 def test_numbering_and_orientation_do_not_matter(seed, basis):
     if basis not in REFERENCE:
         REFERENCE[basis] = solution(MESH, basis)
-    found = solution(turned(MESH, np.random.default_rng(seed)), basis)
+    found = solution(rotated(MESH, np.random.default_rng(seed)), basis)
     assert np.abs(found - REFERENCE[basis]).max() < 1e-10
 
 
@@ -257,7 +257,7 @@ def test_numbering_does_not_matter_on_curved_cells(rng):
     mesh = ours("curved_mixed.msh")
     reference, found = (
         hp.solve_helmholtz(hp.Space(m, 4, quadrature=6), 1.0, source, dirichlet=exact, tol=1e-13)
-        for m in (mesh, turned(mesh, rng))
+        for m in (mesh, rotated(mesh, rng))
     )
     points = rng.uniform(0.2, 0.8, (40, 3))
     assert np.abs(found.at(points) - reference.at(points)).max() < 1e-10
@@ -268,7 +268,7 @@ def check_numbering(mesh, rng):
     order = 3 if mesh.n_cells < 500 else 1
     reference, found = (
         hp.solve_helmholtz(hp.Space(m, order, quadrature=6), 1.0, lambda *x: np.cos(x[0]) * (1 + x[-1]), tol=1e-13)
-        for m in (mesh, turned(mesh, rng))
+        for m in (mesh, rotated(mesh, rng))
     )
     for block in reference.space.blocks:
         x = np.moveaxis(block.geometry.coordinates(), 0, -1).reshape(-1, mesh.points.shape[1])

@@ -6,7 +6,7 @@ import pytest
 import hpfem as hp
 from hpfem.mesh import box, read_mesh
 from hpfem.solvers import make_preconditioner
-from tests.assembly.meshes import ours, turned
+from tests.assembly.meshes import ours, rotated
 
 
 def operator(mesh, order, basis="modified", lam=1.0, **conditions):
@@ -49,7 +49,7 @@ def test_iterations_do_not_grow_with_the_mesh(rng):
 )
 @pytest.mark.parametrize("basis", ["modified", "lagrange"])
 def test_the_preconditioner_is_symmetric_positive_definite(conditions, basis, rng):
-    A = operator(turned(box(("hex", "prism", "pyramid", "tet"), (4, 1, 1)), rng), 3, basis, **conditions)
+    A = operator(rotated(box(("hex", "prism", "pyramid", "tet"), (4, 1, 1)), rng), 3, basis, **conditions)
     precondition, _ = make_preconditioner("multilevel", A)
     matrix = np.array([precondition(row) for row in np.eye(A.c0.size)])
     assert np.abs(matrix - matrix.T).max() < 1e-11 * np.abs(matrix).max()
@@ -64,7 +64,7 @@ def test_order_one_is_solved_at_once(rng):
 
 
 def test_different_orders_and_coefficients(rng):
-    mesh = turned(ours("cube_mixed.msh"), rng)
+    mesh = rotated(ours("cube_mixed.msh"), rng)
     orders = {"hex": 4, "prism": 5, "pyramid": 6, "tet": 3}
     assert iterations(operator(mesh, orders, dirichlet=0.0), "multilevel", rng) < 60
     assert iterations(operator(mesh, 4, lam=lambda x, y, z: np.exp(5 * x), dirichlet=0.0), "multilevel", rng) < 60

@@ -65,8 +65,8 @@ class TestArrays:
         arrays[0][...] = 5
         assert field.arrays[0][0, 0, 0] == 5
         # Others are brought to C order.
-        turned = [np.asfortranarray(a) for a in arrays]
-        assert all(a.flags.c_contiguous for a in space.field("coeff", turned).arrays)
+        rotated = [np.asfortranarray(a) for a in arrays]
+        assert all(a.flags.c_contiguous for a in space.field("coeff", rotated).arrays)
 
     def test_reading_before_writing(self, space):
         with pytest.raises(StateError, match="before anything was written"):

@@ -18,7 +18,7 @@ from hpfem.backends.cuda.vectors.indexed import THREADS, IndexTables
 from hpfem.backends.cuda.vectors.space import CudaVectors
 from hpfem.backends.vectors import Stop
 from hpfem.mesh import box
-from tests.assembly.meshes import ours, turned
+from tests.assembly.meshes import ours, rotated
 from tests.backends.cuda.host_vectors import HostVectors, kernels, library, run
 from tests.fake_cupy import FakeStream, fake_cuda
 
@@ -43,8 +43,8 @@ ORDERS = {"hex": 4, "prism": 3, "pyramid": 3, "tet": 2}
 CASES = {
     "signed": (lambda rng: box("hex", (2, 1, 2)), 4, "lagrange", np.float64, 1, False),
     "dense": (lambda rng: ours("cube_mixed.msh"), 3, "modified", np.float64, 3, False),
-    "wide": (lambda rng: turned(ours("cube_mixed.msh"), rng), 3, "modified", np.float64, 1, True),
-    "single": (lambda rng: turned(box("tet", (2, 2, 2)), rng), 4, "modified", np.float32, 2, False),
+    "wide": (lambda rng: rotated(ours("cube_mixed.msh"), rng), 3, "modified", np.float64, 1, True),
+    "single": (lambda rng: rotated(box("tet", (2, 2, 2)), rng), 4, "modified", np.float32, 2, False),
     "orders": (lambda rng: ours("cube_mixed.msh"), ORDERS, "modified", np.float64, 2, False),
 }
 
