@@ -21,7 +21,7 @@ class DenseCase:
 
     @classmethod
     def of(cls, problem, name, options, blocks=1):
-        """A case of a options."""
+        """A case of options."""
         return cls(DensePlan(problem, options), name, blocks)
 
     @property

@@ -78,7 +78,7 @@ def test_what_does_not_fit_is_refused():
         checked_plan(problem, levels, SumFacTopOptions(0), Limits())
 
 
-def test_text_of_a_options():
+def test_text_of_options():
     problem = problem_of(curved("tet"), 4)
     modelled = [layout.options for layout in default_plans(problem, Levels.of(problem.tabulation), Limits())]
     for options in (known_options(problem), *modelled):
@@ -107,7 +107,7 @@ def test_text_of_a_options():
         ("elements=4 tables_shared=0", "'tables_shared' takes no number"),
     ],
 )
-def test_text_that_is_no_options(text, message):
+def test_text_that_is_no_option(text, message):
     with pytest.raises(ArgumentError, match=f"options {text!r}.*{message}"):
         configs.from_text(SumFacTopOptions, text)
 
@@ -119,7 +119,6 @@ def test_the_strategy_speaks_text(monkeypatch):
     problem, strategy = problem_of(curved("prism"), 3), cuda.CudaSumFacTop()
     rounds = strategy.search(problem)
     first = next(rounds)
-    assert first == strategy.configs(problem)
     assert configs.from_text(SumFacTopOptions, first[0]) == known_options(problem)
     second = rounds.send({name: 1.0 + i for i, name in enumerate(first)})
     assert second and not set(second) & set(first)
@@ -130,7 +129,7 @@ def test_the_strategy_speaks_text(monkeypatch):
         rounds.send({})
 
 
-def test_strategies_without_configs_refuse_one():
+def test_strategies_without_options_refuse_some():
     from hpfem.backends.cuda.stdmat.strategy import CudaStdMat
 
     problem = problem_of(straight("tri"), 2)

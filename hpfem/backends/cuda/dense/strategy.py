@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -14,7 +13,7 @@ from ..runtime.measured import expected_time, shipped_rate
 from ..runtime.nvrtc import start
 from .kernel import DenseKernel
 from .plan import DenseOptions, DensePlan, checked_plan
-from .search import default_options, first_options, search
+from .search import default_options, search
 
 # Bytes and operations per nanosecond that kernels nobody has measured are taken to reach.
 BYTES, FLOPS = 2500.0, 25000.0
@@ -32,10 +31,6 @@ class CudaDense(Strategy):
     def measured(self, problem: BlockProblem) -> str | None:
         """Speed in the shipped table; see `Strategy.measured`."""
         return shipped_rate(problem, self.name)
-
-    def configs(self, problem: BlockProblem) -> Sequence[Options]:
-        """The default options, and the most promising of every kind; see `Strategy.configs`."""
-        return [text.to_text(options) for options in first_options(problem, limits())]
 
     def search(self, problem: BlockProblem) -> Search:
         """Kinds of options, then the neighbours of the fastest, twice; see `Strategy.search`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -16,7 +15,7 @@ from ..runtime.measured import expected_time, shipped_rate
 from ..runtime.nvrtc import start
 from .kernel import SumFacTopKernel
 from .plan import SumFacTopOptions, SumFacTopPlan, checked_plan, default_options, plan
-from .search import MOST, first_configs, search
+from .search import search
 from .source import source
 
 
@@ -32,17 +31,6 @@ class CudaSumFacTop(Strategy):
     def measured(self, problem: BlockProblem) -> str | None:
         """Speed in the shipped table; see `Strategy.measured`."""
         return shipped_rate(problem, self.name)
-
-    def configs(self, problem: BlockProblem) -> Sequence[Options]:
-        """The measured options, and numbers of elements per block in the model's order; see `Strategy.configs`.
-
-        Raises
-        ------
-        NotSuitable
-            If one element does not fit a block.
-        """
-        found = first_configs(problem, Levels.of(problem.tabulation), limits(), MOST, table=True)
-        return [text.to_text(options) for options in found]
 
     def search(self, problem: BlockProblem) -> Search:
         """Elements per block, options one by one, then those that helped together; see `Strategy.search`."""
