@@ -145,10 +145,10 @@ class Case:
         for (strategy, algorithm), rounds in self.searches.items():
             timed = {c.options: self.times[c] for c in self.best(algorithm, strategy)}
             try:
-                configs = rounds.send(timed) if timed else next(rounds)
+                several = rounds.send(timed) if timed else next(rounds)
             except NotSuitable:
                 continue
-            found += [Candidate(strategy, algorithm, options) for options in configs]
+            found += [Candidate(strategy, algorithm, options) for options in several]
         return found
 
     def best(self, algorithm: str, strategy: str = "sumfac-top") -> list[Candidate]:
@@ -190,7 +190,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=16)
     parser.add_argument("--budget", type=float, default=500.0, help="seconds in all")
     parser.add_argument("--sustained", type=float, default=0.0, help="seconds of the chosen kernel back to back")
-    parser.add_argument("--table", default="", help="where to write the table of configs")
+    parser.add_argument("--table", default="", help="where to write the table of measured options")
     options = parser.parse_args()
     began = time.time()
     deadline = began + 0.85 * options.budget

@@ -148,7 +148,7 @@ def cpu_codes(problem: BlockProblem) -> Iterator[tuple[str, str]]:
 
 
 def cuda_sources(problem: BlockProblem) -> Iterator[tuple[str, str]]:
-    """Sources of the kernels of every strategy that serves, in their default configs."""
+    """Sources of the kernels of every strategy that serves, with their default options."""
     found: list[str] = []
 
     def take(source: str, architecture: str) -> Future[Any]:

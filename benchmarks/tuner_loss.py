@@ -41,7 +41,7 @@ from hpfem.tuning import MARGIN, BlockTuner, Config
 FORMAT = "hpfem-tuner-loss"
 # What a case is.
 CASE = ("operator", "shape", "order", "geometry")
-# Numbers of elements per block that are tried, and configs whose options are, where the tuner tries fewer of them.
+# Numbers of elements per block that are tried, and of what one option more is, where the tuner tries fewer of them.
 MOST, KEPT = 12, 3
 # Samples of everything, and of the finalists; how many of these there are beside the tuner's choice.
 SAMPLES, FINAL_SAMPLES, FINALISTS = 3, 11, 8

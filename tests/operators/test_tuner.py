@@ -77,7 +77,7 @@ class PacedKernel(BlockKernel):
 
 
 class Paced(Strategy):
-    """A strategy whose configs take given seconds, in rounds."""
+    """A strategy whose options take given seconds, in rounds."""
 
     special = False
 
@@ -467,7 +467,7 @@ class DryKernel(PacedKernel):
         super().__init__(problem, self.world, seconds, 1.0)
 
 
-def test_configs_of_cuda_without_a_gpu(world, monkeypatch):
+def test_options_of_cuda_without_a_gpu(world, monkeypatch):
     begun = []
 
     def start(source, architecture):

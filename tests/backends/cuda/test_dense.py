@@ -196,7 +196,7 @@ def test_reasons():
         fitting_options(problem, Limits(shared_block=2048))
 
 
-def test_configs_fit():
+def test_options_fit():
     for name in NAMES:
         for order in range(1, 6):
             problem = problem_of(name, order)

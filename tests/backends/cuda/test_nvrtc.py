@@ -114,7 +114,7 @@ def test_dense_matrices(name, order, options, architecture):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_measured_configs_fit(name):
+def test_measured_options_fit(name):
     for order in range(1, 11):
         space = hp.Space(curved(name, order=2), order)
         for algorithm in ("collocated", "noncollocated"):

@@ -1,4 +1,4 @@
-"""Search for the fastest options of "sumfac-top", with invented times; configs as text."""
+"""Search for the fastest options of "sumfac-top", with invented times; options as text."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 import hpfem as hp
-from hpfem.backends import options as configs
+from hpfem.backends import options as texts
 from hpfem.backends.cuda.codegen.tables import Levels
 from hpfem.backends.cuda.runtime.device import Limits
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions, checked_plan, default_plans, known_options
@@ -83,10 +83,10 @@ def test_text_of_options():
     modelled = [layout.options for layout in default_plans(problem, Levels.of(problem.tabulation), Limits())]
     for options in (known_options(problem), *modelled):
         for v in (options, replace(options, tables_shared=False, l2=True, prefetch=3, late=True)):
-            assert configs.from_text(SumFacTopOptions, configs.to_text(v)) == v
-    assert configs.to_text(SumFacTopOptions(4)) == "elements=4"
+            assert texts.from_text(SumFacTopOptions, texts.to_text(v)) == v
+    assert texts.to_text(SumFacTopOptions(4)) == "elements=4"
     assert (
-        configs.to_text(SumFacTopOptions(4, 2, tables_shared=False, late=True))
+        texts.to_text(SumFacTopOptions(4, 2, tables_shared=False, late=True))
         == "elements=4 prefetch=2 no-tables_shared late"
     )
 
@@ -109,7 +109,7 @@ def test_text_of_options():
 )
 def test_text_that_is_no_option(text, message):
     with pytest.raises(ArgumentError, match=f"options {text!r}.*{message}"):
-        configs.from_text(SumFacTopOptions, text)
+        texts.from_text(SumFacTopOptions, text)
 
 
 def test_the_strategy_speaks_text(monkeypatch):
@@ -119,7 +119,7 @@ def test_the_strategy_speaks_text(monkeypatch):
     problem, strategy = problem_of(curved("prism"), 3), cuda.CudaSumFacTop()
     rounds = strategy.search(problem)
     first = next(rounds)
-    assert configs.from_text(SumFacTopOptions, first[0]) == known_options(problem)
+    assert texts.from_text(SumFacTopOptions, first[0]) == known_options(problem)
     second = rounds.send({name: 1.0 + i for i, name in enumerate(first)})
     assert second and not set(second) & set(first)
     assert all(name.startswith(tuple(text.split()[0] for text in first[:2])) for name in second)

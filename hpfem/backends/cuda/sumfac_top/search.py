@@ -10,9 +10,9 @@ from ..codegen.tables import Levels
 from ..runtime.device import Limits
 from .plan import SumFacTopOptions, default_options, default_plans, plan
 
-# Gives configs to time; is sent the seconds of all that were timed so far.
+# Gives options to time; is sent the seconds of all that were timed so far.
 Search = Generator[list[SumFacTopOptions], Mapping[SumFacTopOptions, float], None]
-# Numbers of elements per block that are tried, and how many of the fastest configs have their options tried.
+# Numbers of elements per block that are tried, and how many of the fastest are tried with one option more.
 MOST, KEPT = 6, 2
 # What an option must save to be combined with others.
 HELPS = 0.995
@@ -29,7 +29,7 @@ SPLIT, SPLIT_THREADS = (
 OPTIONS = tuple(field.name for field in fields(SumFacTopOptions) if field.name != "elements")
 
 
-def first_configs(
+def first_options(
     problem: BlockProblem, levels: Levels, limits: Limits, most: int, table: bool
 ) -> list[SumFacTopOptions]:
     """The measured options if there is one, and different numbers of elements per block in the model's order.
@@ -44,7 +44,7 @@ def first_configs(
     most : int
         Numbers of elements at most; each differs by more than a tenth from the others.
     table : bool
-        Whether measured configs count.
+        Whether measured ones count.
 
     Returns
     -------
@@ -77,17 +77,17 @@ def _ranked(timed: Mapping[SumFacTopOptions, float]) -> list[SumFacTopOptions]:
     return sorted(timed, key=lambda options: timed[options])
 
 
-def second_configs(
+def second_options(
     problem: BlockProblem, levels: Levels, timed: Mapping[SumFacTopOptions, float], kept: int = KEPT
 ) -> list[SumFacTopOptions]:
-    """Options one by one for the fastest configs.
+    """One option more at a time for the fastest.
 
     Parameters
     ----------
     problem : BlockProblem
     levels : Levels
     timed : mapping
-        Seconds of configs.
+        Seconds of what was timed.
     kept : int
         How many of the fastest.
 
@@ -111,13 +111,13 @@ def second_configs(
     return [v for v in dict.fromkeys(found) if v not in timed]
 
 
-def third_configs(timed: Mapping[SumFacTopOptions, float], kept: int = KEPT) -> list[SumFacTopOptions]:
+def third_options(timed: Mapping[SumFacTopOptions, float], kept: int = KEPT) -> list[SumFacTopOptions]:
     """The options that helped, together.
 
     Parameters
     ----------
     timed : mapping
-        Seconds of configs.
+        Seconds of what was timed.
     kept : int
         How many numbers of elements per block, the fastest ones.
 
@@ -146,7 +146,7 @@ def search(
     Parameters
     ----------
     problem, levels, limits, most, table
-        As for `first_configs`.
+        As for `first_options`.
     kept : int
         How many of the fastest have their options tried.
 
@@ -155,6 +155,6 @@ def search(
     list of SumFacTopOptions
         To be timed; send the seconds of all that were timed so far, in any round.
     """
-    timed = yield first_configs(problem, levels, limits, most, table)
-    timed = yield second_configs(problem, levels, timed, kept)
-    yield third_configs(timed, kept)
+    timed = yield first_options(problem, levels, limits, most, table)
+    timed = yield second_options(problem, levels, timed, kept)
+    yield third_options(timed, kept)
