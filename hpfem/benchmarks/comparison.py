@@ -123,7 +123,7 @@ def compare_algorithms(
             expected, found = reference.data[i].read(), result.data[i].read()
             yield ComparisonRow(
                 shape=block.shape.name,
-                geometry="affine" if block.affine else "deformed",
+                geometry=block.geometry.kind.name,
                 strategy=choice.strategy,
                 algorithm=choice.algorithm,
                 backend=choice.backend,

@@ -320,9 +320,8 @@ class Operator(FieldMap):
         """
         components = self._check(field)
         given, out = out, result_field(self.target, self.name, self.output_state, components, out)
-        for mine, theirs in zip(out.data, field.data, strict=True):
-            if given is not None and mine.overlaps(theirs):
-                raise StateError(f"{self.name} cannot write into its own argument; give another field as out")
+        if given is not None and any(a.overlaps(b) for a, b in zip(out.data, field.data, strict=True)):
+            raise StateError(f"{self.name} cannot write into its own argument; give another field as out")
         device = self.device
         check_current(self.name, device, self.backend.device())
         apply_kernels(self._kernels, field, out, device)

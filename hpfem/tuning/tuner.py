@@ -305,12 +305,11 @@ class BlockTuner:
             "spent": round(spent, 3),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        kind = "affine" if problem.geometry.affine else "deformed"
         counts = "x".join(map(str, problem.tabulation.rule.counts))
-        order = problem.tabulation.basis.order
+        geometry, order = problem.geometry.kind.name, problem.tabulation.basis.order
         return Tuning(
             problem.form.name,
-            f"{problem.n_elements} {kind} {problem.shape.name}, P={order}, Q={counts}, {problem.dtype.name}",
+            f"{problem.n_elements} {geometry} {problem.shape.name}, P={order}, Q={counts}, {problem.dtype.name}",
             None if len(seconds) == 1 and self.clock() >= self.search_until else replace(record, about=about),
             record.winner != incumbent,
             seconds,

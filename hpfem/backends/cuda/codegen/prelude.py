@@ -17,6 +17,8 @@ from .pointwise import field_keys, parameter_names, physics
 from .tables import Collapse, Levels
 
 HERE = Path(__file__).parent.parent
+# Small helpers, factors of the geometry and the pointwise function, in the order in which they build on each other.
+COMMON_HEADERS = ("codegen/helpers.h", "codegen/geometry.h", "codegen/pointwise.h")
 _FLUX_KIND = {"wJ": 0, "metric": 1, "jacobian": 2, None: 0}
 Array = NDArray[np.float64]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....forms.form import BlockProblem
-from ..codegen.prelude import constants, fill, header
+from ..codegen.prelude import COMMON_HEADERS, constants, fill, header
 from ..codegen.tables import Levels
 
 THREADS = 256
@@ -38,6 +38,5 @@ def source(problem: BlockProblem, levels: Levels, name: str = "stdmat") -> str:
     -------
     str
     """
-    parts = ("codegen/helpers.h", "codegen/geometry.h", "codegen/pointwise.h")
     own = fill("stdmat/stdmat.h", {"THREADS": THREADS, "N_SLOTS": slots(problem)})
-    return "\n".join([constants(problem, levels, name), *map(header, parts), own])
+    return "\n".join([constants(problem, levels, name), *map(header, COMMON_HEADERS), own])

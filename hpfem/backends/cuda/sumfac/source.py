@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....forms.form import BlockProblem
-from ..codegen.prelude import constants, fill, header
+from ..codegen.prelude import COMMON_HEADERS, constants, fill, header
 from ..codegen.tables import Levels
 from .plan import GROUP, THREADS
 
@@ -23,6 +23,5 @@ def source(problem: BlockProblem, levels: Levels, name: str = "sumfac") -> str:
     -------
     str
     """
-    parts = ("codegen/helpers.h", "codegen/geometry.h", "codegen/pointwise.h")
     own = fill("sumfac/sumfac.h", {"THREADS": THREADS, "GROUP": GROUP})
-    return "\n".join([constants(problem, levels, name, GROUP), *map(header, parts), own])
+    return "\n".join([constants(problem, levels, name, GROUP), *map(header, COMMON_HEADERS), own])
