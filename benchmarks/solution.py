@@ -1,0 +1,431 @@
+"""What a user waits for between a mesh and a solution, row by row, each in a process of its own.
+
+    python benchmarks/solution.py -o OUT.json [ROW ...] [--device cpu|cuda] [--small]
+
+Without rows all that the device has are measured. The processor's rows run on one core. A row that is not done within
+its time says so. What is compiled is compiled once before, where a row is about the time after that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+# Seconds that a row may take.
+LIMIT = 900
+CACHE = Path(tempfile.gettempdir()) / "hpfem-solution"
+
+Row = Callable[["Clock", bool], None]
+ROWS: dict[str, dict[str, Row]] = {"cpu": {}, "cuda": {}}
+
+
+class Clock:
+    """Seconds of the phases of a row, and what else it found."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, Any] = {}
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Time what is done within."""
+        synchronize()
+        start = time.perf_counter()
+        yield
+        synchronize()
+        self.found[name] = round(time.perf_counter() - start, 4)
+
+    def median(self, name: str, call: Callable[[], Any], seconds: float = 1.0) -> float:
+        """Median of the seconds of a call, after one that does not count."""
+        call()
+        times: list[float] = []
+        while not times or (sum(times) < seconds and len(times) < 200):
+            synchronize()
+            start = time.perf_counter()
+            call()
+            synchronize()
+            times.append(time.perf_counter() - start)
+        self.found[name] = float(np.median(times))
+        return float(self.found[name])
+
+
+def synchronize() -> None:
+    """Wait for the GPU, if there is one in use."""
+    if "cupy" in sys.modules:
+        sys.modules["cupy"].cuda.Device().synchronize()
+
+
+def row(device: str) -> Callable[[Row], Row]:
+    """Register a row of a device by the name of its function."""
+
+    def add(function: Row) -> Row:
+        ROWS[device][function.__name__] = function
+        return function
+
+    return add
+
+
+def exact(*x: Any) -> Any:
+    """A smooth solution."""
+    return np.prod([np.sin(1.5 * c + 0.3 * i) for i, c in enumerate(x)], axis=0)
+
+
+def source(*x: Any) -> Any:
+    """What -div grad u makes of it."""
+    return 2.25 * len(x) * exact(*x)
+
+
+def curved(mesh: Any) -> Any:
+    """The mesh with cells of order 2, bent smoothly."""
+    from hpfem.benchmarks.problems import _wave
+
+    return mesh.elevated(2).transformed(_wave, check=False)
+
+
+def solved(clock: Clock, mesh: Any, order: int, preconditioners: tuple[str, ...], backend: str) -> None:
+    """A Poisson problem, all in."""
+    import hpfem as hp
+
+    space = hp.Space(mesh, order, backend=backend)
+    for name in preconditioners:
+        gc.collect()
+        for again in ("first", "again"):
+            with clock.phase(f"{name}, {again}"):
+                u = hp.solve_helmholtz(space, lam=0.0, f=source, dirichlet=exact, preconditioner=name, tol=1e-8)
+            clock.found[f"{name}, {again}, set-up"] = u.info.set_up_time
+        clock.found[f"{name}, iterations"] = u.info.iterations
+        clock.found["unknowns"] = u.info.size
+    with clock.phase("error's time"):
+        clock.found["error"] = hp.l2_error(u, exact)
+
+
+def ngsolve_solved(clock: Clock, hexes: bool, n: int, order: int) -> None:
+    """The same by NGSolve: static condensation and BDDC."""
+    try:
+        import ngsolve as ng
+        from ngsolve.meshes import MakeStructured3DMesh
+    except ImportError:
+        clock.found["ngsolve"] = "not installed"
+        return
+    mesh = MakeStructured3DMesh(hexes=hexes, nx=n, ny=n, nz=n)
+    x, y, z = ng.x, ng.y, ng.z
+    u_exact = ng.sin(1.5 * x) * ng.sin(1.5 * y + 0.3) * ng.sin(1.5 * z + 0.6)
+    with clock.phase(f"ngsolve {ng.__version__}"):
+        fes = ng.H1(mesh, order=order, dirichlet=".*")
+        u, v = fes.TnT()
+        a = ng.BilinearForm(ng.grad(u) * ng.grad(v) * ng.dx, condense=True)
+        f = ng.LinearForm(6.75 * u_exact * v * ng.dx)
+        pre = ng.Preconditioner(a, "bddc")
+        a.Assemble()
+        f.Assemble()
+        gf = ng.GridFunction(fes)
+        gf.Set(u_exact, definedon=mesh.Boundaries(".*"))
+        r = f.vec.CreateVector()
+        r.data = f.vec - a.mat * gf.vec
+        r.data += a.harmonic_extension_trans * r
+        solver = ng.krylovspace.CGSolver(a.mat, pre.mat, tol=1e-8, maxiter=1000)
+        gf.vec.data += solver * r
+        gf.vec.data += a.harmonic_extension * gf.vec
+        gf.vec.data += a.inner_solve * r
+    clock.found["ngsolve, iterations"] = solver.iterations
+    clock.found["ngsolve, error"] = float(ng.sqrt(ng.Integrate((gf - u_exact) ** 2, mesh)))
+
+
+@row("cpu")
+def box_hexes(clock: Clock, small: bool) -> None:
+    """16^3 hexes, P = 4."""
+    from hpfem.mesh import box
+
+    n = 4 if small else 16
+    solved(clock, box("hex", (n, n, n)), 4, ("jacobi", "auto"), "cpu")
+    ngsolve_solved(clock, True, n, 4)
+
+
+@row("cpu")
+def box_tets(clock: Clock, small: bool) -> None:
+    """16^3 boxes of six tets, P = 4."""
+    from hpfem.mesh import box
+
+    n = 4 if small else 16
+    solved(clock, box("tet", (n, n, n)), 4, ("jacobi", "auto"), "cpu")
+    ngsolve_solved(clock, False, n, 4)
+
+
+@row("cpu")
+def box_tets_million(clock: Clock, small: bool) -> None:
+    """Tets, P = 3, 1e6 unknowns."""
+    from hpfem.mesh import box
+
+    n = 6 if small else 33
+    solved(clock, box("tet", (n, n, n)), 3, ("jacobi", "auto"), "cpu")
+
+
+def ball(cells: float) -> Path:
+    """A gmsh file of a ball of about so many tets of order 2, made where there is none."""
+    path = CACHE / f"ball_{cells:.0e}.msh"
+    if path.exists():
+        return path
+    import gmsh
+
+    CACHE.mkdir(exist_ok=True)
+    gmsh.initialize()
+    gmsh.option.setNumber("General.Verbosity", 1)
+    gmsh.option.setNumber("Mesh.Algorithm3D", 10)
+    gmsh.model.occ.addSphere(0, 0, 0, 1)
+    gmsh.model.occ.synchronize()
+    gmsh.model.addPhysicalGroup(3, [1], name="ball")
+    gmsh.model.addPhysicalGroup(2, [tag for _, tag in gmsh.model.getEntities(2)], name="surface")
+    size = (4 / 3 * np.pi / cells * 6 * 2**0.5 * 1.06) ** (1 / 3)
+    gmsh.option.setNumber("Mesh.MeshSizeMin", size)
+    gmsh.option.setNumber("Mesh.MeshSizeMax", size)
+    gmsh.model.mesh.generate(3)
+    gmsh.model.mesh.setOrder(2)
+    unfinished = path.with_suffix(".unfinished.msh")
+    gmsh.option.setNumber("Mesh.Binary", 1)
+    gmsh.write(str(unfinished))
+    gmsh.finalize()
+    unfinished.rename(path)
+    return path
+
+
+@row("cpu")
+def ball_tets(clock: Clock, small: bool) -> None:
+    """A ball of 1.5e6 gmsh tets of order 2, P = 3: from the file to the first iteration."""
+    import hpfem as hp
+
+    path = ball(2e4 if small else 1.5e6)
+    began = time.perf_counter()
+    with clock.phase("reading"):
+        mesh = hp.read_mesh(path)
+    with clock.phase("space"):
+        space = hp.Space(mesh, 3, backend="cpu")
+    with clock.phase("continuous space"):
+        c0 = hp.C0Space(space)
+    with clock.phase("operator"):
+        A = hp.GlobalOperator(hp.Helmholtz(space, lam=1.0), c0)
+    x = np.random.default_rng(0).standard_normal(c0.size)
+    with clock.phase("first application"):
+        A.apply(x)
+    clock.found["ready but for the diagonal"] = time.perf_counter() - began
+    clock.found |= {"cells": mesh.n_cells, "unknowns": c0.size, "memory, GB": peak()}
+    clock.median("application", lambda: A.apply(x))
+    with clock.phase("diagonal"):
+        A.diagonal()
+    clock.found["memory in the end, GB"] = peak()
+
+
+def peak() -> float:
+    """Most memory that this process has had, in GB."""
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2)
+
+
+SIZES = {"hex": 10, "prism": 8, "pyramid": 6, "tet": 6, "quad": 60, "tri": 45}
+
+
+@row("cpu")
+def applications(clock: Clock, small: bool) -> None:
+    """Element-local and global application, SciPy's CSR product, and the diagonal: every shape and P."""
+    import hpfem as hp
+    from hpfem.mesh import box
+
+    for shape, n in SIZES.items():
+        mesh = box(shape, (n,) * (2 if shape in ("quad", "tri") else 3))
+        for kind, own in (("affine", mesh), ("curved", curved(mesh))):
+            for order in (1, 2, 3) if small else range(1, 9):
+                own_clock = Clock()
+                space = hp.Space(own, order, backend="cpu")
+                c0 = hp.C0Space(space)
+                A = hp.GlobalOperator(hp.Helmholtz(space, lam=1.0), c0)
+                u = space.zeros("coeff")
+                for array in u.arrays:
+                    array[...] = np.random.default_rng(0).standard_normal(array.shape)
+                out = A.operator(u)
+                x = np.random.default_rng(0).standard_normal(c0.size)
+                own_clock.median("operator", lambda: A.operator(u, out=out), 0.2)  # noqa: B023
+                own_clock.median("global", lambda: A.apply(x), 0.2)  # noqa: B023
+                A.diagonal()
+                with own_clock.phase("diagonal"):
+                    A.diagonal()
+                if space.n_cells * space.blocks[0].n_modes ** 2 <= 1e8:
+                    matrix = A.assemble()
+                    own_clock.median("csr", lambda: matrix @ x, 0.2)  # noqa: B023
+                own_clock.found["unknowns"] = c0.size
+                clock.found[f"{shape} {kind} P={order}"] = own_clock.found
+                print(shape, kind, order, own_clock.found, file=sys.stderr, flush=True)
+
+
+@row("cpu")
+def heat(clock: Clock, small: bool) -> None:
+    """Steps of the implicit heat equation through `solve_helmholtz`."""
+    import hpfem as hp
+    from hpfem.mesh import box
+
+    n = 4 if small else 12
+    space = hp.Space(box("hex", (n, n, n)), 4, backend="cpu")
+    c0 = hp.C0Space(space)
+    dt, u = 1e-3, space.evaluate(exact)
+    for step in range(3):
+        with clock.phase(f"step {step}"):
+            found = hp.solve_helmholtz(
+                space, lam=1 / dt, f=u, dirichlet=exact, c0=c0, preconditioner="jacobi", tol=1e-8
+            )
+        u = hp.BwdTrans(space)(found)
+        for array in u.arrays:
+            array /= dt
+        clock.found[f"step {step}, set-up"] = found.info.set_up_time
+
+
+@row("cpu")
+def importing(clock: Clock, small: bool) -> None:
+    """Seconds of `import hpfem` in a fresh process."""
+    code = "import time; t = time.perf_counter(); import hpfem; print(time.perf_counter() - t)"
+    times = [float(subprocess.check_output([sys.executable, "-c", code])) for _ in range(7)]
+    clock.found["import"] = float(np.median(times[1:]))
+
+
+@row("cuda")
+def gpu_hexes(clock: Clock, small: bool) -> None:
+    """32^3 hexes, P = 7."""
+    from hpfem.mesh import box
+
+    n = 4 if small else 32
+    solved(clock, box("hex", (n, n, n)), 7, ("jacobi",), "cuda")
+
+
+@row("cuda")
+def gpu_tets(clock: Clock, small: bool) -> None:
+    """20^3 boxes of six tets, P = 4."""
+    from hpfem.mesh import box
+
+    n = 4 if small else 20
+    solved(clock, box("tet", (n, n, n)), 4, ("jacobi",), "cuda")
+
+
+def ready(clock: Clock, shape: str, n: int, order: int) -> None:
+    """A curved mesh in host memory to the first iteration; compiled before on a small mesh."""
+    import hpfem as hp
+    from hpfem.mesh import box
+
+    for count in (3, n):
+        mesh = curved(box(shape, (count,) * 3))
+        assert mesh.facets.cells.size  # topology is made before
+        phases = Clock()
+        began = time.perf_counter()
+        with phases.phase("space"):
+            space = hp.Space(mesh, order, backend="cuda")
+        with phases.phase("continuous space"):
+            c0 = hp.C0Space(space)
+        with phases.phase("set-up"):
+            A = hp.GlobalOperator(hp.Helmholtz(space, lam=1.0), c0)
+            rhs = hp.solvers.norms.load(c0, source)
+            x = A.vectors.from_host(rhs)
+            A.apply(x, A.device)
+        synchronize()
+        phases.found["ready but for the diagonal"] = time.perf_counter() - began
+        with phases.phase("diagonal"):
+            A.diagonal()
+    clock.found |= phases.found
+    clock.found |= {"unknowns": c0.size, "memory, GB": peak()}
+
+
+def _ready(shape: str, n: int, order: int) -> None:
+    def gpu_ready(clock: Clock, small: bool) -> None:
+        ready(clock, shape, 4 if small else n, order)
+
+    ROWS["cuda"][f"gpu_ready_{shape}_{order}"] = gpu_ready
+
+
+for _shape, _n, _order in (("hex", 54, 4), ("hex", 31, 7), ("tet", 40, 3), ("tet", 30, 4)):
+    _ready(_shape, _n, _order)
+
+
+@row("cuda")
+def gpu_iterations(clock: Clock, small: bool) -> None:
+    """A CG iteration with stored factors."""
+    import hpfem as hp
+    from hpfem.mesh import box
+    from hpfem.solvers.preconditioners import Jacobi
+
+    sizes = (("hex", 80, 3), ("hex", 40, 6), ("tet", 42, 3), ("tet", 32, 4))
+    for shape, n, order in sizes:
+        space = hp.Space(curved(box(shape, (4 if small else n,) * 3)), order, backend="cuda")
+        c0 = hp.C0Space(space)
+        A = hp.GlobalOperator(hp.Helmholtz(space, lam=1.0), c0)
+        rng = np.random.default_rng(0)
+        rhs = A.vectors.from_host(rng.standard_normal(c0.size))
+        M = Jacobi(A.vectors.from_host(rng.uniform(0.9, 1.1, c0.size)))
+        times = []
+        for most in (40, 240):
+            synchronize()
+            start = time.perf_counter()
+            try:
+                hp.cg(A, rhs, M, tol=1e-300, max_iterations=most, bar=False)
+            except hp.SolverError:
+                pass
+            synchronize()
+            times.append(time.perf_counter() - start)
+        seconds = (times[1] - times[0]) / 200
+        clock.found[f"{shape} P={order}"] = {
+            "unknowns": c0.size,
+            "seconds": seconds,
+            "GDoF/s": c0.size / seconds / 1e9,
+        }
+        print(clock.found, file=sys.stderr, flush=True)
+
+
+def run(device: str, name: str, small: bool, limit: float) -> dict[str, Any]:
+    """Measure a row in a process of its own."""
+    environment = dict(os.environ)
+    if device == "cpu":
+        environment |= {"HPFEM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, __file__, name, "--alone", "--device", device, *(["--small"] if small else [])]
+    try:
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, timeout=limit, check=False)
+    except subprocess.TimeoutExpired:
+        return {"failed": f"not done within {limit:g} s"}
+    if done.returncode:
+        return {"failed": f"exit code {done.returncode}"}
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def main() -> None:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("rows", nargs="*")
+    parser.add_argument("--device", choices=tuple(ROWS), default="cpu")
+    parser.add_argument("--small", action="store_true", help="small problems, to try the script")
+    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds that a row may take")
+    parser.add_argument("--alone", action="store_true", help="measure one row here, and print it")
+    parser.add_argument("-o", "--output")
+    given = parser.parse_args()
+    rows = ROWS[given.device]
+    if given.alone:
+        clock = Clock()
+        rows[given.rows[0]](clock, given.small)
+        print(json.dumps(clock.found))
+        return
+    from hpfem.support.files import write_json
+    from hpfem.support.machine import machine_description
+
+    found: dict[str, Any] = {"machine": machine_description(), "rows": {}}
+    for name in given.rows or rows:
+        found["rows"][name] = result = run(given.device, name, given.small, given.limit)
+        print(name, json.dumps(result, indent=1), flush=True)
+        if given.output:
+            write_json(given.output, found)
+
+
+if __name__ == "__main__":
+    main()
