@@ -64,6 +64,7 @@ def test_results_go_where_they_are_wanted(backend, rng):
         assert norm_error(one, three) < 1e-12 and norm_error(np.asarray(two), three) < 1e-12
     assert again.target.blocks[0].rule.counts == target.blocks[0].rule.counts
     assert "BwdTrans" in operator.explain()
+    operator(u, out=out)  # u was read on the host
     with count_transfers() as count:
         operator(u, out=out)
     assert count.total == 0

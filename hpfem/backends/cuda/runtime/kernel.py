@@ -26,7 +26,7 @@ from .nvrtc import start, version
 
 # Factors on the devices, shared by the operators of a space: geometry -> {device and layout: array}.
 _FACTORS: WeakKeyDictionary[BlockGeometry, dict[tuple[Any, ...], Any]] = WeakKeyDictionary()
-# Kernels that are alive, by the geometry that they work on, and id.
+# Kernels that are loaded and alive, by the geometry that they work on, and id.
 _KERNELS: WeakKeyDictionary[BlockGeometry, WeakValueDictionary[int, CudaKernel]] = WeakKeyDictionary()
 # Factors of fewer bytes are made by NumPy: CuPy has to compile its array operations first, which takes a second.
 HOST_BYTES = 32 << 20
@@ -155,7 +155,6 @@ class CudaKernel(BlockKernel):
         self._fields, self._parameters, _ = arguments(problem)
         self._compiling: tuple[Future[Path], str, int] | None = None
         self.device = current_device()
-        _KERNELS.setdefault(problem.geometry, WeakValueDictionary())[id(self)] = self
 
     def arrays(self) -> list[tuple[str, Any]]:
         """List the arrays of its own that it keeps on the device.
@@ -174,6 +173,8 @@ class CudaKernel(BlockKernel):
     @cached_property
     def function(self) -> Any:
         """The compiled kernel on the device; None where there is none."""
+        # From here on all that it keeps is there, for whoever counts it.
+        _KERNELS.setdefault(self.problem.geometry, WeakValueDictionary())[id(self)] = self
         if self._compiling is None:
             return None
         cubin, name, shared_bytes = self._compiling
