@@ -187,7 +187,7 @@ def ball(cells: float) -> Path:
     gmsh.model.occ.synchronize()
     gmsh.model.addPhysicalGroup(3, [1], name="ball")
     gmsh.model.addPhysicalGroup(2, [tag for _, tag in gmsh.model.getEntities(2)], name="surface")
-    size = (4 / 3 * np.pi / cells * 6 * 2**0.5 * 1.06) ** (1 / 3)
+    size = (4 / 3 * np.pi / cells * 6 * 2**0.5 * 0.46) ** (1 / 3)
     gmsh.option.setNumber("Mesh.MeshSizeMin", size)
     gmsh.option.setNumber("Mesh.MeshSizeMax", size)
     gmsh.model.mesh.generate(3)

@@ -254,10 +254,11 @@ class BoundaryConditions:
         numbering, mesh = self.c0.numbering, self.c0.space.mesh
         masks = [np.zeros(len(numbering.offsets[dim]), dtype=bool) for dim in range(mesh.dim)]
         for own, number, rows in _by_place(mesh, facets):
-            shape = mesh.cells[own].shape
+            cells = mesh.cells[own]
+            shape = cells.shape
             corners = set(shape.facets[number].vertices)
             for dim in range(mesh.dim):
-                ids = numbering.of_group(own, dim).ids[rows]
+                ids = cells.ids(dim)[rows]
                 for place, entity in enumerate(shape.entities[dim]):
                     if corners.issuperset(entity.vertices):
                         masks[dim][ids[:, place]] = True

@@ -112,7 +112,7 @@ def oriented_patch(numbering: Numbering, group: int, rows: Indices, dim: int, nu
     ndarray of int, [n, n_vertices]
         Their topological vertices.
     """
-    cells = numbering.mesh.cells[group]
+    cells = numbering.cells[group]
     entity = cells.shape.entities[dim][number]
     codes = numbering.of_group(group, dim).codes[rows, number]
     nodes = cells.nodes[rows][:, entity_nodes(cells.shape, cells.order, dim, number)]
@@ -181,7 +181,7 @@ def interpolate(numbering: Numbering, pieces: Sequence[Piece]) -> Array:
         for piece in pieces:
             if piece.masks is not None and dim >= len(piece.masks):
                 continue
-            for group, cells in enumerate(mesh.cells):
+            for group, cells in enumerate(numbering.cells):
                 ids = numbering.of_group(group, dim).ids
                 for number in range(len(cells.shape.entities[dim])):
                     own, rows = np.unique(ids[:, number], return_index=True)
@@ -217,7 +217,7 @@ def _fitted(
     mesh = numbering.mesh
     offsets, orders = numbering.offsets[dim][ids], numbering.orders[dim][ids]
     if dim == 0:
-        cells = mesh.cells[group]
+        cells = numbering.cells[group]
         nodes = cells.nodes[rows, entity_nodes(cells.shape, cells.order, 0, number)[0]]
         return [(offsets[:, None], values_of(function, mesh.points[nodes].T[:, :, None], "a value"))]
     found = []

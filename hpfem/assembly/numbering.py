@@ -21,9 +21,9 @@ from scipy.sparse import csr_array
 from hpfem.shapes import Basis, Shape, make_basis
 
 from ..errors import ArgumentError
-from ..mesh import Mesh, Topology
+from ..mesh import Mesh
 from ..mesh.symmetry import symmetries
-from ..mesh.topology import orientation_codes, sorted_rows
+from ..mesh.topology import sorted_rows
 from .traces import Array, Indices, edge_block, entity_modes, inner_block, interior_modes
 
 
@@ -112,6 +112,9 @@ class Numbering:
 
     Attributes
     ----------
+    cells : tuple of CellGroup
+        As spaces see them.
+    topology : AlignedTopology
     orders : tuple of ndarray of int
         Per dimension 0 to dim, the order of every entity.
     offsets : tuple of ndarray of int
@@ -124,7 +127,8 @@ class Numbering:
 
     def __init__(self, mesh: Mesh, name: str, orders: dict[str, int]) -> None:
         self.mesh, self.name = mesh, name
-        self.topology: Topology = mesh.topology
+        self.cells = mesh.aligned
+        self.topology = mesh.aligned_topology
         if name == "lagrange" and len(set(orders.values())) > 1:
             raise ArgumentError(
                 f"cells of different orders {orders} meet continuously in the hierarchical basis only; use"
@@ -135,10 +139,10 @@ class Numbering:
         for dim in range(mesh.dim + 1):
             count = self._count(dim)
             order = np.full(count, np.iinfo(np.int64).max)
-            for group, cells in enumerate(mesh.cells):
+            for group, cells in enumerate(self.cells):
                 np.minimum.at(order, self.of_group(group, dim).ids.ravel(), orders[cells.shape.name])
             sizes = np.zeros(count, dtype=np.int64)
-            for group, cells in enumerate(mesh.cells):
+            for group, cells in enumerate(self.cells):
                 ids = self.of_group(group, dim).ids
                 for number, entity in enumerate(cells.shape.entities[dim]):
                     lowest = order[ids[:, number]]
@@ -186,21 +190,18 @@ class Numbering:
         Parameters
         ----------
         group : int
-            Position in ``mesh.cells``.
+            Position in ``mesh.aligned``.
         dim : int
 
         Returns
         -------
         Seen
         """
-        cells = self.mesh.cells[group]
-        if dim == 0:
-            return Seen(cells.vertices, np.zeros(cells.vertices.shape, dtype=np.int8))
-        if dim == self.mesh.dim:
-            return Seen(cells.indices[:, None], np.zeros((len(cells), 1), dtype=np.int8))
-        if dim == 1:
-            return Seen(cells.edges, cells.edge_orientation)
-        return Seen(cells.faces, cells.face_orientation)
+        cells = self.cells[group]
+        ids = cells.ids(dim)
+        if dim in (0, self.mesh.dim):
+            return Seen(ids, np.zeros(ids.shape, dtype=np.int8))
+        return Seen(ids, cells.edge_orientation if dim == 1 else cells.face_orientation)
 
     def of_vertices(self, shape: Shape, vertices: Indices, dim: int) -> Seen:
         """Ids and orientations of the entities of one dimension, below the cells', of shapes given by their vertices.
@@ -225,7 +226,7 @@ class Numbering:
         for entity in shape.entities[dim]:
             corners = vertices[:, entity.vertices]
             ids.append(index.find(sorted_rows(corners, 2 if dim == 1 else 4)))
-            codes.append(orientation_codes(entity.shape, corners, self.topology.n_vertices))
+            codes.append(self.topology.codes(entity.shape, corners))
         return Seen(np.stack(ids, axis=1), np.stack(codes, axis=1))
 
     def local_to_global(self, basis: Basis, seen: Sequence[Seen]) -> LocalToGlobal:

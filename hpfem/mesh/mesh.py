@@ -22,6 +22,7 @@ from hpfem.shapes.cached import cached_property
 from ..geometry.element_map import ElementMap, elevated_nodes
 from ..support.immutable import Immutable, frozen
 from . import checks
+from .aligned import AlignedTopology
 from .cells import Array, CellArray, Labels, cell_arrays, merged, used_points
 from .hanging import Hanging, hanging_vertices
 from .lattice import lattice_numbering
@@ -63,6 +64,22 @@ class CellGroup(CellArray):
     def face_orientation(self) -> NDArray[np.int8]:
         """Codes with ``global[i] = local[symmetries(face.shape)[code][i]]``, [E, n_faces]; see `symmetry`."""
         return self._topology.faces.orientation[self._position]
+
+    def ids(self, dim: int) -> Indices:
+        """Ids of the vertices, edges, faces or cells, [E, n of the cell].
+
+        Parameters
+        ----------
+        dim : int
+            Of the entities.
+
+        Returns
+        -------
+        ndarray of int
+        """
+        if dim == self.shape.dim:
+            return self.indices[:, None]
+        return self.vertices if dim == 0 else self.edges if dim == 1 else self.faces
 
     @property
     def facets(self) -> Indices:
@@ -246,6 +263,16 @@ class Mesh(Immutable):
             group[cells.indices] = position
             row[cells.indices] = np.arange(len(cells))
         return group, row
+
+    @cached_property
+    def aligned(self) -> tuple[CellGroup, ...]:
+        """The cells with the vertices of each in the order that spaces take; see `hpfem.mesh.aligned`."""
+        return _groups(self.aligned_topology)
+
+    @cached_property
+    def aligned_topology(self) -> AlignedTopology:
+        """Edges and faces as `aligned` cells see them."""
+        return AlignedTopology(self.topology)
 
     @cached_property
     def hanging(self) -> Hanging:

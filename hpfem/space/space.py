@@ -90,7 +90,7 @@ class Space(Immutable):
 
     def _make_blocks(self) -> list[Block]:
         blocks = []
-        for group in self.mesh.cells:
+        for group in self.mesh.aligned:
             order = self.orders[group.shape.name]
             rule = chosen_rule(group.shape, order, self.quadrature)
             tabulation = Tabulation(make_basis(self.basis, group.shape, order), rule)

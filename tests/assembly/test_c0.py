@@ -23,9 +23,9 @@ def jumps(c0, vector, rng, n=3):
     interior = facets.interior
     for facet in interior if len(interior) < 2000 else rng.choice(interior, 1000, replace=False):
         sides = []
-        for cell, number in zip(facets.cells[facet], facets.local[facet], strict=True):
-            own = mesh.cells[group[cell]]
-            entity = own.shape.facets[number]
+        for cell in facets.cells[facet]:
+            own = mesh.aligned[group[cell]]
+            entity = own.shape.facets[list(own.facets[row[cell]]).index(facet)]
             ids = own.vertices[row[cell]][list(entity.vertices)]
             if not sides:
                 # The vertex modes of order 1 place points on both sides alike.

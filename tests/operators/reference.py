@@ -22,7 +22,7 @@ class BlockReference:
     def __init__(self, space, number):
         block = space.blocks[number]
         shape = block.shape
-        groups = [g for g in space.mesh.cells if g.shape is shape and np.isin(block.elements, g.indices).all()]
+        groups = [g for g in space.mesh.aligned if g.shape is shape and np.isin(block.elements, g.indices).all()]
         group = groups[0]
         row = {cell: i for i, cell in enumerate(group.indices.tolist())}
         nodes = space.mesh.points[group.nodes[[row[cell] for cell in block.elements.tolist()]]]

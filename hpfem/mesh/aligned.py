@@ -1,0 +1,146 @@
+"""An order of every cell's vertices in which cells that share a face collapse it at the same vertex [Warburton].
+
+Modes of two cells on a tri that both see collapsed at the same vertex are the same up to signs; else they are dense
+combinations of each other. So that they agree, vertices are ranked, and a cell is turned, among the rotations of its
+shape, such that its faces are collapsed at their vertices of highest rank: always possible for tets. A pyramid has one
+apex, so apexes rank above all others; a prism collapses its two tris above each other, so that the vertices of an edge
+between them rank side by side. What is not possible then stays as it is.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import combinations, product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpfem.shapes import Shape
+
+from .cells import CellArray
+from .symmetry import Indices, lattice_permutations, parities, symmetries
+from .topology import Entities, Topology, classes, orientation_codes
+
+
+@cache
+def _corners(shape: Shape) -> Indices:
+    """How many corners of the cube each vertex of a shape is made of: more than one where it is collapsed."""
+    cube = np.array(list(product((-1.0, 1.0), repeat=shape.dim)))
+    distance = np.abs(shape.collapse(cube)[:, None] - shape.vertices).max(axis=2)
+    return np.bincount(np.argmin(distance, axis=1), minlength=shape.n_vertices)
+
+
+@cache
+def _rotations(shape: Shape) -> Indices:
+    """The symmetries that are rotations, identity first."""
+    return symmetries(shape)[parities(shape) > 0]
+
+
+@cache
+def _collapses(shape: Shape) -> dict[tuple[int, ...], list[int]]:
+    """Of every face that is collapsed, its vertex where it is, after each of the rotations."""
+    found: dict[tuple[int, ...], list[int]] = {}
+    for turn in _rotations(shape):
+        for face in shape.faces if shape.dim == 3 else ():
+            corners = _corners(face.shape)
+            if corners.max() > 1:
+                vertices = turn[list(face.vertices)]
+                found.setdefault(tuple(sorted(map(int, vertices))), []).append(int(vertices[np.argmax(corners)]))
+    return found
+
+
+def _ranks(topology: Topology) -> Indices:
+    """The rank of every vertex."""
+    first, ties = np.zeros(topology.n_vertices, dtype=bool), [np.empty((0, 2), dtype=np.int64)]
+    for cells, vertices in zip(topology.cells, topology.vertices, strict=True):
+        collapses = _collapses(cells.shape)
+        first[vertices[:, [own[0] for own in collapses.values() if len(set(own)) == 1]]] = True
+        for (face, own), (other, theirs) in combinations(collapses.items(), 2):
+            pairs = sorted(set(zip(own, theirs, strict=True)))
+            if len(pairs) == len(face) and not set(face) & set(other):
+                ties += [vertices[:, pair] for pair in pairs]
+    _, column = classes(topology.n_vertices, np.concatenate(ties))
+    ranks = np.empty(topology.n_vertices, dtype=np.int64)
+    ranks[np.lexsort((np.arange(topology.n_vertices), column, first))] = np.arange(topology.n_vertices)
+    return ranks
+
+
+def _turns(shape: Shape, ranks: Indices) -> Indices:
+    """Rotations [n, n_vertices] of cells with vertices of these ranks [n, n_vertices]: the first of the best ones."""
+    turns = _rotations(shape)
+    misses = np.zeros((len(ranks), len(turns)), dtype=np.int64)
+    for i, turn in enumerate(turns):
+        for face in shape.faces if shape.dim == 3 else ():
+            corners, own = _corners(face.shape), ranks[:, turn[list(face.vertices)]]
+            if corners.max() > 1:
+                misses[:, i] += np.argmax(own, axis=1) != np.argmax(corners)
+    return turns[np.argmin(misses, axis=1)]
+
+
+class AlignedTopology(Topology):
+    """A topology with every cell's vertices in the order of the module; ids of vertices, edges and faces stay.
+
+    Parameters
+    ----------
+    topology : Topology
+
+    Attributes
+    ----------
+    ranks : ndarray of int, [n_vertices]
+        By these, not by ids, global vertex orders are counted here.
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        self._plain, self.ranks = topology, _ranks(topology)
+        self._kinds: list[tuple[Indices, Indices, Indices]] = []
+        arrays, vertices = [], []
+        for cells, own in zip(topology.cells, topology.vertices, strict=True):
+            # Cells whose vertices are ranked in the same order are turned alike.
+            n = cells.shape.n_vertices
+            keys = np.argsort(self.ranks[own], axis=1) @ n ** np.arange(n)
+            _, first, kind = np.unique(keys, return_index=True, return_inverse=True)
+            kind = kind.ravel()
+            turns = _turns(cells.shape, self.ranks[own[first]])
+            self._kinds.append((kind, turns, np.take_along_axis(self.ranks[own[first]], turns, axis=1)))
+            table = symmetries(cells.shape)
+            symmetry = np.argmax((table[None] == turns[:, None]).all(axis=2), axis=1)
+            nodes, moved = cells.nodes, own
+            if symmetry.any():
+                nodes = np.take_along_axis(nodes, lattice_permutations(cells.shape, cells.order)[symmetry][kind], axis=1)
+                moved = np.take_along_axis(own, turns[kind], axis=1)
+            arrays.append(CellArray(cells.shape, cells.order, nodes, cells.indices))
+            vertices.append(moved)
+        super().__init__(arrays, vertices, topology.n_vertices)
+
+    def _entities(self, dim: int) -> Entities:
+        plain = self._plain.edges if dim == 1 else self._plain.faces
+        ids, codes = [], []
+        for cells, own, (kind, turns, ranks) in zip(self.cells, plain.ids, self._kinds, strict=True):
+            entities = cells.shape.entities[dim]
+            numbers = [
+                [cells.shape.entity_number(tuple(int(v) for v in turn[list(e.vertices)]))[1] for e in entities]
+                for turn in turns
+            ]
+            here = [orientation_codes(e.shape, ranks[:, e.vertices], self.n_vertices) for e in entities]
+            ids.append(np.take_along_axis(own, np.array(numbers)[kind], axis=1))
+            codes.append(np.stack(here, axis=1)[kind])
+        return Entities(plain.count, tuple(ids), tuple(codes), plain.index)
+
+    def codes(self, shape: Shape, vertices: Indices) -> NDArray[np.int8]:
+        """Orientation codes by rank; see `orientation_codes`.
+
+        Parameters
+        ----------
+        shape : Shape
+            What the tuples are the vertices of.
+        vertices : ndarray of int, [n, n_vertices]
+            Ids.
+
+        Returns
+        -------
+        ndarray of int8, [n]
+        """
+        return orientation_codes(shape, self.ranks[vertices], self.n_vertices)
+
+    def __reduce__(self) -> tuple[type[AlignedTopology], tuple[Topology]]:
+        return AlignedTopology, (self._plain,)
