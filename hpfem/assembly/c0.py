@@ -31,7 +31,7 @@ from ..space.space import Space
 from ..support.immutable import Immutable
 from .connected import Parts, connected_parts
 from .interpolation import Piece, interpolate
-from .numbering import Numbering, Seen
+from .numbering import LocalToGlobal, Numbering, Seen
 
 Array = NDArray[np.floating[Any]]
 
@@ -91,21 +91,30 @@ class C0Space(Immutable):
         return MappingProxyType(dict(zip(names, self.numbering.counts, strict=True)))
 
     @cached_property
-    def _matrices(self) -> tuple[csr_array, csr_array]:
-        """Q [local, global] and the average [global, local]."""
-        parts = [
-            self.numbering.local_to_global(block.basis, self.seen(number))
-            for number, block in enumerate(self.space.blocks)
+    def _parts(self) -> list[LocalToGlobal]:
+        """What ties the blocks' coefficients to global ones."""
+        blocks = enumerate(self.space.blocks)
+        return [self.numbering.local_to_global(block.basis, self.seen(number)) for number, block in blocks]
+
+    def _joined(self, rows: Callable[[LocalToGlobal], csr_array]) -> BlockMatrix:
+        """The matrix of all blocks, of which some rows are to be given."""
+        firsts = np.cumsum([0, *(part.own.shape[0] for part in self._parts)])
+        codes = [
+            np.where(p.codes < 0, p.codes - int(n), p.codes) if n else p.codes for p, n in zip(self._parts, firsts)
         ]
-        own, rotated, back = (
-            vstack([getattr(part, name) for part in parts], format="csr") for name in ("own", "rotated", "back")
-        )
-        back.data /= self.multiplicity[back.indices]
+        return BlockMatrix(codes, vstack([rows(part) for part in self._parts], format="csr", dtype=self.space.dtype))
+
+    @cached_property
+    def averaging_matrix(self) -> csr_array:
+        """What `average` multiplies by, [global, local]: a left inverse of `matrix`."""
+        back = self._joined(lambda part: part.back).matrix
+        back.data /= self.multiplicity[back.indices].astype(back.dtype)
         back = csr_array(back.T)
-        # Edges first, then what is left inside rotated faces.
-        average = csr_array(back - back @ (rotated @ back)) if rotated.nnz else back
-        dtype = self.space.dtype
-        return csr_array(own + rotated).astype(dtype, copy=False), average.astype(dtype, copy=False)
+        if not self.signed:
+            # Edges first, then what is left inside rotated faces.
+            own = self._joined(lambda part: part.own).matrix
+            back = csr_array(back - back @ ((self.matrix - own) @ back))
+        return back
 
     def seen(self, number: int) -> list[Seen]:
         """Entities of the elements of a block.
@@ -157,21 +166,21 @@ class C0Space(Immutable):
     @cached_property
     def parts(self) -> Parts:
         """Parts of the mesh that share no unknown."""
-        return connected_parts(self.numbering, self.space, self.matrix)
+        return connected_parts(self.numbering, self.space)
 
     @property
     def matrix(self) -> csr_array:
         """Q, [local, global]: the rows are the blocks' arrays [element, mode] of one component, one after the other."""
-        return self._matrices[0]
+        return self._block_matrix.matrix
 
     @cached_property
     def _block_matrix(self) -> BlockMatrix:
-        return BlockMatrix(self.matrix, [0, *(place.stop for place in self._rows)])
+        return self._joined(lambda part: csr_array(part.own + part.rotated))
 
     @property
     def signed(self) -> bool:
         """Whether Q has one entry +-1 per row, so that scatter is a signed gather of numbers."""
-        return self._block_matrix.signs is not None
+        return self._block_matrix.signed
 
     def restriction(self, device: Device, keep: NDArray[np.bool_] | None = None) -> ElementRestriction:
         """Q on a device; that of all columns is made and moved there once.
@@ -270,13 +279,8 @@ class C0Space(Immutable):
         -------
         ndarray, [size] or [components, size] with more than one component
         """
-        out = self._block_matrix.summed(self._matrices[1], self._local(field, HOST))
+        out = self._block_matrix.summed(self.averaging_matrix, self._local(field, HOST))
         return out[0] if len(out) == 1 else out
-
-    @property
-    def averaging_matrix(self) -> csr_array:
-        """What `average` multiplies by, [global, local]: a left inverse of `matrix`."""
-        return self._matrices[1]
 
     def _local(self, field: Field, device: Device) -> Any:
         """Numbers of a field on a device, block after block."""

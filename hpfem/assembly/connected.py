@@ -57,15 +57,13 @@ class Parts:
         return f"part {number + 1} of {self.count} ({named}{np.count_nonzero(chosen)} cells around ({middle}))"
 
 
-def connected_parts(numbering: Numbering, space: Space, matrix: csr_array) -> Parts:
+def connected_parts(numbering: Numbering, space: Space) -> Parts:
     """Find the parts. Cells that share an edge or a face share its vertices, so that vertices tell.
 
     Parameters
     ----------
     numbering : Numbering
     space : Space
-    matrix : csr_array
-        Q of its C0Space, [local, global].
 
     Returns
     -------
@@ -81,7 +79,8 @@ def connected_parts(numbering: Numbering, space: Space, matrix: csr_array) -> Pa
     for cells, ids in zip(space.mesh.cells, vertices, strict=True):
         of_cells[cells.indices] = of_vertices[ids[:, 0]]
     names, of_cells = np.unique(of_cells, return_inverse=True)  # a vertex of no cell is no part
-    of_rows = np.concatenate([np.repeat(of_cells[block.elements], block.n_modes) for block in space.blocks])
-    of_unknowns = np.zeros(matrix.shape[1], dtype=np.int64)
-    of_unknowns[matrix.indices] = np.repeat(of_rows, np.diff(matrix.indptr))
-    return Parts(len(names), of_cells, of_unknowns)
+    of_entities = [np.zeros(len(sizes), dtype=np.int64) for sizes in numbering.sizes]
+    for cells in numbering.cells:
+        for dim, found in enumerate(of_entities):
+            found[cells.ids(dim)] = of_cells[cells.indices][:, None]
+    return Parts(len(names), of_cells, numbering.of_unknowns(of_entities))

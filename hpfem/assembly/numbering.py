@@ -9,7 +9,7 @@ it, and the coefficients of the higher modes of the other cells are zero. It nee
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -20,6 +20,7 @@ from scipy.sparse import csr_array
 
 from hpfem.shapes import Basis, Shape, make_basis
 
+from ..backends.vectors import BlockMatrix
 from ..errors import ArgumentError
 from ..mesh import Mesh
 from ..mesh.symmetry import symmetries
@@ -45,26 +46,30 @@ class Seen:
 
 @dataclass(frozen=True, eq=False)
 class LocalToGlobal:
-    """What ties the coefficients of cells or facets to global ones: matrices [element * n_modes + mode, global].
+    """What ties the coefficients of cells or facets to global ones, as `hpfem.backends.vectors.BlockMatrix` has it.
 
     Attributes
     ----------
-    own : csr_array
-        From the global modes of an entity to the local ones of the same entity.
-    rotated : csr_array
+    codes : ndarray of int, [n, n_modes]
+        2 * global number, and 1 more where it is taken negative; -1 - r where the mode is a row of the matrices below.
+    own : csr_array, [r, global]
+        From the global modes of an entity to the local ones of the same entity. Row 0 is empty: a mode that no global
+        one is seen in.
+    rotated : csr_array, [r, global]
         From the global modes of edges to the local ones inside rotated faces.
-    back : csr_array
+    back : csr_array, [r, global]
         Inverse of `own` entity by entity, transposed.
     """
 
+    codes: Indices
     own: csr_array
     rotated: csr_array
     back: csr_array
 
     @property
     def matrix(self) -> csr_array:
-        """Local coefficients from global ones."""
-        return csr_array(self.own + self.rotated)
+        """Local coefficients from global ones, [element * n_modes + mode, global]."""
+        return BlockMatrix([self.codes], csr_array(self.own + self.rotated)).matrix
 
 
 _Entries = tuple[Indices, Indices, Array]
@@ -77,11 +82,29 @@ def _outer(rows: Indices, columns: Indices, matrix: Array) -> _Entries:
     return rows[:, i].ravel(), columns[:, j].ravel(), values.ravel()
 
 
-def _sparse(entries: list[_Entries], shape: tuple[int, int]) -> csr_array:
+def _sparse(entries: list[_Entries], rows: Indices, size: int) -> csr_array:
+    """Matrix of entries in ascending rows; row 0 is empty."""
+    shape = (len(rows) + 1, size)
     if not entries:
         return csr_array(shape)
-    rows, columns, values = (np.concatenate(parts) for parts in zip(*entries, strict=True))
-    return csr_array((values, (rows, columns)), shape=shape)
+    given, columns, values = (np.concatenate(parts) for parts in zip(*entries, strict=True))
+    return csr_array((values, (np.searchsorted(rows, given) + 1, columns)), shape=shape)
+
+
+@cache
+def _signed(name: str, shape: Shape, order: int) -> tuple[Indices, Indices, NDArray[np.bool_]]:
+    """By orientation code of an entity: the place of the global mode that each interior mode is, [codes, n]; 1 where it
+    is its negative; and whether that is all that there is to it, [codes].
+    """
+    count = len(symmetries(shape))
+    blocks = np.array([inner_block(name, shape, order, code) for code in range(count)])
+    unit = np.abs(blocks) == 1
+    whole = (unit.sum(axis=2) == 1).all(axis=1) & ((blocks != 0) == unit).all(axis=(1, 2))
+    if shape.dim == 2:
+        edges = range(len(shape.edges))
+        whole &= [not any(edge_block(name, shape, order, code, e).any() for e in edges) for code in range(count)]
+    place = np.argmax(unit, axis=2) if unit.size else np.zeros(unit.shape[:2], dtype=np.int64)
+    return place, (np.take_along_axis(blocks, place[:, :, None], axis=2)[:, :, 0] < 0).astype(np.int64), whole
 
 
 @cache
@@ -230,7 +253,7 @@ class Numbering:
         return Seen(np.stack(ids, axis=1), np.stack(codes, axis=1))
 
     def local_to_global(self, basis: Basis, seen: Sequence[Seen]) -> LocalToGlobal:
-        """Local-to-global matrices of cells or facets of one shape and order.
+        """What ties the coefficients of cells or facets of one shape and order to global ones.
 
         Parameters
         ----------
@@ -243,33 +266,34 @@ class Numbering:
         -------
         LocalToGlobal
         """
+        n, n_modes = len(seen[0].ids), basis.n_modes
+        kind = np.int32 if 2 * max(self.size, n * n_modes) + 2 < 2**31 else np.int64
+        codes = np.full((n, n_modes), -1, dtype=kind)
         own: list[_Entries] = []
         rotated: list[_Entries] = []
         back: list[_Entries] = []
-        for dim, number, chosen, code, order, local, columns in self._places(basis, seen):
-            shape = basis.shape.entities[dim][number].shape
-            rows = chosen[:, None] * basis.n_modes + local
-            own.append(_outer(rows, columns, inner_block(self.name, shape, order, code)))
-            back.append(_outer(rows, columns, _inverse(self.name, shape, order, code).T))
-            if code and dim == 2:
-                rotated += self._from_edges(basis, seen[1], number, chosen, code, order, rows)
-        size = (len(seen[0].ids) * basis.n_modes, self.size)
-        return LocalToGlobal(*(_sparse(entries, size) for entries in (own, rotated, back)))
-
-    def _places(
-        self, basis: Basis, seen: Sequence[Seen]
-    ) -> Iterator[tuple[int, int, Indices, int, int, Indices, Indices]]:
-        """Cells that see an entity alike: dimension and number of the entity, the cells, orientation code and order of
-        the entity, their modes on it, and the global numbers [cell, mode] of these.
-        """
+        turned = [np.empty(0, dtype=np.int64)]
         for dim, those in enumerate(seen):
             for number, entity in enumerate(basis.shape.entities[dim]):
-                ids, codes = those.ids[:, number], those.codes[:, number].astype(np.int64)
-                modes = entity_modes(basis, dim, number)
-                for chosen, code, order in _alike(codes, self.orders[dim][ids]):
-                    local = modes[_kept(self.name, entity.shape, basis.order, order)]
-                    columns = self.offsets[dim][ids[chosen]][:, None] + np.arange(len(local))
-                    yield dim, number, chosen, code, order, local, columns
+                shape, ids, modes = entity.shape, those.ids[:, number], entity_modes(basis, dim, number)
+                for chosen, order in _alike(self.orders[dim][ids]):
+                    local = modes[_kept(self.name, shape, basis.order, order)]
+                    place, negative, whole = _signed(self.name, shape, order)
+                    seen_as = those.codes[chosen, number]
+                    table: NDArray[Any] = (2 * place + negative).astype(kind)
+                    first: NDArray[Any] = (2 * self.offsets[dim][ids[chosen]]).astype(kind)
+                    codes[_places(chosen, local)] = first[:, None] + table[seen_as]
+                    for code in np.unique(seen_as[~whole[seen_as]]):
+                        cells = np.arange(n)[chosen][seen_as == code]
+                        rows = cells[:, None] * n_modes + local
+                        columns = self.offsets[dim][ids[cells]][:, None] + np.arange(len(local))
+                        own.append(_outer(rows, columns, inner_block(self.name, shape, order, int(code))))
+                        back.append(_outer(rows, columns, _inverse(self.name, shape, order, int(code)).T))
+                        rotated += self._from_edges(basis, seen[1], number, cells, int(code), order, rows)
+                        turned.append(rows.ravel())
+        rows = np.sort(np.concatenate(turned))
+        codes.reshape(-1)[rows] = -2 - np.arange(len(rows), dtype=kind)
+        return LocalToGlobal(codes, *(_sparse(entries, rows, self.size) for entries in (own, rotated, back)))
 
     def slots(self, basis: Basis, seen: Sequence[Seen]) -> Indices:
         """The global number that stands where each mode does in the order of its entity, [n, n_modes]; -1 for none.
@@ -288,8 +312,13 @@ class Numbering:
         ndarray of int, [n, n_modes]
         """
         result = np.full((len(seen[0].ids), basis.n_modes), -1, dtype=np.int64)
-        for _, _, chosen, _, _, local, columns in self._places(basis, seen):
-            result[np.ix_(chosen, local)] = columns
+        for dim, those in enumerate(seen):
+            for number, entity in enumerate(basis.shape.entities[dim]):
+                ids, modes = those.ids[:, number], entity_modes(basis, dim, number)
+                for chosen, order in _alike(self.orders[dim][ids]):
+                    local = modes[_kept(self.name, entity.shape, basis.order, order)]
+                    columns = self.offsets[dim][ids[chosen]][:, None] + np.arange(len(local))
+                    result[_places(chosen, local)] = columns
         return result
 
     def _from_edges(
@@ -308,18 +337,28 @@ class Numbering:
             ids, codes = edges.ids[chosen, own], edges.codes[chosen, own].astype(np.int64)
             if basis.shape.edges[own].vertices != ends:
                 codes = 1 - codes
-            for part, edge_code, edge_order in _alike(codes, self.orders[1][ids]):
+            for part, edge_order in _alike(self.orders[1][ids]):
                 kept = _kept(self.name, edge.shape, order, edge_order)
-                matrix = block[:, kept] @ inner_block(self.name, edge.shape, edge_order, edge_code)
-                columns = self.offsets[1][ids[part]][:, None] + np.arange(len(kept))
-                found.append(_outer(rows[part], columns, matrix))
+                columns = self.offsets[1][ids][:, None] + np.arange(len(kept))
+                for edge_code in (0, 1):
+                    here = np.flatnonzero(codes[part] == edge_code)
+                    matrix = block[:, kept] @ inner_block(self.name, edge.shape, edge_order, edge_code)
+                    found.append(_outer(rows[part][here], columns[part][here], matrix))
         return found
 
 
-def _alike(codes: Indices, orders: Indices) -> list[tuple[Indices, int, int]]:
-    """Positions of equal (code, order), with both."""
-    keys = codes + 64 * orders
-    return [(np.flatnonzero(keys == key), int(key % 64), int(key // 64)) for key in np.unique(keys)]
+def _alike(orders: Indices) -> list[tuple[slice | Indices, int]]:
+    """Positions of equal orders, all where they are all equal; with the order."""
+    if not len(orders):
+        return []
+    if (first := int(orders[0])) == orders.max() == orders.min():
+        return [(slice(None), first)]
+    return [(np.flatnonzero(orders == order), int(order)) for order in np.unique(orders)]
+
+
+def _places(rows: slice | Indices, columns: Indices) -> tuple[Any, Indices]:
+    """Index of some rows and columns of a table."""
+    return (rows if isinstance(rows, slice) else rows[:, None]), columns
 
 
 @cache

@@ -56,17 +56,52 @@ class PerDevice(Generic[T]):
 
 
 class BlockMatrix:
-    """A sparse matrix Q [local, global] on the host; its rows are those of blocks, one after the other.
+    """A sparse matrix Q [local, global] whose rows are those of blocks, one after the other: nearly all one entry +-1.
 
     Parameters
     ----------
-    matrix : csr_array, [local, global]
-    starts : sequence of int, [blocks + 1]
+    codes : sequence of ndarray of int, [E, n_modes]
+        Per block, 2 * column, and 1 more where the entry is -1; -1 - r where the row is one of `rows`.
+    rows : csr_array, [r, global]
+        Of the type of the vectors.
+
+    Attributes
+    ----------
+    size : int
+        Columns.
+    starts : list of int, [blocks + 1]
         First row of every block, and the number of rows.
     """
 
-    def __init__(self, matrix: csr_array, starts: Sequence[int]) -> None:
-        self.matrix, self.starts = matrix, starts
+    def __init__(self, codes: Sequence[Indices], rows: csr_array) -> None:
+        self.codes, self.rows, self.size = list(codes), rows, int(rows.shape[1])
+        self.starts = [0, *(int(end) for end in np.cumsum([own.size for own in codes]))]
+
+    @property
+    def signed(self) -> bool:
+        """Whether all rows have one entry +-1."""
+        return all(not own.size or int(own.min()) >= 0 for own in self.codes)
+
+    @cached_property
+    def matrix(self) -> csr_array:
+        """The matrix."""
+        codes = np.concatenate([own.reshape(-1) for own in self.codes])
+        several = np.flatnonzero(codes < 0)
+        index = -1 - codes[several].astype(np.int64)
+        counts = np.ones(len(codes), dtype=np.int64)
+        counts[several] = np.diff(self.rows.indptr)[index]
+        ends = np.concatenate([[0], np.cumsum(counts)])
+        columns, values = (
+            np.repeat(codes >> 1, counts),
+            np.repeat((1 - 2 * (codes & 1)).astype(self.rows.dtype), counts),
+        )
+        if len(several):
+            n = counts[several]
+            within = np.arange(n.sum()) - np.repeat(np.cumsum(n) - n, n)
+            here, there = (np.repeat(at, n) + within for at in (ends[several], self.rows.indptr[index]))
+            columns[here], values[here] = self.rows.indices[there], self.rows.data[there]
+        kind = np.int32 if max(ends[-1], self.size) < 2**31 else np.int64
+        return csr_array((values, columns.astype(kind), ends.astype(kind)), shape=(len(codes), self.size))
 
     @cached_property
     def transpose(self) -> csr_array:
@@ -76,9 +111,9 @@ class BlockMatrix:
     @cached_property
     def signs(self) -> tuple[Indices, Array | None] | None:
         """Column and sign of each row where all have one entry +-1; the signs None where all are one."""
-        matrix = self.matrix
-        if np.any(np.diff(matrix.indptr) != 1) or np.any(np.abs(matrix.data) != 1):
+        if not self.signed:
             return None
+        matrix = self.matrix
         return matrix.indices, None if np.all(matrix.data == 1) else matrix.data
 
     def summed(self, matrix: Any, local: Any, xp: Any = np) -> Any:
@@ -124,7 +159,7 @@ class ElementRestriction:
     """
 
     def __init__(self, Q: BlockMatrix, vectors: VectorSpace, dtype: DTypeLike, keep: Any = None) -> None:
-        self.size = Q.matrix.shape[1]
+        self.size = Q.size
         self._Q, self._xp = Q, vectors.xp
         self._signs: Any = None
         if Q.signs is not None:

@@ -106,7 +106,9 @@ class AlignedTopology(Topology):
             symmetry = np.argmax((table[None] == turns[:, None]).all(axis=2), axis=1)
             nodes, moved = cells.nodes, own
             if symmetry.any():
-                nodes = np.take_along_axis(nodes, lattice_permutations(cells.shape, cells.order)[symmetry][kind], axis=1)
+                nodes = np.take_along_axis(
+                    nodes, lattice_permutations(cells.shape, cells.order)[symmetry][kind], axis=1
+                )
                 moved = np.take_along_axis(own, turns[kind], axis=1)
             arrays.append(CellArray(cells.shape, cells.order, nodes, cells.indices))
             vertices.append(moved)
