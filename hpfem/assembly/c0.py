@@ -171,16 +171,17 @@ class C0Space(Immutable):
     @property
     def matrix(self) -> csr_array:
         """Q, [local, global]: the rows are the blocks' arrays [element, mode] of one component, one after the other."""
-        return self._block_matrix.matrix
+        return self.block_matrix.matrix
 
     @cached_property
-    def _block_matrix(self) -> BlockMatrix:
+    def block_matrix(self) -> BlockMatrix:
+        """Q as restrictions take it."""
         return self._joined(lambda part: csr_array(part.own + part.rotated))
 
     @property
     def signed(self) -> bool:
         """Whether Q has one entry +-1 per row, so that scatter is a signed gather of numbers."""
-        return self._block_matrix.signed
+        return self.block_matrix.signed
 
     def restriction(self, device: Device, keep: NDArray[np.bool_] | None = None) -> ElementRestriction:
         """Q on a device; that of all columns is made and moved there once.
@@ -197,7 +198,7 @@ class C0Space(Immutable):
         """
 
         def make() -> ElementRestriction:
-            return vectors_on(device).restriction(self._block_matrix, self.space.dtype, keep)
+            return vectors_on(device).restriction(self.block_matrix, self.space.dtype, keep)
 
         return self._restrictions.get(device, make) if keep is None else make()
 
@@ -279,7 +280,7 @@ class C0Space(Immutable):
         -------
         ndarray, [size] or [components, size] with more than one component
         """
-        out = self._block_matrix.summed(self.averaging_matrix, self._local(field, HOST))
+        out = self.block_matrix.summed(self.averaging_matrix, self._local(field, HOST))
         return out[0] if len(out) == 1 else out
 
     def _local(self, field: Field, device: Device) -> Any:

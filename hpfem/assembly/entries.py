@@ -4,20 +4,22 @@ A linear pointwise function is, at a point, a matrix K of value and gradient; an
 
     A[m, n] = sum_q sum_ab K_ab(q) t_a[m, q] t_b[n, q],    t = (value, d/d eta_1, .., d/d eta_d),
 
-one matrix product for all elements and all wanted pairs (m, n): O(n_modes Q) work per element for a diagonal.
+one matrix product for all elements and all wanted pairs (m, n). Kernels make diagonals faster where they can.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import bsr_array, csr_array
 
-from ..forms.evaluate import Evaluator
-from ..geometry.element_map import CHUNK, chunks
+from ..backends.vectors import BlockMatrix, ElementRestriction, VectorSpace
+from ..forms.evaluate import evaluate
+from ..geometry.block_geometry import symmetric_pairs
+from ..geometry.element_map import CHUNK, Elements, chunks
 from ..memory import HOST, PairArray
 from ..operators import Operator
 
@@ -25,8 +27,10 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 
-def pointwise_matrix(operator: Operator, number: int, component: int, elements: slice) -> Array:
-    """The matrix K of a form at the points of some elements, weights and geometry included.
+def pointwise_matrix(
+    operator: Operator, number: int, component: int, elements: Elements, xp: Any = np
+) -> dict[tuple[int, int], Any]:
+    """The symmetric part of the matrix K of a form at the points of some elements, weights and geometry included.
 
     Parameters
     ----------
@@ -36,49 +40,72 @@ def pointwise_matrix(operator: Operator, number: int, component: int, elements: 
         Of the block.
     component : int
         Trial and test component.
-    elements : slice
+    elements : slice or ndarray of int
         Elements of the block.
+    xp : module
+        NumPy, or that of the arrays of the operator's device: where it is computed.
 
     Returns
     -------
-    ndarray, [1 + d, 1 + d, E, Q]
-        Test by trial: value, then the derivatives by collapsed coordinates.
+    {(a, b): array [E, Q]}
+        Entries a <= b that are not zero: 0 is the value, 1.. the derivatives by collapsed coordinates.
     """
-    block, form = operator.space.blocks[number], operator.form
-    trace = form.trace
+    block, trace = operator.space.blocks[number], operator.form.trace
     assert trace is not None
     geometry = block.geometry
-    x = geometry.coordinates(elements)
-    inverse, weight = geometry.inverse_and_weights(elements)
-    d, space_dim, shape = geometry.dim, geometry.space_dim, weight.shape
-    physical = np.zeros((1 + space_dim, 1 + space_dim, *shape))
-    pointwise = Evaluator(trace, shape, np.float64)
-    for column in range(1 + space_dim):
-        source = _unit(operator, number, component, column, x, elements)
-        with np.errstate(all="ignore"):
-            found = pointwise(source, shape[-1])
+    x = geometry.coordinates(elements, xp) if trace.uses_point else None
+    inverse, weight = geometry.inverse_and_weights(elements, xp)
+    d, space_dim = geometry.dim, geometry.space_dim
+
+    def column(j: int) -> dict[int, Any]:
+        """What the function makes of a value, or derivative by x_j, of 1: by row, 0 the value."""
+        found = evaluate(trace, _unit(operator, number, component, j, x, elements))
+        rows = {} if trace.value is None else {0: found[trace.value[component].index]}
+        if trace.flux is not None:
+            rows |= {1 + i: found[part.index] for i, part in enumerate(trace.flux[component])}
+        return rows
+
+    K: dict[tuple[int, int], Any] = {}
+    if not trace.general:
+        found = evaluate(trace, _unit(operator, number, component, 0, x, elements))
         if trace.value is not None:
-            physical[0, column] = found[trace.value[component].index]
-        if trace.scaled is not None:
-            for c, scale in trace.scaled[component].items():
-                for i in range(space_dim):
-                    physical[1 + i, column] += found[scale.index] * source(("du", c, i))
-        elif trace.flux is not None:
-            for i, part in enumerate(trace.flux[component]):
-                physical[1 + i, column] = found[part.index]
-    pull = np.zeros((1 + space_dim, 1 + d, *shape))
-    pull[0, 0] = 1
-    pull[1:, 1:] = inverse.swapaxes(0, 1)
-    return np.einsum("iaeq,ijeq,jbeq,eq->abeq", pull, physical, pull, weight, optimize=True)
+            K[0, 0] = found[trace.value[component].index] * weight
+        scale = None if trace.scaled is None else trace.scaled[component].get(component)
+        if scale is not None:
+            scaled = found[scale.index] * weight
+            for a, b in symmetric_pairs(d):
+                K[1 + a, 1 + b] = scaled * sum(inverse[a, i] * inverse[b, i] for i in range(space_dim))
+        return K
+    physical = [column(j) for j in range(1 + space_dim)]
+    if trace.scaled is not None and component in trace.scaled[component]:
+        scale = evaluate(trace, _unit(operator, number, component, -1, x, elements))[
+            trace.scaled[component][component].index
+        ]
+        for i in range(space_dim):
+            physical[1 + i][1 + i] = scale
+
+    def pulled(a: int, row: int) -> Any:
+        """What takes derivatives by x to those by eta; the value is itself."""
+        return inverse[a - 1, row - 1] if a and row else float(a == row)
+
+    for a in range(1 + d):
+        for b in range(1 + d):
+            total: Any = None
+            for j, rows in enumerate(physical):
+                for i, entry in rows.items():
+                    if (a > 0) == (i > 0) and (b > 0) == (j > 0):
+                        term = pulled(a, i) * entry * pulled(b, j)
+                        total = term if total is None else total + term
+            if total is not None:
+                key = min(a, b), max(a, b)
+                K[key] = K.get(key, 0.0) + total * weight * (1 if a == b else 0.5)
+    return K
 
 
 def _unit(
-    operator: Operator, number: int, component: int, column: int, x: Array, elements: slice
+    operator: Operator, number: int, component: int, column: int, x: Any, elements: Elements
 ) -> Callable[[tuple[Any, ...]], Any]:
     """What gives the pointwise function its inputs: one of value and D derivatives is 1, the others 0."""
-    units: dict[tuple[Any, ...], int] = {("du", component, i): 1 + i for i in range(len(x))}
-    units["u", component] = 0
-    zero, one = np.zeros(x.shape[1:]), np.ones(x.shape[1:])
 
     def source(key: tuple[Any, ...]) -> Any:
         if key[0] == "param":
@@ -86,26 +113,30 @@ def _unit(
         if key[0] == "x":
             return x[key[1]]
         if key[0] == "field":
-            row = operator.fields[key[1]].data[number].read(HOST)[key[2]]
-            return np.asarray(row[elements], dtype=np.float64)
-        return one if units.get(key) == column else zero
+            return operator.fields[key[1]].data[number].read(operator.device)[key[2]][elements].astype(np.float64)
+        place = 0 if key[0] == "u" else 1 + key[2]
+        return float(key[1] == component and place == column)
 
     return source
 
 
-def _products(operator: Operator, number: int, first: Indices, second: Indices) -> Array:
-    """Symmetrised products t_a[m] t_b[n] of pairs of modes, [(1 + d)(2 + d)/2, pair, Q]."""
+def _products(operator: Operator, number: int, first: Indices, second: Indices, a: int, b: int) -> Array:
+    """Symmetrised products t_a[m] t_b[n] of pairs of modes, [pair, Q]; twice that for a < b."""
     tabulation = operator.space.blocks[number].tabulation
     tables = [tabulation.dense, *tabulation.dense_gradient]
-    rows = []
-    for a, left in enumerate(tables):
-        for right in tables[a:]:
-            row = left[first] * right[second]
-            rows.append(row if left is right else row + right[first] * left[second])
-    return np.array(rows)
+    row = tables[a][first] * tables[b][second]
+    return np.asarray(row if a == b else row + tables[b][first] * tables[a][second])
 
 
-def element_entries(operator: Operator, number: int, component: int, first: Indices, second: Indices) -> Array:
+def element_entries(
+    operator: Operator,
+    number: int,
+    component: int,
+    first: Indices,
+    second: Indices,
+    elements: Indices | None = None,
+    xp: Any = np,
+) -> Any:
     """Entries (m, n) of the symmetric part of the element matrices of a block.
 
     Parameters
@@ -118,75 +149,104 @@ def element_entries(operator: Operator, number: int, component: int, first: Indi
         Trial and test component.
     first, second : ndarray of int, [n]
         Pairs of modes.
+    elements : ndarray of int, optional
+        Of the block; all when left out.
+    xp : module
+        See `pointwise_matrix`.
 
     Returns
     -------
-    ndarray, [E, n]
+    array of xp, [E, n]
     """
     block = operator.space.blocks[number]
-    n_tables = (block.shape.dim + 1) * (block.shape.dim + 2) // 2
-    out = np.zeros((block.n_elements, len(first)))
-    for elements in chunks(block.n_elements, block.n_points * (1 + block.geometry.space_dim) ** 2):
-        K = pointwise_matrix(operator, number, component, elements)
-        upper = [(K[a, b] if a == b else (K[a, b] + K[b, a]) / 2) for a in range(len(K)) for b in range(a, len(K))]
-        live = [i for i, values in enumerate(upper) if values.any()]
-        for chosen in chunks(len(first), block.n_points * n_tables):
-            products = _products(operator, number, first[chosen], second[chosen])
-            for i in live:
-                out[elements, chosen] += upper[i] @ products[i].T
+    count = block.n_elements if elements is None else len(elements)
+    out = xp.zeros((count, len(first)))
+    tables: dict[tuple[int, int], Any] = {}
+    for some in chunks(count, block.n_points * (1 + block.geometry.space_dim) ** 2):
+        for key, values in pointwise_matrix(
+            operator, number, component, elements[some] if elements is not None else some, xp
+        ).items():
+            if key not in tables:
+                tables[key] = xp.asarray(_products(operator, number, first, second, *key).T)
+            out[some] += xp.broadcast_to(values, (len(out[some]), block.n_points)) @ tables[key]
     return out
 
 
-def diagonal(operator: Operator, matrix: csr_array, component: int = 0) -> Array:
-    """Diagonal of Q^T A Q without A.
+def diagonals(operator: Operator, number: int, vectors: VectorSpace) -> Any:
+    """Diagonals of the element matrices of a block: by its kernel, or where that has no way, here.
 
     Parameters
     ----------
     operator : Operator
-        A weak form.
-    matrix : csr_array, [local, global]
-        Q.
-    component : int
-        Whose diagonal.
+        A weak form, linear.
+    number : int
+        Of the block.
+    vectors : VectorSpace
+        Where the operator computes.
 
     Returns
     -------
-    ndarray, [global]
+    array, [components, E, n_modes]
     """
-    total = np.zeros(matrix.shape[1])
-    start = 0
-    for number, block in enumerate(operator.space.blocks):
-        stop = start + block.n_elements * block.n_modes
-        modes = np.arange(block.n_modes)
-        own = element_entries(operator, number, component, modes, modes)
-        part = matrix[start:stop]
-        squares = csr_array((np.square(part.data, dtype=np.float64), part.indices, part.indptr), shape=part.shape)
-        total += squares.T @ own.ravel()
-        for element, first, second, weight, column in _shared(part, block.n_modes):
-            code, place = np.unique(first * block.n_modes + second, return_inverse=True)
-            values = element_entries(operator, number, component, code // block.n_modes, code % block.n_modes)
-            np.add.at(total, column, 2 * weight * values[element, place])
-        start = stop
+    made = operator.choices[number].kernel.diagonal()
+    if made is not None:
+        return made
+    modes, xp = np.arange(operator.space.blocks[number].n_modes), vectors.xp
+    components = range(operator.form.components)
+    return xp.stack([element_entries(operator, number, c, modes, modes, None, xp) for c in components])
+
+
+def diagonal(operator: Operator, Q: BlockMatrix, restriction: ElementRestriction, vectors: VectorSpace) -> Array:
+    """Diagonals of Q^T A Q, component by component, without A.
+
+    Parameters
+    ----------
+    operator : Operator
+        A weak form, linear.
+    Q : BlockMatrix
+    restriction : ElementRestriction
+        The same, where the operator computes.
+    vectors : VectorSpace
+        There.
+
+    Returns
+    -------
+    ndarray, [components, global]
+    """
+    blocks = range(len(Q.codes))
+    total = restriction.gather_squares([diagonals(operator, number, vectors) for number in blocks])
+    for number in blocks:
+        turned = np.flatnonzero((Q.codes[number] < 0).any(axis=1))
+        if len(turned):
+            _add_turned(operator, number, Q, turned, total, vectors)
     return total
 
 
-def _shared(part: csr_array, n_modes: int) -> Iterator[tuple[Indices, Indices, Indices, Array, Indices]]:
-    """Pairs of modes of one element that belong to the same global one: (element, m, n, Q_m Q_n, column) as arrays."""
-    entries = part.tocoo()
-    element, mode = np.divmod(entries.row.astype(np.int64), n_modes)
-    order = np.lexsort((mode, entries.col, element))
-    element, mode, column = element[order], mode[order], entries.col[order].astype(np.int64)
-    value = entries.data[order].astype(np.float64)
+def _add_turned(
+    operator: Operator, number: int, Q: BlockMatrix, turned: Indices, total: Array, vectors: VectorSpace
+) -> None:
+    """What rows of Q with several entries add: (Q_m Q_n) A_mn for all pairs of modes of an element in one column."""
+    n_modes = Q.codes[number].shape[1]
+    part = BlockMatrix([Q.codes[number][turned]], Q.rows).matrix.tocoo()
+    element, mode = np.divmod(part.row.astype(np.int64), n_modes)
+    order = np.lexsort((mode, part.col, element))
+    element, mode, column = element[order], mode[order], part.col[order].astype(np.int64)
+    value = part.data[order].astype(np.float64)
+    # Entries of signed rows alone in their column are counted already.
+    signed = Q.codes[number][turned[element], mode] >= 0
     new = np.concatenate([[True], (element[1:] != element[:-1]) | (column[1:] != column[:-1])])
-    if new.all():
-        return
     group = np.cumsum(new) - 1
-    found = []
-    for lag in range(1, int(np.bincount(group).max())):
-        same = np.flatnonzero(group[lag:] == group[:-lag])
-        other = same + lag
-        found.append((element[same], mode[same], mode[other], value[same] * value[other], column[same]))
-    yield tuple(np.concatenate(parts) for parts in zip(*found, strict=True))  # type: ignore[misc]
+    for lag in range(int(np.bincount(group).max())):
+        first = np.flatnonzero(group[lag:] == group[: len(group) - lag])
+        if lag == 0:
+            first = first[~signed]
+        other = first + lag
+        weight = (2 if lag else 1) * value[first] * value[other]
+        code, place = np.unique(mode[first] * n_modes + mode[other], return_inverse=True)
+        for c, row in enumerate(total):
+            pairs = code // n_modes, code % n_modes
+            entries = vectors.to_host(element_entries(operator, number, c, *pairs, turned, vectors.xp))
+            np.add.at(row, column[first], weight * entries[element[first], place])
 
 
 def element_matrices(operator: Operator, number: int) -> Array:

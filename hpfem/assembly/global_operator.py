@@ -180,7 +180,8 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         ndarray, [components * size]
         """
         coupled = self.operator.form.components
-        rows = [diagonal(self.operator, self.c0.matrix, c) for c in range(coupled)]
+        restriction = self.c0.restriction(self.device)
+        rows = list(diagonal(self.operator, self.c0.block_matrix, restriction, self.vectors))
         if self.bc is not None:
             for row in rows:
                 if self.bc.matrix is not None:

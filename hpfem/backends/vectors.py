@@ -161,15 +161,23 @@ class ElementRestriction:
     def __init__(self, Q: BlockMatrix, vectors: VectorSpace, dtype: DTypeLike, keep: Any = None) -> None:
         self.size = Q.size
         self._Q, self._xp = Q, vectors.xp
-        self._signs: Any = None
-        if Q.signs is not None:
-            self._signs = [part if part is None else vectors.from_host(part) for part in Q.signs]
-        self._matrix = None if self._signs else vectors.sparse(Q.matrix)
-        self._transpose = vectors.sparse(Q.transpose)
+        self._vectors = vectors
         self._keep: Any = None
         if keep is not None:
             self._keep = vectors.from_host(keep, dtype)
             self._drop = 1 - self._keep
+
+    @cached_property
+    def _signs(self) -> Any:
+        return self._Q.signs and [part if part is None else self._vectors.from_host(part) for part in self._Q.signs]
+
+    @cached_property
+    def _matrix(self) -> Any:
+        return self._vectors.sparse(self._Q.matrix)
+
+    @cached_property
+    def _transpose(self) -> Any:
+        return self._vectors.sparse(self._Q.transpose)
 
     def scatter(self, vector: Any, targets: Sequence[Any]) -> None:
         """Write local numbers, Q times global ones.
@@ -212,6 +220,28 @@ class ElementRestriction:
         if vector is not None and self._keep is not None:
             out *= self._keep
             out += vector * self._drop
+        return out
+
+    def gather_squares(self, local: Sequence[Any]) -> NDArray[np.float64]:
+        """Sum local numbers by the squares of the entries of Q, over the rows that have one.
+
+        Parameters
+        ----------
+        local : sequence of array, [components, elements, n_modes]
+            One per block.
+
+        Returns
+        -------
+        ndarray, [components, size]
+            On the host, in float64.
+        """
+        out = np.zeros((len(local[0]), self.size))
+        for codes, own in zip(self._Q.codes, local, strict=True):
+            flat, numbers = codes.reshape(-1), np.asarray(own, dtype=np.float64).reshape(len(out), -1)
+            if flat.size and flat.min() < 0:
+                flat, numbers = flat[flat >= 0], numbers[:, flat >= 0]
+            for total, row in zip(out, numbers, strict=True):
+                total += np.bincount(flat >> 1, row, self.size)
         return out
 
 

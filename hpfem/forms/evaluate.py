@@ -22,6 +22,30 @@ def _select(condition: NDArray[Any], yes: Any, no: Any, out: NDArray[Any]) -> No
     np.copyto(out, yes, where=condition if condition.dtype == np.bool_ else condition != 0)
 
 
+def evaluate(trace: Trace, source: Callable[[tuple[Any, ...]], Any]) -> dict[int, Any]:
+    """Values of the results of a trace on arrays of NumPy or of a library that takes its functions.
+
+    Parameters
+    ----------
+    trace : Trace
+    source : callable
+        Key of an input -> its array or number.
+
+    Returns
+    -------
+    dict
+        Index of a node -> its array or number.
+    """
+    values: dict[int, Any] = {}
+    with np.errstate(all="ignore"):
+        for node in trace.live:
+            if node.op in ("const", "input"):
+                values[node.index] = node.payload if node.op == "const" else source(node.payload)
+            else:
+                values[node.index] = OPERATIONS[node.op][2](*[values[a.index] for a in node.args])
+    return {node.index: values[node.index] for node in trace.outputs}
+
+
 class Evaluator:
     """Evaluates the graph of a trace on arrays, all arithmetic in one type: a comparison is 1 or 0.
 

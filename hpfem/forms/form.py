@@ -308,6 +308,16 @@ class BlockKernel:
         """
         return None
 
+    def diagonal(self) -> Any:
+        """Make the diagonals of the element matrices of a linear weak form.
+
+        Returns
+        -------
+        array, [components, E, n_modes], or None
+            Where fields of the kernel are; None if it has no way of its own.
+        """
+        return None
+
     def apply(self, source: Any, out: Any) -> None:
         """Apply to one block of a field.
 

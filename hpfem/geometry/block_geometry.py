@@ -29,7 +29,7 @@ from hpfem.shapes import Shape, TensorRule
 from hpfem.shapes.cached import cached_property
 
 from ..errors import ArgumentError
-from .element_map import ElementMap, chunks
+from .element_map import ElementMap, Elements, chunks
 from .jacobians import determinant, determinant_and_inverse, inverse_collapse, normal, scaled_jacobian
 
 Array = NDArray[np.float64]
@@ -268,19 +268,21 @@ class BlockGeometry(ElementMap):
         each = 2 * len(self.rule) * self.dim * self.space_dim
         return chunks(self.n_elements, each, lanes, None if size is None else 2 * size)
 
-    def coordinates(self, elements: slice = slice(None)) -> Array:
+    def coordinates(self, elements: Elements = slice(None), xp: Any = np) -> Any:
         """Points of the rule in space.
 
         Parameters
         ----------
-        elements : slice
+        elements : slice or ndarray of int
             Which elements of the block.
+        xp : module
+            NumPy or CuPy: where they are computed.
 
         Returns
         -------
-        ndarray, [D, E, Q]
+        array of xp, [D, E, Q]
         """
-        return np.asarray(self.positions(self._values, elements))
+        return self.positions(self._values, elements, xp)
 
     def normals(self) -> Array:
         """Unit normals of curves in the plane or surfaces in space, at the points; see `normal`.
@@ -302,24 +304,26 @@ class BlockGeometry(ElementMap):
         stored = self.factors("wJ")[:, 0, :, 0]
         return np.asarray(stored * self.rule.weights if self.affine else stored, dtype=np.float64)
 
-    def inverse_and_weights(self, elements: slice) -> tuple[Array, Array]:
+    def inverse_and_weights(self, elements: Elements, xp: Any = np) -> tuple[Any, Any]:
         """What takes derivatives to space and integrals to the points, whatever the geometry kind.
 
         Parameters
         ----------
-        elements : slice
+        elements : slice or ndarray of int
             Which elements of the block.
+        xp : module
+            NumPy or CuPy: where they are computed.
 
         Returns
         -------
-        inverse : ndarray, [d, D, E, Q]
+        inverse : array of xp, [d, D, E, Q]
             d eta_a/dx_i.
-        weights : ndarray, [E, Q]
+        weights : array of xp, [E, Q]
             Quadrature weights times |J|.
         """
         gradient, weights = GENERAL.reference(self)
-        det, inverse = determinant_and_inverse(self.jacobian(gradient, elements))
-        return inverse, weights * det
+        det, inverse = determinant_and_inverse(self.jacobian(gradient, elements, xp), xp)
+        return inverse, xp.asarray(weights) * det
 
     def scaled_jacobian(self) -> Array:
         """Smallest scaled Jacobian at the points, of every element; see `scaled_jacobian`.

@@ -43,17 +43,33 @@ def at_points(
     for k in range(ctx.factors.fiber_points):
         here = [fiber[k] for fiber in values]
         there = [[fiber[k] for fiber in directions] for directions in derivatives]
-        for c, (value, flux) in enumerate(_at_point(ctx, outer, k, here, there)):
+        for c, (value, flux) in enumerate(at_point(ctx, outer, k, here, there)):
             tested[c] += value
             for fiber, part in zip(fluxes[c], flux):
                 fiber.append(part)
     return tested, fluxes
 
 
-def _at_point(
+def at_point(
     ctx: Context, outer: Where, k: int, values: Fiber, derivatives: list[Fiber]
 ) -> list[tuple[list[str], list[str]]]:
-    """What tests value and derivatives at point k of a fiber, per component."""
+    """What tests value and derivatives at point k of a fiber.
+
+    Parameters
+    ----------
+    ctx : Context
+    outer : int or Index
+        Number of the fiber.
+    k : int
+    values : list of str, [component]
+    derivatives : list of list of str, [component][direction]
+        By eta.
+
+    Returns
+    -------
+    list of (list of str, list of str)
+        Per component, one number or none and one per direction or none.
+    """
     b, factors, trace = ctx.b, ctx.factors, ctx.trace
     if trace is None:
         if ctx.form.test_gradient:

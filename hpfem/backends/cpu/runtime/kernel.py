@@ -13,6 +13,7 @@ from ....forms.cost import operator_bytes, operator_flops
 from ....forms.form import BlockKernel, BlockProblem
 from ....support.pool import Pool
 from ..codegen.dense import write_dense
+from ..codegen.diagonal import write_diagonal
 from ..codegen.factors import stored
 from ..codegen.ir import Program
 from ..codegen.pointwise import field_inputs, parameter_inputs
@@ -28,7 +29,11 @@ _ALIGNMENT = 4096
 THREAD_FLOPS = 3_000_000
 # Geometry, input and output above which the next group is fetched ahead: more than a core's own caches hold.
 PREFETCH_BYTES = 4 << 20
-_WRITERS: dict[str, Callable[[BlockProblem, int, bool], Program]] = {"sumfac": write_sumfac, "dense": write_dense}
+_WRITERS: dict[str, Callable[[BlockProblem, int, bool], Program]] = {
+    "sumfac": write_sumfac,
+    "dense": write_dense,
+    "diagonal": write_diagonal,
+}
 
 
 def aligned(shape: tuple[int, ...], dtype: DTypeLike) -> Array:
@@ -56,9 +61,12 @@ class CpuKernel(BlockKernel):
     ----------
     problem : BlockProblem
     strategy : str
-        "sumfac", or "dense" for reference matrices of affine elements.
+        "sumfac", "dense" for reference matrices of affine elements, or "diagonal", which makes the diagonals of the
+        element matrices and takes nothing.
     target : Target, optional
         This machine's processor when left out.
+    like : CpuKernel, optional
+        One of the same problem, whose geometry is used.
 
     Attributes
     ----------
@@ -68,7 +76,13 @@ class CpuKernel(BlockKernel):
         Operations that the kernel performs on a group, counted as it was written.
     """
 
-    def __init__(self, problem: BlockProblem, strategy: str = "sumfac", target: Target | None = None) -> None:
+    def __init__(
+        self,
+        problem: BlockProblem,
+        strategy: str = "sumfac",
+        target: Target | None = None,
+        like: CpuKernel | None = None,
+    ) -> None:
         self.problem, self.strategy = problem, strategy
         self.target = target or host()
         self.lanes = self.target.lanes(problem.dtype)
@@ -84,9 +98,14 @@ class CpuKernel(BlockKernel):
         self._fields = field_inputs(trace)
         self._parameter_names = parameter_inputs(trace)
         self._parameters = np.zeros(len(self._parameter_names), problem.dtype)
-        self._geometry = self._stored(kind, program.direction) if kind else self._parameters
         uses_point = trace is not None and trace.uses_point
-        self._points = self._stored("points", program.direction) if uses_point else self._parameters
+        self._geometry, self._points = self._parameters, self._parameters
+        if like is not None:
+            self._geometry, self._points = like._geometry, like._points
+        elif kind:
+            self._geometry = self._stored(kind, program.direction)
+        if like is None and uses_point:
+            self._points = self._stored("points", program.direction)
         # Asking an array for its address takes as long as the call of a small kernel.
         self._addresses = tuple(array.ctypes.data for array in (self._geometry, self._points, self._parameters))
 
@@ -101,6 +120,15 @@ class CpuKernel(BlockKernel):
     def factor_bytes(self) -> int:
         """Bytes of geometry that one application reads."""
         return sum(a.nbytes for a in (self._geometry, self._points) if a is not self._parameters)
+
+    def diagonal(self) -> Array | None:
+        """Diagonals of the element matrices, compiled unless a transform stands before the tree; see `BlockKernel`."""
+        p = self.problem
+        if p.tabulation.basis.transform is not None:
+            return None
+        out = np.empty((p.form.components, p.n_elements, p.n_modes), p.dtype)
+        CpuKernel(p, "diagonal", self.target, self).apply(np.empty((p.coupled, 0), p.dtype), out)
+        return out
 
     def _tasks(self, components: int) -> int:
         work = self.groups * self.group_flops * components

@@ -233,6 +233,17 @@ class IndexedRestriction(ElementRestriction):
         codes = self._arrays["codes"]
         self._codes = [codes[a:b] for a, b in zip(Q.starts, Q.starts[1:])]
         self._kernels: dict[int, tuple[Any, Any]] = {}
+        self._vectors = vectors
+
+    def gather_squares(self, local: Sequence[Any]) -> NDArray[np.float64]:
+        """Sum by the squares of entries, in a fixed order; see `ElementRestriction.gather_squares`."""
+        import cupy
+
+        signed = []
+        for codes, own in zip(self._codes, local, strict=True):
+            sign = cupy.where(codes < 0, 0, 1 - 2 * (codes % 2)).astype(self._dtype)
+            signed.append((own.reshape(len(own), -1) * sign).astype(self._dtype).reshape(-1))
+        return self._vectors.to_host(self.gather(cupy.concatenate(signed))).astype(np.float64)
 
     @property
     def blocks(self) -> int:
