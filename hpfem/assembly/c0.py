@@ -11,7 +11,7 @@ A vector of one component is [size], one of several [components, size].
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -267,6 +267,26 @@ class C0Space(Immutable):
         """
         out = self.restriction(device).gather(self._local(field, device))
         return out[0] if len(out) == 1 else out
+
+    def gathered(self, local: Sequence[Any], device: Device) -> NDArray[np.float64]:
+        """Gather element-local numbers once, in float64 whatever the type of the space.
+
+        Parameters
+        ----------
+        local : sequence of array, [E, n_modes]
+            One per block, on `device`.
+        device : Device
+
+        Returns
+        -------
+        ndarray, [size]
+            On the host.
+        """
+        vectors = vectors_on(device)
+        if device.name == HOST.name or self.space.dtype != np.float64:
+            return self.block_matrix.gathered([vectors.to_host(own) for own in local])
+        flat = vectors.xp.concatenate([own.reshape(-1) for own in local])
+        return vectors.to_host(self.restriction(device).gather(flat)[0])
 
     def average(self, field: Field) -> Array:
         """Global coefficients of an element-local function: the mean of the cells around each entity.

@@ -325,6 +325,24 @@ class BlockGeometry(ElementMap):
         det, inverse = determinant_and_inverse(self.jacobian(gradient, elements, xp), xp)
         return inverse, xp.asarray(weights) * det
 
+    def volume_factors(self, elements: Elements = slice(None), xp: Any = np) -> Any:
+        """|J| by xi: what integrals over the reference element are multiplied by.
+
+        Parameters
+        ----------
+        elements : slice or ndarray of int
+            Which elements of the block.
+        xp : module
+            NumPy or CuPy: where they are computed.
+
+        Returns
+        -------
+        array of xp, [E, Q], or [E, 1] where it is constant in every element
+        """
+        gradient, weights = self._stored_reference
+        det = determinant(self.jacobian(gradient, elements, xp), xp)
+        return det if self.affine else det * xp.asarray(weights / self.rule.weights)
+
     def scaled_jacobian(self) -> Array:
         """Smallest scaled Jacobian at the points, of every element; see `scaled_jacobian`.
 

@@ -1,27 +1,41 @@
-"""Functions against fields by a rule finer than the space's: errors of solutions, moments of right-hand sides."""
+"""Functions against fields by a rule finer than the space's: errors of solutions, moments of right-hand sides.
+
+Nothing of the size of all points is held: elements are taken a bounded number at a time, on the device where the
+operators compute.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from math import frexp
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hpfem.shapes import Tabulation, equispaced_nodes
 from hpfem.shapes.arguments import flag, instance, integer, is_real, real, shown
 
 from ..assembly import C0Space
+from ..backends import choose_backend, vectors_on
+from ..backends.base import Backend
+from ..backends.vectors import scaled
 from ..errors import ArgumentError, StateError
-from ..operators import BwdTrans, IProductWRTBase
+from ..forms.form import BWD_TRANS, IPRODUCT_WRT_BASE, BlockProblem, Form
+from ..geometry import BlockGeometry
+from ..geometry.block_geometry import AFFINE
+from ..geometry.element_map import ElementMap
 from ..space import Field, Space
-from ..space.arguments import MAX_POINTS
+from ..space.arguments import MAX_POINTS, chosen_rule
+from ..space.block import Block
+from ..space.evaluation import values_by_chunk
 from ..space.field import check_state
+from ..tuning import choose
 
 Array = NDArray[np.float64]
 
-# Further points for functions: enough that a smooth one is integrated to rounding, so that results do not depend on
-# how cells are rotated.
-_MORE = 6
+# Further points for functions.
+_MORE = 2
 
 
 def finer_space(space: Space, more: int) -> Space:
@@ -36,8 +50,84 @@ def finer_space(space: Space, more: int) -> Space:
     -------
     Space
     """
-    # Work of the set-up, once: on the host, wherever the solver runs.
-    return Space(space.mesh, space.orders, space.basis, more)
+    return Space(space.mesh, space.orders, space.basis, more, backend=space.backend)
+
+
+def finer_blocks(space: Space, more: int) -> list[Block]:
+    """The blocks of a space with more points in each direction than the space has, or than the default rule.
+
+    Parameters
+    ----------
+    space : Space
+    more : int
+
+    Returns
+    -------
+    list of Block
+    """
+    found, asked = [], space.quadrature if isinstance(space.quadrature, int) else 0
+    for block in space.blocks:
+        rule, own = chosen_rule(block.shape, block.order, max(asked, 0) + more), block.geometry
+        geometry = BlockGeometry(own.shape, own.order, own.coefficients, rule, own.kind)
+        found.append(Block(Tabulation(block.basis, rule), geometry, block.elements))
+    return found
+
+
+class _Reference:
+    """A form on a bounded number of elements that are all the reference element: what is between takes |J| along.
+
+    Parameters
+    ----------
+    form : Form
+        Without gradients.
+    block : Block
+    backend : Backend
+    """
+
+    def __init__(self, form: Form, block: Block, backend: Backend) -> None:
+        self.xp = vectors_on(backend.device()).xp
+        self.size = next(block.geometry.chunks()).stop
+        nodes = equispaced_nodes(block.shape, 1)
+        cell = ElementMap.of(_Cell(block, len(nodes)), nodes)
+        coefficients = np.repeat(cell.coefficients, self.size, axis=0)
+        geometry = BlockGeometry(block.shape, 1, coefficients, block.rule, AFFINE)
+        problem = BlockProblem(form, block.tabulation, geometry, np.dtype(np.float64))
+        self._kernel = choose(problem, "auto", "auto", backend).kernel
+        self._source = self.xp.zeros((1, self.size, problem.n_input))
+        self._result = self.xp.empty((1, self.size, problem.n_output))
+
+    def __call__(self, values: Any) -> Any:
+        """Apply to [n, input] of at most `size` elements; the result is valid until the next call."""
+        self._source[0, : len(values)] = values
+        self._kernel.apply(self._source, self._result)
+        return self._result[0, : len(values)]
+
+
+class _Squares:
+    """A sum of squares of numbers of any size, as 4^k times what can be held."""
+
+    def __init__(self) -> None:
+        self._sum, self._k = 0.0, -2000
+
+    def add(self, values: Any, measure: Any) -> None:
+        """Add measure * values^2."""
+        k = frexp(float(abs(values).max()))[1]
+        if k > self._k:
+            self._sum, self._k = self._sum * 4.0 ** max(self._k - k, -500), k
+        self._sum += float((scaled(values, -self._k) ** 2 * measure).sum())
+
+    def root(self) -> float:
+        """The root of the sum."""
+        return float(scaled(self._sum**0.5, self._k))
+
+
+class _Cell:
+    """The reference element as a cell; see `hpfem.geometry.element_map.Cells`."""
+
+    order = 1
+
+    def __init__(self, block: Block, n_nodes: int) -> None:
+        self.shape, self.nodes = block.shape, np.arange(n_nodes)[None]
 
 
 def load(c0: C0Space, f: Callable[..., Any] | float | Field) -> Array:
@@ -61,28 +151,42 @@ def load(c0: C0Space, f: Callable[..., Any] | float | Field) -> Array:
     StateError
         For a field on another space, or in state "coeff".
     """
-    space, factor = c0.space, 1.0
-    if callable(f):
-        finer = finer_space(space, _MORE)
-        field = IProductWRTBase(finer)(finer.evaluate(f))
-    else:
-        double = space
-        if space.dtype != np.float64:
-            double = Space(space.mesh, space.orders, space.basis, space.quadrature)
-        if not isinstance(f, Field):
-            if not is_real(f):
-                raise ArgumentError(f"f is {shown(f)}; give a finite number, a function or a field")
-            factor = real(f, "f")
-            field = double.evaluate(lambda *x: 1.0)  # u = f / lam stays a solution on curved cells
-        elif f.space is space:
-            field = double.field(f.state, [pair.read().astype(np.float64) for pair in f.data])
-        else:
+    space = c0.space
+    backend = choose_backend(space.backend)
+    device = backend.device()
+    if isinstance(f, Field):
+        if f.space is not space:
             raise StateError("f is a field on another space")
-        field = field if field.state == "dual" else IProductWRTBase(double)(field)
-    arrays = [pair.read() for pair in field.data]
-    if len(arrays[0]) != 1:
-        raise ArgumentError(f"f has {len(arrays[0])} components, one is wanted")
-    return np.asarray(factor * (c0.matrix.T @ np.concatenate([array.ravel() for array in arrays])), dtype=np.float64)
+        if f.state == "coeff":
+            raise StateError("f is a 'coeff' field; give it in state 'phys' or 'dual'")
+        if f.components != 1:
+            raise ArgumentError(f"f has {f.components} components, one is wanted")
+    elif not callable(f) and not is_real(f):
+        raise ArgumentError(f"f is {shown(f)}; give a finite number, a function or a field")
+    if isinstance(f, Field) and f.state == "dual":
+        return c0.gathered([pair.read(device)[0] for pair in f.data], device)
+    blocks = finer_blocks(space, _MORE) if callable(f) else space.blocks
+    found = []
+    for number, block in enumerate(blocks):
+        test = _Reference(IPRODUCT_WRT_BASE, block, backend)
+        own = test.xp.empty((block.n_elements, block.n_modes))
+        for chunk, values in _values(f, block, number, test.xp, device):
+            own[chunk] = test(values * block.geometry.volume_factors(chunk, test.xp))
+        found.append(own)
+    return c0.gathered(found, device)
+
+
+def _values(f: Any, block: Block, number: int, xp: Any, device: Any) -> Iterator[tuple[slice, Any]]:
+    """Values of a right-hand side at the points of a block, a bounded number of elements at a time."""
+    if callable(f):
+        for chunk, values in values_by_chunk(f, block, np.dtype(np.float64), xp):
+            if len(values) != 1:
+                raise ArgumentError(f"f has {len(values)} components, one is wanted")
+            yield chunk, values[0]
+        return
+    given = f.data[number].read(device)[0] if isinstance(f, Field) else None
+    for chunk in block.geometry.chunks():
+        yield chunk, real(f, "f") if given is None else given[chunk].astype(np.float64)
 
 
 def l2_error(field: Field, exact: Callable[..., Any], relative: bool = True, more: int = 3) -> float:
@@ -111,8 +215,18 @@ def l2_error(field: Field, exact: Callable[..., Any], relative: bool = True, mor
         If it is no field, or the function does not fit.
     """
     check_state(instance(field, Field, "the field"), "coeff", "l2_error")
-    finer = finer_space(field.space, integer(more, 0, "more", MAX_POINTS))
-    values = finer.evaluate(exact)
-    arrays = [pair.read().astype(np.float64) for pair in field.data]
-    difference = BwdTrans(finer)(finer.field("coeff", arrays)) - values
-    return finer.norm(difference) / (finer.norm(values) if flag(relative, "relative") else 1.0)
+    backend = choose_backend(field.space.backend)
+    device = backend.device()
+    blocks = finer_blocks(field.space, integer(more, 0, "more", MAX_POINTS))
+    misfit, norm = _Squares(), _Squares()
+    for block, pair in zip(blocks, field.data, strict=True):
+        evaluate, coefficients = _Reference(BWD_TRANS, block, backend), pair.read(device)
+        weights = evaluate.xp.asarray(block.rule.weights)
+        for chunk, values in values_by_chunk(exact, block, np.dtype(np.float64), evaluate.xp):
+            if len(values) != field.components:
+                raise ArgumentError(f"the function has {len(values)} components, the field {field.components}")
+            measure = weights * block.geometry.volume_factors(chunk, evaluate.xp)
+            for own, exactly in zip(coefficients, values, strict=True):
+                misfit.add(evaluate(own[chunk]) - exactly, measure)
+                norm.add(exactly, measure)
+    return misfit.root() / (norm.root() if flag(relative, "relative") else 1.0)

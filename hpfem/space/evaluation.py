@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from hpfem.shapes.arguments import as_array, shown, takes
 
 from ..errors import ArgumentError, HpfemError
+from ..support.log import report_once
 from .block import Block
 
 
@@ -72,6 +73,71 @@ def evaluated(
     return values
 
 
+def values_by_chunk(
+    function: Callable[..., Any], block: Block, dtype: np.dtype[Any], xp: Any = np
+) -> Iterator[tuple[slice, Any]]:
+    """Evaluate a user's function at the points of a block, a bounded number of elements at a time.
+
+    Parameters
+    ----------
+    function : callable
+    block : Block
+    dtype : dtype
+        Whose range the values must be in.
+    xp : module
+        NumPy, or a module of arrays like its: where it is tried first. A function that does not take such arrays is
+        called on those of NumPy.
+
+    Yields
+    ------
+    elements : slice
+    values : array of xp, [components, E, Q]
+        In float64.
+
+    Raises
+    ------
+    ArgumentError
+        If a result has the wrong shape, or is not finite.
+    """
+    components = None
+    for chunk in block.geometry.chunks():
+        x = block.geometry.coordinates(chunk, xp)
+        values = None if xp is np else _on_device(function, x, xp)
+        if values is None:
+            values = xp.asarray(evaluated(function, list(x if xp is np else x.get()), x.shape[1:]))
+        largest = np.finfo(dtype).max
+        if not bool(xp.maximum(values.max(), -values.min()) <= largest):
+            bad = ~(abs(values) <= largest).all(axis=0)
+            e, q = (int(i) for i in xp.argwhere(bad)[0])
+            where = ", ".join(f"{float(c):.6g}" for c in x[:, e, q])
+            raise ArgumentError(
+                f"the function is not finite at ({where}) in cell {block.elements[chunk][e]} ({block.shape.name})"
+                f"{' in float32' if dtype == np.float32 else ''}, nor at"
+                f" {int(xp.count_nonzero(bad)) - 1} more point(s) beside it"
+            )
+        if components not in (None, len(values)):
+            raise ArgumentError("the function returns different numbers of components at different points")
+        components = len(values)
+        yield chunk, values
+
+
+def _on_device(function: Callable[..., Any], x: Any, xp: Any) -> Any:
+    """Values of a function on a device's arrays; None where it does not take them."""
+    try:
+        result = function(*x)
+        parts = list(result) if isinstance(result, (tuple, list)) else [result]
+        if len(parts) == 1 and getattr(parts[0], "ndim", 0) == x.ndim:
+            parts = list(parts[0])
+        arrays = [xp.asarray(part, np.float64) for part in parts]
+        if any(array.shape not in ((), x.shape[1:]) for array in arrays):
+            return None
+        return xp.stack([xp.broadcast_to(array, x.shape[1:]) for array in arrays])
+    except Exception as error:  # noqa: BLE001 - what is wrong with it is said on the host
+        name = getattr(function, "__name__", "a function")
+        report_once(f"evaluation/{name}", f"{name} does not take the GPU's arrays, the host evaluates it ({error})")
+        return None
+
+
 def evaluate_on_blocks(
     function: Callable[..., Any], blocks: Sequence[Block], dtype: np.dtype[Any]
 ) -> list[NDArray[np.floating[Any]]]:
@@ -94,13 +160,12 @@ def evaluate_on_blocks(
         If a result has the wrong shape, or is not finite.
     """
     found = [_on_block(function, block, dtype) for block in blocks]
-    largest = max(size for _, size in found)
+    arrays, largest = [values for values, _ in found], max(size for _, size in found)
     if 0 < largest < np.finfo(dtype).tiny:
         raise ArgumentError(
             f"the function's values, up to {largest:.1e}, are out of the range of {dtype}; take other units,"
             " or a space of float64"
         )
-    arrays = [values for values, _ in found]
     if len({len(a) for a in arrays}) > 1:
         raise ArgumentError("the function returns different numbers of components in different blocks")
     return arrays
@@ -109,27 +174,13 @@ def evaluate_on_blocks(
 def _on_block(
     function: Callable[..., Any], block: Block, dtype: np.dtype[Any]
 ) -> tuple[NDArray[np.floating[Any]], float]:
-    """Values at the points of a block, [components, E, Q], a bounded number of elements at a time; the largest."""
+    """Values at the points of a block, [components, E, Q]; the largest."""
     out: NDArray[np.floating[Any]] | None = None
     largest = 0.0
-    for chunk in block.geometry.chunks():
-        x = block.geometry.coordinates(chunk)
-        values = evaluated(function, list(x), x.shape[1:])
-        sizes = np.abs(values)
-        bad = ~(sizes <= np.finfo(dtype).max).all(axis=0)
-        if bad.any():
-            e, q = np.argwhere(bad)[0]
-            where = ", ".join(f"{c:.6g}" for c in x[:, e, q])
-            raise ArgumentError(
-                f"the function is not finite at ({where}) in cell {block.elements[chunk][e]} ({block.shape.name})"
-                f"{' in float32' if dtype == np.float32 else ''}, nor at"
-                f" {np.count_nonzero(bad) - 1} more point(s) beside it"
-            )
+    for chunk, values in values_by_chunk(function, block, dtype):
         if out is None:
             out = np.empty((len(values), block.n_elements, block.n_points), dtype)
-        if len(values) != len(out):
-            raise ArgumentError("the function returns different numbers of components at different points")
         out[:, chunk] = values
-        largest = max(largest, float(sizes.max()))
+        largest = max(largest, float(values.max()), -float(values.min()))
     assert out is not None  # a block has elements
     return out, largest
