@@ -129,9 +129,8 @@ class C0Space(Immutable):
         list of Seen
             Per dimension.
         """
-        group, row = self.space.mesh.locations
-        elements = self.space.blocks[number].elements
-        own, cells = int(group[elements[0]]), row[elements]
+        mesh, elements = self.space.mesh, self.space.blocks[number].elements
+        own, cells = int(mesh.locations[0][elements[0]]), mesh.aligned_topology.rows[elements]
         found = [self.numbering.of_group(own, dim) for dim in range(self.space.mesh.dim + 1)]
         return [Seen(s.ids[cells], s.codes[cells]) for s in found]
 

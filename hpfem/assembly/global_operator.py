@@ -130,7 +130,12 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
             keep = diags_array(bc.free.astype(self.dtype))
             extra = vectors.sparse(csr_array(keep @ bc.matrix.astype(self.dtype) @ keep))
         restriction = (self.c0 if bc is None else bc).restriction(vectors.device)
-        return Product(self.operator, restriction, self.components, vectors, extra)
+        whole = None
+        if vectors.device.name == self.device.name:
+            kernels = [choice.kernel for choice in self.operator.choices]
+            constrained = np.flatnonzero(bc.constrained) if bc is not None else np.empty(0, dtype=np.int64)
+            whole = self.operator.backend.product(kernels, self.c0.block_matrix, constrained)
+        return Product(self.operator, restriction, self.components, vectors, extra, whole)
 
     def on_device(self) -> Any:
         """The same operator for arrays of its device, for solvers of the library that these are of.

@@ -158,6 +158,7 @@ class Numbering:
                 " basis='modified', or one order for all shapes"
             )
         found_orders, found_sizes, offsets = [], [], []
+        self._orders: list[Indices | slice] = []
         start = 0
         for dim in range(mesh.dim + 1):
             count = self._count(dim)
@@ -173,12 +174,28 @@ class Numbering:
                         sizes[ids[lowest == value, number]] = _n_inside(name, entity.shape, int(value))
             found_orders.append(order)
             found_sizes.append(sizes)
-            offsets.append(start + np.cumsum(sizes) - sizes)
+            among = self._order(dim, count)
+            self._orders.append(among)
+            ends = np.cumsum(sizes[among])
+            own = np.empty(count, dtype=np.int64)
+            own[among] = start + ends - sizes[among]
+            offsets.append(own)
             start += int(sizes.sum())
         self.orders: tuple[Indices, ...] = tuple(found_orders)
         self.offsets: tuple[Indices, ...] = tuple(offsets)
         self.sizes: tuple[Indices, ...] = tuple(found_sizes)
         self.counts = tuple(int(sizes.sum()) for sizes in self.sizes)
+
+    def _order(self, dim: int, count: int) -> Indices | slice:
+        """The order in which entities are numbered: by the first cell that has them, where the mesh has no order."""
+        if not self.topology.scattered:
+            return slice(None)
+        first, start = np.full(count, np.iinfo(np.int64).max), 0
+        for group in range(len(self.cells)):
+            ids = self.of_group(group, dim).ids.ravel()[::-1]
+            first[ids] = np.arange(start + len(ids) - 1, start - 1, -1)
+            start += len(ids)
+        return np.argsort(first, kind="stable")
 
     @property
     def size(self) -> int:
@@ -198,7 +215,8 @@ class Numbering:
         ndarray, [size]
             Fewer where dimensions are left out.
         """
-        return np.concatenate([np.repeat(*pair) for pair in zip(values, self.sizes, strict=False)])
+        given = zip(values, self.sizes, self._orders, strict=False)
+        return np.concatenate([np.repeat(own[order], sizes[order]) for own, sizes, order in given])
 
     def _count(self, dim: int) -> int:
         if dim == 0:

@@ -34,6 +34,8 @@ class Product:
     vectors : VectorSpace
     extra : sparse matrix of the vector space, optional
         Added to every component's; zero for the unknowns of the identity.
+    whole : callable, optional
+        Q^T A Q in one piece (`Backend.product`).
 
     Attributes
     ----------
@@ -45,13 +47,20 @@ class Product:
     """
 
     def __init__(
-        self, operator: Operator, restriction: Any, components: int, vectors: VectorSpace, extra: Any = None
+        self,
+        operator: Operator,
+        restriction: Any,
+        components: int,
+        vectors: VectorSpace,
+        extra: Any = None,
+        whole: Callable[[Any], Any] | None = None,
     ) -> None:
         self._operator, self._restriction, self._extra = operator, restriction, extra
         self.vectors, self.dtype, self.alone = vectors, operator.space.dtype, extra is None
         self.shape = components, restriction.size
-        self._pool = vectors.pool()
-        self._pool.give(self._pool.take(self._new_scratch))
+        self._pool, self._whole = vectors.pool(), whole
+        if whole is None:
+            self._pool.give(self._pool.take(self._new_scratch))
 
     @property
     def blocks(self) -> int:
@@ -86,6 +95,10 @@ class Product:
         -------
         array, [components, size]
         """
+        if self._whole is not None and not sums:
+            found = self._whole(vector.reshape(self.shape))
+            if not self._operator.guarded or bool(self.vectors.xp.isfinite(found).all()):
+                return found
         scratch = self._pool.take(self._new_scratch)
         try:
             scatter, apply, gather = self._parts(scratch, vector, *sums)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from hpfem.shapes.arguments import name_of
 
 from ..errors import DeviceError
+from ..forms.form import BlockKernel
 from ..geometry import BlockGeometry
 from ..memory import HOST, Device, Host
 from ..support.cache import Cache
@@ -22,7 +23,7 @@ from ..support.registry import Registry
 from .roofline import Roofline
 from .strategy import Strategy
 from .timer import HostTimer, Timer
-from .vectors import HOST_VECTORS, VectorSpace
+from .vectors import HOST_VECTORS, BlockMatrix, VectorSpace
 
 
 class Backend(Immutable, ABC):
@@ -98,6 +99,26 @@ class Backend(Immutable, ABC):
             None for devices of other backends.
         """
         return VectorSpace(device) if device.name == self.device().name else None
+
+    def product(
+        self, kernels: Sequence[BlockKernel], Q: BlockMatrix, constrained: NDArray[np.integer[Any]]
+    ) -> Callable[[Any], Any] | None:
+        """Offer Q^T A Q in one piece, where that is faster than its parts.
+
+        Parameters
+        ----------
+        kernels : sequence of BlockKernel
+            A: the backend's own, block by block.
+        Q : BlockMatrix
+        constrained : ndarray of int
+            Unknowns whose rows and columns are those of the identity.
+
+        Returns
+        -------
+        callable or None
+            (vector [components, size] on the device) -> the product, a new array.
+        """
+        return None
 
     def held(self, geometry: BlockGeometry) -> dict[str, dict[str, int]]:
         """Count what kernels on a block keep in memory of their own.

@@ -5,6 +5,8 @@ combinations of each other. So that they agree, vertices are ranked, and a cell 
 shape, such that its faces are collapsed at their vertices of highest rank: always possible for tets. A pyramid has one
 apex, so apexes rank above all others; a prism collapses its two tris above each other, so that the vertices of an edge
 between them rank side by side. What is not possible then stays as it is.
+
+Cells that a file lists in no order are put in one in which neighbours are near each other, for the sake of caches.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 from hpfem.shapes import Shape
 
 from .cells import CellArray
+from .curve import along_curve, is_scattered
 from .symmetry import Indices, lattice_permutations, parities, symmetries
 from .topology import Entities, Topology, classes, orientation_codes
 
@@ -83,18 +86,33 @@ class AlignedTopology(Topology):
     Parameters
     ----------
     topology : Topology
+    points : ndarray, [n, D]
+        Of the mesh.
 
     Attributes
     ----------
     ranks : ndarray of int, [n_vertices]
         By these, not by ids, global vertex orders are counted here.
+    rows : ndarray of int, [n_cells]
+        Where in its array each cell is.
+    scattered : bool
+        Whether the cells of the mesh are in no order.
     """
 
-    def __init__(self, topology: Topology) -> None:
-        self._plain, self.ranks = topology, _ranks(topology)
+    def __init__(self, topology: Topology, points: NDArray[np.float64]) -> None:
+        self._plain, self._points, self.ranks = topology, points, _ranks(topology)
         self._kinds: list[tuple[Indices, Indices, Indices]] = []
+        self._orders: list[Indices | slice] = []
+        self.rows = np.empty(sum(map(len, topology.cells)), dtype=np.int64)
         arrays, vertices = [], []
         for cells, own in zip(topology.cells, topology.vertices, strict=True):
+            order: Indices | slice = slice(None)
+            if is_scattered(own):
+                order = along_curve(points[cells.corners].mean(axis=1))
+                own = own[order]
+            self._orders.append(order)
+            indices = cells.indices[order]
+            self.rows[indices] = np.arange(len(indices))
             # Cells whose vertices are ranked in the same order are turned alike.
             n = cells.shape.n_vertices
             keys = np.argsort(self.ranks[own], axis=1) @ n ** np.arange(n)
@@ -104,27 +122,29 @@ class AlignedTopology(Topology):
             self._kinds.append((kind, turns, np.take_along_axis(self.ranks[own[first]], turns, axis=1)))
             table = symmetries(cells.shape)
             symmetry = np.argmax((table[None] == turns[:, None]).all(axis=2), axis=1)
-            nodes, moved = cells.nodes, own
+            nodes, moved = cells.nodes if isinstance(order, slice) else cells.nodes[order], own
             if symmetry.any():
                 nodes = np.take_along_axis(
                     nodes, lattice_permutations(cells.shape, cells.order)[symmetry][kind], axis=1
                 )
                 moved = np.take_along_axis(own, turns[kind], axis=1)
-            arrays.append(CellArray(cells.shape, cells.order, nodes, cells.indices))
+            arrays.append(CellArray(cells.shape, cells.order, nodes, indices))
             vertices.append(moved)
         super().__init__(arrays, vertices, topology.n_vertices)
+        self.scattered = any(not isinstance(order, slice) for order in self._orders)
 
     def _entities(self, dim: int) -> Entities:
         plain = self._plain.edges if dim == 1 else self._plain.faces
         ids, codes = [], []
-        for cells, own, (kind, turns, ranks) in zip(self.cells, plain.ids, self._kinds, strict=True):
+        given = zip(self.cells, plain.ids, self._orders, self._kinds, strict=True)
+        for cells, own, order, (kind, turns, ranks) in given:
             entities = cells.shape.entities[dim]
             numbers = [
                 [cells.shape.entity_number(tuple(int(v) for v in turn[list(e.vertices)]))[1] for e in entities]
                 for turn in turns
             ]
             here = [orientation_codes(e.shape, ranks[:, e.vertices], self.n_vertices) for e in entities]
-            ids.append(np.take_along_axis(own, np.array(numbers)[kind], axis=1))
+            ids.append(np.take_along_axis(own[order], np.array(numbers)[kind], axis=1))
             codes.append(np.stack(here, axis=1)[kind])
         return Entities(plain.count, tuple(ids), tuple(codes), plain.index)
 
@@ -144,5 +164,5 @@ class AlignedTopology(Topology):
         """
         return orientation_codes(shape, self.ranks[vertices], self.n_vertices)
 
-    def __reduce__(self) -> tuple[type[AlignedTopology], tuple[Topology]]:
-        return AlignedTopology, (self._plain,)
+    def __reduce__(self) -> tuple[type[AlignedTopology], tuple[Topology, NDArray[np.float64]]]:
+        return AlignedTopology, (self._plain, self._points)

@@ -266,13 +266,13 @@ class Mesh(Immutable):
 
     @cached_property
     def aligned(self) -> tuple[CellGroup, ...]:
-        """The cells with the vertices of each in the order that spaces take; see `hpfem.mesh.aligned`."""
+        """The cells as spaces take them: in an order, and with their vertices in an order, of `hpfem.mesh.aligned`."""
         return _groups(self.aligned_topology)
 
     @cached_property
     def aligned_topology(self) -> AlignedTopology:
         """Edges and faces as `aligned` cells see them."""
-        return AlignedTopology(self.topology)
+        return AlignedTopology(self.topology, self.points)
 
     @cached_property
     def hanging(self) -> Hanging:

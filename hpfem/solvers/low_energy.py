@@ -320,8 +320,7 @@ class _Patches:
     def __init__(self, c0: C0Space, free: NDArray[np.bool_]) -> None:
         numbering, mesh = c0.numbering, c0.space.mesh
         self.c0, self.free = c0, free
-        ends = [np.append(o[1:], sum(numbering.counts[: d + 1])) for d, o in enumerate(numbering.offsets)]
-        self.sizes = [e - o for e, o in zip(ends, numbering.offsets, strict=True)]
+        self.sizes = numbering.sizes
         n_edges, n_faces = self.sizes[1].size, self.sizes[2].size if mesh.dim == 3 else 0
         pairs = []
         for group, cells in enumerate(mesh.cells):

@@ -28,6 +28,7 @@ from ..errors import ArgumentError
 from ..geometry.block_geometry import BlockGeometry
 from ..geometry.element_map import chunks
 from ..geometry.jacobians import determinant_and_inverse, solve
+from ..mesh.curve import along_curve
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -324,7 +325,7 @@ class _BoxTree:
     """
 
     def __init__(self, lower: Array, upper: Array) -> None:
-        self.cells = order = _along_curve((lower + upper) / 2)
+        self.cells = order = along_curve((lower + upper) / 2)
         levels = [(lower[order], upper[order])]
         while len(levels[-1][0]) > 1:
             low, high = levels[-1]
@@ -358,19 +359,3 @@ class _BoxTree:
                 within = (lower[node, axis] <= at) & (at <= upper[node, axis])
                 point, node = point[within], node[within]
         return point, self.cells[node]
-
-
-def _along_curve(centres: Array) -> Indices:
-    """Order of points along a Z-curve: neighbours in the order are mostly neighbours in space, [n] of int."""
-    if not len(centres):
-        return np.empty(0, dtype=np.int64)
-    low = centres.min(axis=0)
-    extent = np.ptp(centres, axis=0)
-    bits = 20
-    index = ((centres - low) / np.where(extent > 0, extent, 1.0) * (2**bits - 1)).astype(np.int64)
-    code = np.zeros(len(centres), dtype=np.int64)
-    dim = centres.shape[1]
-    for bit in range(bits):
-        for axis in range(dim):
-            code |= ((index[:, axis] >> bit) & 1) << (dim * bit + axis)
-    return np.argsort(code, kind="stable")

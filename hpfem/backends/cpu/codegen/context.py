@@ -19,7 +19,7 @@ from .ir import Builder, Index, Where
 from .levels import Integers, groups
 from .line import Line
 from .pointwise import CalledExpressions
-from .prefetch import Prefetch
+from .prefetch import Prefetch, input_stream
 
 Array = NDArray[np.floating[Any]]
 
@@ -34,6 +34,8 @@ class Context:
         Elements of a group.
     prefetch : bool
         Whether the next group's geometry and input are fetched while a group is worked on: for data out of cache.
+    indexed : bool
+        Whether coefficients come from a global vector, and results are added to one, by signed indices.
 
     Attributes
     ----------
@@ -60,7 +62,7 @@ class Context:
         Pointer to the points of the group.
     """
 
-    def __init__(self, problem: BlockProblem, lanes: int, prefetch: bool) -> None:
+    def __init__(self, problem: BlockProblem, lanes: int, prefetch: bool, indexed: bool = False) -> None:
         self.problem, self.form, self.trace = problem, problem.form, problem.form.trace
         self.b = Builder(lanes, problem.dtype)
         self.dim, self.space_dim = problem.shape.dim, problem.geometry.space_dim
@@ -74,7 +76,8 @@ class Context:
         self.by_rows = self.form.gradients and problem.collocated
         self.direction = self.dim - 1 if self.by_rows else 0
         self.factors = Factors(self.b, problem, self.direction)
-        streams = {"%geometry": self.factors.per_group, "%in": problem.n_input}
+        self.indexed = indexed
+        streams = {"%geometry": self.factors.per_group, **input_stream(self.b, problem.n_input, indexed)}
         self.prefetch = Prefetch(self.b, streams if prefetch else {})
         self.scratch_size = 0
         self.group = Index("")

@@ -15,10 +15,11 @@ from ....forms import Trace
 from ....forms.form import BlockProblem
 from ....forms.linear import check_linear
 from .factors import Factors
+from .indexed import write_indexed_reader, write_indexed_writer
 from .ir import ARGUMENTS, Builder, Operand, Program, Where
 from .line import product, table_product
 from .pointwise import Expressions, load_parameters
-from .prefetch import Prefetch
+from .prefetch import Prefetch, input_stream
 from .transpose import Layout, write_reader, write_writer
 
 Array = NDArray[np.floating[Any]]
@@ -50,7 +51,7 @@ def _reference_matrices(problem: BlockProblem) -> Array:
     return matrices
 
 
-def write_dense(problem: BlockProblem, lanes: int, prefetch: bool = False) -> Program:
+def write_dense(problem: BlockProblem, lanes: int, prefetch: bool = False, indexed: bool = False) -> Program:
     """Write the kernel of a problem; see `write_sumfac`.
 
     Raises
@@ -63,10 +64,15 @@ def write_dense(problem: BlockProblem, lanes: int, prefetch: bool = False) -> Pr
     assert trace is not None
     b, n = Builder(lanes, problem.dtype), problem.n_modes
     factors = Factors(b, problem, 0)
-    prefetched = Prefetch(b, {"%geometry": factors.per_group, "%in": n} if prefetch else {})
+    streams = {"%geometry": factors.per_group, **input_stream(b, n, indexed)}
+    prefetched = Prefetch(b, streams if prefetch else {})
     matrices = _reference_matrices(problem)
-    write_reader(b, "read_modes", Layout(n))
-    write_writer(b, "write_modes", Layout(n))
+    if indexed:
+        write_indexed_reader(b, "read_modes", n, None)
+        write_indexed_writer(b, "write_modes", n, None)
+    else:
+        write_reader(b, "read_modes", Layout(n))
+        write_writer(b, "write_modes", Layout(n))
     with b.function("run", ARGUMENTS, internal=False):
         b.emit("%last = sub nsw i64 %elements, 1")
         target = b.at("%scratch", (n, 1))
@@ -81,11 +87,16 @@ def write_dense(problem: BlockProblem, lanes: int, prefetch: bool = False) -> Pr
                 scales.append(factor if coefficient == 1.0 else b.mul(coefficient, factor))
             prefetched.start(group)
             with b.loop("%components") as c:
-                step = b.new(f"mul nsw i64 {c.value}, %elements")
-                step = b.new(f"mul nsw i64 {step}, {n}")
+                where = f"i64 {group.value}, i64 %last"
+                if indexed:
+                    where = f"ptr {b.at('%codes', (group, n), unit=f'<{b.lanes} x i32>')}"
+                    step = b.new(f"mul nsw i64 {c.value}, %stride")
+                else:
+                    step = b.new(f"mul nsw i64 {c.value}, %elements")
+                    step = b.new(f"mul nsw i64 {step}, {n}")
                 source = b.new(f"getelementptr {b.real}, ptr %in, i64 {step}")
                 result = b.new(f"getelementptr {b.real}, ptr %out, i64 {step}")
-                b.emit(f"call void @read_modes(ptr {source}, ptr %scratch, i64 {group.value}, i64 %last)")
+                b.emit(f"call void @read_modes(ptr {source}, ptr %scratch, {where})")
                 if matrices.size <= _UNROLLED:
                     prefetched.fetch()
                     _unrolled(b, matrices, scales, target)
@@ -96,7 +107,7 @@ def write_dense(problem: BlockProblem, lanes: int, prefetch: bool = False) -> Pr
                     if rest:
                         behind = b.at(target, (full * rows, 1))
                         _block(b, prefetched, matrices[:, full * rows :], rest, 0, scales, behind)
-                b.emit(f"call void @write_modes(ptr {result}, ptr {target}, i64 {group.value}, i64 %last)")
+                b.emit(f"call void @write_modes(ptr {result}, ptr {target}, {where})")
         b.lines[:0] = prefetched.finish()
     return Program(b.module(), b.flops, 2 * n, 0)
 

@@ -85,7 +85,7 @@ def chains(problem: BlockProblem) -> list[str]:
     return found if trace.general else [chain for chain in found if (chain[0] == "v") == (chain[1] == "v")]
 
 
-def write_diagonal(problem: BlockProblem, lanes: int, prefetch: bool = False) -> Program:
+def write_diagonal(problem: BlockProblem, lanes: int, prefetch: bool = False, indexed: bool = False) -> Program:
     """Write the kernel that makes the diagonals of a form's element matrices, all components.
 
     Parameters
@@ -94,8 +94,8 @@ def write_diagonal(problem: BlockProblem, lanes: int, prefetch: bool = False) ->
         Of a weak form that is linear, in a basis without a transform.
     lanes : int
         Elements of a group.
-    prefetch : bool
-        Means nothing here.
+    prefetch, indexed : bool
+        Mean nothing here.
 
     Returns
     -------

@@ -17,7 +17,8 @@ from numpy.typing import DTypeLike, NDArray
 # Of every kernel; `target.Run` is the same in Python.
 ARGUMENTS = (
     "i64 %g0, i64 %g1, i64 %elements, i64 %components, ptr noalias %in, ptr noalias %out, ptr noalias %geometry,"
-    " ptr noalias %points, ptr noalias %fields, ptr noalias %parameters, ptr noalias %scratch"
+    " ptr noalias %points, ptr noalias %fields, ptr noalias %parameters, ptr noalias %scratch, ptr noalias %codes,"
+    " i64 %stride"
 )
 
 

@@ -5,11 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from .indexed import INDEX_BYTES
 from .ir import Builder, Index
 
 _CACHE_LINE = 64
 # Bytes between what is worked on and what is fetched, where groups are small.
 _DISTANCE = 32 << 10
+
+
+def input_stream(b: Builder, n: int, indexed: bool) -> dict[str, int]:
+    """Where the numbers that a group takes lie in a row: themselves, or their indices.
+
+    Parameters
+    ----------
+    b : Builder
+    n : int
+        Numbers of an element.
+    indexed : bool
+
+    Returns
+    -------
+    dict
+        Pointer -> vectors of a group.
+    """
+    return {"%codes": math.ceil(n * INDEX_BYTES / b.dtype.itemsize)} if indexed else {"%in": n}
 
 
 class Prefetch:

@@ -20,7 +20,7 @@ from .transfer import read_fields, read_input, write_result, write_transposes
 from .tree import evaluate_tree, test_tree
 
 
-def write_sumfac(problem: BlockProblem, lanes: int, prefetch: bool = False) -> Program:
+def write_sumfac(problem: BlockProblem, lanes: int, prefetch: bool = False, indexed: bool = False) -> Program:
     """Write the kernel of a problem.
 
     Parameters
@@ -30,12 +30,14 @@ def write_sumfac(problem: BlockProblem, lanes: int, prefetch: bool = False) -> P
         Elements of a group.
     prefetch : bool
         Whether the next group's geometry and input are fetched while a group is worked on: for data out of cache.
+    indexed : bool
+        See `Context`.
 
     Returns
     -------
     Program
     """
-    ctx = Context(problem, lanes, prefetch)
+    ctx = Context(problem, lanes, prefetch, indexed)
     b = ctx.b
     write_transposes(ctx)
     with b.function("run", ARGUMENTS, internal=False):

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .context import Context
+from .indexed import write_indexed_reader, write_indexed_writer
 from .ir import Index
 from .levels import Integers, shared_leaves
 from .line import table_product
@@ -31,15 +32,22 @@ def write_transposes(ctx: Context) -> None:
     modes = Layout(problem.n_modes), None if in_order else b.index_table(first)
     contiguous = ctx.plane == ctx.rest[0]
     values = Layout(problem.n_points) if contiguous else Layout(ctx.rest[0], ctx.counts[0], ctx.plane), None
-    write_reader(b, "read_input", *(modes if ctx.form.from_modes else values))
-    write_writer(b, "write_result", *(modes if ctx.form.to_modes else values))
+    if ctx.indexed:
+        write_indexed_reader(b, "read_input", problem.n_modes, modes[1])
+        write_indexed_writer(b, "write_result", problem.n_modes, modes[1])
+    else:
+        write_reader(b, "read_input", *(modes if ctx.form.from_modes else values))
+        write_writer(b, "write_result", *(modes if ctx.form.to_modes else values))
     if field_inputs(ctx.trace):
         write_reader(b, "read_field", Layout(problem.n_points))
 
 
 def _call(ctx: Context, name: str, outside: str, inside: str) -> None:
     """Call a function of `write_transposes` on the present group."""
-    ctx.b.emit(f"call void @{name}(ptr {outside}, ptr {inside}, i64 {ctx.group.value}, i64 %last)")
+    where = f"i64 {ctx.group.value}, i64 %last"
+    if ctx.indexed and name != "read_field":
+        where = f"ptr {ctx.b.at('%codes', (ctx.group, ctx.problem.n_modes), unit=f'<{ctx.b.lanes} x i32>')}"
+    ctx.b.emit(f"call void @{name}(ptr {outside}, ptr {inside}, {where})")
 
 
 def _component(ctx: Context, base: str, application: Index, components: int, c: int, numbers: int) -> str:
@@ -47,8 +55,11 @@ def _component(ctx: Context, base: str, application: Index, components: int, c: 
     b = ctx.b
     index = b.new(f"mul nsw i64 {application.value}, {components}")
     index = b.new(f"add nsw i64 {index}, {c}")
-    index = b.new(f"mul nsw i64 {index}, %elements")
-    index = b.new(f"mul nsw i64 {index}, {numbers}")
+    if ctx.indexed:
+        index = b.new(f"mul nsw i64 {index}, %stride")
+    else:
+        index = b.new(f"mul nsw i64 {index}, %elements")
+        index = b.new(f"mul nsw i64 {index}, {numbers}")
     return b.new(f"getelementptr {b.real}, ptr {base}, i64 {index}")
 
 

@@ -18,7 +18,7 @@ from ....support.progress import progress_if_long
 from .target import LOCK, Code, Target, compile_object, llvm_version, load_object
 
 # Version of what an entry is: to be raised with the layout of its file, or with the arguments of a kernel.
-FORMAT = 3
+FORMAT = 4
 LIMIT = 256 << 20
 _LOADED: dict[str, Code] = {}
 

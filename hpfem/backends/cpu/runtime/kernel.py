@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -29,7 +29,7 @@ _ALIGNMENT = 4096
 THREAD_FLOPS = 3_000_000
 # Geometry, input and output above which the next group is fetched ahead: more than a core's own caches hold.
 PREFETCH_BYTES = 4 << 20
-_WRITERS: dict[str, Callable[[BlockProblem, int, bool], Program]] = {
+_WRITERS: dict[str, Callable[[BlockProblem, int, bool, bool], Program]] = {
     "sumfac": write_sumfac,
     "dense": write_dense,
     "diagonal": write_diagonal,
@@ -67,6 +67,9 @@ class CpuKernel(BlockKernel):
         This machine's processor when left out.
     like : CpuKernel, optional
         One of the same problem, whose geometry is used.
+    codes : ndarray of int32, [groups, n_modes, lanes], optional
+        Signed indices by which coefficients are taken from global vectors, and results added to them
+        (`codegen.indexed`); `apply_indexed` instead of `apply` then.
 
     Attributes
     ----------
@@ -82,13 +85,14 @@ class CpuKernel(BlockKernel):
         strategy: str = "sumfac",
         target: Target | None = None,
         like: CpuKernel | None = None,
+        codes: NDArray[np.int32] | None = None,
     ) -> None:
         self.problem, self.strategy = problem, strategy
         self.target = target or host()
         self.lanes = self.target.lanes(problem.dtype)
         self.groups = -(-problem.n_elements // self.lanes)
         prefetch = operator_bytes(problem) * problem.n_elements > PREFETCH_BYTES
-        program = _WRITERS[strategy](problem, self.lanes, prefetch)
+        program = _WRITERS[strategy](problem, self.lanes, prefetch, codes is not None)
         self.code = compiled(program.text, self.target)
         self.group_flops = program.flops * self.lanes
         self.flops = operator_flops(problem, strategy) if strategy == "sumfac" else program.flops
@@ -108,6 +112,7 @@ class CpuKernel(BlockKernel):
             self._points = self._stored("points", program.direction)
         # Asking an array for its address takes as long as the call of a small kernel.
         self._addresses = tuple(array.ctypes.data for array in (self._geometry, self._points, self._parameters))
+        self._codes = codes
 
     def _new_scratch(self) -> tuple[Array, int]:
         array = aligned((self._scratch_size,), self.problem.dtype)
@@ -130,6 +135,20 @@ class CpuKernel(BlockKernel):
         CpuKernel(p, "diagonal", self.target, self).apply(np.empty((p.coupled, 0), p.dtype), out)
         return out
 
+    def indexed(self, codes: NDArray[np.int32]) -> CpuKernel:
+        """The same on global vectors, with the same geometry.
+
+        Parameters
+        ----------
+        codes : ndarray of int32, [groups, n_modes, lanes]
+
+        Returns
+        -------
+        CpuKernel
+            For `apply_indexed`.
+        """
+        return CpuKernel(self.problem, self.strategy, self.target, self, codes)
+
     def _tasks(self, components: int) -> int:
         work = self.groups * self.group_flops * components
         return int(max(1, min(thread_count(), self.groups, work // THREAD_FLOPS)))
@@ -139,29 +158,50 @@ class CpuKernel(BlockKernel):
         if not self.groups:
             return
         problem = self.problem
-        for i, name in enumerate(self._parameter_names):
-            self._parameters[i] = problem.parameters[name]
         source = np.ascontiguousarray(source, problem.dtype)
         target = out if out.flags.c_contiguous else np.empty(out.shape, problem.dtype)
         components = len(source) // problem.coupled
+        parts = self._tasks(components)
+        self._run_parts(source, target, components, [self.groups * part // parts for part in range(parts + 1)], 0)
+        if target is not out:
+            out[...] = target
+
+    def apply_indexed(self, source: Array, out: Array, bounds: Sequence[int]) -> None:
+        """Add the product with a global vector to another one.
+
+        Parameters
+        ----------
+        source, out : ndarray, [components, n]
+            In C order, of the problem's dtype.
+        bounds : sequence of int
+            Groups at which the work may be divided: those between two are done by one thread, in order.
+        """
+        parts = min(self._tasks(len(source)), len(bounds) - 1)
+        chosen = [bounds[(len(bounds) - 1) * part // parts] for part in range(parts + 1)]
+        components = len(source) // self.problem.coupled
+        self._run_parts(source, out, components, chosen, source.shape[1])
+
+    def _run_parts(self, source: Array, target: Array, components: int, bounds: Sequence[int], stride: int) -> None:
+        """Run the groups between bounds, each part on a thread."""
+        problem = self.problem
+        for i, name in enumerate(self._parameter_names):
+            self._parameters[i] = problem.parameters[name]
         fields = [np.ascontiguousarray(problem.fields[name].values[c], problem.dtype) for name, c in self._fields]
         pointers = np.array([field.ctypes.data for field in fields], dtype=np.uint64)
         geometry, points, parameters = self._addresses
         arrays = (source.ctypes.data, target.ctypes.data, geometry, points)
         common = (problem.n_elements, components, *arrays, pointers.ctypes.data if fields else 0, parameters)
-        parts = self._tasks(components)
-        scratch = [self._scratch.take(self._new_scratch) for _ in range(parts)]
-        if parts == 1:
-            self.code.run(0, self.groups, *common, scratch[0][1])
+        codes = 0 if self._codes is None else self._codes.ctypes.data
+        scratch = [self._scratch.take(self._new_scratch) for _ in bounds[1:]]
+        if len(scratch) == 1:
+            self.code.run(bounds[0], bounds[1], *common, scratch[0][1], codes, stride)
         else:
-            bounds = [self.groups * part // parts for part in range(parts + 1)]
             used = (self, source, target, fields, pointers, scratch)
             shares = zip(bounds, bounds[1:], scratch)
-            run_all([partial(self._run, used, g0, g1, *common, address) for g0, g1, (_, address) in shares])
+            tasks = [partial(self._run, used, g0, g1, *common, at, codes, stride) for g0, g1, (_, at) in shares]
+            run_all(tasks)
         for own in scratch:
             self._scratch.give(own)
-        if target is not out:
-            out[...] = target
 
     def _run(self, used: object, *arguments: int) -> None:
         """Run a part; the arrays behind the addresses live as long as the task holds them in `used`."""

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 # Arguments as in `codegen.ir.ARGUMENTS`.
 Run = Callable[..., None]
-_PROTOTYPE = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4, *[ctypes.c_void_p] * 7)
+_PROTOTYPE = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4, *[ctypes.c_void_p] * 8, ctypes.c_int64)
 # For LLVM. A handler of a signal may compile while its thread does; a process that forks waits for what is compiled.
 LOCK = threading.RLock()
 if hasattr(os, "register_at_fork"):

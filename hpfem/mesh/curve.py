@@ -1,0 +1,57 @@
+"""Orders in which what is near in space is near in the order."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+_BITS = 20
+# Cells whose unknowns fit into a cache, in any order.
+_FEW = 1000
+
+
+def along_curve(centres: Array) -> Indices:
+    """Order of points along a Z-curve: neighbours in the order are mostly neighbours in space.
+
+    Parameters
+    ----------
+    centres : ndarray, [n, D]
+
+    Returns
+    -------
+    ndarray of int, [n]
+    """
+    if not len(centres):
+        return np.empty(0, dtype=np.int64)
+    low = centres.min(axis=0)
+    extent = np.ptp(centres, axis=0)
+    index = ((centres - low) / np.where(extent > 0, extent, 1.0) * (2**_BITS - 1)).astype(np.int64)
+    code = np.zeros(len(centres), dtype=np.int64)
+    dim = centres.shape[1]
+    for bit in range(_BITS):
+        for axis in range(dim):
+            code |= ((index[:, axis] >> bit) & 1) << (dim * bit + axis)
+    return np.argsort(code, kind="stable")
+
+
+def is_scattered(vertices: Indices) -> bool:
+    """Tell whether cells that follow each other mostly share no vertex, by a sample.
+
+    Parameters
+    ----------
+    vertices : ndarray of int, [n, n_vertices]
+        Of the cells.
+
+    Returns
+    -------
+    bool
+        False for few cells.
+    """
+    if len(vertices) < _FEW:
+        return False
+    sample = np.arange(0, len(vertices) - 1, max(1, len(vertices) // 1000))
+    touching = (vertices[sample][:, :, None] == vertices[sample + 1][:, None, :]).any(axis=(1, 2))
+    return bool(touching.mean() < 0.5)

@@ -1,0 +1,83 @@
+"""Products without local arrays: against Q^T A Q by SciPy, the same to the last bit whatever the number of threads."""
+
+import numpy as np
+import pytest
+
+import hpfem as hp
+from hpfem.backends.cpu.runtime import kernel, product
+from hpfem.mesh import box, read_mesh
+from tests.assembly.meshes import OURS, ours, rotated
+from tests.cases import SHAPES_2D, SHAPES_3D
+from tests.samples import curved
+
+NAMES = [shape.name for shape in SHAPES_2D + SHAPES_3D]
+
+
+@pytest.fixture(autouse=True)
+def many_parts(monkeypatch):
+    """Work for several threads in small meshes."""
+    for module in (kernel, product):
+        monkeypatch.setattr(module, "THREAD_FLOPS", 1)
+
+
+def expected(A, x):
+    """Q^T A Q x by element matrices."""
+    return A.assemble() @ x
+
+
+def check(A, rng, monkeypatch, tolerance=1e-13):
+    x = rng.standard_normal(A.shape[0]).astype(A.dtype)
+    wanted, found = expected(A, x), []
+    assert A.product_on(A.device)._whole is not None
+    for threads in (1, 2, 3, 7):
+        monkeypatch.setenv("HPFEM_NUM_THREADS", str(threads))
+        found.append(A.apply(x))
+        assert np.array_equal(found[0], found[-1]) and found[-1].dtype == A.dtype
+    assert np.abs(found[0] - wanted).max() < tolerance * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("basis", ["modified", "lagrange"])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_shape(name, basis, rng, monkeypatch):
+    for mesh, order in ((curved(name), 3), (box(name, (5,) * (2 if name in ("quad", "tri") else 3)), 2)):
+        c0 = hp.C0Space(hp.Space(mesh, order, basis, backend="cpu"))
+        check(hp.GlobalOperator(hp.Helmholtz(c0.space, lam=2.0), c0), rng, monkeypatch)
+
+
+@pytest.mark.parametrize("path", [p for p in OURS if p.stem != "bench_mixed"], ids=lambda p: p.stem)
+def test_our_meshes(path, rng, monkeypatch):
+    c0 = hp.C0Space(hp.Space(read_mesh(path), 3, backend="cpu"))
+    check(hp.GlobalOperator(hp.Mass(c0.space), c0), rng, monkeypatch)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_turned_faces_orders_conditions_and_components(dtype, rng, monkeypatch):
+    orders = {"hex": 4, "prism": 3, "pyramid": 2, "tet": 3}
+    c0 = hp.C0Space(hp.Space(rotated(ours("cube_mixed.msh"), rng), orders, dtype=dtype, backend="cpu"))
+    bc = hp.BoundaryConditions(c0, dirichlet={"xmin": 0.0}, robin={"ymax": (3.0, 0.0)})
+    tolerance = 1e-13 if dtype == "float64" else 1e-5
+
+    def pair(u, du):
+        return (2 * u[0] + u[1], 3 * u[1] - u[0]), (du[0] + du[1], 4 * du[1])
+
+    check(hp.GlobalOperator(hp.Helmholtz(c0.space, lam=2.0), c0, bc, components=3), rng, monkeypatch, tolerance)
+    check(hp.GlobalOperator(hp.WeakForm(c0.space, pair, components=2), c0, bc), rng, monkeypatch, tolerance)
+
+
+def test_cells_in_no_order_are_put_in_one(rng, monkeypatch):
+    mesh = rotated(box("tet", (8, 8, 8)), rng)
+    assert mesh.aligned_topology.scattered
+    c0 = hp.C0Space(hp.Space(mesh, 2, backend="cpu"))
+    assert sorted(np.concatenate([block.elements for block in c0.space.blocks])) == list(range(mesh.n_cells))
+    check(hp.GlobalOperator(hp.Laplacian(c0.space), c0), rng, monkeypatch)
+    u = hp.l2_project(c0, lambda x, y, z: x + y * z)
+    assert hp.l2_error(c0.scatter(u), lambda x, y, z: x + y * z) < 1e-10
+    values = c0.multiplicity
+    assert np.array_equal(values, np.diff(c0.matrix.tocsc().indptr))
+
+
+def test_what_is_not_finite_is_said_where_it_is(rng):
+    c0 = hp.C0Space(hp.Space(box("hex", (2, 2, 2)), 2, backend="cpu"))
+    A = hp.GlobalOperator(hp.WeakForm(c0.space, lambda u, du: (np.log(u) * u, du)), c0)
+    with pytest.raises(hp.HpfemError, match="cell 0"):
+        A.apply(-1 - rng.random(c0.size))
