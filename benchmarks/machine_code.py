@@ -37,6 +37,7 @@ from hpfem.backends.cuda.sumfac import strategy as cuda_sumfac
 from hpfem.backends.cuda.sumfac_top import plan as options
 from hpfem.backends.cuda.sumfac_top import strategy as cuda_sumfac_top
 from hpfem.backends.cuda.vectors import conjugate, indexed
+from hpfem.backends.vectors import BlockMatrix
 from hpfem.errors import NotSuitable
 from hpfem.forms.form import BlockProblem
 from hpfem.mesh import box
@@ -172,7 +173,8 @@ def cuda_sources(problem: BlockProblem) -> Iterator[tuple[str, str]]:
 
 def vector_sources() -> Iterator[tuple[str, str]]:
     """Sources of the kernels of the iterations."""
-    tables = indexed.IndexTables.of(csr_array(np.eye(4)[:, [0, 1, 2, 2]]), [0, 2, 4])
+    codes = np.array([[0], [2], [4], [4]], np.int32)
+    tables = indexed.IndexTables.of(BlockMatrix([codes[:2], codes[2:]], csr_array((1, 4))))
     for real, components in product(("float32", "float64"), (1, 3)):
         yield f"cuda indexed {real} {components}", program(tables.source(real, components))
     for real in ("float32", "float64"):

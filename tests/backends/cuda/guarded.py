@@ -22,7 +22,8 @@ from hpfem.shapes import SHAPES
 from tests.backends.cuda import dense_host, host_kernels, point_host
 from tests.backends.cuda.dense_host import DenseCase
 from tests.backends.cuda.host_kernels import Case, build
-from tests.backends.cuda.host_vectors import library, run
+from tests.backends.cuda.host_vectors import block_matrix, library, run
+from tests.backends.cuda.host_vectors import tables as arrays_of
 from tests.backends.cuda.point_host import PointCase
 from tests.backends.problems import FORMS, make_space, of_size
 from tests.guard import SIDES, Crooked, Guard, faults
@@ -155,8 +156,7 @@ def matrix_of(rng, rows, columns, general):
 
 def with_long_indices(tables):
     """Tables as those of more than two thousand million rows are."""
-    found = {name: getattr(tables, name) for name in IndexTables.NAMES}
-    return replace(tables, **{k: v.astype(np.int64) for k, v in found.items() if v.dtype == np.int32})
+    return replace(tables, **{k: v.astype(np.int64) for k, v in arrays_of(tables).items() if v.dtype == np.int32})
 
 
 def products(folder, dtype, components, general):
@@ -165,13 +165,13 @@ def products(folder, dtype, components, general):
     own = None
     for rows, columns in ((1, 4), (THREADS - 1, 40), (THREADS, THREADS), (THREADS + 1, 2 * THREADS + 1)):
         starts = [0, *([rows // 2] * (components > 1)), rows]
-        tables = IndexTables.of(matrix_of(rng, rows, columns, general).astype(dtype), starts)
+        tables = IndexTables.of(block_matrix(matrix_of(rng, rows, columns, general).astype(dtype), starts))
         if components > 1:
             tables = with_long_indices(tables)
         own = own or library(tables.source(dtype, components), ("scatter", "gather"), folder, True)
         for side in SIDES:
             guard = Guard(side)
-            a = {name: guard.copy(getattr(tables, name)) for name in IndexTables.NAMES}
+            a = {name: guard.copy(array) for name, array in arrays_of(tables).items()}
             vector = guard.copy(rng.standard_normal((components, columns)).astype(dtype))
             going = guard.copy(np.zeros(1, np.int32))
             for first, last in pairwise(starts):

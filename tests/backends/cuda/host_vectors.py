@@ -1,14 +1,37 @@
 """The vector work of conjugate gradients, its CUDA kernels run on the CPU."""
 
 import ctypes
+from dataclasses import fields
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
+from scipy.sparse import csr_array, vstack
 
 from hpfem.backends.cuda.vectors.conjugate import CONTROL
 from hpfem.backends.cuda.vectors.conjugate import source as conjugate_source
 from hpfem.backends.cuda.vectors.indexed import THREADS, sum_bytes
+from hpfem.backends.vectors import BlockMatrix
 from tests.backends.cuda.host_kernels import HOST, compiled, shared_at
+
+
+def block_matrix(matrix, starts):
+    """A sparse matrix as `BlockMatrix` has it: rows of one entry +-1 as codes."""
+    matrix = csr_array(matrix)
+    unit = np.diff(matrix.indptr) == 1
+    unit[unit] = np.abs(matrix.data[matrix.indptr[:-1][unit]]) == 1
+    first = matrix.indptr[:-1][unit]
+    codes = np.empty(matrix.shape[0], np.int32)
+    codes[unit] = 2 * matrix.indices[first] + (matrix.data[first] < 0)
+    codes[~unit] = -2 - np.arange(np.count_nonzero(~unit))
+    rows = vstack([csr_array((1, matrix.shape[1]), dtype=matrix.dtype), matrix[~unit]], format="csr")
+    return BlockMatrix([codes[a:b, None] for a, b in pairwise(starts)], csr_array(rows))
+
+
+def tables(found):
+    """Arrays of index tables."""
+    return {f.name: getattr(found, f.name) for f in fields(found) if f.name not in ("size", "single")}
+
 
 HARNESS = """
 template <class T, T... I> struct Numbers {};

@@ -19,7 +19,7 @@ from hpfem.backends.cuda.vectors.space import CudaVectors
 from hpfem.backends.vectors import Stop
 from hpfem.mesh import box
 from tests.assembly.meshes import ours, rotated
-from tests.backends.cuda.host_vectors import HostVectors, kernels, library, run
+from tests.backends.cuda.host_vectors import HostVectors, block_matrix, kernels, library, run
 from tests.fake_cupy import FakeStream, fake_cuda
 
 
@@ -31,8 +31,7 @@ def folder(tmp_path_factory):
 
 def tables_of(c0, keep=None, wide=False):
     """Tables of a space, and the number of components."""
-    starts = [0, *(c0.rows(k).stop for k in range(len(c0.space.blocks)))]
-    tables = IndexTables.of(c0.matrix, starts, keep)
+    tables = IndexTables.of(c0.block_matrix, keep)
     if not wide:
         return tables
     found = {f.name: getattr(tables, f.name) for f in fields(tables)}
@@ -59,7 +58,7 @@ def test_products_are_those_of_the_sparse_matrix(case, masked, folder, rng):
     assert tables.codes.dtype == (np.int64 if wide else np.int32)
     assert len(tables.values) > 0 or c0.signed
     own = library(tables.source(dtype, components), ("scatter", "gather"), folder)
-    a = SimpleNamespace(**tables.unpacked(tables.packed()))
+    a = tables
     Q = c0.matrix if free is None else csr_array(c0.matrix * free)
     none, tolerance = None, 1e-13 if dtype == np.float64 else 1e-5
     vector = rng.standard_normal((components, c0.size)).astype(dtype)
@@ -213,7 +212,7 @@ def test_scratch_of_a_graph_comes_back(error):
 
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100"])
 def test_they_compile_without_spills(architecture):
-    tables = IndexTables.of(csr_array(np.eye(4)), [0, 4])
+    tables = IndexTables.of(block_matrix(np.eye(4), [0, 4]))
     for source in (tables.source(np.float64, 1), tables.source(np.float64, 3), conjugate_source(np.float64)):
         binary = nvrtc.compile_source(program(source), architecture)
         assert "0 bytes spill stores" in binary.log

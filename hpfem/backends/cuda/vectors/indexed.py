@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -85,91 +85,60 @@ class IndexTables:
     entry_values: NDArray[Any]
 
     @classmethod
-    def of(cls, matrix: csr_array, starts: Sequence[int], keep: NDArray[np.bool_] | None = None) -> IndexTables:
-        """Tables of a matrix.
+    def of(
+        cls, Q: BlockMatrix, keep: NDArray[np.bool_] | None = None, on: Callable[[Any], Any] = np.asarray
+    ) -> IndexTables:
+        """Tables of a matrix, made where they are wanted.
 
         Parameters
         ----------
-        matrix : csr_array, [local, global]
-        starts : sequence of int, [blocks + 1]
-            First row of every block, and the number of rows.
+        Q : BlockMatrix
         keep : ndarray of bool, [global], optional
-            The columns whose entries count; all when left out.
+            The columns whose entries count; all when left out. Row 0 of `Q.rows` is empty then.
+        on : callable
+            Array of NumPy -> the same where the tables are wanted.
 
         Returns
         -------
         IndexTables
             With 32-bit indices where they are enough.
         """
+        n_rows, rows = Q.starts[-1], Q.rows
+        kind = np.int32 if 2 * max(n_rows, Q.size, n_rows + rows.nnz) + 2 < 2**31 else np.int64
+        given = np.concatenate([own.reshape(-1) for own in Q.codes])
+        codes = on(given.astype(kind))
         if keep is not None:
-            kept = keep[matrix.indices]
-            ends = np.concatenate([[0], np.cumsum(kept)])[matrix.indptr]
-            matrix = csr_array((matrix.data[kept], matrix.indices[kept], ends), shape=matrix.shape)
-        kind = np.int32 if 2 * max(*matrix.shape, matrix.nnz) + 2 < 2**31 else np.int64
-        n_rows = matrix.shape[0]
-        unit = np.diff(matrix.indptr) == 1
-        unit[unit] = np.abs(matrix.data[matrix.indptr[:-1][unit]]) == 1
-        first = matrix.indptr[:-1][unit]
-        codes = np.empty(n_rows, kind)
-        codes[unit] = 2 * matrix.indices[first].astype(kind) + (matrix.data[first] < 0)
-        codes[~unit] = -1 - np.arange(n_rows - len(first), dtype=kind)
-        rest = csr_array(matrix[~unit])
-        transposed = csr_array(matrix.T)
-        transposed.sort_indices()
-        plain = np.abs(transposed.data) == 1
-        entry_codes = 2 * transposed.indices.astype(kind) + (transposed.data < 0)
-        entry_codes[~plain] = -1 - np.arange(np.count_nonzero(~plain), dtype=kind)
-        several = np.flatnonzero(np.diff(transposed.indptr) != 1)
+            kept = keep[rows.indices]
+            ends = np.concatenate([[0], np.cumsum(kept)])[rows.indptr]
+            rows = csr_array((rows.data[kept], rows.indices[kept], ends), shape=rows.shape)
+            codes[(codes >= 0) & ~on(keep)[codes >> 1]] = -1
+        several = np.flatnonzero(given < 0)
+        which = -1 - given[several].astype(np.int64)
+        counts = np.diff(rows.indptr)[which]
+        entries = np.arange(counts.sum()) + np.repeat(rows.indptr[which] - (np.cumsum(counts) - counts), counts)
+        columns = rows.indices[entries]
+        # Entries of columns, in a fixed order: first those that are +-1, by rows.
+        place = (codes >= 0).nonzero()[0]
+        single = codes[place]
+        keys = np.concatenate([single >> 1, on(columns.astype(kind))])
+        values = np.concatenate([(2 * place + (single & 1)).astype(kind), on(-1 - np.arange(len(columns), dtype=kind))])
+        order = keys.argsort(kind="stable") if isinstance(keys, np.ndarray) else keys.argsort()  # CuPy's is stable
+        keys = keys[order]
+        starts = np.searchsorted(keys, on(np.arange(Q.size + 1, dtype=kind))).astype(kind)
+        not_one = (np.diff(starts) != 1).nonzero()[0]
         return cls(
-            matrix.shape[1],
-            int(several[-1]) + 1 if len(several) else 0,
-            np.asarray(starts, dtype=kind),
+            Q.size,
+            int(not_one[-1]) + 1 if len(not_one) else 0,
+            on(np.asarray(Q.starts, dtype=kind)),
             codes,
-            rest.indptr.astype(kind),
-            rest.indices.astype(kind),
-            rest.data,
-            transposed.indptr.astype(kind),
-            entry_codes.astype(kind, copy=False),
-            transposed.indices[~plain].astype(kind),
-            transposed.data[~plain],
+            on(rows.indptr.astype(kind)),
+            on(rows.indices.astype(kind)),
+            on(rows.data),
+            starts,
+            values[order],
+            on(np.repeat(several, counts).astype(kind)),
+            on(rows.data[entries]),
         )
-
-    NAMES = (
-        "values", "entry_values",
-        "starts", "codes", "row_starts", "columns", "column_starts", "entry_codes", "entry_rows",
-    )  # fmt: skip
-
-    def packed(self) -> NDArray[np.uint8]:
-        """Put all arrays into one, each at a multiple of 16 bytes, in the order of `NAMES`.
-
-        Returns
-        -------
-        ndarray of uint8
-        """
-        parts = []
-        for name in self.NAMES:
-            array = getattr(self, name)
-            parts += [array.view(np.uint8), np.zeros(-array.nbytes % 16, np.uint8)]
-        return np.concatenate(parts)
-
-    def unpacked(self, packed: Any) -> dict[str, Any]:
-        """Take the arrays out of a packed one.
-
-        Parameters
-        ----------
-        packed : array of uint8
-            Of any library.
-
-        Returns
-        -------
-        {name: array}
-        """
-        found, start_ = {}, 0
-        for name in self.NAMES:
-            array = getattr(self, name)
-            found[name] = packed[start_ : start_ + array.nbytes].view(array.dtype)
-            start_ += array.nbytes + -array.nbytes % 16
-        return found
 
     def source(self, real: DTypeLike, components: int) -> str:
         """Source of the kernels.
@@ -223,14 +192,13 @@ class IndexedRestriction(ElementRestriction):
     Parameters
     ----------
     Q, vectors, dtype, keep
-        As for `ElementRestriction`. The tables are one transfer.
+        As for `ElementRestriction`.
     """
 
     def __init__(self, Q: BlockMatrix, vectors: VectorSpace, dtype: DTypeLike, keep: Any = None) -> None:
-        self._tables = IndexTables.of(Q.matrix, Q.starts, keep)
+        self._tables = IndexTables.of(Q, keep, vectors.from_host)
         self.size, self._dtype, self._device = self._tables.size, np.dtype(dtype), vectors.device
-        self._arrays = self._tables.unpacked(vectors.from_host(self._tables.packed()))
-        codes = self._arrays["codes"]
+        codes = self._tables.codes
         self._codes = [codes[a:b] for a, b in zip(Q.starts, Q.starts[1:])]
         self._kernels: dict[int, tuple[Any, Any]] = {}
         self._vectors = vectors
@@ -266,14 +234,14 @@ class IndexedRestriction(ElementRestriction):
         stop : int, optional
             Address of an int on the device; nothing is done if it is not zero.
         """
-        function, a = self._kernel(len(vector))[0], self._arrays
+        function, a = self._kernel(len(vector))[0], self._tables
         for codes, target in zip(self._codes, targets, strict=True):
             n = len(codes)
             function(
                 (-(-n // THREADS),),
                 (THREADS,),
                 (
-                    np.int64(n), np.int64(self.size), codes, a["row_starts"], a["columns"], a["values"], vector, target,
+                    np.int64(n), np.int64(self.size), codes, a.row_starts, a.columns, a.values, vector, target,
                     np.uint64(stop or 0),
                 ),
             )  # fmt: skip
@@ -296,15 +264,15 @@ class IndexedRestriction(ElementRestriction):
         -------
         cupy.ndarray, [components, size]
         """
-        none, a = np.uint64(0), self._arrays
+        none, a = np.uint64(0), self._tables
         if out is None:
-            out = self._device.empty((local.size // len(a["codes"]), self.size), self._dtype)
+            out = self._device.empty((local.size // len(a.codes), self.size), self._dtype)
         self._kernel(len(out))[1](
             (self.blocks,),
             (THREADS,),
             (
-                np.int64(self.size), np.int64(self._tables.single), a["starts"], a["column_starts"], a["entry_codes"],
-                a["entry_rows"], a["entry_values"], local, none if vector is None else vector, out,
+                np.int64(self.size), np.int64(self._tables.single), a.starts, a.column_starts, a.entry_codes,
+                a.entry_rows, a.entry_values, local, none if vector is None else vector, out,
                 none if partials is None else partials, np.uint64(stop or 0),
             ),
             shared_mem=sum_bytes(1),
