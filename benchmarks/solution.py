@@ -79,7 +79,10 @@ def row(device: str) -> Callable[[Row], Row]:
 
 def exact(*x: Any) -> Any:
     """A smooth solution."""
-    return np.prod([np.sin(1.5 * c + 0.3 * i) for i, c in enumerate(x)], axis=0)
+    result = np.sin(1.5 * x[0])
+    for i, c in enumerate(x[1:], start=1):
+        result = result * np.sin(1.5 * c + 0.3 * i)
+    return result
 
 
 def source(*x: Any) -> Any:
@@ -367,7 +370,7 @@ def gpu_iterations(clock: Clock, small: bool) -> None:
         rhs = A.vectors.from_host(rng.standard_normal(c0.size))
         M = Jacobi(A.vectors.from_host(rng.uniform(0.9, 1.1, c0.size)))
         times = []
-        for most in (40, 240):
+        for most in (40, 40, 240):
             synchronize()
             start = time.perf_counter()
             try:
@@ -376,7 +379,7 @@ def gpu_iterations(clock: Clock, small: bool) -> None:
                 pass
             synchronize()
             times.append(time.perf_counter() - start)
-        seconds = (times[1] - times[0]) / 200
+        seconds = (times[2] - times[1]) / 200
         clock.found[f"{shape} P={order}"] = {
             "unknowns": c0.size,
             "seconds": seconds,

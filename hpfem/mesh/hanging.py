@@ -9,11 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.spatial import cKDTree
+
+from hpfem.shapes import equispaced_nodes
 
 from ..geometry.element_map import ElementMap, chunks, elevated_nodes
 from ..geometry.jacobians import solve
 from .cells import Array, CellArray, Labels
+from .node_order import vertex_positions
 from .symmetry import Indices, entity_nodes
 from .topology import Topology
 
@@ -98,7 +102,8 @@ def _open_sides(topology: Topology) -> list[CellArray]:
 def _inside(sides: CellArray, points: Array, tree: cKDTree, corners: Indices) -> tuple[Indices, Indices]:
     """Pairs of a side and of a corner of the mesh that is on it, away from its own corners: (row, point number)."""
     nodes = points[sides.nodes]
-    straight = elevated_nodes(CellArray(sides.shape, 1, sides.corners, sides.indices), points, sides.order)
+    in_order = sides.corners[:, np.argsort(vertex_positions(sides.shape, 1))]
+    straight = elevated_nodes(CellArray(sides.shape, 1, in_order, sides.indices), points, sides.order)
     bulge = np.sqrt(((nodes - straight) ** 2).sum(axis=2).max(axis=1))
     low, high = nodes.min(axis=1), nodes.max(axis=1)
     size = np.sqrt(((high - low) ** 2).sum(axis=1))
@@ -115,9 +120,33 @@ def _inside(sides: CellArray, points: Array, tree: cKDTree, corners: Indices) ->
     away = (((own - x[:, None]) ** 2).sum(axis=2) > tolerance[side, None] ** 2).all(axis=1)
     side, point, x = side[away], point[away], x[away]
     if len(side):
+        close = _perhaps_inside(sides, points, margin, side, x)
+        side, point, x = side[close], point[close], x[close]
+    if len(side):
         on = _distance(sides, points, side, x) <= tolerance[side]
         side, point = side[on], point[on]
     return side, point
+
+
+def _perhaps_inside(sides: CellArray, points: Array, margin: Array, side: Indices, x: Array) -> NDArray[np.bool_]:
+    """Whether points may be on their sides, by the sides' tangent planes and how far the sides are from these."""
+    shape, elements = sides.shape, ElementMap.of(sides, points)
+    nodes = equispaced_nodes(shape, sides.order)
+    middle = shape.vertices.mean(axis=0, keepdims=True)
+    centre = elements.positions(elements.basis.evaluate(middle))[:, :, 0].T
+    J = elements.jacobian(elements.basis.gradient(middle))[..., 0].transpose(2, 0, 1)
+    gram = np.swapaxes(J, 1, 2) @ J
+    # A bound of the least stretch of the tangent map.
+    stretch = np.sqrt(np.maximum(np.linalg.det(gram), 0) / np.trace(gram, axis1=1, axis2=2) ** (shape.dim - 1))
+    flat = centre[:, None] + (nodes - middle) @ np.swapaxes(J, 1, 2)
+    apart = margin + 2 * np.sqrt(((points[sides.nodes] - flat) ** 2).sum(axis=2).max(axis=1))
+    rest = x - centre[side]
+    local = (np.linalg.pinv(J)[side] @ rest[:, :, None])[:, :, 0]
+    off = rest - (J[side] @ local[:, :, None])[:, :, 0]
+    near = (off**2).sum(axis=1) <= apart[side] ** 2
+    with np.errstate(divide="ignore"):
+        slack = 2 * apart / stretch + 1e-6
+    return near & (shape.depth(middle + local) >= -slack[side])
 
 
 def _distance(sides: CellArray, points: Array, side: Indices, x: Array) -> Array:

@@ -78,3 +78,12 @@ def test_conforming_meshes_have_none(path):
 def test_cells_of_very_different_sizes_have_none():
     graded = box("tri", (12, 12)).transformed(lambda p: p**6)
     assert len(graded.hanging) == 0
+
+
+@pytest.mark.parametrize("gap", [0.0, 1e-3, 0.2])
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("shape", ["hex", "tet", "prism", "pyramid"])
+def test_bodies_beside_each_other_do_not_hang(shape, order, gap):
+    """A gap of a thousandth of a side is no contact, whatever the shape of the side."""
+    mesh = joined(box(shape, (1, 1, 1)), box(shape, (2, 2, 2)), np.array([1 + gap, 0.0, 0.0])).elevated(order)
+    assert (len(mesh.hanging) == 0) == (gap > 0)
