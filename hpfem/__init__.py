@@ -39,7 +39,7 @@ from .operators import (
     WeakForm,
     tune,
 )
-from .solvers import SolveInfo, cg, l2_error, l2_project, solve_helmholtz
+from .solvers import Problem, SolveInfo, cg, l2_error, l2_project, solve_helmholtz
 from .space import Block, Field, Space
 from .support.progress import progress
 from .version import __version__ as __version__
@@ -71,6 +71,7 @@ __all__ = [
     "NotSuitable",
     "PhysDeriv",
     "Pointwise",
+    "Problem",
     "SolveInfo",
     "SolverError",
     "Space",

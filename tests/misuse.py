@@ -321,7 +321,7 @@ class World:
             "max_iterations": None,
             "c0": c0,
         }
-        solve = hp.solve_helmholtz
+        solve, solved = hp.solve_helmholtz, hp.Problem(space, dirichlet={"left": 0.0}, c0=c0)
         return [
             Call("solve_helmholtz", solve, helmholtz),
             Call(
@@ -329,6 +329,14 @@ class World:
                 lambda d, n: solve(space, 1.0, 1.0, {"left": d}, {"right": n}, c0=c0),
                 {"d": 1.0, "n": 1.0},
             ),
+            Call("Problem", hp.Problem, {key: value for key, value in helmholtz.items() if key != "f"}),
+            Call(
+                "Problem.solve",
+                lambda f, start: hp.Problem(space, c0=c0).solve(f, start=start),
+                {"f": 1.0, "start": None},
+            ),
+            Call("Problem.update", lambda lam: hp.Problem(space, c0=c0).update(lam), {"lam": 2.0}),
+            Call("Problem.flux", lambda b: solved.flux(solved.solve(), b), {"b": "left"}),
             Call("solve_helmholtz robin", lambda r, a: solve(space, robin=(a, r), c0=c0), {"r": 1.0, "a": 1.0}),
             Call(
                 "BoundaryConditions",

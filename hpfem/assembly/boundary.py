@@ -177,6 +177,7 @@ class BoundaryConditions:
         mixed = {} if robin is None else self._named(robin, "robin", taken)
         taken |= mixed
         fixed = {} if dirichlet is None else self._named(dirichlet, "dirichlet", taken)
+        self._taken, self._fixed = taken, fixed
         self._refuse_overlaps(fixed, {**flux, **mixed})
         empty = np.empty(0, dtype=np.int64)
         self.dirichlet_facets = np.unique(np.concatenate([empty, *(facets for facets, _ in fixed.values())]))
@@ -205,6 +206,63 @@ class BoundaryConditions:
         if not self.constrained.any():
             return self.c0.restriction(device)
         return self._restrictions.get(device, lambda: self.c0.restriction(device, self.free))
+
+    def values_of(self, dirichlet: Condition) -> Array:
+        """Other values on the same boundaries.
+
+        Parameters
+        ----------
+        dirichlet : callable, float or {boundary name: callable or float}
+
+        Returns
+        -------
+        ndarray, [size]
+            Zero where nothing is prescribed.
+
+        Raises
+        ------
+        ArgumentError
+            If it is for other boundaries, or the functions do not fit.
+        """
+        constrained, values = self._dirichlet(self._named(dirichlet, "dirichlet", self._taken))
+        if not np.array_equal(constrained, self.constrained):
+            raise ArgumentError("dirichlet is for other boundaries than the problem's; make another one")
+        return values
+
+    def shares(self, name: str) -> Array:
+        """The function that is 1 on a boundary with Dirichlet values, where others have some too its part of 1.
+
+        Parameters
+        ----------
+        name : str
+            Of the boundary.
+
+        Returns
+        -------
+        ndarray, [size]
+            Its coefficients; zero for unknowns without Dirichlet values.
+
+        Raises
+        ------
+        ArgumentError
+            If there is no such boundary, or it has no Dirichlet values.
+        """
+        mesh = self.c0.space.mesh
+        own = mesh.boundaries[name_of(name, mesh.boundaries, "boundary")]
+        if not np.isin(own, self.dirichlet_facets).all() or not len(own):
+            raise ArgumentError(f"boundary {name!r} has no Dirichlet values: the flux through it is what is prescribed")
+        numbering = self.c0.numbering
+
+        def closed(facets: Indices) -> Mask:
+            found, masks = np.zeros(self.c0.size, dtype=bool), numbering.of_unknowns(self._closure(facets))
+            found[: len(masks)] = masks
+            return found
+
+        named = [np.intersect1d(facets, self.dirichlet_facets) for facets in mesh.boundaries.values()]
+        rest = np.setdiff1d(self.dirichlet_facets, np.concatenate(named))
+        count = np.sum([closed(facets) for facets in (*named, rest) if len(facets)], axis=0)
+        one = interpolate(numbering, [Piece(1.0, self._closure(own))])[0]
+        return np.asarray(np.where(self.constrained, one / np.maximum(count, 1.0), 0.0))
 
     @property
     def free(self) -> Mask:

@@ -1,14 +1,16 @@
 """Solvers of global problems."""
 
 from .cg import SolveInfo, cg
-from .helmholtz import Solution, solve_helmholtz
+from .helmholtz import solve_helmholtz
 from .l2_projection import l2_project
 from .norms import l2_error
 from .preconditioners import make_preconditioner
+from .problem import Problem, Solution
 from .wave import AcousticWave, point_source, ricker
 
 __all__ = [
     "AcousticWave",
+    "Problem",
     "Solution",
     "SolveInfo",
     "cg",

@@ -72,6 +72,8 @@ class SolveInfo:
     incompatibility : {str: float}
         Of a problem that does not see constants: by part of the mesh (`solve_helmholtz`), the sum of the right-hand
         side over the sum of its absolute values, 0 but for rounding where there is a solution.
+    phases : {str: float}
+        Seconds of each part of the set-up. Printed, the record is a table of these and of the iterations.
     """
 
     iterations: int
@@ -84,6 +86,15 @@ class SolveInfo:
     size: int = 0
     residual: float = 0.0
     incompatibility: dict[str, float] = field(default_factory=dict)
+    phases: dict[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        iterating = self.time - self.set_up_time
+        per = f", {1e3 * iterating / self.iterations:.3g} ms each" if self.iterations else ""
+        lines = [f"{self.size} unknowns, preconditioner {self.preconditioner}, residual {self.residual:.1e}"]
+        lines += [f"  {name:<18}{seconds:9.3f} s" for name, seconds in self.phases.items()]
+        lines.append(f"  {'iterations':<18}{iterating:9.3f} s   {self.iterations}{per}")
+        return "\n".join(lines)
 
 
 class _Timed:
@@ -269,6 +280,7 @@ def cg_from_host(
     vectors: VectorSpace,
     dtype: DTypeLike,
     *args: Any,
+    start: Array | None = None,
     **options: Any,
 ) -> tuple[Array, SolveInfo]:
     """Solve as `cg` does on a device, with vectors on the host, of any size in float64 whatever the type there.
@@ -284,6 +296,8 @@ def cg_from_host(
         Of the vectors there.
     *args, **options
         Further ones of `cg`.
+    start : ndarray, [n], optional
+        First guess.
 
     Returns
     -------
@@ -291,7 +305,8 @@ def cg_from_host(
     SolveInfo
     """
     unit = HOST_VECTORS.exponent(rhs)
-    x, info = cg(apply, vectors.from_host(scaled(rhs, -unit), dtype), *args, **options)
+    given = None if start is None else vectors.from_host(scaled(start, -unit), dtype)
+    x, info = cg(apply, vectors.from_host(scaled(rhs, -unit), dtype), *args, start=given, **options)
     return scaled(vectors.to_host(x).astype(np.float64), unit), info
 
 

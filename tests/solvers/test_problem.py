@@ -1,0 +1,115 @@
+"""Problems that are set up once: solved again, updated, fluxes that balance the sources."""
+
+import numpy as np
+import pytest
+
+import hpfem as hp
+from hpfem.mesh import box
+from tests.assembly.meshes import ours
+
+
+def exact(x, y, z):
+    return np.sin(x) * np.exp(y) + z**2
+
+
+def source(x, y, z):
+    return 1.5 * exact(x, y, z) - 2.0
+
+
+SIDES = dict.fromkeys(("xmin", "xmax", "ymin", "ymax", "zmin", "zmax"), exact)
+
+
+def space_on(name, backend, order=4):
+    return hp.Space(ours("cube_mixed.msh") if name == "mixed" else box(name, (2, 2, 2)), order, backend=backend)
+
+
+@pytest.mark.parametrize("name", ["mixed", "tet", "hex"])
+def test_it_solves_as_solve_helmholtz_does(name, backend):
+    space = space_on(name, backend)
+    problem = hp.Problem(space, 1.5, SIDES, tol=1e-12)
+    once = hp.solve_helmholtz(space, 1.5, source, SIDES, tol=1e-12)
+    for _ in range(2):
+        u = problem.solve(source)
+        assert np.abs(u.vector - once.vector).max() < 1e-9 * np.abs(once.vector).max()
+    assert u.info.iterations == once.info.iterations and hp.l2_error(u, exact) < 1e-4
+    again = problem.solve(source, start=u)
+    assert again.info.iterations <= 2
+    twice = problem.solve(lambda *x: 2 * source(*x), dirichlet={k: lambda *x: 2 * exact(*x) for k in SIDES})
+    assert np.abs(twice.vector - 2 * u.vector).max() < 1e-8 * np.abs(u.vector).max()
+
+
+def test_numbers_are_updated_without_compiling(backend, monkeypatch):
+    space = space_on("prism", backend, 3)
+    problem = hp.Problem(space, lam=1.0, diffusivity=2.0, dirichlet=exact, preconditioner="jacobi")
+    kernels = [choice.kernel for choice in problem.operator.operator.choices]
+    problem.update(lam=7.0, diffusivity=0.5)
+    assert all(a is b.kernel for a, b in zip(kernels, problem.operator.operator.choices, strict=True))
+    fresh = hp.solve_helmholtz(space, 7.0, source, exact, diffusivity=0.5)
+    assert np.abs(problem.solve(source).vector - fresh.vector).max() < 1e-9 * np.abs(fresh.vector).max()
+    with pytest.raises(hp.ArgumentError, match="no number that can be updated"):
+        hp.Problem(space, lam=lambda *x: 1.0 + x[0]).update(lam=2.0)
+
+
+def test_fields_are_read_again(backend):
+    space = space_on("hex", backend, 3)
+    lam = space.evaluate(lambda x, y, z: 1 + x)
+    problem = hp.Problem(space, lam=lam, dirichlet=exact, preconditioner="jacobi")
+    problem.solve(source)
+    for array in lam.arrays:
+        array *= 3
+    problem.update()
+    expected = hp.solve_helmholtz(space, lambda x, y, z: 3 + 3 * x, source, exact)
+    assert np.abs(problem.solve(source).vector - expected.vector).max() < 1e-8 * np.abs(expected.vector).max()
+
+
+@pytest.mark.parametrize("name", ["mixed", "tet", "pyramid"])
+def test_fluxes_are_exact_and_balance_the_sources(name, backend):
+    """u = x^2 + y z between walls: fluxes 0 and 2 through xmin and xmax, and all together the integral of -f."""
+    space = space_on(name, backend, 3)
+
+    def u_exact(x, y, z):
+        return x**2 + y * z
+
+    problem = hp.Problem(space, 0.0, {"xmin": u_exact, "xmax": u_exact}, neumann={
+        "ymin": lambda x, y, z: -z, "ymax": lambda x, y, z: z, "zmin": lambda x, y, z: -y, "zmax": lambda x, y, z: y,
+    }, tol=1e-13)  # fmt: skip
+    u = problem.solve(-2.0)
+    assert problem.flux(u, "xmin", -2.0) == pytest.approx(0.0, abs=1e-9)
+    assert problem.flux(u, "xmax", -2.0) == pytest.approx(2.0, abs=1e-9)
+    with pytest.raises(hp.ArgumentError, match="has no Dirichlet values"):
+        problem.flux(u, "ymin")
+    closed = hp.Problem(space, 0.0, dict.fromkeys(SIDES, u_exact), tol=1e-13)
+    v = closed.solve(-2.0)
+    assert sum(closed.flux(v, side, -2.0) for side in SIDES) == pytest.approx(2.0, abs=1e-9)
+
+
+def test_without_anything_that_fixes_a_constant(backend):
+    space = space_on("hex", backend, 3)
+    problem = hp.Problem(space, 0.0)
+    u = problem.solve(lambda x, y, z: np.cos(np.pi * x))
+    assert abs(space.integrate(hp.BwdTrans(space)(u))) < 1e-10
+    again = problem.solve(lambda x, y, z: np.cos(np.pi * x), start=u)
+    assert again.info.iterations <= 2
+
+
+def test_what_does_not_fit(backend):
+    space = space_on("hex", backend, 2)
+    problem = hp.Problem(space, 1.0, {"xmin": 0.0})
+    with pytest.raises(hp.ArgumentError, match="start is"):
+        problem.solve(1.0, start=np.zeros(3))
+    with pytest.raises(hp.ArgumentError, match="other boundaries"):
+        problem.solve(1.0, dirichlet={"xmax": 0.0})
+    with pytest.raises(hp.ArgumentError, match="a solution of this problem"):
+        problem.flux(space.zeros("coeff"), "xmin")
+    with pytest.raises(hp.ArgumentError, match="c0 is of another space"):
+        hp.Problem(space, c0=hp.C0Space(space_on("hex", backend, 3)))
+
+
+def test_the_record_is_a_table():
+    u = hp.solve_helmholtz(space_on("tet", "numpy", 2), 1.0, source, exact)
+    text = str(u.info)
+    for name in ("unknowns", "continuous space", "conditions", "operator", "preconditioner", "right-hand side"):
+        assert name in text
+    assert f"{u.info.iterations}, " in text and u.info.set_up_time == pytest.approx(
+        sum(u.info.phases.values()), rel=0.2
+    )
