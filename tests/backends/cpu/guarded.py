@@ -94,7 +94,7 @@ def driver_at(guard, shift=0):
         code, _ = loaded(text, target, guard.side, shift)
 
         def run(*arguments):
-            assert all(guard.holds(address) for address in arguments[4:] if address), "not at the border"
+            assert all(guard.holds(address) for address in arguments[4:-1] if address), "not at the border"
             code.run(*arguments)
 
         return replace(code, run=run)

@@ -40,7 +40,7 @@ def build(monkeypatch, text=MODULE):
         patch.setattr(cache, "compile_object", lambda *a: calls.append(a) or compile_object(*a))
         code = cache.compiled(text, host())
     out = ctypes.c_int64(0)
-    code.run(7, 0, 0, 0, 0, ctypes.addressof(out), 0, 0, 0, 0, 0)
+    code.run(7, 0, 0, 0, 0, ctypes.addressof(out), 0, 0, 0, 0, 0, 0, 0)
     assert out.value == 7
     return bool(calls)
 
@@ -175,7 +175,7 @@ def test_many_processes_at_once(folder):
         "import ctypes\nfrom hpfem.backends.cpu.runtime import cache\n"
         "from hpfem.backends.cpu.runtime.target import host\n"
         f"code = cache.compiled({MODULE!r}, host())\n"
-        "out = ctypes.c_int64(0)\ncode.run(7, 0, 0, 0, 0, ctypes.addressof(out), 0, 0, 0, 0, 0)\n"
+        "out = ctypes.c_int64(0)\ncode.run(7, 0, 0, 0, 0, ctypes.addressof(out), 0, 0, 0, 0, 0, 0, 0)\n"
         "assert out.value == 7\n"
     )
     running = [subprocess.Popen([sys.executable, "-c", script]) for _ in range(4)]

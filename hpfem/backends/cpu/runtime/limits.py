@@ -55,7 +55,7 @@ def _best_run(b: Builder, trips: int, vectors: int, repeat: int, seconds: float)
 
     def work() -> None:
         for _ in range(repeat):
-            run(0, trips, 0, 0, data.ctypes.data, out.ctypes.data, 0, 0, 0, 0, 0)
+            run(0, trips, 0, 0, data.ctypes.data, out.ctypes.data, 0, 0, 0, 0, 0, 0, 0)
 
     return best_seconds(work, seconds)
 
