@@ -238,6 +238,21 @@ class Transfers:
 _COUNTERS: list[Transfers] = []
 
 
+def as_numpy(array: Any) -> Any:
+    """Small results on the host, wherever they were computed; not counted as transfers.
+
+    Parameters
+    ----------
+    array : array
+        Of NumPy, or of a library whose arrays have `get`.
+
+    Returns
+    -------
+    ndarray
+    """
+    return array.get() if hasattr(array, "get") else np.asarray(array)
+
+
 @contextmanager
 def count_transfers() -> Iterator[Transfers]:
     """Count the transfers made inside a `with` block.

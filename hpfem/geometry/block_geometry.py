@@ -29,6 +29,7 @@ from hpfem.shapes import Shape, TensorRule
 from hpfem.shapes.cached import cached_property
 
 from ..errors import ArgumentError
+from ..memory import as_numpy
 from .element_map import ElementMap, Elements, chunks
 from .jacobians import determinant, determinant_and_inverse, inverse_collapse, normal, scaled_jacobian
 
@@ -343,8 +344,13 @@ class BlockGeometry(ElementMap):
         det = determinant(self.jacobian(gradient, elements, xp), xp)
         return det if self.affine else det * xp.asarray(weights / self.rule.weights)
 
-    def scaled_jacobian(self) -> Array:
+    def scaled_jacobian(self, xp: Any = np) -> Array:
         """Smallest scaled Jacobian at the points, of every element; see `scaled_jacobian`.
+
+        Parameters
+        ----------
+        xp : module
+            NumPy or CuPy: where it is computed.
 
         Returns
         -------
@@ -353,8 +359,8 @@ class BlockGeometry(ElementMap):
         """
         smallest = np.empty(self.n_elements)
         for chunk in self.chunks():
-            J = self.jacobian(self.gradient_eta, chunk)
-            smallest[chunk] = scaled_jacobian(J, determinant(J)).min(axis=1)
+            J = self.jacobian(self.gradient_eta, chunk, xp)
+            smallest[chunk] = as_numpy(scaled_jacobian(J, determinant(J, xp), xp).min(axis=1))
         return smallest
 
     def _factors(self, kind: str, elements: slice, xp: Any = np) -> Iterator[Any]:

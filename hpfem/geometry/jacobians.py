@@ -119,22 +119,24 @@ def normal(J: Array) -> Array:
     return np.stack([J[1, 0], -J[0, 0]]) if len(J) == 2 else np.cross(J[:, 0], J[:, 1], axis=0)
 
 
-def scaled_jacobian(J: Array, det: Array) -> Array:
+def scaled_jacobian(J: Any, det: Any, xp: Any = np) -> Any:
     """Det J over the product of the lengths of J's columns.
 
     Parameters
     ----------
-    J : ndarray, [D, d, ...]
-    det : ndarray, [...]
+    J : array, [D, d, ...]
+    det : array, [...]
         Its determinant.
+    xp : module
+        See `determinant`.
 
     Returns
     -------
-    ndarray, [...]
+    array, [...]
         In [-1, 1]; 0 where a column is zero.
     """
-    lengths = np.prod(np.sqrt(sum(row * row for row in J)), axis=0)
-    return np.divide(det, lengths, out=np.zeros_like(det), where=lengths > 0)
+    lengths = xp.prod(xp.sqrt(sum(row * row for row in J)), axis=0)
+    return xp.where(lengths > 0, det / xp.where(lengths > 0, lengths, 1.0), 0.0)
 
 
 def inverse_collapse(shape: Shape, eta: Array) -> Array:

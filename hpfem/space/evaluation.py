@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from hpfem.shapes.arguments import as_array, shown, takes
 
 from ..errors import ArgumentError, HpfemError
+from ..memory import as_numpy
 from ..support.log import report_once
 from .block import Block
 
@@ -104,7 +105,7 @@ def values_by_chunk(
         x = block.geometry.coordinates(chunk, xp)
         values = None if xp is np else _on_device(function, x, xp)
         if values is None:
-            values = xp.asarray(evaluated(function, list(x if xp is np else x.get()), x.shape[1:]))
+            values = xp.asarray(evaluated(function, list(as_numpy(x)), x.shape[1:]))
         largest = np.finfo(dtype).max
         if not bool(xp.maximum(values.max(), -values.min()) <= largest):
             bad = ~(abs(values) <= largest).all(axis=0)

@@ -12,7 +12,7 @@ from hpfem.shapes import BASES, Tabulation, make_basis
 from hpfem.shapes.arguments import integer, name_of
 from hpfem.shapes.cached import cached_property
 
-from ..backends.base import BACKENDS, checked_name
+from ..backends.base import BACKENDS, checked_name, vectors_on
 from ..backends.exchange import wrap
 from ..errors import ArgumentError, MeshError, StateError
 from ..geometry.block_geometry import BlockGeometry, by_kind
@@ -106,7 +106,7 @@ class Space(Immutable):
         """Refuse cells that are tangled at a quadrature point: reading has checked other points."""
         if geometry.affine:  # one Jacobian, which reading has checked
             return
-        scaled = geometry.scaled_jacobian()
+        scaled = geometry.scaled_jacobian(self._array_module())
         worst = int(np.argmin(scaled))
         if scaled[worst] <= FLAT_TOLERANCE:
             raise MeshError(
@@ -114,6 +114,12 @@ class Space(Immutable):
                 f" points {geometry.rule.counts} comes down to {scaled[worst]:.3g} of the product of its columns'"
                 f" lengths ({np.count_nonzero(scaled <= FLAT_TOLERANCE)} such cell(s)); repair the mesh"
             )
+
+    def _array_module(self) -> Any:
+        """Module of the arrays where the backend computes; NumPy where it cannot run."""
+        if self.backend == "auto" or BACKENDS[self.backend].missing() is not None:
+            return np
+        return vectors_on(BACKENDS[self.backend].device()).xp
 
     def _check_range(self, geometry: BlockGeometry, cells: NDArray[np.int64]) -> None:
         """Refuse cells whose volumes leave the range of the type, with room for its rounding."""
