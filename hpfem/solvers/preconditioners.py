@@ -17,6 +17,7 @@ from .low_energy import low_energy
 Preconditioner = Callable[[Any], Any]
 
 NAMES = ("auto", "none", "jacobi", "multilevel")
+_LARGE = 50_000
 
 
 class Jacobi:
@@ -66,7 +67,8 @@ def make_preconditioner(name: str, A: GlobalOperator) -> tuple[Preconditioner | 
     Parameters
     ----------
     name : str
-        "none", "jacobi", "multilevel" (`low_energy`), or "auto": multilevel where it can serve, else jacobi.
+        "none", "jacobi", "multilevel" (`low_energy`), or "auto": multilevel where it can serve, up to 50000 unknowns,
+        else jacobi: beyond, making it takes longer than the iterations that it saves.
     A : GlobalOperator
 
     Returns
@@ -88,7 +90,7 @@ def make_preconditioner(name: str, A: GlobalOperator) -> tuple[Preconditioner | 
     instance(A, GlobalOperator, "the operator of a preconditioner")
     if name == "none":
         return None, name
-    if name != "jacobi":
+    if name == "multilevel" or (name == "auto" and A.shape[0] <= _LARGE):
         try:
             return low_energy(A), "multilevel"
         except (np.linalg.LinAlgError, RuntimeError) as error:
