@@ -124,8 +124,9 @@ def test_the_snippets_print_what_they_say(monkeypatch, capsys):
     for snippet in blocks("python"):
         exec(compile(snippet, "README.md", "exec"), {})
         printed.append([float(word) for word in capsys.readouterr().out.split()])
-    [[energy], [error, iterations], [volume]] = printed
+    [[energy], [error, iterations], [flux], [volume]] = printed
     assert energy == pytest.approx(85 / 36, rel=1e-10)
+    assert flux == pytest.approx(-1.2014, rel=1e-4)
     assert volume == pytest.approx(1, rel=1e-12)
     assert error == pytest.approx(4.4e-7, rel=0.02) and iterations == pytest.approx(49, abs=3)
 

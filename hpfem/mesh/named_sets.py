@@ -111,7 +111,9 @@ def regions_of(given: Mapping[str, ArrayLike], n_cells: int) -> Mapping[str, Ind
     """
     result = {}
     for name, members in sets(given, "regions"):
-        cells = np.unique(as_array(members, f"cells of region {shown(name)}", "iu").astype(np.int64))
+        cells = as_array(members, f"cells of region {shown(name)}", "iu").astype(np.int64).ravel()
+        if not np.all(cells[1:] > cells[:-1]):
+            cells = np.unique(cells)
         if len(cells) and (cells[0] < 0 or cells[-1] >= n_cells):
             raise ArgumentError(f"region {shown(name)} holds cells that do not exist; there are {n_cells}")
         result[name] = frozen(cells)

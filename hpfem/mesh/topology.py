@@ -48,7 +48,7 @@ def places(ascending: Indices, wanted: Indices) -> Indices:
 class TupleIndex:
     """Numbers the distinct rows of an integer table and finds them again.
 
-    Two columns at a time are packed into one 64-bit key; ids follow the order of the sorted keys.
+    Rows are packed into one 64-bit key where they fit, else two columns at a time; ids follow the order of sorted keys.
 
     Parameters
     ----------
@@ -67,6 +67,9 @@ class TupleIndex:
 
     def __init__(self, rows: Indices, limit: int) -> None:
         self._base = limit + 1
+        # Leading columns of -1 alone, as in a table of triangles.
+        self._skipped = next((k for k, column in enumerate(rows.T) if len(rows) and column.max() >= 0), 0)
+        self._whole = self._base ** (rows.shape[1] - self._skipped) < 2**63
         self._tables: list[Indices] = []
         packed = self._packed(rows)
         while packed.shape[1] > 1:
@@ -82,6 +85,11 @@ class TupleIndex:
         self.count = len(table)
 
     def _packed(self, rows: Indices) -> Indices:
+        if self._whole:
+            key = rows[:, self._skipped] + 1
+            for column in rows.T[self._skipped + 1 :]:
+                key = key * self._base + column + 1
+            return key[:, None]
         return (rows[:, 0::2] + 1) * self._base + rows[:, 1::2] + 1
 
     def find(self, rows: Indices) -> Indices:
@@ -98,7 +106,7 @@ class TupleIndex:
             The number of each row, -1 for one that is not in the table.
         """
         packed = self._packed(rows)
-        missing = np.zeros(len(rows), dtype=bool)
+        missing = (rows[:, : self._skipped] >= 0).any(axis=1) if self._whole else np.zeros(len(rows), dtype=bool)
         if packed.shape[1] > 1:
             first, second = (places(self._tables[i], packed[:, i]) for i in (0, 1))
             missing = (first < 0) | (second < 0)
