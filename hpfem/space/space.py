@@ -16,7 +16,7 @@ from ..backends.base import BACKENDS, checked_name, vectors_on
 from ..backends.exchange import wrap
 from ..errors import ArgumentError, MeshError, StateError
 from ..geometry.block_geometry import BlockGeometry, by_kind
-from ..geometry.element_map import FLAT_TOLERANCE, ElementMap
+from ..geometry.element_map import CHUNK, FLAT_TOLERANCE, ElementMap
 from ..memory import PairArray
 from ..mesh import Mesh
 from ..support.immutable import Immutable
@@ -106,7 +106,9 @@ class Space(Immutable):
         """Refuse cells that are tangled at a quadrature point: reading has checked other points."""
         if geometry.affine:  # one Jacobian, which reading has checked
             return
-        scaled = geometry.scaled_jacobian(self._array_module())
+        # A device's library compiles its array operations first, which takes longer than NumPy for few numbers.
+        few = geometry.n_elements * len(geometry.rule) * geometry.dim * geometry.space_dim <= CHUNK
+        scaled = geometry.scaled_jacobian(np if few else self._array_module())
         worst = int(np.argmin(scaled))
         if scaled[worst] <= FLAT_TOLERANCE:
             raise MeshError(

@@ -8,7 +8,7 @@ import pytest
 import hpfem as hp
 from hpfem.geometry import ElementMap
 from hpfem.mesh import Mesh, box, read_mesh
-from tests.assembly.meshes import OURS, SHARED, THEIRS, ours, rotated
+from tests.assembly.meshes import OURS, THEIRS, ours, rotated
 
 # By shape: vertices at which a tri of the reference element is collapsed, by the vertices of the tri.
 COLLAPSED = {
@@ -80,8 +80,8 @@ def test_hexes_and_plane_cells_stay():
 
 
 @pytest.mark.parametrize("name", [n for n in THEIRS if "tet" in n or "prism" in n])
-def test_meshes_of_others(name):
-    mesh = read_mesh(SHARED / name)
+def test_meshes_of_others(name, shared_meshes):
+    mesh = read_mesh(shared_meshes / name)
     assert disagreements(mesh, mesh.aligned)[0] == 0
 
 
