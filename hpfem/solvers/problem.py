@@ -122,11 +122,12 @@ class Problem:
 
     Examples
     --------
-    Steps of the heat equation, of which the first one alone compiles anything:
+    Several right-hand sides and another number, of which the first alone waits for the set-up:
 
-    >>> problem = Problem(space, lam=1 / dt, dirichlet=0.0)  # doctest: +SKIP
-    >>> for step in range(100):  # doctest: +SKIP
-    ...     u = problem.solve(f=lambda *x: u.at(x) / dt, start=u)
+    >>> problem = Problem(space, lam=2.0, dirichlet=0.0)  # doctest: +SKIP
+    >>> first, second = problem.solve(f=1.0), problem.solve(f=lambda *x: x[0])  # doctest: +SKIP
+    >>> problem.update(lam=3.0)  # doctest: +SKIP
+    >>> third = problem.solve(f=1.0, start=first)  # doctest: +SKIP
     """
 
     def __init__(
