@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from hpfem.shapes.cached import cached_property
+
 from ....forms.cost import operator_bytes, operator_flops
 from ....forms.form import BlockKernel, BlockProblem
 from ....support.pool import Pool
@@ -132,8 +134,12 @@ class CpuKernel(BlockKernel):
         if p.tabulation.basis.transform is not None:
             return None
         out = np.empty((p.form.components, p.n_elements, p.n_modes), p.dtype)
-        CpuKernel(p, "diagonal", self.target, self).apply(np.empty((p.coupled, 0), p.dtype), out)
+        self._of_diagonals.apply(np.empty((p.coupled, 0), p.dtype), out)
         return out
+
+    @cached_property
+    def _of_diagonals(self) -> CpuKernel:
+        return CpuKernel(self.problem, "diagonal", self.target, self)
 
     def indexed(self, codes: NDArray[np.int32]) -> CpuKernel:
         """The same on global vectors, with the same geometry.
