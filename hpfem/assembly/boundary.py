@@ -177,7 +177,7 @@ class BoundaryConditions:
         mixed = {} if robin is None else self._named(robin, "robin", taken)
         taken |= mixed
         fixed = {} if dirichlet is None else self._named(dirichlet, "dirichlet", taken)
-        self._taken, self._fixed = taken, fixed
+        self._taken = taken
         self._refuse_overlaps(fixed, {**flux, **mixed})
         empty = np.empty(0, dtype=np.int64)
         self.dirichlet_facets = np.unique(np.concatenate([empty, *(facets for facets, _ in fixed.values())]))

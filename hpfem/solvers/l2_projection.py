@@ -54,7 +54,7 @@ def l2_project(c0: C0Space, function: Callable[..., Any], tol: float | None = No
     return cg_from_host(M, rhs, M.vectors, M.dtype, jacobi(M), tol=tol, name="L2 projection")[0]
 
 
-def domain_boundary_values(c0: C0Space, function: Callable[..., Any], bc: BoundaryConditions) -> Array:
+def domain_boundary_values(c0: C0Space, function: Callable[..., Any], bc: BoundaryConditions, given: Array) -> Array:
     """Dirichlet values from the L2 projection of a function over the domain, if it is meant there.
 
     At low orders the vertices carry most of the boundary values, and interpolating there costs more than the rest of
@@ -68,25 +68,27 @@ def domain_boundary_values(c0: C0Space, function: Callable[..., Any], bc: Bounda
     function : callable
         Of the D coordinates.
     bc : BoundaryConditions
-        With the values of the same function, entity by entity.
+        Where it is prescribed.
+    given : ndarray, [size]
+        Values of the same function, entity by entity.
 
     Returns
     -------
     ndarray, [size]
-        Zero where nothing is prescribed; those of `bc` if the function is not meant in the domain.
+        Zero where nothing is prescribed; those given if the function is not meant in the domain.
     """
     try:
         inside = l2_project(c0, function)
     except ArgumentError:
-        return bc.values
+        return given
     values = np.where(bc.constrained, inside, 0.0)
-    unit = -HOST_VECTORS.exponent(bc.values)  # squares of values of any size
+    unit = -HOST_VECTORS.exponent(given)  # squares of values of any size
     misfit, norm = [0.0, 0.0], 0.0
     for block in facet_blocks(c0, bc.dirichlet_facets):
         exact = scaled(values_of(function, block.geometry.coordinates(), "dirichlet")[0], unit)
         norm += float(np.sum(block.weights * exact**2))
-        for i, own in enumerate((values, bc.values)):
+        for i, own in enumerate((values, given)):
             found = (block.matrix @ scaled(own, unit)).reshape(len(exact), -1) @ block.values
             misfit[i] += float(np.sum(block.weights * (found - exact) ** 2))
     meant = misfit[0] <= min(_RATIO**2 * misfit[1], _SHARE**2 * norm)
-    return values if meant else bc.values
+    return values if meant else given

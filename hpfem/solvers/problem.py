@@ -176,7 +176,7 @@ class Problem:
         function = _only_function(dirichlet)
         if function is None or max(self.space.orders.values()) > _DOMAIN_ORDER or not self.conditions.constrained.any():
             return values
-        return domain_boundary_values(self.c0, function, self.conditions)
+        return domain_boundary_values(self.c0, function, self.conditions, values)
 
     def update(self, lam: float | None = None, diffusivity: float | None = None) -> None:
         """Take other numbers as coefficients, or the present values of fields; nothing is compiled anew.
@@ -193,13 +193,20 @@ class Problem:
         SolverError
             If the operator becomes indefinite.
         """
-        for name, value in (("lam", lam), ("diffusivity", diffusivity)):
-            if value is None:
-                continue
-            if name not in self._local.parameters:
+        parameters = self._local.parameters
+        new = {name: value for name, value in (("lam", lam), ("diffusivity", diffusivity)) if value is not None}
+        for name in new:
+            if name not in parameters:
                 raise ArgumentError(f"{name} of this problem is no number that can be updated; make another Problem")
-            self._local.parameters[name] = value
-        check_positive(self._local, "diffusivity", "diffusivity")
+        before = {name: parameters[name] for name in new}
+        try:
+            for name, value in new.items():
+                parameters[name] = value
+            check_positive(self._local, "diffusivity", "diffusivity")
+        except ArgumentError:
+            for name, value in before.items():
+                parameters[name] = value
+            raise
         with self._phase("preconditioner"):
             if callable(self._asked):
                 self.preconditioner: Callable[[Any], Any] | None = self._asked

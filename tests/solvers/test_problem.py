@@ -50,6 +50,34 @@ def test_numbers_are_updated_without_compiling(backend, monkeypatch):
         hp.Problem(space, lam=lambda *x: 1.0 + x[0]).update(lam=2.0)
 
 
+def test_what_is_refused_changes_nothing(backend):
+    space = space_on("hex", backend, 2)
+    problem = hp.Problem(space, lam=1.0, diffusivity=2.0, dirichlet=exact)
+    before = problem.solve(source).vector
+    for wrong in ({"lam": 5.0, "diffusivity": -1.0}, {"lam": 5.0, "diffusivity": "x"}):
+        with pytest.raises(hp.ArgumentError):
+            problem.update(**wrong)
+        assert np.array_equal(problem.solve(source).vector, before)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_other_values_are_taken_whether_or_not_they_are_meant_in_the_domain(order, backend):
+    """A function that jumps towards the inside is taken on the boundary alone: the new one, not the old one."""
+    space = space_on("hex", backend, order)
+
+    def shell(x, y, z):
+        inside = np.minimum.reduce([x, y, z, 1 - x, 1 - y, 1 - z]) > 1e-9
+        return np.where(inside, 1e3 * np.sin(40 * x), 2.0)
+
+    problem = hp.Problem(space, 0.0, dirichlet=lambda x, y, z: 5.0 + 0 * x)
+    assert np.abs(problem.solve().at([[0.4, 0.3, 0.6]]) - 5.0).max() < 1e-9
+    assert np.abs(problem.solve(dirichlet=shell).at([[0.4, 0.3, 0.6]]) - 2.0).max() < 1e-9
+    assert (
+        np.abs(problem.solve(dirichlet=exact).vector - hp.solve_helmholtz(space, 0.0, dirichlet=exact).vector).max()
+        < 1e-9
+    )
+
+
 def test_fields_are_read_again(backend):
     space = space_on("hex", backend, 3)
     lam = space.evaluate(lambda x, y, z: 1 + x)
