@@ -55,6 +55,25 @@ class PerDevice(Generic[T]):
         return self._made[device.name]
 
 
+def row_entries(matrix: csr_array, rows: Indices) -> tuple[Indices, Indices]:
+    """Where the entries of some rows are, one row after the other.
+
+    Parameters
+    ----------
+    matrix : csr_array
+    rows : ndarray of int, [n]
+
+    Returns
+    -------
+    places : ndarray of int
+        In the matrix' `indices` and `data`.
+    counts : ndarray of int, [n]
+        Entries of each row.
+    """
+    counts = np.diff(matrix.indptr)[rows]
+    return np.arange(counts.sum()) + np.repeat(matrix.indptr[rows] - (np.cumsum(counts) - counts), counts), counts
+
+
 class BlockMatrix:
     """A sparse matrix Q [local, global] whose rows are those of blocks, one after the other: nearly all one entry +-1.
 
@@ -87,19 +106,14 @@ class BlockMatrix:
         """The matrix."""
         codes = np.concatenate([own.reshape(-1) for own in self.codes])
         several = np.flatnonzero(codes < 0)
-        index = -1 - codes[several].astype(np.int64)
+        entries, n = row_entries(self.rows, -1 - codes[several].astype(np.int64))
         counts = np.ones(len(codes), dtype=np.int64)
-        counts[several] = np.diff(self.rows.indptr)[index]
+        counts[several] = n
         ends = np.concatenate([[0], np.cumsum(counts)])
-        columns, values = (
-            np.repeat(codes >> 1, counts),
-            np.repeat((1 - 2 * (codes & 1)).astype(self.rows.dtype), counts),
-        )
-        if len(several):
-            n = counts[several]
-            within = np.arange(n.sum()) - np.repeat(np.cumsum(n) - n, n)
-            here, there = (np.repeat(at, n) + within for at in (ends[several], self.rows.indptr[index]))
-            columns[here], values[here] = self.rows.indices[there], self.rows.data[there]
+        columns = np.repeat(codes >> 1, counts)
+        values = np.repeat((1 - 2 * (codes & 1)).astype(self.rows.dtype), counts)
+        here = np.repeat(ends[several] - (np.cumsum(n) - n), n) + np.arange(n.sum())
+        columns[here], values[here] = self.rows.indices[entries], self.rows.data[entries]
         kind = np.int32 if max(ends[-1], self.size) < 2**31 else np.int64
         return csr_array((values, columns.astype(kind), ends.astype(kind)), shape=(len(codes), self.size))
 

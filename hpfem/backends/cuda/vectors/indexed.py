@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
-from ...vectors import BlockMatrix, ElementRestriction, VectorSpace
+from ...vectors import BlockMatrix, ElementRestriction, VectorSpace, row_entries
 from ..codegen.prelude import header, program
 from ..runtime.device import architecture, current_device, limits
 from ..runtime.kernel import load
@@ -113,9 +113,7 @@ class IndexTables:
             rows = csr_array((rows.data[kept], rows.indices[kept], ends), shape=rows.shape)
             codes[(codes >= 0) & ~on(keep)[codes >> 1]] = -1
         several = np.flatnonzero(given < 0)
-        which = -1 - given[several].astype(np.int64)
-        counts = np.diff(rows.indptr)[which]
-        entries = np.arange(counts.sum()) + np.repeat(rows.indptr[which] - (np.cumsum(counts) - counts), counts)
+        entries, counts = row_entries(rows, -1 - given[several].astype(np.int64))
         columns = rows.indices[entries]
         # Entries of columns, in a fixed order: first those that are +-1, by rows.
         place = (codes >= 0).nonzero()[0]
