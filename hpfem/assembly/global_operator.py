@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from hpfem.shapes.cached import cached_property
 from ..backends import vectors_on
 from ..backends.vectors import PerDevice, VectorSpace
 from ..errors import ArgumentError, StateError
+from ..forms.form import BlockKernel
 from ..forms.linear import is_symmetric
 from ..memory import HOST, Device
 from ..operators import Operator
@@ -130,12 +132,15 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
             keep = diags_array(bc.free.astype(self.dtype))
             extra = vectors.sparse(csr_array(keep @ bc.matrix.astype(self.dtype) @ keep))
         restriction = (self.c0 if bc is None else bc).restriction(vectors.device)
-        whole = None
-        if vectors.device.name == self.device.name:
-            kernels = [choice.kernel for choice in self.operator.choices]
-            constrained = np.flatnonzero(bc.constrained) if bc is not None else np.empty(0, dtype=np.int64)
-            whole = self.operator.backend.product(kernels, self.c0.block_matrix, constrained)
-        return Product(self.operator, restriction, self.components, vectors, extra, whole)
+        constrained = np.flatnonzero(bc.constrained) if bc is not None else np.empty(0, dtype=np.int64)
+        backend, Q = self.operator.backend, self.c0.block_matrix
+
+        def whole(kernels: Sequence[BlockKernel]) -> Callable[[Any], Any] | None:
+            found = backend.product(kernels, Q)
+            return None if found is None else lambda vector: found(vector, constrained)
+
+        here = vectors.device.name == self.device.name
+        return Product(self.operator, restriction, self.components, vectors, extra, whole if here else None)
 
     def on_device(self) -> Any:
         """The same operator for arrays of its device, for solvers of the library that these are of.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from ..backends.vectors import VectorSpace
 from ..errors import ArgumentError
+from ..forms.form import BlockKernel
 from ..memory import PairArray
 from ..operators import Operator
 from ..space.field import Field
@@ -35,7 +36,7 @@ class Product:
     extra : sparse matrix of the vector space, optional
         Added to every component's; zero for the unknowns of the identity.
     whole : callable, optional
-        Q^T A Q in one piece (`Backend.product`).
+        Kernels of A -> Q^T A Q in one piece or None (`Backend.product`).
 
     Attributes
     ----------
@@ -53,14 +54,23 @@ class Product:
         components: int,
         vectors: VectorSpace,
         extra: Any = None,
-        whole: Callable[[Any], Any] | None = None,
+        whole: Callable[[Sequence[BlockKernel]], Callable[[Any], Any] | None] | None = None,
     ) -> None:
         self._operator, self._restriction, self._extra = operator, restriction, extra
         self.vectors, self.dtype, self.alone = vectors, operator.space.dtype, extra is None
         self.shape = components, restriction.size
-        self._pool, self._whole = vectors.pool(), whole
-        if whole is None:
+        self._pool, self._join = vectors.pool(), whole
+        self._joined: tuple[Any, Callable[[Any], Any] | None] = None, None
+        if self.whole is None:
             self._pool.give(self._pool.take(self._new_scratch))
+
+    @property
+    def whole(self) -> Callable[[Any], Any] | None:
+        """Q^T A Q in one piece with the operator's present kernels, which tuning changes; None where there is none."""
+        choices = self._operator.choices
+        if self._join is not None and self._joined[0] is not choices:
+            self._joined = choices, self._join([choice.kernel for choice in choices])
+        return self._joined[1]
 
     @property
     def blocks(self) -> int:
@@ -95,8 +105,9 @@ class Product:
         -------
         array, [components, size]
         """
-        if self._whole is not None and not sums:
-            found = self._whole(vector.reshape(self.shape))
+        whole = None if sums else self.whole
+        if whole is not None:
+            found = whole(vector.reshape(self.shape))
             if not self._operator.guarded or bool(self.vectors.xp.isfinite(found).all()):
                 return found
         scratch = self._pool.take(self._new_scratch)

@@ -101,8 +101,8 @@ class Backend(Immutable, ABC):
         return VectorSpace(device) if device.name == self.device().name else None
 
     def product(
-        self, kernels: Sequence[BlockKernel], Q: BlockMatrix, constrained: NDArray[np.integer[Any]]
-    ) -> Callable[[Any], Any] | None:
+        self, kernels: Sequence[BlockKernel], Q: BlockMatrix
+    ) -> Callable[[Any, NDArray[np.integer[Any]]], Any] | None:
         """Offer Q^T A Q in one piece, where that is faster than its parts.
 
         Parameters
@@ -110,13 +110,12 @@ class Backend(Immutable, ABC):
         kernels : sequence of BlockKernel
             A: the backend's own, block by block.
         Q : BlockMatrix
-        constrained : ndarray of int
-            Unknowns whose rows and columns are those of the identity.
 
         Returns
         -------
         callable or None
-            (vector [components, size] on the device) -> the product, a new array.
+            (vector [components, size] on the device, constrained) -> the product, a new array; constrained are the
+            unknowns, [n] of int, whose rows and columns are those of the identity.
         """
         return None
 

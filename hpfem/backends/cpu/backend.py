@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from ...forms.form import BlockKernel
 from ...support.cache import Cache
@@ -17,7 +15,7 @@ from ..vectors import BlockMatrix
 from .runtime.cache import kernel_cache
 from .runtime.kernel import CpuKernel
 from .runtime.limits import measure_cores
-from .runtime.product import CpuProduct
+from .runtime.product import CpuProduct, product_of
 from .runtime.target import missing
 from .runtime.threads import thread_count
 from .strategies import CpuDense, CpuPlain, CpuStdMat, CpuSumFac
@@ -33,12 +31,10 @@ class CpuBackend(Backend):
         """Say what keeps LLVM from compiling here; see `Backend.missing`."""
         return missing()
 
-    def product(
-        self, kernels: Sequence[BlockKernel], Q: BlockMatrix, constrained: NDArray[np.integer[Any]]
-    ) -> CpuProduct | None:
+    def product(self, kernels: Sequence[BlockKernel], Q: BlockMatrix) -> CpuProduct | None:
         """The product without local arrays, if all kernels are compiled; see `Backend.product`."""
         own = [kernel for kernel in kernels if isinstance(kernel, CpuKernel)]
-        return CpuProduct(own, Q, constrained) if len(own) == len(kernels) and 4 * Q.starts[-1] < 2**31 else None
+        return product_of(own, Q) if len(own) == len(kernels) and 4 * Q.starts[-1] < 2**31 else None
 
     def processor(self) -> str:
         """Name of the processor, and the number of threads; see `Backend.processor`."""

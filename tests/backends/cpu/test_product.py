@@ -28,7 +28,7 @@ def expected(A, x):
 def check(A, rng, monkeypatch, tolerance=1e-13):
     x = rng.standard_normal(A.shape[0]).astype(A.dtype)
     wanted, found = expected(A, x), []
-    assert A.product_on(A.device)._whole is not None
+    assert A.product_on(A.device).whole is not None
     for threads in (1, 2, 3, 7):
         monkeypatch.setenv("HPFEM_NUM_THREADS", str(threads))
         found.append(A.apply(x))
@@ -81,3 +81,48 @@ def test_what_is_not_finite_is_said_where_it_is(rng):
     A = hp.GlobalOperator(hp.WeakForm(c0.space, lambda u, du: (np.log(u) * u, du)), c0)
     with pytest.raises(hp.HpfemError, match="cell 0"):
         A.apply(-1 - rng.random(c0.size))
+
+
+def test_operators_with_and_without_conditions_share_their_tables(rng):
+    c0 = hp.C0Space(hp.Space(ours("cube_mixed.msh"), 2, backend="cpu"))
+    bc, operator = hp.BoundaryConditions(c0, dirichlet={"xmin": 0.0}), hp.Helmholtz(c0.space)
+    with_conditions, without = hp.GlobalOperator(operator, c0, bc), hp.GlobalOperator(operator, c0)
+    made, init = [], product.CpuProduct.__init__
+
+    def counted(self, *arguments):
+        made.append(self)
+        init(self, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(product.CpuProduct, "__init__", counted)
+        for A in (with_conditions, without, with_conditions):
+            x = rng.standard_normal(c0.size)
+            assert np.abs(A.apply(x) - expected(A, x)).max() < 1e-12
+    assert len(made) == 1
+
+
+def test_it_follows_the_operators_present_kernels(rng, monkeypatch):
+    """As after `tune`, or after the blocks were tuned elsewhere and `rebuild`."""
+    c0 = hp.C0Space(hp.Space(box("hex", (3, 3, 3)), 2, backend="cpu"))
+    A, x = hp.GlobalOperator(hp.Mass(c0.space), c0), rng.standard_normal(c0.size)
+    before = A.apply(x)
+    A.operator.tune(0.1)
+    used, apply = [], kernel.CpuKernel.apply_indexed
+    indexed = kernel.CpuKernel.indexed
+
+    def noted(self, codes):
+        used.append(self)
+        return indexed(self, codes)
+
+    monkeypatch.setattr(kernel.CpuKernel, "indexed", noted)
+    assert np.abs(A.apply(x) - before).max() < 1e-13
+    assert [id(own) for own in used] == [id(choice.kernel) for choice in A.operator.choices]
+    # Kernels that cannot take numbers out of global vectors serve too.
+    A.operator.strategy = "stdmat"
+    A.operator.rebuild()
+    monkeypatch.setattr(kernel.CpuKernel, "apply_indexed", lambda *a: pytest.fail("the old kernel was used"))
+    assert np.abs(A.apply(x) - before).max() < 1e-13
+    A.operator.strategy = "auto"
+    A.operator.rebuild()
+    monkeypatch.setattr(kernel.CpuKernel, "apply_indexed", apply)
+    assert np.abs(A.apply(x) - before).max() < 1e-13

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,12 +63,11 @@ class CpuProduct:
     kernels : sequence of CpuKernel
         A, block by block.
     Q : BlockMatrix
-    constrained : ndarray of int
-        Unknowns that are taken out: their rows and columns are those of the identity.
     """
 
-    def __init__(self, kernels: Sequence[CpuKernel], Q: BlockMatrix, constrained: NDArray[np.integer[Any]]) -> None:
-        self._size, self._constrained, self._dtype = Q.size, constrained, kernels[0].problem.dtype
+    def __init__(self, kernels: Sequence[CpuKernel], Q: BlockMatrix) -> None:
+        self._of = tuple(kernels), Q
+        self._size, self._dtype = Q.size, kernels[0].problem.dtype
         base = Q.size + Q.rows.shape[0]
         tables: list[NDArray[np.int32]] = []
         found = []
@@ -92,13 +92,15 @@ class CpuProduct:
         self._tail_t = csr_array(self._tail.T)
         self._pool: Pool[Array] = Pool()
 
-    def __call__(self, vector: Array) -> Array:
+    def __call__(self, vector: Array, constrained: NDArray[np.integer[Any]]) -> Array:
         """Apply to a vector.
 
         Parameters
         ----------
         vector : ndarray, [components, size]
             Of the space's dtype.
+        constrained : ndarray of int
+            Unknowns that are taken out: their rows and columns are those of the identity.
 
         Returns
         -------
@@ -111,7 +113,7 @@ class CpuProduct:
         if given.shape != shape:
             given = np.empty(shape, self._dtype)
         given[:, :size] = vector
-        given[:, self._constrained] = 0
+        given[:, constrained] = 0
         for row in given:
             row[size:] = self._tail @ row[self._shared]
         out = np.zeros(shape, self._dtype)
@@ -120,5 +122,28 @@ class CpuProduct:
         self._pool.give(given)
         for row in out:
             row[self._shared] += self._tail_t @ row[size:]
-        out[:, self._constrained] = vector[:, self._constrained]
+        out[:, constrained] = vector[:, constrained]
         return out[:, :size]
+
+
+# Those that are alive; they hold the objects whose ids they are found by.
+_MADE: WeakValueDictionary[tuple[int, ...], CpuProduct] = WeakValueDictionary()
+
+
+def product_of(kernels: Sequence[CpuKernel], Q: BlockMatrix) -> CpuProduct:
+    """The product of kernels with a numbering: one, whatever conditions each of those has who ask for it.
+
+    Parameters
+    ----------
+    kernels : sequence of CpuKernel
+    Q : BlockMatrix
+
+    Returns
+    -------
+    CpuProduct
+    """
+    key = (id(Q), *map(id, kernels))
+    made = _MADE.get(key)
+    if made is None:
+        made = _MADE[key] = CpuProduct(kernels, Q)
+    return made
