@@ -4,7 +4,7 @@
     python examples/eigenvalues.py --backend cuda
 
 On the unit cube with u = 0 on the boundary they are pi^2 (i^2 + j^2 + k^2): 3, 6, 6, 6, 9, ... times pi^2. SciPy sees
-the operators as `LinearOperator`s on its own vectors, wherever they compute; the multilevel preconditioner of the
+the operators as `LinearOperator`s on its own vectors, wherever they compute; the multigrid preconditioner of the
 Helmholtz solver makes LOBPCG converge fast.
 """
 

@@ -16,7 +16,7 @@ from hpfem.backends.cpu.runtime import kernel as cpu_kernel
 from hpfem.mesh.box import box
 from hpfem.operators import OPERATORS, InverseMass
 from hpfem.shapes.cached import cached_property
-from hpfem.solvers.low_energy import low_energy
+from hpfem.solvers.multigrid import Multigrid
 from hpfem.solvers.preconditioners import jacobi
 from hpfem.solvers.wave import AcousticWave
 from tests.limits import forked, limit_time
@@ -153,7 +153,7 @@ OBJECTS = {
     "conditions": (conditions, lambda bc: [bc.values, bc.load, bc.free, bc.matrix.toarray()]),
     "global operator": (global_operator, lambda A: [A @ vector(), A.diagonal()]),
     "jacobi": (lambda: jacobi(global_operator()), lambda M: M(vector())),
-    "multilevel": (lambda: low_energy(global_operator()), lambda M: M(vector())),
+    "multigrid": (lambda: Multigrid(global_operator()), lambda M: M(vector())),
     "wave": (lambda: AcousticWave(c0_space(), dt=0.01), stepped),
     "pointwise": (lambda: hp.Pointwise(long_form, ("value", "grad")), lambda form: [form.name, form.test]),
     "weak form of a lambda": (

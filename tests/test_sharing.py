@@ -185,7 +185,7 @@ def test_a_global_operator_on_its_device(backend, rng):
     same_for_all(lambda x: A.vectors.to_host(A.apply(x, A.device)), given)
 
 
-@pytest.mark.parametrize("name", ["jacobi", "multilevel"])
+@pytest.mark.parametrize("name", ["jacobi", "multigrid"])
 def test_a_preconditioner(name, backend, rng):
     A = global_operator(backend)
     M, _ = make_preconditioner(name, A)

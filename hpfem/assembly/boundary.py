@@ -207,6 +207,25 @@ class BoundaryConditions:
             return self.c0.restriction(device)
         return self._restrictions.get(device, lambda: self.c0.restriction(device, self.free))
 
+    def at(self, c0: C0Space, kept: Indices) -> BoundaryConditions:
+        """The same conditions, with zero data, on a space that is part of this one.
+
+        Parameters
+        ----------
+        c0 : C0Space
+            Of modes that `kept` are (`Numbering.truncation`).
+        kept : ndarray of int, [c0.size]
+            Their numbers here.
+
+        Returns
+        -------
+        BoundaryConditions
+        """
+        other = BoundaryConditions(c0)
+        other.constrained, other.dirichlet_facets = self.constrained[kept], self.dirichlet_facets
+        other.matrix = None if self.matrix is None else csr_array(self.matrix[kept][:, kept])
+        return other
+
     def values_of(self, dirichlet: Condition) -> Array:
         """Other values on the same boundaries.
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csr_array, diags_array, vstack
 
 from hpfem.shapes.arguments import shown
 from hpfem.shapes.cached import cached_property
@@ -70,11 +70,32 @@ class C0Space(Immutable):
                 f"{space.mesh.name}: {space.mesh.hanging}: functions would break there; make the"
                 " cells meet at whole sides"
             )
-        self.space = space
-        self.numbering = Numbering(space.mesh, space.basis, space.orders)
+        self._number(space, Numbering(space.mesh, space.basis, space.orders))
+
+    def _number(self, space: Space, numbering: Numbering) -> None:
+        self.space, self.numbering = space, numbering
         ends = np.cumsum([block.n_elements * block.n_modes for block in space.blocks])
         self._rows = [slice(int(end - n), int(end)) for end, n in zip(ends, np.diff(ends, prepend=0), strict=True)]
         self._restrictions: PerDevice[ElementRestriction] = PerDevice()
+
+    def at(self, space: Space) -> C0Space:
+        """Make the continuous functions of another space on the same cells.
+
+        Parameters
+        ----------
+        space : Space
+            Made of this one's by `Space.at`.
+
+        Returns
+        -------
+        C0Space
+            With the same numbers where basis and orders are the same.
+        """
+        if (space.basis, space.orders) != (self.space.basis, self.space.orders):
+            return C0Space(space)
+        other = C0Space.__new__(C0Space)
+        other._number(space, self.numbering)
+        return other
 
     def __repr__(self) -> str:
         return f"C0Space({self.size} of {self.space.n_dofs} dofs, {self.space!r})"
@@ -96,25 +117,34 @@ class C0Space(Immutable):
         blocks = enumerate(self.space.blocks)
         return [self.numbering.local_to_global(block.basis, self.seen(number)) for number, block in blocks]
 
-    def _joined(self, rows: Callable[[LocalToGlobal], csr_array]) -> BlockMatrix:
+    def _joined(
+        self, rows: Callable[[LocalToGlobal], csr_array], parts: Sequence[LocalToGlobal] | None = None
+    ) -> BlockMatrix:
         """The matrix of all blocks, of which some rows are to be given."""
-        firsts = np.cumsum([0, *(part.own.shape[0] for part in self._parts)])
-        codes = [
-            np.where(p.codes < 0, p.codes - int(n), p.codes) if n else p.codes for p, n in zip(self._parts, firsts)
-        ]
-        return BlockMatrix(codes, vstack([rows(part) for part in self._parts], format="csr", dtype=self.space.dtype))
+        parts = self._parts if parts is None else parts
+        firsts = np.cumsum([0, *(part.own.shape[0] for part in parts)])
+        codes = [np.where(p.codes < 0, p.codes - int(n), p.codes) if n else p.codes for p, n in zip(parts, firsts)]
+        return BlockMatrix(codes, vstack([rows(part) for part in parts], format="csr", dtype=self.space.dtype))
 
     @cached_property
-    def averaging_matrix(self) -> csr_array:
-        """What `average` multiplies by, [global, local]: a left inverse of `matrix`."""
-        back = self._joined(lambda part: part.back).matrix
-        back.data /= self.multiplicity[back.indices].astype(back.dtype)
-        back = csr_array(back.T)
-        if not self.signed:
-            # Edges first, then what is left inside rotated faces.
-            own = self._joined(lambda part: part.own).matrix
-            back = csr_array(back - back @ ((self.matrix - own) @ back))
-        return back
+    def low_energy_matrix(self) -> BlockMatrix:
+        """Local coefficients in functions of low energy from global ones; its codes are those of `block_matrix`."""
+        parts = [
+            self.numbering.local_to_global(block.basis, self.seen(number), low_energy=True)
+            for number, block in enumerate(self.space.blocks)
+        ]
+        return self._joined(lambda part: part.own, parts)
+
+    @cached_property
+    def inverse_matrix(self) -> BlockMatrix:
+        """What takes what the cells say of an entity's modes to global numbers, transposed; [local, global]."""
+        return self._joined(lambda part: part.back)
+
+    @cached_property
+    def face_correction(self) -> csr_array | None:
+        """What edges reach into rotated faces, to be taken from means of what cells say; [size, size] or None."""
+        turned = sum((part.back.T @ part.rotated for part in self._parts), csr_array((self.size, self.size)))
+        return csr_array(diags_array(1 / self.multiplicity) @ turned) if turned.nnz else None
 
     def seen(self, number: int) -> list[Seen]:
         """Entities of the elements of a block.
@@ -299,15 +329,25 @@ class C0Space(Immutable):
         -------
         ndarray, [size] or [components, size] with more than one component
         """
-        out = self.block_matrix.summed(self.averaging_matrix, self._local(field, HOST))
-        return out[0] if len(out) == 1 else out
+        self._check_modal(field)
+        arrays = [pair.read(HOST) for pair in field.data]
+        sums = [self.inverse_matrix.gathered([own[c] for own in arrays]) for c in range(field.components)]
+        means = np.array(sums) / self.multiplicity
+        if self.face_correction is not None:
+            means -= (self.face_correction @ means.T).T
+        means = means.astype(self.space.dtype)
+        return means[0] if len(means) == 1 else means
 
-    def _local(self, field: Field, device: Device) -> Any:
-        """Numbers of a field on a device, block after block."""
+    def _check_modal(self, field: Field) -> None:
+        """Refuse fields of other spaces, and values at points."""
         if not isinstance(field, Field) or field.space is not self.space:
             raise StateError("the field is not on the space of this C0Space")
         if field.state == "phys":
             raise StateError("a 'phys' field has no modes to gather; use IProductWRTBase or FwdTrans first")
+
+    def _local(self, field: Field, device: Device) -> Any:
+        """Numbers of a field on a device, block after block."""
+        self._check_modal(field)
         arrays = [pair.read(device) for pair in field.data]
         xp = vectors_on(device).xp
         return arrays[0] if len(arrays) == 1 else xp.concatenate([array.reshape(-1) for array in arrays])

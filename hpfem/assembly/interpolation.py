@@ -16,13 +16,14 @@ from scipy.linalg import qr, solve_triangular
 
 from hpfem.shapes import Basis, Shape, make_basis, quadrature
 from hpfem.shapes.arguments import is_real, real
+from hpfem.shapes.low_energy import interior_modes
 
 from ..errors import ArgumentError
 from ..geometry.element_map import ElementMap
 from ..mesh.symmetry import entity_nodes, lattice_permutations, symmetries
 from ..space.evaluation import evaluated
 from .numbering import Numbering
-from .traces import Array, Indices, interior_modes
+from .traces import Array, Indices
 
 Mask = NDArray[np.bool_]
 Function = Callable[..., Any] | float

@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from hpfem.shapes import Basis, Shape, make_basis
+from hpfem.shapes.low_energy import eigenbasis, interior_modes, kept_modes
 
 from ..backends.vectors import BlockMatrix
 from ..errors import ArgumentError
 from ..mesh import Mesh
 from ..mesh.symmetry import symmetries
 from ..mesh.topology import sorted_rows
-from .traces import Array, Indices, edge_block, entity_modes, inner_block, interior_modes
+from .traces import Array, Indices, edge_block, entity_modes, inner_block
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,11 +116,17 @@ def _n_inside(name: str, shape: Shape, order: int) -> int:
 @cache
 def _kept(name: str, shape: Shape, order: int, lower: int) -> Indices:
     """Positions among the interior modes of order `order` of those of order `lower`."""
-    if shape.dim == 0 or order == lower:
-        return np.arange(_n_inside(name, shape, order))
-    full, small = make_basis(name, shape, order), make_basis(name, shape, lower)
-    place = {full.modes[m].indices: i for i, m in enumerate(interior_modes(full))}
-    return np.array([place[small.modes[m].indices] for m in interior_modes(small)], dtype=np.int64)
+    return np.arange(_n_inside(name, shape, order)) if order == lower else kept_modes(shape, order, lower)
+
+
+@cache
+def _as_seen(name: str, shape: Shape, order: int, code: int, changed: bool) -> Array:
+    """`inner_block`, of modes or, changed, of the functions of `eigenbasis`."""
+    block = inner_block(name, shape, order, code)
+    if not changed:
+        return block
+    U = eigenbasis(shape, order)
+    return np.asarray(np.linalg.solve(U, block @ U))
 
 
 class Numbering:
@@ -218,6 +225,32 @@ class Numbering:
         given = zip(values, self.sizes, self._orders, strict=False)
         return np.concatenate([np.repeat(own[order], sizes[order]) for own, sizes, order in given])
 
+    def truncation(self, lower: Numbering) -> Indices:
+        """Numbers of the modes of lower orders: those of both are hierarchical, on one mesh.
+
+        Parameters
+        ----------
+        lower : Numbering
+            Of no order above this one's.
+
+        Returns
+        -------
+        ndarray of int, [lower.size]
+        """
+        out = np.empty(lower.size, dtype=np.int64)
+        for dim, (orders, lowers) in enumerate(zip(self.orders, lower.orders, strict=True)):
+            for group, cells in enumerate(self.cells):
+                ids = self.of_group(group, dim).ids
+                for number, entity in enumerate(cells.shape.entities[dim]):
+                    own = ids[:, number]
+                    for chosen, order in _alike(orders[own]):
+                        for among, low in _alike(lowers[own[chosen]]):
+                            those = own[chosen][among]
+                            kept = _kept(self.name, entity.shape, order, low)
+                            columns = lower.offsets[dim][those][:, None] + np.arange(len(kept))
+                            out[columns] = self.offsets[dim][those][:, None] + kept
+        return out
+
     def _count(self, dim: int) -> int:
         if dim == 0:
             return self.mesh.n_vertices
@@ -270,7 +303,7 @@ class Numbering:
             codes.append(self.topology.codes(entity.shape, corners))
         return Seen(np.stack(ids, axis=1), np.stack(codes, axis=1))
 
-    def local_to_global(self, basis: Basis, seen: Sequence[Seen]) -> LocalToGlobal:
+    def local_to_global(self, basis: Basis, seen: Sequence[Seen], low_energy: bool = False) -> LocalToGlobal:
         """What ties the coefficients of cells or facets of one shape and order to global ones.
 
         Parameters
@@ -279,6 +312,8 @@ class Numbering:
             Of the cells or facets.
         seen : sequence of Seen
             Per dimension, from 0 on; modes of the dimensions left out have empty rows.
+        low_energy : bool
+            Of functions of low energy (`hpfem.shapes.low_energy`) instead of modes: none is seen in other entities.
 
         Returns
         -------
@@ -305,9 +340,10 @@ class Numbering:
                         cells = np.arange(n)[chosen][seen_as == code]
                         rows = cells[:, None] * n_modes + local
                         columns = self.offsets[dim][ids[cells]][:, None] + np.arange(len(local))
-                        own.append(_outer(rows, columns, inner_block(self.name, shape, order, int(code))))
+                        own.append(_outer(rows, columns, _as_seen(self.name, shape, order, int(code), low_energy)))
                         back.append(_outer(rows, columns, _inverse(self.name, shape, order, int(code)).T))
-                        rotated += self._from_edges(basis, seen[1], number, cells, int(code), order, rows)
+                        if not low_energy:
+                            rotated += self._from_edges(basis, seen[1], number, cells, int(code), order, rows)
                         turned.append(rows.ravel())
         rows = np.sort(np.concatenate(turned))
         codes.reshape(-1)[rows] = -2 - np.arange(len(rows), dtype=kind)

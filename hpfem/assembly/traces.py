@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpfem.shapes import Basis, Shape, make_basis, quadrature
+from hpfem.shapes.low_energy import interior_modes, modal_entity_modes
 
 from ..errors import ArgumentError
 from ..mesh.symmetry import entity_nodes, interior_nodes, symmetries
@@ -30,23 +31,6 @@ Indices = NDArray[np.int64]
 
 # Largest rounding error of an entry of R that is 0, 1 or -1.
 _ROUNDING = 1e-10
-
-
-@cache
-def interior_modes(basis: Basis) -> Indices:
-    """Modes that belong to the shape itself and not to its boundary, in mode order.
-
-    Parameters
-    ----------
-    basis : Basis
-
-    Returns
-    -------
-    ndarray of int, [n]
-        Read-only.
-    """
-    owned = [number for number, mode in enumerate(basis.modes) if mode.entity[0] == basis.shape.dim]
-    return _frozen(np.array(owned, dtype=np.int64))
 
 
 @cache
@@ -77,11 +61,7 @@ def entity_modes(basis: Basis, dim: int, number: int) -> Indices:
     if basis.nodes is not None and dim > 0:
         nodes = entity_nodes(shape, basis.order, dim, number)
         return _frozen(nodes[interior_nodes(entity.shape, basis.order)])
-    found = {mode.indices: m for m, mode in enumerate(basis.modes) if mode.entity == (dim, number)}
-    if dim == 0:
-        return _frozen(np.array(list(found.values()), dtype=np.int64))
-    own = make_basis(basis.name, entity.shape, basis.order)
-    return _frozen(np.array([found[own.modes[m].indices] for m in interior_modes(own)], dtype=np.int64))
+    return _frozen(modal_entity_modes(basis, dim, number))
 
 
 @cache

@@ -20,6 +20,7 @@ from ..support.immutable import Immutable
 from ..support.log import report_once
 from ..support.machine import processor_name
 from ..support.registry import Registry
+from .cellwise import CellwiseProduct
 from .roofline import Roofline
 from .strategy import Strategy
 from .timer import HostTimer, Timer
@@ -118,6 +119,23 @@ class Backend(Immutable, ABC):
             unknowns, [n] of int, whose rows and columns are those of the identity.
         """
         return None
+
+    def cellwise(
+        self, matrices: Sequence[NDArray[np.float64]], Q: BlockMatrix, back: BlockMatrix, dtype: DTypeLike
+    ) -> Any:
+        """Make products with a matrix per group of cells, between global vectors.
+
+        Parameters
+        ----------
+        matrices, Q, back, dtype
+            As for `CellwiseProduct`.
+
+        Returns
+        -------
+        CellwiseProduct
+            Or what has its methods.
+        """
+        return CellwiseProduct(matrices, Q, back, vectors_on(self.device()), dtype)
 
     def held(self, geometry: BlockGeometry) -> dict[str, dict[str, int]]:
         """Count what kernels on a block keep in memory of their own.

@@ -93,7 +93,7 @@ class BlockMatrix:
     """
 
     def __init__(self, codes: Sequence[Indices], rows: csr_array) -> None:
-        self.codes, self.rows, self.size = list(codes), rows, int(rows.shape[1])
+        self.codes, self.rows, self.size = codes, rows, int(rows.shape[1])
         self.starts = [0, *(int(end) for end in np.cumsum([own.size for own in codes]))]
 
     @property
@@ -489,6 +489,18 @@ class VectorSpace:
             One that multiplies its arrays.
         """
         return matrix
+
+    def multiply(self, left: Any, matrix: Any, out: Any) -> None:
+        """Write a product of matrices, all in C order.
+
+        Parameters
+        ----------
+        left : array, [m, n]
+        matrix : array, [n, k]
+        out : array, [m, k]
+            Overwritten.
+        """
+        np.matmul(left, matrix, out=out)
 
     def restriction(self, Q: BlockMatrix, dtype: DTypeLike, keep: Any = None) -> ElementRestriction:
         """Make an element restriction.

@@ -21,7 +21,7 @@ from ..memory import HOST, Device, OutOfMemory
 from ..space import Field, Space
 from ..space.field import check_state
 from ..space.memory_errors import no_room
-from ..space.transforms import apply_kernels, backward_transform, result_field
+from ..space.transforms import apply_kernels, backward_transform, resampled, result_field
 from ..tuning import Tuning, choose, tune_blocks
 from .arrays import FieldMap, check_current
 from .parameters import Parameters, in_range
@@ -170,6 +170,31 @@ class Operator(FieldMap):
         number, several = "a real number", f"a sequence of {self.space.dim} numbers"
         fits = f"{number}, {several}" if self.vectors is None else several if key in self.vectors else number
         return f"{fits}, a function of the coordinates or a field"
+
+    def at(self, space: Space) -> Operator:
+        """Make the same operator on another space on the same cells: of another order, basis, rule or type.
+
+        Parameters
+        ----------
+        space : Space
+            Made of this operator's by `Space.at`.
+
+        Returns
+        -------
+        Operator
+            With the present parameters, and its fields at the points of `space`.
+
+        Raises
+        ------
+        ArgumentError
+            If a parameter is out of the range of the space's type.
+        """
+        fields = {key: resampled(field, space, self.device) for key, field in self.fields.items()}
+        given: dict[str, Coefficient] = {**self.parameters, **fields}
+        components = self.form.components
+        return Operator(
+            space, self.form, name=self.name, coefficients=given, components=components, backend=self.backend.name
+        )
 
     def problem(self, number: int) -> BlockProblem:
         """Tell what kernels are specialised by on a block.

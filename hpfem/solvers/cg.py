@@ -64,7 +64,7 @@ class SolveInfo:
     set_up_time : float
         Seconds before the first iteration: boundary conditions, right-hand side, preconditioner.
     preconditioner : str
-        What was used: "none", "jacobi", "multilevel", or "user" for any other function.
+        What was used: "none", "jacobi", "multigrid", or "user" for any other function.
     size : int
         Unknowns.
     residual : float

@@ -53,7 +53,7 @@ def solve_helmholtz(
         Ratio of the residual's norm to that of the right-hand side at which to stop; as for `cg` when left out: 1e-12,
         or 1.2e-6 in float32.
     preconditioner : str or callable
-        "auto", "jacobi", "multilevel", "none", or a function r -> M^-1 r of global vectors.
+        "auto", "jacobi", "multigrid", "none", or a function r -> M^-1 r of global vectors.
     max_iterations : int, optional
     c0 : C0Space, optional
         Of the space, to be made once for several solves.

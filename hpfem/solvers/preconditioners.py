@@ -11,13 +11,13 @@ from hpfem.shapes.arguments import instance, name_of
 
 from ..assembly import GlobalOperator
 from ..errors import NotSuitable, SolverError
-from ..support.log import report_once
-from .low_energy import low_energy
+from ..support.log import report_once, warn
+from .multigrid import Multigrid
 
 Preconditioner = Callable[[Any], Any]
 
-NAMES = ("auto", "none", "jacobi", "multilevel")
-_LARGE = 50_000
+NAMES = ("auto", "none", "jacobi", "multigrid")
+_SMALL = 20_000
 
 
 class Jacobi:
@@ -61,14 +61,42 @@ def jacobi(A: GlobalOperator) -> Jacobi:
     return Jacobi(A.vectors.from_host(1.0 / diagonal, A.dtype))
 
 
+def checked_preconditioner(name: str) -> str:
+    """Check the name of a preconditioner.
+
+    Parameters
+    ----------
+    name : str
+
+    Returns
+    -------
+    str
+        What it is called now.
+
+    Raises
+    ------
+    ArgumentError
+        For an unknown name.
+
+    Warns
+    -----
+    HpfemWarning
+        For "multilevel", an old name.
+    """
+    if name == "multilevel":
+        warn("preconditioner='multilevel' is now 'multigrid', and another method; write that")
+        return "multigrid"
+    return name_of(name, NAMES, "preconditioner")
+
+
 def make_preconditioner(name: str, A: GlobalOperator) -> tuple[Preconditioner | None, str]:
     """Make a preconditioner.
 
     Parameters
     ----------
     name : str
-        "none", "jacobi", "multilevel" (`low_energy`), or "auto": multilevel where it can serve, up to 50000 unknowns,
-        else jacobi: beyond, making it takes longer than the iterations that it saves.
+        "none", "jacobi", "multigrid" (`Multigrid`), or "auto": multigrid where it can serve, but jacobi below 20000
+        unknowns, where a solve takes less time than the set-up.
     A : GlobalOperator
 
     Returns
@@ -82,26 +110,19 @@ def make_preconditioner(name: str, A: GlobalOperator) -> tuple[Preconditioner | 
     ArgumentError
         For an unknown name.
     NotSuitable
-        If "multilevel" is asked for and cannot serve.
+        If "multigrid" is asked for and cannot serve.
     SolverError
         If the operator is singular on a part of the mesh.
     """
-    name_of(name, NAMES, "preconditioner")
+    name = checked_preconditioner(name)
     instance(A, GlobalOperator, "the operator of a preconditioner")
     if name == "none":
         return None, name
-    if name == "multilevel" or (name == "auto" and A.shape[0] <= _LARGE):
+    if name == "multigrid" or (name == "auto" and A.shape[0] > _SMALL):
         try:
-            return low_energy(A), "multilevel"
-        except (np.linalg.LinAlgError, RuntimeError) as error:
-            if "singular" not in str(error).lower():
-                raise
-            raise SolverError(
-                f"{A.operator.name} is singular on a part of the mesh: is a coefficient zero there, or is there nothing"
-                " that fixes the solution?"
-            ) from error
+            return Multigrid(A), "multigrid"
         except NotSuitable as reason:
-            if name == "multilevel":
+            if name == "multigrid":
                 raise
-            report_once(f"preconditioner/{reason}", f"preconditioner: jacobi instead of multilevel: {reason}")
+            report_once(f"preconditioner/{reason}", f"preconditioner: jacobi instead of multigrid: {reason}")
     return jacobi(A), "jacobi"

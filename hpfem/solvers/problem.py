@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hpfem.shapes.arguments import instance, name_of, reals, shown
+from hpfem.shapes.arguments import instance, reals, shown
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..assembly.boundary import Condition, RobinCondition
@@ -28,7 +28,7 @@ from .coefficients import check_positive
 from .constants import Constants, hidden_constants
 from .l2_projection import domain_boundary_values
 from .norms import load
-from .preconditioners import NAMES, make_preconditioner
+from .preconditioners import checked_preconditioner, make_preconditioner
 from .scaling import unscaled
 
 Array = NDArray[np.float64]
@@ -97,7 +97,7 @@ class Problem:
         Ratio of the residual's norm to that of the right-hand side at which to stop; as for `cg` when left out: 1e-12,
         or 1.2e-6 in float32.
     preconditioner : str or callable
-        "auto", "jacobi", "multilevel", "none", or a function r -> M^-1 r of global vectors.
+        "auto", "jacobi", "multigrid", "none", or a function r -> M^-1 r of global vectors.
     max_iterations : int, optional
     c0 : C0Space, optional
         Of the space, to be made once for several problems.
@@ -151,7 +151,7 @@ class Problem:
         if c0.space is not space:
             raise ArgumentError("c0 is of another space")
         if not callable(preconditioner):
-            name_of(preconditioner, NAMES, "preconditioner")
+            preconditioner = checked_preconditioner(preconditioner)
         self.space, self.c0, self._asked = space, c0, preconditioner
         with self._phase("conditions"):
             self.conditions = bc = BoundaryConditions(c0, dirichlet, neumann, robin)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from hpfem.shapes import BASES, Tabulation, make_basis
+from hpfem.shapes import BASES, Shape, Tabulation, make_basis
 from hpfem.shapes.arguments import integer, name_of
 from hpfem.shapes.cached import cached_property
 
@@ -75,6 +75,56 @@ class Space(Immutable):
         self.blocks = tuple(self._make_blocks())
         self._made = True
 
+    def at(
+        self,
+        order: int | Mapping[str, int] | None = None,
+        basis: str | None = None,
+        quadrature: str | int | None = None,
+        dtype: DTypeLike | None = None,
+    ) -> Space:
+        """Make a space on the same cells, of which nothing is checked or computed again.
+
+        Parameters
+        ----------
+        order, basis, dtype : optional
+            As for `Space`; this space's when left out.
+        quadrature : None, "gauss", "collocated" or int
+            As for `Space`.
+
+        Returns
+        -------
+        Space
+            With the same elements in each block.
+
+        Raises
+        ------
+        ArgumentError
+            As `Space`.
+        MeshError
+            If the volume of a cell is out of the dtype's range.
+        """
+        other = Space.__new__(Space)
+        other.mesh, other.quadrature, other.backend = self.mesh, quadrature, self.backend
+        other.basis = self.basis if basis is None else name_of(basis, BASES, "basis")
+        other.dtype = self.dtype if dtype is None else checked_dtype(dtype)
+        other.orders = self.orders if order is None else checked_orders(order, self.mesh)
+        blocks = []
+        for own in self.blocks:
+            tabulation, geometry = other._tabulation(own.shape), own.geometry
+            if tabulation.rule.key != own.rule.key:
+                kind, coefficients = geometry.kind, geometry.coefficients
+                geometry = BlockGeometry(own.shape, geometry.order, coefficients, tabulation.rule, kind)
+            other._check_range(geometry, own.elements)
+            blocks.append(Block(tabulation, geometry, own.elements))
+        other.blocks = tuple(blocks)
+        other._made = True
+        return other
+
+    def _tabulation(self, shape: Shape) -> Tabulation:
+        """Basis on the rule of a shape's blocks."""
+        order = self.orders[shape.name]
+        return Tabulation(make_basis(self.basis, shape, order), chosen_rule(shape, order, self.quadrature))
+
     def __setattr__(self, name: str, value: Any) -> None:
         if "_made" in self.__dict__:
             raise ArgumentError(f"a space cannot be changed ({name!r}); make another one")
@@ -91,12 +141,10 @@ class Space(Immutable):
     def _make_blocks(self) -> list[Block]:
         blocks = []
         for group in self.mesh.aligned:
-            order = self.orders[group.shape.name]
-            rule = chosen_rule(group.shape, order, self.quadrature)
-            tabulation = Tabulation(make_basis(self.basis, group.shape, order), rule)
+            tabulation = self._tabulation(group.shape)
             elements = ElementMap.of(group, self.mesh.points)
             for kind, chosen in by_kind(elements):
-                geometry = BlockGeometry(group.shape, group.order, elements.coefficients[chosen], rule, kind)
+                geometry = BlockGeometry(group.shape, group.order, elements.coefficients[chosen], tabulation.rule, kind)
                 self._check_tangling(geometry, group.indices[chosen])
                 self._check_range(geometry, group.indices[chosen])
                 blocks.append(Block(tabulation, geometry, group.indices[chosen]))

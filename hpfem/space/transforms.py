@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from scipy.linalg import lu_factor, lu_solve
 
 from hpfem.shapes import Basis, Shape, Tabulation, make_basis, quadrature
+from hpfem.shapes.polynomials import lagrange
 
-from ..backends.base import Backend, choose_backend
+from ..backends.base import Backend, choose_backend, vectors_on
 from ..errors import ArgumentError, SolverError, StateError
 from ..forms import Pointwise, trace
 from ..forms.form import BWD_TRANS, IPRODUCT_WRT_BASE, BlockKernel, BlockProblem, Form
-from ..memory import HOST, Device, OutOfMemory
+from ..memory import HOST, Device, OutOfMemory, PairArray
 from ..tuning import choose
 from .block import Block
 from .field import Field, FieldSpace, check_state
@@ -133,6 +134,36 @@ def apply_kernels(kernels: Sequence[BlockKernel], field: Field, out: Field, devi
             form = kernels[number].problem.form
             raise no_room(field.space, number, form, field.components, device, error) from error
         raise
+
+
+def resampled(field: Field, space: FieldSpace, device: Device) -> Field:
+    """Values at the points of another space on the same cells, of the polynomials through the values.
+
+    Parameters
+    ----------
+    field : Field
+        State "phys".
+    space : Space
+        Made by `Space.at`, or with equal blocks.
+    device : Device
+        Where it is computed and left.
+
+    Returns
+    -------
+    Field
+        State "phys", on `space`. Values stay between the least and the largest that the cell has.
+    """
+    xp, pairs = vectors_on(device).xp, []
+    for pair, old, new in zip(field.data, field.space.blocks, space.blocks, strict=True):
+        values = pair.read(device)
+        if old.rule.key != new.rule.key:
+            matrix: NDArray[Any] = np.ones((1, 1))
+            for there, here in zip(old.rule.points, new.rule.points, strict=True):
+                matrix = np.kron(matrix, lagrange(there, here).T)
+            least, most = values.min(axis=2, keepdims=True), values.max(axis=2, keepdims=True)
+            values = xp.clip(values @ xp.asarray(matrix.T.astype(values.dtype)), least, most)
+        pairs.append(PairArray.of(xp.ascontiguousarray(values, space.dtype), device))
+    return Field(space, "phys", pairs)
 
 
 def backward_transform(field: Field, backend: Backend | None = None) -> Field:

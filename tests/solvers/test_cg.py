@@ -61,7 +61,7 @@ def standin():
     BACKENDS._objects.pop("stand-in")
 
 
-@pytest.mark.parametrize("name", ["jacobi", "multilevel"])
+@pytest.mark.parametrize("name", ["jacobi", "multigrid"])
 def test_nothing_moves_inside_the_loop_on_a_device(name, standin, rng):
     c0 = hp.C0Space(hp.Space(ours("cube_mixed.msh"), 3))
     bc = hp.BoundaryConditions(c0, dirichlet=0.0, robin=None)
@@ -77,7 +77,7 @@ def test_nothing_moves_inside_the_loop_on_a_device(name, standin, rng):
             x, info = hp.cg(lambda v: A.apply(v, standin), rhs, precondition, tol=tol)
             solutions.append(vectors_on(standin).to_host(x))
         moved.append((counter.to_device, counter.to_host))
-    assert info.iterations > 30
+    assert info.iterations > (30 if name == "jacobi" else 5)
     # The right-hand side goes there and the solution comes back; the first run also takes the boundary's mask along.
     assert moved == [(2, 1), (1, 1)]
     x, _ = hp.cg(on_host.apply, b, make_preconditioner("jacobi", on_host)[0], tol=1e-9)
@@ -105,7 +105,7 @@ def test_solving_on_a_gpu_is_the_same_script(basis):
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("name", ["jacobi", "multilevel"])
+@pytest.mark.parametrize("name", ["jacobi", "multigrid"])
 def test_nothing_moves_inside_the_loop_on_a_gpu(name, rng):
     c0 = hp.C0Space(hp.Space(ours("cube_mixed.msh"), 3, backend="cuda"))
     A = hp.GlobalOperator(hp.Helmholtz(c0.space), c0, hp.BoundaryConditions(c0, dirichlet=0.0))
@@ -145,7 +145,7 @@ def test_a_symmetric_function_goes_on_after_the_test(problem):
 
 def test_the_preconditioner_is_in_the_record(problem):
     A, b = problem
-    for name in ("none", "jacobi", "multilevel"):
+    for name in ("none", "jacobi", "multigrid"):
         assert hp.cg(A, b, make_preconditioner(name, A)[0])[1].preconditioner == name
     assert hp.cg(A, b, lambda r: 2 * r)[1].preconditioner == "user"
     assert hp.cg(A, 0 * b, lambda r: 2 * r)[1].preconditioner == "user"
@@ -186,8 +186,8 @@ def test_an_indefinite_operator_is_refused(problem):
         hp.solve_helmholtz(space, -200.0, 1.0, dirichlet=0.0, preconditioner="none")
     with pytest.raises(hp.SolverError, match="not positive definite"):
         hp.solve_helmholtz(space, -2000.0, 1.0, dirichlet=0.0, preconditioner="jacobi")
-    with pytest.raises(hp.SolverError, match="not positive definite"):
-        hp.solve_helmholtz(space, -2000.0, 1.0, dirichlet=0.0, preconditioner="multilevel")
+    with pytest.raises(hp.NotSuitable, match="the form is not elliptic"):
+        hp.solve_helmholtz(space, -2000.0, 1.0, dirichlet=0.0, preconditioner="multigrid")
     with pytest.raises(hp.SolverError, match="preconditioner is not positive"):
         hp.cg(A.apply, b, lambda r: -r)
 
@@ -213,7 +213,7 @@ def test_bad_arguments(problem):
     space = A.c0.space
     with pytest.raises(hp.ArgumentError, match="tolerance"):
         hp.cg(A.apply, b, tol=0)
-    with pytest.raises(hp.ArgumentError, match="unknown preconditioner 'ilu'; valid: auto, none, jacobi, multilevel"):
+    with pytest.raises(hp.ArgumentError, match="unknown preconditioner 'ilu'; valid: auto, none, jacobi, multigrid"):
         hp.solve_helmholtz(space, preconditioner="ilu")
     with pytest.raises(hp.ArgumentError, match="another space"):
         hp.solve_helmholtz(hp.Space(space.mesh, 3), c0=A.c0)
@@ -239,7 +239,7 @@ def on_gpu():
 
 @pytest.mark.cuda
 @pytest.mark.parametrize("how", ["operator", "function"])
-@pytest.mark.parametrize("name", ["jacobi", "none", "multilevel"])
+@pytest.mark.parametrize("name", ["jacobi", "none", "multigrid"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_iterations_on_a_gpu_are_those_on_the_host(dtype, name, how, on_gpu):
     A, on_host, b = on_gpu(dtype)
@@ -253,14 +253,16 @@ def test_iterations_on_a_gpu_are_those_on_the_host(dtype, name, how, on_gpu):
     assert abs(found.iterations - info.iterations) <= max(1, (0.03 if dtype == np.float64 else 0.15) * info.iterations)
     assert len(found.residuals) == found.iterations + 1
     assert found.residuals[-1] <= tol < min(found.residuals[:-1])
-    assert np.allclose(found.residuals[:15], info.residuals[:15], rtol=1e-9 if dtype == np.float64 else 1e-2)
+    # Multigrid works in single precision inside.
+    close = 1e-2 if dtype == np.float32 else 1e-3 if name == "multigrid" else 1e-9
+    assert np.allclose(found.residuals[:15], info.residuals[:15], rtol=close)
     # What single precision makes of the residual in a thousand iterations is more than the tolerance.
     allowed = 1.01e-9 if dtype == np.float64 else 1e-3
     assert np.linalg.norm(b - on_host.apply(A.vectors.to_host(y))) < allowed * np.linalg.norm(b)
     assert found.operator_time > 0 and found.size == len(b)
     # The same bits again, of our own kernels; and a good start leaves nothing to do.
     again, same = hp.cg(apply, rhs, M, tol=tol)
-    assert name == "multilevel" or (same.residuals == found.residuals and bool((again == y).all()))
+    assert name == "multigrid" or (same.residuals == found.residuals and bool((again == y).all()))
     z, none = hp.cg(apply, rhs, M, start=y, tol=100 * tol)
     assert none.iterations == 0 and bool((z == y).all())
 

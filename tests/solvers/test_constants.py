@@ -49,7 +49,7 @@ def at(u, *points):
         (1.0, np.float64, lambda x, y, z: 1e-14 * (x > 0.5), None),
     ],
 )
-@pytest.mark.parametrize("preconditioner", ["multilevel", "jacobi"])
+@pytest.mark.parametrize("preconditioner", ["multigrid", "jacobi"])
 def test_a_small_lam_is_not_zero(scale, dtype, lam, k, preconditioner):
     """The solution 1, and one that is not constant."""
     space = hp.Space(ours("cube_mixed.msh").transformed(lambda p: p * scale), 3, dtype=dtype)
@@ -93,7 +93,7 @@ def test_an_incompatible_problem_is_said():
     with pytest.warns(hp.HpfemWarning, match="must sum up to 0.*on the mesh; their mean is taken out") as caught:
         v = hp.solve_helmholtz(space, 0.0, lambda *x: cosine(*x) + 1e-6)
     assert caught[0].filename == __file__  # the line that the user wrote
-    assert np.abs(u.vector - v.vector).max() < 1e-11
+    assert np.abs(u.vector - v.vector).max() < 1e-9
     # The sum over that of the absolute values: 1 for a constant.
     assert 1e-8 < v.info.incompatibility["the mesh"] < 1e-6
     with pytest.warns(hp.HpfemWarning, match="the sum is 1.0e"):
@@ -105,7 +105,7 @@ def test_an_incompatible_problem_is_said():
         hp.solve_helmholtz(single, 0.0, single.evaluate(cosine), tol=1e-4)  # rounding of the data
 
 
-@pytest.mark.parametrize("preconditioner", ["multilevel", "jacobi", "none"])
+@pytest.mark.parametrize("preconditioner", ["multigrid", "jacobi", "none"])
 def test_disconnected_parts_are_taken_by_themselves(preconditioner):
     mesh = apart(box("hex", (2, 2, 2)), box("tet", (2, 2, 2)), box(("prism", "pyramid", "tet"), (3, 1, 1)))
     space = hp.Space(mesh, 3)

@@ -342,7 +342,7 @@ def pulse(x, y):
         ({"f": np.arange(4.0)}, "function"),
         ({"tol": "a"}, "tolerance of Helmholtz must be a finite number > 0 and < 1, got 'a'"),
         ({"max_iterations": -5}, "iterations of Helmholtz must be an integer >= 0, got -5"),
-        ({"preconditioner": None}, "unknown preconditioner None; valid: auto, none, jacobi, multilevel"),
+        ({"preconditioner": None}, "unknown preconditioner None; valid: auto, none, jacobi, multigrid"),
     ],
 )
 def test_arguments_that_cannot_be(arguments, message):
@@ -361,4 +361,4 @@ def test_what_makes_an_operator_singular_is_said():
     c0 = hp.C0Space(hp.Space(box("quad", (4, 4)), 3))
     A = hp.GlobalOperator(hp.Helmholtz(c0.space, 0.0, pulse), c0)
     with pytest.raises(hp.SolverError, match="is singular on a part of the mesh: is a coefficient zero there"):
-        make_preconditioner("multilevel", A)
+        make_preconditioner("multigrid", A)

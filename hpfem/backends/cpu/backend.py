@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from numpy.typing import DTypeLike
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from ...forms.form import BlockKernel
 from ...support.cache import Cache
 from ...support.machine import processor_name
 from ..base import BACKENDS, Backend
+from ..cellwise import CellwiseProduct
 from ..roofline import Roofline, array_bytes
 from ..vectors import BlockMatrix
 from .runtime.cache import kernel_cache
 from .runtime.kernel import CpuKernel
 from .runtime.limits import measure_cores
-from .runtime.product import CpuProduct, product_of
+from .runtime.product import CpuCellwise, CpuProduct, product_of
 from .runtime.target import missing
 from .runtime.threads import thread_count
 from .strategies import CpuDense, CpuPlain, CpuStdMat, CpuSumFac
@@ -35,6 +37,14 @@ class CpuBackend(Backend):
         """The product without local arrays, if all kernels are compiled; see `Backend.product`."""
         own = [kernel for kernel in kernels if isinstance(kernel, CpuKernel)]
         return product_of(own, Q) if len(own) == len(kernels) and 4 * Q.starts[-1] < 2**31 else None
+
+    def cellwise(
+        self, matrices: Sequence[NDArray[np.float64]], Q: BlockMatrix, back: BlockMatrix, dtype: DTypeLike
+    ) -> CpuCellwise | CellwiseProduct:
+        """The product without local arrays, where signs and places are those of Q; see `Backend.cellwise`."""
+        if back.codes is not Q.codes or 4 * Q.starts[-1] >= 2**31:
+            return super().cellwise(matrices, Q, back, dtype)
+        return CpuCellwise(matrices, Q, back, dtype)
 
     def processor(self) -> str:
         """Name of the processor, and the number of threads; see `Backend.processor`."""

@@ -18,6 +18,7 @@ from ..codegen.dense import write_dense
 from ..codegen.diagonal import write_diagonal
 from ..codegen.factors import stored
 from ..codegen.ir import Program
+from ..codegen.matrix import packed, write_matrix
 from ..codegen.pointwise import field_inputs, parameter_inputs
 from ..codegen.sumfac import write_sumfac
 from .cache import compiled
@@ -56,7 +57,119 @@ def aligned(shape: tuple[int, ...], dtype: DTypeLike) -> Array:
     return raw[start : start + nbytes].view(dtype).reshape(shape)
 
 
-class CpuKernel(BlockKernel):
+class GroupKernel:
+    """Compiled code that works on groups of elements, with scratch for every thread.
+
+    Parameters
+    ----------
+    program : Program
+    n_elements : int
+    dtype : dtype
+    target : Target
+        What it is compiled for.
+    codes : ndarray of int32, [groups, n_modes, lanes], optional
+        Signed indices of what it takes from global vectors, and adds to them (`codegen.indexed`).
+
+    Attributes
+    ----------
+    dtype : dtype
+        Of its numbers.
+    lanes : int
+        Elements of a group.
+    groups : int
+    group_flops : int
+        Operations that the kernel performs on a group, counted as it was written.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        n_elements: int,
+        dtype: DTypeLike,
+        target: Target,
+        codes: NDArray[np.int32] | None = None,
+    ) -> None:
+        self.target, self.dtype, self._n_elements, self._codes = target, np.dtype(dtype), n_elements, codes
+        self.lanes = target.lanes(dtype)
+        self.groups = -(-n_elements // self.lanes)
+        self.code = compiled(program.text, target)
+        self.group_flops = program.flops * self.lanes
+        self._scratch_size = program.scratch_size * self.lanes
+        self._scratch: Pool[tuple[Array, int]] = Pool()
+
+    def _new_scratch(self) -> tuple[Array, int]:
+        array = aligned((self._scratch_size,), self.dtype)
+        return array, array.ctypes.data
+
+    def _tasks(self, components: int) -> int:
+        work = self.groups * self.group_flops * components
+        return int(max(1, min(thread_count(), self.groups, work // THREAD_FLOPS)))
+
+    def _shares(self, components: int, bounds: Sequence[int]) -> list[int]:
+        """Those of some bounds between groups at which threads take turns."""
+        parts = min(self._tasks(components), len(bounds) - 1)
+        return [bounds[(len(bounds) - 1) * part // parts] for part in range(parts + 1)]
+
+    def _launch(self, bounds: Sequence[int], components: int, addresses: Sequence[int], stride: int, used: Any) -> None:
+        """Run the groups between bounds, each share on a thread.
+
+        `addresses` are those of input, output, geometry, points, fields and parameters, in arrays that `used` holds.
+        """
+        codes = 0 if self._codes is None else self._codes.ctypes.data
+        common = self._n_elements, components, *addresses
+        scratch = [self._scratch.take(self._new_scratch) for _ in bounds[1:]]
+        if len(scratch) == 1:
+            self.code.run(bounds[0], bounds[1], *common, scratch[0][1], codes, stride)
+        else:
+            shares, held = zip(bounds, bounds[1:], scratch), (self, used, scratch)
+            run_all([partial(self._run, held, g0, g1, *common, at, codes, stride) for g0, g1, (_, at) in shares])
+        for own in scratch:
+            self._scratch.give(own)
+
+    def _run(self, used: object, *arguments: int) -> None:
+        """Run a part; the arrays behind the addresses live as long as the task holds them in `used`."""
+        self.code.run(*arguments)
+
+
+class MatrixKernel(GroupKernel):
+    """One matrix for all elements, between global vectors (`codegen.matrix`).
+
+    Parameters
+    ----------
+    matrix : ndarray, [n, n]
+    filled : ndarray of bool, [n, n]
+        Where its entries may be: matrices with equal ones have the same code.
+    n_elements : int
+    dtype : dtype
+    codes : ndarray of int32, [groups, n, lanes], optional
+        Without these it is to be made ready by `indexed`.
+    """
+
+    def __init__(
+        self,
+        matrix: NDArray[np.float64],
+        filled: NDArray[np.bool_],
+        n_elements: int,
+        dtype: DTypeLike,
+        codes: NDArray[np.int32] | None = None,
+    ) -> None:
+        target = host()
+        super().__init__(write_matrix(filled, target.lanes(dtype), dtype), n_elements, dtype, target, codes)
+        self._matrix, self._filled = matrix, filled
+        self._entries = packed(matrix, filled, dtype)
+
+    def indexed(self, codes: NDArray[np.int32]) -> MatrixKernel:
+        """The same on some unknowns; see `CpuKernel.indexed`."""
+        return MatrixKernel(self._matrix, self._filled, self._n_elements, self.dtype, codes)
+
+    def apply_indexed(self, source: Array, out: Array, bounds: Sequence[int]) -> None:
+        """Add the product with a global vector to another one; see `CpuKernel.apply_indexed`."""
+        addresses = (source.ctypes.data, out.ctypes.data, self._entries.ctypes.data, 0, 0, 0)
+        used = source, out, self._entries
+        self._launch(self._shares(len(source), bounds), len(source), addresses, source.shape[1], used)
+
+
+class CpuKernel(GroupKernel, BlockKernel):
     """A form on a block, compiled for this processor.
 
     Parameters
@@ -73,12 +186,6 @@ class CpuKernel(BlockKernel):
         Signed indices by which coefficients are taken from global vectors, and results added to them
         (`codegen.indexed`); `apply_indexed` instead of `apply` then.
 
-    Attributes
-    ----------
-    lanes : int
-        Elements of a group.
-    group_flops : int
-        Operations that the kernel performs on a group, counted as it was written.
     """
 
     def __init__(
@@ -90,16 +197,11 @@ class CpuKernel(BlockKernel):
         codes: NDArray[np.int32] | None = None,
     ) -> None:
         self.problem, self.strategy = problem, strategy
-        self.target = target or host()
-        self.lanes = self.target.lanes(problem.dtype)
-        self.groups = -(-problem.n_elements // self.lanes)
+        target = target or host()
         prefetch = operator_bytes(problem) * problem.n_elements > PREFETCH_BYTES
-        program = _WRITERS[strategy](problem, self.lanes, prefetch, codes is not None)
-        self.code = compiled(program.text, self.target)
-        self.group_flops = program.flops * self.lanes
+        program = _WRITERS[strategy](problem, target.lanes(problem.dtype), prefetch, codes is not None)
+        super().__init__(program, problem.n_elements, problem.dtype, target, codes)
         self.flops = operator_flops(problem, strategy) if strategy == "sumfac" else program.flops
-        self._scratch_size = program.scratch_size * self.lanes
-        self._scratch: Pool[tuple[Array, int]] = Pool()
         trace, kind = problem.form.trace, problem.form.factor_kind
         self._fields = field_inputs(trace)
         self._parameter_names = parameter_inputs(trace)
@@ -114,11 +216,6 @@ class CpuKernel(BlockKernel):
             self._points = self._stored("points", program.direction)
         # Asking an array for its address takes as long as the call of a small kernel.
         self._addresses = tuple(array.ctypes.data for array in (self._geometry, self._points, self._parameters))
-        self._codes = codes
-
-    def _new_scratch(self) -> tuple[Array, int]:
-        array = aligned((self._scratch_size,), self.problem.dtype)
-        return array, array.ctypes.data
 
     def _stored(self, kind: str, direction: int) -> Array:
         return stored(self.problem, kind, self.lanes, direction, aligned)
@@ -155,10 +252,6 @@ class CpuKernel(BlockKernel):
         """
         return CpuKernel(self.problem, self.strategy, self.target, self, codes)
 
-    def _tasks(self, components: int) -> int:
-        work = self.groups * self.group_flops * components
-        return int(max(1, min(thread_count(), self.groups, work // THREAD_FLOPS)))
-
     def apply(self, source: Array, out: Array) -> None:
         """Apply to one block of a field; see `BlockKernel.apply`."""
         if not self.groups:
@@ -182,10 +275,8 @@ class CpuKernel(BlockKernel):
         bounds : sequence of int
             Groups at which the work may be divided: those between two are done by one thread, in order.
         """
-        parts = min(self._tasks(len(source)), len(bounds) - 1)
-        chosen = [bounds[(len(bounds) - 1) * part // parts] for part in range(parts + 1)]
         components = len(source) // self.problem.coupled
-        self._run_parts(source, out, components, chosen, source.shape[1])
+        self._run_parts(source, out, components, self._shares(len(source), bounds), source.shape[1])
 
     def _run_parts(self, source: Array, target: Array, components: int, bounds: Sequence[int], stride: int) -> None:
         """Run the groups between bounds, each part on a thread."""
@@ -195,20 +286,5 @@ class CpuKernel(BlockKernel):
         fields = [np.ascontiguousarray(problem.fields[name].values[c], problem.dtype) for name, c in self._fields]
         pointers = np.array([field.ctypes.data for field in fields], dtype=np.uint64)
         geometry, points, parameters = self._addresses
-        arrays = (source.ctypes.data, target.ctypes.data, geometry, points)
-        common = (problem.n_elements, components, *arrays, pointers.ctypes.data if fields else 0, parameters)
-        codes = 0 if self._codes is None else self._codes.ctypes.data
-        scratch = [self._scratch.take(self._new_scratch) for _ in bounds[1:]]
-        if len(scratch) == 1:
-            self.code.run(bounds[0], bounds[1], *common, scratch[0][1], codes, stride)
-        else:
-            used = (self, source, target, fields, pointers, scratch)
-            shares = zip(bounds, bounds[1:], scratch)
-            tasks = [partial(self._run, used, g0, g1, *common, at, codes, stride) for g0, g1, (_, at) in shares]
-            run_all(tasks)
-        for own in scratch:
-            self._scratch.give(own)
-
-    def _run(self, used: object, *arguments: int) -> None:
-        """Run a part; the arrays behind the addresses live as long as the task holds them in `used`."""
-        self.code.run(*arguments)
+        arrays = source.ctypes.data, target.ctypes.data, geometry, points, pointers.ctypes.data if fields else 0
+        self._launch(bounds, components, (*arrays, parameters), stride, (source, target, fields, pointers))

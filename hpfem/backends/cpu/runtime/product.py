@@ -14,21 +14,24 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array, vstack
 
 from ....support.pool import Pool
 from ...vectors import BlockMatrix
-from .kernel import THREAD_FLOPS, CpuKernel
+from .kernel import THREAD_FLOPS, CpuKernel, MatrixKernel
 
 Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.int64]
 
 # Parts of a block at most: more threads than that gain nothing.
 _MOST_PARTS = 64
+_NONE = np.empty(0, dtype=np.int64)
+
+IndexedKernel = CpuKernel | MatrixKernel
 
 
-def _parts(kernel: CpuKernel) -> list[int]:
+def _parts(kernel: IndexedKernel) -> list[int]:
     """First groups of the parts of a block, and the number of groups."""
     parts = max(1, min(_MOST_PARTS, kernel.groups // 4, kernel.groups * kernel.group_flops // THREAD_FLOPS))
     return [kernel.groups * part // parts for part in range(parts + 1)]
@@ -55,44 +58,61 @@ def _foreign(places: NDArray[np.int32], bounds: Sequence[int], size: int) -> tup
     return foreign, (rank * size + unknown)[inverse.ravel()]
 
 
+def _tables(kernels: Sequence[IndexedKernel], Q: BlockMatrix) -> tuple[list[NDArray[np.int32]], Indices]:
+    """Signed places of the numbers of every block, and keys of those that unknowns of several parts have further."""
+    base = Q.size + Q.rows.shape[0]
+    tables: list[NDArray[np.int32]] = []
+    found = []
+    for kernel, codes in zip(kernels, Q.codes, strict=True):
+        padded = np.full((kernel.groups * kernel.lanes, codes.shape[1]), -1, dtype=np.int32)
+        padded[: len(codes)] = codes
+        table = np.ascontiguousarray(padded.reshape(kernel.groups, kernel.lanes, -1).transpose(0, 2, 1))
+        negative = table < 0
+        table[negative] = 2 * (Q.size - 1 - table[negative])
+        tables.append(table)
+        found.append(_foreign(table >> 1, _parts(kernel), Q.size))
+    keys = np.unique(np.concatenate([own for _, own in found]))
+    for table, (foreign, own) in zip(tables, found, strict=True):
+        table[foreign] = 2 * (base + np.searchsorted(keys, own)) + (table[foreign] & 1)
+    return tables, keys
+
+
 class CpuProduct:
     """The product of a global operator with vectors.
 
     Parameters
     ----------
-    kernels : sequence of CpuKernel
+    kernels : sequence of CpuKernel or MatrixKernel
         A, block by block.
     Q : BlockMatrix
+    back : BlockMatrix, optional
+        What is transposed, instead of Q: one with the same codes.
+    like : CpuProduct, optional
+        One with the same codes and kernels of the same work, whose tables are used.
     """
 
-    def __init__(self, kernels: Sequence[CpuKernel], Q: BlockMatrix) -> None:
+    def __init__(
+        self,
+        kernels: Sequence[IndexedKernel],
+        Q: BlockMatrix,
+        back: BlockMatrix | None = None,
+        like: CpuProduct | None = None,
+    ) -> None:
         self._of = tuple(kernels), Q
-        self._size, self._dtype = Q.size, kernels[0].problem.dtype
-        base = Q.size + Q.rows.shape[0]
-        tables: list[NDArray[np.int32]] = []
-        found = []
-        for kernel, codes in zip(kernels, Q.codes, strict=True):
-            padded = np.full((kernel.groups * kernel.lanes, codes.shape[1]), -1, dtype=np.int32)
-            padded[: len(codes)] = codes
-            table = np.ascontiguousarray(padded.reshape(kernel.groups, kernel.lanes, -1).transpose(0, 2, 1))
-            negative = table < 0
-            table[negative] = 2 * (Q.size - 1 - table[negative])
-            tables.append(table)
-            found.append(_foreign(table >> 1, _parts(kernel), Q.size))
-        keys = np.unique(np.concatenate([own for _, own in found]))
-        for table, (foreign, own) in zip(tables, found, strict=True):
-            table[foreign] = 2 * (base + np.searchsorted(keys, own)) + (table[foreign] & 1)
+        self._size, self._dtype = Q.size, kernels[0].dtype
+        self._tables: tuple[list[NDArray[np.int32]], Indices] = _tables(kernels, Q) if like is None else like._tables
+        tables, keys = self._tables
         self._kernels = [(kernel.indexed(table), _parts(kernel)) for kernel, table in zip(kernels, tables, strict=True)]
         ones, n = np.ones(len(keys), self._dtype), len(keys)
         further = csr_array((ones, keys % Q.size, np.arange(n + 1)), (n, Q.size))
-        tail = csr_array(vstack([Q.rows.astype(self._dtype), further], format="csr"))
-        # The unknowns that have other places, what is there, and its transpose.
-        self._shared = np.unique(tail.indices)
-        self._tail = csr_array(tail[:, self._shared])
-        self._tail_t = csr_array(self._tail.T)
+        # The unknowns that have other places, what is there, and what goes back from there.
+        rows = [Q.rows, Q.rows if back is None else back.rows]
+        tail, written = (vstack([own.astype(self._dtype), further], format="csr") for own in rows)
+        self._shared = np.union1d(tail.indices, written.indices)
+        self._tail, self._tail_t = csr_array(tail[:, self._shared]), csr_array(csr_array(written[:, self._shared]).T)
         self._pool: Pool[Array] = Pool()
 
-    def __call__(self, vector: Array, constrained: NDArray[np.integer[Any]]) -> Array:
+    def __call__(self, vector: Array, constrained: NDArray[np.integer[Any]] = _NONE) -> Array:
         """Apply to a vector.
 
         Parameters
@@ -100,7 +120,7 @@ class CpuProduct:
         vector : ndarray, [components, size]
             Of the space's dtype.
         constrained : ndarray of int
-            Unknowns that are taken out: their rows and columns are those of the identity.
+            Unknowns that are taken out: their rows and columns are those of the identity; none when left out.
 
         Returns
         -------
@@ -147,3 +167,27 @@ def product_of(kernels: Sequence[CpuKernel], Q: BlockMatrix) -> CpuProduct:
     if made is None:
         made = _MADE[key] = CpuProduct(kernels, Q)
     return made
+
+
+class CpuCellwise:
+    """Products with a matrix per block of Q, without local arrays; see `CellwiseProduct`."""
+
+    def __init__(
+        self, matrices: Sequence[NDArray[np.float64]], Q: BlockMatrix, back: BlockMatrix, dtype: DTypeLike
+    ) -> None:
+        filled: dict[int, NDArray[np.bool_]] = {}
+        for M in matrices:  # one kernel for all that are of one size
+            filled[len(M)] = filled.get(len(M), M != 0) | (M != 0)
+        pairs = list(zip(matrices, Q.codes, strict=True))
+        there = [MatrixKernel(M, filled[len(M)], len(codes), dtype) for M, codes in pairs]
+        again = [MatrixKernel(M.T, filled[len(M)].T, len(codes), dtype) for M, codes in pairs]
+        self._forward = CpuProduct(there, Q, back)
+        self._backward = CpuProduct(again, back, Q, self._forward)
+
+    def apply(self, x: Array) -> Array:
+        """Q_a^t M Q x; see `CellwiseProduct.apply`."""
+        return self._forward(x[None])[0]
+
+    def transposed(self, r: Array) -> Array:
+        """Q^t M^t Q_a r; see `CellwiseProduct.apply`."""
+        return self._backward(r[None])[0]

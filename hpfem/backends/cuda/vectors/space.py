@@ -12,9 +12,11 @@ from scipy.sparse import csr_array
 from ....errors import DeviceError
 from ....support.log import report_once
 from ...vectors import BlockMatrix, DeviceIteration, VectorSpace
+from ..runtime.cublas import multiply
 from ..runtime.scratch import StreamPool, captured
 from .conjugate import CudaConjugateVectors
 from .indexed import IndexedRestriction
+from .sparse import SparseMatrix
 
 
 class Graph:
@@ -27,11 +29,13 @@ class Graph:
         That it was captured on.
     used : list of StreamPool
         Whose scratch it uses.
+    memory : cupy.cuda.MemoryPool
+        What its steps have allocated.
     """
 
-    def __init__(self, graph: Any, stream: Any, used: list[StreamPool[Any]]) -> None:
+    def __init__(self, graph: Any, stream: Any, used: list[StreamPool[Any]], memory: Any) -> None:
         self.launch = graph.launch
-        self._stream, self._used = stream, used
+        self._stream, self._used, self._memory = stream, used, memory
 
     def release(self) -> None:
         """Give back what the graph has used; see `DeviceIteration.capture`."""
@@ -51,10 +55,11 @@ class CudaIteration(DeviceIteration):
         """Capture steps on a stream of their own; see `DeviceIteration.capture`."""
         import cupy
 
-        stream, graph = cupy.cuda.Stream(non_blocking=True), None
+        stream, graph, memory = cupy.cuda.Stream(non_blocking=True), None, cupy.cuda.MemoryPool()
         used: list[StreamPool[Any]] = []
         try:
-            with stream, captured(stream) as used:
+            # Arrays of the graph are its own: those of the common pool are others' as soon as nobody holds them.
+            with stream, captured(stream) as used, cupy.cuda.using_allocator(memory.malloc):
                 try:
                     stream.begin_capture()
                     for _ in range(count):
@@ -70,7 +75,7 @@ class CudaIteration(DeviceIteration):
             # As where cuBLAS is not found.
             report_once(f"cg/{error}", f"{what} run without a CUDA graph: {error}")
             return None
-        return Graph(graph, stream, used)
+        return Graph(graph, stream, used, memory)
 
 
 class CudaVectors(VectorSpace):
@@ -88,8 +93,12 @@ class CudaVectors(VectorSpace):
         return type(array).__module__.partition(".")[0] == "cupy"
 
     def sparse(self, matrix: csr_array) -> Any:
-        """Copy a sparse matrix to the GPU, as one of CuPy; see `VectorSpace.sparse`."""
-        return import_module("cupyx.scipy.sparse").csr_matrix(matrix)
+        """Copy a sparse matrix to the GPU; see `VectorSpace.sparse`."""
+        return SparseMatrix(matrix)
+
+    def multiply(self, left: Any, matrix: Any, out: Any) -> None:
+        """Multiply matrices by cuBLAS, in graphs too; see `VectorSpace.multiply`."""
+        multiply(left, matrix, out)
 
     def restriction(self, Q: BlockMatrix, dtype: DTypeLike, keep: Any = None) -> IndexedRestriction:
         """Make an element restriction by index tables; see `VectorSpace.restriction`."""

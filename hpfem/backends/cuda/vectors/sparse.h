@@ -1,0 +1,18 @@
+// Product of a CSR matrix with a vector: LANES threads a row, their sums added up in order. `real`, `Index`, THREADS and
+// LANES are given.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    multiply(const long long n, const Index *__restrict__ starts, const Index *__restrict__ columns,
+             const real *__restrict__ values, const real *__restrict__ x, real *__restrict__ out) {
+  HPFEM_SHARED(sums);
+  const long long row = ((long long)blockIdx.x * THREADS + threadIdx.x) / LANES;
+  const int lane = threadIdx.x % LANES;
+  real sum = 0;
+  if (row < n) {
+    for (Index k = starts[row] + lane; k < starts[row + 1]; k += LANES) sum += values[k] * x[columns[k]];
+  }
+  sums[threadIdx.x] = sum;
+  __syncthreads();
+  if (row >= n || lane != 0) return;
+  HPFEM_UNROLL for (int i = 1; i < LANES; i++) sum += sums[threadIdx.x + i];
+  out[row] = sum;
+}

@@ -1,0 +1,12 @@
+"""p-multigrid for symmetric elliptic forms on cells of all shapes; `cycle` puts the parts together.
+
+energies    mean diffusion and reaction of every cell, and classes of cells that are alike in them
+smoother    one step of Jacobi's method in a basis of functions of low energy, which differ from class to class
+chebyshev   several steps, as the best polynomial of one
+algebraic   the vertices alone: algebraic multigrid
+cycle       orders P, P/2, .., 1, and the V-cycle through them
+"""
+
+from .cycle import Multigrid
+
+__all__ = ["Multigrid"]

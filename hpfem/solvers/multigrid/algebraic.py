@@ -1,0 +1,84 @@
+"""The vertices alone: smoothed aggregation [Vanek] of their matrix, set up by pyamg on the host.
+
+A V-cycle with Chebyshev's smoother on every level and the inverse of the smallest matrix: nothing but products with
+sparse matrices, on the vectors' own device.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+from scipy.sparse import csr_array, csr_matrix
+
+from ...backends.vectors import VectorSpace
+from .chebyshev import chebyshev, largest_eigenvalue
+
+# Unknowns of the smallest matrix at most, which is inverted.
+_SMALLEST = 300
+# Of its largest eigenvalue: what counts as zero, as of constants.
+_ZERO = 1e-8
+
+
+class _Level:
+    """A matrix, its smoother, and what takes the next coarser vectors here."""
+
+    def __init__(self, A: Any, P: Any, vectors: VectorSpace, dtype: DTypeLike) -> None:
+        self.A, self.P, self.R = (vectors.sparse(csr_array(M.astype(dtype))) for M in (A, P, P.T))
+        diagonal = A.diagonal()
+        self.inverse = vectors.from_host(np.where(diagonal > 0, 1 / np.where(diagonal > 0, diagonal, 1), 0), dtype)
+        start = vectors.from_host(np.random.default_rng(0).standard_normal(A.shape[0]), dtype)
+        self.largest = largest_eigenvalue(self.apply, self.smooth, vectors, start)
+
+    def apply(self, x: Any) -> Any:
+        return self.A @ x
+
+    def smooth(self, r: Any) -> Any:
+        return r * self.inverse
+
+
+class AlgebraicMultigrid:
+    """r -> M^-1 r for a sparse matrix.
+
+    Parameters
+    ----------
+    A : csr_array, [n, n]
+        Symmetric, positive semidefinite.
+    near : ndarray, [n, k]
+        Vectors of little energy: constants of every component.
+    vectors : VectorSpace
+        Where cycles work.
+    dtype : dtype
+        Of the vectors.
+    """
+
+    def __init__(self, A: csr_array, near: NDArray[np.floating[Any]], vectors: VectorSpace, dtype: DTypeLike) -> None:
+        from pyamg import smoothed_aggregation_solver
+
+        made = smoothed_aggregation_solver(
+            csr_matrix(A), near, strength="evolution" if near.shape[1] == 1 else "symmetric", max_coarse=_SMALLEST
+        ).levels
+        self._vectors = vectors
+        self.sizes = [int(level.A.shape[0]) for level in made]
+        self._levels = [_Level(csr_array(level.A), csr_array(level.P), vectors, dtype) for level in made[:-1]]
+        values, V = np.linalg.eigh(made[-1].A.toarray())
+        kept = values > _ZERO * (values.max() if len(values) else 0)
+        self._inverse = vectors.from_host((V[:, kept] / values[kept]) @ V[:, kept].T, dtype)
+
+    def __call__(self, r: Any) -> Any:
+        """Apply to a vector, [n]; a new one."""
+        return self._cycle(0, r)
+
+    def _cycle(self, number: int, r: Any) -> Any:
+        if number == len(self._levels):
+            x = self._vectors.xp.empty_like(r)
+            self._vectors.multiply(r[None], self._inverse, x[None])
+            return x
+        level = self._levels[number]
+        smooth = partial(chebyshev, level.apply, level.smooth, level.largest, 2)
+        x = smooth(r)
+        x += level.P @ self._cycle(number + 1, level.R @ (r - level.A @ x))
+        x += smooth(r - level.A @ x)
+        return x

@@ -1,0 +1,108 @@
+"""Maps between continuous functions that are a dense matrix in every cell: changes of basis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+from scipy.sparse import csr_array, diags_array
+
+from ...assembly import C0Space
+from ...backends import vectors_on
+from ...backends.base import Backend
+from ...backends.vectors import BlockMatrix
+
+Array = NDArray[np.float64]
+
+
+class CellMap:
+    """x -> (I - C) W Q_a^t M Q x: in every cell M, and of what the cells say the mean.
+
+    W divides by the number of cells, and C is what edges reach into rotated faces (`C0Space.face_correction`).
+
+    Parameters
+    ----------
+    Q : BlockMatrix
+        Local coefficients from global ones; its blocks are groups of cells that have a matrix.
+    back : BlockMatrix
+        Q_a.
+    matrices : sequence of ndarray, [n_modes, n_modes]
+        One per block of Q.
+    c0 : C0Space
+        Where the results are.
+    backend : Backend
+        Where it is computed.
+    dtype : dtype
+        Of the vectors.
+    """
+
+    def __init__(
+        self,
+        Q: BlockMatrix,
+        back: BlockMatrix,
+        matrices: Sequence[Array],
+        c0: C0Space,
+        backend: Backend,
+        dtype: DTypeLike,
+    ) -> None:
+        vectors = vectors_on(backend.device())
+        self._Q, self._back, self._matrices, self._c0 = Q, back, list(matrices), c0
+        self._product = backend.cellwise(matrices, Q, back, dtype)
+        self._weights = vectors.from_host(1 / c0.multiplicity, dtype)
+        C = c0.face_correction
+        self._C = None if C is None else [vectors.sparse(csr_array(part.astype(dtype))) for part in (C, C.T)]
+
+    def __call__(self, x: Any) -> Any:
+        """Map a vector.
+
+        Parameters
+        ----------
+        x : array, [size]
+
+        Returns
+        -------
+        array, [size]
+            A new one.
+        """
+        y = self._product.apply(x)
+        y *= self._weights
+        return y if self._C is None else y - self._C[0] @ y
+
+    def transposed(self, r: Any) -> Any:
+        """Map a vector by the transpose; see `__call__`."""
+        return self._product.transposed(self._weights * (r if self._C is None else r - self._C[1] @ r))
+
+    def congruent(self, R: csr_array) -> tuple[csr_array, NDArray[np.int64]]:
+        """Transform a matrix that has entries on the boundary alone, on the host.
+
+        Parameters
+        ----------
+        R : csr_array, [size, size]
+            Symmetric.
+
+        Returns
+        -------
+        rows : csr_array, [n, size]
+            Rows of the map T that R meets: T^t R T = rows^t R[chosen, chosen] rows.
+        chosen : ndarray of int, [n]
+        """
+        chosen = np.flatnonzero(np.diff(R.indptr))
+        back = csr_array(csr_array(self._back.matrix)[:, chosen])
+        local = np.flatnonzero(np.diff(back.indptr))
+        Q, entries = self._Q, []
+        for M, start, end, codes in zip(self._matrices, Q.starts, Q.starts[1:], Q.codes, strict=False):
+            own = np.flatnonzero((local >= start) & (local < end))
+            element, mode = np.divmod(local[own] - start, codes.shape[1])
+            for m in np.unique(mode):
+                columns = np.flatnonzero(M[m])
+                first = start + element[mode == m] * codes.shape[1]
+                i, j = np.broadcast_arrays(own[mode == m][:, None], first[:, None] + columns)
+                entries.append((i.ravel(), j.ravel(), np.broadcast_to(M[m, columns], i.shape).ravel()))
+        i, j, values = (np.concatenate(parts) for parts in zip(*entries, strict=True))
+        in_cells = csr_array((values, (i, j)), shape=(len(local), Q.starts[-1])) @ Q.matrix
+        rows = diags_array(1 / self._c0.multiplicity[chosen]) @ (back[local].T @ in_cells)
+        if self._c0.face_correction is not None:
+            rows = rows - self._c0.face_correction[chosen][:, chosen] @ rows
+        return csr_array(rows), chosen

@@ -1,0 +1,293 @@
+"""V-cycles through orders P, P/2, .., 1 on one mesh: coarse functions are the modes of lower order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from time import perf_counter
+from typing import Any
+from weakref import finalize
+
+import numpy as np
+from numpy.typing import DTypeLike
+from scipy.sparse import csr_array
+
+from hpfem.shapes.arguments import instance, integer
+
+from ...assembly import GlobalOperator
+from ...errors import ArgumentError, MeshError, NotSuitable
+from ...space import Space
+from .algebraic import AlgebraicMultigrid
+from .cell_map import CellMap
+from .chebyshev import WEIGHTS, chebyshev, largest_eigenvalue
+from .energies import Energies, element_energies
+from .smoother import LowEnergySmoother
+
+# Of the smoother. Beyond the largest eigenvalue, classes of cells disagree too much on the functions that they share.
+DEGREE, _LARGEST = 2, 4.0
+
+
+class Level:
+    """The operator of one order.
+
+    Parameters
+    ----------
+    A : GlobalOperator
+    kept : array of int or None
+        The numbers of its unknowns on the next finer level.
+
+    Attributes
+    ----------
+    A, kept
+    free : ndarray of bool, [size]
+        Unknowns without Dirichlet values.
+    smoothers : list of LowEnergySmoother
+        One per coupled component.
+    largest : float
+        Eigenvalue of B A.
+    """
+
+    def __init__(self, A: GlobalOperator, kept: Any) -> None:
+        self.A, self.kept, self.n = A, kept, A.components
+        self._product = A.product_on(A.device)
+        self.free = np.ones(A.c0.size, dtype=bool) if A.bc is None else A.bc.free
+        self.smoothers: list[LowEnergySmoother] = []
+        self.largest = 1.0
+
+    def apply(self, x: Any) -> Any:
+        """Apply the operator.
+
+        Parameters
+        ----------
+        x : array, [components * size]
+
+        Returns
+        -------
+        array, [components * size]
+            A new one.
+        """
+        return self._product(x)
+
+    def smooth(self, r: Any) -> Any:
+        """Apply the smoother's B, component by component; see `apply`."""
+        own, xp = self.smoothers, self.A.vectors.xp
+        parts = [own[c % len(own)](row) for c, row in enumerate(r.reshape(self.n, -1))]
+        return parts[0] if self.n == 1 else xp.concatenate(parts)
+
+    def make_smoothers(self, energies: list[list[Energies]]) -> None:
+        """Make the smoothers, with classes of cells or, where those disagree, without.
+
+        Parameters
+        ----------
+        energies : list of list of Energies
+            Per coupled component, per block.
+        """
+        found: list[tuple[float, list[LowEnergySmoother]]] = []
+        vectors, dtype, backend = self.A.vectors, self.A.dtype, self.A.operator.backend
+        robin = None if self.A.bc is None else self.A.bc.matrix
+        start = np.tile(self.free, self.n) * np.random.default_rng(0).standard_normal(self.n * len(self.free))
+        for one_class in (False, True):
+            chosen = [[part.in_one_class() if one_class else part for part in own] for own in energies]
+            self.smoothers = [LowEnergySmoother(self.A.c0, own, self.free, robin, backend) for own in chosen]
+            given = vectors.from_host(start, dtype)
+            found.append((largest_eigenvalue(self.apply, self.smooth, vectors, given), self.smoothers))
+            if found[0][0] <= _LARGEST or all(len(part.classes) == 1 for own in energies for part in own):
+                break
+        self.largest, self.smoothers = min(found, key=lambda pair: pair[0])
+
+
+class Multigrid:
+    """r -> M^-1 r: a V-cycle, symmetric positive definite.
+
+    Parameters
+    ----------
+    A : GlobalOperator
+        Of a symmetric elliptic form in the basis "modified" or "lagrange".
+    degree : int
+        Steps of the smoother: 1, 2 or 3.
+    dtype : dtype
+        Of what is inside; float64 is taken where numbers leave the range of float32.
+
+    Attributes
+    ----------
+    levels : list of Level
+        Finest first; the last is of order 1, where `vertices` serves.
+    vertices : AlgebraicMultigrid
+    phases : {str: float}
+        Seconds of each part of the set-up.
+
+    Raises
+    ------
+    NotSuitable
+        If the form is not symmetric and elliptic.
+    """
+
+    name = "multigrid"
+
+    def __init__(self, A: GlobalOperator, degree: int = DEGREE, dtype: DTypeLike = np.float32) -> None:
+        instance(A, GlobalOperator, "the operator of a preconditioner")
+        degree = integer(degree, 1, "the degree of multigrid's smoother", max(WEIGHTS))
+        if not A.symmetric:
+            raise NotSuitable("multigrid is for symmetric forms")
+        self.A, self.degree, self.phases = A, degree, dict[str, float]()
+        try:
+            self._make(np.dtype(dtype))
+        except (MeshError, ArgumentError):
+            if np.dtype(dtype) == np.float64:
+                raise
+            self._make(np.dtype(np.float64))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Multigrid, (self.A, self.degree, self.dtype)
+
+    @contextmanager
+    def _phase(self, name: str) -> Iterator[None]:
+        began = perf_counter()
+        yield
+        self.phases[name] = self.phases.get(name, 0.0) + perf_counter() - began
+
+    def _make(self, dtype: np.dtype[Any]) -> None:
+        A, self.dtype = self.A, dtype
+        vectors, space = A.vectors, A.c0.space
+        self._constrained = None
+        if A.bc is not None and A.bc.constrained.any():
+            self._constrained = vectors.from_host(np.tile(A.bc.constrained, A.components))
+        self._pool = vectors.pool()
+        with self._phase("levels"):
+            self._change = None
+            top = space.at(None, "modified", space.quadrature, dtype)
+            if space.basis != "modified":
+                first, self._change = _in_modes(A, top)
+            else:
+                first = _truncated(A, top)[0] if dtype != space.dtype else A
+            self.levels = [Level(first, None)]
+            rule = None if space.quadrature == "collocated" else space.quadrature
+            while max((orders := self.levels[-1].A.c0.space.orders).values()) > 1:
+                lower = space.at({name: max(1, order // 2) for name, order in orders.items()}, "modified", rule, dtype)
+                self.levels.append(Level(*_truncated(self.levels[-1].A, lower)))
+        last = self.levels[-1]
+        with self._phase("energies"):
+            coupled, blocks = A.operator.form.components, range(len(space.blocks))
+            energies = [[element_energies(last.A.operator, b, c, vectors.xp) for b in blocks] for c in range(coupled)]
+        with self._phase("smoothers"):
+            for level in self.levels[:-1]:
+                level.make_smoothers(energies)
+        with self._phase("vertices"):
+            single = last.A if last.n == coupled else GlobalOperator(last.A.operator, last.A.c0, last.A.bc)
+            inside = np.flatnonzero(np.tile(last.free, coupled))
+            self._inside, self.vertices = None, None
+            if len(inside):
+                near = np.kron(np.eye(coupled), np.ones((len(last.free), 1)))[inside]
+                matrix = csr_array(single.assemble().astype(np.float64)[inside][:, inside])
+                self._inside = vectors.xp.asarray(inside)
+                self.vertices = AlgebraicMultigrid(matrix, near, vectors, dtype)
+
+    def __call__(self, r: Any) -> Any:
+        """Apply to a residual on the operator's device.
+
+        Parameters
+        ----------
+        r : array, [components * size]
+
+        Returns
+        -------
+        array, [components * size]
+            A new one.
+        """
+        run = self._pool.take(lambda: _Run(self))
+        try:
+            z = run(r).astype(r.dtype)
+        finally:
+            self._pool.give(run)
+        return z if self._constrained is None else self.A.vectors.xp.where(self._constrained, r, z)
+
+    def cycle(self, r: Any) -> Any:
+        """Apply in the type that is used inside.
+
+        Parameters
+        ----------
+        r : array, [components * size]
+            Of `dtype`.
+
+        Returns
+        -------
+        array, [components * size]
+            A new one; zero where there are Dirichlet values.
+        """
+        xp, change, n = self.A.vectors.xp, self._change, self.A.components
+        if change is not None:
+            r = xp.concatenate([change.transposed(row) for row in r.reshape(n, -1)])
+        if self._constrained is not None:
+            r = xp.where(self._constrained, xp.zeros_like(r), r)
+        z = self._cycle(0, r)
+        return z if change is None else xp.concatenate([change(row) for row in z.reshape(n, -1)])
+
+    def _cycle(self, number: int, r: Any) -> Any:
+        level = self.levels[number]
+        if number == len(self.levels) - 1:
+            return self._at_vertices(level, r)
+        smooth = partial(chebyshev, level.apply, level.smooth, level.largest, self.degree)
+        kept, n = self.levels[number + 1].kept, level.n
+        x = smooth(r)
+        coarse = (r - level.apply(x)).reshape(n, -1)[:, kept]
+        x.reshape(n, -1)[:, kept] += self._cycle(number + 1, coarse.reshape(-1)).reshape(n, -1)
+        x += smooth(r - level.apply(x))
+        return x
+
+    def _at_vertices(self, level: Level, r: Any) -> Any:
+        x = self.A.vectors.xp.zeros_like(r)
+        if self.vertices is not None:
+            coupled = self.A.operator.form.components
+            for given, out in zip(r.reshape(-1, coupled * len(level.free)), x.reshape(-1, coupled * len(level.free))):
+                out[self._inside] = self.vertices(given[self._inside])
+        return x
+
+
+class _Run:
+    """Cycles in arrays of their own: from the second on, where the device has such, launched as a graph."""
+
+    def __init__(self, M: Multigrid) -> None:
+        self.M, self.given = M, M.A.vectors.xp.zeros(M.A.shape[0], M.dtype)
+        self.result, self.called = self.given, False
+        self.graph: Any = None
+
+    def __call__(self, r: Any) -> Any:
+        self.given[...] = r
+        iteration = self.M.A.vectors.iteration
+        if self.graph is None and iteration is not None and self.called:
+            self.graph = iteration.capture(self._step, 1, "multigrid")
+            if self.graph is not None:
+                finalize(self, self.graph.release)
+        if self.graph is not None:
+            self.graph.launch()
+        else:
+            self._step()
+        self.called = True
+        return self.result
+
+    def _step(self) -> None:
+        self.result = self.M.cycle(self.given)
+
+
+def _truncated(A: GlobalOperator, space: Space) -> tuple[GlobalOperator, Any]:
+    """An operator between modes of lower order or another type, and the numbers of these modes."""
+    c0 = A.c0.at(space)
+    kept = A.c0.numbering.truncation(c0.numbering)
+    bc = None if A.bc is None else A.bc.at(c0, kept)
+    return GlobalOperator(A.operator.at(space), c0, bc, A.components), A.vectors.xp.asarray(kept)
+
+
+def _in_modes(A: GlobalOperator, space: Space) -> tuple[GlobalOperator, CellMap]:
+    """An operator between modes in place of nodes, and the change from modes to nodes."""
+    c0 = A.c0.at(space)
+    blocks = zip(space.blocks, A.c0.space.blocks, strict=True)
+    values = [block.basis.evaluate(np.asarray(own.basis.nodes)).T for block, own in blocks]
+    change = CellMap(c0.block_matrix, A.c0.inverse_matrix, values, A.c0, A.operator.backend, space.dtype)
+    bc = None
+    if A.bc is not None:
+        bc = A.bc.at(c0, np.arange(c0.size))
+        if A.bc.matrix is not None:
+            rows, chosen = change.congruent(A.bc.matrix)
+            bc.matrix = csr_array(rows.T @ A.bc.matrix[chosen][:, chosen] @ rows)
+    return GlobalOperator(A.operator.at(space), c0, bc, A.components), change

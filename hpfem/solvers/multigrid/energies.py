@@ -1,0 +1,140 @@
+"""Mean diffusion and reaction of every cell, and classes of cells that are alike in them.
+
+In local coordinates xi the energy of a cell is, but for what varies in it, sum_ij S_ij (du/dxi_i, du/dxi_j) + m (u, u):
+S is the mean of k |J| J^-1 J^-T, m that of lam |J|. Functions of low energy are made for classes of S and m.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpfem.shapes import Shape
+from hpfem.shapes.low_energy import regular_jacobian
+
+from ...assembly.entries import pointwise_matrix
+from ...errors import NotSuitable
+from ...geometry.element_map import chunks
+from ...memory import as_numpy
+from ...operators import Operator
+
+Array = NDArray[np.float64]
+
+# Ratio of lengths within a class, the largest one that is told apart, and classes of a block at most.
+SPREAD, CAP, MOST_CLASSES = 2.0, 16.0, 32
+# Reaction over diffusion beyond which the energy is all reaction.
+_REACTION = 1e6
+
+
+@dataclass(frozen=True, eq=False)
+class Energies:
+    """Mean energies of the cells of a block, and their classes.
+
+    Attributes
+    ----------
+    means : array, [E, dim^2 + 1]
+        S and m, where the operator computes.
+    own : ndarray of int, [E]
+        Class of each cell.
+    classes : list of (ndarray [dim, dim], float)
+        S and m of each class, but for scale. The first is of regular cells.
+    """
+
+    means: Any
+    own: NDArray[np.int64]
+    classes: list[tuple[Array, float]]
+
+    def in_one_class(self) -> Energies:
+        """Take all cells for regular ones.
+
+        Returns
+        -------
+        Energies
+        """
+        return Energies(self.means, np.zeros_like(self.own), self.classes[:1])
+
+
+def element_energies(operator: Operator, number: int, component: int, xp: Any) -> Energies:
+    """Mean energies of the cells of a block.
+
+    Parameters
+    ----------
+    operator : Operator
+        A weak form.
+    number : int
+        Of the block.
+    component : int
+        Trial and test component.
+    xp : module
+        Of the arrays where the operator computes.
+
+    Returns
+    -------
+    Energies
+
+    Raises
+    ------
+    NotSuitable
+        If the form is not elliptic in a cell.
+    """
+    block = operator.space.blocks[number]
+    shape, d = block.shape, block.shape.dim
+    X, weights = shape.collapse_matrix(block.rule.eta), block.rule.weights.sum()
+    means = xp.zeros((block.n_elements, d * d + 1))
+    tables: dict[tuple[int, int], Any] = {}
+    for some in chunks(block.n_elements, block.n_points * (1 + block.geometry.space_dim) ** 2):
+        for (a, b), values in pointwise_matrix(operator, number, component, some, xp).items():
+            if (a == 0) != (b == 0):
+                continue  # what is of first order is no energy
+            if (a, b) not in tables:
+                table = np.zeros((block.n_points, d * d + 1))
+                if a == 0:
+                    table[:, -1] = 1
+                else:
+                    outer = X[:, :, a - 1, None] * X[:, None, :, b - 1]
+                    table[:, :-1] = (outer if a == b else outer + outer.swapaxes(1, 2)).reshape(-1, d * d)
+                tables[a, b] = xp.asarray(table / weights)
+            means[some] += xp.broadcast_to(values, (len(means[some]), block.n_points)) @ tables[a, b]
+    return _classified(shape, means, xp)
+
+
+def _classified(shape: Shape, means: Any, xp: Any) -> Energies:
+    """Classes of cells, the farthest cell from all classes making a new one, until none is far."""
+    d, n = shape.dim, len(means)
+    R = xp.asarray(regular_jacobian(shape))
+    S, m = R @ means[:, :-1].reshape(n, d, d) @ R.T, means[:, -1]
+    determinant = xp.linalg.det(S) if n else m
+    elliptic = (determinant >= 0) & (xp.trace(S, axis1=1, axis2=2) >= 0) & (m >= 0) & xp.isfinite(determinant)
+    if not bool(elliptic.all()):
+        raise NotSuitable("the form is not elliptic in every cell: multigrid is for diffusion with k > 0 and lam >= 0")
+    scale = xp.maximum(determinant ** (1 / d), m / _REACTION)
+    scale = xp.where(scale > 0, scale, 1)
+    S = S / scale[:, None, None]
+    # Ratios beyond the cap, which no table of functions follows, are levelled out.
+    level = xp.trace(S, axis1=1, axis2=2) / (d * CAP**2) + 1e-12
+    S = S + level[:, None, None] * xp.eye(d)
+    S /= (xp.linalg.det(S) ** (1 / d))[:, None, None]
+    reaction = 1 + m / scale
+    # tr(A C^-1) + tr(C A^-1) - 2 d: how far A is from C, 0 where they are equal; a product of what each has.
+    given = xp.concatenate(
+        [S.reshape(n, -1), xp.linalg.inv(S).reshape(n, -1), reaction[:, None], 1 / reaction[:, None]], axis=1
+    )
+    far = 4 * (SPREAD + 1 / SPREAD - 2) if d > 1 else 2 * (SPREAD**2 + SPREAD**-2 - 2)
+    centres = [np.concatenate([np.eye(d).ravel(), np.eye(d).ravel(), [r := float(xp.median(reaction)), 1 / r]])]
+    nearest, own = xp.full(n, xp.inf), xp.zeros(n, dtype=np.int64)
+    while True:
+        c = centres[-1]
+        other = xp.asarray(np.concatenate([c[d * d : 2 * d * d], c[: d * d], c[-1:], c[-2:-1]]))
+        distance = given @ other - 2 * (d + 1)
+        closer = distance < nearest
+        own[closer], nearest = len(centres) - 1, xp.minimum(distance, nearest)
+        farthest = int(nearest.argmax()) if n else 0
+        if not n or float(nearest[farthest]) <= far or len(centres) == MOST_CLASSES:
+            break
+        centres.append(as_numpy(given[farthest]))
+    back = np.linalg.inv(regular_jacobian(shape))
+    classes = [(back @ c[: d * d].reshape(d, d) @ back.T, float(c[-2] - 1)) for c in centres]
+    return Energies(means, as_numpy(own), classes)

@@ -1,0 +1,216 @@
+"""Functions of low energy on a reference cell, in whose basis the diagonal of an elliptic operator smooths.
+
+The function of a vertex, edge or face is, among those that agree with it there and vanish on what does not touch it,
+the one of least energy [SC]. On an edge or face, and inside the cell, the functions are eigenvectors of the Laplacian
+of the regular entity, so that neighbours of any shape make the same trace.
+
+The modified basis is hierarchical and sorted by entity, and so are these functions: column m stands for the mode m, and
+changes its sign and place with the entity's orientation as that does, but on rotated tris.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+
+from .basis import Basis, make_basis
+from .quadrature import default_counts, quadrature
+from .segment import SEGMENT
+from .shape import Shape
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+# Of the largest entry of a matrix: what is zero but for rounding, as between even and odd functions.
+_ROUNDING = 1e-13
+
+
+@cache
+def interior_modes(basis: Basis) -> Indices:
+    """Modes that belong to the shape itself and not to its boundary, in mode order.
+
+    Parameters
+    ----------
+    basis : Basis
+
+    Returns
+    -------
+    ndarray of int, [n]
+        Read-only.
+    """
+    found = np.array([m for m, mode in enumerate(basis.modes) if mode.entity[0] == basis.shape.dim], dtype=np.int64)
+    found.flags.writeable = False
+    return found
+
+
+def modal_entity_modes(basis: Basis, dim: int, number: int) -> Indices:
+    """Modes of a hierarchical basis that belong to an entity, in the order of the entity's own interior modes.
+
+    Parameters
+    ----------
+    basis : Basis
+        "modified".
+    dim, number : int
+        The entity ``shape.entities[dim][number]``.
+
+    Returns
+    -------
+    ndarray of int, [n]
+    """
+    found = {mode.indices: m for m, mode in enumerate(basis.modes) if mode.entity == (dim, number)}
+    if dim == 0:
+        return np.array(list(found.values()), dtype=np.int64)
+    own = make_basis(basis.name, basis.shape.entities[dim][number].shape, basis.order)
+    return np.array([found[own.modes[m].indices] for m in interior_modes(own)], dtype=np.int64)
+
+
+def kept_modes(shape: Shape, order: int, lower: int) -> Indices:
+    """Positions among the interior modes of the modified basis of an order of those of a lower order.
+
+    Parameters
+    ----------
+    shape : Shape
+    order, lower : int
+
+    Returns
+    -------
+    ndarray of int, [n]
+    """
+    if shape.dim == 0:
+        return np.zeros(1, dtype=np.int64)
+    full, small = make_basis("modified", shape, order), make_basis("modified", shape, lower)
+    place = {full.modes[m].indices: i for i, m in enumerate(interior_modes(full))}
+    return np.array([place[small.modes[m].indices] for m in interior_modes(small)], dtype=np.int64)
+
+
+@cache
+def regular_jacobian(shape: Shape) -> Array:
+    """Jacobian of the map to the regular cell: right angles in a product, edges of one length in a cone.
+
+    Parameters
+    ----------
+    shape : Shape
+
+    Returns
+    -------
+    ndarray, [dim, dim]
+    """
+    if shape.dim < 2 or shape.base is None:
+        return np.eye(shape.dim)
+    base, column = regular_jacobian(shape.base), np.eye(shape.dim)[-1]
+    if shape.collapsed:
+        column[:-1] = base @ (shape.base.vertices.mean(axis=0) + 1) / 2
+        column[-1] = np.sqrt(1 - column[:-1] @ column[:-1])
+    return np.column_stack([np.vstack([base, np.zeros(shape.dim - 1)]), column])
+
+
+@cache
+def reference_energies(shape: Shape, order: int) -> tuple[Array, Array]:
+    """Integrals of products of the modified modes and of their derivatives over the reference cell.
+
+    Parameters
+    ----------
+    shape : Shape
+    order : int
+
+    Returns
+    -------
+    stiffness : ndarray, [dim, dim, n_modes, n_modes]
+        Of the derivatives by two local coordinates.
+    mass : ndarray, [n_modes, n_modes]
+    """
+    basis, rule = make_basis("modified", shape, order), quadrature(shape, default_counts(shape, order))
+    values = basis.evaluate_eta(rule.eta)
+    inverse = np.linalg.inv(shape.collapse_matrix(rule.eta))
+    gradient = np.einsum("qki,kmq->imq", inverse, basis.gradient_eta(rule.eta), optimize=True)
+    stiffness = np.array([[(a * rule.weights) @ b.T for b in gradient] for a in gradient])
+    return stiffness, np.asarray((values * rule.weights) @ values.T)
+
+
+@cache
+def eigenbasis(shape: Shape, order: int) -> Array:
+    """Eigenvectors of the regular entity's Laplacian, its boundary held, in its interior modes.
+
+    Parameters
+    ----------
+    shape : Shape
+        Of an edge, a face or a cell.
+    order : int
+
+    Returns
+    -------
+    ndarray, [n, n]
+        Of mass 1. A change of orientation that makes a mode the negative of another does the same to the columns.
+    """
+    if shape.dim == 0:
+        return np.eye(1)
+    modes = _inner(shape, order)
+    if shape.dim > 1 and shape.base is not None and not shape.collapsed:
+        base, line = eigenbasis(shape.base, order), eigenbasis(SEGMENT, order)
+        pairs = [(*b, *a) for b in _inner(shape.base, order) for a in _inner(SEGMENT, order)]
+        own = [pairs.index(indices) for indices in modes]
+        return np.asarray(np.kron(base, line)[np.ix_(own, own)], dtype=np.float64)
+    stiffness, mass = reference_energies(shape, order)
+    inside, inverse = interior_modes(make_basis("modified", shape, order)), np.linalg.inv(regular_jacobian(shape))
+    A = np.einsum("ij,ijmn->mn", inverse @ inverse.T, stiffness)[np.ix_(inside, inside)]
+    M, vectors = mass[np.ix_(inside, inside)], np.zeros(A.shape)
+    # Odd functions of eta_1 change sign where even ones do not: they stand in the places of odd modes.
+    for parity in (0, 1):
+        same = np.array([m for m, indices in enumerate(modes) if indices[0] % 2 == parity], dtype=np.int64)
+        if len(same):
+            vectors[np.ix_(same, same)] = eigh(A[np.ix_(same, same)], M[np.ix_(same, same)])[1]
+    return vectors
+
+
+def _inner(shape: Shape, order: int) -> list[tuple[int, ...]]:
+    """Indices of the interior modes."""
+    return [mode.indices for mode in make_basis("modified", shape, order).modes if mode.entity[0] == shape.dim]
+
+
+def low_energy_functions(shape: Shape, order: int, A: Array, orders: tuple[tuple[int, ...], ...]) -> Array:
+    """Functions of low energy of a cell, as coefficients of modified modes.
+
+    Parameters
+    ----------
+    shape : Shape
+    order : int
+    A : ndarray, [n_modes, n_modes]
+        The cell's energy: symmetric positive definite on functions that vanish on an entity.
+    orders : tuple of tuple of int
+        Per dimension, the order of each entity: the functions of an entity are those of its own order.
+
+    Returns
+    -------
+    ndarray, [n_modes, n_modes]
+        In columns; those of modes that an entity of lower order does not have are zero.
+    """
+    basis, T = make_basis("modified", shape, order), np.zeros(A.shape)
+    own = {
+        (dim, number): modal_entity_modes(basis, dim, number)[kept_modes(entity.shape, order, orders[dim][number])]
+        for dim in range(shape.dim + 1)
+        for number, entity in enumerate(shape.entities[dim])
+    }
+    # The interior follows from the rest: its part is eliminated once for all entities.
+    inner = own.pop((shape.dim, 0))
+    outer = np.concatenate(list(own.values()))
+    T[np.ix_(inner, inner)] = eigenbasis(shape, orders[-1][0])
+    extension = -np.linalg.solve(A[np.ix_(inner, inner)], A[np.ix_(inner, outer)])
+    schur = A.copy()
+    schur[np.ix_(outer, outer)] += A[np.ix_(outer, inner)] @ extension
+    for (dim, number), modes in own.items():
+        entity = shape.entities[dim][number]
+        T[np.ix_(modes, modes)] = U = eigenbasis(entity.shape, orders[dim][number])
+        around = [
+            m
+            for (d, i), others in own.items()
+            if d > dim and set(entity.vertices) <= set(shape.entities[d][i].vertices)
+            for m in others
+        ]
+        if around and len(modes):
+            T[np.ix_(around, modes)] = -np.linalg.solve(schur[np.ix_(around, around)], schur[np.ix_(around, modes)] @ U)
+    T[np.ix_(inner, outer)] = extension @ T[np.ix_(outer, outer)]
+    T[np.abs(T) < _ROUNDING * np.abs(T).max()] = 0
+    return T

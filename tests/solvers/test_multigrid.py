@@ -1,0 +1,181 @@
+"""Multigrid: flat in order and size, symmetric positive definite, the same on all backends, for all shapes."""
+
+import numpy as np
+import pytest
+
+import hpfem as hp
+from hpfem.mesh import box
+from hpfem.shapes import SHAPES
+from hpfem.shapes.low_energy import eigenbasis, low_energy_functions, reference_energies
+from hpfem.solvers.multigrid import Multigrid
+from tests.assembly.meshes import ours, rotated
+
+SOLIDS = ("hex", "prism", "pyramid", "tet")
+
+
+def operator(mesh, order, basis="modified", lam=1.0, diffusivity=None, components=None, dtype="float64", **conditions):
+    space = hp.Space(mesh, order, basis, dtype=dtype)
+    c0 = hp.C0Space(space)
+    bc = hp.BoundaryConditions(c0, **conditions)
+    return hp.GlobalOperator(hp.Helmholtz(space, lam, diffusivity), c0, bc, components)
+
+
+def iterations(A, rng, tol=1e-8, **options):
+    free = np.tile(A.bc.free, A.components)
+    b = rng.standard_normal(A.shape[0]).astype(A.dtype) * free
+    x, info = hp.cg(A, b, Multigrid(A, **options), tol=tol)
+    assert np.linalg.norm(A.apply(x) - b) <= 1.1 * max(tol, info.residual) * np.linalg.norm(b)
+    return info.iterations
+
+
+@pytest.mark.parametrize("shape", SOLIDS)
+@pytest.mark.parametrize("order", [1, 2, 3, 5, 6])
+def test_every_shape_and_order(shape, order, rng):
+    assert iterations(operator(box(shape, (3, 3, 3)), order, dirichlet={"xmin": 0.0}), rng) <= 12
+
+
+@pytest.mark.parametrize("name", ["curved_mixed", "cube_mixed", "ball", "pipe_mixed", "square_mixed"])
+@pytest.mark.parametrize("basis", ["modified", "lagrange"])
+def test_our_meshes_in_both_bases(name, basis, rng):
+    counts = [iterations(operator(ours(f"{name}.msh"), order, basis, dirichlet=0.0), rng) for order in (2, 5)]
+    assert max(counts) <= 14, counts
+
+
+def test_iterations_do_not_grow_with_the_mesh(rng):
+    counts = [iterations(operator(box(SOLIDS, (n, n, n)), 3, dirichlet={"xmin": 0.0}), rng) for n in (4, 8)]
+    assert counts[1] <= counts[0] + 1, counts
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [{}, {"dirichlet": 0.0}, {"robin": (2.0, 1.0)}, {"dirichlet": {"xmin": 0.0}, "robin": {"xmax": (1.0, 0.0)}}],
+    ids=["neumann", "dirichlet", "robin", "mixed"],
+)
+@pytest.mark.parametrize("basis", ["modified", "lagrange"])
+def test_it_is_symmetric_positive_definite(conditions, basis, rng):
+    A = operator(rotated(box(SOLIDS, (4, 1, 1)), rng), 3, basis, **conditions)
+    M = Multigrid(A, dtype=np.float64)
+    matrix = np.array([M(row) for row in np.eye(A.c0.size)])
+    assert np.abs(matrix - matrix.T).max() < 1e-11 * np.abs(matrix).max()
+    assert np.linalg.eigvalsh((matrix + matrix.T) / 2)[0] > 0
+    # What is prescribed is left alone.
+    x = rng.standard_normal(A.c0.size) * A.bc.constrained
+    assert np.allclose(M(x), x)
+
+
+@pytest.mark.parametrize("alpha", [1e-2, 1.0, 1e2, 1e4])
+def test_robin_conditions_of_any_size(alpha, rng):
+    assert iterations(operator(box("hex", (2, 2, 2)), 5, lam=0.0, robin=(alpha, 0.0)), rng) <= 14
+
+
+@pytest.mark.parametrize("lam", [0.0, 1.0, 1e2, 1e4, 1e6, 1e8])
+@pytest.mark.parametrize("shape", SOLIDS)
+def test_reactions_of_any_size(lam, shape, rng):
+    assert iterations(operator(box(shape, (2, 2, 2)), 4, lam=lam, dirichlet={"xmin": 0.0}), rng) <= 14
+
+
+@pytest.mark.parametrize("jump", [1e3, 1e6])
+def test_jumps_from_cell_to_cell(jump, rng):
+    space = hp.Space(box("hex", (4, 4, 4)), 4)
+    k = space.field("phys", [np.where(rng.random((1, b.n_elements, 1)) < 0.5, 1.0, jump) * np.ones((1, 1, b.n_points))
+                             for b in space.blocks])  # fmt: skip
+    c0 = hp.C0Space(space)
+    A = hp.GlobalOperator(hp.Helmholtz(space, 0.0, k), c0, hp.BoundaryConditions(c0, dirichlet=0.0))
+    assert iterations(A, rng) <= 16
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e9])
+def test_tiny_and_huge_meshes(scale, rng):
+    mesh = box("tet", (2, 2, 2)).transformed(lambda points: scale * points)
+    assert iterations(operator(mesh, 3, lam=1 / scale**2, dirichlet=0.0), rng) <= 14
+
+
+def test_components_have_a_cycle_each(rng):
+    three = operator(box("hex", (2, 2, 2)), 4, components=3, dirichlet={"xmin": 0.0})
+    one = operator(box("hex", (2, 2, 2)), 4, dirichlet={"xmin": 0.0})
+    r = rng.standard_normal((3, one.c0.size))
+    M, of_three = (Multigrid(A, dtype=np.float64) for A in (one, three))
+    for own, same in zip(of_three.levels, M.levels, strict=True):
+        own.largest = same.largest  # an estimate from random vectors
+    found = of_three(r.ravel()).reshape(3, -1)
+    assert np.allclose(found, [M(row) for row in r], rtol=0, atol=1e-12 * np.abs(found).max())
+
+
+def test_coupled_components(rng):
+    def elastic(du):
+        strain = [[(du[i][j] + du[j][i]) / 2 for j in range(3)] for i in range(3)]
+        trace = strain[0][0] + strain[1][1] + strain[2][2]
+        return [[2 * strain[i][j] + (trace if i == j else 0) for j in range(3)] for i in range(3)]
+
+    space = hp.Space(box("tet", (2, 2, 2)), 3)
+    c0 = hp.C0Space(space)
+    form = hp.WeakForm(space, elastic, trial="grad", test="grad", components=3)
+    A = hp.GlobalOperator(form, c0, hp.BoundaryConditions(c0, dirichlet={"xmin": 0.0}))
+    assert iterations(A, rng) <= 40
+
+
+def test_different_orders(rng):
+    orders = {"hex": 4, "prism": 5, "pyramid": 6, "tet": 3}
+    assert iterations(operator(rotated(ours("cube_mixed.msh"), rng), orders, dirichlet=0.0), rng) <= 16
+
+
+def test_float32_inside_costs_no_iterations(rng):
+    A = operator(ours("curved_mixed.msh"), 5, dirichlet=0.0)
+    counts = [iterations(A, np.random.default_rng(1), 1e-11, dtype=dtype) for dtype in (np.float32, np.float64)]
+    assert abs(counts[0] - counts[1]) <= 1, counts
+
+
+def test_single_precision_problems(rng):
+    assert iterations(operator(ours("cube_mixed.msh"), 4, dtype="float32", dirichlet=0.0), rng, tol=1e-5) <= 14
+
+
+def test_backends_agree(rng):
+    mesh = ours("cube_mixed.msh")
+    found = []
+    r = None
+    for backend in ("numpy", "cpu"):
+        space = hp.Space(mesh, 4, backend=backend)
+        c0 = hp.C0Space(space)
+        A = hp.GlobalOperator(hp.Helmholtz(space, 1.0), c0, hp.BoundaryConditions(c0, dirichlet=0.0))
+        r = rng.standard_normal(c0.size) if r is None else r
+        found.append(Multigrid(A, dtype=np.float64)(r))
+    assert np.allclose(*found, rtol=0, atol=1e-11 * np.abs(found[0]).max())
+
+
+@pytest.mark.parametrize("shape", [s for s in SHAPES.values() if s.dim > 1], ids=lambda s: s.name)
+@pytest.mark.parametrize("order", [1, 2, 4])
+def test_functions_of_least_energy(shape, order, rng):
+    # Any change where the entity does not lie adds energy: they are orthogonal in energy to all functions there.
+    K, M = reference_energies(shape, order)
+    J = np.eye(shape.dim) + 0.2 * rng.standard_normal((shape.dim, shape.dim))
+    A = np.einsum("ij,ijmn->mn", J @ J.T, K) + 0.3 * M
+    T = low_energy_functions(shape, order, A, tuple(tuple(order for _ in own) for own in shape.entities))
+    modes = hp.shapes.make_basis("modified", shape, order).modes
+    corners = [set(shape.entities[d][i].vertices) for d, i in (mode.entity for mode in modes)]
+    for m, mode in enumerate(modes):
+        around = [n for n, other in enumerate(modes) if other.entity[0] > mode.entity[0] and corners[m] <= corners[n]]
+        if around:
+            assert np.abs(A[around] @ T[:, m]).max() < 1e-11 * np.abs(A).max()
+        outside = [n for n in range(len(modes)) if n not in around and modes[n].entity != mode.entity]
+        assert not T[outside, m].any()
+
+
+def test_eigenvectors_of_a_regular_face():
+    for shape in (SHAPES["quad"], SHAPES["tri"]):
+        U = eigenbasis(shape, 5)
+        M = reference_energies(shape, 5)[1]
+        inside = [m for m, mode in enumerate(hp.shapes.make_basis("modified", shape, 5).modes) if mode.entity[0] == 2]
+        assert np.allclose(U.T @ M[np.ix_(inside, inside)] @ U, np.eye(len(inside)), atol=1e-12)
+
+
+def test_what_it_is_not_for(rng):
+    with pytest.raises(hp.NotSuitable, match="elliptic"):
+        Multigrid(operator(box("hex", (2, 2, 2)), 3, lam=-5.0, dirichlet=0.0))
+    space = hp.Space(box("hex", (2, 2, 2)), 3)
+    A = hp.GlobalOperator(hp.AdvectionDiffusionReaction(space, velocity=(1.0, 0.0, 0.0)), hp.C0Space(space))
+    with pytest.raises(hp.NotSuitable, match="symmetric"):
+        Multigrid(A)
+    with pytest.raises(hp.ArgumentError, match="degree"):
+        Multigrid(operator(box("hex", (2, 2, 2)), 3), degree=4)
+    with pytest.raises(hp.ArgumentError, match="GlobalOperator"):
+        Multigrid(space)
