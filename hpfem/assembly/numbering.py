@@ -23,8 +23,8 @@ from hpfem.shapes import Basis, Shape, make_basis
 from ..backends.vectors import BlockMatrix
 from ..errors import ArgumentError
 from ..mesh import Mesh
+from ..mesh.sorting import sorted_rows
 from ..mesh.symmetry import symmetries
-from ..mesh.topology import sorted_rows
 from .traces import Array, Indices, edge_block, entity_modes, inner_block, interior_modes
 
 
@@ -266,7 +266,7 @@ class Numbering:
         ids, codes = [], []
         for entity in shape.entities[dim]:
             corners = vertices[:, entity.vertices]
-            ids.append(index.find(sorted_rows(corners, 2 if dim == 1 else 4)))
+            ids.append(index.find(sorted_rows(corners)))
             codes.append(self.topology.codes(entity.shape, corners))
         return Seen(np.stack(ids, axis=1), np.stack(codes, axis=1))
 

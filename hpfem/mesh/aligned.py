@@ -21,6 +21,7 @@ from hpfem.shapes import Shape
 
 from .cells import CellArray
 from .curve import along_curve, is_scattered
+from .sorting import comparisons, distinct
 from .symmetry import Indices, lattice_permutations, parities, symmetries
 from .topology import Entities, Topology, classes, orientation_codes
 
@@ -115,9 +116,8 @@ class AlignedTopology(Topology):
             self.rows[indices] = np.arange(len(indices))
             # Cells whose vertices are ranked in the same order are turned alike.
             n = cells.shape.n_vertices
-            keys = np.argsort(self.ranks[own], axis=1) @ n ** np.arange(n)
-            _, first, kind = np.unique(keys, return_index=True, return_inverse=True)
-            kind = kind.ravel()
+            keys = comparisons(self.ranks[own].T)
+            first, kind = distinct(keys, 2 ** (n * (n - 1) // 2))
             turns = _turns(cells.shape, self.ranks[own[first]])
             self._kinds.append((kind, turns, np.take_along_axis(self.ranks[own[first]], turns, axis=1)))
             table = symmetries(cells.shape)
@@ -143,7 +143,7 @@ class AlignedTopology(Topology):
                 [cells.shape.entity_number(tuple(int(v) for v in turn[list(e.vertices)]))[1] for e in entities]
                 for turn in turns
             ]
-            here = [orientation_codes(e.shape, ranks[:, e.vertices], self.n_vertices) for e in entities]
+            here = [orientation_codes(e.shape, ranks[:, e.vertices]) for e in entities]
             ids.append(np.take_along_axis(own[order], np.array(numbers)[kind], axis=1))
             codes.append(np.stack(here, axis=1)[kind])
         return Entities(plain.count, tuple(ids), tuple(codes), plain.index)
@@ -162,7 +162,7 @@ class AlignedTopology(Topology):
         -------
         ndarray of int8, [n]
         """
-        return orientation_codes(shape, self.ranks[vertices], self.n_vertices)
+        return orientation_codes(shape, self.ranks[vertices])
 
     def __reduce__(self) -> tuple[type[AlignedTopology], tuple[Topology, NDArray[np.float64]]]:
         return AlignedTopology, (self._plain, self._points)

@@ -91,7 +91,7 @@ def _open_sides(topology: Topology) -> list[CellArray]:
     """Sides without a neighbour as cells, numbered by the cells that they belong to."""
     dim, is_open = topology.dim - 1, topology.facets.on_boundary
     sides = []
-    for position, number, facet, _ in topology.local_entities(dim):
+    for position, number, facet in topology.local_entities(dim):
         cells = topology.cells[position]
         chosen = is_open[topology.sides.ids[position][:, number]]
         nodes = cells.nodes[chosen][:, entity_nodes(cells.shape, cells.order, dim, number)]

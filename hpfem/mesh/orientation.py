@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..geometry.element_map import ElementMap
+from ..geometry.element_map import CACHED, ElementMap, check_gradient, chunks
 from . import checks
 from .cells import Array, CellArray, Labels
 from .symmetry import mirror
@@ -39,10 +39,26 @@ def positively_oriented(
     MeshError
         If det J has both signs in a cell, or is zero.
     """
-    found = [ElementMap.of(array, points).quality() for array in arrays]
-    checks.tangling(arrays, found, labels)
-    mirrored = [own.mirrored for own in found]
+    mirrored, unsure, found = [], [], []
+    for array in arrays:
+        signs = _sure_signs(points, array)
+        rest = np.flatnonzero(signs == 0)
+        unsure.append(CellArray(array.shape, array.order, array.nodes[rest], array.indices[rest]))
+        found.append(ElementMap.of(unsure[-1], points).quality())
+        mirrored.append(signs < 0)
+        mirrored[-1][rest] = found[-1].mirrored
+    checks.tangling(unsure, found, labels)
     return [_reflected(array, own) for array, own in zip(arrays, mirrored, strict=True)], mirrored
+
+
+def _sure_signs(points: Array, array: CellArray) -> NDArray[np.int8]:
+    """See `ElementMap.sure_signs`; the maps of all cells at once would take more memory than the cells."""
+    gradient = check_gradient(array.shape, array.order)
+    parts = [
+        CellArray(array.shape, array.order, array.nodes[rows], array.indices[rows])
+        for rows in chunks(len(array), array.nodes.shape[1] * points.shape[1], most=CACHED)
+    ]
+    return np.concatenate([ElementMap.of(part, points).sure_signs(gradient) for part in parts])
 
 
 def _reflected(array: CellArray, chosen: NDArray[np.bool_]) -> CellArray:

@@ -16,8 +16,8 @@ from hpfem.shapes.arguments import shown
 from ..cells import Array, CellArray
 from ..named_sets import looked_up
 from ..node_order import permutation
+from ..sorting import places
 from ..symmetry import Indices
-from ..topology import places
 
 _TEXT_CHUNK = 1 << 24
 _SPACE = re.compile(rb"\s")
@@ -202,8 +202,10 @@ def as_integers(values: NDArray[np.generic]) -> Indices:
     """
     if values.dtype.kind == "f":
         wrong = ~((np.abs(values) < 2.0**53) & (values == np.floor(values)))
+    elif values.dtype.kind == "u" and values.max(initial=0) > 2**62:
+        wrong = values.astype(np.uint64) > 2**62
     else:
-        wrong = values.astype(np.uint64) > 2**62 if values.dtype.kind == "u" else np.zeros(values.shape, dtype=bool)
+        return values.astype(np.int64)
     if wrong.any():
         raise MeshError(f"an integer was expected, not {values[wrong][0]}")
     return values.astype(np.int64)
