@@ -162,16 +162,8 @@ class Numbering:
         start = 0
         for dim in range(mesh.dim + 1):
             count = self._count(dim)
-            order = np.full(count, np.iinfo(np.int64).max)
-            for group, cells in enumerate(self.cells):
-                np.minimum.at(order, self.of_group(group, dim).ids.ravel(), orders[cells.shape.name])
-            sizes = np.zeros(count, dtype=np.int64)
-            for group, cells in enumerate(self.cells):
-                ids = self.of_group(group, dim).ids
-                for number, entity in enumerate(cells.shape.entities[dim]):
-                    lowest = order[ids[:, number]]
-                    for value in np.unique(lowest):
-                        sizes[ids[lowest == value, number]] = _n_inside(name, entity.shape, int(value))
+            order = self._lowest(dim, count, orders)
+            sizes = self._sizes(dim, order, orders)
             found_orders.append(order)
             found_sizes.append(sizes)
             among = self._order(dim, count)
@@ -186,16 +178,42 @@ class Numbering:
         self.sizes: tuple[Indices, ...] = tuple(found_sizes)
         self.counts = tuple(int(sizes.sum()) for sizes in self.sizes)
 
+    def _lowest(self, dim: int, count: int, orders: dict[str, int]) -> Indices:
+        """The lowest order of the cells around every entity."""
+        if len(set(orders.values())) == 1:
+            return np.full(count, next(iter(orders.values())))
+        lowest = np.full(count, np.iinfo(np.int64).max)
+        for group, cells in enumerate(self.cells):
+            np.minimum.at(lowest, self.of_group(group, dim).ids.ravel(), orders[cells.shape.name])
+        return lowest
+
+    def _sizes(self, dim: int, order: Indices, orders: dict[str, int]) -> Indices:
+        """The degrees of freedom of every entity, of these orders."""
+        shapes = {entity.shape for cells in self.cells for entity in cells.shape.entities[dim]}
+        values = sorted(set(orders.values()))
+        if len(shapes) == len(values) == 1:
+            return np.full(len(order), _n_inside(self.name, shapes.pop(), values[0]))
+        sizes = np.zeros(len(order), dtype=np.int64)
+        for group, cells in enumerate(self.cells):
+            ids = self.of_group(group, dim).ids
+            for number, entity in enumerate(cells.shape.entities[dim]):
+                inside = np.zeros(values[-1] + 1, dtype=np.int64)
+                inside[values] = [_n_inside(self.name, entity.shape, value) for value in values]
+                sizes[ids[:, number]] = inside[order[ids[:, number]]]
+        return sizes
+
     def _order(self, dim: int, count: int) -> Indices | slice:
         """The order in which entities are numbered: by the first cell that has them, where the mesh has no order."""
         if not self.topology.scattered:
             return slice(None)
-        first, start = np.full(count, np.iinfo(np.int64).max), 0
-        for group in range(len(self.cells)):
-            ids = self.of_group(group, dim).ids.ravel()[::-1]
-            first[ids] = np.arange(start + len(ids) - 1, start - 1, -1)
-            start += len(ids)
-        return np.argsort(first, kind="stable")
+        ids = [self.of_group(group, dim).ids.ravel() for group in range(len(self.cells))]
+        every = ids[0] if len(ids) == 1 else np.concatenate(ids)
+        # Of numbers that are written to one place the last one stays.
+        first = np.empty(count, dtype=np.int64)
+        first[every[::-1]] = np.arange(len(every) - 1, -1, -1)
+        is_first = np.zeros(len(every), dtype=bool)
+        is_first[first] = True
+        return every[is_first]
 
     @property
     def size(self) -> int:

@@ -136,7 +136,7 @@ class ElementMap:
         self.coefficients = coefficients
 
     @staticmethod
-    def of(cells: Cells, points: Array) -> ElementMap:
+    def of(cells: Cells, points: Array, rows: Elements = slice(None)) -> ElementMap:
         """Maps of cells that are given by their nodes.
 
         Parameters
@@ -144,6 +144,8 @@ class ElementMap:
         cells : Cells
         points : ndarray, [n, D]
             Of the mesh.
+        rows : slice or ndarray of int
+            Which of the cells; all by default.
 
         Returns
         -------
@@ -151,11 +153,30 @@ class ElementMap:
         """
         inverse = _inverse_vandermonde(cells.shape, cells.order)
         n, dim = len(inverse), points.shape[1]
-        coefficients = np.empty((len(cells.nodes), dim, n))
+        nodes = cells.nodes[rows] if isinstance(rows, slice) else cells.nodes.take(rows, axis=0)
+        coefficients = np.empty((len(nodes), dim, n))
         for part in chunks(len(coefficients), n * dim, most=CACHED):
-            by_coordinate = points.take(cells.nodes[part], axis=0).swapaxes(1, 2).reshape(-1, n)
+            by_coordinate = points.take(nodes[part], axis=0).swapaxes(1, 2).reshape(-1, n)
             np.matmul(by_coordinate, inverse.T, out=coefficients[part].reshape(-1, n))
         return ElementMap(cells.shape, cells.order, coefficients)
+
+    @staticmethod
+    def parts(cells: Cells, points: Array) -> Iterator[ElementMap]:
+        """Maps of all cells, a few at a time: those of all at once take several times the memory of the cells.
+
+        Parameters
+        ----------
+        cells : Cells
+        points : ndarray, [n, D]
+            Of the mesh.
+
+        Yields
+        ------
+        ElementMap
+            Of the cells that follow those before.
+        """
+        for rows in chunks(len(cells.nodes), cells.nodes.shape[1] * points.shape[1], most=CACHED):
+            yield ElementMap.of(cells, points, rows)
 
     @property
     def n_elements(self) -> int:

@@ -109,8 +109,9 @@ class AlignedTopology(Topology):
         for cells, own in zip(topology.cells, topology.vertices, strict=True):
             order: Indices | slice = slice(None)
             if is_scattered(own):
-                order = along_curve(points[cells.corners].mean(axis=1))
-                own = own[order]
+                corners = cells.corners.T
+                order = along_curve(sum(points.take(column, axis=0) for column in corners) / len(corners))
+                own = own.take(order, axis=0)
             self._orders.append(order)
             indices = cells.indices[order]
             self.rows[indices] = np.arange(len(indices))
@@ -122,12 +123,12 @@ class AlignedTopology(Topology):
             self._kinds.append((kind, turns, np.take_along_axis(self.ranks[own[first]], turns, axis=1)))
             table = symmetries(cells.shape)
             symmetry = np.argmax((table[None] == turns[:, None]).all(axis=2), axis=1)
-            nodes, moved = cells.nodes if isinstance(order, slice) else cells.nodes[order], own
+            nodes, moved = cells.nodes if isinstance(order, slice) else cells.nodes.take(order, axis=0), own
             if symmetry.any():
                 nodes = np.take_along_axis(
-                    nodes, lattice_permutations(cells.shape, cells.order)[symmetry][kind], axis=1
+                    nodes, lattice_permutations(cells.shape, cells.order)[symmetry].take(kind, axis=0), axis=1
                 )
-                moved = np.take_along_axis(own, turns[kind], axis=1)
+                moved = np.take_along_axis(own, turns.take(kind, axis=0), axis=1)
             arrays.append(CellArray(cells.shape, cells.order, nodes, indices))
             vertices.append(moved)
         super().__init__(arrays, vertices, topology.n_vertices)
@@ -144,8 +145,9 @@ class AlignedTopology(Topology):
                 for turn in turns
             ]
             here = [orientation_codes(e.shape, ranks[:, e.vertices]) for e in entities]
-            ids.append(np.take_along_axis(own[order], np.array(numbers)[kind], axis=1))
-            codes.append(np.stack(here, axis=1)[kind])
+            own = own if isinstance(order, slice) else own.take(order, axis=0)
+            ids.append(np.take_along_axis(own, np.array(numbers).take(kind, axis=0), axis=1))
+            codes.append(np.stack(here, axis=1).take(kind, axis=0))
         return Entities(plain.count, tuple(ids), tuple(codes), plain.index)
 
     def codes(self, shape: Shape, vertices: Indices) -> NDArray[np.int8]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..geometry.element_map import CACHED, ElementMap, check_gradient, chunks
+from ..geometry.element_map import ElementMap, check_gradient
 from . import checks
 from .cells import Array, CellArray, Labels
 from .symmetry import mirror
@@ -41,7 +41,8 @@ def positively_oriented(
     """
     mirrored, unsure, found = [], [], []
     for array in arrays:
-        signs = _sure_signs(points, array)
+        gradient = check_gradient(array.shape, array.order)
+        signs = np.concatenate([own.sure_signs(gradient) for own in ElementMap.parts(array, points)])
         rest = np.flatnonzero(signs == 0)
         unsure.append(CellArray(array.shape, array.order, array.nodes[rest], array.indices[rest]))
         found.append(ElementMap.of(unsure[-1], points).quality())
@@ -49,16 +50,6 @@ def positively_oriented(
         mirrored[-1][rest] = found[-1].mirrored
     checks.tangling(unsure, found, labels)
     return [_reflected(array, own) for array, own in zip(arrays, mirrored, strict=True)], mirrored
-
-
-def _sure_signs(points: Array, array: CellArray) -> NDArray[np.int8]:
-    """See `ElementMap.sure_signs`; the maps of all cells at once would take more memory than the cells."""
-    gradient = check_gradient(array.shape, array.order)
-    parts = [
-        CellArray(array.shape, array.order, array.nodes[rows], array.indices[rows])
-        for rows in chunks(len(array), array.nodes.shape[1] * points.shape[1], most=CACHED)
-    ]
-    return np.concatenate([ElementMap.of(part, points).sure_signs(gradient) for part in parts])
 
 
 def _reflected(array: CellArray, chosen: NDArray[np.bool_]) -> CellArray:

@@ -225,9 +225,11 @@ def test_what_a_further_kind_touches(monkeypatch):
 
 @pytest.mark.parametrize("mesh", MESHES)
 def test_kinds_share_out_the_elements(mesh):
-    elements = ElementMap.of(MESHES[mesh]("prism").cells[0], MESHES[mesh]("prism").points)
-    found = list(by_kind(elements))
-    assert np.array_equal(np.sort(np.concatenate([chosen for _, chosen in found])), np.arange(elements.n_elements))
-    for kind, chosen in found:
+    cells, points = MESHES[mesh]("prism").cells[0], MESHES[mesh]("prism").points
+    elements = ElementMap.of(cells, points)
+    found = list(by_kind(cells, points))
+    assert np.array_equal(np.sort(np.concatenate([chosen for _, chosen, _ in found])), np.arange(elements.n_elements))
+    for kind, chosen, own in found:
         assert (kind is AFFINE) == elements.affine_elements[chosen].all()
+        np.testing.assert_allclose(own.coefficients, elements.coefficients[chosen], rtol=1e-12, atol=1e-14)
         assert pickle.loads(pickle.dumps(kind)) is kind
