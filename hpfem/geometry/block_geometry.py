@@ -200,12 +200,18 @@ class BlockGeometry(ElementMap):
         return BlockGeometry(self.shape, self.order, self.coefficients[:n_elements], self.rule, self.kind)
 
     @property
+    def by_element(self) -> bool:
+        """Whether every element has its coefficients, so that factors need not be made by `write_factors`."""
+        return True
+
+    @property
     def affine(self) -> bool:
         """Whether the Jacobian is constant in every element."""
         return self.kind is AFFINE
 
     @cached_property
-    def _values(self) -> Array:
+    def values(self) -> Array:
+        """Values of `basis` at the points, [n_geometry_modes, Q]."""
         return self.basis.evaluate(self.shape.collapse(self.rule.eta))
 
     @cached_property
@@ -214,7 +220,8 @@ class BlockGeometry(ElementMap):
         return self.basis.gradient_eta(self.rule.eta)
 
     @cached_property
-    def _stored_reference(self) -> tuple[Array, Array]:
+    def stored_reference(self) -> tuple[Array, Array]:
+        """Reference data of the stored factors; see `GeometryKind.reference`."""
         return self.kind.reference(self)
 
     def n_factors(self, kind: str) -> int:
@@ -254,7 +261,7 @@ class BlockGeometry(ElementMap):
         int
             Q, or 1 where one set of factors serves an element.
         """
-        return len(self.rule) if kind == "points" else len(self._stored_reference[1])
+        return len(self.rule) if kind == "points" else len(self.stored_reference[1])
 
     def chunks(self, lanes: int = 1, size: int | None = None) -> Iterator[slice]:
         """Go through the elements such that values at the points take tens of megabytes.
@@ -288,7 +295,7 @@ class BlockGeometry(ElementMap):
         -------
         array of xp, [D, E, Q]
         """
-        return self.positions(self._values, elements, xp)
+        return self.positions(self.values, elements, xp)
 
     def normals(self) -> Array:
         """Unit normals of curves in the plane or surfaces in space, at the points; see `normal`.
@@ -345,7 +352,7 @@ class BlockGeometry(ElementMap):
         -------
         array of xp, [E, Q], or [E, 1] where it is constant in every element
         """
-        gradient, weights = self._stored_reference
+        gradient, weights = self.stored_reference
         det = determinant(self.jacobian(gradient, elements, xp), xp)
         return det if self.affine else det * xp.asarray(weights / self.rule.weights)
 
@@ -388,9 +395,9 @@ class BlockGeometry(ElementMap):
     def _factors(self, kind: str, elements: slice, xp: Any = np) -> Iterator[Any]:
         """Factors of a chunk, one [E, S] after the other."""
         if kind == "points":
-            yield from self.positions(self._values, elements, xp)
+            yield from self.positions(self.values, elements, xp)
             return
-        gradient, weights = self._stored_reference
+        gradient, weights = self.stored_reference
         J, weights = self.jacobian(gradient, elements, xp), xp.asarray(weights)
         if kind == "wJ":
             yield weights * determinant(J, xp)

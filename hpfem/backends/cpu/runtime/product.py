@@ -19,7 +19,8 @@ from scipy.sparse import csr_array, vstack
 
 from ....support.pool import Pool
 from ...vectors import BlockMatrix
-from .kernel import THREAD_FLOPS, CpuKernel
+from .kernel import CpuKernel
+from .threads import THREAD_FLOPS
 
 Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.int64]
