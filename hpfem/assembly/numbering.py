@@ -22,6 +22,7 @@ from hpfem.shapes import Basis, Shape, make_basis
 
 from ..backends.vectors import BlockMatrix
 from ..errors import ArgumentError
+from ..geometry.element_map import CACHED, chunks
 from ..mesh import Mesh
 from ..mesh.sorting import sorted_rows
 from ..mesh.symmetry import symmetries
@@ -157,6 +158,8 @@ class Numbering:
                 f"cells of different orders {orders} meet continuously in the hierarchical basis only; use"
                 " basis='modified', or one order for all shapes"
             )
+        # The order of all entities; 0 where there are several.
+        self._same = 0 if len(set(orders.values())) > 1 else next(iter(orders.values()))
         found_orders, found_sizes, offsets = [], [], []
         self._orders: list[Indices | slice] = []
         start = 0
@@ -180,8 +183,8 @@ class Numbering:
 
     def _lowest(self, dim: int, count: int, orders: dict[str, int]) -> Indices:
         """The lowest order of the cells around every entity."""
-        if len(set(orders.values())) == 1:
-            return np.full(count, next(iter(orders.values())))
+        if self._same:
+            return np.full(count, self._same)
         lowest = np.full(count, np.iinfo(np.int64).max)
         for group, cells in enumerate(self.cells):
             np.minimum.at(lowest, self.of_group(group, dim).ids.ravel(), orders[cells.shape.name])
@@ -309,27 +312,33 @@ class Numbering:
         rotated: list[_Entries] = []
         back: list[_Entries] = []
         turned = [np.empty(0, dtype=np.int64)]
-        for dim, those in enumerate(seen):
-            for number, entity in enumerate(basis.shape.entities[dim]):
-                shape, ids, modes = entity.shape, those.ids[:, number], entity_modes(basis, dim, number)
-                for chosen, order in _alike(self.orders[dim][ids]):
-                    local = modes[_kept(self.name, shape, basis.order, order)]
-                    place, negative, whole = _signed(self.name, shape, order)
-                    seen_as = those.codes[chosen, number]
-                    table: NDArray[Any] = (2 * place + negative).astype(kind)
-                    first: NDArray[Any] = (2 * self.offsets[dim][ids[chosen]]).astype(kind)
-                    codes[_places(chosen, local)] = first[:, None] + table[seen_as]
-                    for code in np.unique(seen_as[~whole[seen_as]]):
-                        cells = np.arange(n)[chosen][seen_as == code]
-                        rows = cells[:, None] * n_modes + local
-                        columns = self.offsets[dim][ids[cells]][:, None] + np.arange(len(local))
-                        own.append(_outer(rows, columns, inner_block(self.name, shape, order, int(code))))
-                        back.append(_outer(rows, columns, _inverse(self.name, shape, order, int(code)).T))
-                        rotated += self._from_edges(basis, seen[1], number, cells, int(code), order, rows)
-                        turned.append(rows.ravel())
+        for part in chunks(n, n_modes, most=CACHED):
+            here, among = codes[part], [Seen(those.ids[part], those.codes[part]) for those in seen]
+            for dim, those in enumerate(among):
+                for number, entity in enumerate(basis.shape.entities[dim]):
+                    shape, ids, modes = entity.shape, those.ids[:, number], entity_modes(basis, dim, number)
+                    for chosen, order in self._alike(dim, ids):
+                        local = modes[_kept(self.name, shape, basis.order, order)]
+                        place, negative, whole = _signed(self.name, shape, order)
+                        seen_as = those.codes[chosen, number]
+                        table: NDArray[Any] = (2 * place + negative).astype(kind)
+                        first: NDArray[Any] = (2 * self.offsets[dim][ids[chosen]]).astype(kind)
+                        here[_places(chosen, local)] = first[:, None] + table[seen_as]
+                        for code in () if whole.all() else np.unique(seen_as[~whole[seen_as]]):
+                            cells = np.arange(len(here))[chosen][seen_as == code]
+                            rows = (part.start + cells[:, None]) * n_modes + local
+                            columns = self.offsets[dim][ids[cells]][:, None] + np.arange(len(local))
+                            own.append(_outer(rows, columns, inner_block(self.name, shape, order, int(code))))
+                            back.append(_outer(rows, columns, _inverse(self.name, shape, order, int(code)).T))
+                            rotated += self._from_edges(basis, among[1], number, cells, int(code), order, rows)
+                            turned.append(rows.ravel())
         rows = np.sort(np.concatenate(turned))
         codes.reshape(-1)[rows] = -2 - np.arange(len(rows), dtype=kind)
         return LocalToGlobal(codes, *(_sparse(entries, rows, self.size) for entries in (own, rotated, back)))
+
+    def _alike(self, dim: int, ids: Indices) -> list[tuple[slice | Indices, int]]:
+        """Positions of entities of equal orders, all where they are all equal; with the order."""
+        return [(slice(None), self._same)] if self._same else _alike(self.orders[dim][ids])
 
     def slots(self, basis: Basis, seen: Sequence[Seen]) -> Indices:
         """The global number that stands where each mode does in the order of its entity, [n, n_modes]; -1 for none.
@@ -351,7 +360,7 @@ class Numbering:
         for dim, those in enumerate(seen):
             for number, entity in enumerate(basis.shape.entities[dim]):
                 ids, modes = those.ids[:, number], entity_modes(basis, dim, number)
-                for chosen, order in _alike(self.orders[dim][ids]):
+                for chosen, order in self._alike(dim, ids):
                     local = modes[_kept(self.name, entity.shape, basis.order, order)]
                     columns = self.offsets[dim][ids[chosen]][:, None] + np.arange(len(local))
                     result[_places(chosen, local)] = columns
@@ -373,7 +382,7 @@ class Numbering:
             ids, codes = edges.ids[chosen, own], edges.codes[chosen, own].astype(np.int64)
             if basis.shape.edges[own].vertices != ends:
                 codes = 1 - codes
-            for part, edge_order in _alike(self.orders[1][ids]):
+            for part, edge_order in self._alike(1, ids):
                 kept = _kept(self.name, edge.shape, order, edge_order)
                 columns = self.offsets[1][ids][:, None] + np.arange(len(kept))
                 for edge_code in (0, 1):

@@ -237,7 +237,7 @@ def _gaps(topology: Topology, points: Array, labels: Labels) -> None:
         place[numbers] = coordinates
     for array, coordinates, numbers in zip(arrays, own, numbering, strict=True):
         size = np.ptp(coordinates, axis=1).max(axis=1)
-        apart = np.abs(place[numbers] - coordinates).max(axis=(1, 2)) / size
+        apart = np.abs(place.take(numbers, axis=0) - coordinates).max(axis=1).max(axis=1) / size
         if apart.max() > GAP_TOLERANCE:
             raise labels.error(
                 f"{labels.first(array, apart == apart.max())} and a neighbour with the same corners do not meet: "

@@ -64,7 +64,7 @@ class _Stream:
         What messages call it.
     text : Array or None
         All numbers of a text section.
-    data : bytes
+    data : bytes or memoryview
         Of a binary section.
     order : str
         Byte order of a binary section, "<" or ">".
@@ -72,7 +72,9 @@ class _Stream:
         Bytes of a size_t in a binary section.
     """
 
-    def __init__(self, section: str, text: Array | None, data: bytes = b"", order: str = "<", size: int = 8) -> None:
+    def __init__(
+        self, section: str, text: Array | None, data: bytes | memoryview = b"", order: str = "<", size: int = 8
+    ) -> None:
         self.section = section
         self.text = text
         self.data = data
@@ -170,7 +172,9 @@ def read_msh(data: bytes) -> MeshFile:
             _LINE_READERS[version][name](content, [line.strip() for line in lines if line.strip()])
         elif name in _READERS[version]:
             text = None if binary else parsed_numbers(data[begin:end])[0]
-            _READERS[version][name](content, _Stream(name, text, data[begin:end] if binary else b"", order, size))
+            _READERS[version][name](
+                content, _Stream(name, text, memoryview(data)[begin:end] if binary else b"", order, size)
+            )
     ids, points, elements = content.ids, content.points, content.elements
     if points is None or ids is None:
         raise MeshError("there is no $Nodes section")
@@ -252,7 +256,7 @@ def _announced(stream: _Stream) -> int:
     if stream.text is not None:
         count = stream.integer("int")
     else:
-        line = stream.data[:40].split(b"\n", 1)[0]
+        line = bytes(stream.data[:40]).split(b"\n", 1)[0]
         if not line.strip().isdigit() or len(line) >= 40:
             raise MeshError(f"section ${stream.section} does not start with a count")
         count, stream.position = int(line), len(line) + 1
