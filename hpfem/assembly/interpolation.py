@@ -12,7 +12,6 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import qr, solve_triangular
 
 from hpfem.shapes import Basis, Shape, make_basis, quadrature
 from hpfem.shapes.arguments import is_real, real
@@ -147,6 +146,8 @@ _MORE = {1: 10, 2: 8, 3: 4}
 @cache
 def _fit(basis: Basis) -> tuple[Array, Array, tuple[Array, Array]]:
     """Points xi, modes at them, and the QR factors of the weighted interior modes."""
+    from scipy.linalg import qr
+
     shape = basis.shape
     rule = quadrature(shape, [basis.order + _MORE[shape.dim]] * shape.dim, ["gauss"] * shape.dim)
     xi = shape.collapse(rule.eta)
@@ -221,6 +222,8 @@ def _fitted(
         nodes = cells.nodes[rows, entity_nodes(cells.shape, cells.order, 0, number)[0]]
         return [(offsets[:, None], values_of(function, mesh.points[nodes].T[:, :, None], "a value"))]
     found = []
+    from scipy.linalg import solve_triangular
+
     for order in np.unique(orders):
         chosen = np.flatnonzero(orders == order)
         patch, vertices = oriented_patch(numbering, group, rows[chosen], dim, number)

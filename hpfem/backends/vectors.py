@@ -15,7 +15,6 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
-from scipy.sparse.linalg import LinearOperator
 
 from hpfem.shapes.arguments import reals
 from hpfem.shapes.cached import cached_property
@@ -530,6 +529,8 @@ class VectorSpace:
         -------
         scipy.sparse.linalg.LinearOperator, or what a library has like it
         """
+        from scipy.sparse.linalg import LinearOperator
+
         return LinearOperator(shape, matvec=matvec, dtype=dtype)
 
     def dot(self, a: Any, b: Any) -> float:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import meshio
 import numpy as np
 
 from hpfem.errors import ArgumentError, MeshError
@@ -18,6 +18,9 @@ from ..symmetry import Indices
 from . import formats
 from .mesh_file import Elements, MeshFile, joined
 from .other_formats import converted, read_other
+
+if TYPE_CHECKING:
+    import meshio
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -80,6 +83,8 @@ def from_meshio(mesh: meshio.Mesh) -> Mesh:
     MeshError
         If it cannot be computed on; the message names the element and the reason.
     """
+    import meshio
+
     if not isinstance(mesh, meshio.Mesh):
         raise ArgumentError(f"from_meshio takes a meshio.Mesh, got {type(mesh).__name__}; files go to read_mesh")
     return _mesh(converted(mesh), "", periodic=False)
