@@ -307,13 +307,14 @@ class Numbering:
         """
         n, n_modes = len(seen[0].ids), basis.n_modes
         kind = np.int32 if 2 * max(self.size, n * n_modes) + 2 < 2**31 else np.int64
-        codes = np.full((n, n_modes), -1, dtype=kind)
+        codes = np.empty((n, n_modes), dtype=kind)
         own: list[_Entries] = []
         rotated: list[_Entries] = []
         back: list[_Entries] = []
         turned = [np.empty(0, dtype=np.int64)]
         for part in chunks(n, n_modes, most=CACHED):
             here, among = codes[part], [Seen(those.ids[part], those.codes[part]) for those in seen]
+            here[...] = -1
             for dim, those in enumerate(among):
                 for number, entity in enumerate(basis.shape.entities[dim]):
                     shape, ids, modes = entity.shape, those.ids[:, number], entity_modes(basis, dim, number)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..geometry.element_map import Quality, elevated_nodes
+from ..geometry.element_map import CACHED, Quality, chunks, elevated_nodes
 from .cells import Array, CellArray, Labels
 from .lattice import inner_points, lattice_numbering
 from .sorting import sorted_rows
@@ -66,14 +66,17 @@ def nodes(arrays: Sequence[CellArray], points: Array, labels: Labels) -> None:
     # Squares of areas must be finite too.
     finite = np.asarray((np.abs(points) < 1e50).all(axis=1))
     for array in arrays:
-        outside = ((array.nodes < 0) | (array.nodes >= len(points))).any(axis=1)
+        outside, repeated, infinite = np.zeros((3, len(array)), dtype=bool)
+        for part in chunks(len(array), 2 * array.nodes.shape[1], most=CACHED):
+            rows = array.nodes[part]
+            outside[part] = (rows.min(axis=1) < 0) | (rows.max(axis=1) >= len(points))
+            repeated[part] = _repeats(rows)
+            infinite[part] = ~finite.take(rows, mode="clip").all(axis=1)
         if outside.any():
             who = labels.first(array, outside)
             raise labels.error(f"{who} refers to a node that does not exist; there are {len(points)} nodes")
-        repeated = _repeats(array.nodes)
         if repeated.any():
             raise labels.error(f"{labels.first(array, repeated)} has the same node twice")
-        infinite = ~finite[array.nodes].all(axis=1)
         if infinite.any():
             own = array.nodes[np.argmax(infinite)]
             place = points[own[~finite[own]][0]].tolist()
@@ -253,7 +256,7 @@ def _same_nodes(topology: Topology, order: int) -> bool:
         for position, inside, numbers in points:
             node_of[numbers] = topology.cells[position].nodes[:, inside]
         for position, inside, numbers in again:
-            if not np.array_equal(node_of[numbers], topology.cells[position].nodes[:, inside]):
+            if not np.array_equal(node_of.take(numbers), topology.cells[position].nodes[:, inside]):
                 return False
     return True
 

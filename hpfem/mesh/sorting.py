@@ -64,7 +64,7 @@ def in_order(
     """
     bits = _bits(len(numbers) if below is None else below)
     if labels is None:
-        labels = np.arange(len(numbers))
+        labels = np.arange(len(numbers), dtype=np.int32 if len(numbers) < 2**31 else np.int64)
     if bound > 1 << (_BITS - bits):
         order = np.lexsort((labels, numbers))
         return labels[order], numbers[order]
@@ -116,7 +116,7 @@ def distinct(numbers: Indices, bound: int) -> tuple[Indices, Indices]:
     order, ascending = in_order(numbers, bound)
     first = run_starts(ascending)
     which = np.empty_like(order)
-    which[order] = np.cumsum(first) - 1
+    which[order] = np.cumsum(first.astype(np.int64)) - 1
     return order[first], which
 
 
@@ -173,7 +173,8 @@ class TupleIndex:
         order, ascending = in_order(key, bound, order)
         first = run_starts(ascending)
         self._stages.append((columns, ascending[first]))
-        np.cumsum(first, out=ascending)
+        ascending[...] = first
+        np.cumsum(ascending, out=ascending)
         ascending -= 1
         return order, ascending
 

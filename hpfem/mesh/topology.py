@@ -179,7 +179,7 @@ class Topology:
         starts = np.flatnonzero(run_starts(facet))
         claims = np.diff(starts, append=len(facet))
         alone = claims == 1
-        both = owners[np.stack([starts, starts + ~alone], axis=1)]
+        both = owners.take(np.stack([starts, starts + ~alone], axis=1))
         cells, local = both >> bits, both & ((1 << bits) - 1)
         cells[alone, 1] = local[alone, 1] = -1
         return Facets(frozen(cells), frozen(local), np.flatnonzero(claims > 2))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -193,7 +193,7 @@ def as_integers(values: NDArray[np.generic]) -> Indices:
     Returns
     -------
     ndarray of int
-        Of the same shape.
+        Of the same shape; it may be a view.
 
     Raises
     ------
@@ -204,29 +204,29 @@ def as_integers(values: NDArray[np.generic]) -> Indices:
         wrong = ~((np.abs(values) < 2.0**53) & (values == np.floor(values)))
     elif values.dtype.kind == "u" and values.max(initial=0) > 2**62:
         wrong = values.astype(np.uint64) > 2**62
+    elif values.dtype == np.uint64:
+        return values.view(np.int64)
     else:
-        return values.astype(np.int64)
+        return values.astype(np.int64, copy=False)
     if wrong.any():
         raise MeshError(f"an integer was expected, not {values[wrong][0]}")
     return values.astype(np.int64)
 
 
-def positions(ids: Indices, wanted: Indices, what: str) -> Indices:
+def positions(ids: Indices, what: str) -> Callable[[Indices], Indices]:
     """Find ids in a list.
 
     Parameters
     ----------
     ids : ndarray of int, [n]
         In any order.
-    wanted : ndarray of int
-        Of any shape.
     what : str
         What messages call a thing that has an id.
 
     Returns
     -------
-    ndarray of int
-        The position of each wanted id, -1 for one that is not there.
+    callable
+        Of an array of ids: the position of each, -1 for one that is not there.
 
     Raises
     ------
@@ -234,19 +234,19 @@ def positions(ids: Indices, wanted: Indices, what: str) -> Indices:
         If an id is given twice.
     """
     if len(ids) == 0:
-        return np.full(wanted.shape, -1, dtype=np.int64)
+        return lambda wanted: np.full(wanted.shape, -1, dtype=np.int64)
     low, high = int(ids.min()), int(ids.max())
     if high - low < 8 * len(ids) + 1000:
         table = np.full(high - low + 1, -1, dtype=np.int64)
         table[ids - low] = np.arange(len(ids))
         if np.count_nonzero(table >= 0) != len(ids):
             raise _repeated(np.sort(ids), what)
-        return looked_up(table, wanted - low)
+        return lambda wanted: looked_up(table, wanted - low)
     order = np.argsort(ids, kind="stable")
     ascending = ids[order]
     if np.any(ascending[1:] == ascending[:-1]):
         raise _repeated(ascending, what)
-    return looked_up(order, places(ascending, wanted))
+    return lambda wanted: looked_up(order, places(ascending, wanted))
 
 
 def _repeated(ascending: Indices, what: str) -> MeshError:

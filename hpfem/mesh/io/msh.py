@@ -31,7 +31,6 @@ from .mesh_file import (
     MeshFile,
     as_integers,
     canonical,
-    joined,
     parsed_numbers,
     positions,
     shape_named,
@@ -180,11 +179,9 @@ def read_msh(data: bytes) -> MeshFile:
         raise MeshError("there is no $Nodes section")
     if elements is None:
         raise MeshError("there is no $Elements section")
-    # All at once: a file may have many short blocks.
-    rows = positions(ids, joined([own.nodes.ravel() for own in elements]), "node")
-    split = np.split(rows, np.cumsum([own.nodes.size for own in elements], dtype=np.int64))
-    elements = [replace(own, nodes=nodes.reshape(own.nodes.shape)) for own, nodes in zip(elements, split, strict=False)]
-    return MeshFile(points, elements, [positions(ids, pairs, "node") for pairs in content.periodic])
+    rows = positions(ids, "node")
+    elements = [replace(own, nodes=rows(own.nodes)) for own in elements]
+    return MeshFile(points, elements, [rows(pairs) for pairs in content.periodic])
 
 
 def _header(data: bytes) -> tuple[str, bool, str, int, int]:
@@ -294,7 +291,7 @@ def _read_elements_2(content: _Content, stream: _Stream) -> None:
             table = _run_of_elements(stream, number, n_tags, len(kind[2]), count)
             rest = table[:, 3:]
         groups = tagged(np.abs(rest[:, 0]), content.names[kind[0].dim]) if n_tags else {}
-        content.elements.append(canonical(*kind, rest[:, n_tags:], table[:, 0], groups))
+        content.elements.append(canonical(*kind, rest[:, n_tags:], table[:, 0].copy(), groups))
         count -= len(table)
 
 
@@ -371,7 +368,7 @@ def _read_elements_4(content: _Content, stream: _Stream) -> None:
         table = stream.table("size", count, 1 + len(reference))
         names = content.names[dim]
         groups = {names.get(tag, str(tag)): np.arange(count) for tag in content.groups.get((dim, entity), []) if tag}
-        content.elements.append(canonical(shape, order, reference, table[:, 1:], table[:, 0], groups))
+        content.elements.append(canonical(shape, order, reference, table[:, 1:], table[:, 0].copy(), groups))
 
 
 def _read_periodic_4(content: _Content, stream: _Stream) -> None:

@@ -13,7 +13,9 @@ from hpfem.errors import ArgumentError, MeshError
 from hpfem.shapes.arguments import flag
 
 from ...support.files import file_path, opened, path_text, read_file
-from ..mesh import Mesh
+from ...support.immutable import frozen
+from ..cells import CellArray, Labels, merged
+from ..mesh import Mesh, mesh_of
 from ..symmetry import Indices
 from . import formats
 from .mesh_file import Elements, MeshFile, joined
@@ -116,14 +118,18 @@ def _mesh(content: MeshFile, name: str, periodic: bool) -> Mesh:
     if periodic and not content.periodic:
         raise MeshError("the file pairs no periodic nodes; read it with periodic=False")
     cells = _distinct([own for own in elements if own.shape.dim == dim])
-    return Mesh.from_cells(
+    ends = np.cumsum([len(own) for own in cells])
+    arrays = [
+        CellArray(own.shape, own.order, own.nodes, np.arange(end - len(own), end))
+        for own, end in zip(cells, ends, strict=True)
+    ]
+    return mesh_of(
         content.points,
-        [(own.shape.name, own.order, own.nodes) for own in cells],
+        merged(arrays),
+        Labels(name, frozen(joined([own.indices for own in cells]))),
         regions=_regions(cells),
         boundaries=_boundaries([own for own in elements if own.shape.dim == dim - 1]),
         periodic=content.periodic if periodic else (),
-        name=name,
-        numbers=joined([own.indices for own in cells]),
     )
 
 

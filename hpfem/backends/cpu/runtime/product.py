@@ -91,7 +91,8 @@ class CpuProduct:
         base = Q.size + Q.rows.shape[0]
         tables = [_table(kernel, codes, Q.size) for kernel, codes in zip(kernels, Q.codes, strict=True)]
         found = [_foreign(table, _parts(kernel), base, Q.size) for kernel, table in zip(kernels, tables, strict=True)]
-        keys = np.unique(np.concatenate([own for *_, own in found]))
+        keys = np.sort(np.concatenate([own for *_, own in found]))
+        keys = keys[run_starts(keys)]
         for table, (here, which, own) in zip(tables, found, strict=True):
             flat = table.reshape(-1)
             flat[here] = 2 * (base + np.searchsorted(keys, own)[which]) + (flat[here] & 1)
@@ -103,8 +104,9 @@ class CpuProduct:
         shared = np.zeros(Q.size, dtype=bool)
         shared[tail.indices] = True
         self._shared = np.flatnonzero(shared)
-        among = (np.cumsum(shared) - 1)[tail.indices]
-        self._tail = csr_array((tail.data, among, tail.indptr), (tail.shape[0], len(self._shared)))
+        among = np.empty(Q.size, dtype=tail.indices.dtype)
+        among[self._shared] = np.arange(len(self._shared))
+        self._tail = csr_array((tail.data, among[tail.indices], tail.indptr), (tail.shape[0], len(self._shared)))
         self._tail_t = csr_array(self._tail.T)
         self._pool: Pool[Array] = Pool()
 
