@@ -8,9 +8,12 @@ import pytest
 import hpfem as hp
 from hpfem.errors import ArgumentError
 from hpfem.geometry import AFFINE, GENERAL, ElementMap, GeometryKind
-from hpfem.geometry.block_geometry import KINDS, by_kind, symmetric_pairs
-from hpfem.shapes import equispaced_nodes, make_basis
+from hpfem.geometry.block_geometry import KINDS, BlockGeometry, by_kind, symmetric_pairs
+from hpfem.geometry.element_map import FLAT_TOLERANCE
+from hpfem.mesh.cells import CellArray
+from hpfem.shapes import default_counts, equispaced_nodes, make_basis, quadrature
 from hpfem.tuning.key import tuning_key
+from tests.cases import SHAPES_2D, SHAPES_3D, each_shape
 from tests.samples import (
     NAMES,
     NAMES_2D,
@@ -233,3 +236,19 @@ def test_kinds_share_out_the_elements(mesh):
         assert (kind is AFFINE) == elements.affine_elements[chosen].all()
         np.testing.assert_allclose(own.coefficients, elements.coefficients[chosen], rtol=1e-12, atol=1e-14)
         assert pickle.loads(pickle.dumps(kind)) is kind
+
+
+@each_shape(SHAPES_2D + SHAPES_3D)
+@pytest.mark.parametrize("points", [2, 6])
+def test_elements_are_surely_regular_only_where_they_are(shape, points, rng):
+    order, count = 2, 300
+    nodes = equispaced_nodes(shape, order)
+    amount = np.geomspace(1e-3, 2, count)[:, None, None]
+    places = (nodes + amount * rng.uniform(-1, 1, (count, *nodes.shape))) * np.geomspace(1, 30, shape.dim)
+    cells = CellArray(shape, order, np.arange(count * len(nodes)).reshape(count, -1), np.arange(count))
+    elements = ElementMap.of(cells, places.reshape(-1, shape.dim))
+    rule = quadrature(shape, default_counts(shape, points))
+    geometry = BlockGeometry(shape, order, elements.coefficients, rule, GENERAL)
+    scaled, sure = geometry.scaled_jacobian(np.arange(count)), geometry.surely_regular()
+    assert (scaled[sure] > FLAT_TOLERANCE).all()
+    assert sure[: count // 20].all() and not sure[scaled <= 0].any() and (scaled <= 0).any()

@@ -21,6 +21,7 @@ from ..symmetry import Indices
 
 _TEXT_CHUNK = 1 << 24
 _SPACE = re.compile(rb"\s")
+_DIGITS_AND_SPACE = b"0123456789 \t\n\r\v\f"
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,19 +168,31 @@ def parsed_numbers(text: bytes, most: int | None = None) -> tuple[Array, int]:
         stop = min(start + min(_TEXT_CHUNK, 32 * left + 64), len(text))
         word_ends = _SPACE.search(text, stop)
         stop = word_ends.start() if word_ends else len(text)
-        words = text[start:stop].split(None, left)
-        if len(words) > left:
-            stop -= len(words.pop())
-        if text.find(b"_", start, stop) >= 0:  # which Python allows inside numbers
-            word = next(word for word in words if b"_" in word)
-            raise MeshError(f"a number was expected, not {shown(word)}")
-        try:
-            parts.append(np.fromiter(map(float, words), dtype=np.float64, count=len(words)))
-        except ValueError as error:
-            raise MeshError(f"a number was expected: {str(error)[:80]}") from None
-        left -= len(words)
+        numbers = _natural_numbers(text[start:stop])
+        if numbers is None or len(numbers) > left:
+            words = text[start:stop].split(None, left)
+            if len(words) > left:
+                stop -= len(words.pop())
+            if text.find(b"_", start, stop) >= 0:  # which Python allows inside numbers
+                word = next(word for word in words if b"_" in word)
+                raise MeshError(f"a number was expected, not {shown(word)}")
+            try:
+                numbers = np.fromiter(map(float, words), dtype=np.float64, count=len(words))
+            except ValueError as error:
+                raise MeshError(f"a number was expected: {str(error)[:80]}") from None
+        parts.append(numbers)
+        left -= len(numbers)
         start = stop
     return np.concatenate(parts), start
+
+
+def _natural_numbers(text: bytes) -> Array | None:
+    """The numbers of a text that is nothing but digits and white space, several times faster than any others."""
+    if text.translate(None, _DIGITS_AND_SPACE) or not text.strip():
+        return None
+    numbers = np.fromstring(text, dtype=np.int64, sep=" ")
+    # Larger ones come as the largest.
+    return None if numbers.max() == np.iinfo(np.int64).max else numbers.astype(np.float64)
 
 
 def as_integers(values: NDArray[np.generic]) -> Indices:
