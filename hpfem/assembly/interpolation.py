@@ -18,6 +18,7 @@ from hpfem.shapes.arguments import is_real, real
 
 from ..errors import ArgumentError
 from ..geometry.element_map import ElementMap
+from ..mesh.sorting import distinct
 from ..mesh.symmetry import entity_nodes, lattice_permutations, symmetries
 from ..space.evaluation import evaluated
 from .numbering import Numbering
@@ -185,14 +186,14 @@ def interpolate(numbering: Numbering, pieces: Sequence[Piece]) -> Array:
             for group, cells in enumerate(numbering.cells):
                 ids = numbering.of_group(group, dim).ids
                 for number in range(len(cells.shape.entities[dim])):
-                    own, rows = np.unique(ids[:, number], return_index=True)
-                    fresh = ~done[own]
-                    if piece.masks is not None:
-                        fresh &= piece.masks[dim][own]
-                    own, rows = own[fresh], rows[fresh]
-                    done[own] = True
-                    if len(own) == 0:
+                    fresh = ~done if piece.masks is None else piece.masks[dim] & ~done
+                    rows = np.flatnonzero(fresh[ids[:, number]])
+                    if len(rows) == 0:
                         continue
+                    own = ids[rows, number]
+                    first, _ = distinct(own.copy(), len(done))
+                    own, rows = own[first], rows[first]
+                    done[own] = True
                     for columns, values in _fitted(numbering, piece.function, group, rows, dim, number, own, result):
                         if result is None:
                             result = np.zeros((len(values), numbering.size))

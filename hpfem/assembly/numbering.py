@@ -236,8 +236,11 @@ class Numbering:
         ndarray, [size]
             Fewer where dimensions are left out.
         """
-        given = zip(values, self.sizes, self._orders, strict=False)
-        return np.concatenate([np.repeat(own[order], sizes[order]) for own, sizes, order in given])
+        found = []
+        for own, sizes, order in zip(values, self.sizes, self._orders, strict=False):
+            same = len(sizes) > 0 and (sizes == sizes[0]).all()
+            found.append(np.repeat(own[order], sizes[0] if same else sizes[order]))
+        return np.concatenate(found)
 
     def _count(self, dim: int) -> int:
         if dim == 0:
