@@ -21,7 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hpfem.backends.cpu.runtime.kernel import CpuKernel, aligned
+from hpfem.backends.cpu.runtime.buffers import aligned
+from hpfem.backends.cpu.runtime.kernel import CpuKernel
 from hpfem.backends.cpu.runtime.limits import best_seconds, measure_fma, measure_read
 from hpfem.benchmarks import BENCHMARKS, document, problem_mesh, problem_sizes
 from hpfem.benchmarks.cases import SOLID_FIRST
@@ -85,6 +86,7 @@ def time_kernel(kernel: CpuKernel, seconds: float) -> float:
     source = aligned((1, problem.n_elements, problem.n_input), problem.dtype)
     source[...] = np.random.default_rng(0).standard_normal(source.shape)
     out = aligned((1, problem.n_elements, problem.n_output), problem.dtype)
+    out[...] = 0
     return best_seconds(lambda: kernel.apply(source, out), seconds)
 
 

@@ -130,6 +130,13 @@ def test_everything_imported_is_declared():
                 assert distributions.get(name, name) in declared, f"{module} imports {name}, which pyproject.toml lacks"
 
 
+def test_what_a_script_may_not_use_is_not_imported():
+    """Importing hpfem takes as long as what it imports."""
+    heavy = "matplotlib rich meshio cupy llvmlite scipy.special scipy.spatial urllib.request http.client"
+    script = f"import sys, hpfem\nprint([name for name in {heavy.split()} if name in sys.modules])"
+    assert run(sys.executable, "-c", script, cwd=ROOT).strip() == "[]"
+
+
 def test_only_the_shapes_are_found_beside_the_package():
     script = "import hpfem.shapes.tet\ntry:\n    import hpfem.tests\nexcept ModuleNotFoundError:\n    print('none')"
     assert run(sys.executable, "-c", script, cwd=ROOT).strip() == "none"

@@ -162,7 +162,9 @@ class C0Space(Immutable):
         mesh, elements = self.space.mesh, self.space.blocks[number].elements
         own, cells = int(mesh.locations[0][elements[0]]), mesh.aligned_topology.rows[elements]
         found = [self.numbering.of_group(own, dim) for dim in range(self.space.mesh.dim + 1)]
-        return [Seen(s.ids[cells], s.codes[cells]) for s in found]
+        if np.array_equal(cells, np.arange(len(found[0].ids))):
+            return found
+        return [Seen(s.ids.take(cells, axis=0), s.codes.take(cells, axis=0)) for s in found]
 
     def slots(self, number: int) -> NDArray[np.int64]:
         """Global numbers in the places of the modes of a block; see `Numbering.slots`."""

@@ -69,18 +69,19 @@ def connected_parts(numbering: Numbering, space: Space) -> Parts:
     -------
     Parts
     """
-    vertices = [numbering.of_group(group, 0).ids for group in range(len(space.mesh.cells))]
+    vertices = [cells.vertices for cells in numbering.cells]
     n = len(numbering.offsets[0])
-    first = np.concatenate([np.repeat(ids[:, 0], ids.shape[1]) for ids in vertices])
-    other = np.concatenate([ids.ravel() for ids in vertices])
-    links = csr_array((np.ones(len(first), dtype=bool), (first, other)), shape=(n, n))
-    _, of_vertices = connected_components(links, directed=False)
+    # A graph of vertices, and behind them cells, each linked to its vertices.
+    widths = np.concatenate([np.zeros(n + 1, dtype=np.int64), *(np.full(len(v), v.shape[1]) for v in vertices)])
+    others = np.concatenate([own.ravel() for own in vertices])
+    links = csr_array((np.ones(len(others)), others, np.cumsum(widths)), shape=(len(widths) - 1,) * 2)
+    count, of_all = connected_components(links, directed=False)
     of_cells = np.empty(space.n_cells, dtype=np.int64)
-    for cells, ids in zip(space.mesh.cells, vertices, strict=True):
-        of_cells[cells.indices] = of_vertices[ids[:, 0]]
-    names, of_cells = np.unique(of_cells, return_inverse=True)  # a vertex of no cell is no part
+    of_cells[np.concatenate([cells.indices for cells in numbering.cells])] = of_all[n:]
+    has_cells = np.bincount(of_cells, minlength=count) > 0  # a vertex of no cell is no part
+    of_cells = (np.cumsum(has_cells) - 1)[of_cells]
     of_entities = [np.zeros(len(sizes), dtype=np.int64) for sizes in numbering.sizes]
-    for cells in numbering.cells:
+    for cells in numbering.cells if count > 1 else ():
         for dim, found in enumerate(of_entities):
             found[cells.ids(dim)] = of_cells[cells.indices][:, None]
-    return Parts(len(names), of_cells, numbering.of_unknowns(of_entities))
+    return Parts(int(has_cells.sum()), of_cells, numbering.of_unknowns(of_entities))

@@ -12,7 +12,6 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import qr, solve_triangular
 
 from hpfem.shapes import Basis, Shape, make_basis, quadrature
 from hpfem.shapes.arguments import is_real, real
@@ -20,6 +19,7 @@ from hpfem.shapes.low_energy import interior_modes
 
 from ..errors import ArgumentError
 from ..geometry.element_map import ElementMap
+from ..mesh.sorting import distinct
 from ..mesh.symmetry import entity_nodes, lattice_permutations, symmetries
 from ..space.evaluation import evaluated
 from .numbering import Numbering
@@ -148,6 +148,8 @@ _MORE = {1: 10, 2: 8, 3: 4}
 @cache
 def _fit(basis: Basis) -> tuple[Array, Array, tuple[Array, Array]]:
     """Points xi, modes at them, and the QR factors of the weighted interior modes."""
+    from scipy.linalg import qr
+
     shape = basis.shape
     rule = quadrature(shape, [basis.order + _MORE[shape.dim]] * shape.dim, ["gauss"] * shape.dim)
     xi = shape.collapse(rule.eta)
@@ -185,14 +187,14 @@ def interpolate(numbering: Numbering, pieces: Sequence[Piece]) -> Array:
             for group, cells in enumerate(numbering.cells):
                 ids = numbering.of_group(group, dim).ids
                 for number in range(len(cells.shape.entities[dim])):
-                    own, rows = np.unique(ids[:, number], return_index=True)
-                    fresh = ~done[own]
-                    if piece.masks is not None:
-                        fresh &= piece.masks[dim][own]
-                    own, rows = own[fresh], rows[fresh]
-                    done[own] = True
-                    if len(own) == 0:
+                    fresh = ~done if piece.masks is None else piece.masks[dim] & ~done
+                    rows = np.flatnonzero(fresh[ids[:, number]])
+                    if len(rows) == 0:
                         continue
+                    own = ids[rows, number]
+                    first, _ = distinct(own.copy(), len(done))
+                    own, rows = own[first], rows[first]
+                    done[own] = True
                     for columns, values in _fitted(numbering, piece.function, group, rows, dim, number, own, result):
                         if result is None:
                             result = np.zeros((len(values), numbering.size))
@@ -222,6 +224,8 @@ def _fitted(
         nodes = cells.nodes[rows, entity_nodes(cells.shape, cells.order, 0, number)[0]]
         return [(offsets[:, None], values_of(function, mesh.points[nodes].T[:, :, None], "a value"))]
     found = []
+    from scipy.linalg import solve_triangular
+
     for order in np.unique(orders):
         chosen = np.flatnonzero(orders == order)
         patch, vertices = oriented_patch(numbering, group, rows[chosen], dim, number)

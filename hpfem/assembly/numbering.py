@@ -23,9 +23,10 @@ from hpfem.shapes.low_energy import eigenbasis, interior_modes, kept_modes
 
 from ..backends.vectors import BlockMatrix
 from ..errors import ArgumentError
+from ..geometry.element_map import CACHED, chunks
 from ..mesh import Mesh
+from ..mesh.sorting import sorted_rows
 from ..mesh.symmetry import symmetries
-from ..mesh.topology import sorted_rows
 from .traces import Array, Indices, edge_block, entity_modes, inner_block
 
 
@@ -164,21 +165,15 @@ class Numbering:
                 f"cells of different orders {orders} meet continuously in the hierarchical basis only; use"
                 " basis='modified', or one order for all shapes"
             )
+        # The order of all entities; 0 where there are several.
+        self._same = 0 if len(set(orders.values())) > 1 else next(iter(orders.values()))
         found_orders, found_sizes, offsets = [], [], []
         self._orders: list[Indices | slice] = []
         start = 0
         for dim in range(mesh.dim + 1):
             count = self._count(dim)
-            order = np.full(count, np.iinfo(np.int64).max)
-            for group, cells in enumerate(self.cells):
-                np.minimum.at(order, self.of_group(group, dim).ids.ravel(), orders[cells.shape.name])
-            sizes = np.zeros(count, dtype=np.int64)
-            for group, cells in enumerate(self.cells):
-                ids = self.of_group(group, dim).ids
-                for number, entity in enumerate(cells.shape.entities[dim]):
-                    lowest = order[ids[:, number]]
-                    for value in np.unique(lowest):
-                        sizes[ids[lowest == value, number]] = _n_inside(name, entity.shape, int(value))
+            order = self._lowest(dim, count, orders)
+            sizes = self._sizes(dim, order, orders)
             found_orders.append(order)
             found_sizes.append(sizes)
             among = self._order(dim, count)
@@ -193,16 +188,42 @@ class Numbering:
         self.sizes: tuple[Indices, ...] = tuple(found_sizes)
         self.counts = tuple(int(sizes.sum()) for sizes in self.sizes)
 
+    def _lowest(self, dim: int, count: int, orders: dict[str, int]) -> Indices:
+        """The lowest order of the cells around every entity."""
+        if self._same:
+            return np.full(count, self._same)
+        lowest = np.full(count, np.iinfo(np.int64).max)
+        for group, cells in enumerate(self.cells):
+            np.minimum.at(lowest, self.of_group(group, dim).ids.ravel(), orders[cells.shape.name])
+        return lowest
+
+    def _sizes(self, dim: int, order: Indices, orders: dict[str, int]) -> Indices:
+        """The degrees of freedom of every entity, of these orders."""
+        shapes = {entity.shape for cells in self.cells for entity in cells.shape.entities[dim]}
+        values = sorted(set(orders.values()))
+        if len(shapes) == len(values) == 1:
+            return np.full(len(order), _n_inside(self.name, shapes.pop(), values[0]))
+        sizes = np.zeros(len(order), dtype=np.int64)
+        for group, cells in enumerate(self.cells):
+            ids = self.of_group(group, dim).ids
+            for number, entity in enumerate(cells.shape.entities[dim]):
+                inside = np.zeros(values[-1] + 1, dtype=np.int64)
+                inside[values] = [_n_inside(self.name, entity.shape, value) for value in values]
+                sizes[ids[:, number]] = inside[order[ids[:, number]]]
+        return sizes
+
     def _order(self, dim: int, count: int) -> Indices | slice:
         """The order in which entities are numbered: by the first cell that has them, where the mesh has no order."""
         if not self.topology.scattered:
             return slice(None)
-        first, start = np.full(count, np.iinfo(np.int64).max), 0
-        for group in range(len(self.cells)):
-            ids = self.of_group(group, dim).ids.ravel()[::-1]
-            first[ids] = np.arange(start + len(ids) - 1, start - 1, -1)
-            start += len(ids)
-        return np.argsort(first, kind="stable")
+        ids = [self.of_group(group, dim).ids.ravel() for group in range(len(self.cells))]
+        every = ids[0] if len(ids) == 1 else np.concatenate(ids)
+        # Of numbers that are written to one place the last one stays.
+        first = np.empty(count, dtype=np.int64)
+        first[every[::-1]] = np.arange(len(every) - 1, -1, -1)
+        is_first = np.zeros(len(every), dtype=bool)
+        is_first[first] = True
+        return every[is_first]
 
     @property
     def size(self) -> int:
@@ -222,8 +243,11 @@ class Numbering:
         ndarray, [size]
             Fewer where dimensions are left out.
         """
-        given = zip(values, self.sizes, self._orders, strict=False)
-        return np.concatenate([np.repeat(own[order], sizes[order]) for own, sizes, order in given])
+        found = []
+        for own, sizes, order in zip(values, self.sizes, self._orders, strict=False):
+            same = len(sizes) > 0 and (sizes == sizes[0]).all()
+            found.append(np.repeat(own[order], sizes[0] if same else sizes[order]))
+        return np.concatenate(found)
 
     def truncation(self, lower: Numbering) -> Indices:
         """Numbers of the modes of lower orders: those of both are hierarchical, on one mesh.
@@ -299,7 +323,7 @@ class Numbering:
         ids, codes = [], []
         for entity in shape.entities[dim]:
             corners = vertices[:, entity.vertices]
-            ids.append(index.find(sorted_rows(corners, 2 if dim == 1 else 4)))
+            ids.append(index.find(sorted_rows(corners)))
             codes.append(self.topology.codes(entity.shape, corners))
         return Seen(np.stack(ids, axis=1), np.stack(codes, axis=1))
 
@@ -321,33 +345,40 @@ class Numbering:
         """
         n, n_modes = len(seen[0].ids), basis.n_modes
         kind = np.int32 if 2 * max(self.size, n * n_modes) + 2 < 2**31 else np.int64
-        codes = np.full((n, n_modes), -1, dtype=kind)
+        codes = np.empty((n, n_modes), dtype=kind)
         own: list[_Entries] = []
         rotated: list[_Entries] = []
         back: list[_Entries] = []
         turned = [np.empty(0, dtype=np.int64)]
-        for dim, those in enumerate(seen):
-            for number, entity in enumerate(basis.shape.entities[dim]):
-                shape, ids, modes = entity.shape, those.ids[:, number], entity_modes(basis, dim, number)
-                for chosen, order in _alike(self.orders[dim][ids]):
-                    local = modes[_kept(self.name, shape, basis.order, order)]
-                    place, negative, whole = _signed(self.name, shape, order)
-                    seen_as = those.codes[chosen, number]
-                    table: NDArray[Any] = (2 * place + negative).astype(kind)
-                    first: NDArray[Any] = (2 * self.offsets[dim][ids[chosen]]).astype(kind)
-                    codes[_places(chosen, local)] = first[:, None] + table[seen_as]
-                    for code in np.unique(seen_as[~whole[seen_as]]):
-                        cells = np.arange(n)[chosen][seen_as == code]
-                        rows = cells[:, None] * n_modes + local
-                        columns = self.offsets[dim][ids[cells]][:, None] + np.arange(len(local))
-                        own.append(_outer(rows, columns, _as_seen(self.name, shape, order, int(code), low_energy)))
-                        back.append(_outer(rows, columns, _inverse(self.name, shape, order, int(code)).T))
-                        if not low_energy:
-                            rotated += self._from_edges(basis, seen[1], number, cells, int(code), order, rows)
-                        turned.append(rows.ravel())
+        for part in chunks(n, n_modes, most=CACHED):
+            here, among = codes[part], [Seen(those.ids[part], those.codes[part]) for those in seen]
+            here[...] = -1
+            for dim, those in enumerate(among):
+                for number, entity in enumerate(basis.shape.entities[dim]):
+                    shape, ids, modes = entity.shape, those.ids[:, number], entity_modes(basis, dim, number)
+                    for chosen, order in self._alike(dim, ids):
+                        local = modes[_kept(self.name, shape, basis.order, order)]
+                        place, negative, whole = _signed(self.name, shape, order)
+                        seen_as = those.codes[chosen, number]
+                        table: NDArray[Any] = (2 * place + negative).astype(kind)
+                        first: NDArray[Any] = (2 * self.offsets[dim][ids[chosen]]).astype(kind)
+                        here[_places(chosen, local)] = first[:, None] + table[seen_as]
+                        for code in () if whole.all() else np.unique(seen_as[~whole[seen_as]]):
+                            cells = np.arange(len(here))[chosen][seen_as == code]
+                            rows = (part.start + cells[:, None]) * n_modes + local
+                            columns = self.offsets[dim][ids[cells]][:, None] + np.arange(len(local))
+                            own.append(_outer(rows, columns, _as_seen(self.name, shape, order, int(code), low_energy)))
+                            back.append(_outer(rows, columns, _inverse(self.name, shape, order, int(code)).T))
+                            if not low_energy:
+                                rotated += self._from_edges(basis, among[1], number, cells, int(code), order, rows)
+                            turned.append(rows.ravel())
         rows = np.sort(np.concatenate(turned))
         codes.reshape(-1)[rows] = -2 - np.arange(len(rows), dtype=kind)
         return LocalToGlobal(codes, *(_sparse(entries, rows, self.size) for entries in (own, rotated, back)))
+
+    def _alike(self, dim: int, ids: Indices) -> list[tuple[slice | Indices, int]]:
+        """Positions of entities of equal orders, all where they are all equal; with the order."""
+        return [(slice(None), self._same)] if self._same else _alike(self.orders[dim][ids])
 
     def slots(self, basis: Basis, seen: Sequence[Seen]) -> Indices:
         """The global number that stands where each mode does in the order of its entity, [n, n_modes]; -1 for none.
@@ -369,7 +400,7 @@ class Numbering:
         for dim, those in enumerate(seen):
             for number, entity in enumerate(basis.shape.entities[dim]):
                 ids, modes = those.ids[:, number], entity_modes(basis, dim, number)
-                for chosen, order in _alike(self.orders[dim][ids]):
+                for chosen, order in self._alike(dim, ids):
                     local = modes[_kept(self.name, entity.shape, basis.order, order)]
                     columns = self.offsets[dim][ids[chosen]][:, None] + np.arange(len(local))
                     result[_places(chosen, local)] = columns
@@ -391,7 +422,7 @@ class Numbering:
             ids, codes = edges.ids[chosen, own], edges.codes[chosen, own].astype(np.int64)
             if basis.shape.edges[own].vertices != ends:
                 codes = 1 - codes
-            for part, edge_order in _alike(self.orders[1][ids]):
+            for part, edge_order in self._alike(1, ids):
                 kept = _kept(self.name, edge.shape, order, edge_order)
                 columns = self.offsets[1][ids][:, None] + np.arange(len(kept))
                 for edge_code in (0, 1):

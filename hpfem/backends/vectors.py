@@ -15,11 +15,11 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
-from scipy.sparse.linalg import LinearOperator
 
 from hpfem.shapes.arguments import reals
 from hpfem.shapes.cached import cached_property
 
+from ..geometry.element_map import CACHED, chunks
 from ..memory import HOST, Device, PairArray
 from ..support.pool import Pool
 
@@ -273,11 +273,13 @@ class ElementRestriction:
         """
         out = np.zeros((len(local[0]), self.size))
         for codes, own in zip(self._Q.codes, local, strict=True):
-            flat, numbers = codes.reshape(-1), np.asarray(own, dtype=np.float64).reshape(len(out), -1)
-            if flat.size and flat.min() < 0:
-                flat, numbers = flat[flat >= 0], numbers[:, flat >= 0]
-            for total, row in zip(out, numbers, strict=True):
-                total += np.bincount(flat >> 1, row, self.size)
+            numbers = np.asarray(own).reshape(len(out), -1)
+            for part in chunks(codes.size, 1, most=CACHED):
+                flat = codes.reshape(-1)[part]
+                known = flat >= 0
+                places = (flat >> 1)[known].astype(np.intp)
+                for total, row in zip(out, numbers[:, part], strict=True):
+                    np.add.at(total, places, row[known].astype(np.float64, copy=False))
         return out
 
 
@@ -539,6 +541,8 @@ class VectorSpace:
         -------
         scipy.sparse.linalg.LinearOperator, or what a library has like it
         """
+        from scipy.sparse.linalg import LinearOperator
+
         return LinearOperator(shape, matvec=matvec, dtype=dtype)
 
     def dot(self, a: Any, b: Any) -> float:

@@ -64,6 +64,11 @@ class RepeatedGeometry(BlockGeometry):
         """Number of elements."""
         return self.size
 
+    @property
+    def by_element(self) -> bool:
+        """Whether copies are moved; else only the patch has coefficients. See `BlockGeometry.by_element`."""
+        return self.moved
+
     def _period(self, kind: str, lanes: int, dtype: DTypeLike) -> NDArray[np.floating[Any]]:
         """Factors of the groups of lanes after which everything repeats."""
         self.lanes = lanes

@@ -30,7 +30,7 @@ from hpfem.shapes.cached import cached_property
 
 from ..errors import ArgumentError
 from ..memory import as_numpy
-from .element_map import ElementMap, Elements, chunks
+from .element_map import CACHED, CHUNK, FLAT_TOLERANCE, SURE, Cells, ElementMap, Elements, Indices, chunks
 from .jacobians import determinant, determinant_and_inverse, inverse_collapse, normal, scaled_jacobian
 
 Array = NDArray[np.float64]
@@ -132,25 +132,30 @@ def _kind_named(name: str) -> GeometryKind:
     return {kind.name: kind for kind in GEOMETRY_KINDS}[name]
 
 
-def by_kind(elements: ElementMap) -> Iterator[tuple[GeometryKind, NDArray[np.int64]]]:
-    """Sort elements by the kind of their geometry.
+def by_kind(cells: Cells, points: Array) -> Iterator[tuple[GeometryKind, NDArray[np.int64], ElementMap]]:
+    """Sort cells by the kind of their geometry.
 
     Parameters
     ----------
-    elements : ElementMap
+    cells : Cells
+    points : ndarray, [n, D]
+        Of the mesh.
 
     Yields
     ------
     kind : GeometryKind
-        Each that has elements, once.
+        Each that has cells, once.
     chosen : ndarray of int, [n]
-        Its elements, ascending.
+        Its cells, ascending.
+    elements : ElementMap
+        Their maps.
     """
-    first = np.argmax([kind.includes(elements) for kind in GEOMETRY_KINDS], axis=0)
+    parts = ElementMap.parts(cells, points)
+    first = np.concatenate([np.argmax([kind.includes(own) for kind in GEOMETRY_KINDS], axis=0) for own in parts])
     for number, kind in enumerate(GEOMETRY_KINDS):
         chosen = np.flatnonzero(first == number)
         if len(chosen):
-            yield kind, chosen
+            yield kind, chosen, ElementMap.of(cells, points, chosen)
 
 
 class BlockGeometry(ElementMap):
@@ -195,12 +200,18 @@ class BlockGeometry(ElementMap):
         return BlockGeometry(self.shape, self.order, self.coefficients[:n_elements], self.rule, self.kind)
 
     @property
+    def by_element(self) -> bool:
+        """Whether every element has its coefficients, so that factors need not be made by `write_factors`."""
+        return True
+
+    @property
     def affine(self) -> bool:
         """Whether the Jacobian is constant in every element."""
         return self.kind is AFFINE
 
     @cached_property
-    def _values(self) -> Array:
+    def values(self) -> Array:
+        """Values of `basis` at the points, [n_geometry_modes, Q]."""
         return self.basis.evaluate(self.shape.collapse(self.rule.eta))
 
     @cached_property
@@ -209,7 +220,8 @@ class BlockGeometry(ElementMap):
         return self.basis.gradient_eta(self.rule.eta)
 
     @cached_property
-    def _stored_reference(self) -> tuple[Array, Array]:
+    def stored_reference(self) -> tuple[Array, Array]:
+        """Reference data of the stored factors; see `GeometryKind.reference`."""
         return self.kind.reference(self)
 
     def n_factors(self, kind: str) -> int:
@@ -249,7 +261,7 @@ class BlockGeometry(ElementMap):
         int
             Q, or 1 where one set of factors serves an element.
         """
-        return len(self.rule) if kind == "points" else len(self._stored_reference[1])
+        return len(self.rule) if kind == "points" else len(self.stored_reference[1])
 
     def chunks(self, lanes: int = 1, size: int | None = None) -> Iterator[slice]:
         """Go through the elements such that values at the points take tens of megabytes.
@@ -283,7 +295,7 @@ class BlockGeometry(ElementMap):
         -------
         array of xp, [D, E, Q]
         """
-        return self.positions(self._values, elements, xp)
+        return self.positions(self.values, elements, xp)
 
     def normals(self) -> Array:
         """Unit normals of curves in the plane or surfaces in space, at the points; see `normal`.
@@ -340,35 +352,52 @@ class BlockGeometry(ElementMap):
         -------
         array of xp, [E, Q], or [E, 1] where it is constant in every element
         """
-        gradient, weights = self._stored_reference
+        gradient, weights = self.stored_reference
         det = determinant(self.jacobian(gradient, elements, xp), xp)
         return det if self.affine else det * xp.asarray(weights / self.rule.weights)
 
-    def scaled_jacobian(self, xp: Any = np) -> Array:
-        """Smallest scaled Jacobian at the points, of every element; see `scaled_jacobian`.
+    def surely_regular(self) -> NDArray[np.bool_]:
+        """Tell elements that a bound proves not to be tangled at any point of the rule, see `sure_signs`.
+
+        Returns
+        -------
+        ndarray of bool, [E]
+            Their scaled Jacobians are above `FLAT_TOLERANCE`.
+        """
+        # det J C over the product of its columns' lengths is at least that share of det J over the largest length.
+        C = self.shape.collapse_matrix(self.rule.eta)
+        share = np.linalg.det(C) / np.abs(C).sum(axis=1).prod(axis=1)
+        if share.min() * SURE <= FLAT_TOLERANCE:
+            return np.zeros(self.n_elements, dtype=bool)
+        return self.sure_signs(self.basis.gradient(self.shape.collapse(self.rule.eta))) > 0
+
+    def scaled_jacobian(self, elements: Indices, xp: Any = np) -> Array:
+        """Smallest scaled Jacobian at the points, of each of some elements; see `scaled_jacobian`.
 
         Parameters
         ----------
+        elements : ndarray of int, [n]
         xp : module
             NumPy or CuPy: where it is computed.
 
         Returns
         -------
-        ndarray, [E]
+        ndarray, [n]
             Where it is not positive, the element is tangled at a point of the rule.
         """
-        smallest = np.empty(self.n_elements)
-        for chunk in self.chunks():
-            J = self.jacobian(self.gradient_eta, chunk, xp)
+        smallest = np.empty(len(elements))
+        numbers = 2 * len(self.rule) * self.dim * self.space_dim
+        for chunk in chunks(len(elements), numbers, most=CACHED if xp is np else CHUNK):
+            J = self.jacobian(self.gradient_eta, elements[chunk], xp)
             smallest[chunk] = as_numpy(scaled_jacobian(J, determinant(J, xp), xp).min(axis=1))
         return smallest
 
     def _factors(self, kind: str, elements: slice, xp: Any = np) -> Iterator[Any]:
         """Factors of a chunk, one [E, S] after the other."""
         if kind == "points":
-            yield from self.positions(self._values, elements, xp)
+            yield from self.positions(self.values, elements, xp)
             return
-        gradient, weights = self._stored_reference
+        gradient, weights = self.stored_reference
         J, weights = self.jacobian(gradient, elements, xp), xp.asarray(weights)
         if kind == "wJ":
             yield weights * determinant(J, xp)

@@ -33,7 +33,10 @@ Elements = slice | Indices
 AFFINE_TOLERANCE = 1e-10
 FLAT_TOLERANCE = 1e-12
 ROUNDING = 1e-14
+# What a bound of det J must exceed, over the largest length of a column of J to the power of d, to be believed.
+SURE = 1e-9
 CHUNK = 4_000_000  # numbers held at a time
+CACHED = 1 << 16  # and where the cache of a core shall hold them
 
 
 class Cells(Protocol):
@@ -133,7 +136,7 @@ class ElementMap:
         self.coefficients = coefficients
 
     @staticmethod
-    def of(cells: Cells, points: Array) -> ElementMap:
+    def of(cells: Cells, points: Array, rows: Elements = slice(None)) -> ElementMap:
         """Maps of cells that are given by their nodes.
 
         Parameters
@@ -141,16 +144,39 @@ class ElementMap:
         cells : Cells
         points : ndarray, [n, D]
             Of the mesh.
+        rows : slice or ndarray of int
+            Which of the cells; all by default.
 
         Returns
         -------
         ElementMap
         """
         inverse = _inverse_vandermonde(cells.shape, cells.order)
-        coefficients = np.empty((len(cells.nodes), points.shape[1], len(inverse)))
-        for part in chunks(len(coefficients), coefficients[:1].size):
-            np.matmul(points[cells.nodes[part]].swapaxes(1, 2), inverse.T, out=coefficients[part])
+        n, dim = len(inverse), points.shape[1]
+        nodes = cells.nodes[rows] if isinstance(rows, slice) else cells.nodes.take(rows, axis=0)
+        coefficients = np.empty((len(nodes), dim, n))
+        for part in chunks(len(coefficients), n * dim, most=CACHED):
+            by_coordinate = points.take(nodes[part], axis=0).swapaxes(1, 2).reshape(-1, n)
+            np.matmul(by_coordinate, inverse.T, out=coefficients[part].reshape(-1, n))
         return ElementMap(cells.shape, cells.order, coefficients)
+
+    @staticmethod
+    def parts(cells: Cells, points: Array) -> Iterator[ElementMap]:
+        """Maps of all cells, a few at a time: those of all at once take several times the memory of the cells.
+
+        Parameters
+        ----------
+        cells : Cells
+        points : ndarray, [n, D]
+            Of the mesh.
+
+        Yields
+        ------
+        ElementMap
+            Of the cells that follow those before.
+        """
+        for rows in chunks(len(cells.nodes), cells.nodes.shape[1] * points.shape[1], most=CACHED):
+            yield ElementMap.of(cells, points, rows)
 
     @property
     def n_elements(self) -> int:
@@ -247,11 +273,55 @@ class ElementMap:
         """Which elements' maps are polynomials of degree 1, so that J is constant, [E]."""
         values, rest = _nodes_of_modes(self.shape, self.order)
         result = np.empty(self.n_elements, dtype=bool)
-        for part in chunks(self.n_elements, 2 * self.space_dim * values.shape[1]):
-            own = self.coefficients[part]
-            size = np.ptp(own @ values, axis=2).max(axis=1)
-            result[part] = np.abs(own @ rest).max(axis=(1, 2)) <= AFFINE_TOLERANCE * size
+        for part in chunks(self.n_elements, 2 * self.space_dim * values.shape[1], most=CACHED):
+            # One axis at a time: NumPy takes ten times as long for several.
+            nodes, departures = (self._combined(table, part) for table in (values.T, rest.T))
+            size = np.ptp(nodes, axis=1).max(axis=0)
+            result[part] = np.abs(departures).max(axis=1).max(axis=0) <= AFFINE_TOLERANCE * size
         return result
+
+    def _combined(self, table: Array, part: slice, sizes: bool = False) -> Array:
+        """Combinations [D, r, E] of coefficients, or of their sizes, with the rows of a table [r, n_modes]."""
+        c = self.coefficients[part]
+        rows = c.reshape(-1, c.shape[2])
+        combined = np.matmul(table, (np.abs(rows) if sizes else rows).T).reshape(-1, *c.shape[:2])
+        # NumPy sums over coordinates ten times as fast where they come first in memory.
+        return np.ascontiguousarray(combined.transpose(2, 0, 1))
+
+    def sure_signs(self, gradient: Array) -> NDArray[np.int8]:
+        """Tell the sign of det J at points where a bound is enough for that, without evaluating it at them.
+
+        With J the mean over the points and e_a how far its column a departs from it at most, det J departs by at most
+        prod(|J_a| + e_a) - prod |J_a|.
+
+        Parameters
+        ----------
+        gradient : ndarray, [d, n_modes, Q]
+            Of `basis` by xi at the points, which are the same in all elements.
+
+        Returns
+        -------
+        ndarray of int8, [E]
+            1 or -1 where det J has that sign at all the points, by more than `SURE` times the largest length of a
+            column of J to the power of d, and by more than rounding of the coordinates; 0 where it takes evaluating.
+        """
+        signs = np.zeros(self.n_elements, dtype=np.int8)
+        if self.space_dim > self.dim:
+            return signs
+        low, high = gradient.min(axis=2), gradient.max(axis=2)
+        largest = np.abs(_nodes_of_modes(self.shape, self.order)[0]).max(axis=1)
+        bounds = np.vstack([(high - low) / 2, largest])
+        for part in chunks(self.n_elements, (5 * self.dim + 2) * self.space_dim, most=CACHED):
+            J, apart = self._combined((low + high) / 2, part), self._combined(bounds, part, sizes=True)
+            lengths, departs = (np.sqrt((rows * rows).sum(axis=0)) for rows in (J, apart[:, :-1]))
+            det, longest = determinant(J), lengths + departs
+            least = np.abs(det) - (longest.prod(axis=0) - lengths.prod(axis=0))
+            noise = ROUNDING * apart[:, -1].max(axis=0)
+            shortest = np.maximum((lengths - departs).min(axis=0), 0.0)
+            scale = longest.max(axis=0) ** self.dim
+            sure = (least > SURE * scale) & (shortest * least > 10 * scale * (FLAT_TOLERANCE * shortest + noise))
+            signs[part] = np.where(sure, np.sign(det), 0)
+        return signs
 
     def quality(self) -> Quality:
         """Find the extremes of det J in each element.
@@ -260,18 +330,18 @@ class ElementMap:
         -------
         Quality
         """
-        gradient, values = _check_gradient(self.shape, self.order), _nodes_of_modes(self.shape, self.order)[0]
+        gradient, values = check_gradient(self.shape, self.order), _nodes_of_modes(self.shape, self.order)[0]
         results = np.empty((5, self.n_elements))
         affine = self.affine_elements
         # In affine elements one point tells all.
         for chosen, at in ((np.flatnonzero(affine), gradient[:, :, :1]), (np.flatnonzero(~affine), gradient)):
-            for part in chunks(len(chosen), (self.space_dim + 2) * self.dim * at.shape[2]):
+            for part in chunks(len(chosen), (self.space_dim + 2) * self.dim * at.shape[2], most=CACHED):
                 own = chosen[part]
                 J = self.jacobian(at, own)
                 det = _signed_determinant(J)
                 scaled = scaled_jacobian(J, det)
-                error = ROUNDING * np.abs(self.positions(values, own)).max(axis=(0, 2))
-                shortest = np.sqrt(sum(row * row for row in J).min(axis=(0, 2)))
+                error = ROUNDING * np.abs(self.positions(values, own)).max(axis=0).max(axis=1)
+                shortest = np.sqrt(sum(row * row for row in J).min(axis=0).min(axis=1))
                 noise = FLAT_TOLERANCE + np.divide(error, shortest, out=np.full_like(error, np.inf), where=shortest > 0)
                 results[:, own] = det.min(axis=1), det.max(axis=1), scaled.min(axis=1), scaled.max(axis=1), noise
         return Quality(*results)
@@ -323,8 +393,20 @@ def _nodes_of_modes(shape: Shape, order: int) -> tuple[Array, Array]:
 
 
 @cache
-def _check_gradient(shape: Shape, order: int) -> Array:
-    """Gradient of the orthogonal basis at the default quadrature points of order k + 2; one point if it is constant."""
+def check_gradient(shape: Shape, order: int) -> Array:
+    """Gradient of the orthogonal basis at the default quadrature points of order k + 2.
+
+    Parameters
+    ----------
+    shape : Shape
+    order : int
+        Geometry order k.
+
+    Returns
+    -------
+    ndarray, [d, n_modes, Q]
+        Q is 1 where the gradient is constant. Read-only.
+    """
     rule = quadrature(shape, default_counts(shape, order + 2))
     gradient = make_basis("orthogonal", shape, order).gradient(shape.collapse(rule.eta))
     if np.ptp(gradient, axis=2).max() < 1e-10:

@@ -21,6 +21,7 @@ from hpfem.shapes import Shape
 
 from .cells import CellArray
 from .curve import along_curve, is_scattered
+from .sorting import comparisons, distinct
 from .symmetry import Indices, lattice_permutations, parities, symmetries
 from .topology import Entities, Topology, classes, orientation_codes
 
@@ -108,26 +109,26 @@ class AlignedTopology(Topology):
         for cells, own in zip(topology.cells, topology.vertices, strict=True):
             order: Indices | slice = slice(None)
             if is_scattered(own):
-                order = along_curve(points[cells.corners].mean(axis=1))
-                own = own[order]
+                corners = cells.corners.T
+                order = along_curve(sum(points.take(column, axis=0) for column in corners) / len(corners))
+                own = own.take(order, axis=0)
             self._orders.append(order)
             indices = cells.indices[order]
             self.rows[indices] = np.arange(len(indices))
             # Cells whose vertices are ranked in the same order are turned alike.
             n = cells.shape.n_vertices
-            keys = np.argsort(self.ranks[own], axis=1) @ n ** np.arange(n)
-            _, first, kind = np.unique(keys, return_index=True, return_inverse=True)
-            kind = kind.ravel()
+            keys = comparisons(self.ranks[own].T)
+            first, kind = distinct(keys, 2 ** (n * (n - 1) // 2))
             turns = _turns(cells.shape, self.ranks[own[first]])
             self._kinds.append((kind, turns, np.take_along_axis(self.ranks[own[first]], turns, axis=1)))
             table = symmetries(cells.shape)
             symmetry = np.argmax((table[None] == turns[:, None]).all(axis=2), axis=1)
-            nodes, moved = cells.nodes if isinstance(order, slice) else cells.nodes[order], own
+            nodes, moved = cells.nodes if isinstance(order, slice) else cells.nodes.take(order, axis=0), own
             if symmetry.any():
                 nodes = np.take_along_axis(
-                    nodes, lattice_permutations(cells.shape, cells.order)[symmetry][kind], axis=1
+                    nodes, lattice_permutations(cells.shape, cells.order)[symmetry].take(kind, axis=0), axis=1
                 )
-                moved = np.take_along_axis(own, turns[kind], axis=1)
+                moved = np.take_along_axis(own, turns.take(kind, axis=0), axis=1)
             arrays.append(CellArray(cells.shape, cells.order, nodes, indices))
             vertices.append(moved)
         super().__init__(arrays, vertices, topology.n_vertices)
@@ -143,9 +144,10 @@ class AlignedTopology(Topology):
                 [cells.shape.entity_number(tuple(int(v) for v in turn[list(e.vertices)]))[1] for e in entities]
                 for turn in turns
             ]
-            here = [orientation_codes(e.shape, ranks[:, e.vertices], self.n_vertices) for e in entities]
-            ids.append(np.take_along_axis(own[order], np.array(numbers)[kind], axis=1))
-            codes.append(np.stack(here, axis=1)[kind])
+            here = [orientation_codes(e.shape, ranks[:, e.vertices]) for e in entities]
+            own = own if isinstance(order, slice) else own.take(order, axis=0)
+            ids.append(np.take_along_axis(own, np.array(numbers).take(kind, axis=0), axis=1))
+            codes.append(np.stack(here, axis=1).take(kind, axis=0))
         return Entities(plain.count, tuple(ids), tuple(codes), plain.index)
 
     def codes(self, shape: Shape, vertices: Indices) -> NDArray[np.int8]:
@@ -162,7 +164,7 @@ class AlignedTopology(Topology):
         -------
         ndarray of int8, [n]
         """
-        return orientation_codes(shape, self.ranks[vertices], self.n_vertices)
+        return orientation_codes(shape, self.ranks[vertices])
 
     def __reduce__(self) -> tuple[type[AlignedTopology], tuple[Topology, NDArray[np.float64]]]:
         return AlignedTopology, (self._plain, self._points)

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..geometry.element_map import Quality, elevated_nodes
+from ..geometry.element_map import CACHED, Quality, chunks, elevated_nodes
 from .cells import Array, CellArray, Labels
-from .lattice import lattice_numbering
+from .lattice import inner_points, lattice_numbering
+from .sorting import sorted_rows
 from .symmetry import Indices, outward_signs, parities
-from .topology import Topology, classes, sorted_rows
+from .topology import Topology, classes
 
 # Neighbours must agree on the points of what they share to this share of the cell's size.
 GAP_TOLERANCE = 1e-9
@@ -65,14 +66,17 @@ def nodes(arrays: Sequence[CellArray], points: Array, labels: Labels) -> None:
     # Squares of areas must be finite too.
     finite = np.asarray((np.abs(points) < 1e50).all(axis=1))
     for array in arrays:
-        outside = ((array.nodes < 0) | (array.nodes >= len(points))).any(axis=1)
+        outside, repeated, infinite = np.zeros((3, len(array)), dtype=bool)
+        for part in chunks(len(array), 2 * array.nodes.shape[1], most=CACHED):
+            rows = array.nodes[part]
+            outside[part] = (rows.min(axis=1) < 0) | (rows.max(axis=1) >= len(points))
+            repeated[part] = _repeats(rows)
+            infinite[part] = ~finite.take(rows, mode="clip").all(axis=1)
         if outside.any():
             who = labels.first(array, outside)
             raise labels.error(f"{who} refers to a node that does not exist; there are {len(points)} nodes")
-        repeated = _repeats(array.nodes)
         if repeated.any():
             raise labels.error(f"{labels.first(array, repeated)} has the same node twice")
-        infinite = ~finite[array.nodes].all(axis=1)
         if infinite.any():
             own = array.nodes[np.argmax(infinite)]
             place = points[own[~finite[own]][0]].tolist()
@@ -148,10 +152,11 @@ def neighbours(topology: Topology, labels: Labels, *, oriented: bool) -> None:
     _same_cyclic_order(topology, labels)
     if not oriented:
         return
-    total = np.zeros(len(facets), dtype=np.int64)
-    for position, number, facet, _ in topology.local_entities(topology.dim - 1):
+    total = np.zeros(len(facets), dtype=np.int8)
+    for position, number, facet in topology.local_entities(topology.dim - 1):
         codes, ids = sides.orientation[position][:, number], sides.ids[position][:, number]
-        np.add.at(total, ids, outward_signs(topology.cells[position].shape)[number] * parities(facet.shape)[codes])
+        signs = (outward_signs(topology.cells[position].shape)[number] * parities(facet.shape)).astype(np.int8)
+        np.add.at(total, ids, signs[codes])
     wrong = facets.interior[total[facets.interior] != 0]
     if len(wrong):
         first, second = (labels.cell(topology.cells, int(cell)) for cell in facets.cells[wrong[0]])
@@ -161,9 +166,10 @@ def neighbours(topology: Topology, labels: Labels, *, oriented: bool) -> None:
 def _same_cyclic_order(topology: Topology, labels: Labels) -> None:
     """Quads with the same corners must have them in the same cyclic order."""
     opposite = np.full(topology.sides.count, -1, dtype=np.int64)
-    for position, number, facet, corners in topology.local_entities(topology.dim - 1):
+    for position, number, facet in topology.local_entities(topology.dim - 1):
         if facet.shape.n_vertices != 4:
             continue
+        corners = topology.vertices[position][:, facet.vertices]
         smallest = np.argmin(corners, axis=1)
         far = np.take_along_axis(corners, 3 - smallest[:, None], axis=1)[:, 0]
         ids = topology.sides.ids[position][:, number]
@@ -203,12 +209,13 @@ def _split_quads(topology: Topology, labels: Labels) -> None:
     if topology.dim == 2:
         return
     is_open = topology.facets.on_boundary
-    for position, number, facet, corners in topology.local_entities(2):
+    for position, number, facet in topology.local_entities(2):
         if facet.shape.n_vertices != 4:
             continue
         quads = is_open[topology.sides.ids[position][:, number]]
-        threes = np.concatenate([np.delete(corners[quads], skipped, axis=1) for skipped in range(4)])
-        triangle = topology.sides.index.find(sorted_rows(threes, 4)).reshape(4, -1)
+        corners = topology.vertices[position][quads][:, facet.vertices]
+        threes = np.concatenate([np.delete(corners, skipped, axis=1) for skipped in range(4)])
+        triangle = topology.sides.index.find(sorted_rows(threes)).reshape(4, -1)
         bad = ((triangle >= 0) & is_open[triangle]).any(axis=0)
         if bad.any():
             cell = topology.cells[position].indices[quads][np.argmax(bad)]
@@ -224,25 +231,34 @@ def _gaps(topology: Topology, points: Array, labels: Labels) -> None:
     highest = max(array.order for array in arrays)
     if highest == 1:
         return
+    if all(array.order == highest for array in arrays) and _same_nodes(topology, highest):
+        return
     numbering, count = lattice_numbering(topology, highest)
-    if all(array.order == highest for array in arrays):
-        node_of = np.full(count, -1, dtype=np.int64)
-        for array, numbers in zip(arrays, numbering, strict=True):
-            node_of[numbers] = array.nodes
-        if all(np.array_equal(node_of[n], array.nodes) for array, n in zip(arrays, numbering, strict=True)):
-            return
     place = np.empty((count, points.shape[1]))
     own = [elevated_nodes(array, points, highest) for array in arrays]
     for coordinates, numbers in zip(own, numbering, strict=True):
         place[numbers] = coordinates
     for array, coordinates, numbers in zip(arrays, own, numbering, strict=True):
         size = np.ptp(coordinates, axis=1).max(axis=1)
-        apart = np.abs(place[numbers] - coordinates).max(axis=(1, 2)) / size
+        apart = np.abs(place.take(numbers, axis=0) - coordinates).max(axis=1).max(axis=1) / size
         if apart.max() > GAP_TOLERANCE:
             raise labels.error(
                 f"{labels.first(array, apart == apart.max())} and a neighbour with the same corners do not meet: "
                 f"their common nodes are {apart.max():.2g} of the element's size apart"
             )
+
+
+def _same_nodes(topology: Topology, order: int) -> bool:
+    """Whether cells that share an edge or a face, and are all of this order, share its nodes."""
+    for dim in range(1, topology.dim):
+        (points, count), (again, _) = (inner_points(topology, order, dim) for _ in range(2))
+        node_of = np.empty(count, dtype=np.int64)
+        for position, inside, numbers in points:
+            node_of[numbers] = topology.cells[position].nodes[:, inside]
+        for position, inside, numbers in again:
+            if not np.array_equal(node_of.take(numbers), topology.cells[position].nodes[:, inside]):
+                return False
+    return True
 
 
 def periodicity(topology: Topology, before: Topology, images: Sequence[Indices], labels: Labels) -> None:
@@ -269,9 +285,10 @@ def periodicity(topology: Topology, before: Topology, images: Sequence[Indices],
             raise labels.error(f"{who} touches itself across a periodic side; use three or more cells there")
     kinds = {1: (before.edges, topology.edges), topology.dim - 1: (before.sides, topology.sides)}
     for dim, (old, new) in kinds.items():
-        rows = np.empty((old.count, 2 if dim == 1 else 4), dtype=np.int64)
-        for position, number, _, corners in before.local_entities(dim):
-            rows[old.ids[position][:, number]] = sorted_rows(corners, rows.shape[1])
+        rows = np.full((old.count, 2 if dim == 1 else 4), -1, dtype=np.int64)
+        for position, number, entity in before.local_entities(dim):
+            corners = before.vertices[position][:, entity.vertices]
+            rows[old.ids[position][:, number], -len(entity.vertices) :] = sorted_rows(corners)
         pairs = [np.empty((0, 2), dtype=np.int64)]
         for sides in images:
             image = np.full(before.n_vertices + 1, -2, dtype=np.int64)

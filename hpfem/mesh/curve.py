@@ -29,11 +29,14 @@ def along_curve(centres: Array) -> Indices:
     low = centres.min(axis=0)
     extent = np.ptp(centres, axis=0)
     index = ((centres - low) / np.where(extent > 0, extent, 1.0) * (2**_BITS - 1)).astype(np.int64)
+    dim, half = centres.shape[1], _BITS // 2
+    # Numbers of half the bits with room for those of the other axes between their bits.
+    numbers = np.arange(2**half)
+    spread = sum(((numbers >> bit) & 1) << (dim * bit) for bit in range(half))
     code = np.zeros(len(centres), dtype=np.int64)
-    dim = centres.shape[1]
-    for bit in range(_BITS):
-        for axis in range(dim):
-            code |= ((index[:, axis] >> bit) & 1) << (dim * bit + axis)
+    for axis in range(dim):
+        high, low = spread[index[:, axis] >> half], spread[index[:, axis] & (2**half - 1)]
+        code |= (high << (dim * half) | low) << axis
     return np.argsort(code, kind="stable")
 
 

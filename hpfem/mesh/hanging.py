@@ -7,10 +7,11 @@ vertex in the place of a corner, as along a slit, does not hang.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from hpfem.shapes import equispaced_nodes
 
@@ -20,6 +21,9 @@ from .cells import Array, CellArray, Labels
 from .node_order import vertex_positions
 from .symmetry import Indices, entity_nodes
 from .topology import Topology
+
+if TYPE_CHECKING:
+    from scipy.spatial import cKDTree
 
 # How far from a side a vertex may be, relative to the side's size: mesh files carry about 12 digits.
 _TOLERANCE = 1e-8
@@ -74,6 +78,8 @@ def hanging_vertices(points: Array, topology: Topology, labels: Labels) -> Hangi
     """
     sides = _open_sides(topology)
     corners = np.unique(np.concatenate([np.empty(0, np.int64), *(own.corners.ravel() for own in sides)]))
+    from scipy.spatial import cKDTree
+
     tree = cKDTree(points[corners]) if len(corners) else None
     found, owners = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for same in sides:
@@ -91,7 +97,7 @@ def _open_sides(topology: Topology) -> list[CellArray]:
     """Sides without a neighbour as cells, numbered by the cells that they belong to."""
     dim, is_open = topology.dim - 1, topology.facets.on_boundary
     sides = []
-    for position, number, facet, _ in topology.local_entities(dim):
+    for position, number, facet in topology.local_entities(dim):
         cells = topology.cells[position]
         chosen = is_open[topology.sides.ids[position][:, number]]
         nodes = cells.nodes[chosen][:, entity_nodes(cells.shape, cells.order, dim, number)]
@@ -111,7 +117,7 @@ def _inside(sides: CellArray, points: Array, tree: cKDTree, corners: Indices) ->
     margin = tolerance + (bulge if sides.order > 1 else 0)
     near = tree.query_ball_point((low + high) / 2, size / 2 + margin)
     side = np.repeat(np.arange(len(near)), [len(found) for found in near])
-    point = corners[np.concatenate([np.empty(0, np.int64), *(np.asarray(f, dtype=np.int64) for f in near)])]
+    point = corners[np.fromiter(chain.from_iterable(near), np.int64, len(side))]
     x = points[point]
     apart = margin[side, None]
     keep = ((x >= low[side] - apart) & (x <= high[side] + apart)).all(axis=1)

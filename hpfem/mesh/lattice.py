@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hpfem.shapes import Shape
 
@@ -57,19 +59,48 @@ def lattice_numbering(topology: Topology, order: int) -> tuple[tuple[Indices, ..
 
 def _number_entities(topology: Topology, order: int, dim: int, numbers: list[Indices], start: int) -> int:
     """Fill in the points inside the entities of one dimension; returns the first number not taken."""
+    points, count = inner_points(topology, order, dim)
+    for position, inside, own in points:
+        numbers[position][:, inside] = start + own
+    return start + count
+
+
+def inner_points(topology: Topology, order: int, dim: int) -> tuple[Iterator[tuple[int, Indices, Indices]], int]:
+    """Number the lattice points inside the entities of one dimension, with gaps between those of different shapes.
+
+    Parameters
+    ----------
+    topology : Topology
+        Of the cells.
+    order : int
+        Lattice order >= 1, the same for all cells.
+    dim : int
+        Of the entities.
+
+    Returns
+    -------
+    points : iterator of (int, ndarray of int [n], ndarray of int [E, n])
+        By entity of the reference shapes: the position of the cell array, where the points are among the nodes of a
+        cell, and their numbers in each of the cells.
+    count : int
+        Upper bound of the numbers.
+    """
     stride = max(len(interior_nodes(e.shape, order)) for cells in topology.cells for e in cells.shape.entities[dim])
-    codes = None
+    codes: tuple[NDArray[np.int8], ...] | None = None
     if dim == 0:
-        count, ids = topology.n_vertices, topology.vertices
+        n, ids = topology.n_vertices, topology.vertices
     elif dim == topology.dim:
-        count, ids = sum(map(len, topology.cells)), tuple(cells.indices[:, None] for cells in topology.cells)
+        n, ids = sum(map(len, topology.cells)), tuple(cells.indices[:, None] for cells in topology.cells)
     else:
         entities = topology.edges if dim == 1 else topology.faces
-        count, ids, codes = entities.count, entities.ids, entities.orientation
-    for position, cells in enumerate(topology.cells):
-        for number, entity in enumerate(cells.shape.entities[dim]):
-            inside = entity_nodes(cells.shape, order, dim, number)[interior_nodes(entity.shape, order)]
-            places = _own_positions(entity.shape, order)
-            own = places[:1] if codes is None else places[codes[position][:, number]]
-            numbers[position][:, inside] = start + stride * ids[position][:, number, None] + own
-    return start + stride * count
+        n, ids, codes = entities.count, entities.ids, entities.orientation
+
+    def points() -> Iterator[tuple[int, Indices, Indices]]:
+        for position, cells in enumerate(topology.cells):
+            for number, entity in enumerate(cells.shape.entities[dim]):
+                inside = entity_nodes(cells.shape, order, dim, number)[interior_nodes(entity.shape, order)]
+                own = _own_positions(entity.shape, order)
+                where = own[:1] if codes is None or len(inside) == 1 else own[codes[position][:, number]]
+                yield position, inside, stride * ids[position][:, number, None] + where
+
+    return points(), stride * n

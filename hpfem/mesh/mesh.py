@@ -174,43 +174,20 @@ class Mesh(Immutable):
         if coordinates.ndim != 2 or coordinates.shape[1] not in (2, 3):
             raise ArgumentError(f"points must be an array [n, 2] or [n, 3], not {coordinates.shape}")
         check = flag(check, "check")
-        # Canonical form.
         arrays = cell_arrays(cells)
         n_cells = sum(map(len, arrays))
         known = None if numbers is None else frozen(as_array(numbers, "numbers of cells", "iu").astype(np.int64))
         if known is not None and known.shape != (n_cells,):
             raise ArgumentError(f"{n_cells} cells take as many numbers, not an array {known.shape}")
         labels = Labels(instance(name, str, "the name of a mesh"), known)
-        checks.dimensions(arrays, coordinates.shape[1], labels)
-        if check:
-            checks.nodes(arrays, coordinates, labels)
-        coordinates, arrays, new_number = used_points(coordinates, arrays)
-        # Orientation, numbers of vertices, checks.
-        mirrored: list[NDArray[np.bool_]] = []
-        if check:
-            arrays, mirrored = positively_oriented(coordinates, arrays, labels)
-        topology, vertex_of = numbered(arrays, len(coordinates))
-        if check:
-            checks.conformity(topology, coordinates, labels)
-        # Names.
-        vertex_of = looked_up(vertex_of, new_number)
-        sides, n_stray = boundaries_of(topology, {} if boundaries is None else boundaries, vertex_of)
-        if not isinstance(periodic, (list, tuple)):
-            raise ArgumentError(f"periodic is a list with an array of points per pair of sides, got {shown(periodic)}")
-        if len(periodic):
-            pairs = [looked_up(vertex_of, rows_of_integers(rows, "periodic points", [2])) for rows in periodic]
-            topology = _periodic(topology, [rows[(rows >= 0).all(axis=1)] for rows in pairs], labels)
-        return Mesh(
-            frozen(coordinates),
-            _groups(topology),
-            regions_of({} if regions is None else regions, n_cells),
-            MappingProxyType(sides),
-            topology.n_vertices,
-            name,
-            known,
-            _count(mirrored),
-            n_stray,
-            bool(len(periodic)),
+        return mesh_of(
+            coordinates,
+            arrays,
+            labels,
+            regions={} if regions is None else regions,
+            boundaries={} if boundaries is None else boundaries,
+            periodic=periodic,
+            check=check,
         )
 
     @property
@@ -495,6 +472,73 @@ class Mesh(Immutable):
     def __repr__(self) -> str:
         counts = ", ".join(f"{len(group)} {group.shape.name} of order {group.order}" for group in self.cells)
         return f"<Mesh {self.name}: {counts}>"
+
+
+def mesh_of(
+    points: Array,
+    arrays: Sequence[CellArray],
+    labels: Labels,
+    *,
+    regions: Mapping[str, ArrayLike],
+    boundaries: Mapping[str, Sequence[ArrayLike]],
+    periodic: Sequence[ArrayLike],
+    check: bool = True,
+) -> Mesh:
+    """Build a mesh from arrays that become its own; see `Mesh.from_cells`.
+
+    Parameters
+    ----------
+    points : ndarray, [n, 2 or 3]
+        Coordinates.
+    arrays : sequence of CellArray
+        One for each shape and order, with the positions of the cells among all as their numbers.
+    labels : Labels
+        For messages.
+    regions, boundaries, periodic, check
+        See `Mesh.from_cells`.
+
+    Returns
+    -------
+    Mesh
+
+    Raises
+    ------
+    MeshError
+        If the mesh is unusable; the message names the element.
+    ArgumentError
+        If regions, boundaries or periodic points are none.
+    """
+    checks.dimensions(arrays, points.shape[1], labels)
+    if check:
+        checks.nodes(arrays, points, labels)
+    points, arrays, new_number = used_points(points, arrays)
+    # Orientation, numbers of vertices, checks.
+    mirrored: list[NDArray[np.bool_]] = []
+    if check:
+        arrays, mirrored = positively_oriented(points, arrays, labels)
+    topology, vertex_of = numbered(arrays, len(points))
+    if check:
+        checks.conformity(topology, points, labels)
+    # Names.
+    vertex_of = looked_up(vertex_of, new_number)
+    sides, n_stray = boundaries_of(topology, boundaries, vertex_of)
+    if not isinstance(periodic, (list, tuple)):
+        raise ArgumentError(f"periodic is a list with an array of points per pair of sides, got {shown(periodic)}")
+    if len(periodic):
+        pairs = [looked_up(vertex_of, rows_of_integers(rows, "periodic points", [2])) for rows in periodic]
+        topology = _periodic(topology, [rows[(rows >= 0).all(axis=1)] for rows in pairs], labels)
+    return Mesh(
+        frozen(points),
+        _groups(topology),
+        regions_of(regions, sum(map(len, arrays))),
+        MappingProxyType(sides),
+        topology.n_vertices,
+        labels.name,
+        labels.numbers,
+        _count(mirrored),
+        n_stray,
+        bool(len(periodic)),
+    )
 
 
 def _count(mirrored: Sequence[NDArray[np.bool_]]) -> int:

@@ -13,8 +13,9 @@ from hpfem.errors import ArgumentError
 from hpfem.shapes.arguments import as_array, shown
 
 from ..support.immutable import frozen
+from .sorting import sorted_rows
 from .symmetry import Indices
-from .topology import Topology, sorted_rows
+from .topology import Topology
 
 
 def looked_up(table: Indices, rows: Indices) -> Indices:
@@ -31,6 +32,8 @@ def looked_up(table: Indices, rows: Indices) -> Indices:
     ndarray of int
         table[rows], -1 where the number is negative or beyond the table.
     """
+    if not rows.size or (rows.min() >= 0 and rows.max() < len(table)):
+        return table.take(rows)
     inside = (rows >= 0) & (rows < len(table))
     return np.where(inside, table[np.where(inside, rows, 0)], -1)
 
@@ -155,7 +158,7 @@ def boundaries_of(
         for block in blocks:
             corners = rows_of_integers(block, f"corners of boundary {shown(name)}", [2] if width == 2 else [3, 4])
             vertices = looked_up(vertex_of, corners)
-            found = topology.sides.index.find(sorted_rows(vertices, width))
+            found = topology.sides.index.find(sorted_rows(vertices))
             facets = np.where((vertices < 0).any(axis=1), -1, found)
             n_stray += int((facets < 0).sum())
             numbers.append(facets[facets >= 0])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..geometry.element_map import ElementMap
+from ..geometry.element_map import ElementMap, check_gradient
 from . import checks
 from .cells import Array, CellArray, Labels
 from .symmetry import mirror
@@ -39,9 +39,16 @@ def positively_oriented(
     MeshError
         If det J has both signs in a cell, or is zero.
     """
-    found = [ElementMap.of(array, points).quality() for array in arrays]
-    checks.tangling(arrays, found, labels)
-    mirrored = [own.mirrored for own in found]
+    mirrored, unsure, found = [], [], []
+    for array in arrays:
+        gradient = check_gradient(array.shape, array.order)
+        signs = np.concatenate([own.sure_signs(gradient) for own in ElementMap.parts(array, points)])
+        rest = np.flatnonzero(signs == 0)
+        unsure.append(CellArray(array.shape, array.order, array.nodes[rest], array.indices[rest]))
+        found.append(ElementMap.of(unsure[-1], points).quality())
+        mirrored.append(signs < 0)
+        mirrored[-1][rest] = found[-1].mirrored
+    checks.tangling(unsure, found, labels)
     return [_reflected(array, own) for array, own in zip(arrays, mirrored, strict=True)], mirrored
 
 

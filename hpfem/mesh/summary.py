@@ -165,9 +165,9 @@ def coincident_vertices(points: Array, topology: Topology) -> int:
     """
     is_open = topology.facets.on_boundary
     vertices, rows = [], []
-    for position, number, facet, own in topology.local_entities(topology.dim - 1):
+    for position, number, facet in topology.local_entities(topology.dim - 1):
         chosen = is_open[topology.sides.ids[position][:, number]]
-        vertices.append(own[chosen].ravel())
+        vertices.append(topology.vertices[position][chosen][:, facet.vertices].ravel())
         rows.append(topology.cells[position].corners[chosen][:, facet.vertices].ravel())
     ids, first = np.unique(np.concatenate(vertices), return_index=True)
     places = points[np.concatenate(rows)[first]]

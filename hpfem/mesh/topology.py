@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,97 +23,8 @@ from hpfem.shapes.cached import cached_property
 
 from ..support.immutable import frozen
 from .cells import CellArray
+from .sorting import TupleIndex, comparisons, in_order, run_starts, sorted_rows
 from .symmetry import Indices, symmetries
-
-
-def places(ascending: Indices, wanted: Indices) -> Indices:
-    """Find numbers in an ascending table.
-
-    Parameters
-    ----------
-    ascending : ndarray of int, [n]
-        The table.
-    wanted : ndarray of int
-        Of any shape.
-
-    Returns
-    -------
-    ndarray of int
-        The position of each number, -1 for one that is not in the table.
-    """
-    if len(ascending) == 0:
-        return np.full(wanted.shape, -1, dtype=np.int64)
-    where = np.minimum(np.searchsorted(ascending, wanted), len(ascending) - 1)
-    return np.where(ascending[where] == wanted, where, -1)
-
-
-class TupleIndex:
-    """Numbers the distinct rows of an integer table and finds them again.
-
-    Rows are packed into one 64-bit key where they fit, else two columns at a time; ids follow the order of sorted keys.
-
-    Parameters
-    ----------
-    rows : ndarray of int, [n, 2 or 4]
-        Entries from -1 to ``limit`` - 1.
-    limit : int
-        Upper bound of the entries, below 3e9.
-
-    Attributes
-    ----------
-    ids : ndarray of int, [n]
-        The number of each row.
-    count : int
-        How many distinct rows there are.
-    """
-
-    def __init__(self, rows: Indices, limit: int) -> None:
-        self._base = limit + 1
-        # Leading columns of -1 alone, as in a table of triangles.
-        self._skipped = next((k for k, column in enumerate(rows.T) if len(rows) and column.max() >= 0), 0)
-        self._whole = self._base ** (rows.shape[1] - self._skipped) < 2**63
-        self._tables: list[Indices] = []
-        packed = self._packed(rows)
-        while packed.shape[1] > 1:
-            columns = []
-            for column in packed.T:
-                table, inverse = np.unique(column, return_inverse=True)
-                self._tables.append(table)
-                columns.append(inverse)
-            packed = (columns[0] * len(self._tables[-1]) + columns[1])[:, None]
-        table, ids = np.unique(packed[:, 0], return_inverse=True)
-        self._tables.append(table)
-        self.ids: Indices = ids
-        self.count = len(table)
-
-    def _packed(self, rows: Indices) -> Indices:
-        if self._whole:
-            key = rows[:, self._skipped] + 1
-            for column in rows.T[self._skipped + 1 :]:
-                key = key * self._base + column + 1
-            return key[:, None]
-        return (rows[:, 0::2] + 1) * self._base + rows[:, 1::2] + 1
-
-    def find(self, rows: Indices) -> Indices:
-        """Find rows again.
-
-        Parameters
-        ----------
-        rows : ndarray of int, [n, 2 or 4]
-            As wide as those of the table.
-
-        Returns
-        -------
-        ndarray of int, [n]
-            The number of each row, -1 for one that is not in the table.
-        """
-        packed = self._packed(rows)
-        missing = (rows[:, : self._skipped] >= 0).any(axis=1) if self._whole else np.zeros(len(rows), dtype=bool)
-        if packed.shape[1] > 1:
-            first, second = (places(self._tables[i], packed[:, i]) for i in (0, 1))
-            missing = (first < 0) | (second < 0)
-            packed = (first * len(self._tables[1]) + second)[:, None]
-        return np.where(missing, -1, places(self._tables[-1], packed[:, 0]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +40,7 @@ class Entities:
     orientation : tuple of ndarray of int8, [n_cells, n_local] each
         Per cell array, the orientation codes (see the module).
     index : TupleIndex
-        Finds an entity by its sorted vertices, see `sorted_rows`.
+        Finds an entity by its vertices, sorted.
     """
 
     count: int
@@ -175,50 +88,32 @@ class Facets:
         return np.flatnonzero(~self.on_boundary)
 
 
-def sorted_rows(vertices: Indices, width: int) -> Indices:
-    """Make vertex tuples keys of a `TupleIndex`.
-
-    Parameters
-    ----------
-    vertices : ndarray of int, [n, n_vertices]
-        In any order.
-    width : int
-        2 for edges, 4 for faces.
-
-    Returns
-    -------
-    ndarray of int, [n, width]
-        Ascending, padded with -1 in front.
-    """
-    rows = np.full((len(vertices), width), -1, dtype=np.int64)
-    rows[:, width - vertices.shape[1] :] = np.sort(vertices, axis=1)
-    return rows
-
-
-def orientation_codes(shape: Shape, vertices: Indices, limit: int) -> NDArray[np.int8]:
+def orientation_codes(shape: Shape, vertices: Indices) -> NDArray[np.int8]:
     """The symmetry that brings each vertex tuple into its global order.
 
     Parameters
     ----------
     shape : Shape
-        What the tuples are the vertices of.
+        What the tuples are the vertices of: an edge or a face.
     vertices : ndarray of int, [n, n_vertices]
         Distinct ids in each row, in the shape's vertex order.
-    limit : int
-        Upper bound of the ids, below 3e9.
 
     Returns
     -------
     ndarray of int8, [n]
     """
-    table = symmetries(shape)
-    best = vertices[:, table[0, 0]] * limit + vertices[:, table[0, 1]]
-    codes = np.zeros(len(vertices), dtype=np.int8)
-    for code, p in enumerate(table[1:], start=1):
-        key = vertices[:, p[0]] * limit + vertices[:, p[1]]
-        better = key < best
-        best = np.where(better, key, best)
-        codes[better] = code
+    return _codes_by_order(shape)[comparisons(vertices.T)]
+
+
+@cache
+def _codes_by_order(shape: Shape) -> NDArray[np.int8]:
+    """Orientation codes by the order of the vertex ids, as `comparisons` says it."""
+    rows, table = np.array(list(permutations(range(shape.n_vertices)))), symmetries(shape)
+    # The symmetry with the smallest first id, and then the smallest second one.
+    first = rows[:, table[:, 0]] * shape.n_vertices + rows[:, table[:, 1]]
+    order = comparisons(rows.T)
+    codes = np.zeros(int(order.max()) + 1, dtype=np.int8)
+    codes[order] = np.argmin(first, axis=1)
     return codes
 
 
@@ -272,25 +167,24 @@ class Topology:
     def facets(self) -> Facets:
         """Facets and the cells beside them."""
         sides = self.sides
+        # A cell and the number of the side in it are one label.
+        bits = max(ids.shape[1] for ids in sides.ids).bit_length()
+        labels = [
+            (own.indices[:, None] << bits | np.arange(ids.shape[1])).ravel()
+            for own, ids in zip(self.cells, sides.ids, strict=True)
+        ]
+        most = sum(map(len, self.cells)) << bits
         facet = np.concatenate([ids.ravel() for ids in sides.ids])
-        cell = np.concatenate(
-            [np.repeat(own.indices, ids.shape[1]) for own, ids in zip(self.cells, sides.ids, strict=True)]
-        )
-        local = np.concatenate([np.tile(np.arange(ids.shape[1]), len(ids)) for ids in sides.ids])
-        order = np.argsort(facet, kind="stable")
-        facet, cell, local = facet[order], cell[order], local[order]
-        starts = np.searchsorted(facet, np.arange(sides.count))
-        claims = np.diff(np.append(starts, len(facet)))
-        cells = np.full((sides.count, 2), -1, dtype=np.int64)
-        numbers = cells.copy()
-        cells[:, 0], numbers[:, 0] = cell[starts], local[starts]
-        shared = claims > 1
-        cells[shared, 1], numbers[shared, 1] = cell[starts[shared] + 1], local[starts[shared] + 1]
-        swap = shared & (cells[:, 0] > cells[:, 1])
-        cells[swap], numbers[swap] = cells[swap, ::-1], numbers[swap, ::-1]
-        return Facets(frozen(cells), frozen(numbers), np.flatnonzero(claims > 2))
+        owners, facet = in_order(facet, sides.count, np.concatenate(labels), most)
+        starts = np.flatnonzero(run_starts(facet))
+        claims = np.diff(starts, append=len(facet))
+        alone = claims == 1
+        both = owners.take(np.stack([starts, starts + ~alone], axis=1))
+        cells, local = both >> bits, both & ((1 << bits) - 1)
+        cells[alone, 1] = local[alone, 1] = -1
+        return Facets(frozen(cells), frozen(local), np.flatnonzero(claims > 2))
 
-    def local_entities(self, dim: int) -> Iterator[tuple[int, int, Entity, Indices]]:
+    def local_entities(self, dim: int) -> Iterator[tuple[int, int, Entity]]:
         """Go over the vertices, edges or faces of the reference shapes.
 
         Parameters
@@ -304,25 +198,27 @@ class Topology:
             The cell array, and the entity's number ``shape.entities[dim][number]`` in its shape.
         entity : Entity
             The same.
-        vertices : ndarray of int, [n_cells, n_vertices of the entity]
-            Its vertices in each of the cells.
         """
-        for position, (cells, vertices) in enumerate(zip(self.cells, self.vertices, strict=True)):
+        for position, cells in enumerate(self.cells):
             for number, entity in enumerate(cells.shape.entities[dim]):
-                yield position, number, entity, vertices[:, entity.vertices]
+                yield position, number, entity
 
     def _entities(self, dim: int) -> Entities:
-        local = list(self.local_entities(dim))
-        width = 2 if dim == 1 else 4
-        index = TupleIndex(np.concatenate([sorted_rows(rows, width) for *_, rows in local]), self.n_vertices)
-        of_local = np.split(index.ids, np.cumsum([len(rows) for *_, rows in local])[:-1])
-        ids: list[list[Indices]] = [[] for _ in self.cells]
-        codes: list[list[NDArray[np.int8]]] = [[] for _ in self.cells]
-        for (position, _, entity, rows), own in zip(local, of_local, strict=True):
-            ids[position].append(own)
-            codes[position].append(orientation_codes(entity.shape, rows, self.n_vertices))
-        columns = [tuple(frozen(np.stack(own, axis=1)) for own in table) for table in (ids, codes)]
-        return Entities(index.count, columns[0], columns[1], index)
+        counts = [len(cells.shape.entities[dim]) for cells in self.cells]
+        ends = np.cumsum([len(cells) * count for cells, count in zip(self.cells, counts, strict=True)])
+        width = max(len(entity.vertices) for *_, entity in self.local_entities(dim))
+        # Sorted vertices of the entities of all cells, cell by cell.
+        rows = np.full((width, ends[-1]), -1, dtype=np.int32 if self.n_vertices < 2**31 else np.int64)
+        of_array = [own.reshape(width, -1, n) for own, n in zip(np.split(rows, ends[:-1], axis=1), counts, strict=True)]
+        codes = [np.empty((len(cells), n), dtype=np.int8) for cells, n in zip(self.cells, counts, strict=True)]
+        columns = [np.ascontiguousarray(own.T, dtype=rows.dtype) for own in self.vertices]
+        for position, number, entity in self.local_entities(dim):
+            corners = columns[position][list(entity.vertices)].T
+            codes[position][:, number] = orientation_codes(entity.shape, corners)
+            of_array[position][width - len(entity.vertices) :, :, number] = sorted_rows(corners).T
+        index = TupleIndex(rows.T, self.n_vertices)
+        ids = [frozen(own.reshape(-1, n)) for own, n in zip(np.split(index.ids, ends[:-1]), counts, strict=True)]
+        return Entities(index.count, tuple(ids), tuple(map(frozen, codes)), index)
 
 
 def numbered(cells: Sequence[CellArray], n_points: int) -> tuple[Topology, Indices]:

@@ -16,7 +16,7 @@ from ..backends.base import BACKENDS, checked_name, vectors_on
 from ..backends.exchange import wrap
 from ..errors import ArgumentError, MeshError, StateError
 from ..geometry.block_geometry import BlockGeometry, by_kind
-from ..geometry.element_map import CHUNK, FLAT_TOLERANCE, ElementMap
+from ..geometry.element_map import CACHED, CHUNK, FLAT_TOLERANCE, chunks
 from ..memory import PairArray
 from ..mesh import Mesh
 from ..support.immutable import Immutable
@@ -142,9 +142,8 @@ class Space(Immutable):
         blocks = []
         for group in self.mesh.aligned:
             tabulation = self._tabulation(group.shape)
-            elements = ElementMap.of(group, self.mesh.points)
-            for kind, chosen in by_kind(elements):
-                geometry = BlockGeometry(group.shape, group.order, elements.coefficients[chosen], tabulation.rule, kind)
+            for kind, chosen, elements in by_kind(group, self.mesh.points):
+                geometry = BlockGeometry(group.shape, group.order, elements.coefficients, tabulation.rule, kind)
                 self._check_tangling(geometry, group.indices[chosen])
                 self._check_range(geometry, group.indices[chosen])
                 blocks.append(Block(tabulation, geometry, group.indices[chosen]))
@@ -154,14 +153,18 @@ class Space(Immutable):
         """Refuse cells that are tangled at a quadrature point: reading has checked other points."""
         if geometry.affine:  # one Jacobian, which reading has checked
             return
+        unsure = np.flatnonzero(~geometry.surely_regular())
+        if not len(unsure):
+            return
         # A device's library compiles its array operations first, which takes longer than NumPy for few numbers.
-        few = geometry.n_elements * len(geometry.rule) * geometry.dim * geometry.space_dim <= CHUNK
-        scaled = geometry.scaled_jacobian(np if few else self._array_module())
+        few = len(unsure) * len(geometry.rule) * geometry.dim * geometry.space_dim <= CHUNK
+        scaled = geometry.scaled_jacobian(unsure, np if few else self._array_module())
         worst = int(np.argmin(scaled))
         if scaled[worst] <= FLAT_TOLERANCE:
+            cell = self.mesh.describe_cell(int(cells[unsure[worst]]))
             raise MeshError(
-                f"{self.mesh.describe_cell(int(cells[worst]))} is tangled: its Jacobian determinant at the quadrature"
-                f" points {geometry.rule.counts} comes down to {scaled[worst]:.3g} of the product of its columns'"
+                f"{cell} is tangled: its Jacobian determinant at the quadrature points {geometry.rule.counts}"
+                f" comes down to {scaled[worst]:.3g} of the product of its columns'"
                 f" lengths ({np.count_nonzero(scaled <= FLAT_TOLERANCE)} such cell(s)); repair the mesh"
             )
 
@@ -174,7 +177,11 @@ class Space(Immutable):
     def _check_range(self, geometry: BlockGeometry, cells: NDArray[np.int64]) -> None:
         """Refuse cells whose volumes leave the range of the type, with room for its rounding."""
         limits, digits = np.finfo(self.dtype), np.log10(np.finfo(self.dtype).eps)
-        widths = np.abs(geometry.coefficients[..., 1:]).max(axis=(1, 2))
+        coefficients = geometry.coefficients
+        widths = np.empty(len(coefficients))
+        for part in chunks(len(coefficients), coefficients[0].size, most=CACHED):
+            own = np.abs(coefficients[part, :, 1:])
+            widths[part] = own.reshape(len(own), -1).max(axis=1)
         volumes = geometry.dim * np.log10(widths)
         outside = np.flatnonzero(
             ~((volumes > np.log10(limits.tiny) - digits) & (volumes < np.log10(limits.max) + digits))

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lu_factor, lu_solve
 
 from hpfem.shapes import Basis, Shape, Tabulation, make_basis, quadrature
 from hpfem.shapes.polynomials import lagrange
@@ -51,6 +50,8 @@ def _orthogonal_norms(shape: Shape, order: int) -> Array:
 @cache
 def _conversion(basis: Basis) -> tuple[Any, Any]:
     """LU factors of the matrix whose columns are a basis' modes in the orthogonal basis."""
+    from scipy.linalg import lu_factor
+
     rule = quadrature(basis.shape, [basis.order + 1] * basis.shape.dim, ["gauss"] * basis.shape.dim)
     xi = basis.shape.collapse(rule.eta)
     orthogonal = make_basis("orthogonal", basis.shape, basis.order).evaluate(xi)
@@ -74,6 +75,8 @@ def converted(basis: Basis, columns: NDArray[Any], transposed: bool = False) -> 
     """
     factors, pivots = _conversion(basis)
     # LAPACK's wrapper counts the pivots from 1 while it works, in place: other threads must not see that.
+    from scipy.linalg import lu_solve
+
     return lu_solve((factors, pivots.copy()), columns, trans=int(transposed), check_finite=False)
 
 

@@ -6,11 +6,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from threading import Timer
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from typing import TYPE_CHECKING
 
 from hpfem.shapes.arguments import instance, integer
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 # Seconds after which the user is told what takes so long.
 PATIENCE = 1.0
@@ -46,8 +47,7 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[..
         return
     with ExitStack() as stack:
         if not _bars:  # another's bar gets a line more: two would write over each other
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-            made = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+            made = _new_bar()
             _bars.append(stack.enter_context(made))
             stack.callback(_bars.remove, made)
         else:
@@ -85,6 +85,21 @@ def progress_if_long(description: str) -> Iterator[None]:
         finally:
             timer.cancel()
             timer.join()
+
+
+def _new_bar() -> Progress:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
 
 
 def _on_terminal() -> bool:

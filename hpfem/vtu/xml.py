@@ -11,7 +11,6 @@ import zlib
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
-from xml.sax.saxutils import quoteattr
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,7 +75,7 @@ def _active(point_data: Mapping[str, NDArray[Any]]) -> str:
     found: dict[str, str] = {}
     for name, array in point_data.items():
         found.setdefault({1: "Scalars", 3: "Vectors"}.get(array.shape[1], ""), name)
-    return "".join(f" {kind}={quoteattr(name)}" for kind, name in found.items() if kind)
+    return "".join(f" {kind}={_quoted(name)}" for kind, name in found.items() if kind)
 
 
 def _write_section(
@@ -93,7 +92,7 @@ def _write_section(
         components = f' NumberOfComponents="{array.shape[1]}"' if array.ndim == 2 and array.shape[1] > 1 else ""
         # Only here the piece's header does not tell how many there are.
         count = f' NumberOfTuples="{len(array)}"' if of_grid else ""
-        file.write(f'<DataArray type="{kind}" Name={quoteattr(name)}{components}{count} format="binary">\n')
+        file.write(f'<DataArray type="{kind}" Name={_quoted(name)}{components}{count} format="binary">\n')
         file.write(encoded(array, compress))
         file.write("\n</DataArray>\n")
     file.write(f"</{section}>\n")
@@ -123,3 +122,10 @@ def encoded(array: NDArray[Any], compress: bool) -> str:
 
 def _base64(data: bytes) -> str:
     return b64encode(data).decode("ascii")
+
+
+def _quoted(name: str) -> str:
+    """A name as the value of an attribute."""
+    from xml.sax.saxutils import quoteattr  # imports much that nothing else needs
+
+    return quoteattr(name)

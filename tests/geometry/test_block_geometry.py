@@ -8,9 +8,12 @@ import pytest
 import hpfem as hp
 from hpfem.errors import ArgumentError
 from hpfem.geometry import AFFINE, GENERAL, ElementMap, GeometryKind
-from hpfem.geometry.block_geometry import KINDS, by_kind, symmetric_pairs
-from hpfem.shapes import equispaced_nodes, make_basis
+from hpfem.geometry.block_geometry import KINDS, BlockGeometry, by_kind, symmetric_pairs
+from hpfem.geometry.element_map import FLAT_TOLERANCE
+from hpfem.mesh.cells import CellArray
+from hpfem.shapes import default_counts, equispaced_nodes, make_basis, quadrature
 from hpfem.tuning.key import tuning_key
+from tests.cases import SHAPES_2D, SHAPES_3D, each_shape
 from tests.samples import (
     NAMES,
     NAMES_2D,
@@ -225,9 +228,27 @@ def test_what_a_further_kind_touches(monkeypatch):
 
 @pytest.mark.parametrize("mesh", MESHES)
 def test_kinds_share_out_the_elements(mesh):
-    elements = ElementMap.of(MESHES[mesh]("prism").cells[0], MESHES[mesh]("prism").points)
-    found = list(by_kind(elements))
-    assert np.array_equal(np.sort(np.concatenate([chosen for _, chosen in found])), np.arange(elements.n_elements))
-    for kind, chosen in found:
+    cells, points = MESHES[mesh]("prism").cells[0], MESHES[mesh]("prism").points
+    elements = ElementMap.of(cells, points)
+    found = list(by_kind(cells, points))
+    assert np.array_equal(np.sort(np.concatenate([chosen for _, chosen, _ in found])), np.arange(elements.n_elements))
+    for kind, chosen, own in found:
         assert (kind is AFFINE) == elements.affine_elements[chosen].all()
+        np.testing.assert_allclose(own.coefficients, elements.coefficients[chosen], rtol=1e-12, atol=1e-14)
         assert pickle.loads(pickle.dumps(kind)) is kind
+
+
+@each_shape(SHAPES_2D + SHAPES_3D)
+@pytest.mark.parametrize("points", [2, 6])
+def test_elements_are_surely_regular_only_where_they_are(shape, points, rng):
+    order, count = 2, 300
+    nodes = equispaced_nodes(shape, order)
+    amount = np.geomspace(1e-3, 2, count)[:, None, None]
+    places = (nodes + amount * rng.uniform(-1, 1, (count, *nodes.shape))) * np.geomspace(1, 30, shape.dim)
+    cells = CellArray(shape, order, np.arange(count * len(nodes)).reshape(count, -1), np.arange(count))
+    elements = ElementMap.of(cells, places.reshape(-1, shape.dim))
+    rule = quadrature(shape, default_counts(shape, points))
+    geometry = BlockGeometry(shape, order, elements.coefficients, rule, GENERAL)
+    scaled, sure = geometry.scaled_jacobian(np.arange(count)), geometry.surely_regular()
+    assert (scaled[sure] > FLAT_TOLERANCE).all()
+    assert sure[: count // 20].all() and not sure[scaled <= 0].any() and (scaled <= 0).any()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hpfem.geometry.element_map import ElementMap, Quality, elevated_nodes
+from hpfem.geometry.element_map import ElementMap, Quality, check_gradient, elevated_nodes
 from hpfem.geometry.jacobians import determinant, determinant_and_inverse, normal, solve
 from hpfem.mesh import Mesh, box
 from hpfem.mesh.cells import CellArray
@@ -190,3 +190,28 @@ def test_thin_cells_are_not_flat_but_rounding_is(shape) -> None:
     for size, oriented in ((1e-9, True), (1e-16, False)):
         thin[-1] = size
         assert quality(part, 5 + nodes * thin).positively_oriented.tolist() == [oriented]
+
+
+@each_shape(CELLS)
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_signs_are_sure_only_where_they_are_right(shape, order: int, rng: np.random.Generator) -> None:
+    nodes = equispaced_nodes(shape, order)
+    count = 400
+    cells = CellArray(shape, order, np.arange(count * len(nodes)).reshape(count, -1), np.arange(count))
+    amount = np.geomspace(1e-3, 3, count)[:, None, None]
+    points = nodes * rng.choice([-1, 1], (count, 1, shape.dim)) + amount * rng.uniform(-1, 1, (count, *nodes.shape))
+    points = points * np.geomspace(1, 1e-9, count)[rng.permutation(count)][:, None, None]
+    for offset in (0.0, 1.0, 1e5):
+        elements = ElementMap.of(cells, points.reshape(-1, shape.dim) + offset)
+        found = elements.quality()
+        signs = elements.sure_signs(check_gradient(shape, order))
+        assert (found.positively_oriented | (signs <= 0)).all()
+        assert (found.mirrored | (signs >= 0)).all()
+        if offset == 0.0:
+            assert (signs[: count // 20] != 0).all()
+
+
+def test_signs_of_surfaces_are_never_sure() -> None:
+    part, nodes = one_cell(SHAPES["quad"], 2)
+    elements = ElementMap.of(part, np.column_stack([nodes, nodes[:, 0]]))
+    assert not elements.sure_signs(check_gradient(SHAPES["quad"], 2)).any()

@@ -168,3 +168,20 @@ def test_what_the_shared_meshes_say(shared_meshes: Path) -> None:
     assert (torus.n_vertices, ring.n_vertices) == (68, 51)
     assert (len(torus.facets.boundary), len(ring.facets.boundary)) == (48, 24)
     assert ring.n_vertices - ring.edges.count + ring.faces.count - ring.n_cells == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b" \n", b"1 2\r\n3\x0b4\x0c5 ", b"007 9223372036854775807 100000000000000000000", b"1 2.5 -3 +4e1", b"3 4\n"],
+)
+def test_numbers_of_a_text_are_those_of_python(text: bytes) -> None:
+    numbers, end = parsed_numbers(text)
+    assert numbers.tolist() == [float(word) for word in text.split()] and end == len(text)
+    first, end = parsed_numbers(text, 2)
+    assert first.tolist() == numbers[:2].tolist() and text[end:].split() == text.split()[2:]
+
+
+@pytest.mark.parametrize("text", [b"12-5", b"1\x002", b"1 2 x", b"1_0 2", b"0x10"])
+def test_what_is_no_number_is_quoted(text: bytes) -> None:
+    with pytest.raises(MeshError, match="a number was expected"):
+        parsed_numbers(text)

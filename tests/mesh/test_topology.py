@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hpfem.mesh import Mesh, box, symmetries
-from hpfem.mesh.topology import TupleIndex
+from hpfem.mesh.sorting import TupleIndex, comparisons, distinct, in_order, sorted_rows
 from tests.mesh.examples import ALL_3D, BOXES, sample, scrambled
 
 
@@ -111,6 +111,50 @@ def test_large_ids_do_not_collide() -> None:
     assert index.ids[0] == index.ids[2]
     np.testing.assert_array_equal(index.find(rows), index.ids)
     assert index.find(np.array([[0, 1, 2, 3], [5, 6, 7, 8]])).tolist() == [-1, -1]
+
+
+@pytest.mark.parametrize("limit", [7, 1000, 2**21, 2**31 - 2, 2_900_000_000])
+@pytest.mark.parametrize("width", [2, 3, 4])
+def test_rows_are_numbered_in_lexicographic_order(limit: int, width: int, rng: np.random.Generator) -> None:
+    values = rng.integers(0, limit, 12)
+    rows = rng.choice(values, (3000, width))
+    rows[::3, 0] = -1
+    index = TupleIndex(rows, limit)
+    known, ids = np.unique(rows, axis=0, return_inverse=True)
+    np.testing.assert_array_equal(index.ids, ids.ravel())
+    assert index.count == len(known)
+    np.testing.assert_array_equal(index.find(rows[::-1]), ids.ravel()[::-1])
+    padded = np.column_stack([np.full(len(rows), -1), rows])
+    np.testing.assert_array_equal(index.find(padded), ids.ravel())
+    assert (index.find(np.abs(padded)) == -1).all()
+
+
+def test_a_table_of_triangles_finds_no_quads() -> None:
+    index = TupleIndex(np.array([[-1, 0, 1, 2], [-1, 1, 2, 3]]), 10)
+    assert index.find(np.array([[1, 2, 3], [0, 1, 3]])).tolist() == [1, -1]
+    assert index.find(np.array([[0, 1, 2, 3], [-1, 0, 1, 2]])).tolist() == [-1, 0]
+
+
+@pytest.mark.parametrize("bound", [10, 2**62])
+def test_numbers_are_sorted_with_labels(bound: int, rng: np.random.Generator) -> None:
+    numbers, labels = rng.integers(0, 10, 500), rng.permutation(1000)[:500]
+    order = np.lexsort((labels, numbers))
+    found = in_order(numbers.copy(), bound, labels, 1000)
+    np.testing.assert_array_equal(found, [labels[order], numbers[order]])
+    np.testing.assert_array_equal(in_order(numbers.copy(), bound)[0], np.argsort(numbers, kind="stable"))
+    known, first, which = np.unique(numbers, return_index=True, return_inverse=True)
+    np.testing.assert_array_equal(distinct(numbers.copy(), bound)[0], first)
+    np.testing.assert_array_equal(distinct(numbers.copy(), bound)[1], which)
+    assert len(known) == len(first)
+
+
+def test_rows_are_sorted_and_told_by_their_order(rng: np.random.Generator) -> None:
+    for width in (2, 3, 4):
+        rows = rng.integers(0, 5, (200, width))
+        np.testing.assert_array_equal(sorted_rows(rows), np.sort(rows, axis=1))
+    rows = rng.permuted(np.tile(np.arange(8), (300, 1)), axis=1)
+    same = (comparisons(rows.T)[:, None] == comparisons(rows.T)[None]).astype(bool)
+    np.testing.assert_array_equal(same, (rows[:, None] == rows[None]).all(axis=2))
 
 
 def periodic_pairs(mesh: Mesh, axis: int) -> np.ndarray:

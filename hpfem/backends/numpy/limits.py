@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import DTypeLike
-from scipy.linalg import get_blas_funcs
 
 from ..roofline import Roofline, array_bytes
 from ..timer import measure
@@ -18,6 +17,8 @@ def measure_host(dtype: DTypeLike, quick: bool) -> Roofline:
     """Measure reading, copying and updating arrays, and a matrix product; see `Backend.measure_limits`."""
     real, size, repeats = np.dtype(dtype), array_bytes(quick), 3 if quick else 7
     a, b = np.full(size // real.itemsize, 1.0, real), np.full(size // real.itemsize, 2.0, real)
+    from scipy.linalg import get_blas_funcs
+
     axpy = get_blas_funcs("axpy", (a,))
     # BLAS dot reads both arrays and writes nothing: the pattern of operators, whose factors are read and forgotten.
     kinds: dict[str, tuple[Callable[[], object], int]] = {

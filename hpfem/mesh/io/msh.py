@@ -31,7 +31,6 @@ from .mesh_file import (
     MeshFile,
     as_integers,
     canonical,
-    joined,
     parsed_numbers,
     positions,
     shape_named,
@@ -64,7 +63,7 @@ class _Stream:
         What messages call it.
     text : Array or None
         All numbers of a text section.
-    data : bytes
+    data : bytes or memoryview
         Of a binary section.
     order : str
         Byte order of a binary section, "<" or ">".
@@ -72,7 +71,9 @@ class _Stream:
         Bytes of a size_t in a binary section.
     """
 
-    def __init__(self, section: str, text: Array | None, data: bytes = b"", order: str = "<", size: int = 8) -> None:
+    def __init__(
+        self, section: str, text: Array | None, data: bytes | memoryview = b"", order: str = "<", size: int = 8
+    ) -> None:
         self.section = section
         self.text = text
         self.data = data
@@ -170,17 +171,17 @@ def read_msh(data: bytes) -> MeshFile:
             _LINE_READERS[version][name](content, [line.strip() for line in lines if line.strip()])
         elif name in _READERS[version]:
             text = None if binary else parsed_numbers(data[begin:end])[0]
-            _READERS[version][name](content, _Stream(name, text, data[begin:end] if binary else b"", order, size))
+            _READERS[version][name](
+                content, _Stream(name, text, memoryview(data)[begin:end] if binary else b"", order, size)
+            )
     ids, points, elements = content.ids, content.points, content.elements
     if points is None or ids is None:
         raise MeshError("there is no $Nodes section")
     if elements is None:
         raise MeshError("there is no $Elements section")
-    # All at once: a file may have many short blocks.
-    rows = positions(ids, joined([own.nodes.ravel() for own in elements]), "node")
-    split = np.split(rows, np.cumsum([own.nodes.size for own in elements], dtype=np.int64))
-    elements = [replace(own, nodes=nodes.reshape(own.nodes.shape)) for own, nodes in zip(elements, split, strict=False)]
-    return MeshFile(points, elements, [positions(ids, pairs, "node") for pairs in content.periodic])
+    rows = positions(ids, "node")
+    elements = [replace(own, nodes=rows(own.nodes)) for own in elements]
+    return MeshFile(points, elements, [rows(pairs) for pairs in content.periodic])
 
 
 def _header(data: bytes) -> tuple[str, bool, str, int, int]:
@@ -252,7 +253,7 @@ def _announced(stream: _Stream) -> int:
     if stream.text is not None:
         count = stream.integer("int")
     else:
-        line = stream.data[:40].split(b"\n", 1)[0]
+        line = bytes(stream.data[:40]).split(b"\n", 1)[0]
         if not line.strip().isdigit() or len(line) >= 40:
             raise MeshError(f"section ${stream.section} does not start with a count")
         count, stream.position = int(line), len(line) + 1
@@ -290,7 +291,7 @@ def _read_elements_2(content: _Content, stream: _Stream) -> None:
             table = _run_of_elements(stream, number, n_tags, len(kind[2]), count)
             rest = table[:, 3:]
         groups = tagged(np.abs(rest[:, 0]), content.names[kind[0].dim]) if n_tags else {}
-        content.elements.append(canonical(*kind, rest[:, n_tags:], table[:, 0], groups))
+        content.elements.append(canonical(*kind, rest[:, n_tags:], table[:, 0].copy(), groups))
         count -= len(table)
 
 
@@ -367,7 +368,7 @@ def _read_elements_4(content: _Content, stream: _Stream) -> None:
         table = stream.table("size", count, 1 + len(reference))
         names = content.names[dim]
         groups = {names.get(tag, str(tag)): np.arange(count) for tag in content.groups.get((dim, entity), []) if tag}
-        content.elements.append(canonical(shape, order, reference, table[:, 1:], table[:, 0], groups))
+        content.elements.append(canonical(shape, order, reference, table[:, 1:], table[:, 0].copy(), groups))
 
 
 def _read_periodic_4(content: _Content, stream: _Stream) -> None:

@@ -10,12 +10,12 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import meshio
 import numpy as np
-from meshio._helpers import extension_to_filetypes, reader_map
 
 from hpfem.errors import MeshError
 
@@ -24,6 +24,9 @@ from ..node_order import gmsh_nodes, vtk_nodes
 from ..symmetry import Indices
 from .mesh_file import MeshFile, canonical, shape_named
 from .meshio_process import plain
+
+if TYPE_CHECKING:
+    import meshio
 
 # meshio's names of our cells of order 1 and 2.
 _NAMES = {
@@ -54,9 +57,15 @@ _SECONDS, _SECONDS_PER_BYTE = 30.0, 1e-5
 _BYTES, _BYTES_PER_BYTE = 4 << 30, 100
 
 
-def _kinds(suffix: str) -> list[str]:
-    """Meshio's names of the formats that it reads for us, for files that end so."""
-    return [k for k in extension_to_filetypes.get(suffix, []) if k in reader_map and k not in _NOT_HERE]
+@cache
+def _kinds() -> dict[str, list[str]]:
+    """Meshio's names of the formats that it reads for us, by the suffix of files; meshio is not needed for others."""
+    from meshio._helpers import extension_to_filetypes, reader_map
+
+    def ours(kinds: Iterable[str]) -> list[str]:
+        return [kind for kind in kinds if kind in reader_map and kind not in _NOT_HERE]
+
+    return {suffix: own for suffix, kinds in extension_to_filetypes.items() if (own := ours(kinds))}
 
 
 def read_other(file: Path, ours: list[str]) -> MeshFile:
@@ -78,10 +87,10 @@ def read_other(file: Path, ours: list[str]) -> MeshFile:
     MeshError
         If it cannot be read; the message does not name the file.
     """
-    kinds = _kinds(file.suffix.lower())
-    if not kinds:
+    kinds = _kinds().get(file.suffix.lower())
+    if kinds is None:
         can = f"{', '.join(ours[:-1])} and {ours[-1]} can"
-        theirs = ", ".join(sorted(suffix for suffix in extension_to_filetypes if _kinds(suffix)))
+        theirs = ", ".join(sorted(_kinds()))
         raise MeshError(f"files that end in {file.suffix!r} cannot be read; {can}, and by meshio {theirs}")
     reasons = []
     for kind in kinds:

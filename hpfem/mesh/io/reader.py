@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import meshio
 import numpy as np
 
 from hpfem.errors import ArgumentError, MeshError
 from hpfem.shapes.arguments import flag
 
 from ...support.files import file_path, opened, path_text, read_file
-from ..mesh import Mesh
+from ...support.immutable import frozen
+from ..cells import CellArray, Labels, merged
+from ..mesh import Mesh, mesh_of
 from ..symmetry import Indices
 from . import formats
 from .mesh_file import Elements, MeshFile, joined
 from .other_formats import converted, read_other
+
+if TYPE_CHECKING:
+    import meshio
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -80,6 +85,8 @@ def from_meshio(mesh: meshio.Mesh) -> Mesh:
     MeshError
         If it cannot be computed on; the message names the element and the reason.
     """
+    import meshio
+
     if not isinstance(mesh, meshio.Mesh):
         raise ArgumentError(f"from_meshio takes a meshio.Mesh, got {type(mesh).__name__}; files go to read_mesh")
     return _mesh(converted(mesh), "", periodic=False)
@@ -111,14 +118,18 @@ def _mesh(content: MeshFile, name: str, periodic: bool) -> Mesh:
     if periodic and not content.periodic:
         raise MeshError("the file pairs no periodic nodes; read it with periodic=False")
     cells = _distinct([own for own in elements if own.shape.dim == dim])
-    return Mesh.from_cells(
+    ends = np.cumsum([len(own) for own in cells])
+    arrays = [
+        CellArray(own.shape, own.order, own.nodes, np.arange(end - len(own), end))
+        for own, end in zip(cells, ends, strict=True)
+    ]
+    return mesh_of(
         content.points,
-        [(own.shape.name, own.order, own.nodes) for own in cells],
+        merged(arrays),
+        Labels(name, frozen(joined([own.indices for own in cells]))),
         regions=_regions(cells),
         boundaries=_boundaries([own for own in elements if own.shape.dim == dim - 1]),
         periodic=content.periodic if periodic else (),
-        name=name,
-        numbers=joined([own.indices for own in cells]),
     )
 
 
@@ -154,7 +165,8 @@ def _distinct(cells: Sequence[Elements]) -> list[Elements]:
         nodes = np.concatenate([own.nodes for own in same])
         with np.errstate(over="ignore"):
             keys = nodes @ np.random.default_rng(0).integers(2**62, size=nodes.shape[1])
-        if len(np.unique(keys)) == len(keys):
+        keys.sort()
+        if not (keys[1:] == keys[:-1]).any():
             result += same
             continue
         _, first, copy = np.unique(nodes, axis=0, return_index=True, return_inverse=True)

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from hpfem.backends.cpu.runtime import geometry
 from hpfem.backends.cpu.runtime import kernel as driver
 from hpfem.backends.cpu.runtime.kernel import CpuKernel
 from hpfem.backends.cpu.runtime.target import compile_object, host, load_object
@@ -88,21 +89,30 @@ def written_once(write):
 
 @contextmanager
 def driver_at(guard, shift=0):
-    """The driver makes its arrays in a guard, and gives kernels no others; tables are shifted."""
+    """The driver makes its arrays in a guard, and gives kernels no others; tables are shifted.
 
-    def compiled(text, target):
-        code, _ = loaded(text, target, guard.side, shift)
+    So does what makes geometric factors, with another guard for what it makes them of.
+    """
+    of_geometry = Guard(guard.side)
 
-        def run(*arguments):
-            assert all(guard.holds(address) for address in arguments[4:-1] if address), "not at the border"
-            code.run(*arguments)
+    def compiled_in(guards, shift):
+        def compiled(text, target):
+            code, _ = loaded(text, target, guard.side, shift)
 
-        return replace(code, run=run)
+            def run(*arguments):
+                addresses = [address for address in arguments[4:-1] if address]
+                assert all(any(own.holds(at) for own in guards) for at in addresses), "not at the border"
+                code.run(*arguments)
+
+            return replace(code, run=run)
+
+        return compiled
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(driver, "np", GuardedNumpy(guard))
-        patch.setattr(driver, "aligned", guard.array)
-        patch.setattr(driver, "compiled", compiled)
+        for module, own, guards in ((driver, guard, [guard]), (geometry, of_geometry, [guard, of_geometry])):
+            patch.setattr(module, "np", GuardedNumpy(own))
+            patch.setattr(module, "aligned", guard.array)
+            patch.setattr(module, "compiled", compiled_in(guards, shift if module is driver else 0))
         yield
 
 
@@ -160,7 +170,8 @@ def check(problem, target=None, far=False, **options):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(driver, "_WRITERS", {name: written_once(make) for name, make in driver._WRITERS.items()})
         patch.setattr(driver, "PREFETCH_BYTES", 0 if far else driver.PREFETCH_BYTES)
-        patch.setattr(driver, "THREAD_FLOPS", 1)
+        for module in (driver, geometry):
+            patch.setattr(module, "THREAD_FLOPS", 1)
         for n in sorted({1, lanes - 1, lanes, lanes + 1}):
             parts = 1 + (n > lanes)
             patch.setenv("HPFEM_NUM_THREADS", str(parts))

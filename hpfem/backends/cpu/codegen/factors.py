@@ -8,7 +8,7 @@ Weights of affine elements are part of the matrices that test (`generator`), so 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -232,33 +232,3 @@ class Factors:
             for a in range(self.dim)
         ]
         return self._from_local(k, fluxes)
-
-
-def stored(problem: BlockProblem, kind: str, lanes: int, direction: int, make: Callable[..., Array]) -> Array:
-    """Factors in the order in which a kernel reads them.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    kind : str
-        See `hpfem.geometry.block_geometry`.
-    lanes : int
-    direction : int
-        Of the fibers along which the kernel visits points.
-    make : callable
-        (shape, dtype) -> the array that is filled.
-
-    Returns
-    -------
-    ndarray, [group, fiber, point of the fiber, factor, lane]
-        The fiber's number is split by direction; affine factors: [group, factor, lane].
-    """
-    made = problem.geometry.factors(kind, lanes, problem.dtype)
-    if problem.geometry.n_points(kind) == 1:
-        ordered = made[:, :, 0]
-    else:
-        shaped = made.reshape(*made.shape[:2], *problem.tabulation.rule.counts, lanes)
-        ordered = np.moveaxis(np.moveaxis(shaped, 1, -2), 1 + direction, -3)
-    out = make(ordered.shape, problem.dtype)
-    out[...] = ordered
-    return out

@@ -16,20 +16,18 @@ from ....forms.form import BlockKernel, BlockProblem
 from ....support.pool import Pool
 from ..codegen.dense import write_dense
 from ..codegen.diagonal import write_diagonal
-from ..codegen.factors import stored
 from ..codegen.ir import Program
 from ..codegen.matrix import packed, write_matrix
 from ..codegen.pointwise import field_inputs, parameter_inputs
 from ..codegen.sumfac import write_sumfac
+from .buffers import aligned
 from .cache import compiled
+from .geometry import stored_factors
 from .target import Target, host
-from .threads import run_all, thread_count
+from .threads import THREAD_FLOPS, run_all, thread_count
 
 Array = NDArray[np.floating[Any]]
 
-_ALIGNMENT = 4096
-# Operations that each thread must have: below about 50 microseconds waking one costs more than it saves.
-THREAD_FLOPS = 3_000_000
 # Geometry, input and output above which the next group is fetched ahead: more than a core's own caches hold.
 PREFETCH_BYTES = 4 << 20
 _WRITERS: dict[str, Callable[[BlockProblem, int, bool, bool], Program]] = {
@@ -37,24 +35,6 @@ _WRITERS: dict[str, Callable[[BlockProblem, int, bool, bool], Program]] = {
     "dense": write_dense,
     "diagonal": write_diagonal,
 }
-
-
-def aligned(shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-    """Make an array that starts at a page, with zeros.
-
-    Parameters
-    ----------
-    shape : tuple of int
-    dtype : dtype
-
-    Returns
-    -------
-    ndarray
-    """
-    nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    raw = np.zeros(nbytes + _ALIGNMENT, dtype=np.uint8)
-    start = -raw.ctypes.data % _ALIGNMENT
-    return raw[start : start + nbytes].view(dtype).reshape(shape)
 
 
 class GroupKernel:
@@ -99,6 +79,7 @@ class GroupKernel:
 
     def _new_scratch(self) -> tuple[Array, int]:
         array = aligned((self._scratch_size,), self.dtype)
+        array[...] = 0
         return array, array.ctypes.data
 
     def _tasks(self, components: int) -> int:
@@ -218,7 +199,7 @@ class CpuKernel(GroupKernel, BlockKernel):
         self._addresses = tuple(array.ctypes.data for array in (self._geometry, self._points, self._parameters))
 
     def _stored(self, kind: str, direction: int) -> Array:
-        return stored(self.problem, kind, self.lanes, direction, aligned)
+        return stored_factors(self.problem.geometry, kind, self.problem.dtype, direction, self.target)
 
     @property
     def factor_bytes(self) -> int:

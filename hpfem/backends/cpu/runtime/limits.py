@@ -14,8 +14,8 @@ from numpy.typing import DTypeLike
 
 from ...roofline import Roofline
 from ..codegen.ir import ARGUMENTS, Builder, Index
+from .buffers import aligned
 from .cache import compiled
-from .kernel import aligned
 from .target import host
 from .threads import thread_count
 
@@ -51,7 +51,7 @@ def _best_run(b: Builder, trips: int, vectors: int, repeat: int, seconds: float)
     """Shortest time of a kernel over that many trips, that reads so many vectors; all of it `repeat` times."""
     run = compiled(b.module(), host()).run
     data, out = aligned((vectors, b.lanes), b.dtype), aligned((max(_CHAINS, _STREAMS), b.lanes), b.dtype)
-    data[...] = 1.0
+    data[...], out[...] = 1.0, 0.0
 
     def work() -> None:
         for _ in range(repeat):

@@ -17,9 +17,12 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array, vstack
 
+from ....geometry.element_map import CACHED, chunks
+from ....mesh.sorting import distinct, run_starts
 from ....support.pool import Pool
 from ...vectors import BlockMatrix
-from .kernel import THREAD_FLOPS, CpuKernel, MatrixKernel
+from .kernel import CpuKernel, MatrixKernel
+from .threads import THREAD_FLOPS
 
 Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.int64]
@@ -37,43 +40,54 @@ def _parts(kernel: IndexedKernel) -> list[int]:
     return [kernel.groups * part // parts for part in range(parts + 1)]
 
 
-def _foreign(places: NDArray[np.int32], bounds: Sequence[int], size: int) -> tuple[NDArray[np.bool_], Indices]:
-    """Which numbers [group, mode, lane] are of unknowns that belong to an earlier part, and of each of these
-    size * (how many other parts have it before, but the first) + unknown.
+def _table(kernel: IndexedKernel, codes: NDArray[np.integer[Any]], size: int) -> NDArray[np.int32]:
+    """Signed places [group, mode, lane] of the coefficients of a block, of lanes behind its last element too."""
+    lanes, n_modes = kernel.lanes, codes.shape[1]
+    table = np.empty((kernel.groups, n_modes, lanes), dtype=np.int32)
+    for part in chunks(kernel.groups, n_modes * lanes, most=CACHED):
+        own = codes[part.start * lanes : part.stop * lanes]
+        if missing := (part.stop - part.start) * lanes - len(own):
+            own = np.concatenate([own, np.full((missing, n_modes), -1, dtype=own.dtype)])
+        places = table[part]
+        places[...] = own.reshape(-1, lanes, n_modes).swapaxes(1, 2)
+        negative = places < 0
+        if negative.any():
+            places[negative] = 2 * (size - 1 - places[negative])
+    return table
+
+
+def _foreign(table: NDArray[np.int32], bounds: Sequence[int], end: int, size: int) -> tuple[Indices, Indices, Indices]:
+    """Which numbers of a table, counted through, are of unknowns that belong to an earlier part; which of the keys each
+    of these has; and the keys: size * (how many other parts have it before, but the first) + unknown.
     """
-    owner = np.full(int(places.max()) + 1, -1, dtype=np.int32)
+    owner = np.full(end, -1, dtype=np.int32)
     spans = list(enumerate(pairwise(bounds)))
     for part, (first, last) in reversed(spans):
-        owner[places[first:last]] = part
-    foreign = np.zeros(places.shape, dtype=bool)
-    keys = [np.empty(0, dtype=np.int64)]
+        owner[(table[first:last] >> 1).ravel()] = part
+    found, keys = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     for part, (first, last) in spans[1:]:
-        own = places[first:last]
-        foreign[first:last] = (owner[own] != part) & (own < size)
-        keys.append(own[foreign[first:last]].astype(np.int64) * len(spans) + part)
-    found, inverse = np.unique(np.concatenate(keys), return_inverse=True)
-    unknown = found // len(spans)
-    _, starts, counts = np.unique(unknown, return_index=True, return_counts=True)
-    rank = np.arange(len(found)) - np.repeat(starts, counts)
-    return foreign, (rank * size + unknown)[inverse.ravel()]
+        places = (table[first:last] >> 1).ravel()
+        here = np.flatnonzero((owner[places] != part) & (places < size))
+        found.append(here + first * table[0].size)
+        keys.append(places[here].astype(np.int64) * len(spans) + part)
+    every = np.concatenate(keys)
+    first_of, which = distinct(every.copy(), size * len(spans))
+    unknown = every[first_of] // len(spans)
+    starts = np.flatnonzero(run_starts(unknown))
+    rank = np.arange(len(unknown)) - np.repeat(starts, np.diff(starts, append=len(unknown)))
+    return np.concatenate(found), which, rank * size + unknown
 
 
 def _tables(kernels: Sequence[IndexedKernel], Q: BlockMatrix) -> tuple[list[NDArray[np.int32]], Indices]:
     """Signed places of the numbers of every block, and keys of those that unknowns of several parts have further."""
     base = Q.size + Q.rows.shape[0]
-    tables: list[NDArray[np.int32]] = []
-    found = []
-    for kernel, codes in zip(kernels, Q.codes, strict=True):
-        padded = np.full((kernel.groups * kernel.lanes, codes.shape[1]), -1, dtype=np.int32)
-        padded[: len(codes)] = codes
-        table = np.ascontiguousarray(padded.reshape(kernel.groups, kernel.lanes, -1).transpose(0, 2, 1))
-        negative = table < 0
-        table[negative] = 2 * (Q.size - 1 - table[negative])
-        tables.append(table)
-        found.append(_foreign(table >> 1, _parts(kernel), Q.size))
-    keys = np.unique(np.concatenate([own for _, own in found]))
-    for table, (foreign, own) in zip(tables, found, strict=True):
-        table[foreign] = 2 * (base + np.searchsorted(keys, own)) + (table[foreign] & 1)
+    tables = [_table(kernel, codes, Q.size) for kernel, codes in zip(kernels, Q.codes, strict=True)]
+    found = [_foreign(table, _parts(kernel), base, Q.size) for kernel, table in zip(kernels, tables, strict=True)]
+    keys = np.sort(np.concatenate([own for *_, own in found]))
+    keys = keys[run_starts(keys)]
+    for table, (here, which, own) in zip(tables, found, strict=True):
+        flat = table.reshape(-1)
+        flat[here] = 2 * (base + np.searchsorted(keys, own)[which]) + (flat[here] & 1)
     return tables, keys
 
 
@@ -107,9 +121,18 @@ class CpuProduct:
         further = csr_array((ones, keys % Q.size, np.arange(n + 1)), (n, Q.size))
         # The unknowns that have other places, what is there, and what goes back from there.
         rows = [Q.rows, Q.rows if back is None else back.rows]
-        tail, written = (vstack([own.astype(self._dtype), further], format="csr") for own in rows)
-        self._shared = np.union1d(tail.indices, written.indices)
-        self._tail, self._tail_t = csr_array(tail[:, self._shared]), csr_array(csr_array(written[:, self._shared]).T)
+        tails = [csr_array(vstack([own.astype(self._dtype), further], format="csr")) for own in rows]
+        shared = np.zeros(Q.size, dtype=bool)
+        for tail in tails:
+            shared[tail.indices] = True
+        self._shared = np.flatnonzero(shared)
+        among = np.empty(Q.size, dtype=np.int64)
+        among[self._shared] = np.arange(len(self._shared))
+        n_shared = len(self._shared)
+        self._tail, written = (
+            csr_array((tail.data, among[tail.indices], tail.indptr), (tail.shape[0], n_shared)) for tail in tails
+        )
+        self._tail_t = csr_array(written.T)
         self._pool: Pool[Array] = Pool()
 
     def __call__(self, vector: Array, constrained: NDArray[np.integer[Any]] = _NONE) -> Array:

@@ -1,0 +1,30 @@
+"""Memory of compiled kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+Array = NDArray[np.floating[Any]]
+
+_ALIGNMENT = 4096
+
+
+def aligned(shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+    """Make an array that starts at a page; what it holds is to be written first.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    dtype : dtype
+
+    Returns
+    -------
+    ndarray
+    """
+    nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    raw = np.empty(nbytes + _ALIGNMENT, dtype=np.uint8)
+    start = -raw.ctypes.data % _ALIGNMENT
+    return raw[start : start + nbytes].view(dtype).reshape(shape)

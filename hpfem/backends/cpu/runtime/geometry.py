@@ -1,0 +1,83 @@
+"""Geometric factors made by compiled code, where and in the order in which kernels read them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ....geometry.block_geometry import BlockGeometry
+from ..codegen.geometry import write_geometry
+from .buffers import aligned
+from .cache import compiled
+from .target import Target
+from .threads import THREAD_FLOPS, run_all, thread_count
+
+Array = NDArray[np.floating[Any]]
+
+
+def stored_factors(geometry: BlockGeometry, kind: str, dtype: DTypeLike, direction: int, target: Target) -> Array:
+    """Make factors in the order in which a kernel reads them.
+
+    Parameters
+    ----------
+    geometry : BlockGeometry
+    kind : str
+        See `hpfem.geometry.block_geometry`.
+    dtype : dtype
+        Of the kernel; factors are computed in float64.
+    direction : int
+        Of the fibers along which the kernel visits points.
+    target : Target
+
+    Returns
+    -------
+    ndarray, [group, point, factor, lane]
+        Points fiber by fiber; one for affine factors. Zeros past the last element.
+    """
+    lanes = target.lanes(dtype)
+    out = aligned((-(-geometry.n_elements // lanes), geometry.n_points(kind), geometry.n_factors(kind), lanes), dtype)
+    if not geometry.by_element:
+        geometry.write_factors(kind, _as_made(out, geometry, direction))
+    elif geometry.n_elements:
+        _run(geometry, kind, direction, target, out)
+        if rest := geometry.n_elements % lanes:
+            out[-1, ..., rest:] = 0
+    return out
+
+
+def _as_made(out: Array, geometry: BlockGeometry, direction: int) -> Array:
+    """The same array as `BlockGeometry.write_factors` takes it."""
+    groups, n_points, n_factors, lanes = out.shape
+    if n_points == 1:
+        return out.swapaxes(1, 2)
+    counts = list(geometry.rule.counts)
+    counts.append(counts.pop(direction))
+    return np.moveaxis(np.moveaxis(out.reshape(groups, *counts, n_factors, lanes), -3, 1 + direction), -2, 1)
+
+
+def _run(geometry: BlockGeometry, kind: str, direction: int, target: Target, out: Array) -> None:
+    """Have the factors of all elements made; lanes past the last one are left as they come."""
+    gradient, weights = (geometry.values[None], np.ones(0)) if kind == "points" else geometry.stored_reference
+    table = gradient.transpose(2, 1, 0)
+    if len(table) > 1:
+        in_order = np.moveaxis(np.arange(len(table)).reshape(geometry.rule.counts), direction, -1).ravel()
+        table, weights = table[in_order], weights[in_order] if len(weights) else weights
+    used = tuple(np.ascontiguousarray(array) for array in (geometry.coefficients, table, weights))
+    width = target.lanes(np.float64)
+    program = write_geometry(geometry, kind, out.shape[-1], width, out.dtype)
+    code = compiled(program.text, target)
+    groups = -(-geometry.n_elements // width)
+    threads = int(max(1, min(thread_count(), groups, groups * width * program.flops // THREAD_FLOPS)))
+    scratch = [aligned((program.scratch_size, width), np.float64) for _ in range(threads)]
+    coefficients, rows, factors = (array.ctypes.data for array in used)
+    common = (geometry.n_elements, 0, coefficients, out.ctypes.data, 0, rows, 0, factors)
+
+    def run(first: int, last: int, own: Array, arrays: object) -> None:
+        code.run(first, last, *common, own.ctypes.data, 0, 0)
+
+    bounds = [groups * part // threads for part in range(threads + 1)]
+    # A task holds what it reads and writes.
+    run_all([partial(run, *share, (used, out)) for share in zip(bounds, bounds[1:], scratch, strict=False)])

@@ -1,0 +1,239 @@
+"""Numbers sorted once: which are equal, where they are, and rows of them as keys.
+
+Sorting plain integers takes a fraction of the time of finding in which order they are. So a number and its label, where
+it is for instance, are packed into one integer wherever 63 bits hold both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .symmetry import Indices
+
+_BITS = 63
+# Comparisons that leave so many numbers in ascending order.
+_NETWORKS = {2: [(0, 1)], 3: [(0, 1), (1, 2), (0, 1)], 4: [(0, 1), (2, 3), (0, 2), (1, 3), (1, 2)]}
+
+
+def places(ascending: Indices, wanted: Indices) -> Indices:
+    """Find numbers in an ascending table.
+
+    Parameters
+    ----------
+    ascending : ndarray of int, [n]
+        The table.
+    wanted : ndarray of int
+        Of any shape.
+
+    Returns
+    -------
+    ndarray of int
+        The position of each number, -1 for one that is not in the table.
+    """
+    if len(ascending) == 0:
+        return np.full(wanted.shape, -1, dtype=np.int64)
+    where = np.minimum(np.searchsorted(ascending, wanted), len(ascending) - 1)
+    return np.where(ascending[where] == wanted, where, -1)
+
+
+def in_order(
+    numbers: Indices, bound: int, labels: Indices | None = None, below: int | None = None
+) -> tuple[Indices, Indices]:
+    """Sort numbers with labels, equal ones by their labels.
+
+    Parameters
+    ----------
+    numbers : ndarray of int, [n]
+        From 0 to `bound` - 1. May be overwritten.
+    bound : int
+        At most 2^63.
+    labels : ndarray of int, [n], optional
+        Of the numbers; their positions by default.
+    below : int, optional
+        Upper bound of the labels, which are not negative; n by default.
+
+    Returns
+    -------
+    labels, numbers : ndarray of int, [n]
+        By number.
+    """
+    bits = _bits(len(numbers) if below is None else below)
+    if labels is None:
+        labels = np.arange(len(numbers), dtype=np.int32 if len(numbers) < 2**31 else np.int64)
+    if bound > 1 << (_BITS - bits):
+        order = np.lexsort((labels, numbers))
+        return labels[order], numbers[order]
+    numbers <<= bits
+    numbers |= labels
+    numbers.sort()
+    labels = numbers & ((1 << bits) - 1)
+    numbers >>= bits
+    return labels, numbers
+
+
+def _bits(bound: int) -> int:
+    return max(1, bound - 1).bit_length()
+
+
+def run_starts(ascending: Indices) -> NDArray[np.bool_]:
+    """Tell which numbers start a run of equal ones.
+
+    Parameters
+    ----------
+    ascending : ndarray of int, [n]
+
+    Returns
+    -------
+    ndarray of bool, [n]
+    """
+    first = np.ones(len(ascending), dtype=bool)
+    np.not_equal(ascending[1:], ascending[:-1], out=first[1:])
+    return first
+
+
+def distinct(numbers: Indices, bound: int) -> tuple[Indices, Indices]:
+    """Tell numbers apart.
+
+    Parameters
+    ----------
+    numbers : ndarray of int, [n]
+        From 0 to `bound` - 1. May be overwritten.
+    bound : int
+        At most 2^63.
+
+    Returns
+    -------
+    first : ndarray of int, [n distinct numbers]
+        Where each comes first; by number, ascending.
+    which : ndarray of int, [n]
+        Which of them each number is.
+    """
+    order, ascending = in_order(numbers, bound)
+    first = run_starts(ascending)
+    which = np.empty_like(order)
+    which[order] = np.cumsum(first.astype(np.int64)) - 1
+    return order[first], which
+
+
+class TupleIndex:
+    """Numbers the distinct rows of an integer table and finds them again.
+
+    Ids follow the lexicographic order of the rows. Columns are packed into one key as far as that is sorted fast; what
+    is sorted so far is then one number, to which further columns are added.
+
+    Parameters
+    ----------
+    rows : ndarray of int, [n, width]
+        Entries from -1 to ``limit`` - 1.
+    limit : int
+        Upper bound of the entries, below 3e9.
+
+    Attributes
+    ----------
+    ids : ndarray of int, [n]
+        The number of each row.
+    count : int
+        How many distinct rows there are.
+    """
+
+    def __init__(self, rows: NDArray[np.integer[Any]], limit: int) -> None:
+        self._base = limit + 1
+        # Leading columns of -1 alone, as in a table of triangles, say nothing.
+        used = next((k for k, column in enumerate(rows.T) if len(rows) and column.max() >= 0), 0)
+        self._width = rows.shape[1] - used
+        # Columns, counted from the last one, that make a key with what came before; and the keys.
+        self._stages: list[tuple[list[int], Indices]] = []
+        fast = 1 << (_BITS - _bits(len(rows)))
+        order: Indices | None = None
+        key, bound, columns = rows[:, used].astype(np.int64), self._base, [self._width]
+        key += 1
+        for left in range(self._width - 1, 0, -1):
+            wide = bound * self._base
+            if wide > fast and bound > len(rows) and (bound <= fast or wide > 1 << _BITS):
+                order, key = self._rank(columns, key, bound, order)
+                bound, columns = len(self._stages[-1][1]), []
+            column = rows[:, -left]
+            key *= self._base
+            key += column if order is None else column[order]
+            key += 1
+            bound *= self._base
+            columns.append(left)
+        order, key = self._rank(columns, key, bound, order)
+        self.count = len(self._stages[-1][1])
+        self.ids: Indices = np.empty(len(rows), dtype=np.int64)
+        self.ids[order] = key
+
+    def _rank(self, columns: list[int], key: Indices, bound: int, order: Indices | None) -> tuple[Indices, Indices]:
+        """Sort keys and number them; the rows in their order, and the numbers."""
+        order, ascending = in_order(key, bound, order)
+        first = run_starts(ascending)
+        self._stages.append((columns, ascending[first]))
+        ascending[...] = first
+        np.cumsum(ascending, out=ascending)
+        ascending -= 1
+        return order, ascending
+
+    def find(self, rows: NDArray[np.integer[Any]]) -> Indices:
+        """Find rows again.
+
+        Parameters
+        ----------
+        rows : ndarray of int, [n, width]
+            As wide as those of the table; or wider or narrower by leading columns of -1.
+
+        Returns
+        -------
+        ndarray of int, [n]
+            The number of each row, -1 for one that is not in the table.
+        """
+        missing = (rows[:, : -self._width] >= 0).any(axis=1)
+        place = np.zeros(len(rows), dtype=np.int64)
+        for columns, table in self._stages:
+            for left in columns:
+                place = place * self._base + (rows[:, -left] + 1 if left <= rows.shape[1] else 0)
+            place = places(table, place)
+            missing |= place < 0
+        return np.where(missing, -1, place)
+
+
+def sorted_rows(vertices: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
+    """Sort each row of a narrow table.
+
+    Parameters
+    ----------
+    vertices : ndarray of int, [n, 2, 3 or 4]
+
+    Returns
+    -------
+    ndarray of int, of the same shape
+        Every row ascending; columns are contiguous.
+    """
+    columns = list(vertices.T)
+    for i, j in _NETWORKS[len(columns)]:
+        columns[i], columns[j] = np.minimum(columns[i], columns[j]), np.maximum(columns[i], columns[j])
+    return np.stack(columns).T
+
+
+def comparisons(columns: Sequence[Indices] | Indices) -> Indices:
+    """Say how the numbers of every row are ordered.
+
+    Parameters
+    ----------
+    columns : sequence of ndarray of int, [n] each
+        At most 8.
+
+    Returns
+    -------
+    ndarray of int, [n]
+        A bit for each pair of columns, set where the first one is larger: below 2^(number of pairs).
+    """
+    pairs = list(combinations(range(len(columns)), 2))
+    result = np.zeros(len(columns[0]), dtype=np.int64)
+    for bit, (i, j) in enumerate(pairs):
+        result |= np.left_shift(columns[i] > columns[j], bit, dtype=np.int64)
+    return result

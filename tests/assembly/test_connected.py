@@ -1,0 +1,48 @@
+"""Connected parts of meshes, in the file's order of cells or in none."""
+
+import numpy as np
+import pytest
+
+import hpfem as hp
+from hpfem.mesh import Mesh, box
+
+
+def apart(shapes, counts, rng=None):
+    """Three boxes beside each other that share nothing; the cells of all in any order."""
+    one = box(shapes, counts)
+    n = len(one.points)
+    points = np.concatenate([one.points + 3 * k * np.eye(1, one.dim) for k in range(3)])
+    cells = []
+    for group in one.cells:
+        nodes = np.concatenate([group.nodes + k * n for k in (1, 0, 2)])
+        cells.append((group.shape.name, 1, nodes if rng is None else rng.permutation(nodes)))
+    return Mesh.from_cells(points, cells)
+
+
+@pytest.mark.parametrize("scattered", [False, True])
+@pytest.mark.parametrize(("shapes", "counts"), [("tet", (6, 6, 6)), (("tri", "quad"), (60, 40))], ids=str)
+def test_parts_are_those_of_cells_and_unknowns(shapes, counts, scattered, rng):
+    mesh = apart(shapes, counts, rng if scattered else None)
+    assert mesh.aligned_topology.scattered == scattered
+    c0 = hp.C0Space(hp.Space(mesh, 2))
+    parts = c0.parts
+    assert parts.count == 3
+    names = np.full(3, -1)
+    for group in mesh.cells:
+        side = np.rint(mesh.points[group.nodes][..., 0].mean(axis=1) // 3).astype(int)
+        for k in range(3):
+            own = np.unique(parts.of_cells[group.indices[side == k]])
+            assert len(own) == 1 and names[k] in (-1, own[0])
+            names[k] = own[0]
+    assert sorted(names) == [0, 1, 2]
+    # Unknowns of a part are those of its cells.
+    for number, block in enumerate(c0.space.blocks):
+        of_modes = parts.of_unknowns[c0.slots(number)]
+        np.testing.assert_array_equal(
+            of_modes, np.broadcast_to(parts.of_cells[block.elements][:, None], of_modes.shape)
+        )
+
+
+def test_one_part():
+    c0 = hp.C0Space(hp.Space(box("hex", (2, 2, 2)), 3))
+    assert c0.parts.count == 1 and not c0.parts.of_cells.any() and c0.parts.of_unknowns.tolist() == [0] * c0.size
