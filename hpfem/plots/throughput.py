@@ -32,7 +32,7 @@ _OPERATORS = {
     "bp5": "BP5, collocated stiffness",
 }
 # What the phases of problems on continuous functions are called, and their lines.
-_PHASES = {"application": "application", "iteration": "CG iteration", "csr": "SciPy's CSR product"}
+_PHASES = {"application": "application", "iteration": "CG iteration", "csr": "CSR product"}
 _PHASE_DASHES: dict[str, Any] = {"application": "-", "iteration": (0, (5, 1.5)), "csr": (0, (1, 1.2))}
 
 
