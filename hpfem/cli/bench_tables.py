@@ -8,8 +8,6 @@ from typing import Any
 from . import output
 
 Record = Mapping[str, Any]
-# What settings call those that were asked for.
-_LISTS = {"strategy": "strategies", "algorithm": "algorithms"}
 
 
 def print_bench(result: Record) -> None:
@@ -21,10 +19,11 @@ def print_bench(result: Record) -> None:
         Of a run on meshes.
     """
     settings, roofline = result["settings"], result["roofline"]
-    # "auto" takes one strategy or algorithm at one order and another at another.
-    free = {name: "auto" for name in ("strategy", "algorithm") if tuple(settings[_LISTS[name]]) == ("auto",)}
+    phases = ("phase",) if any("phase" in record for record in result["results"]) else ()
+    # "auto" takes one algorithm at one order and the other at another; where phases are compared, strategies too.
+    asked = {"algorithm": settings["algorithms"], **({"strategy": settings["strategies"]} if phases else {})}
+    free = {name: "auto" for name, names in asked.items() if tuple(names) == ("auto",)}
     records: list[Record] = [{**record, **free} for record in result["results"]]
-    phases = ("phase",) if any("phase" in record for record in records) else ()
     what = f"{settings['benchmark']}, {roofline['backend']}, {settings['dtype']}"
     _print_by_order(
         f"{what}: best throughput in MDoF/s (share of the roofline)",

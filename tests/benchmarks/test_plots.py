@@ -283,6 +283,8 @@ def test_broken_results_are_refused(tmp_path):
         ({**bench(), "results": [3]}, r"results\[0\] has benchmark = None"),
         (bench(order="two"), r"results\[0\] has order = 'two'"),
         (bench(fraction=None), r"results\[0\] has fraction = None"),
+        (bench(phase=3), r"results\[0\] has phase = 3"),
+        ({**bench(), "results": [*bench()["results"], *bench(phase="csr")["results"]]}, r"\[0\] has phase = None"),
         (bench(dofs_per_second=float("nan")), r"results\[0\] has dofs_per_second = nan"),
         (bench(n_dofs=0), r"results\[0\] has n_dofs = 0"),
         (bench(n_dofs=True), r"results\[0\] has n_dofs = True"),
