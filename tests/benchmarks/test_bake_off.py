@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hpfem as hp
-from hpfem.backends.base import choose_backend
+from hpfem.backends.base import BACKENDS, choose_backend
 from hpfem.benchmarks import (
     BAKE_OFFS,
     BOX_SHAPES,
@@ -24,6 +24,7 @@ from hpfem.benchmarks.parts import suite_records
 from hpfem.mesh import box
 from hpfem.shapes import SHAPES
 from hpfem.solvers.breakdown import OutOfIterations
+from tests.standin import StandIn, StandInBackend, StandInStrategy
 
 LIMITS = Roofline(bandwidth=1e10, flops=1e11, details={})
 QUICK = {"repeats": 1, "min_seconds": 1e-4}
@@ -242,3 +243,26 @@ def test_the_estimate_of_memory_holds_what_stays():
         estimate = global_bytes(benchmark, shape, 3, size, geometry, backend="numpy")
         found = built(benchmark, shape, 3, geometry, size=2e4)
         assert found.nbytes + 12 * 8 * size.unknowns < estimate < 1e4 * size.n_cells + 10 * found.nbytes
+
+
+@pytest.mark.parametrize("benchmark", list(BAKE_OFFS))
+def test_on_a_device_nothing_is_transferred_while_it_is_timed(benchmark, monkeypatch):
+    device = StandIn()
+    monkeypatch.setitem(BACKENDS._objects, "stand-in", StandInBackend("stand-in", device, [StandInStrategy()]))
+    found = built(benchmark, "quad", 3, backend="stand-in")
+    phases = []
+    for part in found.phases(1):
+        part.call()
+        before = device.received, device.sent
+        part.call()
+        if part.start is not None:
+            part.start()
+        assert (device.received, device.sent) == before
+        phases.append(part.phase)
+    assert phases == ["application", "iteration"] and found.error() is None
+    assert found.refused[0]["reason"].startswith("SciPy's CSR product is measured on the host alone")
+    # And in a run.
+    settings = BenchSettings(benchmark, ("quad",), (2,), (300,), backend="stand-in", **QUICK)
+    run = ThroughputRun(settings, LIMITS)
+    list(run)
+    assert [m.phase for m in run.measurements] == 2 * ["application", "iteration"]
