@@ -28,7 +28,7 @@ class StandIn(Device):
     def empty(self, shape, dtype):
         """Memory full of garbage."""
         self.made += 1
-        return np.full(shape, np.nan, dtype)
+        return np.full(shape, np.nan if np.dtype(dtype).kind == "f" else -1, dtype)
 
     def from_host(self, source, out):
         """Copy in."""

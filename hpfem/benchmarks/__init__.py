@@ -8,8 +8,10 @@ from ..backends.timer import HostTimer, Timer, Timing, measure
 from ..support.files import write_json
 from ..support.log import warn
 from ..support.machine import machine_description
+from .bake_off import BAKE_OFFS, BakeOff
 from .cases import BOX_SHAPES, DEFAULT_DOFS, SOLID_SHAPES, BenchSettings, Case, SuiteSettings, check_settings
 from .comparison import ComparisonRow, compare_algorithms
+from .global_phases import MeasuredOperator
 from .parts import merge_results, settings_of, suite_document
 from .problems import BENCHMARKS, GEOMETRIES, problem_bytes, problem_mesh, problem_sizes, problem_space
 from .results import Measurement, document, read_results
@@ -17,15 +19,18 @@ from .runner import Runner, ThroughputRun, measure_rooflines
 from .threads import thread_limit
 
 __all__ = [
+    "BAKE_OFFS",
     "BENCHMARKS",
     "BOX_SHAPES",
     "DEFAULT_DOFS",
     "GEOMETRIES",
     "SOLID_SHAPES",
+    "BakeOff",
     "BenchSettings",
     "Case",
     "ComparisonRow",
     "HostTimer",
+    "MeasuredOperator",
     "Measurement",
     "Roofline",
     "Runner",

@@ -1,14 +1,15 @@
 """What a benchmark measures: its settings, checked in one place, and the cases that they make.
 
-A case is on a mesh of one size, where the operator is applied as users apply it (`BenchSettings`), or kernels alone are
-measured on a few elements repeated to every size (`SuiteSettings`).
+A case is on a mesh of one size, where the operator is applied as users apply it, to elements or on all of a continuous
+space (`BenchSettings`), or kernels alone are measured on a few elements repeated to every size (`SuiteSettings`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from hpfem.shapes import SHAPES
@@ -18,7 +19,10 @@ from ..errors import ArgumentError, NotSuitable
 from ..forms.form import ALGORITHMS
 from ..space.arguments import MAX_ORDER
 from ..support.machine import available_memory
-from .problems import BENCHMARKS, GEOMETRIES, ProblemSize, problem_bytes, problem_sizes
+from .bake_off import BAKE_OFFS, BakeOff, GlobalBlock, GlobalSize, global_bytes, global_sizes
+from .global_phases import MATRIX_ENTRIES
+from .problems import BENCHMARKS, GEOMETRIES, MeshBlock, ProblemSize, problem_bytes, problem_sizes
+from .tiled import TiledBlock
 
 GIB = 1 << 30
 DEFAULT_DOFS = (3e3, 1e4, 3e4, 1e5, 3e5, 1e6)
@@ -75,6 +79,26 @@ class Case:
         """
         return {name: value for name, value in vars(self).items() if name != "size"}
 
+    def block(self, settings: Settings, backend: str) -> TiledBlock | MeshBlock | GlobalBlock:
+        """Make what the kernels are built on.
+
+        Parameters
+        ----------
+        settings : BenchSettings or SuiteSettings
+        backend : str
+
+        Returns
+        -------
+        TiledBlock, MeshBlock or GlobalBlock
+        """
+        options: dict[str, Any] = {"dtype": self.dtype, "basis": settings.basis, "quadrature": settings.quadrature}
+        what = (self.benchmark, self.shape, self.order, self.geometry, backend)
+        if self.size is None:
+            return TiledBlock(*what, **options)
+        if isinstance(self.size, GlobalSize):
+            return GlobalBlock(*what, self.size, settings.matrix_entries, **options)
+        return MeshBlock(*what, self.size, **options)
+
     def __str__(self) -> str:
         size = "" if self.size is None else f", {self.size.n_dofs:.1e} DoFs"
         return f"{self.benchmark} {self.geometry} {self.shape} P={self.order} {self.dtype}{size}"
@@ -87,15 +111,16 @@ class BenchSettings:
     Attributes
     ----------
     benchmark : str
-        Name in `BENCHMARKS`: "bk1" (mass) or "bk3" (Helmholtz).
+        Name in `BENCHMARKS`, element by element: "bk1" (mass) or "bk3" (Helmholtz); or in `BAKE_OFFS`, on continuous
+        functions: "bp1" (mass), "bp3" (stiffness) or "bp5" (stiffness, the points being the nodes).
     shapes : tuple of str
     orders : tuple of int
     dofs : tuple of float
-        Wanted degrees of freedom, elements × modes.
+        Wanted degrees of freedom: elements × modes, or unknowns of the continuous functions.
     geometries : tuple of str
         "deformed" and "affine".
     strategies : tuple of str
-        Empty: all of the backend.
+        Empty: all of the backend element by element, "auto" on continuous functions.
     algorithms : tuple of str
         "auto", "collocated", "noncollocated".
     backend : str
@@ -103,17 +128,21 @@ class BenchSettings:
     dtype : str
         "float64" or "float32".
     basis : str
+        None: that of the benchmark; "modified" where it takes any.
     quadrature : None, str or int
-        See `Space`.
+        See `Space`; None: that of the benchmark.
     repeats : int
         Timings of each, whose median counts.
     min_seconds : float
         Least time of each timing.
+    matrix_entries : float
+        Entries of element matrices up to which the matrix of a global operator is assembled, for SciPy's product.
 
     Raises
     ------
     ArgumentError
-        From the constructor, for unknown names, empty lists or numbers out of range.
+        From the constructor, for unknown names, empty lists, numbers out of range, or another basis or quadrature than
+        the benchmark is defined on.
     """
 
     benchmark: str = "bk3"
@@ -125,14 +154,23 @@ class BenchSettings:
     algorithms: tuple[str, ...] = ("auto",)
     backend: str = "auto"
     dtype: str = "float64"
-    basis: str = "modified"
+    basis: str = None  # type: ignore[assignment] # it has one when it is made
     quadrature: str | int | None = None
     repeats: int = 9
     min_seconds: float = 0.005
+    matrix_entries: float = MATRIX_ENTRIES
     sustained: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
-        _check(self, (self.benchmark,))
+        _check(self, (self.benchmark,), (*BENCHMARKS, *BAKE_OFFS))
+        if self.bake_off is not None:
+            for name, wanted in (("basis", self.bake_off.basis), ("quadrature", self.bake_off.quadrature)):
+                given = getattr(self, name)
+                if None not in (given, wanted) and given != wanted:
+                    raise ArgumentError(f"{self.benchmark} is defined on {name} {wanted!r}, got {given!r}")
+                object.__setattr__(self, name, given if wanted is None else wanted)
+            object.__setattr__(self, "strategies", self.strategies or ("auto",))
+        object.__setattr__(self, "basis", self.basis or "modified")
         if not self.orders:
             raise ArgumentError(f"orders to measure must lie between 1 and {MAX_ORDER}, got []")
 
@@ -140,6 +178,40 @@ class BenchSettings:
     def dtypes(self) -> tuple[str, ...]:
         """The one precision."""
         return (self.dtype,)
+
+    @property
+    def bake_off(self) -> BakeOff | None:
+        """The problem on continuous functions; None of a benchmark element by element."""
+        return BAKE_OFFS[self.benchmark] if self.benchmark in BAKE_OFFS else None
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Shapes that the benchmark is not defined on, with the reason."""
+        reasons = {} if self.bake_off is None else {shape: self.bake_off.refusal(shape) for shape in self.shapes}
+        return {shape: f"{self.benchmark}: {reason}" for shape, reason in reasons.items() if reason is not None}
+
+    @property
+    def measured_shapes(self) -> tuple[str, ...]:
+        """Shapes that the benchmark is defined on."""
+        return tuple(shape for shape in self.shapes if shape not in self.left_out)
+
+    def sizes(self, shape: str, order: int, dofs: Sequence[float]) -> Sequence[ProblemSize]:
+        """Sizes of problems near the wanted ones.
+
+        Parameters
+        ----------
+        shape : str
+        order : int
+        dofs : sequence of float
+
+        Returns
+        -------
+        sequence of ProblemSize
+            In order of size, each once.
+        """
+        if self.bake_off is not None:
+            return global_sizes(shape, order, dofs)
+        return problem_sizes(shape, order, list(dofs), self.basis)
 
     def cases(self) -> list[Case]:
         """List what is measured.
@@ -151,8 +223,8 @@ class BenchSettings:
         """
         return [
             Case(self.dtype, geometry, self.benchmark, shape, order, size)
-            for shape, order in product(self.shapes, self.orders)
-            for size in problem_sizes(shape, order, list(self.dofs), self.basis)
+            for shape, order in product(self.measured_shapes, self.orders)
+            for size in self.sizes(shape, order, self.dofs)
             for geometry in self.geometries
         ]
 
@@ -203,12 +275,14 @@ class SuiteSettings:
     repeats: int = 9
     min_seconds: float = 0.0005
     sustained: float = 2.0
+    matrix_entries: ClassVar[float] = 0.0
+    left_out: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     def __post_init__(self) -> None:
         # Settings read from a file have lists.
         for name in ("benchmarks", "shapes", "orders", "geometries", "dtypes", "strategies", "algorithms", "dofs"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        _check(self, self.benchmarks)
+        _check(self, self.benchmarks, tuple(BENCHMARKS))
         if not 0 <= self.sustained <= 60:
             raise ArgumentError(f"the fastest can be sustained 0 to 60 seconds, got {self.sustained}")
 
@@ -229,10 +303,10 @@ class SuiteSettings:
 Settings = BenchSettings | SuiteSettings
 
 
-def _check(settings: Settings, benchmarks: tuple[str, ...]) -> None:
+def _check(settings: Settings, benchmarks: tuple[str, ...], known_benchmarks: tuple[str, ...]) -> None:
     """Refuse unknown names, empty lists and numbers out of range."""
     valid = {
-        "benchmark": (benchmarks, tuple(BENCHMARKS)),
+        "benchmark": (benchmarks, known_benchmarks),
         "shape": (settings.shapes, BOX_SHAPES),
         "geometry": (settings.geometries, GEOMETRIES),
         "dtype": (settings.dtypes, tuple(TOLERANCES)),
@@ -273,10 +347,11 @@ def check_settings(settings: BenchSettings) -> None:
     choose_backend(settings.backend)
     available = available_memory()
     options = {"basis": settings.basis, "quadrature": settings.quadrature, "dtype": settings.dtype}
-    for shape, order, geometry in product(settings.shapes, settings.orders, settings.geometries):
-        [size] = problem_sizes(shape, order, [max(settings.dofs)], settings.basis)
+    estimate: Callable[..., int] = problem_bytes if settings.bake_off is None else global_bytes
+    for shape, order, geometry in product(settings.measured_shapes, settings.orders, settings.geometries):
+        [size] = settings.sizes(shape, order, [max(settings.dofs)])
         try:
-            needed = problem_bytes(settings.benchmark, shape, order, size, geometry, backend="numpy", **options)
+            needed = estimate(settings.benchmark, shape, order, size, geometry, backend="numpy", **options)
         except NotSuitable:
             continue  # The run says so of each strategy.
         if needed > available:

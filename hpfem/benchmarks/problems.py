@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from typing import Any
@@ -249,19 +249,31 @@ def random_field(space: Space, state: str) -> Field:
 
 @dataclass(frozen=True)
 class Application:
-    """One application of an operator, on memory of its own.
+    """One application of an operator, or other work to be timed, on memory of its own.
 
     Attributes
     ----------
     call : callable
-        Applies it.
+        Does it.
     nbytes, flops : float
-        Compulsory bytes and nominal operations of a call.
+        Compulsory bytes and nominal operations of a call, or of one step of it.
+    n_dofs : int
+        Degrees of freedom that it works on.
+    phase : str, optional
+        What it is, where a benchmark measures several things.
+    start : callable, optional
+        What the call does beside its steps.
+    steps : int
+        Equal steps of the call; what counts is the time of one.
     """
 
     call: Callable[[], object]
     nbytes: float
     flops: float
+    n_dofs: int
+    phase: str | None = None
+    start: Callable[[], object] | None = None
+    steps: int = 1
 
 
 class BuiltOperator(ABC):
@@ -270,9 +282,15 @@ class BuiltOperator(ABC):
     Attributes
     ----------
     choice : Choice
+    refused : list of dict
+        Phases that could not be measured, with the "reason" of each; filled by `phases`.
+    reference : str
+        Whose result it is compared with.
     """
 
     choice: Choice
+    refused: Sequence[Mapping[str, str]] = ()
+    reference = "NumPy's"
 
     def error(self) -> float | None:
         """Apply it once, and compare with NumPy's result.
@@ -299,6 +317,21 @@ class BuiltOperator(ABC):
         Application
             Valid until the next one is made.
         """
+
+    def phases(self, n_elements: int) -> Iterator[Application]:
+        """Make all that is timed ready, one after the other; the first is the application.
+
+        Parameters
+        ----------
+        n_elements : int
+            From `sizes`.
+
+        Yields
+        ------
+        Application
+            Valid until the next one is made.
+        """
+        yield self.on(n_elements)
 
 
 class MeshBlock:
@@ -378,4 +411,4 @@ class _MeshOperator(BuiltOperator):
         operator = self.operator
         argument = random_field(operator.space, operator.input_state)
         call = partial(operator, argument, out=operator(argument))
-        return Application(call, operator.nbytes, operator.flops)
+        return Application(call, operator.nbytes, operator.flops, operator.space.n_dofs)

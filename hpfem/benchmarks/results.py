@@ -51,23 +51,28 @@ class Measurement:
     benchmark, operator, shape, geometry, strategy, algorithm, backend, basis, dtype : str
         What was measured. The algorithm is "collocated" too where there are no gradients.
     order, n_cells, n_modes, n_points, n_dofs : int
-        Size; `n_dofs` is cells × modes.
+        Size; `n_dofs` is cells × modes, of a problem on continuous functions its unknowns.
     seconds, best, worst : float
-        Of one application: median and extremes over `repeats` timings of `calls` calls.
+        Of one application, or of the phase: median and extremes over `repeats` timings of `calls` calls.
     dofs_per_second : float
         n_dofs / seconds.
     flops, nbytes : float
-        Nominal operations and compulsory bytes of one application (`hpfem.forms.cost`).
+        Nominal operations and compulsory bytes of one application (`hpfem.forms.cost`) or of the phase
+        (`hpfem.benchmarks.global_phases`).
     roofline_dofs_per_second : float
         Bound by bandwidth and flop rate.
     bound : str
         "bandwidth" or "flops".
     fraction : float
         Share of the bound.
+    phase : str, optional
+        Of a problem on continuous functions: "application", "iteration" of conjugate gradients, or "csr", SciPy's
+        product with the assembled matrix.
     error : float, optional
-        Largest difference to NumPy's result, relative to the largest entry; of kernels alone, as the following.
+        Largest difference to NumPy's result, of a problem on continuous functions to SciPy's product, relative to the
+        largest entry.
     chosen : bool, optional
-        Whether strategy "auto" takes this strategy and algorithm.
+        Whether strategy "auto" takes this strategy and algorithm; of kernels alone, as the following.
     variant : str, optional
         Of the strategy's kernels.
     sustained_seconds, sustained_dofs_per_second, sustained_fraction : float, optional
@@ -99,6 +104,7 @@ class Measurement:
     roofline_dofs_per_second: float
     bound: str
     fraction: float
+    phase: str | None = None
     error: float | None = None
     chosen: bool | None = None
     variant: str | None = None
@@ -188,8 +194,11 @@ def read_results(path: str | os.PathLike[str]) -> dict[str, Any]:
     results = content.get("results")
     if not isinstance(results, list) or not results:
         raise ArgumentError(f"{path} holds no results")
+    wanted = dict(_FIELDS[kind])
+    if any(isinstance(entry, dict) and "phase" in entry for entry in results):
+        wanted["phase"] = str  # of one problem, of which all that is measured has one
     for number, entry in enumerate(results):
-        for name, kinds in _FIELDS[kind].items():
+        for name, kinds in wanted.items():
             value = entry.get(name) if isinstance(entry, dict) else None
             if not isinstance(value, kinds) or isinstance(value, bool) or not _in_range(name, value):
                 raise ArgumentError(f"{path}: results[{number}] has {name} = {shown(value)}, not what hpfem writes")

@@ -14,7 +14,7 @@ from ..backends.roofline import Roofline
 from ..backends.timer import measure
 from ..errors import ArgumentError, DeviceError, NotSuitable
 from .cases import TOLERANCES, BenchSettings, Case, Settings, check_settings
-from .problems import BuiltOperator, MeshBlock, ProblemSize
+from .problems import Application, BuiltOperator, ProblemSize
 from .results import Measurement
 from .tiled import TiledBlock
 
@@ -68,9 +68,9 @@ class Runner:
     measurements : list of Measurement
         Done so far.
     skipped : list of dict
-        What no kernel could serve, with the reason.
+        What no kernel could serve, and phases that could not be measured, with the reason.
     wrong : list of dict
-        Kernels whose results differ from NumPy's, which are not timed.
+        Kernels whose results differ from NumPy's, or global operators from their matrix, which are not timed.
 
     Raises
     ------
@@ -96,6 +96,8 @@ class Runner:
         self._backend = choose_backend(self.settings.backend)
         self._timer = self._backend.timer()
         self.cases = [case for case in self.settings.cases()[number - 1 :: parts] if case not in self.done]
+        benchmark = getattr(self.settings, "benchmark", None)
+        self.skipped += [{"benchmark": benchmark, "shape": s, "reason": r} for s, r in self.settings.left_out.items()]
         self._end = time.monotonic() + self.budget
 
     @property
@@ -105,13 +107,6 @@ class Runner:
 
     def _in_time(self) -> bool:
         return time.monotonic() < self._end
-
-    def _block(self, case: Case) -> MeshBlock | TiledBlock:
-        options: dict[str, Any] = {"basis": self.settings.basis, "quadrature": self.settings.quadrature}
-        what = (case.benchmark, case.shape, case.order, case.geometry, self._backend.name)
-        if case.size is None:
-            return TiledBlock(*what, dtype=case.dtype, **options)
-        return MeshBlock(*what, case.size, dtype=case.dtype, **options)
 
     def _combinations(self) -> Iterator[tuple[str, str]]:
         """Strategies and algorithms."""
@@ -131,7 +126,7 @@ class Runner:
                 continue  # Compiled with its operators.
             if not self._in_time():
                 return
-            block = self._block(case)
+            block = case.block(self.settings, self._backend.name)
             assert isinstance(block, TiledBlock)
             for strategy, algorithm in self._combinations():
                 try:
@@ -156,7 +151,7 @@ class Runner:
 
     def _measure(self, case: Case) -> None:
         """Measure a case; the lists grow when all of it is done."""
-        s, block = self.settings, self._block(case)
+        s, block = self.settings, case.block(self.settings, self._backend.name)
         first = case.dtype == s.dtypes[0]
         sizes = block.sizes(s.dofs if first else [max(s.dofs)])
         auto = block.auto(sizes[0])
@@ -178,24 +173,29 @@ class Runner:
                 continue
             seen.add(chosen)
             if error is not None and not error < TOLERANCES[case.dtype]:
-                wrong.append({**what, "reason": f"the result differs from NumPy's by {error:.3g}"})
+                wrong.append({**what, "reason": f"the result differs from {built.reference} by {error:.3g}"})
                 continue
+            checked = {"error": error, "chosen": None if auto is None else chosen == auto}
             for n in sizes:
-                found.append(self._time(case, built, n, error=error, chosen=None if auto is None else chosen == auto))
-                if n == sizes[0] and (best is None or found[-1].seconds < best[0].seconds):
-                    best = found[-1], built
+                timed = [self._time(case, built, n, part, **checked) for part in built.phases(n)]
+                found += timed
+                if n == sizes[0] and (best is None or timed[0].seconds < best[0].seconds):
+                    best = timed[0], built
+            refused += [{**what, **phase} for phase in built.refused]
         if best is not None and s.sustained and first:
             found[found.index(best[0])] = self._sustain(*best)
         self.measurements += found
         self.skipped += refused
         self.wrong += wrong
 
-    def _time(self, case: Case, built: BuiltOperator, n_elements: int, **checked: Any) -> Measurement:
+    def _time(
+        self, case: Case, built: BuiltOperator, n_elements: int, application: Application, **checked: Any
+    ) -> Measurement:
         s, choice, problem = self.settings, built.choice, built.choice.kernel.problem
-        application = built.on(n_elements)
-        timing = measure(application.call, self._timer, s.repeats, s.min_seconds)
+        work = (application.call, self._timer, s.repeats, s.min_seconds, application.start, application.steps)
+        timing = measure(*work)
         least, bound = self.rooflines[case.dtype].bound(application.nbytes, application.flops)
-        n_dofs = n_elements * problem.n_modes
+        n_dofs = application.n_dofs
         return Measurement(
             **case.as_dict(),
             operator=problem.form.name,
@@ -219,6 +219,7 @@ class Runner:
             roofline_dofs_per_second=n_dofs / least,
             bound=bound,
             fraction=least / timing.median,
+            phase=application.phase,
             **checked,
         )
 

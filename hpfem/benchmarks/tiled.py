@@ -339,4 +339,4 @@ class _TiledOperator(BuiltOperator):
             chosen = self._block.choose(choice.strategy, choice.algorithm, n_elements)
             kernel = TiledKernel(chosen.kernel, self._block.xp)
         call = partial(kernel.kernel.apply, self._u[:, :n_elements], self._out[:, :n_elements])
-        return Application(call, kernel.nbytes, kernel.flops)
+        return Application(call, kernel.nbytes, kernel.flops, n_elements * self._block.problem.n_modes)

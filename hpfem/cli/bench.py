@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ..backends.base import choose_backend
-from ..benchmarks import BENCHMARKS, BOX_SHAPES, GEOMETRIES, SOLID_SHAPES, document, thread_limit
+from ..benchmarks import BAKE_OFFS, BENCHMARKS, BOX_SHAPES, GEOMETRIES, SOLID_SHAPES, document, thread_limit
 from ..benchmarks.cases import BenchSettings, Case, SuiteSettings, check_settings
+from ..benchmarks.global_phases import MATRIX_ENTRIES
 from ..benchmarks.parts import cases_of, merge_results, suite_document, suite_records
 from ..benchmarks.results import BENCH
 from ..benchmarks.runner import Runner, measure_rooflines
@@ -25,8 +26,9 @@ from .bench_tables import print_bench, print_suite
 from .command import Command
 from .result_file import ResultFile
 
-DESCRIPTION = """Measure the throughput of the mass (bk1) or Helmholtz (bk3) operator over shapes, orders, sizes,
-strategies and geometries, and the machine's bandwidth and flop rate in the same run."""
+DESCRIPTION = """Measure the throughput of the mass (bk1) or Helmholtz (bk3) operator element by element, or of CEED's
+bake-off problems on continuous functions (bp1, bp3, bp5), over shapes, orders, sizes, strategies and geometries, and
+the machine's bandwidth and flop rate in the same run."""
 
 EXAMPLES = """examples:
   hpfem bench --quick
@@ -35,15 +37,23 @@ EXAMPLES = """examples:
   hpfem bench --strategies sumfac --backend numpy --dtype float32 --json
   hpfem bench --backend cuda --part 1/2 --budget 400 -o part1.json
   hpfem bench --merge part1.json part2.json -o gpu.json
+  hpfem bench --benchmark bp3 --shapes hex,tet --orders 1:8 --dofs 1e4:1e6 -o bp3.json
+  hpfem bench --benchmark bp5 --shapes quad,hex --backend cuda --dofs 1e5,1e6,1e7 -o bp5.json
 
-On a GPU, or with --tiled, kernels alone are measured: bk1 and bk3, all shapes, P = 1..7 (10 in 2-D), both geometries,
-precisions and algorithms, all strategies, up to 2e7 degrees of freedom, and the fastest for seconds without a pause.
+bp1 (mass), bp3 (stiffness, u = 0 on the boundary) and bp5 (the same on quads and hexes whose points are the nodes) are
+applied to the unknowns of continuous functions: an application with gather and scatter, an iteration of conjugate
+gradients (of 20, Jacobi for bp1), and SciPy's CSR product with the assembled matrix where that fits. Throughput is
+unknowns over the median time.
+
+Of bk1 and bk3 on a GPU, or with --tiled, kernels alone are measured: both, all shapes, P = 1..7 (10 in 2-D), both
+geometries, precisions and algorithms, all strategies, up to 2e7 degrees of freedom, and the fastest for seconds without
+a pause.
 Throughput is elements x modes over the median time, otherwise on one thread unless told so. Draw it with hpfem plot.
 """
 
 # What --quick sets where nothing else was said, on meshes and of the whole benchmark: two minutes become a few seconds.
 QUICK: tuple[dict[str, Any], dict[str, Any]] = (
-    {"orders": (1, 2, 3, 4, 5, 6), "dofs": (3e3, 3e4, 1e5), "repeats": 5, "min_seconds": 0.001},
+    {"orders": (1, 2, 3, 4, 5, 6), "dofs": (3e3, 3e4, 1e5), "repeats": 5, "min_seconds": 0.001, "matrix_entries": 3e6},
     {"dofs": (1e4, 1e6), "repeats": 5, "sustained": 0.1},
 )
 
@@ -68,10 +78,18 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="4, 2:8 or 1,3,5 (default 1:7)",
     )
     parser.add_argument(
-        "--benchmark", dest="benchmarks", type=names, metavar="NAME", help=f"{', '.join(BENCHMARKS)} (default bk3)"
+        "--benchmark",
+        dest="benchmarks",
+        type=names,
+        metavar="NAME",
+        help=f"{', '.join((*BENCHMARKS, *BAKE_OFFS))} (default bk3)",
     )
     parser.add_argument(
-        "--strategies", type=names, default=(), metavar="NAMES", help="stdmat, sumfac, ... (default all)"
+        "--strategies",
+        type=names,
+        default=(),
+        metavar="NAMES",
+        help="stdmat, sumfac, ... (default all; auto of bp1, bp3 and bp5)",
     )
     for name, dest, metavar, every, others in (
         ("--algorithm", "algorithms", "NAME", ALGORITHMS, ", both or auto (default auto)"),
@@ -83,7 +101,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dofs",
         type=options.checked(options.parse_dofs),
         metavar="N",
-        help="1e5, 1e4,1e6 or 1e3:1e6 (default 3e3:1e6)",
+        help="1e5, 1e4,1e6 or 1e3:1e6 (default 3e3:1e6): elements x modes, or unknowns of bp1, bp3 and bp5",
+    )
+    parser.add_argument(
+        "--matrix-entries",
+        type=options.checked(options.parse_dofs),
+        metavar="N",
+        help=f"assemble for SciPy where element matrices have fewer entries (default {MATRIX_ENTRIES:.0e})",
     )
     parser.add_argument("--quick", action="store_true", help="fewer sizes and shorter timings")
     options.add_space_options(parser, both=True)
@@ -119,9 +143,13 @@ def settings_of(arguments: argparse.Namespace, suite: bool) -> BenchSettings | S
         given["backend"] = choose_backend(arguments.backend).name
         given["dtypes"] = None if arguments.dtype in (None, "both") else (arguments.dtype,)
     elif len(arguments.benchmarks or ()) > 1 or arguments.dtype == "both":
-        raise ArgumentError("several benchmarks or precisions in one run need --tiled or --backend cuda")
+        raise ArgumentError(
+            "several benchmarks or precisions in one run need --tiled or --backend cuda, and those are of bk1 and bk3"
+        )
     elif arguments.benchmarks:
         [given["benchmark"]] = arguments.benchmarks
+    if given["matrix_entries"] is not None:
+        given["matrix_entries"] = max(given["matrix_entries"])
     asked = {field.name: given[field.name] for field in fields(kind) if given.get(field.name) is not None}
     return kind(**{**(QUICK[suite] if arguments.quick else {}), **asked})
 
@@ -159,6 +187,7 @@ def _run(arguments: argparse.Namespace) -> None:
                     threads=threads,
                     machine=about["machine"],
                     roofline={"backend": backend, "dtype": settings.dtype, **limits[settings.dtype]},
+                    **({} if settings.bake_off is None else {"problem": settings.bake_off.as_dict()}),
                     skipped=runner.skipped,
                 )
             seconds = round(time.monotonic() - began, 1)
@@ -173,7 +202,7 @@ def _run(arguments: argparse.Namespace) -> None:
             for case in runner:
                 step(1, str(case))
                 file.save_sometimes()
-    if runner.cases and not runner.measurements:
+    if not runner.measurements and (runner.cases or runner.skipped):
         reasons = [entry["reason"] for entry in (*runner.wrong, *runner.skipped)]
         raise NotSuitable(f"nothing could be measured: {reasons[0] if reasons else 'the budget was too short'}")
     file.finish(arguments, print_suite if suite else print_bench)

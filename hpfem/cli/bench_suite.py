@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..benchmarks import SuiteSettings, merge_results, read_results, settings_of, suite_document
+from ..benchmarks import BAKE_OFFS, SuiteSettings, merge_results, read_results, settings_of, suite_document
 from ..errors import ArgumentError
 from ..support.files import write_json
 from . import options, output
@@ -82,7 +82,11 @@ def wanted(arguments: argparse.Namespace) -> bool:
     given = [name for name in ("sustained", "part", "budget", "resume") if getattr(arguments, name) is not None]
     if arguments.merge and given:
         raise ArgumentError(f"--merge measures nothing; leave --{given[0]} away")
-    if arguments.tiled or arguments.merge or arguments.backend == "cuda":
+    bake_offs = [name for name in arguments.benchmarks or () if name in BAKE_OFFS]
+    if bake_offs and (arguments.tiled or given):
+        option = "tiled" if arguments.tiled else given[0]
+        raise ArgumentError(f"{bake_offs[0]} is measured on whole meshes, --{option} is for bk1 and bk3; leave it away")
+    if arguments.tiled or arguments.merge or (arguments.backend == "cuda" and not bake_offs):
         return True
     if given:
         raise ArgumentError(f"--{given[0]} belongs to --tiled or --backend cuda")

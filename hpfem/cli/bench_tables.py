@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from . import output
@@ -11,7 +11,7 @@ Record = Mapping[str, Any]
 
 
 def print_bench(result: Record) -> None:
-    """Print the best throughput over the sizes: a line per shape, geometry, strategy and algorithm.
+    """Print the best throughput over the sizes: a line per shape, geometry, phase, strategy and algorithm.
 
     Parameters
     ----------
@@ -19,19 +19,41 @@ def print_bench(result: Record) -> None:
         Of a run on meshes.
     """
     settings, roofline = result["settings"], result["roofline"]
-    # "auto" takes one algorithm at one order and the other at another.
-    free = tuple(settings["algorithms"]) == ("auto",)
+    phases = ("phase",) if any("phase" in record for record in result["results"]) else ()
+    # "auto" takes one algorithm at one order and the other at another; where phases are compared, strategies too.
+    asked = {"algorithm": settings["algorithms"], **({"strategy": settings["strategies"]} if phases else {})}
+    free = {name: "auto" for name, names in asked.items() if tuple(names) == ("auto",)}
+    records: list[Record] = [{**record, **free} for record in result["results"]]
+    what = f"{settings['benchmark']}, {roofline['backend']}, {settings['dtype']}"
     _print_by_order(
-        f"{settings['benchmark']}, {roofline['backend']}, {settings['dtype']}:"
-        " best throughput in MDoF/s (share of the roofline)",
-        ("shape", "geometry", "strategy", "algorithm"),
-        [{**record, "algorithm": "auto"} if free else record for record in result["results"]],
+        f"{what}: best throughput in MDoF/s (share of the roofline)",
+        ("shape", "geometry", *phases, "strategy", "algorithm"),
+        records,
         lambda record: record["dofs_per_second"],
         lambda record: f"{record['dofs_per_second'] / 1e6:.1f} ({record['fraction']:.0%})",
     )
+    gains = list(_gains(records))
+    if gains:
+        _print_by_order(
+            f"{what}: application over SciPy's CSR product",
+            ("shape", "geometry", "strategy", "algorithm"),
+            gains,
+            lambda record: record["n_dofs"],
+            lambda record: f"{record['gain']:.2f}",
+        )
     output.say(f"limits measured: {_limits(roofline)}")
     for reason in dict.fromkeys(entry["reason"] for entry in result["skipped"]):
         output.say(f"skipped: {reason}")
+
+
+def _gains(records: list[Record]) -> Iterator[Record]:
+    """Products with a matrix, and how many times faster the application is to the same unknowns."""
+    names = ("shape", "geometry", "strategy", "algorithm", "order", "n_dofs")
+    phases = {(record.get("phase"), *(record[name] for name in names)): record for record in records}
+    for (phase, *problem), record in phases.items():
+        application = phases.get(("application", *problem))
+        if phase == "csr" and application is not None:
+            yield {**record, "gain": application["dofs_per_second"] / record["dofs_per_second"]}
 
 
 def print_suite(result: Record) -> None:

@@ -290,10 +290,15 @@ def add_space_options(parser: argparse.ArgumentParser, both: bool = False) -> No
     parser : ArgumentParser
         Gets the options.
     both : bool
-        Whether both precisions can be asked for at once; then none is the default.
+        Whether both precisions can be asked for at once; then none is the default, and no basis.
     """
     group = parser.add_argument_group("space")
-    group.add_argument("--basis", default="modified", metavar="NAME", help=f"{', '.join(BASES)} (default modified)")
+    group.add_argument(
+        "--basis",
+        default=None if both else "modified",
+        metavar="NAME",
+        help=f"{', '.join(BASES)} (default modified{'; lagrange of bp5' if both else ''})",
+    )
     group.add_argument(
         "--quadrature",
         type=checked(parse_quadrature),

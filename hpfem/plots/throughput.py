@@ -24,7 +24,16 @@ Look = Callable[[Any, Any], dict[str, Any]]
 # More columns than these are parted by dimension; more lines or bars in a panel are drawn another way.
 MOST_COLUMNS, MOST_LINES, MOST_BARS = 4, 12, 4
 
-_OPERATORS = {"bk1": "BK1, mass", "bk3": "BK3, Helmholtz"}
+_OPERATORS = {
+    "bk1": "BK1, mass",
+    "bk3": "BK3, Helmholtz",
+    "bp1": "BP1, mass",
+    "bp3": "BP3, stiffness",
+    "bp5": "BP5, collocated stiffness",
+}
+# What the phases of problems on continuous functions are called, and their lines.
+_PHASES = {"application": "application", "iteration": "CG iteration", "csr": "CSR product"}
+_PHASE_DASHES: dict[str, Any] = {"application": "-", "iteration": (0, (5, 1.5)), "csr": (0, (1, 1.2))}
 
 
 def plot_throughput(results: Mapping[str, Any], folder: str | os.PathLike[str], suffix: str = ".png") -> list[Path]:
@@ -49,6 +58,9 @@ def plot_throughput(results: Mapping[str, Any], folder: str | os.PathLike[str], 
         - ``<benchmark>_by_order``: best throughput by order,
         - ``<benchmark>_roofline``: share of the machine's limit;
 
+        of problems on continuous functions phases stand for strategies: the application, an iteration of conjugate
+        gradients, SciPy's product;
+
         with the precision after the benchmark's name where the results hold several, and ``_2d`` at the end for shapes
         of two dimensions where there are more columns than a page is wide. Of a GPU's results the peaks of others are
         drawn as lines (`hpfem.plots.references`). Precisions that were measured at one size only, beside another one at
@@ -64,7 +76,8 @@ def plot_throughput(results: Mapping[str, Any], folder: str | os.PathLike[str], 
             name = benchmark if len(by_dtype) == 1 else f"{benchmark}_{dtype}"
             heading = partial(_heading, _OPERATORS.get(benchmark, benchmark), _about(results, records[0]))
             for own, ending in _columns(_having(records, benchmark=benchmark)):
-                for what, figure in _figures(own, heading, not swept or dtype in swept):
+                draw = _phase_figures if "phase" in own[0] else _figures
+                for what, figure in draw(own, heading, not swept or dtype in swept):
                     paths.append(style.save(figure, Path(folder) / f"{name}_{what}{ending}{suffix}"))
     return paths
 
@@ -73,7 +86,8 @@ def _swept(records: Sequence[Record]) -> bool:
     """Whether something was measured at several sizes."""
     sizes: dict[tuple[Any, ...], set[int]] = {}
     for record in records:
-        key = tuple(record[name] for name in ("benchmark", "shape", "geometry", "strategy", "algorithm", "order"))
+        names = ("benchmark", "shape", "geometry", "strategy", "algorithm", "order", "phase")
+        key = tuple(record.get(name) for name in names)
         sizes.setdefault(key, set()).add(record["n_dofs"])
     return any(len(own) > 1 for own in sizes.values())
 
@@ -106,6 +120,30 @@ def _figures(records: Sequence[Record], heading: Callable[[str], str], over_size
     by_order = _by_order if lines <= MOST_LINES else _by_order_and_shape
     yield "by_order", by_order(records, heading(", best throughput"))
     yield "roofline", _roofline(records, heading)
+
+
+def _phase_figures(
+    records: Sequence[Record], heading: Callable[[str], str], over_size: bool
+) -> Iterator[tuple[str, Figure]]:
+    """Figures of a problem on continuous functions: phases in place of strategies, of which the fastest counts."""
+    named = _best(
+        [{**record, "strategy": _PHASES.get(record["phase"], record["phase"])} for record in records],
+        *("shape", "geometry", "strategy", "order", "n_dofs"),
+    )
+    colours = _order_look(named, "")
+    dashes = {record["strategy"]: _PHASE_DASHES.get(record["phase"], "-.") for record in named}
+
+    def look(phase: str, order: int) -> dict[str, Any]:
+        return {**colours(phase, order), "linestyle": dashes[phase], "markersize": 3.5}
+
+    if over_size:
+        for geometry in _values(named, "geometry"):
+            own = _having(named, geometry=geometry)
+            yield geometry, _over_size(own, heading(f", {geometry} elements"), "strategy", look)
+    figure, axes = _lines_by_order(_largest(named), heading(", at the largest size"), "dofs_per_second", named)
+    yield "by_order", _throughput(figure, axes, named)
+    # A matrix does other work.
+    yield "roofline", _roofline([record for record in named if record["phase"] != "csr"], heading)
 
 
 def _on_gpu(records: Sequence[Record]) -> bool:

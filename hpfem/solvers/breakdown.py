@@ -12,7 +12,11 @@ from ..support.log import warn
 ROUNDING = 20
 
 
-def no_convergence(name: str, residual: float, tol: float, done: int) -> SolverError:
+class OutOfIterations(SolverError):
+    """All iterations that were allowed are done, and the tolerance is not met."""
+
+
+def no_convergence(name: str, residual: float, tol: float, done: int) -> OutOfIterations:
     """Say that there were too many iterations.
 
     Parameters
@@ -25,9 +29,9 @@ def no_convergence(name: str, residual: float, tol: float, done: int) -> SolverE
 
     Returns
     -------
-    SolverError
+    OutOfIterations
     """
-    return SolverError(
+    return OutOfIterations(
         f"{name} did not converge: residual {residual:.2e}, wanted {tol:.1e}, after {done} iterations;"
         " allow more iterations, take a stronger preconditioner or a larger tolerance"
     )

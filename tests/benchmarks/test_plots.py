@@ -283,6 +283,8 @@ def test_broken_results_are_refused(tmp_path):
         ({**bench(), "results": [3]}, r"results\[0\] has benchmark = None"),
         (bench(order="two"), r"results\[0\] has order = 'two'"),
         (bench(fraction=None), r"results\[0\] has fraction = None"),
+        (bench(phase=3), r"results\[0\] has phase = 3"),
+        ({**bench(), "results": [*bench()["results"], *bench(phase="csr")["results"]]}, r"\[0\] has phase = None"),
         (bench(dofs_per_second=float("nan")), r"results\[0\] has dofs_per_second = nan"),
         (bench(n_dofs=0), r"results\[0\] has n_dofs = 0"),
         (bench(n_dofs=True), r"results\[0\] has n_dofs = True"),
@@ -296,3 +298,27 @@ def test_broken_results_are_refused(tmp_path):
         with pytest.raises(ArgumentError, match=message) as caught:
             read_results(path)
         assert len(str(caught.value).replace(str(path), "")) < 200
+
+
+def test_phases_of_problems_on_continuous_functions(tmp_path, monkeypatch):
+    result = bench(shapes=("hex", "tet"), strategies=("auto",), benchmark="bp3")
+    result["results"] = [
+        {**record, "phase": phase, "dofs_per_second": record["dofs_per_second"] / part}
+        for record in result["results"]
+        for part, phase in enumerate(("application", "iteration", "csr"), start=1)
+        if phase != "csr" or record["n_dofs"] < 10**5
+    ]
+    figures = shown(monkeypatch, result, tmp_path)
+    assert list(figures) == ["bp3_deformed", "bp3_affine", "bp3_by_order", "bp3_roofline"]
+    assert figures["bp3_affine"].get_suptitle().startswith("BP3, stiffness, affine elements")
+    for axis in figures["bp3_deformed"].axes:
+        sizes = [tuple(line.get_xdata()) for line in axis.get_lines()]
+        # A line for each order: of applications, iterations, and products with matrices as far as there are some.
+        assert sizes == [(1e3, 1e4, 1e5)] * 6 + [(1e3, 1e4)] * 3
+        assert len({str(line.get_linestyle()) + str(line._dash_pattern) for line in axis.get_lines()}) == 3
+        assert len({line.get_color() for line in axis.get_lines()}) == 3
+    labels = [text.get_text() for text in figures["bp3_deformed"].legends[0].get_texts()]
+    assert {"application:", "CG iteration:", "CSR product:", "P = 3"} <= set(labels)
+    assert len(figures["bp3_by_order"].axes[0].get_lines()) == 3 * 2
+    # A matrix does other work: it has no share of the operator's limit.
+    assert not any("CSR" in text.get_text() for text in figures["bp3_roofline"].legends[0].get_texts())

@@ -1,0 +1,317 @@
+"""CEED's bake-off problems [CEED]: operators on all of a mesh, with the conditions and preconditioners of CEED.
+
+They are made on boxes of one shape, straight or curved, of about a wanted number of unknowns. What is timed of them,
+and the bytes of it, is in `hpfem.benchmarks.global_phases`. Mass and stiffness take the rule of the space: P + 2
+Gauss-Lobatto points in ordinary and P + 1 Gauss-Radau-Jacobi points in collapsed directions, not the nodes of a basis;
+"gauss" takes as many Gauss points, as CEED does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpfem.shapes import SHAPES, Tabulation, make_basis
+from hpfem.shapes.cached import cached_property
+
+from ..assembly import BoundaryConditions, C0Space, GlobalOperator
+from ..assembly.numbering import Numbering
+from ..mesh import box
+from ..operators import Laplacian, Mass, Operator
+from ..space import Space
+from ..space.arguments import chosen_rule
+from ..support.registry import Registry
+from .global_phases import MATRIX_ENTRIES, STEPS, MeasuredOperator
+from .problems import BuiltOperator, ProblemSize, problem_mesh
+
+# Most bytes that mesh and numbering take for a cell; setting up takes so many times the bytes of the operator. Measured
+# on boxes of hexes, tets and tris, P = 1 .. 4.
+CELL_BYTES, SET_UP = 2000, 2.2
+
+
+@dataclass(frozen=True)
+class BakeOff:
+    """A problem on all of a mesh, and how it is measured.
+
+    Attributes
+    ----------
+    operator : callable
+        (space, **options) -> operator.
+    dirichlet : bool
+        Whether u = 0 on all of the boundary; else nothing is prescribed.
+    preconditioner : str
+        "none" or "jacobi".
+    basis, quadrature : str, optional
+        What it is defined on; None where any will do.
+    nodal : bool
+        Whether the points must be the nodes of the basis.
+    measured : callable
+        (global operator, preconditioner, most entries of element matrices to assemble) -> what is timed, phase by
+        phase. What times something else on such a problem, as a whole solve, gives its own.
+    """
+
+    operator: Callable[..., Operator]
+    dirichlet: bool = False
+    preconditioner: str = "none"
+    basis: str | None = None
+    quadrature: str | None = None
+    nodal: bool = False
+    measured: Callable[[GlobalOperator, str, float], BuiltOperator] = MeasuredOperator
+
+    def refusal(self, shape: str) -> str | None:
+        """Say why a shape cannot be measured.
+
+        Parameters
+        ----------
+        shape : str
+
+        Returns
+        -------
+        str or None
+            None if it can.
+        """
+        if not self.nodal or _collocates(shape):
+            return None
+        return (
+            f"{shape} elements are left out: the points are to be the nodes of the basis, Gauss-Lobatto in every"
+            " direction, which only quads and hexes have; bp3 takes all shapes"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Describe the problem for result files.
+
+        Returns
+        -------
+        dict
+        """
+        return {
+            "operator": getattr(self.operator, "__name__", repr(self.operator)),
+            "boundary": "u = 0" if self.dirichlet else "natural",
+            "preconditioner": self.preconditioner,
+            "iterations": STEPS,
+        }
+
+
+@cache
+def _collocates(shape: str) -> bool:
+    """Whether the nodes of the nodal basis are the points of the rule with as many in every direction."""
+    order = 3
+    rule = chosen_rule(SHAPES[shape], order, "collocated")
+    basis = make_basis("lagrange", SHAPES[shape], order)
+    table = Tabulation(basis, rule).dense
+    return len(rule) == basis.n_modes and bool(np.allclose(table, np.eye(len(rule)), atol=1e-10))
+
+
+# By name. Conditions and preconditioners are those of CEED and of libCEED's examples.
+BAKE_OFFS: Registry[BakeOff] = Registry("benchmark")
+BAKE_OFFS.add("bp1", BakeOff(Mass, preconditioner="jacobi"))
+BAKE_OFFS.add("bp3", BakeOff(Laplacian, dirichlet=True))
+BAKE_OFFS.add("bp5", BakeOff(Laplacian, dirichlet=True, basis="lagrange", quadrature="collocated", nodal=True))
+
+
+@dataclass(frozen=True)
+class GlobalSize(ProblemSize):
+    """Size of a problem on all of a mesh, which is one box.
+
+    Attributes
+    ----------
+    unknowns : int
+        Of the continuous space.
+    """
+
+    unknowns: int
+
+    @property
+    def n_dofs(self) -> int:
+        """Unknowns."""
+        return self.unknowns
+
+
+@cache
+def _unknowns(shape: str, order: int) -> NDArray[np.float64]:
+    """Unknowns of a box are a polynomial, linear in the number of small boxes of each direction: its coefficients."""
+    dim = SHAPES[shape].dim
+    values = np.empty((2,) * dim)
+    for index in np.ndindex(values.shape):
+        values[index] = Numbering(box(shape, tuple(1 + i for i in index)), "modified", {shape: order}).size
+    for axis in range(dim):
+        # From the values at 1 and 2 to those of 1 and n.
+        values = np.moveaxis(np.tensordot([[2, -1], [-1, 1]], values, (1, axis)), 0, axis)
+    return values
+
+
+def unknowns(shape: str, order: int, counts: Sequence[int]) -> int:
+    """Count the unknowns of the continuous space on a box.
+
+    Parameters
+    ----------
+    shape : str
+    order : int
+    counts : sequence of int
+        Small boxes per direction.
+
+    Returns
+    -------
+    int
+    """
+    total = _unknowns(shape, order)
+    for count in counts:
+        total = total[0] + count * total[1]
+    return int(total)
+
+
+def global_sizes(shape: str, order: int, dofs: Sequence[float]) -> list[GlobalSize]:
+    """Sizes near the wanted numbers of unknowns, each once.
+
+    Parameters
+    ----------
+    shape : str
+        One that boxes can be cut into.
+    order : int
+    dofs : sequence of float
+        Wanted unknowns.
+
+    Returns
+    -------
+    list of GlobalSize
+        In order of size. Wanted numbers below one box of cells all give that box.
+    """
+    dim = SHAPES[shape].dim
+    n_modes = make_basis("modified", SHAPES[shape], order).n_modes
+    cells = box(shape, (1,) * dim).n_cells
+    sizes = {}
+    for wanted in dofs:
+        # The highest coefficient is what each of very many small boxes brings.
+        side = max(round((wanted / _unknowns(shape, order)[(1,) * dim]) ** (1 / dim)), 1)
+        one, two = (unknowns(shape, order, (first, *(side,) * (dim - 1))) for first in (1, 2))
+        counts = (max(1 + round((wanted - one) / (two - one)), 1), *(side,) * (dim - 1))
+        n_cells = cells * math.prod(counts)
+        sizes[n_cells] = GlobalSize(counts, 1, n_cells, n_modes, unknowns(shape, order, counts))
+    return [sizes[n] for n in sorted(sizes)]
+
+
+def global_bytes(benchmark: str, shape: str, order: int, size: GlobalSize, geometry: str, **options: Any) -> int:
+    """Estimate the memory that a problem on all of a mesh takes while it is set up, without a matrix.
+
+    Parameters
+    ----------
+    benchmark : str
+        Name in `BAKE_OFFS`.
+    shape : str
+    order : int
+    size : GlobalSize
+    geometry : str
+        "affine" or "deformed".
+    **options
+        See `Space`.
+
+    Returns
+    -------
+    int
+        Bytes.
+
+    Raises
+    ------
+    NotSuitable
+        If no kernel serves it.
+    ArgumentError
+        For an unknown name or option.
+    """
+    space = Space(problem_mesh(shape, (1,) * SHAPES[shape].dim, geometry), order, **options)
+    operator = BAKE_OFFS[benchmark].operator(space)
+    vectors = 12 * size.unknowns * space.dtype.itemsize
+    return int(size.n_cells * (CELL_BYTES + SET_UP * operator.nbytes / space.n_cells) + vectors)
+
+
+class GlobalBlock:
+    """A bake-off problem on all of a mesh.
+
+    Parameters
+    ----------
+    benchmark : str
+        Name in `BAKE_OFFS`.
+    shape : str
+    order : int
+    geometry : str
+        "affine" or "deformed".
+    backend : str
+    size : GlobalSize
+    matrix_entries : float
+        Entries of element matrices that are assembled at most.
+    **options
+        `basis`, `quadrature` and `dtype` of the `Space`.
+    """
+
+    def __init__(
+        self,
+        benchmark: str,
+        shape: str,
+        order: int,
+        geometry: str,
+        backend: str,
+        size: GlobalSize,
+        matrix_entries: float = MATRIX_ENTRIES,
+        **options: Any,
+    ) -> None:
+        self.problem, self.size, self.matrix_entries = BAKE_OFFS[benchmark], size, matrix_entries
+        self._mesh = problem_mesh(shape, size.counts, geometry)
+        self._options = {"order": order, "backend": backend, **options}
+
+    @cached_property
+    def conditions(self) -> BoundaryConditions:
+        """What is prescribed, on a continuous space that all strategies share."""
+        c0 = C0Space(Space(self._mesh, **self._options))
+        return BoundaryConditions(c0, dirichlet=0.0 if self.problem.dirichlet else None)
+
+    def sizes(self, dofs: Sequence[float]) -> list[int]:
+        """Numbers of elements to measure.
+
+        Parameters
+        ----------
+        dofs : sequence of float
+            Means nothing here.
+
+        Returns
+        -------
+        list of int
+            That of the mesh.
+        """
+        return [self.size.n_cells]
+
+    def auto(self, n_elements: int) -> None:
+        """Strategy and algorithm that "auto" takes are not asked for; see `TiledBlock.auto`.
+
+        Parameters
+        ----------
+        n_elements : int
+        """
+
+    def build(self, strategy: str, algorithm: str, n_elements: int) -> BuiltOperator:
+        """Build the global operator and what is measured of it.
+
+        Parameters
+        ----------
+        strategy, algorithm : str
+            A name, or "auto".
+        n_elements : int
+            That of the mesh.
+
+        Returns
+        -------
+        BuiltOperator
+
+        Raises
+        ------
+        NotSuitable
+            If the strategy cannot serve it.
+        """
+        bc = self.conditions
+        operator = self.problem.operator(bc.c0.space, strategy=strategy, algorithm=algorithm)
+        A = GlobalOperator(operator, bc.c0, bc if self.problem.dirichlet else None)
+        return self.problem.measured(A, self.problem.preconditioner, self.matrix_entries)
