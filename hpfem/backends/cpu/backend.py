@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from numpy.typing import DTypeLike
 
 from ...forms.form import BlockKernel
@@ -35,6 +36,10 @@ class CpuBackend(Backend):
         """The product without local arrays, if all kernels are compiled; see `Backend.product`."""
         own = [kernel for kernel in kernels if isinstance(kernel, CpuKernel)]
         return product_of(own, Q) if len(own) == len(kernels) and 4 * Q.starts[-1] < 2**31 else None
+
+    def product_needs(self, local: int, size: int, components: int, dtype: DTypeLike) -> dict[str, dict[str, float]]:
+        """Tables of the product, and Q as a matrix; see `Backend.product_needs`."""
+        return {self.device().name: {"index tables": float(local * (16 + np.dtype(dtype).itemsize))}}
 
     def processor(self) -> str:
         """Name of the processor, and the number of threads; see `Backend.processor`."""
