@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from hpfem.shapes.arguments import name_of
 
 from ..errors import DeviceError
+from ..forms import Trace
 from ..forms.form import BlockKernel
 from ..geometry import BlockGeometry
 from ..memory import HOST, Device, Host
@@ -116,6 +117,21 @@ class Backend(Immutable, ABC):
         callable or None
             (vector [components, size] on the device, constrained) -> the product, a new array; constrained are the
             unknowns, [n] of int, whose rows and columns are those of the identity.
+        """
+        return None
+
+    def function(self, trace: Trace) -> Callable[[Any, dict[str, float]], Any] | None:
+        """Offer a function of the coordinates, compiled, where that is faster than the library of its arrays.
+
+        Parameters
+        ----------
+        trace : Trace
+            With a value for each component, of coordinates and parameters.
+
+        Returns
+        -------
+        callable or None
+            (array [D, ...] on the device, numbers of the parameters) -> array [components, ...].
         """
         return None
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ...forms import Trace
 from ...forms.form import BlockKernel
 from ...support.cache import Cache
 from ...support.machine import processor_name
@@ -14,6 +15,7 @@ from ..base import BACKENDS, Backend
 from ..roofline import Roofline, array_bytes
 from ..vectors import BlockMatrix
 from .runtime.cache import kernel_cache
+from .runtime.function import CpuFunction, function_of
 from .runtime.kernel import CpuKernel
 from .runtime.limits import measure_cores
 from .runtime.product import CpuProduct, product_of
@@ -36,6 +38,10 @@ class CpuBackend(Backend):
         """The product without local arrays, if all kernels are compiled; see `Backend.product`."""
         own = [kernel for kernel in kernels if isinstance(kernel, CpuKernel)]
         return product_of(own, Q) if len(own) == len(kernels) and 4 * Q.starts[-1] < 2**31 else None
+
+    def function(self, trace: Trace) -> CpuFunction | None:
+        """One of what is compiled for all lanes at once; see `Backend.function`."""
+        return function_of(trace)
 
     def product_needs(self, local: int, size: int, components: int, dtype: DTypeLike) -> dict[str, dict[str, float]]:
         """Tables of the product, and Q as a matrix; see `Backend.product_needs`."""
