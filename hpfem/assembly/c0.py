@@ -95,6 +95,7 @@ class C0Space(Immutable):
             return C0Space(space)
         other = C0Space.__new__(C0Space)
         other._number(space, self.numbering)
+        other.__dict__["_parts"] = self._parts
         return other
 
     def __repr__(self) -> str:
@@ -129,6 +130,8 @@ class C0Space(Immutable):
     @cached_property
     def low_energy_matrix(self) -> BlockMatrix:
         """Local coefficients in functions of low energy from global ones; its codes are those of `block_matrix`."""
+        if self.signed:
+            return self.block_matrix
         parts = [
             self.numbering.local_to_global(block.basis, self.seen(number), low_energy=True)
             for number, block in enumerate(self.space.blocks)
@@ -138,6 +141,8 @@ class C0Space(Immutable):
     @cached_property
     def inverse_matrix(self) -> BlockMatrix:
         """What takes what the cells say of an entity's modes to global numbers, transposed; [local, global]."""
+        if self.signed:
+            return self.block_matrix
         return self._joined(lambda part: part.back)
 
     @cached_property

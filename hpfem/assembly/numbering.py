@@ -94,17 +94,16 @@ def _sparse(entries: list[_Entries], rows: Indices, size: int) -> csr_array:
 
 
 @cache
-def _signed(name: str, shape: Shape, order: int) -> tuple[Indices, Indices, NDArray[np.bool_]]:
-    """By orientation code of an entity: the place of the global mode that each interior mode is, [codes, n]; 1 where it
-    is its negative; and whether that is all that there is to it, [codes].
+def _signed(name: str, shape: Shape, order: int, codes: int) -> tuple[Indices, Indices, NDArray[np.bool_]]:
+    """By orientation code of an entity, of the first so many: the place of the global mode that each interior mode is,
+    [codes, n]; 1 where it is its negative; and whether that is all that there is to it, [codes].
     """
-    count = len(symmetries(shape))
-    blocks = np.array([inner_block(name, shape, order, code) for code in range(count)])
+    blocks = np.array([inner_block(name, shape, order, code) for code in range(codes)])
     unit = np.abs(blocks) == 1
     whole = (unit.sum(axis=2) == 1).all(axis=1) & ((blocks != 0) == unit).all(axis=(1, 2))
     if shape.dim == 2:
         edges = range(len(shape.edges))
-        whole &= [not any(edge_block(name, shape, order, code, e).any() for e in edges) for code in range(count)]
+        whole &= [not any(edge_block(name, shape, order, code, e).any() for e in edges) for code in range(codes)]
     place = np.argmax(unit, axis=2) if unit.size else np.zeros(unit.shape[:2], dtype=np.int64)
     return place, (np.take_along_axis(blocks, place[:, :, None], axis=2)[:, :, 0] < 0).astype(np.int64), whole
 
@@ -261,6 +260,8 @@ class Numbering:
         -------
         ndarray of int, [lower.size]
         """
+        if lower is self:
+            return np.arange(self.size)
         out = np.empty(lower.size, dtype=np.int64)
         for dim, (orders, lowers) in enumerate(zip(self.orders, lower.orders, strict=True)):
             for group, cells in enumerate(self.cells):
@@ -358,7 +359,9 @@ class Numbering:
                     shape, ids, modes = entity.shape, those.ids[:, number], entity_modes(basis, dim, number)
                     for chosen, order in self._alike(dim, ids):
                         local = modes[_kept(self.name, shape, basis.order, order)]
-                        place, negative, whole = _signed(self.name, shape, order)
+                        # The cells themselves are seen in one way.
+                        ways = 1 if dim == self.mesh.dim else len(symmetries(shape))
+                        place, negative, whole = _signed(self.name, shape, order, ways)
                         seen_as = those.codes[chosen, number]
                         table: NDArray[Any] = (2 * place + negative).astype(kind)
                         first: NDArray[Any] = (2 * self.offsets[dim][ids[chosen]]).astype(kind)

@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from hpfem.shapes.arguments import name_of
 
 from ..errors import DeviceError
+from ..forms import Trace
 from ..forms.form import BlockKernel
 from ..geometry import BlockGeometry
 from ..memory import HOST, Device, Host
@@ -136,6 +137,42 @@ class Backend(Immutable, ABC):
             Or what has its methods.
         """
         return CellwiseProduct(matrices, Q, back, vectors_on(self.device()), dtype)
+
+    def function(self, trace: Trace) -> Callable[[Any, dict[str, float]], Any] | None:
+        """Offer a function of the coordinates, compiled, where that is faster than the library of its arrays.
+
+        Parameters
+        ----------
+        trace : Trace
+            With a value for each component, of coordinates and parameters.
+
+        Returns
+        -------
+        callable or None
+            (array [D, ...] on the device, numbers of the parameters) -> array [components, ...].
+        """
+        return None
+
+    def product_needs(self, local: int, size: int, components: int, dtype: DTypeLike) -> dict[str, dict[str, float]]:
+        """Estimate what a global operator takes beside its kernels.
+
+        Parameters
+        ----------
+        local, size : int
+            Element-local and global coefficients of a component.
+        components : int
+        dtype : dtype
+            Of the vectors.
+
+        Returns
+        -------
+        dict
+            {device: {"index tables" or "scratch": bytes}}.
+        """
+        number = np.dtype(dtype).itemsize
+        # Q and its transpose, and their making; an argument, a result and what kernels make of these.
+        tables, scratch = local * (16 + 2 * number), 5.0 * local * number * components
+        return {self.device().name: {"index tables": float(tables), "scratch": scratch}}
 
     def held(self, geometry: BlockGeometry) -> dict[str, dict[str, int]]:
         """Count what kernels on a block keep in memory of their own.

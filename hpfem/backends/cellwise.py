@@ -35,7 +35,8 @@ class CellwiseProduct:
     ) -> None:
         xp, pairs = vectors.xp, [(M, M.T) for M in matrices]
         self._vectors = vectors
-        self._inner, self._outer = (vectors.restriction(part, dtype) for part in (Q, back))
+        self._inner = vectors.restriction(Q, dtype)
+        self._outer = self._inner if back is Q else vectors.restriction(back, dtype)
         self._M, self._Mt = ([xp.asarray(np.ascontiguousarray(m), dtype) for m in own] for own in zip(*pairs))
         self._Q, self._dtype, self._pool = Q, dtype, vectors.pool()
 

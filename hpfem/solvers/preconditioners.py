@@ -83,10 +83,27 @@ def checked_preconditioner(name: str) -> str:
     HpfemWarning
         For "multilevel", an old name.
     """
-    if name == "multilevel":
+    if isinstance(name, str) and name == "multilevel":
         warn("preconditioner='multilevel' is now 'multigrid', and another method; write that")
         return "multigrid"
     return name_of(name, NAMES, "preconditioner")
+
+
+def taken(name: str, size: int) -> str:
+    """Tell what "auto" stands for, where multigrid can serve.
+
+    Parameters
+    ----------
+    name : str
+        Of a preconditioner, or another word, which is what it is.
+    size : int
+        Unknowns.
+
+    Returns
+    -------
+    str
+    """
+    return name if name != "auto" else "multigrid" if size > _SMALL else "jacobi"
 
 
 def make_preconditioner(name: str, A: GlobalOperator) -> tuple[Preconditioner | None, str]:
@@ -118,7 +135,7 @@ def make_preconditioner(name: str, A: GlobalOperator) -> tuple[Preconditioner | 
     instance(A, GlobalOperator, "the operator of a preconditioner")
     if name == "none":
         return None, name
-    if name == "multigrid" or (name == "auto" and A.shape[0] > _SMALL):
+    if taken(name, A.shape[0]) == "multigrid":
         try:
             return Multigrid(A), "multigrid"
         except NotSuitable as reason:

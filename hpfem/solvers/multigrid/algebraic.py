@@ -1,4 +1,4 @@
-"""The vertices alone: smoothed aggregation [Vanek] of their matrix, set up by pyamg on the host.
+"""The vertices alone: smoothed aggregation by pyamg, set up on the host [Vanek].
 
 A V-cycle with Chebyshev's smoother on every level and the inverse of the smallest matrix: nothing but products with
 sparse matrices, on the vectors' own device.

@@ -87,7 +87,8 @@ class LowEnergySmoother:
         cells = [own for number, means in enumerate(energies) for own in _alike(c0, number, means)]
         whole = c0.low_energy_matrix
         Q = BlockMatrix([whole.codes[own.block][own.rows] for own in cells], whole.rows)
-        self._T = CellMap(Q, BlockMatrix(Q.codes, c0.inverse_matrix.rows), [own.T for own in cells], c0, backend, dtype)
+        back = Q if c0.signed else BlockMatrix(Q.codes, c0.inverse_matrix.rows)
+        self._T = CellMap(Q, back, [own.T for own in cells], c0, backend, dtype)
         D = _gathered_squares(Q, [energies[own.block].means[own.rows] @ xp.asarray(own.energies) for own in cells])
         if robin is not None:
             rows, chosen = self._T.congruent(robin)
