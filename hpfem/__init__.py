@@ -25,6 +25,7 @@ from .errors import (
     StateError,
 )
 from .forms import Gradient, Pointwise, Vector
+from .memory import OutOfMemory
 from .mesh import Mesh, from_meshio, read_mesh
 from .operators import (
     AdvectionDiffusionReaction,
@@ -69,6 +70,7 @@ __all__ = [
     "Mesh",
     "MeshError",
     "NotSuitable",
+    "OutOfMemory",
     "PhysDeriv",
     "Pointwise",
     "Problem",

@@ -5,7 +5,7 @@
     ├── MeshError       a mesh file or mesh that cannot be read or used
     ├── StateError      a field in the wrong state, space, dtype or number of components
     ├── NotSuitable     a strategy cannot serve an operator on a block
-    ├── DeviceError     no usable compiler, GPU or driver for a backend
+    ├── DeviceError     no usable compiler, GPU or driver for a backend; `OutOfMemory`, also a MemoryError, if no room
     └── SolverError     a solver that did not reach its tolerance or met a breakdown
 
 and `HpfemWarning` for results that are right but not all that was asked for, through Python's `warnings`.

@@ -11,6 +11,7 @@ it: what the pool gives out again is for the same stream, and work on a stream i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,13 +21,14 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from .errors import ArgumentError, DeviceError, StateError
+from .support.machine import available_memory
 
 # Device types of DLPack whose memory is the host's: plain and pinned.
 _DLPACK_HOST = (1, 3)
 
 
-class OutOfMemory(DeviceError):
-    """A device has no room for an array.
+class OutOfMemory(DeviceError, MemoryError):
+    """A device has no room for an array, or for all that is going to be made there.
 
     Parameters
     ----------
@@ -80,6 +82,16 @@ class Device(Protocol):
             None if it is not of this kind.
         """
         return None
+
+    def free(self) -> float:
+        """Tell how much memory may still be taken.
+
+        Returns
+        -------
+        float
+            Bytes; infinity where nothing of it is told.
+        """
+        return math.inf
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
         """Allocate an uninitialised C-ordered array.
@@ -178,6 +190,10 @@ class Host(Device):
     def place(kind: int, number: int) -> str | None:
         """Say that arrays are on the host; see `Device.place`."""
         return "on the host" if kind in _DLPACK_HOST else None
+
+    def free(self) -> float:
+        """What the system has, or the limit of the process; see `Device.free`."""
+        return available_memory()
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray[Any, Any]:
         """Allocate a NumPy array; see `Device.empty`."""

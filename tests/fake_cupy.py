@@ -234,7 +234,7 @@ class FakeCuda:
         cupy = ModuleType("cupy")
         cupy.__spec__ = ModuleSpec("cupy", None)
         cupy.__version__ = version
-        pool = SimpleNamespace(get_limit=lambda: gpus.limit, used_bytes=lambda: gpus.used)
+        pool = SimpleNamespace(get_limit=lambda: gpus.limit, used_bytes=lambda: gpus.used, free_bytes=lambda: 0)
         cupy.get_default_memory_pool = lambda: pool
         cupy.ndarray, cupy.empty, cupy.from_dlpack = FakeArray, empty, from_dlpack
         cupy.cuda = SimpleNamespace(

@@ -137,6 +137,27 @@ class Backend(Immutable, ABC):
         """
         return CellwiseProduct(matrices, Q, back, vectors_on(self.device()), dtype)
 
+    def product_needs(self, local: int, size: int, components: int, dtype: DTypeLike) -> dict[str, dict[str, float]]:
+        """Estimate what a global operator takes beside its kernels.
+
+        Parameters
+        ----------
+        local, size : int
+            Element-local and global coefficients of a component.
+        components : int
+        dtype : dtype
+            Of the vectors.
+
+        Returns
+        -------
+        dict
+            {device: {"index tables" or "scratch": bytes}}.
+        """
+        number = np.dtype(dtype).itemsize
+        # Q and its transpose, and their making; an argument, a result and what kernels make of these.
+        tables, scratch = local * (16 + 2 * number), 5.0 * local * number * components
+        return {self.device().name: {"index tables": float(tables), "scratch": scratch}}
+
     def held(self, geometry: BlockGeometry) -> dict[str, dict[str, int]]:
         """Count what kernels on a block keep in memory of their own.
 

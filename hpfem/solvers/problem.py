@@ -27,6 +27,7 @@ from .cg import SolveInfo, cg_from_host
 from .coefficients import check_positive
 from .constants import Constants, hidden_constants
 from .l2_projection import domain_boundary_values
+from .needs import Needs
 from .norms import load
 from .preconditioners import checked_preconditioner, make_preconditioner
 from .scaling import unscaled
@@ -112,9 +113,13 @@ class Problem:
     preconditioner : callable or None
     phases : {str: float}
         Seconds of each part of the set-up.
+    needs : Needs
+        Estimate of the memory that it takes: `needs.by_device`.
 
     Raises
     ------
+    OutOfMemory
+        If there is no room for it: the message says what needs how much. It is a `MemoryError`.
     SolverError
         If the operator is indefinite.
     ArgumentError
@@ -153,6 +158,9 @@ class Problem:
         if not callable(preconditioner):
             preconditioner = checked_preconditioner(preconditioner)
         self.space, self.c0, self._asked = space, c0, preconditioner
+        coefficients = {"lam": lam, "diffusivity": diffusivity}
+        self.needs = Needs(c0, coefficients, preconditioner if isinstance(preconditioner, str) else "user")
+        self.needs.check()
         with self._phase("conditions"):
             self.conditions = bc = BoundaryConditions(c0, dirichlet, neumann, robin)
             self._values = self._domain_values(dirichlet, bc.values)

@@ -46,6 +46,10 @@ class CpuBackend(Backend):
             return super().cellwise(matrices, Q, back, dtype)
         return CpuCellwise(matrices, Q, back, dtype)
 
+    def product_needs(self, local: int, size: int, components: int, dtype: DTypeLike) -> dict[str, dict[str, float]]:
+        """Tables of the product, and Q as a matrix; see `Backend.product_needs`."""
+        return {self.device().name: {"index tables": float(local * (16 + np.dtype(dtype).itemsize))}}
+
     def processor(self) -> str:
         """Name of the processor, and the number of threads; see `Backend.processor`."""
         return f"{processor_name()}, {thread_count()} thread(s)"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 from numpy.typing import DTypeLike
 
 from ...geometry import BlockGeometry
-from ...memory import Device
+from ...memory import HOST, Device
 from ...support.cache import Cache
 from ...support.machine import DEVICE_NAMES
 from ..base import BACKENDS, Backend
@@ -39,6 +40,16 @@ class CudaBackend(Backend):
     def vectors(self, device: Device) -> CudaVectors | None:
         """Vectors of CuPy; see `Backend.vectors`."""
         return CudaVectors(device) if isinstance(device, CudaDevice) else None
+
+    def product_needs(self, local: int, size: int, components: int, dtype: DTypeLike) -> dict[str, dict[str, float]]:
+        """Tables with and without conditions, sorted on the device; see `Backend.product_needs`."""
+        index = 4 if 2 * local + 2 < 2**31 else 8
+        tables, sorting = 2.0 * index * (2 * local + size), local * (4.0 * index + 32)
+        scratch = 4.0 * local * np.dtype(dtype).itemsize * components
+        return {
+            HOST.name: {"index tables": 5.0 * index * local},
+            self.device().name: {"index tables": tables, "scratch": scratch + sorting},
+        }
 
     def held(self, geometry: BlockGeometry) -> dict[str, dict[str, int]]:
         """Bytes of factors, matrices and scratch on the GPUs; see `Backend.held`."""

@@ -98,6 +98,24 @@ class CudaDevice(Device):
         # CUDA's memory, and memory that CUDA moves by itself.
         return {2: f"on cuda:{number}", 13: "in managed memory"}.get(kind)
 
+    def _room(self) -> tuple[int, int]:
+        """Bytes that are free beside CuPy's pool, and all that there are."""
+        import cupy
+
+        pool, (free, total) = cupy.get_default_memory_pool(), cupy.cuda.Device(self.number).mem_info
+        if limit := pool.get_limit():
+            free, total = min(free, limit - pool.used_bytes()), min(total, limit)
+        return int(free), int(total)
+
+    def free(self) -> float:
+        """What the device has free, and CuPy's pool holds for later; see `Device.free`."""
+        import cupy
+
+        with cupy.cuda.Device(self.number):
+            pool = cupy.get_default_memory_pool()
+            unused = 0 if pool.get_limit() else pool.free_bytes()
+            return float(self._room()[0] + unused)
+
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
         """Allocate a CuPy array; see `Device.empty`.
 
@@ -108,20 +126,18 @@ class CudaDevice(Device):
         """
         import cupy
 
-        with cupy.cuda.Device(self.number) as device:
+        with cupy.cuda.Device(self.number):
             try:
                 return cupy.empty(shape, dtype)
             except cupy.cuda.memory.OutOfMemoryError as error:
-                pool, (free, total) = cupy.get_default_memory_pool(), device.mem_info
-                if limit := pool.get_limit():
-                    free, total = min(free, limit - pool.used_bytes()), min(total, limit)
+                free, total = self._room()
                 size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
                 raise OutOfMemory(
                     f"{self.name} has no room for {size / 1e9:.3g} GB: {free / 1e9:.3g} GB of {total / 1e9:.3g} GB are"
                     " free; space.memory_report() lists what hpfem holds there",
                     size,
-                    int(free),
-                    int(total),
+                    free,
+                    total,
                 ) from error
 
     def from_host(self, source: np.ndarray[Any, Any], out: Any) -> None:
