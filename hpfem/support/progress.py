@@ -1,27 +1,29 @@
-"""Progress on a terminal."""
+"""Progress on a terminal or in a notebook."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from threading import Timer
-from typing import TYPE_CHECKING
+from itertools import count
+from threading import Event, Thread, Timer
+from time import perf_counter
+from typing import Any
 
 from hpfem.shapes.arguments import instance, integer
 
-if TYPE_CHECKING:
-    from rich.progress import Progress
-
 # Seconds after which the user is told what takes so long.
 PATIENCE = 1.0
-# The bar on the terminal, if there is one.
-_bars: list[Progress] = []
+# Seconds between two states of a line of text; what is over before the first shows nothing.
+PERIOD = 0.5
+# What shows progress, if there is something; and who asks for silence.
+_bars: list[Any] = []
+_silent: list[object] = []
 
 
 @contextmanager
 def progress(description: str, total: int | None = None) -> Iterator[Callable[..., None]]:
-    """Show a progress bar on standard error while the body runs, if that is a terminal.
+    """Show progress while the body runs: a bar on standard error if that is a terminal, a line of text in a notebook.
 
     Parameters
     ----------
@@ -42,13 +44,13 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[..
     """
     instance(description, str, "the description")
     total = None if total is None else integer(total, 0, "the number of steps")
-    if not _on_terminal():
+    if not _shown():
         yield lambda n=1, description=None: None
         return
     with ExitStack() as stack:
         if not _bars:  # another's bar gets a line more: two would write over each other
-            made = _new_bar()
-            _bars.append(stack.enter_context(made))
+            made = stack.enter_context(_terminal_bars() if _on_terminal() else _Line())
+            _bars.append(made)
             stack.callback(_bars.remove, made)
         else:
             stack.callback(lambda: bar.remove_task(task))
@@ -63,7 +65,7 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[..
 
 @contextmanager
 def progress_if_long(description: str) -> Iterator[None]:
-    """Show a progress bar while the body runs, from when it has run for `PATIENCE` seconds.
+    """Show progress while the body runs, from when it has run for `PATIENCE` seconds.
 
     Parameters
     ----------
@@ -74,7 +76,7 @@ def progress_if_long(description: str) -> Iterator[None]:
     ------
     None
     """
-    if not _on_terminal():
+    if not _shown():
         yield
         return
     with ExitStack() as stack:
@@ -87,7 +89,75 @@ def progress_if_long(description: str) -> Iterator[None]:
             timer.join()
 
 
-def _new_bar() -> Progress:
+@contextmanager
+def silent() -> Iterator[None]:
+    """Show no progress of what begins in the body.
+
+    Yields
+    ------
+    None
+    """
+    mine = object()
+    _silent.append(mine)
+    try:
+        yield
+    finally:
+        _silent.remove(mine)
+
+
+class _Line:
+    """One line of text that is written over now and then, with all that is going on, and goes away in the end."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[int, dict[str, Any]] = {}
+        self._numbers, self._stream, self._width = count(), sys.stdout, 0
+        self._over = Event()
+        self._thread = Thread(target=self._repeat, daemon=True)
+
+    def __enter__(self) -> _Line:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *what: object) -> None:
+        self._over.set()
+        self._thread.join()
+        if self._width:
+            self._write("")
+            self._stream.write("\r")
+
+    def add_task(self, description: str, total: int | None) -> int:
+        """Begin something; returns its number."""
+        number = next(self._numbers)
+        self._tasks[number] = {"what": description, "total": total, "done": 0, "began": perf_counter()}
+        return number
+
+    def update(self, number: int, advance: int, description: str | None) -> None:
+        """Count steps."""
+        task = self._tasks[number]
+        task["done"] += advance
+        task["what"] = task["what"] if description is None else description
+
+    def remove_task(self, number: int) -> None:
+        """End something."""
+        del self._tasks[number]
+
+    def _repeat(self) -> None:
+        while not self._over.wait(PERIOD):
+            self._write("; ".join(self._said(task) for task in list(self._tasks.values())))
+
+    @staticmethod
+    def _said(task: dict[str, Any]) -> str:
+        done, total = task["done"], task["total"]
+        steps = f", {done}/{total}" if total else f", {done}" if done else ""
+        return f"{task['what']}{steps}, {perf_counter() - task['began']:.0f} s"
+
+    def _write(self, text: str) -> None:
+        self._stream.write("\r" + text.ljust(self._width))
+        self._stream.flush()
+        self._width = len(text)
+
+
+def _terminal_bars() -> Any:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -102,5 +172,16 @@ def _new_bar() -> Progress:
     return Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
 
 
+def _shown() -> bool:
+    """Whether somebody looks who has not asked for silence."""
+    return not _silent and (_on_terminal() or _in_notebook())
+
+
 def _on_terminal() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()
+
+
+def _in_notebook() -> bool:
+    """Whether the program runs in a kernel of IPython, whose output takes carriage returns."""
+    ipython = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    return sys.stdout is not None and ipython is not None and hasattr(ipython(), "kernel")

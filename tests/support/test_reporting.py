@@ -5,6 +5,7 @@ import logging
 import sys
 import threading
 import time
+import types
 import uuid
 from pathlib import Path
 
@@ -137,6 +138,63 @@ def test_kernels_that_compile_for_long_say_so(monkeypatch):
     monkeypatch.setattr(cache, "_LOADED", {})
     cache.compiled(text, host())
     assert terminal.text == ""
+
+
+class Kernel(Terminal):
+    """What a notebook gives for standard output: no terminal, and a place for carriage returns."""
+
+    def line(self):
+        """What stands there now."""
+        return self.text.rpartition("\r")[2].rstrip()
+
+
+def in_notebook(monkeypatch, shell):
+    """A fake IPython whose shell is this object, and its output."""
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
+    kernel = Kernel(False)
+    monkeypatch.setattr(sys, "stdout", kernel)
+    monkeypatch.setattr(sys, "stderr", Terminal(False))
+    return kernel
+
+
+def test_progress_in_a_notebook_is_a_line_that_goes_away(monkeypatch):
+    monkeypatch.setattr(progress, "PERIOD", 0.01)
+    kernel = in_notebook(monkeypatch, types.SimpleNamespace(kernel=object()))
+    with progress.progress("orders", total=3) as step:
+        step(2, "order 3")
+        assert kernel.waits_for("order 3, 2/3, 0 s")
+        with progress.progress("CG") as inner:
+            inner(7, description="CG 1.0e-03")
+            assert kernel.waits_for("order 3, 2/3, 0 s; CG 1.0e-03, 7, 0 s")
+        assert "CG" not in kernel.line() or kernel.waits_for("\rorder 3, 2/3, 0 s ")
+    assert kernel.line() == "" and not progress._bars and "\n" not in kernel.text
+    with progress.progress("over at once"):
+        pass
+    assert "at once" not in kernel.text
+
+
+def test_ipython_in_a_terminal_or_without_a_kernel_is_no_notebook(monkeypatch):
+    for shell in (types.SimpleNamespace(), None):
+        kernel = in_notebook(monkeypatch, shell)
+        monkeypatch.setattr(progress, "PERIOD", 0.001)
+        with progress.progress("orders") as step:
+            step()
+            time.sleep(0.01)
+        assert kernel.text == ""
+
+
+def test_nothing_is_shown_where_silence_is_asked_for(monkeypatch):
+    terminal = on_terminal(monkeypatch)
+    with progress.silent(), progress.progress("orders", total=3) as step:
+        step()
+        with progress.silent():
+            pass
+        with progress.progress("inner"):
+            pass
+    assert terminal.text == ""
+    with progress.progress("orders", total=3) as step:
+        step()
+    assert "orders" in terminal.text
 
 
 def test_machine_description_says_what_results_depend_on(tmp_path):
