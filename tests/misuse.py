@@ -320,6 +320,8 @@ class World:
             "preconditioner": "jacobi",
             "max_iterations": None,
             "c0": c0,
+            "components": 1,
+            "bar": False,
         }
         solve, solved = hp.solve_helmholtz, hp.Problem(space, dirichlet={"left": 0.0}, c0=c0)
         return [
@@ -334,6 +336,11 @@ class World:
                 "Problem.solve",
                 lambda f, start: hp.Problem(space, c0=c0).solve(f, start=start),
                 {"f": 1.0, "start": None},
+            ),
+            Call(
+                "Problem of two components",
+                lambda d, n, f: hp.Problem(space, 1.0, {"left": d}, {"right": n}, c0=c0, components=2).solve(f),
+                {"d": 1.0, "n": (1.0, 2.0), "f": (1.0, 2.0)},
             ),
             Call("Problem.update", lambda lam: hp.Problem(space, c0=c0).update(lam), {"lam": 2.0}),
             Call("Problem.flux", lambda b: solved.flux(solved.solve(), b), {"b": "left"}),

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from hpfem.shapes import Basis, default_counts, make_basis, quadrature
-from hpfem.shapes.arguments import instance, name_of
+from hpfem.shapes.arguments import instance, integer, is_real, name_of, real, shown
 from hpfem.shapes.cached import cached_property
 
 from ..backends.vectors import ElementRestriction, PerDevice
@@ -27,15 +27,18 @@ from ..geometry import GENERAL, BlockGeometry, ElementMap
 from ..memory import Device
 from ..mesh import Mesh
 from ..mesh.symmetry import entity_nodes, outward_signs
+from ..space.arguments import MAX_COMPONENTS
 from .c0 import C0Space
 from .conflicts import warn_of_conflicts
 from .entries import block_diagonal
 from .interpolation import Function, Mask, Patch, Piece, interpolate, values_of
 from .traces import Array, Indices
 
-# A condition: one function for the whole boundary, or one per boundary name.
-Condition = Function | Mapping[str, Function]
-RobinCondition = tuple[Function, Function] | Mapping[str, tuple[Function, Function]]
+# Data: a function or a number, or a number for each component.
+Data = Function | Sequence[float]
+# A condition: data for the whole boundary, or for each boundary name.
+Condition = Data | Mapping[str, Data]
+RobinCondition = tuple[Function, Data] | Mapping[str, tuple[Function, Data]]
 
 # What is given -> the facets it is for and the data.
 Named = dict[str, tuple[Indices, Any]]
@@ -138,16 +141,19 @@ class BoundaryConditions:
         components is a vector whose normal component is taken.
     robin : (alpha, g) or {boundary name: (alpha, g)}, optional
         k du/dn + alpha u = g, with alpha and g functions as for `neumann`.
+    components : int
+        Of u. With several of them functions return as many, in place of a vector whose normal component is taken;
+        data may be a sequence of as many numbers, and one number is for all; alpha is one for all.
 
     Attributes
     ----------
     constrained : ndarray of bool, [size]
-        Which degrees of freedom have Dirichlet values.
-    values : ndarray, [size]
+        Which degrees of freedom of each component have Dirichlet values.
+    values : ndarray, [size] or [components, size] with more than one component
         These values, zero elsewhere.
     dirichlet_facets : ndarray of int
         Facet numbers with Dirichlet values.
-    load : ndarray, [size]
+    load : ndarray, [size] or [components, size] with more than one component
         What Neumann and Robin data add to the right-hand side.
     matrix : csr_array or None, [size, size]
         What Robin conditions add to the operator.
@@ -170,8 +176,10 @@ class BoundaryConditions:
         dirichlet: Condition | None = None,
         neumann: Condition | None = None,
         robin: RobinCondition | None = None,
+        components: int = 1,
     ) -> None:
         self.c0 = instance(c0, C0Space, "c0")
+        self.components = integer(components, 1, "components", MAX_COMPONENTS)
         flux = {} if neumann is None else self._named(neumann, "neumann", {})
         taken = {**flux}
         mixed = {} if robin is None else self._named(robin, "robin", taken)
@@ -182,7 +190,7 @@ class BoundaryConditions:
         empty = np.empty(0, dtype=np.int64)
         self.dirichlet_facets = np.unique(np.concatenate([empty, *(facets for facets, _ in fixed.values())]))
         self.constrained, self.values = self._dirichlet(fixed)
-        self.load = np.zeros(c0.size)
+        self.load = np.zeros(c0.size if self.components == 1 else (self.components, c0.size))
         self._restrictions: PerDevice[ElementRestriction] = PerDevice()
         self.matrix: csr_array | None = None
         for _, (facets, g) in flux.items():
@@ -235,7 +243,7 @@ class BoundaryConditions:
 
         Returns
         -------
-        ndarray, [size]
+        ndarray, [size] or [components, size]
             Zero where nothing is prescribed.
 
         Raises
@@ -315,16 +323,19 @@ class BoundaryConditions:
         numbering = self.c0.numbering
         constrained = np.zeros(self.c0.size, dtype=bool)
         pieces = []
-        for facets, function in fixed.values():
+        for name, (facets, function) in fixed.items():
             masks = self._closure(facets)
-            pieces.append(Piece(function, masks))
+            pieces.append(Piece(_per_component(function, self.components, name), masks))
             found = numbering.of_unknowns(masks)
             constrained[: len(found)] |= found
         values = interpolate(numbering, pieces)
-        if len(values) > 1:
-            raise ArgumentError("dirichlet functions have one component")
+        if not pieces:
+            values = np.zeros((self.components, self.c0.size))
+        if len(values) != self.components:
+            wanted = "one component" if self.components == 1 else f"{self.components} components, not {len(values)}"
+            raise ArgumentError(f"dirichlet functions have {wanted}")
         warn_of_conflicts(numbering.mesh, list(fixed), pieces)
-        return constrained, values[0]
+        return constrained, values[0] if self.components == 1 else values
 
     def _closure(self, facets: Indices) -> list[Mask]:
         """Vertices, edges and faces of facets, as masks per dimension."""
@@ -343,25 +354,65 @@ class BoundaryConditions:
 
     def _integrate(self, facets: Indices, alpha: Any, g: Any, what: str) -> None:
         for block in facet_blocks(self.c0, facets):
-            flux = _side_values(g, block, what)
-            self.load += block.matrix.T @ ((flux * block.weights) @ block.values.T).ravel()
+            flux = _side_values(_per_component(g, self.components, what), block, what, self.components)
+            for row, own in zip(self.load.reshape(self.components, -1), flux, strict=True):
+                row += block.matrix.T @ ((own * block.weights) @ block.values.T).ravel()
             if alpha is None:
                 continue
-            scale = _side_values(alpha, block, what)
+            (scale,) = _side_values(alpha, block, what, 1)
             mass = np.einsum("mq,eq,nq->emn", block.values, scale * block.weights, block.values, optimize=True)
             added = csr_array(block.matrix.T @ block_diagonal(mass) @ block.matrix)
             self.matrix = added if self.matrix is None else self.matrix + added
 
 
-def _side_values(function: Any, block: FacetBlock, what: str) -> Array:
-    """Values of a user's function at the points of facets, [n, Q]."""
+def component_numbers(data: Any, components: int, what: str) -> list[float]:
+    """A number for each component.
+
+    Parameters
+    ----------
+    data : float or sequence of float
+        One for all, or one for each.
+    components : int
+    what : str
+        For messages.
+
+    Returns
+    -------
+    list of float
+
+    Raises
+    ------
+    ArgumentError
+        If they are no such numbers.
+    """
+    numbers = [data] * components if is_real(data) else data
+    several = isinstance(numbers, (list, tuple)) or (isinstance(numbers, np.ndarray) and numbers.ndim == 1)
+    if not several or len(numbers) != components:
+        raise ArgumentError(
+            f"{what} for {components} components is a number, {components} numbers or a function, got {shown(data)}"
+        )
+    return [real(number, what) for number in numbers]
+
+
+def _per_component(data: Any, components: int, what: str) -> Any:
+    """Data of one component as they are, of several as a function of as many."""
+    if components == 1 or callable(data):
+        return data
+    numbers = component_numbers(data, components, what)
+    return lambda *x: numbers
+
+
+def _side_values(function: Any, block: FacetBlock, what: str, components: int) -> Array:
+    """Values of a user's function at the points of facets, [components, n, Q]."""
     x = block.geometry.coordinates()
     seen = np.concatenate([x, block.normals]) if _arguments(function) == 2 * len(x) else x
     data = values_of(function, seen, what)
-    if len(data) == 1:
-        return data[0]
+    if len(data) == components:
+        return data
+    if components > 1:
+        raise ArgumentError(f"{what}: the function has {len(data)} components, not {components}")
     if len(data) == len(x):
-        return np.asarray(np.sum(data * block.normals, axis=0))
+        return np.asarray(np.sum(data * block.normals, axis=0))[None]
     raise ArgumentError(f"{what}: the function has {len(data)} components; one, or {len(x)} for a vector")
 
 

@@ -39,20 +39,20 @@ def warn_of_conflicts(mesh: Mesh, names: Sequence[str], pieces: Sequence[Piece])
         place[cells.vertices] = cells.nodes[:, vertex_positions(cells.shape, cells.order)]
     vertices = [np.flatnonzero(piece.masks[0]) if piece.masks else np.arange(len(place)) for piece in pieces]
     found = [
-        values_of(piece.function, mesh.points[place[ids]].T, name)[0]
+        values_of(piece.function, mesh.points[place[ids]].T, name)
         for piece, ids, name in zip(pieces, vertices, names, strict=True)
     ]
     # Of all: a function that vanishes where boundaries meet is no measure of its rounding.
-    least = _ROUNDING * max((float(np.abs(values).max()) for values in found if len(values)), default=0.0)
+    least = _ROUNDING * max((float(np.abs(values).max()) for values in found if values.size), default=0.0)
     worst, text, count = least, "", 0
     for i, j in combinations(range(len(pieces)), 2):
         shared, in_i, in_j = np.intersect1d(vertices[i], vertices[j], assume_unique=True, return_indices=True)
-        a, b = found[i][in_i], found[j][in_j]
+        a, b = found[i][:, in_i], found[j][:, in_j]
         apart = np.abs(a - b)
-        count += int(np.count_nonzero(apart > least))
-        if len(apart) and apart.max() > worst:
-            at = int(np.argmax(apart))
-            worst, where = float(apart[at]), ", ".join(f"{c:.6g}" for c in mesh.points[place[shared[at]]])
+        count += int(np.count_nonzero((apart > least).any(axis=0)))
+        if apart.size and apart.max() > worst:
+            at = np.unravel_index(int(np.argmax(apart)), apart.shape)
+            worst, where = float(apart[at]), ", ".join(f"{c:.6g}" for c in mesh.points[place[shared[at[1]]]])
             text = f"{names[i]} and {names[j]} meet at ({where}) with the values {a[at]:.6g} and {b[at]:.6g}"
     if count:
         others = f" ({count} such vertices, there they differ most)" if count > 1 else ""

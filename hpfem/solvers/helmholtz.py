@@ -10,15 +10,15 @@ from typing import Any
 from ..assembly import C0Space
 from ..assembly.boundary import Condition, RobinCondition
 from ..operators.operator import Coefficient
-from ..space.field import Field
 from ..space.space import Space
+from .norms import Source
 from .problem import Problem, Solution
 
 
 def solve_helmholtz(
     space: Space,
     lam: Coefficient = 1.0,
-    f: Callable[..., Any] | float | Field = 0.0,
+    f: Source = 0.0,
     dirichlet: Condition | None = None,
     neumann: Condition | None = None,
     robin: RobinCondition | None = None,
@@ -28,6 +28,8 @@ def solve_helmholtz(
     preconditioner: str | Callable[[Any], Any] = "auto",
     max_iterations: int | None = None,
     c0: C0Space | None = None,
+    components: int = 1,
+    bar: bool = True,
 ) -> Solution:
     """Solve -div(k grad u) + lam u = f with continuous high-order elements, once (`Problem` solves many times).
 
@@ -37,8 +39,9 @@ def solve_helmholtz(
         With the basis "modified" or "lagrange".
     lam : float, callable or Field
         Reaction coefficient, >= 0.
-    f : callable, float or Field
-        Right-hand side: a function of the coordinates, a number, or a field in state "phys" or "dual".
+    f : callable, float, sequence of float or Field
+        Right-hand side: a function of the coordinates, a number, a number for each component, or a field in state
+        "phys" or "dual".
     dirichlet : callable, float or {boundary name: callable or float}, optional
         Values of u; no flux passes where nothing is given. A function alone is for all of the boundary that nothing
         else is named for. Where there is one function only, up to order 2 its values come from its L2 projection over
@@ -57,6 +60,11 @@ def solve_helmholtz(
     max_iterations : int, optional
     c0 : C0Space, optional
         Of the space, to be made once for several solves.
+    components : int, optional
+        Of u, each with the same coefficients and kinds of conditions. Functions return as many values; a number is for
+        each, and a sequence of numbers has one for each.
+    bar : bool, optional
+        Whether to show progress, on a terminal or in a notebook.
 
     Returns
     -------
@@ -89,6 +97,8 @@ def solve_helmholtz(
         preconditioner=preconditioner,
         max_iterations=max_iterations,
         c0=c0,
+        components=components,
+        bar=bar,
     )
     ready = perf_counter() - began
     found = problem.solve(f)

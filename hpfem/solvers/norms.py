@@ -6,7 +6,7 @@ operators compute.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from math import frexp
 from typing import Any
 
@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpfem.shapes import Tabulation, equispaced_nodes
-from hpfem.shapes.arguments import flag, instance, integer, is_real, real, shown
+from hpfem.shapes.arguments import flag, instance, integer, is_real, shown
 
 from ..assembly import C0Space
+from ..assembly.boundary import component_numbers
 from ..backends import choose_backend, vectors_on
 from ..backends.base import Backend
 from ..backends.vectors import scaled
@@ -33,6 +34,8 @@ from ..space.field import check_state
 from ..tuning import choose
 
 Array = NDArray[np.float64]
+# Right-hand sides: a number or a field, a function or a number for each component.
+Source = Callable[..., Any] | float | Sequence[float] | Field
 
 # Further points for functions.
 _MORE = 2
@@ -130,24 +133,26 @@ class _Cell:
         self.shape, self.nodes = block.shape, np.arange(n_nodes)[None]
 
 
-def load(c0: C0Space, f: Callable[..., Any] | float | Field) -> Array:
+def load(c0: C0Space, f: Source, components: int = 1) -> Array:
     """The functional (f, v) on continuous functions, in float64 whatever the type of the space.
 
     Parameters
     ----------
     c0 : C0Space
-    f : callable, float or Field
+    f : callable, float, sequence of float or Field
         A function of the coordinates, by a finer rule; a number, by the rule of the space; or a field in state "phys"
-        or "dual".
+        or "dual". For several components a number is for each, and a sequence has one for each.
+    components : int
+        Of f.
 
     Returns
     -------
-    ndarray, [size]
+    ndarray, [size] or [components, size] with more than one component
 
     Raises
     ------
     ArgumentError
-        If f has several components.
+        If f has another number of components.
     StateError
         For a field on another space, or in state "coeff".
     """
@@ -159,34 +164,45 @@ def load(c0: C0Space, f: Callable[..., Any] | float | Field) -> Array:
             raise StateError("f is a field on another space")
         if f.state == "coeff":
             raise StateError("f is a 'coeff' field; give it in state 'phys' or 'dual'")
-        if f.components != 1:
-            raise ArgumentError(f"f has {f.components} components, one is wanted")
-    elif not callable(f) and not is_real(f):
-        raise ArgumentError(f"f is {shown(f)}; give a finite number, a function or a field")
+        _check_components(f.components, components)
+    elif not callable(f):
+        if components == 1 and not is_real(f):
+            raise ArgumentError(f"f is {shown(f)}; give a finite number, a function or a field")
+        f = component_numbers(f, components, "f")
     if isinstance(f, Field) and f.state == "dual":
-        return c0.gathered([pair.read(device)[0] for pair in f.data], device)
-    blocks = finer_blocks(space, _MORE) if callable(f) else space.blocks
-    found = []
-    for number, block in enumerate(blocks):
-        test = _Reference(IPRODUCT_WRT_BASE, block, backend)
-        own = test.xp.empty((block.n_elements, block.n_modes))
-        for chunk, values in _values(f, block, number, test.xp, device):
-            own[chunk] = test(values * block.geometry.volume_factors(chunk, test.xp))
-        found.append(own)
-    return c0.gathered(found, device)
+        found = [pair.read(device) for pair in f.data]
+    else:
+        blocks = finer_blocks(space, _MORE) if callable(f) else space.blocks
+        found = [_moments(f, block, number, components, backend) for number, block in enumerate(blocks)]
+    rows = [c0.gathered([own[c] for own in found], device) for c in range(components)]
+    return rows[0] if components == 1 else np.stack(rows)
+
+
+def _check_components(found: int, wanted: int) -> None:
+    if found != wanted:
+        raise ArgumentError(f"f has {found} components, {'one is' if wanted == 1 else f'{wanted} are'} wanted")
+
+
+def _moments(f: Any, block: Block, number: int, components: int, backend: Backend) -> Any:
+    """Inner products of a right-hand side with the modes of a block, [components, E, n_modes] on the device."""
+    test = _Reference(IPRODUCT_WRT_BASE, block, backend)
+    found = test.xp.empty((components, block.n_elements, block.n_modes))
+    for chunk, values in _values(f, block, number, test.xp, backend.device()):
+        _check_components(len(values), components)
+        measure = block.geometry.volume_factors(chunk, test.xp)
+        for own, given in zip(found, values, strict=True):
+            own[chunk] = test(given * measure)
+    return found
 
 
 def _values(f: Any, block: Block, number: int, xp: Any, device: Any) -> Iterator[tuple[slice, Any]]:
-    """Values of a right-hand side at the points of a block, a bounded number of elements at a time."""
+    """Values of a right-hand side at the points of a block by component, a bounded number of elements at a time."""
     if callable(f):
-        for chunk, values in values_by_chunk(f, block, np.dtype(np.float64), xp):
-            if len(values) != 1:
-                raise ArgumentError(f"f has {len(values)} components, one is wanted")
-            yield chunk, values[0]
+        yield from values_by_chunk(f, block, np.dtype(np.float64), xp)
         return
-    given = f.data[number].read(device)[0] if isinstance(f, Field) else None
+    given = f.data[number].read(device) if isinstance(f, Field) else None
     for chunk in block.geometry.chunks():
-        yield chunk, real(f, "f") if given is None else given[chunk].astype(np.float64)
+        yield chunk, f if given is None else given[:, chunk].astype(np.float64)
 
 
 def l2_error(field: Field, exact: Callable[..., Any], relative: bool = True, more: int = 3) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hpfem.shapes.arguments import instance, reals, shown
+from hpfem.shapes.arguments import flag, instance, integer, reals, shown
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..assembly.boundary import Condition, RobinCondition
@@ -20,15 +20,18 @@ from ..backends.vectors import HOST_VECTORS, scaled
 from ..errors import ArgumentError, SolverError
 from ..operators import Helmholtz
 from ..operators.operator import Coefficient
+from ..space.arguments import MAX_COMPONENTS
 from ..space.field import Field
 from ..space.space import Space
+from ..support.progress import progress, silent
 from .arguments import checked_limits
 from .cg import SolveInfo, cg_from_host
 from .coefficients import check_positive
+from .components import by_component
 from .constants import Constants, hidden_constants
 from .l2_projection import domain_boundary_values
 from .needs import Needs
-from .norms import load
+from .norms import Source, load
 from .preconditioners import checked_preconditioner, make_preconditioner
 from .scaling import unscaled
 
@@ -43,7 +46,7 @@ class Solution(Field):
 
     Attributes
     ----------
-    vector : ndarray, [size]
+    vector : ndarray, [size] or [components, size] with more than one component
         Its global coefficients on `c0`.
     c0 : C0Space
     info : SolveInfo
@@ -59,7 +62,7 @@ class Solution(Field):
 
         Parameters
         ----------
-        vector : ndarray, [size]
+        vector : ndarray, [size] or [components, size]
         c0 : C0Space
         info : SolveInfo
 
@@ -102,6 +105,11 @@ class Problem:
     max_iterations : int, optional
     c0 : C0Space, optional
         Of the space, to be made once for several problems.
+    components : int, optional
+        Of u, each with the same coefficients and kinds of conditions. Functions return as many values; a number is for
+        each, and a sequence of numbers has one for each.
+    bar : bool, optional
+        Whether to show progress, on a terminal or in a notebook.
 
     Attributes
     ----------
@@ -148,8 +156,11 @@ class Problem:
         preconditioner: str | Callable[[Any], Any] = "auto",
         max_iterations: int | None = None,
         c0: C0Space | None = None,
+        components: int = 1,
+        bar: bool = True,
     ) -> None:
         self._tol, self._most = checked_limits(tol, max_iterations, "Helmholtz")
+        self.components, self._bar = integer(components, 1, "components", MAX_COMPONENTS), flag(bar, "bar")
         self.phases: dict[str, float] = {}
         with self._phase("continuous space"):
             c0 = C0Space(space) if c0 is None else instance(c0, C0Space, "c0")
@@ -159,14 +170,18 @@ class Problem:
             preconditioner = checked_preconditioner(preconditioner)
         self.space, self.c0, self._asked = space, c0, preconditioner
         coefficients = {"lam": lam, "diffusivity": diffusivity}
-        self.needs = Needs(c0, coefficients, preconditioner if isinstance(preconditioner, str) else "user")
+        named = preconditioner if isinstance(preconditioner, str) else "user"
+        self.needs = Needs(c0, coefficients, named, self.components)
         self.needs.check()
         with self._phase("conditions"):
-            self.conditions = bc = BoundaryConditions(c0, dirichlet, neumann, robin)
+            self.conditions = bc = BoundaryConditions(c0, dirichlet, neumann, robin, self.components)
             self._values = self._domain_values(dirichlet, bc.values)
         with self._phase("operator"):
             self._local = Helmholtz(space, lam, diffusivity)
-            self.operator = GlobalOperator(self._local, c0, bc)
+            # Of one component; all together, with the conditions or without.
+            self._single = GlobalOperator(self._local, c0, bc)
+            several = self.components > 1
+            self.operator = GlobalOperator(self._local, c0, bc, self.components) if several else self._single
             self._whole = GlobalOperator(self._local, c0)
         self.update()
 
@@ -174,17 +189,23 @@ class Problem:
         return f"Problem({self.space!r}, {self.c0.size} dofs, preconditioner={self._used!r})"
 
     @contextmanager
-    def _phase(self, name: str) -> Iterator[None]:
+    def _phase(self, name: str, phases: dict[str, float] | None = None) -> Iterator[None]:
+        """Show what is going on, and write down how long it took."""
         began = perf_counter()
-        yield
-        self.phases[name] = perf_counter() - began
+        with progress(name) if self._bar else silent():
+            yield
+        (self.phases if phases is None else phases)[name] = perf_counter() - began
 
     def _domain_values(self, dirichlet: Condition | None, values: Array) -> Array:
         """Boundary values of a condition, from the domain where they are better."""
         function = _only_function(dirichlet)
         if function is None or max(self.space.orders.values()) > _DOMAIN_ORDER or not self.conditions.constrained.any():
             return values
-        return domain_boundary_values(self.c0, function, self.conditions, values)
+        rows = [
+            domain_boundary_values(self.c0, _component(function, c, self.components), self.conditions, own)
+            for c, own in enumerate(values.reshape(self.components, -1))
+        ]
+        return np.reshape(rows, values.shape)
 
     def update(self, lam: float | None = None, diffusivity: float | None = None) -> None:
         """Take other numbers as coefficients, or the present values of fields; nothing is compiled anew.
@@ -220,13 +241,14 @@ class Problem:
                 self.preconditioner: Callable[[Any], Any] | None = self._asked
                 self._used = "user"
             else:
-                self.preconditioner, self._used = make_preconditioner(self._asked, self.operator)
+                made, self._used = make_preconditioner(self._asked, self._single)
+                self.preconditioner = made and by_component(made, self.components, self.operator.vectors)
         with self._phase("constants"):
-            self._constants: Constants | None = hidden_constants(self.operator, self.conditions)
+            self._constants: Constants | None = hidden_constants(self._single, self.conditions)
 
     def solve(
         self,
-        f: Callable[..., Any] | float | Field = 0.0,
+        f: Source = 0.0,
         dirichlet: Condition | None = None,
         start: Solution | NDArray[Any] | None = None,
     ) -> Solution:
@@ -234,11 +256,12 @@ class Problem:
 
         Parameters
         ----------
-        f : callable, float or Field
-            Right-hand side: a function of the coordinates, a number, or a field in state "phys" or "dual".
+        f : callable, float, sequence of float or Field
+            Right-hand side: a function of the coordinates, a number, a number for each component, or a field in state
+            "phys" or "dual".
         dirichlet : optional
             Other values where the problem has some; as there.
-        start : Solution or ndarray, [size], optional
+        start : Solution or ndarray, [size] or [components, size], optional
             First guess, such as the solution of the step before.
 
         Returns
@@ -261,58 +284,79 @@ class Problem:
             If nothing fixes a constant and the data do not sum up to zero, or rounding keeps the residual above `tol`.
         """
         began = perf_counter()
-        bc, A, space = self.conditions, self.operator, self.space
-        values = self._values if dirichlet is None else self._domain_values(dirichlet, bc.values_of(dirichlet))
-        rhs = load(self.c0, f) + bc.load
-        if bc.constrained.any():
-            rhs = np.where(bc.constrained, 0.0, rhs - self._applied(values))
-        guess = None
-        if start is not None:
-            given = reals(start.vector if isinstance(start, Solution) else start, "start").astype(np.float64)
-            if given.shape != rhs.shape or not np.isfinite(given).all():
-                raise ArgumentError(
-                    f"start is {shown(given)} of shape {given.shape}; give a finite vector of {len(rhs)} unknowns"
-                )
-            guess = np.where(bc.constrained, 0.0, given - values)
+        A, space, phases, incompatibility = self.operator, self.space, dict[str, float](), dict[str, float]()
         apply: Callable[[Any], Any] | GlobalOperator = A
-        precondition, incompatibility = self.preconditioner, dict[str, float]()
-        constants = self._constants
-        if constants is not None:
-            incompatibility = constants.incompatibility(rhs, space.dtype)
-            rhs, amounts = constants.split(rhs)
-            functional, function_ = constants.projections(A.vectors, space.dtype)
-            apply = _chain(partial(A.apply, device=A.device), functional)
-            precondition = _chain(precondition or (lambda r: r), function_)
+        precondition, constants, n = self.preconditioner, self._constants, self.components
+        with self._phase("right-hand side", phases):
+            values = self._values
+            if dirichlet is not None:
+                values = self._domain_values(dirichlet, self.conditions.values_of(dirichlet))
+            rhs, guess = self._right_hand_side(f, values), None if start is None else self._guess(start, values)
+            if constants is not None:
+                rows = []
+                for c, row in enumerate(rhs.reshape(n, -1)):
+                    of = "" if n == 1 else f", component {c}"
+                    found = constants.incompatibility(row, space.dtype)
+                    incompatibility |= {name + of: ratio for name, ratio in found.items()}
+                    rows.append(constants.split(row))
+                rhs = np.reshape([rest for rest, _ in rows], rhs.shape)
+                functional, function = (
+                    by_component(own, n, A.vectors) for own in constants.projections(A.vectors, space.dtype)
+                )
+                apply = _chain(partial(A.apply, device=A.device), functional)
+                precondition = _chain(precondition or (lambda r: r), function)
         set_up = perf_counter() - began
         vector, info = cg_from_host(
             apply,
-            rhs,
+            rhs.reshape(-1),
             A.vectors,
             space.dtype,
             precondition,
-            start=guess,
+            start=None if guess is None else guess.reshape(-1),
             tol=self._tol,
             max_iterations=self._most,
             name="Helmholtz",
+            bar=self._bar,
         )
+        vector = vector.reshape(rhs.shape)
         if constants is not None:
-            vector = constants.join(vector, amounts)
+            parts = zip(vector.reshape(n, -1), rows, strict=True)
+            vector = np.reshape([constants.join(row, amounts) for row, (_, amounts) in parts], vector.shape)
         vector = vector + values
         if not np.isfinite(vector).all():
             raise SolverError("solve_helmholtz: the solution is not finite; look at the data and the coefficients")
-        vector = unscaled(vector, 0, space.dtype, "Helmholtz").astype(space.dtype)
+        vector = unscaled(vector.reshape(-1), 0, space.dtype, "Helmholtz").reshape(vector.shape).astype(space.dtype)
         info = replace(
             info,
             time=perf_counter() - began,
             set_up_time=set_up,
             preconditioner=self._used,
             incompatibility=incompatibility,
-            phases={"right-hand side": set_up},
+            phases=phases,
         )
         return Solution.of(vector, self.c0, info)
 
+    def _right_hand_side(self, f: Source, values: Array) -> Array:
+        """What the unknowns are solved for, with boundary values taken to the right."""
+        bc = self.conditions
+        rhs = load(self.c0, f, self.components) + bc.load
+        return np.where(bc.constrained, 0.0, rhs - self._applied(values)) if bc.constrained.any() else rhs
+
+    def _guess(self, start: Solution | NDArray[Any], values: Array) -> Array:
+        """A first guess of the unknowns."""
+        given = reals(start.vector if isinstance(start, Solution) else start, "start").astype(np.float64)
+        if given.shape != values.shape or not np.isfinite(given).all():
+            raise ArgumentError(
+                f"start is {shown(given)} of shape {given.shape}; give a finite vector of"
+                f" {' x '.join(map(str, values.shape))} unknowns"
+            )
+        return np.where(self.conditions.constrained, 0.0, given - values)
+
     def _applied(self, values: Array) -> Array:
         """The operator without the conditions, but with what Robin ones add, on values of any size."""
+        return np.reshape([self._applied_to(row) for row in values.reshape(self.components, -1)], values.shape)
+
+    def _applied_to(self, values: Array) -> Array:
         unit = HOST_VECTORS.exponent(values)
         near = scaled(values, -unit)
         found = np.asarray(self._whole.apply(near.astype(self.space.dtype)), dtype=np.float64)
@@ -320,7 +364,7 @@ class Problem:
             found += self.conditions.matrix @ near
         return np.asarray(scaled(found, unit), dtype=np.float64)
 
-    def flux(self, u: Solution, boundary: str, f: Callable[..., Any] | float | Field = 0.0) -> float:
+    def flux(self, u: Solution, boundary: str, f: Source = 0.0) -> float | Array:
         """Flux of k du/dn out through a boundary with Dirichlet values, from the residual of the weak form.
 
         It is as accurate as the solution's energy, unlike the integral of a derivative, and the fluxes through all
@@ -332,12 +376,12 @@ class Problem:
             Of this problem.
         boundary : str
             Name in ``mesh.boundaries``.
-        f : callable, float or Field
+        f : callable, float, sequence of float or Field
             The right-hand side of which it is the solution.
 
         Returns
         -------
-        float
+        float, or ndarray [components] with more than one component
 
         Raises
         ------
@@ -348,8 +392,8 @@ class Problem:
             raise ArgumentError("flux takes a solution of this problem")
         shares = self.conditions.shares(boundary)
         vector = np.asarray(u.vector, dtype=np.float64)
-        residual = self._applied(vector) - load(self.c0, f) - self.conditions.load
-        return float(shares @ residual)
+        residual = self._applied(vector) - load(self.c0, f, self.components) - self.conditions.load
+        return float(shares @ residual) if self.components == 1 else np.asarray(residual @ shares)
 
 
 def _only_function(condition: Condition | None) -> Callable[..., Any] | None:
@@ -357,6 +401,11 @@ def _only_function(condition: Condition | None) -> Callable[..., Any] | None:
     given = list(condition.values()) if isinstance(condition, Mapping) else [condition]
     first = given[0] if given else None
     return first if callable(first) and all(other is first for other in given) else None
+
+
+def _component(function: Callable[..., Any], number: int, components: int) -> Callable[..., Any]:
+    """A component of a function of several."""
+    return function if components == 1 else lambda *x: function(*x)[number]
 
 
 def _chain(first: Callable[[Any], Any], then: Callable[[Any], Any]) -> Callable[[Any], Any]:

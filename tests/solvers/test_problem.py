@@ -1,11 +1,18 @@
 """Problems that are set up once: solved again, updated, fluxes that balance the sources."""
 
+import re
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import hpfem as hp
 from hpfem.mesh import box
+from hpfem.solvers import problem as problem_module
+from hpfem.support import progress
 from tests.assembly.meshes import ours
+from tests.support.test_reporting import Terminal
 
 
 def exact(x, y, z):
@@ -141,3 +148,32 @@ def test_the_record_is_a_table():
     assert f"{u.info.iterations}, " in text and u.info.set_up_time == pytest.approx(
         sum(u.info.phases.values()), rel=0.2
     )
+
+
+@pytest.mark.parametrize("bar", [True, False])
+def test_what_goes_on_is_shown_on_a_terminal(bar, monkeypatch):
+    terminal = Terminal(True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", terminal)
+    problem = hp.Problem(space_on("hex", "numpy", 2), 1.0, 0.0, bar=bar)
+    assert problem.solve(source).info.residual < 1e-10
+    parts = ("continuous space", "conditions", "operator", "preconditioner", "constants", "right-hand side")
+    for text in (*parts, "Helmholtz"):
+        assert (text in terminal.text) == bar
+    assert bool(re.search(r"Helmholtz \d.\de-\d\d", terminal.text)) == bar
+
+
+def test_in_a_notebook_the_first_seconds_are_told(monkeypatch):
+    shown, make = [], problem_module.make_preconditioner
+    kernel = Terminal(False)
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=1)))
+    monkeypatch.setattr(sys, "stdout", kernel)
+    monkeypatch.setattr(progress, "PERIOD", 0.01)
+
+    def slow(*arguments):
+        shown.append(kernel.waits_for("preconditioner, 0 s"))
+        return make(*arguments)
+
+    monkeypatch.setattr(problem_module, "make_preconditioner", slow)
+    hp.Problem(space_on("hex", "numpy", 2), 1.0, 0.0)
+    assert shown == [True]
