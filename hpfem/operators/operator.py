@@ -12,13 +12,15 @@ import numpy as np
 from hpfem.shapes import Tabulation
 from hpfem.shapes.arguments import integer, is_real, real, shown
 
-from ..backends.base import Backend, choose_backend
+from ..backends.base import Backend, choose_backend, vectors_on
 from ..errors import ArgumentError, StateError
 from ..forms import Pointwise, trace
 from ..forms.cost import operator_bytes
 from ..forms.form import BlockProblem, FieldValues, Form
-from ..memory import HOST, Device, OutOfMemory
+from ..geometry.element_map import CHUNK
+from ..memory import HOST, Device, OutOfMemory, PairArray
 from ..space import Field, Space
+from ..space.evaluation import evaluate_on_blocks
 from ..space.field import check_state
 from ..space.memory_errors import no_room
 from ..space.transforms import apply_kernels, backward_transform, resampled, result_field
@@ -152,10 +154,10 @@ class Operator(FieldMap):
                 raise StateError(f"{what} is a 'dual' field; give it in state 'phys' or 'coeff'")
             self.fields[key] = value if value.state == "phys" else backward_transform(value, self.backend)
         elif callable(value):
-            self.fields[key] = self.space.evaluate(value)
+            self.fields[key] = self._evaluated(value)
         elif several and len(value) == self.space.dim and all(is_real(number) for number in value):
             numbers = [in_range(real(number, what), what, dtype) for number in value]
-            self.fields[key] = self.space.evaluate(lambda *x: numbers)
+            self.fields[key] = self._evaluated(lambda *x: numbers)
         elif is_real(value) or isinstance(value, (bool, np.bool_)):
             self.parameters[key] = in_range(real(value * 1, what), what, dtype)
         else:
@@ -165,6 +167,15 @@ class Operator(FieldMap):
             wanted = self.space.dim if key in self.vectors else 1
             if found != wanted:
                 raise ArgumentError(f"{what} has {found} component(s), not {wanted}; give {self._what_fits(key)}")
+
+    def _evaluated(self, function: Callable[..., Any]) -> Field:
+        """Values of a function at the points, made where the operator computes if they are many."""
+        blocks, device = self.space.blocks, self._device
+        # A device's library compiles its array operations first, which takes longer than NumPy for few numbers.
+        if sum(block.n_elements * block.n_points for block in blocks) * self.space.dim <= CHUNK:
+            device = HOST
+        arrays = evaluate_on_blocks(function, blocks, self.space.dtype, vectors_on(device).xp)
+        return Field(self.space, "phys", [PairArray.of(array, device) for array in arrays])
 
     def _what_fits(self, key: str) -> str:
         number, several = "a real number", f"a sequence of {self.space.dim} numbers"

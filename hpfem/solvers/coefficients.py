@@ -33,8 +33,8 @@ def check_positive(operator: Operator, key: str, name: str, *, zero: bool = Fals
     if key not in operator.fields:
         return
     for pair, block in zip(operator.fields[key].data, operator.space.blocks, strict=True):
-        values = pair.read()[0]
-        element, point = np.unravel_index(int(np.argmin(values)), values.shape)
+        values = pair.read(pair.home)[0]
+        element, point = np.unravel_index(int(values.argmin()), values.shape)
         least = float(values[element, point])
         if not (least > 0 or (zero and least == 0)):
             x = block.geometry.coordinates(slice(element, element + 1))[:, 0, point]

@@ -140,8 +140,8 @@ def _on_device(function: Callable[..., Any], x: Any, xp: Any) -> Any:
 
 
 def evaluate_on_blocks(
-    function: Callable[..., Any], blocks: Sequence[Block], dtype: np.dtype[Any]
-) -> list[NDArray[np.floating[Any]]]:
+    function: Callable[..., Any], blocks: Sequence[Block], dtype: np.dtype[Any], xp: Any = np
+) -> list[Any]:
     """Evaluate a user's function at the quadrature points; see `Space.evaluate`.
 
     Parameters
@@ -150,17 +150,19 @@ def evaluate_on_blocks(
     blocks : sequence of Block
     dtype : dtype
         Of the result.
+    xp : module
+        NumPy, or a module of arrays like its: where the values are wanted.
 
     Returns
     -------
-    list of ndarray, [components, E, Q] each
+    list of array of xp, [components, E, Q] each
 
     Raises
     ------
     ArgumentError
         If a result has the wrong shape, or is not finite.
     """
-    found = [_on_block(function, block, dtype) for block in blocks]
+    found = [_on_block(function, block, dtype, xp) for block in blocks]
     arrays, largest = [values for values, _ in found], max(size for _, size in found)
     if 0 < largest < np.finfo(dtype).tiny:
         raise ArgumentError(
@@ -172,15 +174,13 @@ def evaluate_on_blocks(
     return arrays
 
 
-def _on_block(
-    function: Callable[..., Any], block: Block, dtype: np.dtype[Any]
-) -> tuple[NDArray[np.floating[Any]], float]:
+def _on_block(function: Callable[..., Any], block: Block, dtype: np.dtype[Any], xp: Any) -> tuple[Any, float]:
     """Values at the points of a block, [components, E, Q]; the largest."""
-    out: NDArray[np.floating[Any]] | None = None
+    out: Any = None
     largest = 0.0
-    for chunk, values in values_by_chunk(function, block, dtype):
+    for chunk, values in values_by_chunk(function, block, dtype, xp):
         if out is None:
-            out = np.empty((len(values), block.n_elements, block.n_points), dtype)
+            out = xp.empty((len(values), block.n_elements, block.n_points), dtype)
         out[:, chunk] = values
         largest = max(largest, float(values.max()), -float(values.min()))
     assert out is not None  # a block has elements
