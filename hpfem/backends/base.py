@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from hpfem.shapes.arguments import name_of
 
 from ..errors import DeviceError
+from ..forms import Trace
 from ..forms.form import BlockKernel
 from ..geometry import BlockGeometry
 from ..memory import HOST, Device, Host
@@ -136,6 +137,21 @@ class Backend(Immutable, ABC):
             Or what has its methods.
         """
         return CellwiseProduct(matrices, Q, back, vectors_on(self.device()), dtype)
+
+    def function(self, trace: Trace) -> Callable[[Any, dict[str, float]], Any] | None:
+        """Offer a function of the coordinates, compiled, where that is faster than the library of its arrays.
+
+        Parameters
+        ----------
+        trace : Trace
+            With a value for each component, of coordinates and parameters.
+
+        Returns
+        -------
+        callable or None
+            (array [D, ...] on the device, numbers of the parameters) -> array [components, ...].
+        """
+        return None
 
     def product_needs(self, local: int, size: int, components: int, dtype: DTypeLike) -> dict[str, dict[str, float]]:
         """Estimate what a global operator takes beside its kernels.

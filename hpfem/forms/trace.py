@@ -20,6 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from hpfem.shapes.arguments import shown
 from hpfem.shapes.cached import cached_property
 
@@ -300,6 +302,49 @@ def trace(
             " what does not depend on u as a field"
         )
     return found
+
+
+def trace_function(function: Callable[..., Any], dim: int) -> tuple[Trace, dict[str, float]]:
+    """Call a function of the coordinates once on symbols.
+
+    Parameters
+    ----------
+    function : callable
+        Of D coordinates; returns a value, or a sequence of one for each component.
+    dim : int
+        D.
+
+    Returns
+    -------
+    Trace
+        Whose values are those of the components. Its numbers are parameters, so that functions that differ in them
+        alone, as at other times, are the same.
+    {name: number}
+        Of the parameters.
+
+    Raises
+    ------
+    ArgumentError
+        If it cannot be traced.
+    """
+    graph = Graph()
+    try:
+        result = function(*[graph.node("input", (), ("x", i)) for i in range(dim)])
+        several = isinstance(result, (list, tuple)) or (isinstance(result, np.ndarray) and result.ndim == 1)
+        values = tuple(graph.lift(value) for value in (result if several else [result]))
+    except Exception as error:  # the function is the user's, and is called on arrays then
+        raise ArgumentError(f"cannot be traced: {error}") from error
+    found = Trace(graph, dim, len(values), values, None, None)
+    if not values or found.flops > MAX_OPERATIONS:
+        raise ArgumentError(f"cannot be traced: it has {len(values)} components and {found.flops} operations")
+    general, numbers, new = Graph(), dict[str, float](), dict[int, Expression]()
+    for node in found.live:
+        op, payload = node.op, node.payload
+        if op == "const":
+            op, payload = "input", ("param", f"c{len(numbers)}")
+            numbers[payload[1]] = node.payload
+        new[node.index] = general.node(op, tuple(new[a.index] for a in node.args), payload)
+    return Trace(general, dim, len(values), tuple(new[v.index] for v in values), None, None), numbers
 
 
 def _per_component(result: Any, components: int, name: str) -> Sequence[Any]:

@@ -12,7 +12,7 @@ import numpy as np
 from hpfem.shapes import Tabulation
 from hpfem.shapes.arguments import integer, is_real, real, shown
 
-from ..backends.base import Backend, choose_backend, vectors_on
+from ..backends.base import Backend, choose_backend
 from ..errors import ArgumentError, StateError
 from ..forms import Pointwise, trace
 from ..forms.cost import operator_bytes
@@ -170,12 +170,11 @@ class Operator(FieldMap):
 
     def _evaluated(self, function: Callable[..., Any]) -> Field:
         """Values of a function at the points, made where the operator computes if they are many."""
-        blocks, device = self.space.blocks, self._device
+        blocks = self.space.blocks
         # A device's library compiles its array operations first, which takes longer than NumPy for few numbers.
-        if sum(block.n_elements * block.n_points for block in blocks) * self.space.dim <= CHUNK:
-            device = HOST
-        arrays = evaluate_on_blocks(function, blocks, self.space.dtype, vectors_on(device).xp)
-        return Field(self.space, "phys", [PairArray.of(array, device) for array in arrays])
+        few = sum(block.n_elements * block.n_points for block in blocks) * self.space.dim <= CHUNK
+        arrays = evaluate_on_blocks(function, blocks, self.space.dtype, None if few else self.backend)
+        return Field(self.space, "phys", [PairArray.of(array, HOST if few else self._device) for array in arrays])
 
     def _what_fits(self, key: str) -> str:
         number, several = "a real number", f"a sequence of {self.space.dim} numbers"

@@ -29,7 +29,7 @@ from ..geometry.element_map import ElementMap
 from ..space import Field, Space
 from ..space.arguments import MAX_POINTS, chosen_rule
 from ..space.block import Block
-from ..space.evaluation import values_by_chunk
+from ..space.evaluation import compiled_function, values_by_chunk
 from ..space.field import check_state
 from ..tuning import choose
 
@@ -173,7 +173,8 @@ def load(c0: C0Space, f: Source, components: int = 1) -> Array:
         found = [pair.read(device) for pair in f.data]
     else:
         blocks = finer_blocks(space, _MORE) if callable(f) else space.blocks
-        found = [_moments(f, block, number, components, backend) for number, block in enumerate(blocks)]
+        compiled = compiled_function(f, blocks, backend) if callable(f) else None
+        found = [_moments(f, block, number, components, backend, compiled) for number, block in enumerate(blocks)]
     rows = [c0.gathered([own[c] for own in found], device) for c in range(components)]
     return rows[0] if components == 1 else np.stack(rows)
 
@@ -183,11 +184,11 @@ def _check_components(found: int, wanted: int) -> None:
         raise ArgumentError(f"f has {found} components, {'one is' if wanted == 1 else f'{wanted} are'} wanted")
 
 
-def _moments(f: Any, block: Block, number: int, components: int, backend: Backend) -> Any:
+def _moments(f: Any, block: Block, number: int, components: int, backend: Backend, compiled: Any) -> Any:
     """Inner products of a right-hand side with the modes of a block, [components, E, n_modes] on the device."""
     test = _Reference(IPRODUCT_WRT_BASE, block, backend)
     found = test.xp.empty((components, block.n_elements, block.n_modes))
-    for chunk, values in _values(f, block, number, test.xp, backend.device()):
+    for chunk, values in _values(f, block, number, test.xp, backend.device(), compiled):
         _check_components(len(values), components)
         measure = block.geometry.volume_factors(chunk, test.xp)
         for own, given in zip(found, values, strict=True):
@@ -195,10 +196,10 @@ def _moments(f: Any, block: Block, number: int, components: int, backend: Backen
     return found
 
 
-def _values(f: Any, block: Block, number: int, xp: Any, device: Any) -> Iterator[tuple[slice, Any]]:
+def _values(f: Any, block: Block, number: int, xp: Any, device: Any, compiled: Any) -> Iterator[tuple[slice, Any]]:
     """Values of a right-hand side at the points of a block by component, a bounded number of elements at a time."""
     if callable(f):
-        yield from values_by_chunk(f, block, np.dtype(np.float64), xp)
+        yield from values_by_chunk(f, block, np.dtype(np.float64), xp, compiled)
         return
     given = f.data[number].read(device) if isinstance(f, Field) else None
     for chunk in block.geometry.chunks():
@@ -235,10 +236,11 @@ def l2_error(field: Field, exact: Callable[..., Any], relative: bool = True, mor
     device = backend.device()
     blocks = finer_blocks(field.space, integer(more, 0, "more", MAX_POINTS))
     misfit, norm = _Squares(), _Squares()
+    compiled = compiled_function(exact, blocks, backend) if callable(exact) else None
     for block, pair in zip(blocks, field.data, strict=True):
         evaluate, coefficients = _Reference(BWD_TRANS, block, backend), pair.read(device)
         weights = evaluate.xp.asarray(block.rule.weights)
-        for chunk, values in values_by_chunk(exact, block, np.dtype(np.float64), evaluate.xp):
+        for chunk, values in values_by_chunk(exact, block, np.dtype(np.float64), evaluate.xp, compiled):
             if len(values) != field.components:
                 raise ArgumentError(f"the function has {len(values)} components, the field {field.components}")
             measure = weights * block.geometry.volume_factors(chunk, evaluate.xp)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -10,10 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from hpfem.shapes.arguments import as_array, shown, takes
 
+from ..backends import vectors_on
+from ..backends.base import Backend
 from ..errors import ArgumentError, HpfemError
+from ..forms.trace import trace_function
 from ..memory import as_numpy
 from ..support.log import report_once
 from .block import Block
+
+# Points from which on compiling a function pays, and the part of its largest value up to which it is the same.
+_WORTH_COMPILING, _SAME = 500_000, 1e-10
 
 
 def evaluated(
@@ -74,8 +81,53 @@ def evaluated(
     return values
 
 
+def compiled_function(
+    function: Callable[..., Any], blocks: Sequence[Block], backend: Backend
+) -> Callable[[Any], Any] | None:
+    """Trace and compile a user's function of the coordinates, where it is evaluated at many points.
+
+    Parameters
+    ----------
+    function : callable
+    blocks : sequence of Block
+        At whose points.
+    backend : Backend
+        Where its values are wanted.
+
+    Returns
+    -------
+    callable or None
+        Coordinates [D, ...] -> values [components, ...]. None where it cannot be traced, which is logged once, where it
+        gives something else on symbols than on arrays, or where calling it on arrays is as fast.
+    """
+    if sum(block.n_elements * block.n_points for block in blocks) < _WORTH_COMPILING:
+        return None
+    first, name = blocks[0].geometry, getattr(function, "__name__", "a function")
+    try:
+        found, numbers = trace_function(function, first.space_dim)
+    except ArgumentError as error:
+        report_once(f"tracing/{name}", f"{name} {error}; it is called on arrays", logging.INFO)
+        return None
+    made = backend.function(found)
+    if made is None:
+        return None
+    x = first.coordinates(slice(0, 1))
+    called = evaluated(function, list(x), x.shape[1:])
+    value = as_numpy(made(vectors_on(backend.device()).xp.asarray(x), numbers))
+    with np.errstate(all="ignore"):
+        same = called.shape == value.shape and bool(np.all(abs(value - called) <= _SAME * abs(called).max()))
+    if not same:
+        report_once(f"tracing/{name}", f"{name} is not the same on symbols; it is called on arrays", logging.INFO)
+        return None
+    return lambda x: made(x, numbers)
+
+
 def values_by_chunk(
-    function: Callable[..., Any], block: Block, dtype: np.dtype[Any], xp: Any = np
+    function: Callable[..., Any],
+    block: Block,
+    dtype: np.dtype[Any],
+    xp: Any = np,
+    compiled: Callable[[Any], Any] | None = None,
 ) -> Iterator[tuple[slice, Any]]:
     """Evaluate a user's function at the points of a block, a bounded number of elements at a time.
 
@@ -88,6 +140,8 @@ def values_by_chunk(
     xp : module
         NumPy, or a module of arrays like its: where it is tried first. A function that does not take such arrays is
         called on those of NumPy.
+    compiled : callable, optional
+        The same, compiled for arrays of xp (`compiled_function`).
 
     Yields
     ------
@@ -103,7 +157,10 @@ def values_by_chunk(
     components = None
     for chunk in block.geometry.chunks():
         x = block.geometry.coordinates(chunk, xp)
-        values = None if xp is np else _on_device(function, x, xp)
+        if compiled is not None:
+            values = compiled(x)
+        else:
+            values = None if xp is np else _on_device(function, x, xp)
         if values is None:
             values = xp.asarray(evaluated(function, list(as_numpy(x)), x.shape[1:]))
         largest = np.finfo(dtype).max
@@ -140,7 +197,7 @@ def _on_device(function: Callable[..., Any], x: Any, xp: Any) -> Any:
 
 
 def evaluate_on_blocks(
-    function: Callable[..., Any], blocks: Sequence[Block], dtype: np.dtype[Any], xp: Any = np
+    function: Callable[..., Any], blocks: Sequence[Block], dtype: np.dtype[Any], backend: Backend | None = None
 ) -> list[Any]:
     """Evaluate a user's function at the quadrature points; see `Space.evaluate`.
 
@@ -150,19 +207,21 @@ def evaluate_on_blocks(
     blocks : sequence of Block
     dtype : dtype
         Of the result.
-    xp : module
-        NumPy, or a module of arrays like its: where the values are wanted.
+    backend : Backend, optional
+        On whose device the values are wanted; on the host when left out.
 
     Returns
     -------
-    list of array of xp, [components, E, Q] each
+    list of array, [components, E, Q] each
 
     Raises
     ------
     ArgumentError
         If a result has the wrong shape, or is not finite.
     """
-    found = [_on_block(function, block, dtype, xp) for block in blocks]
+    compiled = None if backend is None else compiled_function(function, blocks, backend)
+    xp = np if backend is None else vectors_on(backend.device()).xp
+    found = [_on_block(function, block, dtype, xp, compiled) for block in blocks]
     arrays, largest = [values for values, _ in found], max(size for _, size in found)
     if 0 < largest < np.finfo(dtype).tiny:
         raise ArgumentError(
@@ -174,11 +233,13 @@ def evaluate_on_blocks(
     return arrays
 
 
-def _on_block(function: Callable[..., Any], block: Block, dtype: np.dtype[Any], xp: Any) -> tuple[Any, float]:
+def _on_block(
+    function: Callable[..., Any], block: Block, dtype: np.dtype[Any], xp: Any, compiled: Callable[[Any], Any] | None
+) -> tuple[Any, float]:
     """Values at the points of a block, [components, E, Q]; the largest."""
     out: Any = None
     largest = 0.0
-    for chunk, values in values_by_chunk(function, block, dtype, xp):
+    for chunk, values in values_by_chunk(function, block, dtype, xp, compiled):
         if out is None:
             out = xp.empty((len(values), block.n_elements, block.n_points), dtype)
         out[:, chunk] = values

@@ -12,12 +12,12 @@ from hpfem.shapes import BASES, Shape, Tabulation, make_basis
 from hpfem.shapes.arguments import integer, name_of
 from hpfem.shapes.cached import cached_property
 
-from ..backends.base import BACKENDS, checked_name, vectors_on
+from ..backends.base import BACKENDS, Backend, checked_name, choose_backend, vectors_on
 from ..backends.exchange import wrap
 from ..errors import ArgumentError, MeshError, StateError
 from ..geometry.block_geometry import BlockGeometry, by_kind
 from ..geometry.element_map import CACHED, CHUNK, FLAT_TOLERANCE, chunks
-from ..memory import PairArray
+from ..memory import HOST, PairArray
 from ..mesh import Mesh
 from ..support.immutable import Immutable
 from .arguments import MAX_COMPONENTS, checked_dtype, checked_orders, chosen_rule
@@ -174,6 +174,11 @@ class Space(Immutable):
             return np
         return vectors_on(BACKENDS[self.backend].device()).xp
 
+    def _host_backend(self) -> Backend | None:
+        """Its backend, if that works and computes on the host."""
+        backend = None if self.backend != "auto" and BACKENDS[self.backend].missing() else choose_backend(self.backend)
+        return backend if backend is not None and backend.device().name == HOST.name else None
+
     def _check_range(self, geometry: BlockGeometry, cells: NDArray[np.int64]) -> None:
         """Refuse cells whose volumes leave the range of the type, with room for its rounding."""
         limits, digits = np.finfo(self.dtype), np.log10(np.finfo(self.dtype).eps)
@@ -307,7 +312,7 @@ class Space(Immutable):
         ArgumentError
             If the result has the wrong shape, or is not finite (the message names the cell and the point).
         """
-        return self.field("phys", evaluate_on_blocks(function, self.blocks, self.dtype))
+        return self.field("phys", evaluate_on_blocks(function, self.blocks, self.dtype, self._host_backend()))
 
     def project(self, function: Callable[..., Any] | Field) -> Field:
         """Project a function onto the space, cell by cell in L2 (FwdTrans of its values at the points).

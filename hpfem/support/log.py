@@ -28,7 +28,7 @@ def warn(message: str) -> None:
     warnings.warn(message, HpfemWarning, stacklevel=level)
 
 
-def report_once(key: str, message: str) -> bool:
+def report_once(key: str, message: str, level: int = logging.WARNING) -> bool:
     """Log a warning on the logger "hpfem", the first time that `key` comes up in this process.
 
     Without any logging set-up Python prints warnings to standard error; `logging.getLogger("hpfem").setLevel("ERROR")`
@@ -40,6 +40,8 @@ def report_once(key: str, message: str) -> bool:
         What is reported, e.g. "helmholtz/pyramid P=9/sumfac-top".
     message
         One line: what was wanted, what is done instead, why.
+    level
+        Of the logging; INFO for what changes no result.
 
     Returns
     -------
@@ -49,7 +51,7 @@ def report_once(key: str, message: str) -> bool:
     mine = [message]
     if _reports.setdefault(key, mine) is not mine:
         return False
-    logger.warning("%s", message)
+    logger.log(level, "%s", message)
     return True
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ...forms import Trace
 from ...forms.form import BlockKernel
 from ...support.cache import Cache
 from ...support.machine import processor_name
@@ -15,6 +16,7 @@ from ..cellwise import CellwiseProduct
 from ..roofline import Roofline, array_bytes
 from ..vectors import BlockMatrix
 from .runtime.cache import kernel_cache
+from .runtime.function import CpuFunction, function_of
 from .runtime.kernel import CpuKernel
 from .runtime.limits import measure_cores
 from .runtime.product import CpuCellwise, CpuProduct, product_of
@@ -45,6 +47,10 @@ class CpuBackend(Backend):
         if back.codes is not Q.codes or 4 * Q.starts[-1] >= 2**31:
             return super().cellwise(matrices, Q, back, dtype)
         return CpuCellwise(matrices, Q, back, dtype)
+
+    def function(self, trace: Trace) -> CpuFunction | None:
+        """One of what is compiled for all lanes at once; see `Backend.function`."""
+        return function_of(trace)
 
     def product_needs(self, local: int, size: int, components: int, dtype: DTypeLike) -> dict[str, dict[str, float]]:
         """Tables of the product, and Q as a matrix; see `Backend.product_needs`."""

@@ -95,6 +95,7 @@ class Builder:
         self._globals: list[str] = []
         self._tables: dict[tuple[str, bytes], str] = {}
         self._declared: set[str] = set()
+        self.written: set[str] = set()
         self._count = 0
         self._block = "entry"
 

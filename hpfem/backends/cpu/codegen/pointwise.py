@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ....forms import Expression, Trace
+from .elementary import elementary
 from .ir import Builder, Operand
 
 _INTRINSICS = {
@@ -97,6 +98,8 @@ class Expressions:
             return b.new(f"select <{b.lanes} x i1> {wanted}, {b.vector} {yes}, {b.vector} {no}")
         if node.op == "tanh":
             return self._library("tanh", b.operand(args[0]))
+        if node.op in ("sin", "cos", "exp") and b.real == "double":
+            return elementary(b, node.op, b.operand(args[0]))
         if node.op in _INTRINSICS:
             return b.call(_INTRINSICS[node.op], *args)
         instruction: Callable[..., str] = getattr(b, node.op)

@@ -1,0 +1,100 @@
+"""A traced function of the coordinates, compiled."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....forms import Trace
+from ..codegen.function import write_function
+from ..codegen.pointwise import parameter_inputs
+from .cache import compiled
+from .kernel import THREAD_FLOPS
+from .target import host
+from .threads import run_all, thread_count
+
+Array = NDArray[np.float64]
+
+# What is compiled for all lanes at once; of others NumPy's are faster.
+_LANES = {
+    "const", "input", "add", "sub", "mul", "div", "neg", "abs", "sqrt", "exp", "sin", "cos", "min", "max", "lt", "le",
+    "gt", "ge", "where",
+}  # fmt: skip
+
+
+class CpuFunction:
+    """A function of the coordinates.
+
+    Parameters
+    ----------
+    trace : Trace
+        With a value for each component, of coordinates and parameters.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self._lanes = host().lanes(np.float64)
+        program = write_function(trace, self._lanes)
+        self._code, self._flops = compiled(program.text, host()), max(1, program.flops)
+        self._names, self._components = parameter_inputs(trace), len(trace.value or ())
+
+    @staticmethod
+    def serves(trace: Trace) -> bool:
+        """Tell whether a function is made of what is compiled for all lanes at once.
+
+        Parameters
+        ----------
+        trace : Trace
+
+        Returns
+        -------
+        bool
+        """
+        return all(node.op in _LANES for node in trace.live)
+
+    def __call__(self, x: Array, parameters: dict[str, float]) -> Array:
+        """Evaluate.
+
+        Parameters
+        ----------
+        x : ndarray, [D, ...]
+        parameters : dict
+
+        Returns
+        -------
+        ndarray, [components, ...]
+        """
+        out = np.empty((self._components, *x.shape[1:]))
+        if x[0].size < self._lanes:
+            enough = np.repeat(x.reshape(len(x), -1), self._lanes, axis=1)
+            return self(enough, parameters)[:, :: self._lanes].reshape(out.shape)
+        x = np.ascontiguousarray(x)
+        n, numbers = x[0].size, np.array([parameters[name] for name in self._names])
+        run = partial(self._run, x, out, numbers, n)
+        groups = n // self._lanes
+        parts = int(max(1, min(thread_count(), groups, groups * self._lanes * self._flops // THREAD_FLOPS)))
+        bounds = [groups * part // parts for part in range(parts + 1)]
+        run_all([partial(run, 0, first, last) for first, last in pairwise(bounds)])
+        if groups * self._lanes < n:  # the last points once more, in a group of their own
+            run(n - self._lanes, 0, 1)
+        return out
+
+    def _run(self, x: Array, out: Array, numbers: Array, n: int, start: int, first: int, last: int) -> None:
+        given, found = (array.ctypes.data + 8 * start for array in (x, out))
+        self._code.run(first, last, n, 1, given, found, 0, 0, 0, numbers.ctypes.data, 0, 0, n)
+
+
+def function_of(trace: Trace) -> CpuFunction | None:
+    """Compile a function, if that is faster than NumPy.
+
+    Parameters
+    ----------
+    trace : Trace
+
+    Returns
+    -------
+    CpuFunction or None
+    """
+    return CpuFunction(trace) if CpuFunction.serves(trace) else None
