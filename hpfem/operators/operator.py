@@ -173,8 +173,11 @@ class Operator(FieldMap):
         blocks = self.space.blocks
         # A device's library compiles its array operations first, which takes longer than NumPy for few numbers.
         few = sum(block.n_elements * block.n_points for block in blocks) * self.space.dim <= CHUNK
-        arrays = evaluate_on_blocks(function, blocks, self.space.dtype, None if few else self.backend)
-        return Field(self.space, "phys", [PairArray.of(array, HOST if few else self._device) for array in arrays])
+        device, backend = self._device, self.backend
+        if few and device.name != HOST.name:
+            device, backend = HOST, choose_backend("auto")
+        arrays = evaluate_on_blocks(function, blocks, self.space.dtype, backend)
+        return Field(self.space, "phys", [PairArray.of(array, device) for array in arrays])
 
     def _what_fits(self, key: str) -> str:
         number, several = "a real number", f"a sequence of {self.space.dim} numbers"
