@@ -17,6 +17,7 @@ from ..space import Space
 from ..space.block import Block
 from ..space.field import Field
 from ..support.immutable import Immutable
+from .preconditioners import SMALL
 
 # Bytes of a local coefficient for right-hand sides and solutions, and such arrays of the space's type.
 _LOCAL_BYTES, _LOCAL_ARRAYS = 42, 2
@@ -24,8 +25,8 @@ _LOCAL_BYTES, _LOCAL_ARRAYS = 42, 2
 _HOST_VECTORS, _VECTORS = 3, 3
 # Arrays of the size of a chunk's Jacobians, where factors are made of these and where they are the same at all points.
 _CHUNKS, _AFFINE_CHUNKS = 1.5, 0.4
-# Copies of the element matrices that the multilevel preconditioner makes, and unknowns up to which "auto" takes it.
-_MATRICES, _FEW = 4.2, 50_000
+# Of multigrid, as measured: factors beside those of the operator, bytes of a local coefficient and of a vertex.
+_LEVEL_FACTORS, _LEVEL_LOCAL, _LEVEL_VERTEX = 0.5, 50, 2000
 
 
 class Needs(Immutable):
@@ -64,7 +65,7 @@ class Needs(Immutable):
         there["scratch"] = there.get("scratch", 0.0) + max(_chunk(block) for block in space.blocks)
         there["vectors"] = local * (_LOCAL_BYTES + _LOCAL_ARRAYS * number * components) + size * number * _VECTORS
         host["vectors"] = host.get("vectors", 0.0) + 8 * size * _HOST_VECTORS
-        host["preconditioner"] = _matrices(preconditioner, c0)
+        there["preconditioner"] = _levels(preconditioner, c0, there["geometry factors"])
 
     def check(self) -> None:
         """Refuse what there is no room for.
@@ -85,9 +86,9 @@ class Needs(Immutable):
         found = sorted(((size, what) for what, size in parts.items() if size), reverse=True)
         said = ", ".join(f"{what} {size / 1e9:.3g} GB" for size, what in found)
         ways = ["a lower order or fewer cells"]
-        matrices = parts.get("preconditioner", 0.0)
-        if matrices > 0.1 * needed:
-            ways.insert(0, f"preconditioner='jacobi', which saves {matrices / 1e9:.3g} GB")
+        levels = parts.get("preconditioner", 0.0)
+        if levels > 0.1 * needed:
+            ways.insert(0, f"preconditioner='jacobi', which saves {levels / 1e9:.3g} GB")
         if self._c0.space.dtype.itemsize > 4:
             ways.append("float32")
         raise OutOfMemory(
@@ -120,8 +121,8 @@ def _values(space: Space, given: Coefficient | None, device: Device) -> float:
     return float(space.dtype.itemsize) * sum(block.n_elements * block.n_points for block in space.blocks)
 
 
-def _matrices(preconditioner: str, c0: C0Space) -> float:
-    """Bytes of the element matrices of a preconditioner that takes them."""
-    if preconditioner != "multilevel" and (preconditioner != "auto" or c0.size > _FEW):
+def _levels(preconditioner: str, c0: C0Space, factors: float) -> float:
+    """Bytes of a preconditioner with lower orders, whose geometry has fewer points, and a coarse problem."""
+    if preconditioner != "multigrid" and (preconditioner != "auto" or c0.size <= SMALL):
         return 0.0
-    return _MATRICES * 8 * sum(block.n_elements * block.n_modes**2 for block in c0.space.blocks)
+    return _LEVEL_FACTORS * factors + _LEVEL_LOCAL * c0.space.n_dofs + _LEVEL_VERTEX * c0.space.mesh.n_vertices

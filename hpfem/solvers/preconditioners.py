@@ -17,7 +17,7 @@ from .multigrid import Multigrid
 Preconditioner = Callable[[Any], Any]
 
 NAMES = ("auto", "none", "jacobi", "multigrid")
-_SMALL = 20_000
+SMALL = 20_000
 
 
 class Jacobi:
@@ -118,7 +118,7 @@ def make_preconditioner(name: str, A: GlobalOperator) -> tuple[Preconditioner | 
     instance(A, GlobalOperator, "the operator of a preconditioner")
     if name == "none":
         return None, name
-    if name == "multigrid" or (name == "auto" and A.shape[0] > _SMALL):
+    if name == "multigrid" or (name == "auto" and A.shape[0] > SMALL):
         try:
             return Multigrid(A), "multigrid"
         except NotSuitable as reason:

@@ -54,11 +54,12 @@ def test_estimates(shape, order, bent, dtype, name, monkeypatch):
     assert 0.7 < estimates[-1] / found < 1.3, (estimates[-1], found, c0.size)
 
 
-def test_the_multilevel_preconditioner():
-    space = hp.Space(mesh_of("hex", False), 3)
+def test_multigrid(monkeypatch):
+    monkeypatch.setattr(element_map, "CHUNK", 1 << 16)
+    space = hp.Space(mesh_of("hex", True), 4)
 
     def action():
-        problem = hp.Problem(space, 1.0, 0.0, preconditioner="multilevel")
+        problem = hp.Problem(space, 1.0, 0.0, preconditioner="multigrid")
         estimates.append(sum(problem.needs.by_device["host"].values()))
 
     estimates = []
@@ -69,12 +70,12 @@ def test_the_multilevel_preconditioner():
 def test_what_there_is_no_room_for_is_refused_before_it_is_taken(monkeypatch):
     space = hp.Space(mesh_of("tet", True), 3)
     c0 = hp.C0Space(space)
-    needed = sum(hp.Problem(space, c0=c0).needs.by_device["host"].values())
+    needed = sum(hp.Problem(space, c0=c0, preconditioner="multigrid").needs.by_device["host"].values())
     monkeypatch.setattr("hpfem.memory.available_memory", lambda: 0.5 * needed)
     monkeypatch.setattr(hp.Helmholtz, "__init__", lambda *a, **k: pytest.fail("an operator was made"))
     wanted = "takes about .* GB on host, where .* GB are free: .*geometry factors .* GB.*index tables .* GB"
     with pytest.raises(OutOfMemory, match=wanted) as caught:
-        hp.Problem(space, c0=c0)
+        hp.Problem(space, c0=c0, preconditioner="multigrid")
     assert isinstance(caught.value, (hp.DeviceError, MemoryError)) and isinstance(caught.value, MemoryError)
     assert "preconditioner='jacobi'" in str(caught.value) and "float32" in str(caught.value)
     assert caught.value.needed == int(needed) and caught.value.free == int(0.5 * needed)

@@ -12,9 +12,8 @@ from ....forms import Trace
 from ..codegen.function import write_function
 from ..codegen.pointwise import parameter_inputs
 from .cache import compiled
-from .kernel import THREAD_FLOPS
 from .target import host
-from .threads import run_all, thread_count
+from .threads import THREAD_FLOPS, run_all, thread_count
 
 Array = NDArray[np.float64]
 
