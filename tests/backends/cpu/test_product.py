@@ -106,7 +106,7 @@ def test_it_follows_the_operators_present_kernels(rng, monkeypatch):
     c0 = hp.C0Space(hp.Space(box("hex", (3, 3, 3)), 2, backend="cpu"))
     A, x = hp.GlobalOperator(hp.Mass(c0.space), c0), rng.standard_normal(c0.size)
     before = A.apply(x)
-    A.operator.tune(0.1)
+    A.operator.rebuild()
     used, apply = [], kernel.CpuKernel.apply_indexed
     indexed = kernel.CpuKernel.indexed
 
