@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import block_array, block_diag, csr_array, diags_array
+from scipy.sparse import block_array, block_diag, coo_array, csr_array, diags_array
 from scipy.sparse.linalg import LinearOperator
 
 from hpfem.shapes.arguments import instance, integer, shown
@@ -220,11 +220,10 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         def part(i: int, j: int) -> csr_array:
             """What component i has of component j."""
             own = [
-                block_diagonal(m[:, i * b.n_modes : (i + 1) * b.n_modes, j * b.n_modes : (j + 1) * b.n_modes])
+                m[:, i * b.n_modes : (i + 1) * b.n_modes, j * b.n_modes : (j + 1) * b.n_modes]
                 for m, b in zip(found, blocks, strict=True)
             ]
-            matrix = csr_array(self.c0.matrix.T @ block_diag(own, format="csr") @ self.c0.matrix)
-            matrix.sum_duplicates()
+            matrix = _gathered(own, self.c0)
             return matrix if i != j or self.bc is None or self.bc.matrix is None else matrix + self.bc.matrix
 
         matrix = csr_array(block_array([[part(i, j) for j in range(coupled)] for i in range(coupled)]))
@@ -236,3 +235,20 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         if copies > 1:
             matrix = csr_array(block_diag([matrix] * copies))
         return matrix
+
+
+def _gathered(matrices: list[Array], c0: C0Space) -> csr_array:
+    """Q^T A Q of the blocks' element matrices [E, n, n]."""
+    Q = c0.block_matrix
+    if not Q.signed:
+        matrix = csr_array(c0.matrix.T @ block_diag([block_diagonal(m) for m in matrices], format="csr") @ c0.matrix)
+        matrix.sum_duplicates()
+        return matrix
+    values, rows, columns = [], [], []
+    for codes, given in zip(Q.codes, matrices, strict=True):
+        sign, place = 1.0 - 2 * (codes & 1), codes >> 1
+        values.append((given * sign[:, :, None] * sign[:, None, :]).ravel())
+        rows.append(np.broadcast_to(place[:, :, None], given.shape).ravel())
+        columns.append(np.broadcast_to(place[:, None, :], given.shape).ravel())
+    entries = np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))
+    return csr_array(coo_array(entries, shape=(c0.size, c0.size)))

@@ -23,6 +23,11 @@ class CellwiseProduct:
     vectors : VectorSpace
     dtype : dtype
         Of the vectors.
+
+    Attributes
+    ----------
+    restriction : ElementRestriction
+        Q.
     """
 
     def __init__(
@@ -35,8 +40,8 @@ class CellwiseProduct:
     ) -> None:
         xp, pairs = vectors.xp, [(M, M.T) for M in matrices]
         self._vectors = vectors
-        self._inner = vectors.restriction(Q, dtype)
-        self._outer = self._inner if back is Q else vectors.restriction(back, dtype)
+        self.restriction = vectors.restriction(Q, dtype)
+        self._outer = self.restriction if back is Q else vectors.restriction(back, dtype)
         self._M, self._Mt = ([xp.asarray(np.ascontiguousarray(m), dtype) for m in own] for own in zip(*pairs))
         self._Q, self._dtype, self._pool = Q, dtype, vectors.pool()
 
@@ -61,11 +66,11 @@ class CellwiseProduct:
         array, [size]
             A new one.
         """
-        return self._through(self._inner, self._Mt, self._outer, x)
+        return self._through(self.restriction, self._Mt, self._outer, x)
 
     def transposed(self, r: Any) -> Any:
         """Q^t M^t Q_a r; see `apply`."""
-        return self._through(self._outer, self._M, self._inner, r)
+        return self._through(self._outer, self._M, self.restriction, r)
 
     def _through(self, there: Any, matrices: Sequence[Any], back: Any, x: Any) -> Any:
         scratch = self._pool.take(self._new_scratch)

@@ -13,6 +13,7 @@ from ...assembly import C0Space
 from ...backends import vectors_on
 from ...backends.base import Backend
 from ...backends.vectors import BlockMatrix
+from ...memory import as_numpy
 
 Array = NDArray[np.float64]
 
@@ -73,6 +74,26 @@ class CellMap:
     def transposed(self, r: Any) -> Any:
         """Map a vector by the transpose; see `__call__`."""
         return self._product.transposed(self._weights * (r if self._C is None else r - self._C[1] @ r))
+
+    def squares(self, local: Sequence[Any]) -> Array:
+        """Sum local numbers by the squares of the entries of Q.
+
+        Parameters
+        ----------
+        local : sequence of array, [E, n_modes]
+            One per block of Q, where it is computed.
+
+        Returns
+        -------
+        ndarray, [size]
+            On the host.
+        """
+        total = self._product.restriction.gather_squares([own[None] for own in local])[0]
+        squares = self._Q.rows.power(2)
+        for codes, own in zip(self._Q.codes, local, strict=True) if squares.nnz else ():
+            element, mode = np.nonzero(codes < 0)
+            total += squares[-1 - codes[element, mode]].T @ as_numpy(own)[element, mode]
+        return np.asarray(total, dtype=np.float64)
 
     def congruent(self, R: csr_array) -> tuple[csr_array, NDArray[np.int64]]:
         """Transform a matrix that has entries on the boundary alone, on the host.

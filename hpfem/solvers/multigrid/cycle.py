@@ -86,12 +86,12 @@ class Level:
         found: list[tuple[float, list[LowEnergySmoother]]] = []
         vectors, dtype, backend = self.A.vectors, self.A.dtype, self.A.operator.backend
         robin = None if self.A.bc is None else self.A.bc.matrix
-        start = np.tile(self.free, self.n) * np.random.default_rng(0).standard_normal(self.n * len(self.free))
+        random = np.random.default_rng(0).random(self.A.shape[0], dtype=np.float32) - 0.5
+        start = vectors.from_host(random * np.tile(self.free, self.n), dtype)
         for one_class in (False, True):
             chosen = [[part.in_one_class() if one_class else part for part in own] for own in energies]
             self.smoothers = [LowEnergySmoother(self.A.c0, own, self.free, robin, backend) for own in chosen]
-            given = vectors.from_host(start, dtype)
-            found.append((largest_eigenvalue(self.apply, self.smooth, vectors, given), self.smoothers))
+            found.append((largest_eigenvalue(self.apply, self.smooth, vectors, start), self.smoothers))
             if found[0][0] <= _LARGEST or all(len(part.classes) == 1 for own in energies for part in own):
                 break
         self.largest, self.smoothers = min(found, key=lambda pair: pair[0])

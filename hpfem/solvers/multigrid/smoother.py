@@ -20,7 +20,6 @@ from ...backends import vectors_on
 from ...backends.base import Backend
 from ...backends.vectors import BlockMatrix
 from ...errors import SolverError
-from ...memory import as_numpy
 from .cell_map import CellMap
 from .energies import Energies
 
@@ -89,7 +88,7 @@ class LowEnergySmoother:
         Q = BlockMatrix([whole.codes[own.block][own.rows] for own in cells], whole.rows)
         back = Q if c0.signed else BlockMatrix(Q.codes, c0.inverse_matrix.rows)
         self._T = CellMap(Q, back, [own.T for own in cells], c0, backend, dtype)
-        D = _gathered_squares(Q, [energies[own.block].means[own.rows] @ xp.asarray(own.energies) for own in cells])
+        D = self._T.squares([energies[own.block].means[own.rows] @ xp.asarray(own.energies) for own in cells])
         if robin is not None:
             rows, chosen = self._T.congruent(robin)
             D += np.asarray(rows.multiply(robin[chosen][:, chosen] @ rows).sum(axis=0)).ravel()
@@ -105,17 +104,3 @@ class LowEnergySmoother:
         z = self._T.transposed(r)
         z *= self._inverse
         return self._T(z)
-
-
-def _gathered_squares(Q: BlockMatrix, local: Sequence[Any]) -> Array:
-    """Sums of local numbers by the squares of the entries of Q."""
-    total = np.zeros(Q.size)
-    squares = Q.rows.power(2)
-    for codes, own in zip(Q.codes, local, strict=True):
-        flat, numbers = codes.reshape(-1), as_numpy(own).reshape(-1)
-        several = np.flatnonzero(flat < 0)
-        if len(several):
-            total += squares[-1 - flat[several]].T @ numbers[several]
-            flat, numbers = np.delete(flat, several), np.delete(numbers, several)
-        total += np.bincount(flat >> 1, numbers, Q.size)
-    return total

@@ -20,7 +20,7 @@ from scipy.sparse import csr_array, vstack
 from ....geometry.element_map import CACHED, chunks
 from ....mesh.sorting import distinct, run_starts
 from ....support.pool import Pool
-from ...vectors import BlockMatrix
+from ...vectors import HOST_VECTORS, BlockMatrix
 from .kernel import CpuKernel, MatrixKernel
 from .threads import THREAD_FLOPS
 
@@ -204,6 +204,7 @@ class CpuCellwise:
         pairs = list(zip(matrices, Q.codes, strict=True))
         there = [MatrixKernel(M, filled[len(M)], len(codes), dtype) for M, codes in pairs]
         again = [MatrixKernel(M.T, filled[len(M)].T, len(codes), dtype) for M, codes in pairs]
+        self.restriction = HOST_VECTORS.restriction(Q, dtype)
         self._forward = CpuProduct(there, Q, back)
         self._backward = CpuProduct(again, back, Q, self._forward)
 
