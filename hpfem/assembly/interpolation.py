@@ -18,7 +18,7 @@ from hpfem.shapes.arguments import is_real, real
 from hpfem.shapes.low_energy import interior_modes
 
 from ..errors import ArgumentError
-from ..geometry.element_map import ElementMap
+from ..geometry.element_map import ElementMap, chunks
 from ..mesh.sorting import distinct
 from ..mesh.symmetry import entity_nodes, lattice_permutations, symmetries
 from ..space.evaluation import evaluated
@@ -223,23 +223,27 @@ def _fitted(
         cells = numbering.cells[group]
         nodes = cells.nodes[rows, entity_nodes(cells.shape, cells.order, 0, number)[0]]
         return [(offsets[:, None], values_of(function, mesh.points[nodes].T[:, :, None], "a value"))]
-    found = []
     from scipy.linalg import solve_triangular
 
+    found = []
     for order in np.unique(orders):
-        chosen = np.flatnonzero(orders == order)
-        patch, vertices = oriented_patch(numbering, group, rows[chosen], dim, number)
-        basis = make_basis(numbering.name, patch.shape, int(order))
+        of_order = np.flatnonzero(orders == order)
+        basis = make_basis(numbering.name, numbering.cells[group].shape.entities[dim][number].shape, int(order))
         inside = interior_modes(basis)
         if len(inside) == 0:
             continue
         xi, values, (left, upper) = _fit(basis)
-        rest = values_of(function, patch_points(patch, mesh.points, xi), "a value")
-        if below is not None:
-            seen = [numbering.of_vertices(patch.shape, vertices, d) for d in range(dim)]
-            local = numbering.local_to_global(basis, seen).matrix @ below.T
-            rest = rest - np.einsum("emc,mq->ceq", local.reshape(len(chosen), basis.n_modes, -1), values, optimize=True)
-        moments = (rest @ left).reshape(-1, len(inside))
-        coefficients = solve_triangular(upper, moments.T).T.reshape(*rest.shape[:2], len(inside))
-        found.append((offsets[chosen][:, None] + np.arange(len(inside)), coefficients))
+        # Coordinates, values and what is taken off them, of a few entities at a time.
+        for part in chunks(len(of_order), (mesh.points.shape[1] + 2) * len(xi)):
+            chosen = of_order[part]
+            patch, vertices = oriented_patch(numbering, group, rows[chosen], dim, number)
+            rest = values_of(function, patch_points(patch, mesh.points, xi), "a value")
+            if below is not None:
+                seen = [numbering.of_vertices(patch.shape, vertices, d) for d in range(dim)]
+                local = numbering.local_to_global(basis, seen).matrix @ below.T
+                local = local.reshape(len(chosen), basis.n_modes, -1)
+                rest = rest - np.einsum("emc,mq->ceq", local, values, optimize=True)
+            moments = (rest @ left).reshape(-1, len(inside))
+            coefficients = solve_triangular(upper, moments.T).T.reshape(*rest.shape[:2], len(inside))
+            found.append((offsets[chosen][:, None] + np.arange(len(inside)), coefficients))
     return found
