@@ -1,7 +1,7 @@
 """CuPy as far as hpfem's memory needs it, on a machine without a GPU: some GPUs of which one is current."""
 
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
 
@@ -246,6 +246,8 @@ class FakeCuda:
                 getDeviceProperties=lambda number: {"name": b"fake"},
             ),
             get_current_stream=lambda: gpus.stream,
+            MemoryPool=lambda: SimpleNamespace(malloc=None),
+            using_allocator=lambda malloc: nullcontext(),
         )
         return cupy
 
