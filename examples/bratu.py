@@ -61,7 +61,7 @@ def main(path=MESH, order=5, lam=2.0, backend="auto", tol=1e-11, most=10):
     residual = hp.GlobalOperator(hp.WeakForm(space, bratu, fields={"lam": lam}), c0, bc)
     device = residual.device
     # The Laplacian is near enough to every linearisation.
-    precondition, used = make_preconditioner("auto", hp.GlobalOperator(hp.Laplacian(space), c0, bc))
+    precondition, used = make_preconditioner("multigrid", hp.GlobalOperator(hp.Laplacian(space), c0, bc))
     print(f"{c0.size:,} unknowns on {device.name}, preconditioner {used}")
 
     u = residual.vectors.from_host(np.zeros(c0.size))

@@ -60,7 +60,7 @@ def main(path=MESH, orders=(1, 2, 3, 4, 5, 6), conditions=tuple(CONDITIONS), bac
     for order in orders:
         space = hp.Space(mesh, order, backend=backend)
         for name in conditions:
-            u = hp.solve_helmholtz(space, lam=1.0, f=source, **CONDITIONS[name])
+            u = hp.solve_helmholtz(space, lam=1.0, f=source, preconditioner="multigrid", **CONDITIONS[name])
             row = {
                 "order": order,
                 "dofs": u.c0.size,

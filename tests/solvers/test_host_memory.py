@@ -35,10 +35,11 @@ def solved(mesh, backend):
 def measured(backend):
     """Peak of NumPy's memory, what was moved, and the bytes of float32 at all points.
 
-    There are so many points that all else is small beside one number at each; pieces of some elements are smaller too.
+    There are so many points that all else, as modes at the points of one element, is small beside a number at each;
+    pieces of some elements are smaller too.
     """
     solved(bent(3), backend)  # imports and compiles
-    mesh = bent(10)
+    mesh = bent(16)
     gc.collect()
     tracemalloc.start()
     try:

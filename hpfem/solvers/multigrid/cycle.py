@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
+from threading import Lock, get_ident
 from time import perf_counter
 from typing import Any
 from weakref import finalize
@@ -26,6 +27,8 @@ from .smoother import LowEnergySmoother
 
 # Of the smoother. Beyond the largest eigenvalue, classes of cells disagree too much on the functions that they share.
 DEGREE, _LARGEST = 2, 4.0
+# One thread at a time launches cycles on a device: what others launch would end a capture.
+_LAUNCHES = Lock()
 
 
 class Level:
@@ -249,21 +252,24 @@ class _Run:
 
     def __init__(self, M: Multigrid) -> None:
         self.M, self.given = M, M.A.vectors.xp.zeros(M.A.shape[0], M.dtype)
-        self.result, self.called = self.given, False
+        self.result = self.given
+        self.thread: int | None = None
         self.graph: Any = None
 
     def __call__(self, r: Any) -> Any:
         self.given[...] = r
         iteration = self.M.A.vectors.iteration
-        if self.graph is None and iteration is not None and self.called:
-            self.graph = iteration.capture(self._step, 1, "multigrid")
+        # What a thread needs of libraries it makes at its first, plain cycle: that cannot be captured.
+        with _LAUNCHES if iteration is not None else nullcontext():
+            if self.graph is None and iteration is not None and self.thread == get_ident():
+                self.graph = iteration.capture(self._step, 1, "multigrid")
+                if self.graph is not None:
+                    finalize(self, self.graph.release)
             if self.graph is not None:
-                finalize(self, self.graph.release)
-        if self.graph is not None:
-            self.graph.launch()
-        else:
-            self._step()
-        self.called = True
+                self.graph.launch()
+            else:
+                self._step()
+        self.thread = get_ident()
         return self.result
 
     def _step(self) -> None:

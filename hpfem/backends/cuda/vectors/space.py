@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -65,17 +66,26 @@ class CudaIteration(DeviceIteration):
                     for _ in range(count):
                         step()
                 finally:
-                    if stream.is_capturing():
-                        graph = stream.end_capture()
+                    graph = _ended(stream)
         except BaseException as error:
             for pool in used:
                 pool.release(stream)
-            if not isinstance(error, DeviceError):
+            if not isinstance(error, (DeviceError, RuntimeError)):
                 raise
-            # As where cuBLAS is not found.
+            # As where cuBLAS is not found, or another thread has done what ends captures.
             report_once(f"cg/{error}", f"{what} run without a CUDA graph: {error}")
             return None
         return Graph(graph, stream, used, memory)
+
+
+def _ended(stream: Any) -> Any:
+    """The graph of a stream, which captures no more; None if it did not."""
+    try:
+        return stream.end_capture() if stream.is_capturing() else None
+    except RuntimeError:
+        with suppress(RuntimeError):  # it is invalid, and over
+            stream.end_capture()
+        raise
 
 
 class CudaVectors(VectorSpace):
