@@ -179,3 +179,37 @@ def test_what_it_is_not_for(rng):
         Multigrid(operator(box("hex", (2, 2, 2)), 3), degree=4)
     with pytest.raises(hp.ArgumentError, match="GlobalOperator"):
         Multigrid(space)
+
+
+def test_surfaces(rng):
+    flat = box("quad", (6, 6))
+    points = np.column_stack([flat.points, np.sin(3 * flat.points[:, 0]) * flat.points[:, 1]])
+    mesh = hp.Mesh.from_cells(points, [(own.shape.name, own.order, own.nodes) for own in flat.cells])
+    assert iterations(operator(mesh, 5, dirichlet=0.0), rng) <= 14
+
+
+@pytest.mark.parametrize("order", [1, 2, 5])
+@pytest.mark.parametrize("conditions", [{}, {"dirichlet": 0.0}], ids=["natural", "dirichlet"])
+def test_one_cell(order, conditions, rng):
+    assert iterations(operator(box("hex", (1, 1, 1)), order, **conditions), rng) <= 10
+
+
+@pytest.mark.parametrize("shape", SOLIDS)
+def test_points_of_other_rules(shape, rng):
+    space = hp.Space(box(shape, (2, 2, 2)), 4, quadrature="collocated")
+    c0 = hp.C0Space(space)
+    A = hp.GlobalOperator(hp.Helmholtz(space, 1.0), c0, hp.BoundaryConditions(c0, dirichlet=0.0))
+    assert iterations(A, rng) <= 14
+
+
+def test_an_operator_at_another_order_is_one_made_there():
+    space = hp.Space(ours("curved_mixed.msh"), 4)
+    k = space.evaluate(lambda x, y, z: 1 + x * y)
+    lower = space.at(2, dtype=np.float32)
+    found = hp.Helmholtz(space, 2.0, k).at(lower)
+    expected = hp.Helmholtz(hp.Space(space.mesh, 2), 2.0, lambda x, y, z: 1 + x * y)
+    u = lower.project(lambda x, y, z: x + y * z)
+    v = expected.space.project(lambda x, y, z: x + y * z)
+    for a, b in zip(found(u).arrays, expected(v).arrays, strict=True):
+        assert np.abs(a - b).max() < 2e-4 * np.abs(b).max()
+    assert [b.elements.tolist() for b in lower.blocks] == [b.elements.tolist() for b in space.blocks]
