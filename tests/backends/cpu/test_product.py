@@ -2,9 +2,13 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import block_diag
 
 import hpfem as hp
+from hpfem.backends import BACKENDS
+from hpfem.backends.cellwise import CellwiseProduct
 from hpfem.backends.cpu.runtime import kernel, product
+from hpfem.backends.vectors import HOST_VECTORS, BlockMatrix
 from hpfem.mesh import box, read_mesh
 from tests.assembly.meshes import OURS, ours, rotated
 from tests.cases import SHAPES_2D, SHAPES_3D
@@ -126,3 +130,30 @@ def test_it_follows_the_operators_present_kernels(rng, monkeypatch):
     A.operator.rebuild()
     monkeypatch.setattr(kernel.CpuKernel, "apply_indexed", apply)
     assert np.abs(A.apply(x) - before).max() < 1e-13
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", [*NAMES, "turned"])
+def test_matrices_of_groups_of_cells(name, dtype, rng, monkeypatch):
+    mesh = rotated(ours("cube_mixed.msh"), rng) if name == "turned" else curved(name)
+    c0 = hp.C0Space(hp.Space(mesh, 4, dtype=dtype, backend="cpu"))
+    whole, back = c0.low_energy_matrix, c0.inverse_matrix
+    # Half of the cells of a block have a matrix, the others another one; with zeros, rows of zeros too.
+    groups = [codes[first::2] for codes in whole.codes for first in (0, 1)]
+    Q = BlockMatrix(groups, whole.rows)
+    Q_a = BlockMatrix(groups, back.rows)
+    matrices = [rng.standard_normal((n, n)) * (rng.random((n, n)) < 0.3) for n in (g.shape[1] for g in groups)]
+    M = block_diag([np.kron(np.eye(len(g)), m) for g, m in zip(groups, matrices, strict=True)], format="csr")
+    x = rng.standard_normal(c0.size).astype(dtype)
+    tolerance = 1e-13 if dtype == "float64" else 1e-5
+    for threads in (1, 3):
+        monkeypatch.setenv("HPFEM_NUM_THREADS", str(threads))
+        own = BACKENDS["cpu"].cellwise(matrices, Q, Q_a, c0.space.dtype)
+        assert isinstance(own, product.CpuCellwise)
+        for found, wanted in (
+            (own.apply(x), Q_a.matrix.T @ (M @ (Q.matrix @ x))),
+            (own.transposed(x), Q.matrix.T @ (M.T @ (Q_a.matrix @ x))),
+        ):
+            assert found.dtype == x.dtype and np.abs(found - wanted).max() < tolerance * np.abs(wanted).max()
+    plain = CellwiseProduct(matrices, Q, Q_a, HOST_VECTORS, c0.space.dtype)
+    assert np.abs(plain.apply(x) - own.apply(x)).max() < tolerance * np.abs(x).max() * 100

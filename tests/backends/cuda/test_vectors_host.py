@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, random_array
 
 import hpfem as hp
 from hpfem.backends.cuda.codegen.prelude import program
@@ -16,6 +16,7 @@ from hpfem.backends.cuda.vectors.conjugate import RING
 from hpfem.backends.cuda.vectors.conjugate import source as conjugate_source
 from hpfem.backends.cuda.vectors.indexed import THREADS, IndexTables
 from hpfem.backends.cuda.vectors.space import CudaVectors
+from hpfem.backends.cuda.vectors.sparse import source as sparse_source
 from hpfem.backends.vectors import Stop
 from hpfem.mesh import box
 from tests.assembly.meshes import ours, rotated
@@ -217,3 +218,16 @@ def test_they_compile_without_spills(architecture):
         binary = nvrtc.compile_source(program(source), architecture)
         assert "0 bytes spill stores" in binary.log
         assert " spill stores" not in binary.log.replace(" 0 bytes spill stores", "")
+
+
+@pytest.mark.parametrize("lanes", [1, 4, 16])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_products_with_sparse_matrices(lanes, dtype, index, folder, rng):
+    matrix = csr_array(random_array((301, 217), density=0.05, rng=rng, dtype=dtype))
+    own = library(sparse_source(dtype, index, lanes), ("multiply",), folder)
+    x, out = rng.standard_normal(217).astype(dtype), np.full(301, np.nan, dtype)
+    arrays = matrix.indptr.astype(index), matrix.indices.astype(index), matrix.data, x, out
+    for descending in (False, True):
+        run(own, "multiply", -(-301 * lanes // THREADS), 1, np.int64(301), *arrays, descending=descending)
+        assert np.abs(out - matrix @ x).max() < (1e-13 if dtype == np.float64 else 1e-5)

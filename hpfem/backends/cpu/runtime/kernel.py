@@ -96,6 +96,8 @@ class GroupKernel:
 
         `addresses` are those of input, output, geometry, points, fields and parameters, in arrays that `used` holds.
         """
+        if not self.groups:
+            return
         codes = 0 if self._codes is None else self._codes.ctypes.data
         common = self._n_elements, components, *addresses
         scratch = [self._scratch.take(self._new_scratch) for _ in bounds[1:]]

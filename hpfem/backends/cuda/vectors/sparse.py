@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 from scipy.sparse import csr_array
 
 from ..codegen.prelude import header, program
@@ -18,15 +19,31 @@ from .indexed import THREADS, c_type
 _LANES = (1, 2, 4, 8, 16)
 
 
-@cache
-def _function(real: str, index: str, lanes: int, device: str) -> Any:
-    source = "\n".join([
+def source(real: DTypeLike, index: DTypeLike, lanes: int) -> str:
+    """Source of the kernel.
+
+    Parameters
+    ----------
+    real, index : dtype
+        Of the entries, and of their places.
+    lanes : int
+        Threads of a row.
+
+    Returns
+    -------
+    str
+    """
+    return "\n".join([
         f"using real = {c_type(real)};",
         f"using Index = {c_type(index)};",
         f"constexpr int THREADS = {THREADS}, LANES = {lanes};",
         header("vectors/sparse.h"),
     ])  # fmt: skip
-    return load(start(program(source), architecture()).result(), "multiply", 0)
+
+
+@cache
+def _function(real: str, index: str, lanes: int, device: str) -> Any:
+    return load(start(program(source(real, index, lanes)), architecture()).result(), "multiply", 0)
 
 
 class SparseMatrix:
