@@ -162,7 +162,7 @@ def box_hexes(clock: Clock, small: bool) -> None:
     from hpfem.mesh import box
 
     n = 4 if small else 16
-    solved(clock, box("hex", (n, n, n)), 4, ("jacobi", "auto"), "cpu")
+    solved(clock, box("hex", (n, n, n)), 4, ("jacobi", "multigrid"), "cpu")
     ngsolve_solved(clock, True, n, 4)
 
 
@@ -172,7 +172,7 @@ def box_tets(clock: Clock, small: bool) -> None:
     from hpfem.mesh import box
 
     n = 4 if small else 16
-    solved(clock, box("tet", (n, n, n)), 4, ("jacobi", "auto"), "cpu")
+    solved(clock, box("tet", (n, n, n)), 4, ("jacobi", "multigrid"), "cpu")
     ngsolve_solved(clock, False, n, 4)
 
 
@@ -182,7 +182,7 @@ def box_tets_million(clock: Clock, small: bool) -> None:
     from hpfem.mesh import box
 
     n = 6 if small else 33
-    solved(clock, box("tet", (n, n, n)), 3, ("jacobi", "auto"), "cpu")
+    solved(clock, box("tet", (n, n, n)), 3, ("jacobi", "multigrid"), "cpu")
 
 
 def ball(cells: float) -> Path:
@@ -237,6 +237,41 @@ def ball_tets(clock: Clock, small: bool) -> None:
     with clock.phase("diagonal"):
         A.diagonal()
     clock.found["memory in the end, GB"] = peak()
+
+
+@row("cpu")
+def ball_solution(clock: Clock, small: bool) -> None:
+    """The same ball: from the file to a solution to 1e-8 with multigrid, and a second one."""
+    solutions(clock, lambda: hp_read(ball(2e4 if small else 1.5e6)), 3, "cpu")
+
+
+def hp_read(path: Path) -> Any:
+    """The mesh of a file."""
+    import hpfem as hp
+
+    return hp.read_mesh(path)
+
+
+def solutions(clock: Clock, make: Callable[[], Any], order: int, backend: str) -> None:
+    """A mesh, a problem with multigrid, two solutions."""
+    import hpfem as hp
+
+    began = time.perf_counter()
+    with clock.phase("mesh"):
+        mesh = make()
+    with clock.phase("space"):
+        space = hp.Space(mesh, order, backend=backend)
+    with clock.phase("problem"):
+        problem = hp.Problem(space, lam=1.0, dirichlet=0.0, preconditioner="multigrid", tol=1e-8)
+        synchronize()
+    clock.found["of that, multigrid"] = problem.preconditioner.phases
+    with clock.phase("solve"):
+        u = problem.solve(source)
+    clock.found["together"] = time.perf_counter() - began
+    with clock.phase("solve again"):
+        u = problem.solve(source)
+    clock.found |= {"iterations": u.info.iterations, "iterating again": u.info.time - u.info.set_up_time}
+    clock.found |= {"residual": u.info.residual, "unknowns": u.info.size, "memory, GB": peak()}
 
 
 def peak() -> float:
@@ -310,7 +345,7 @@ def gpu_hexes(clock: Clock, small: bool) -> None:
     from hpfem.mesh import box
 
     n = 4 if small else 32
-    solved(clock, box("hex", (n, n, n)), 7, ("jacobi",), "cuda")
+    solved(clock, box("hex", (n, n, n)), 7, ("jacobi", "multigrid"), "cuda")
 
 
 @row("cuda")
@@ -319,7 +354,7 @@ def gpu_tets(clock: Clock, small: bool) -> None:
     from hpfem.mesh import box
 
     n = 4 if small else 20
-    solved(clock, box("tet", (n, n, n)), 4, ("jacobi",), "cuda")
+    solved(clock, box("tet", (n, n, n)), 4, ("jacobi", "multigrid"), "cuda")
 
 
 def ready(clock: Clock, shape: str, n: int, order: int) -> None:
@@ -358,6 +393,23 @@ def _ready(shape: str, n: int, order: int) -> None:
 
 for _shape, _n, _order in (("hex", 54, 4), ("hex", 31, 7), ("tet", 40, 3), ("tet", 30, 4)):
     _ready(_shape, _n, _order)
+
+
+def _solutions(shape: str, n: int, order: int) -> None:
+    def gpu_solution(clock: Clock, small: bool) -> None:
+        from hpfem.mesh import box
+
+        for count in (3, 4 if small else n):  # the first compiles
+            found = Clock()
+            mesh = curved(box(shape, (count,) * 3))
+            solutions(found, lambda mesh=mesh: mesh, order, "cuda")
+        clock.found |= found.found
+
+    ROWS["cuda"][f"gpu_solution_{shape}_{order}"] = gpu_solution
+
+
+for _shape, _n, _order in (("hex", 54, 4), ("hex", 32, 7), ("tet", 72, 3), ("tet", 54, 4)):
+    _solutions(_shape, _n, _order)
 
 
 @row("cuda")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -114,6 +114,12 @@ class GroupKernel:
         self.code.run(*arguments)
 
 
+@lru_cache(maxsize=64)
+def _matrix_program(filled: bytes, n: int, lanes: int, dtype: str) -> Program:
+    """`write_matrix`, written once for all matrices with the same zeros."""
+    return write_matrix(np.frombuffer(filled, dtype=bool).reshape(n, n), lanes, dtype)
+
+
 class MatrixKernel(GroupKernel):
     """One matrix for all elements, between global vectors (`codegen.matrix`).
 
@@ -137,7 +143,8 @@ class MatrixKernel(GroupKernel):
         codes: NDArray[np.int32] | None = None,
     ) -> None:
         target = host()
-        super().__init__(write_matrix(filled, target.lanes(dtype), dtype), n_elements, dtype, target, codes)
+        program = _matrix_program(filled.tobytes(), len(filled), target.lanes(dtype), np.dtype(dtype).name)
+        super().__init__(program, n_elements, dtype, target, codes)
         self._matrix, self._filled = matrix, filled
         self._entries = packed(matrix, filled, dtype)
 
