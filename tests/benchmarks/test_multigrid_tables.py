@@ -1,4 +1,4 @@
-"""benchmarks/multigrid.py: that it runs, and what it counts."""
+"""benchmarks/multigrid.py: that it runs, what it counts, and that the page shows the file."""
 
 import importlib.util
 import json
@@ -41,3 +41,9 @@ def test_what_goes_wrong_is_told(script, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         script.main(["nonsense"])
     assert "there are orders" in capsys.readouterr().err
+
+
+def test_the_page_shows_the_file(script, capsys):
+    script.main(["--show", str(ROOT / "benchmarks" / "results" / "multigrid_iterations.json")])
+    page = (ROOT / "benchmarks" / "MULTIGRID.md").read_text(encoding="utf-8").splitlines()
+    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("|") and line not in page] == []
