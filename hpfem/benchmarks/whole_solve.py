@@ -125,8 +125,8 @@ class MeasuredSolve(BuiltOperator):
         {str: float}
             Seconds of each phase.
         """
+        gc.collect()  # memory of the solve before is held until then
         mesh = self._mesh()
-        gc.collect()  # a device holds the memory of the solve before until then
         began = perf_counter()
         space = Space(mesh, **self._options)
         after = perf_counter()
