@@ -1,7 +1,8 @@
 """CEED's bake-off problems [CEED]: operators on all of a mesh, with the conditions and preconditioners of CEED.
 
 They are made on boxes of one shape, straight or curved, of about a wanted number of unknowns. What is timed of them,
-and the bytes of it, is in `hpfem.benchmarks.global_phases`. Mass and stiffness take the rule of the space: P + 2
+and the bytes of it, is in `hpfem.benchmarks.global_phases`; beside them stands a whole solve,
+`hpfem.benchmarks.whole_solve`. Mass and stiffness take the rule of the space: P + 2
 Gauss-Lobatto points in ordinary and P + 1 Gauss-Radau-Jacobi points in collapsed directions, not the nodes of a basis;
 "gauss" takes as many Gauss points, as CEED does.
 """
@@ -9,9 +10,9 @@ Gauss-Lobatto points in ordinary and P + 1 Gauss-Radau-Jacobi points in collapse
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -22,17 +23,36 @@ from hpfem.shapes.cached import cached_property
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..assembly.numbering import Numbering
+from ..errors import NotSuitable
 from ..mesh import box
-from ..operators import Laplacian, Mass, Operator
+from ..operators import Helmholtz, Laplacian, Mass, Operator
 from ..space import Space
 from ..space.arguments import chosen_rule
 from ..support.registry import Registry
 from .global_phases import MATRIX_ENTRIES, STEPS, MeasuredOperator
-from .problems import BuiltOperator, ProblemSize, problem_mesh
+from .problems import BuiltOperator, ProblemSize, new_mesh, problem_mesh
+from .whole_solve import TOLERANCE, MeasuredSolve
 
 # Most bytes that mesh and numbering take for a cell; setting up takes so many times the bytes of the operator. Measured
 # on boxes of hexes, tets and tris, P = 1 .. 4.
 CELL_BYTES, SET_UP = 2000, 2.2
+
+
+def _applied(block: GlobalBlock, strategy: str, algorithm: str) -> BuiltOperator:
+    """An operator that is applied, and iterated with."""
+    bc, problem = block.conditions, block.problem
+    operator = problem.operator(bc.c0.space, strategy=strategy, algorithm=algorithm)
+    A = GlobalOperator(operator, bc.c0, bc if problem.dirichlet else None)
+    return MeasuredOperator(A, problem.preconditioner, block.matrix_entries)
+
+
+def _solved(block: GlobalBlock, strategy: str, algorithm: str) -> BuiltOperator:
+    """A whole solve, which takes what "auto" chooses."""
+    if (strategy, algorithm) != ("auto", "auto"):
+        raise NotSuitable("a whole solve takes the strategy and algorithm that auto chooses; leave others away")
+    return MeasuredSolve(
+        block.fresh_mesh, block.options, block.problem.preconditioner, block.matrix_entries, block.repeats
+    )
 
 
 @dataclass(frozen=True)
@@ -46,14 +66,16 @@ class BakeOff:
     dirichlet : bool
         Whether u = 0 on all of the boundary; else nothing is prescribed.
     preconditioner : str
-        "none" or "jacobi".
+        "none" or "jacobi"; "multigrid" of whole solves.
     basis, quadrature : str, optional
         What it is defined on; None where any will do.
     nodal : bool
         Whether the points must be the nodes of the basis.
-    measured : callable
-        (global operator, preconditioner, most entries of element matrices to assemble) -> what is timed, phase by
-        phase. What times something else on such a problem, as a whole solve, gives its own.
+    built : callable
+        (`GlobalBlock`, strategy, algorithm) -> what is timed, phase by phase. What times something else than an
+        operator, as a whole solve, gives its own.
+    until : mapping
+        When iterations end, for result files.
     """
 
     operator: Callable[..., Operator]
@@ -62,7 +84,8 @@ class BakeOff:
     basis: str | None = None
     quadrature: str | None = None
     nodal: bool = False
-    measured: Callable[[GlobalOperator, str, float], BuiltOperator] = MeasuredOperator
+    built: Callable[[GlobalBlock, str, str], BuiltOperator] = _applied
+    until: Mapping[str, Any] = field(default_factory=lambda: {"iterations": STEPS})
 
     def refusal(self, shape: str) -> str | None:
         """Say why a shape cannot be measured.
@@ -94,7 +117,7 @@ class BakeOff:
             "operator": getattr(self.operator, "__name__", repr(self.operator)),
             "boundary": "u = 0" if self.dirichlet else "natural",
             "preconditioner": self.preconditioner,
-            "iterations": STEPS,
+            **self.until,
         }
 
 
@@ -113,6 +136,10 @@ BAKE_OFFS: Registry[BakeOff] = Registry("benchmark")
 BAKE_OFFS.add("bp1", BakeOff(Mass, preconditioner="jacobi"))
 BAKE_OFFS.add("bp3", BakeOff(Laplacian, dirichlet=True))
 BAKE_OFFS.add("bp5", BakeOff(Laplacian, dirichlet=True, basis="lagrange", quadrature="collocated", nodal=True))
+BAKE_OFFS.add(
+    "solve",
+    BakeOff(Helmholtz, dirichlet=True, preconditioner="multigrid", built=_solved, until={"tolerance": TOLERANCE}),
+)
 
 
 @dataclass(frozen=True)
@@ -244,8 +271,19 @@ class GlobalBlock:
     size : GlobalSize
     matrix_entries : float
         Entries of element matrices that are assembled at most.
+    repeats : int
+        Whole solves that are timed; others are repeated as the engine does.
     **options
         `basis`, `quadrature` and `dtype` of the `Space`.
+
+    Attributes
+    ----------
+    problem : BakeOff
+    size, matrix_entries, repeats
+    options : dict
+        Of the `Space`.
+    fresh_mesh : callable
+        Makes the mesh anew: nothing that it keeps once computed is there.
     """
 
     def __init__(
@@ -257,16 +295,18 @@ class GlobalBlock:
         backend: str,
         size: GlobalSize,
         matrix_entries: float = MATRIX_ENTRIES,
+        repeats: int = 1,
         **options: Any,
     ) -> None:
-        self.problem, self.size, self.matrix_entries = BAKE_OFFS[benchmark], size, matrix_entries
-        self._mesh = problem_mesh(shape, size.counts, geometry)
-        self._options = {"order": order, "backend": backend, **options}
+        self.problem, self.size = BAKE_OFFS[benchmark], size
+        self.matrix_entries, self.repeats = matrix_entries, repeats
+        self._mesh, self.fresh_mesh = (partial(make, shape, size.counts, geometry) for make in (problem_mesh, new_mesh))
+        self.options = {"order": order, "backend": backend, **options}
 
     @cached_property
     def conditions(self) -> BoundaryConditions:
         """What is prescribed, on a continuous space that all strategies share."""
-        c0 = C0Space(Space(self._mesh, **self._options))
+        c0 = C0Space(Space(self._mesh(), **self.options))
         return BoundaryConditions(c0, dirichlet=0.0 if self.problem.dirichlet else None)
 
     def sizes(self, dofs: Sequence[float]) -> list[int]:
@@ -293,7 +333,7 @@ class GlobalBlock:
         """
 
     def build(self, strategy: str, algorithm: str, n_elements: int) -> BuiltOperator:
-        """Build the global operator and what is measured of it.
+        """Build what is measured.
 
         Parameters
         ----------
@@ -311,7 +351,4 @@ class GlobalBlock:
         NotSuitable
             If the strategy cannot serve it.
         """
-        bc = self.conditions
-        operator = self.problem.operator(bc.c0.space, strategy=strategy, algorithm=algorithm)
-        A = GlobalOperator(operator, bc.c0, bc if self.problem.dirichlet else None)
-        return self.problem.measured(A, self.problem.preconditioner, self.matrix_entries)
+        return self.problem.built(self, strategy, algorithm)

@@ -96,7 +96,7 @@ class Case:
         if self.size is None:
             return TiledBlock(*what, **options)
         if isinstance(self.size, GlobalSize):
-            return GlobalBlock(*what, self.size, settings.matrix_entries, **options)
+            return GlobalBlock(*what, self.size, settings.matrix_entries, settings.repeats, **options)
         return MeshBlock(*what, self.size, **options)
 
     def __str__(self) -> str:
@@ -112,7 +112,8 @@ class BenchSettings:
     ----------
     benchmark : str
         Name in `BENCHMARKS`, element by element: "bk1" (mass) or "bk3" (Helmholtz); or in `BAKE_OFFS`, on continuous
-        functions: "bp1" (mass), "bp3" (stiffness) or "bp5" (stiffness, the points being the nodes).
+        functions: "bp1" (mass), "bp3" (stiffness), "bp5" (stiffness, the points being the nodes) or "solve", a whole
+        solve.
     shapes : tuple of str
     orders : tuple of int
     dofs : tuple of float

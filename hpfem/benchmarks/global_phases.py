@@ -34,10 +34,11 @@ from hpfem.shapes.cached import cached_property
 
 from ..assembly import GlobalOperator
 from ..errors import HpfemWarning, SolverError
-from ..memory import HOST
+from ..memory import HOST, Device
 from ..solvers import cg
 from ..solvers.breakdown import OutOfIterations
 from ..solvers.preconditioners import make_preconditioner
+from ..space import Space
 from ..support.machine import available_memory
 from .problems import Application, BuiltOperator
 
@@ -50,6 +51,34 @@ OPERATIONS = {"none": 10, "jacobi": 13}
 MATRIX_ENTRIES = 1e8
 # Bytes that assembling takes for each of them, measured on boxes of hexes, tets and tris, P = 1 .. 4.
 MATRIX_BYTES = 80
+
+
+def matrix_refusal(what: str, space: Space, device: Device, most: float) -> str | None:
+    """Say why an operator is not assembled.
+
+    Parameters
+    ----------
+    what : str
+        That would take the matrix.
+    space : Space
+    device : Device
+        Of the operator.
+    most : float
+        Entries of element matrices that are assembled.
+
+    Returns
+    -------
+    str or None
+        None if it is.
+    """
+    entries = sum(block.n_elements * block.n_modes**2 for block in space.blocks)
+    if device.name != HOST.name:
+        return f"{what} is measured on the host alone, the operator computes on a GPU"
+    if entries > most:
+        return f"{what}: matrices of more than {most:.0e} element entries are not made"
+    if MATRIX_BYTES * entries > available_memory():
+        return f"{what}: there is not enough memory for assembling the larger matrices"
+    return None
 
 
 class MeasuredOperator(BuiltOperator):
@@ -90,15 +119,9 @@ class MeasuredOperator(BuiltOperator):
     @cached_property
     def matrix(self) -> csr_array | str:
         """The assembled matrix, or why there is none."""
-        space, device = self.A.operator.space, self.A.device
-        entries = sum(block.n_elements * block.n_modes**2 for block in space.blocks)
-        if device.name != HOST.name:
-            return "SciPy's CSR product is measured on the host alone, the operator computes on a GPU"
-        if entries > self.matrix_entries:
-            return f"SciPy's CSR product: matrices of more than {self.matrix_entries:.0e} element entries are not made"
-        if MATRIX_BYTES * entries > available_memory():
-            return "SciPy's CSR product: there is not enough memory for assembling the larger matrices"
-        return csr_array(self.A.assemble(), dtype=self.A.dtype)
+        space = self.A.operator.space
+        refused = matrix_refusal("SciPy's CSR product", space, self.A.device, self.matrix_entries)
+        return csr_array(self.A.assemble(), dtype=self.A.dtype) if refused is None else refused
 
     def error(self) -> float | None:
         """Apply it once, and compare with the product with the matrix.

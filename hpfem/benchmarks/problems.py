@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hpfem.shapes import SHAPES, make_basis
 
+from ..backends.timer import Timing
 from ..errors import ArgumentError
 from ..mesh import Mesh, box
 from ..operators import Helmholtz, Mass, Operator
@@ -138,8 +139,7 @@ def _wave(points: NDArray[np.float64]) -> NDArray[np.float64]:
     return points + WAVE * np.sin(np.roll(angle, 1, axis=1) + 0.4) * np.cos(angle - 0.3)
 
 
-@lru_cache(maxsize=2)
-def problem_mesh(shape: str, counts: tuple[int, ...], geometry: str) -> Mesh:
+def new_mesh(shape: str, counts: tuple[int, ...], geometry: str) -> Mesh:
     """Mesh of a patch of a benchmark problem.
 
     Parameters
@@ -163,6 +163,10 @@ def problem_mesh(shape: str, counts: tuple[int, ...], geometry: str) -> Mesh:
         raise ArgumentError(f"unknown geometry {geometry!r}; valid: {', '.join(GEOMETRIES)}, both")
     mesh = box(shape, counts)
     return mesh if geometry == "affine" else mesh.elevated(2).transformed(_wave, check=False)
+
+
+# The same, the last two of which are kept.
+problem_mesh = lru_cache(maxsize=2)(new_mesh)
 
 
 def problem_space(shape: str, order: int, size: ProblemSize, geometry: str, **options: Any) -> Space:
@@ -255,8 +259,8 @@ class Application:
     ----------
     call : callable
         Does it.
-    nbytes, flops : float
-        Compulsory bytes and nominal operations of a call, or of one step of it.
+    nbytes, flops : float or None
+        Compulsory bytes and nominal operations of a call, or of one step of it; None where there is no model of them.
     n_dofs : int
         Degrees of freedom that it works on.
     phase : str, optional
@@ -265,15 +269,23 @@ class Application:
         What the call does beside its steps.
     steps : int
         Equal steps of the call; what counts is the time of one.
+    timing : Timing, optional
+        Of what was timed already, as a part of something else.
+    iterations : int, optional
+    residual : float, optional
+        Of a solve: its iterations, and the norm of the true residual over that of the right-hand side.
     """
 
     call: Callable[[], object]
-    nbytes: float
-    flops: float
+    nbytes: float | None
+    flops: float | None
     n_dofs: int
     phase: str | None = None
     start: Callable[[], object] | None = None
     steps: int = 1
+    timing: Timing | None = None
+    iterations: int | None = None
+    residual: float | None = None
 
 
 class BuiltOperator(ABC):

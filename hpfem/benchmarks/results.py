@@ -24,6 +24,8 @@ _FIELDS: Mapping[str, Mapping[str, Any]] = {
     BENCH: {"benchmark": str, **_COMMON, "dofs_per_second": _NUMBER, "fraction": _NUMBER, "bound": str},
     COMPARE: {**_COMMON, "dofs_per_second": _NUMBER, "flops": _NUMBER, "nbytes": _NUMBER, "difference": _NUMBER},
 }
+# Those that phases without a model do without.
+_BOUND = ("fraction", "bound")
 # What else a file may hold, and of what kind.
 _PARTS: Mapping[str, type] = {"settings": dict, "machine": dict, "runs": list, "skipped": list, "wrong": list}
 
@@ -56,18 +58,22 @@ class Measurement:
         Of one application, or of the phase: median and extremes over `repeats` timings of `calls` calls.
     dofs_per_second : float
         n_dofs / seconds.
-    flops, nbytes : float
+    flops, nbytes : float, optional
         Nominal operations and compulsory bytes of one application (`hpfem.forms.cost`) or of the phase
-        (`hpfem.benchmarks.global_phases`).
-    roofline_dofs_per_second : float
+        (`hpfem.benchmarks.global_phases`); not of whole solves, as the following.
+    roofline_dofs_per_second : float, optional
         Bound by bandwidth and flop rate.
-    bound : str
+    bound : str, optional
         "bandwidth" or "flops".
-    fraction : float
+    fraction : float, optional
         Share of the bound.
     phase : str, optional
         Of a problem on continuous functions: "application", "iteration" of conjugate gradients, or "csr", SciPy's
-        product with the assembled matrix.
+        product with the assembled matrix; of a whole solve those of `hpfem.benchmarks.whole_solve`.
+    iterations : int, optional
+        Of a whole solve.
+    residual : float, optional
+        Norm of its true residual over that of the right-hand side.
     error : float, optional
         Largest difference to NumPy's result, of a problem on continuous functions to SciPy's product, relative to the
         largest entry.
@@ -99,12 +105,14 @@ class Measurement:
     repeats: int
     calls: int
     dofs_per_second: float
-    flops: float
-    nbytes: float
-    roofline_dofs_per_second: float
-    bound: str
-    fraction: float
+    flops: float | None = None
+    nbytes: float | None = None
+    roofline_dofs_per_second: float | None = None
+    bound: str | None = None
+    fraction: float | None = None
     phase: str | None = None
+    iterations: int | None = None
+    residual: float | None = None
     error: float | None = None
     chosen: bool | None = None
     variant: str | None = None
@@ -199,6 +207,8 @@ def read_results(path: str | os.PathLike[str]) -> dict[str, Any]:
         wanted["phase"] = str  # of one problem, of which all that is measured has one
     for number, entry in enumerate(results):
         for name, kinds in wanted.items():
+            if isinstance(entry, dict) and "phase" in entry and name in _BOUND and name not in entry:
+                continue
             value = entry.get(name) if isinstance(entry, dict) else None
             if not isinstance(value, kinds) or isinstance(value, bool) or not _in_range(name, value):
                 raise ArgumentError(f"{path}: results[{number}] has {name} = {shown(value)}, not what hpfem writes")

@@ -193,9 +193,17 @@ class Runner:
     ) -> Measurement:
         s, choice, problem = self.settings, built.choice, built.choice.kernel.problem
         work = (application.call, self._timer, s.repeats, s.min_seconds, application.start, application.steps)
-        timing = measure(*work)
-        least, bound = self.rooflines[case.dtype].bound(application.nbytes, application.flops)
-        n_dofs = application.n_dofs
+        timing = application.timing or measure(*work)
+        n_dofs, limits = application.n_dofs, dict[str, Any]()
+        if application.nbytes is not None and application.flops is not None:
+            least, bound = self.rooflines[case.dtype].bound(application.nbytes, application.flops)
+            limits = {
+                "flops": float(application.flops),
+                "nbytes": float(application.nbytes),
+                "roofline_dofs_per_second": n_dofs / least,
+                "bound": bound,
+                "fraction": least / timing.median,
+            }
         return Measurement(
             **case.as_dict(),
             operator=problem.form.name,
@@ -214,24 +222,22 @@ class Runner:
             repeats=timing.repeats,
             calls=timing.calls,
             dofs_per_second=n_dofs / timing.median,
-            flops=float(application.flops),
-            nbytes=float(application.nbytes),
-            roofline_dofs_per_second=n_dofs / least,
-            bound=bound,
-            fraction=least / timing.median,
             phase=application.phase,
+            iterations=application.iterations,
+            residual=application.residual,
+            **limits,
             **checked,
         )
 
     def _sustain(self, measured: Measurement, built: BuiltOperator) -> Measurement:
         # A little more than asked for: without pauses kernels may run faster than one by one.
         calls = math.ceil(1.1 * self.settings.sustained / measured.seconds)
-        seconds = self._timer.seconds(built.on(measured.n_cells).call, calls) / calls
+        seconds, fraction = self._timer.seconds(built.on(measured.n_cells).call, calls) / calls, measured.fraction
         return replace(
             measured,
             sustained_seconds=seconds,
             sustained_dofs_per_second=measured.n_dofs / seconds,
-            sustained_fraction=measured.fraction * measured.seconds / seconds,
+            sustained_fraction=None if fraction is None else fraction * measured.seconds / seconds,
         )
 
 

@@ -27,8 +27,8 @@ from .command import Command
 from .result_file import ResultFile
 
 DESCRIPTION = """Measure the throughput of the mass (bk1) or Helmholtz (bk3) operator element by element, or of CEED's
-bake-off problems on continuous functions (bp1, bp3, bp5), over shapes, orders, sizes, strategies and geometries, and
-the machine's bandwidth and flop rate in the same run."""
+bake-off problems on continuous functions (bp1, bp3, bp5), or of whole solves with multigrid (solve), over shapes,
+orders, sizes, strategies and geometries, and the machine's bandwidth and flop rate in the same run."""
 
 EXAMPLES = """examples:
   hpfem bench --quick
@@ -39,11 +39,15 @@ EXAMPLES = """examples:
   hpfem bench --merge part1.json part2.json -o gpu.json
   hpfem bench --benchmark bp3 --shapes hex,tet --orders 1:8 --dofs 1e4:1e6 -o bp3.json
   hpfem bench --benchmark bp5 --shapes quad,hex --backend cuda --dofs 1e5,1e6,1e7 -o bp5.json
+  hpfem bench --benchmark solve --shapes all --orders 1:8 --dofs 1e5 --geometry deformed -o solve.json
 
 bp1 (mass), bp3 (stiffness, u = 0 on the boundary) and bp5 (the same on quads and hexes whose points are the nodes) are
 applied to the unknowns of continuous functions: an application with gather and scatter, an iteration of conjugate
 gradients (of 20, Jacobi for bp1), and SciPy's CSR product with the assembled matrix where that fits. Throughput is
 unknowns over the median time.
+
+solve is -div(grad u) + u = f, u = 0 on the boundary, from the mesh to the solution, to 1e-8 (1e-5 in float32), with
+multigrid: all in, phase by phase, the first time, and on a CPU SciPy with pyamg on the assembled matrix where it fits.
 
 Of bk1 and bk3 on a GPU, or with --tiled, kernels alone are measured: both, all shapes, P = 1..7 (10 in 2-D), both
 geometries, precisions and algorithms, all strategies, up to 2e7 degrees of freedom, and the fastest for seconds without
@@ -89,7 +93,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         type=names,
         default=(),
         metavar="NAMES",
-        help="stdmat, sumfac, ... (default all; auto of bp1, bp3 and bp5)",
+        help="stdmat, sumfac, ... (default all; auto of bp1, bp3, bp5 and solve)",
     )
     for name, dest, metavar, every, others in (
         ("--algorithm", "algorithms", "NAME", ALGORITHMS, ", both or auto (default auto)"),
@@ -101,7 +105,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dofs",
         type=options.checked(options.parse_dofs),
         metavar="N",
-        help="1e5, 1e4,1e6 or 1e3:1e6 (default 3e3:1e6): elements x modes, or unknowns of bp1, bp3 and bp5",
+        help="1e5, 1e4,1e6 or 1e3:1e6 (default 3e3:1e6): elements x modes, or unknowns of bp1, bp3, bp5, solve",
     )
     parser.add_argument(
         "--matrix-entries",

@@ -25,12 +25,13 @@ def print_bench(result: Record) -> None:
     free = {name: "auto" for name, names in asked.items() if tuple(names) == ("auto",)}
     records: list[Record] = [{**record, **free} for record in result["results"]]
     what = f"{settings['benchmark']}, {roofline['backend']}, {settings['dtype']}"
+    beside = "iterations" if any("iterations" in record for record in records) else "share of the roofline"
     _print_by_order(
-        f"{what}: best throughput in MDoF/s (share of the roofline)",
+        f"{what}: best throughput in MDoF/s ({beside})",
         ("shape", "geometry", *phases, "strategy", "algorithm"),
         records,
         lambda record: record["dofs_per_second"],
-        lambda record: f"{record['dofs_per_second'] / 1e6:.1f} ({record['fraction']:.0%})",
+        _bench_cell,
     )
     gains = list(_gains(records))
     if gains:
@@ -44,6 +45,14 @@ def print_bench(result: Record) -> None:
     output.say(f"limits measured: {_limits(roofline)}")
     for reason in dict.fromkeys(entry["reason"] for entry in result["skipped"]):
         output.say(f"skipped: {reason}")
+
+
+def _bench_cell(record: Record) -> str:
+    """MDoF/s and share of the roofline; of a whole solve, which has none, iterations."""
+    rate = record["dofs_per_second"] / 1e6
+    return (
+        f"{rate:.3g} ({record['iterations']})" if "iterations" in record else f"{rate:.1f} ({record['fraction']:.0%})"
+    )
 
 
 def _gains(records: list[Record]) -> Iterator[Record]:

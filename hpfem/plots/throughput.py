@@ -30,10 +30,16 @@ _OPERATORS = {
     "bp1": "BP1, mass",
     "bp3": "BP3, stiffness",
     "bp5": "BP5, collocated stiffness",
+    "solve": "Whole solve",
 }
 # What the phases of problems on continuous functions are called, and their lines.
 _PHASES = {"application": "application", "iteration": "CG iteration", "csr": "CSR product"}
-_PHASE_DASHES: dict[str, Any] = {"application": "-", "iteration": (0, (5, 1.5)), "csr": (0, (1, 1.2))}
+_PHASE_DASHES: dict[str, Any] = {
+    **{"application": "-", "iteration": (0, (5, 1.5)), "csr": (0, (1, 1.2))},
+    **{"all in": "-", "iterations": (0, (5, 1.5)), "pyamg": (0, (1, 1.2))},
+}
+# Parts of a whole solve, in their order: together they are "all in".
+_PARTS = ("space", "operator", "multigrid", "vertices", "right-hand side", "iterations")
 
 
 def plot_throughput(results: Mapping[str, Any], folder: str | os.PathLike[str], suffix: str = ".png") -> list[Path]:
@@ -59,7 +65,10 @@ def plot_throughput(results: Mapping[str, Any], folder: str | os.PathLike[str], 
         - ``<benchmark>_roofline``: share of the machine's limit;
 
         of problems on continuous functions phases stand for strategies: the application, an iteration of conjugate
-        gradients, SciPy's product;
+        gradients, SciPy's product; of whole solves all in, the iterations and a peer's solve, and in place of the
+        roofline
+
+        - ``<benchmark>_parts``: time of each part per unknown, at the largest size;
 
         with the precision after the benchmark's name where the results hold several, and ``_2d`` at the end for shapes
         of two dimensions where there are more columns than a page is wide. Of a GPU's results the peaks of others are
@@ -126,8 +135,13 @@ def _phase_figures(
     records: Sequence[Record], heading: Callable[[str], str], over_size: bool
 ) -> Iterator[tuple[str, Figure]]:
     """Figures of a problem on continuous functions: phases in place of strategies, of which the fastest counts."""
+    solves = any(record["phase"] == "all in" for record in records)
     named = _best(
-        [{**record, "strategy": _PHASES.get(record["phase"], record["phase"])} for record in records],
+        [
+            {**record, "strategy": _PHASES.get(record["phase"], record["phase"])}
+            for record in records
+            if record["phase"] in _PHASE_DASHES or not solves
+        ],
         *("shape", "geometry", "strategy", "order", "n_dofs"),
     )
     colours = _order_look(named, "")
@@ -142,8 +156,48 @@ def _phase_figures(
             yield geometry, _over_size(own, heading(f", {geometry} elements"), "strategy", look)
     figure, axes = _lines_by_order(_largest(named), heading(", at the largest size"), "dofs_per_second", named)
     yield "by_order", _throughput(figure, axes, named)
+    if solves:
+        yield "parts", _parts(records, heading)
+        return
     # A matrix does other work.
     yield "roofline", _roofline([record for record in named if record["phase"] != "csr"], heading)
+
+
+def _parts(records: Sequence[Record], heading: Callable[[str], str]) -> Figure:
+    """Bars of the parts of a whole solve at the largest size, one upon the other, beside those of other geometries."""
+    chosen = _largest([{**record, "strategy": record["phase"]} for record in records if record["phase"] in _PARTS])
+    geometries, shapes = _values(chosen, "geometry"), style.in_order(_values(chosen, "shape"))
+    shades = style.order_colours(range(len(_PARTS)))
+    colours = {part: shades[number] for number, part in enumerate(_PARTS)}
+
+    def colour(part: str, geometry: str) -> Any:
+        return _lighter(colours[part]) if geometry == "affine" and len(geometries) > 1 else colours[part]
+
+    patches = [Patch(label=part, facecolor=colours[part]) for part in _PARTS]
+    legend = [patches[:3], patches[3:]]
+    if len(geometries) > 1:
+        legend.append([Patch(label=f"{own} elements", facecolor=colour("space", own)) for own in geometries])
+    figure, axes = style.columns([shape.capitalize() for shape in shapes], legend)
+    style.heading(figure, heading(", parts, at the largest size"))
+    width = 0.8 / len(geometries)
+    for axis, shape in zip(axes, shapes, strict=True):
+        orders = sorted(_values(_having(chosen, shape=shape), "order"))
+        for number, geometry in enumerate(geometries):
+            level = [0.0] * len(orders)
+            for part in _PARTS:
+                own = {
+                    record["order"]: record for record in _having(chosen, shape=shape, geometry=geometry, phase=part)
+                }
+                heights = [1e6 / own[order]["dofs_per_second"] if order in own else 0.0 for order in orders]
+                places = [place + (number - (len(geometries) - 1) / 2) * width for place in range(len(orders))]
+                axis.bar(places, heights, 0.92 * width, bottom=level, color=colour(part, geometry), linewidth=0)
+                level = [below + height for below, height in zip(level, heights, strict=True)]
+        axis.set_xticks(range(len(orders)), [str(order) for order in orders])
+        axis.set_xlabel("Order P", fontsize=9)
+        axis.grid(visible=False, axis="x")
+    axes[0].set_ylim(bottom=0)
+    axes[0].set_ylabel("Microseconds per unknown", fontsize=9)
+    return figure
 
 
 def _on_gpu(records: Sequence[Record]) -> bool:

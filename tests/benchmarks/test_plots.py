@@ -322,3 +322,29 @@ def test_phases_of_problems_on_continuous_functions(tmp_path, monkeypatch):
     assert len(figures["bp3_by_order"].axes[0].get_lines()) == 3 * 2
     # A matrix does other work: it has no share of the operator's limit.
     assert not any("CSR" in text.get_text() for text in figures["bp3_roofline"].legends[0].get_texts())
+
+
+def test_parts_of_whole_solves(tmp_path, monkeypatch):
+    result = bench(shapes=("hex", "tet"), strategies=("auto",), benchmark="solve")
+    phases = ("all in", "space", "operator", "multigrid", "vertices", "right-hand side", "iterations", "first", "pyamg")
+    result["results"] = [
+        {**{name: value for name, value in record.items() if name not in ("fraction", "bound")}, "phase": phase}
+        for record in result["results"]
+        for phase in phases
+    ]
+    figures = shown(monkeypatch, result, tmp_path)
+    assert list(figures) == ["solve_deformed", "solve_affine", "solve_by_order", "solve_parts"]
+    assert figures["solve_parts"].get_suptitle().startswith("Whole solve, parts, at the largest size")
+    largest = max(record["n_dofs"] for record in result["results"])
+    rates = {
+        (record["shape"], record["geometry"], record["order"]): record["dofs_per_second"]
+        for record in result["results"]
+        if record["n_dofs"] == largest
+    }
+    for axis, shape in zip(figures["solve_parts"].axes, ("hex", "tet"), strict=True):
+        # Six parts, each of as many microseconds per unknown, one upon the other, of three orders and two geometries.
+        assert len(axis.patches) == 6 * 3 * 2
+        tops = sorted(bar.get_y() + bar.get_height() for bar in axis.patches)
+        assert tops[-1] == pytest.approx(max(6e6 / rate for (own, *_), rate in rates.items() if own == shape))
+        assert all(bar.get_height() > 0 for bar in axis.patches)
+    assert len(figures["solve_by_order"].axes[0].get_lines()) == 3 * 2

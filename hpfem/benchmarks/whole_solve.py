@@ -1,0 +1,211 @@
+"""A whole solve of -div(grad u) + u = f, u = 0 on the boundary, with multigrid: what a user waits for, part by part.
+
+It begins with a mesh that nothing was asked of yet and ends with the solution on the host; a `Problem` keeps its own
+clocks. Phases of it are
+
+    all in             from the mesh to the solution
+    space              cells in order, numbers of edges and faces, geometry
+    operator           numbering, boundary conditions, geometric factors, kernels
+    multigrid          levels, energies and smoothers
+    vertices           the matrix of the vertices, and pyamg's set-up for it
+    right-hand side    integrals of f
+    iterations         conjugate gradients, the solution brought to the host
+    first              all in, the first time: what was not compiled yet was compiled then
+    pyamg              SciPy's conjugate gradients with pyamg's smoothed aggregation on the assembled matrix: set-up and
+                       iterations, without assembling, on the host alone
+
+and throughput is unknowns over their seconds. No bytes are counted: what is compulsory for a solve nobody knows. Work
+that a device does in the background may count for the phase that waits for it.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, csr_matrix
+from scipy.sparse.linalg import cg as scipy_cg
+
+from ..backends.timer import SLOW_SECONDS, Timing
+from ..errors import NotSuitable, SolverError
+from ..mesh import Mesh
+from ..solvers import Problem, SolveInfo
+from ..solvers.norms import load
+from ..space import Space
+from .global_phases import matrix_refusal
+from .problems import Application, BuiltOperator
+
+# Of residuals, by precision.
+TOLERANCE = {"float64": 1e-8, "float32": 1e-5}
+# Iterations of a peer at most, and whole solves that are timed at most where one takes longer than a second; a peer's
+# are timed once then.
+PEER_ITERATIONS, SLOW_REPEATS = 2000, 3
+
+
+def source(*x: Any) -> Any:
+    """Give the right-hand side that is solved for.
+
+    Parameters
+    ----------
+    *x : arrays
+        Coordinates.
+
+    Returns
+    -------
+    array
+    """
+    result = np.sin(1.5 * x[0])
+    for i, c in enumerate(x[1:], start=1):
+        result = result * np.sin(1.5 * c + 0.3 * i)
+    return result
+
+
+class MeasuredSolve(BuiltOperator):
+    """Phases of a whole solve; the first is made here.
+
+    Parameters
+    ----------
+    mesh : callable
+        Makes the mesh anew.
+    options : mapping
+        Of the `Space`.
+    preconditioner : str
+    matrix_entries : float
+        Entries of element matrices that are assembled at most, for pyamg.
+    repeats : int
+        Solves that are timed after the first; at most 3 of those that take longer than a second.
+
+    Attributes
+    ----------
+    vector : ndarray, [n]
+        Coefficients of the last solution.
+    info : SolveInfo
+        Of the last solve.
+
+    Raises
+    ------
+    NotSuitable
+        If the solver does not converge.
+    """
+
+    vector: NDArray[np.float64]
+    info: SolveInfo
+
+    def __init__(
+        self,
+        mesh: Callable[[], Mesh],
+        options: Mapping[str, Any],
+        preconditioner: str,
+        matrix_entries: float,
+        repeats: int = 1,
+    ) -> None:
+        self._mesh, self._options, self._preconditioner = mesh, options, preconditioner
+        self._entries, self._repeats = matrix_entries, repeats
+        self._no_matrix: str | None = None
+        self.refused = []
+        try:
+            self._first = self.solve()
+        except SolverError as error:
+            raise NotSuitable(str(error)) from error
+
+    def _problem(self, space: Space, preconditioner: str) -> Problem:
+        tol = TOLERANCE[space.dtype.name]
+        return Problem(space, lam=1.0, dirichlet=0.0, preconditioner=preconditioner, tol=tol, bar=False)
+
+    def solve(self) -> dict[str, float]:
+        """Solve once, from a mesh to the solution.
+
+        Returns
+        -------
+        {str: float}
+            Seconds of each phase.
+        """
+        gc.collect()  # memory of the solve before is held until then
+        mesh = self._mesh()
+        began = perf_counter()
+        space = Space(mesh, **self._options)
+        after = perf_counter()
+        problem = self._problem(space, self._preconditioner)
+        solution = problem.solve(source)
+        ended = perf_counter()
+        [self.choice], self.vector, self.info = problem.operator.operator.choices, solution.vector, solution.info
+        self._no_matrix = matrix_refusal("SciPy with pyamg", space, problem.operator.device, self._entries)
+        parts = problem.phases
+        vertices = getattr(problem.preconditioner, "phases", {}).get("vertices", 0.0)
+        return {
+            "all in": ended - began,
+            "space": after - began,
+            "operator": sum(seconds for name, seconds in parts.items() if name != "preconditioner"),
+            "multigrid": parts["preconditioner"] - vertices,
+            "vertices": vertices,
+            "right-hand side": self.info.set_up_time,
+            "iterations": self.info.time - self.info.set_up_time,
+        }
+
+    def _application(
+        self, phase: str, seconds: Sequence[float], call: Callable[[], object], **info: Any
+    ) -> Application:
+        timing = Timing(statistics.median(seconds), min(seconds), max(seconds), len(seconds), 1)
+        return Application(call, None, None, len(self.vector), phase, timing=timing, **info)
+
+    def on(self, n_elements: int) -> Application:
+        """The whole solve; see `BuiltOperator.on`."""
+        return next(self.phases(n_elements))
+
+    def phases(self, n_elements: int) -> Iterator[Application]:
+        """All in, its parts, the first time, and the peer; see `BuiltOperator.phases`."""
+        slow = self._first["all in"] > SLOW_SECONDS
+        timed = [self.solve() for _ in range(min(self._repeats, SLOW_REPEATS) if slow else self._repeats)]
+        went = {"iterations": self.info.iterations, "residual": self.info.residual}
+        for phase in self._first:
+            yield self._application(phase, [parts[phase] for parts in timed], self.solve, **went)
+        yield self._application("first", [self._first["all in"]], self.solve, **went)
+        refused = self._no_matrix
+        if refused is None:
+            peer = self.peer()
+            if isinstance(peer, Application):
+                yield peer
+                return
+            refused = peer
+        self.refused = [*self.refused, {"phase": "pyamg", "reason": refused}]
+
+    def peer(self) -> Application | str:
+        """Solve the same with the assembled matrix, by SciPy and pyamg.
+
+        Returns
+        -------
+        Application or str
+            Why there is none.
+        """
+        from pyamg import smoothed_aggregation_solver
+
+        problem = self._problem(Space(self._mesh(), **self._options), "none")
+        A, free = problem.operator, problem.conditions.free
+        if not free.any():
+            return "SciPy with pyamg: there are no unknowns but on the boundary"
+        matrix = csr_matrix(csr_array(A.assemble(), dtype=A.dtype)[free][:, free])
+        rhs = load(problem.c0, source)[free].astype(A.dtype)
+        tol = TOLERANCE[A.dtype.name]
+
+        def solved() -> tuple[float, int, NDArray[Any]]:
+            began, count = perf_counter(), 0
+
+            def counted(x: Any) -> None:
+                nonlocal count
+                count += 1
+
+            M = smoothed_aggregation_solver(matrix).aspreconditioner()
+            x, _ = scipy_cg(matrix, rhs, rtol=tol, maxiter=PEER_ITERATIONS, M=M, callback=counted)
+            return perf_counter() - began, count, x
+
+        seconds, iterations, x = solved()
+        residual = float(np.linalg.norm(rhs - matrix @ x) / np.linalg.norm(rhs))
+        if not residual < 10 * tol:
+            return f"SciPy with pyamg: the residual is {residual:.1e} after {iterations} iterations"
+        times = [seconds, *(solved()[0] for _ in range(self._repeats - 1 if seconds < SLOW_SECONDS else 0))]
+        return self._application("pyamg", times, solved, iterations=iterations, residual=residual)
