@@ -340,7 +340,9 @@ class Problem:
         """What the unknowns are solved for, with boundary values taken to the right."""
         bc = self.conditions
         rhs = load(self.c0, f, self.components) + bc.load
-        return np.where(bc.constrained, 0.0, rhs - self._applied(values)) if bc.constrained.any() else rhs
+        if values.any():
+            rhs = rhs - self._applied(values)
+        return np.where(bc.constrained, 0.0, rhs)
 
     def _guess(self, start: Solution | NDArray[Any], values: Array) -> Array:
         """A first guess of the unknowns."""

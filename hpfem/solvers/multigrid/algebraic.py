@@ -57,9 +57,14 @@ class AlgebraicMultigrid:
     def __init__(self, A: csr_array, near: NDArray[np.floating[Any]], vectors: VectorSpace, dtype: DTypeLike) -> None:
         from pyamg import smoothed_aggregation_solver
 
-        made = smoothed_aggregation_solver(
-            csr_matrix(A), near, strength="evolution" if near.shape[1] == 1 else "symmetric", max_coarse=_SMALLEST
-        ).levels
+        # pyamg draws from NumPy's one generator: the same every time, and as if it had not.
+        state = np.random.get_state()
+        np.random.seed(0)
+        try:
+            strength = "evolution" if near.shape[1] == 1 else "symmetric"
+            made = smoothed_aggregation_solver(csr_matrix(A), near, strength=strength, max_coarse=_SMALLEST).levels
+        finally:
+            np.random.set_state(state)
         self._vectors = vectors
         self.sizes = [int(level.A.shape[0]) for level in made]
         self._levels = [_Level(csr_array(level.A), csr_array(level.P), vectors, dtype) for level in made[:-1]]

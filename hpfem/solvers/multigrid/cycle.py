@@ -26,7 +26,7 @@ from .energies import Energies, element_energies
 from .smoother import LowEnergySmoother
 
 # Of the smoother. Beyond the largest eigenvalue, classes of cells disagree too much on the functions that they share.
-DEGREE, _LARGEST = 2, 4.0
+DEGREE, _LARGEST = 2, 5.0
 # One thread at a time launches cycles on a device: what others launch would end a capture.
 _LAUNCHES = Lock()
 
