@@ -58,13 +58,13 @@ class AlgebraicMultigrid:
         from pyamg import smoothed_aggregation_solver
 
         # pyamg draws from NumPy's one generator: the same every time, and as if it had not.
-        state = np.random.get_state()
-        np.random.seed(0)
+        state = np.random.get_state()  # noqa: NPY002
+        np.random.seed(0)  # noqa: NPY002
         try:
             strength = "evolution" if near.shape[1] == 1 else "symmetric"
             made = smoothed_aggregation_solver(csr_matrix(A), near, strength=strength, max_coarse=_SMALLEST).levels
         finally:
-            np.random.set_state(state)
+            np.random.set_state(state)  # noqa: NPY002
         self._vectors = vectors
         self.sizes = [int(level.A.shape[0]) for level in made]
         self._levels = [_Level(csr_array(level.A), csr_array(level.P), vectors, dtype) for level in made[:-1]]
