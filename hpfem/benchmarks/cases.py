@@ -96,6 +96,7 @@ class Case:
         if self.size is None:
             return TiledBlock(*what, **options)
         if isinstance(self.size, GlobalSize):
+            assert settings.matrix_entries is not None  # where it was left out, settings have set it
             return GlobalBlock(*what, self.size, settings.matrix_entries, settings.repeats, **options)
         return MeshBlock(*what, self.size, **options)
 
@@ -137,7 +138,8 @@ class BenchSettings:
     min_seconds : float
         Least time of each timing.
     matrix_entries : float
-        Entries of element matrices up to which the matrix of a global operator is assembled, for SciPy's product.
+        Entries of element matrices up to which the matrix of a global operator is assembled, for SciPy; None: as many
+        as the benchmark says.
 
     Raises
     ------
@@ -159,7 +161,7 @@ class BenchSettings:
     quadrature: str | int | None = None
     repeats: int = 9
     min_seconds: float = 0.005
-    matrix_entries: float = MATRIX_ENTRIES
+    matrix_entries: float | None = None
     sustained: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
@@ -171,6 +173,9 @@ class BenchSettings:
                     raise ArgumentError(f"{self.benchmark} is defined on {name} {wanted!r}, got {given!r}")
                 object.__setattr__(self, name, given if wanted is None else wanted)
             object.__setattr__(self, "strategies", self.strategies or ("auto",))
+        if self.matrix_entries is None:
+            most = MATRIX_ENTRIES if self.bake_off is None else self.bake_off.matrix_entries
+            object.__setattr__(self, "matrix_entries", most)
         object.__setattr__(self, "basis", self.basis or "modified")
         if not self.orders:
             raise ArgumentError(f"orders to measure must lie between 1 and {MAX_ORDER}, got []")

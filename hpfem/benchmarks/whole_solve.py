@@ -42,6 +42,8 @@ from .problems import Application, BuiltOperator
 
 # Of residuals, by precision.
 TOLERANCE = {"float64": 1e-8, "float32": 1e-5}
+# Entries of element matrices that are assembled for a peer, where nothing else is asked for: it takes about 20 s.
+PEER_ENTRIES = 2e7
 # Iterations of a peer at most, and whole solves that are timed at most where one takes longer than a second; a peer's
 # are timed once then.
 PEER_ITERATIONS, SLOW_REPEATS = 2000, 3

@@ -17,6 +17,7 @@ from ..benchmarks.global_phases import MATRIX_ENTRIES
 from ..benchmarks.parts import cases_of, merge_results, suite_document, suite_records
 from ..benchmarks.results import BENCH
 from ..benchmarks.runner import Runner, measure_rooflines
+from ..benchmarks.whole_solve import PEER_ENTRIES
 from ..errors import ArgumentError, DeviceError, NotSuitable
 from ..forms.form import ALGORITHMS
 from ..support.machine import machine_description
@@ -111,7 +112,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--matrix-entries",
         type=options.checked(options.parse_dofs),
         metavar="N",
-        help=f"assemble for SciPy where element matrices have fewer entries (default {MATRIX_ENTRIES:.0e})",
+        help="assemble for SciPy where element matrices have fewer entries"
+        f" (default {MATRIX_ENTRIES:.0e}, solve {PEER_ENTRIES:.0e})",
     )
     parser.add_argument("--quick", action="store_true", help="fewer sizes and shorter timings")
     options.add_space_options(parser, both=True)

@@ -104,6 +104,11 @@ def test_on_a_device(monkeypatch):
 
 def test_a_run_measures_both_geometries():
     settings = BenchSettings("solve", ("quad", "tet"), (2,), (300,), repeats=2)
+    assert (settings.matrix_entries, BenchSettings("bp3").matrix_entries, BenchSettings().matrix_entries) == (
+        2e7,
+        1e8,
+        1e8,
+    )
     measured = ThroughputRun(settings, LIMITS)
     assert len(list(measured)) == 4 and not measured.skipped
     assert [m.phase for m in measured.measurements] == 4 * list(PHASES)
