@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array, csr_matrix
 
 from ...backends.vectors import VectorSpace
-from .chebyshev import chebyshev, largest_eigenvalue
+from .chebyshev import chebyshev, largest_eigenvalue, rest
 
 # Unknowns of the smallest matrix at most, which is inverted.
 _SMALLEST = 300
@@ -84,6 +84,6 @@ class AlgebraicMultigrid:
         level = self._levels[number]
         smooth = partial(chebyshev, level.apply, level.smooth, level.largest, 2)
         x = smooth(r)
-        x += level.P @ self._cycle(number + 1, level.R @ (r - level.A @ x))
-        x += smooth(r - level.A @ x)
+        x += level.P @ self._cycle(number + 1, level.R @ rest(r, level.A @ x))
+        x += smooth(rest(r, level.A @ x))
         return x

@@ -46,11 +46,34 @@ def chebyshev(A: Apply, B: Apply, largest: float, degree: int, r: Any) -> Any:
     d *= 4 / (3 * largest)
     x = weights[0] * d
     for i, weight in enumerate(weights[1:], start=2):
-        r = r - A(d)
+        r = rest(r, A(d))
+        z = B(r)
+        z *= (8 * i - 4) / ((2 * i + 1) * largest)
         d *= (2 * i - 3) / (2 * i + 1)
-        d += (8 * i - 4) / ((2 * i + 1) * largest) * B(r)
-        x += weight * d
+        d += z
+        z[...] = d
+        z *= weight
+        x += z
     return x
+
+
+def rest(r: Any, product: Any) -> Any:
+    """Residual after a correction.
+
+    Parameters
+    ----------
+    r : array, [n]
+    product : array, [n]
+        A d of the correction; overwritten.
+
+    Returns
+    -------
+    array, [n]
+        r - A d, in the place of the product.
+    """
+    product *= -1
+    product += r
+    return product
 
 
 def largest_eigenvalue(A: Apply, B: Apply, vectors: VectorSpace, start: Any, steps: int = 10) -> float:

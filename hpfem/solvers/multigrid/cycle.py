@@ -21,7 +21,7 @@ from ...errors import ArgumentError, MeshError, NotSuitable
 from ...space import Space
 from .algebraic import AlgebraicMultigrid
 from .cell_map import CellMap
-from .chebyshev import WEIGHTS, chebyshev, largest_eigenvalue
+from .chebyshev import WEIGHTS, chebyshev, largest_eigenvalue, rest
 from .energies import Energies, element_energies
 from .smoother import LowEnergySmoother
 
@@ -233,9 +233,9 @@ class Multigrid:
         smooth = partial(chebyshev, level.apply, level.smooth, level.largest, self.degree)
         kept, n = self.levels[number + 1].kept, level.n
         x = smooth(r)
-        coarse = (r - level.apply(x)).reshape(n, -1)[:, kept]
+        coarse = rest(r, level.apply(x)).reshape(n, -1)[:, kept]
         x.reshape(n, -1)[:, kept] += self._cycle(number + 1, coarse.reshape(-1)).reshape(n, -1)
-        x += smooth(r - level.apply(x))
+        x += smooth(rest(r, level.apply(x)))
         return x
 
     def _at_vertices(self, level: Level, r: Any) -> Any:
