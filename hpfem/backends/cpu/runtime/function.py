@@ -13,7 +13,7 @@ from ..codegen.function import write_function
 from ..codegen.pointwise import parameter_inputs
 from .cache import compiled
 from .target import host
-from .threads import THREAD_FLOPS, run_all, thread_count
+from .threads import THREAD_FLOPS, run_all, shares
 
 Array = NDArray[np.float64]
 
@@ -73,8 +73,7 @@ class CpuFunction:
         n, numbers = x[0].size, np.array([parameters[name] for name in self._names])
         run = partial(self._run, x, out, numbers, n)
         groups = n // self._lanes
-        parts = int(max(1, min(thread_count(), groups, groups * self._lanes * self._flops // THREAD_FLOPS)))
-        bounds = [groups * part // parts for part in range(parts + 1)]
+        bounds = shares(groups, groups * self._lanes * self._flops, THREAD_FLOPS)
         run_all([partial(run, 0, first, last) for first, last in pairwise(bounds)])
         if groups * self._lanes < n:  # the last points once more, in a group of their own
             run(n - self._lanes, 0, 1)

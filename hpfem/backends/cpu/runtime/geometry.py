@@ -13,7 +13,7 @@ from ..codegen.geometry import write_geometry
 from .buffers import aligned
 from .cache import compiled
 from .target import Target
-from .threads import THREAD_FLOPS, run_all, thread_count
+from .threads import THREAD_FLOPS, run_all, shares
 
 Array = NDArray[np.floating[Any]]
 
@@ -70,14 +70,13 @@ def _run(geometry: BlockGeometry, kind: str, direction: int, target: Target, out
     program = write_geometry(geometry, kind, out.shape[-1], width, out.dtype)
     code = compiled(program.text, target)
     groups = -(-geometry.n_elements // width)
-    threads = int(max(1, min(thread_count(), groups, groups * width * program.flops // THREAD_FLOPS)))
-    scratch = [aligned((program.scratch_size, width), np.float64) for _ in range(threads)]
+    bounds = shares(groups, groups * width * program.flops, THREAD_FLOPS)
+    scratch = [aligned((program.scratch_size, width), np.float64) for _ in bounds[1:]]
     coefficients, rows, factors = (array.ctypes.data for array in used)
     common = (geometry.n_elements, 0, coefficients, out.ctypes.data, 0, rows, 0, factors)
 
     def run(first: int, last: int, own: Array, arrays: object) -> None:
         code.run(first, last, *common, own.ctypes.data, 0, 0)
 
-    bounds = [groups * part // threads for part in range(threads + 1)]
     # A task holds what it reads and writes.
     run_all([partial(run, *share, (used, out)) for share in zip(bounds, bounds[1:], scratch, strict=False)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import lru_cache, partial
 from typing import Any
 
@@ -24,7 +25,7 @@ from .buffers import aligned
 from .cache import compiled
 from .geometry import stored_factors
 from .target import Target, host
-from .threads import THREAD_FLOPS, run_all, thread_count
+from .threads import THREAD_FLOPS, run_all, shares
 
 Array = NDArray[np.floating[Any]]
 
@@ -82,13 +83,13 @@ class GroupKernel:
         array[...] = 0
         return array, array.ctypes.data
 
-    def _tasks(self, components: int) -> int:
-        work = self.groups * self.group_flops * components
-        return int(max(1, min(thread_count(), self.groups, work // THREAD_FLOPS)))
+    def _shares(self, components: int) -> list[int]:
+        """First groups of the shares of threads, and the number of groups."""
+        return shares(self.groups, self.groups * self.group_flops * components, THREAD_FLOPS)
 
-    def _shares(self, components: int, bounds: Sequence[int]) -> list[int]:
+    def _shares_among(self, components: int, bounds: Sequence[int]) -> list[int]:
         """Those of some bounds between groups at which threads take turns."""
-        parts = min(self._tasks(components), len(bounds) - 1)
+        parts = min(len(self._shares(components)), len(bounds)) - 1
         return [bounds[(len(bounds) - 1) * part // parts] for part in range(parts + 1)]
 
     def _launch(self, bounds: Sequence[int], components: int, addresses: Sequence[int], stride: int, used: Any) -> None:
@@ -104,8 +105,8 @@ class GroupKernel:
         if len(scratch) == 1:
             self.code.run(bounds[0], bounds[1], *common, scratch[0][1], codes, stride)
         else:
-            shares, held = zip(bounds, bounds[1:], scratch), (self, used, scratch)
-            run_all([partial(self._run, held, g0, g1, *common, at, codes, stride) for g0, g1, (_, at) in shares])
+            parts, held = zip(bounds, bounds[1:], scratch), (self, used, scratch)
+            run_all([partial(self._run, held, g0, g1, *common, at, codes, stride) for g0, g1, (_, at) in parts])
         for own in scratch:
             self._scratch.give(own)
 
@@ -121,7 +122,7 @@ def _matrix_program(filled: bytes, n: int, lanes: int, dtype: str) -> Program:
 
 
 class MatrixKernel(GroupKernel):
-    """One matrix for all elements, between global vectors (`codegen.matrix`).
+    """One matrix for all elements, between global vectors (`codegen.matrix`); `indexed` says between which numbers.
 
     Parameters
     ----------
@@ -130,8 +131,6 @@ class MatrixKernel(GroupKernel):
         Where its entries may be: matrices with equal ones have the same code.
     n_elements : int
     dtype : dtype
-    codes : ndarray of int32, [groups, n, lanes], optional
-        Without these it is to be made ready by `indexed`.
     """
 
     def __init__(
@@ -140,23 +139,23 @@ class MatrixKernel(GroupKernel):
         filled: NDArray[np.bool_],
         n_elements: int,
         dtype: DTypeLike,
-        codes: NDArray[np.int32] | None = None,
     ) -> None:
         target = host()
         program = _matrix_program(filled.tobytes(), len(filled), target.lanes(dtype), np.dtype(dtype).name)
-        super().__init__(program, n_elements, dtype, target, codes)
-        self._matrix, self._filled = matrix, filled
+        super().__init__(program, n_elements, dtype, target)
         self._entries = packed(matrix, filled, dtype)
 
     def indexed(self, codes: NDArray[np.int32]) -> MatrixKernel:
         """The same on some unknowns; see `CpuKernel.indexed`."""
-        return MatrixKernel(self._matrix, self._filled, self._n_elements, self.dtype, codes)
+        other = copy(self)
+        other._codes, other._scratch = codes, Pool()
+        return other
 
     def apply_indexed(self, source: Array, out: Array, bounds: Sequence[int]) -> None:
         """Add the product with a global vector to another one; see `CpuKernel.apply_indexed`."""
         addresses = (source.ctypes.data, out.ctypes.data, self._entries.ctypes.data, 0, 0, 0)
         used = source, out, self._entries
-        self._launch(self._shares(len(source), bounds), len(source), addresses, source.shape[1], used)
+        self._launch(self._shares_among(len(source), bounds), len(source), addresses, source.shape[1], used)
 
 
 class CpuKernel(GroupKernel, BlockKernel):
@@ -175,7 +174,6 @@ class CpuKernel(GroupKernel, BlockKernel):
     codes : ndarray of int32, [groups, n_modes, lanes], optional
         Signed indices by which coefficients are taken from global vectors, and results added to them
         (`codegen.indexed`); `apply_indexed` instead of `apply` then.
-
     """
 
     def __init__(
@@ -250,8 +248,7 @@ class CpuKernel(GroupKernel, BlockKernel):
         source = np.ascontiguousarray(source, problem.dtype)
         target = out if out.flags.c_contiguous else np.empty(out.shape, problem.dtype)
         components = len(source) // problem.coupled
-        parts = self._tasks(components)
-        self._run_parts(source, target, components, [self.groups * part // parts for part in range(parts + 1)], 0)
+        self._run_parts(source, target, components, self._shares(components), 0)
         if target is not out:
             out[...] = target
 
@@ -266,7 +263,7 @@ class CpuKernel(GroupKernel, BlockKernel):
             Groups at which the work may be divided: those between two are done by one thread, in order.
         """
         components = len(source) // self.problem.coupled
-        self._run_parts(source, out, components, self._shares(len(source), bounds), source.shape[1])
+        self._run_parts(source, out, components, self._shares_among(len(source), bounds), source.shape[1])
 
     def _run_parts(self, source: Array, target: Array, components: int, bounds: Sequence[int], stride: int) -> None:
         """Run the groups between bounds, each part on a thread."""

@@ -104,6 +104,26 @@ def _hire(count: int) -> None:
         _workers.append(worker)
 
 
+def shares(groups: int, work: int, smallest: int) -> list[int]:
+    """Divide groups among the threads that may be used now.
+
+    Parameters
+    ----------
+    groups : int
+    work : int
+        Operations, all together.
+    smallest : int
+        Operations that each thread must have, such as `THREAD_FLOPS`.
+
+    Returns
+    -------
+    list of int
+        First groups of the shares, and the number of groups.
+    """
+    count = int(max(1, min(thread_count(), groups, work // smallest)))
+    return [groups * share // count for share in range(count + 1)]
+
+
 def run_all(tasks: Sequence[Callable[[], None]]) -> None:
     """Run tasks at once, the first one on this thread, and wait for all, even if this thread is interrupted.
 
