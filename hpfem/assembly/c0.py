@@ -171,10 +171,6 @@ class C0Space(Immutable):
             return found
         return [Seen(s.ids.take(cells, axis=0), s.codes.take(cells, axis=0)) for s in found]
 
-    def slots(self, number: int) -> NDArray[np.int64]:
-        """Global numbers in the places of the modes of a block; see `Numbering.slots`."""
-        return self.numbering.slots(self.space.blocks[number].basis, self.seen(number))
-
     def rows(self, number: int) -> slice:
         """Rows of a block in `matrix`.
 

@@ -383,32 +383,6 @@ class Numbering:
         """Positions of entities of equal orders, all where they are all equal; with the order."""
         return [(slice(None), self._same)] if self._same else _alike(self.orders[dim][ids])
 
-    def slots(self, basis: Basis, seen: Sequence[Seen]) -> Indices:
-        """The global number that stands where each mode does in the order of its entity, [n, n_modes]; -1 for none.
-
-        A global mode of an entity and the local one in its slot are the same up to what `orientation_matrix` says.
-
-        Parameters
-        ----------
-        basis : Basis
-            Of the cells or facets.
-        seen : sequence of Seen
-            Per dimension, from 0 on.
-
-        Returns
-        -------
-        ndarray of int, [n, n_modes]
-        """
-        result = np.full((len(seen[0].ids), basis.n_modes), -1, dtype=np.int64)
-        for dim, those in enumerate(seen):
-            for number, entity in enumerate(basis.shape.entities[dim]):
-                ids, modes = those.ids[:, number], entity_modes(basis, dim, number)
-                for chosen, order in self._alike(dim, ids):
-                    local = modes[_kept(self.name, entity.shape, basis.order, order)]
-                    columns = self.offsets[dim][ids[chosen]][:, None] + np.arange(len(local))
-                    result[_places(chosen, local)] = columns
-        return result
-
     def _from_edges(
         self, basis: Basis, edges: Seen, number: int, chosen: Indices, code: int, order: int, rows: Indices
     ) -> list[_Entries]:

@@ -36,8 +36,9 @@ def test_parts_are_those_of_cells_and_unknowns(shapes, counts, scattered, rng):
             names[k] = own[0]
     assert sorted(names) == [0, 1, 2]
     # Unknowns of a part are those of its cells.
+    assert c0.signed
     for number, block in enumerate(c0.space.blocks):
-        of_modes = parts.of_unknowns[c0.slots(number)]
+        of_modes = parts.of_unknowns[c0.block_matrix.codes[number] >> 1]
         np.testing.assert_array_equal(
             of_modes, np.broadcast_to(parts.of_cells[block.elements][:, None], of_modes.shape)
         )
