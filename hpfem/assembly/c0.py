@@ -300,7 +300,7 @@ class C0Space(Immutable):
         out = self.restriction(device).gather(self._local(field, device))
         return out[0] if len(out) == 1 else out
 
-    def gathered(self, local: Sequence[Any], device: Device) -> NDArray[np.float64]:
+    def gathered(self, local: Sequence[Any], device: Device) -> Any:
         """Gather element-local numbers once, in float64 whatever the type of the space.
 
         Parameters
@@ -311,14 +311,14 @@ class C0Space(Immutable):
 
         Returns
         -------
-        ndarray, [size]
-            On the host.
+        array of float64, [size]
+            On `device`.
         """
         vectors = vectors_on(device)
         if device.name == HOST.name or self.space.dtype != np.float64:
-            return self.block_matrix.gathered([vectors.to_host(own) for own in local])
+            return vectors.from_host(self.block_matrix.gathered([vectors.to_host(own) for own in local]))
         flat = vectors.xp.concatenate([own.reshape(-1) for own in local])
-        return vectors.to_host(self.restriction(device).gather(flat)[0])
+        return self.restriction(device).gather(flat)[0]
 
     def average(self, field: Field) -> Array:
         """Global coefficients of an element-local function: the mean of the cells around each entity.

@@ -191,7 +191,7 @@ class MeasuredSolve(BuiltOperator):
         if not free.any():
             return "SciPy with pyamg: there are no unknowns but on the boundary"
         matrix = csr_matrix(csr_array(A.assemble(), dtype=A.dtype)[free][:, free])
-        rhs = load(problem.c0, source)[free].astype(A.dtype)
+        rhs = A.vectors.to_host(load(problem.c0, source))[free].astype(A.dtype)
         tol = TOLERANCE[A.dtype.name]
 
         def solved() -> tuple[float, int, NDArray[Any]]:

@@ -274,40 +274,40 @@ def cg(
     return unscaled(x, unit, rhs.dtype, name, vectors), info(residual)
 
 
-def cg_from_host(
+def cg_of_any_size(
     apply: Callable[[Any], Any] | GlobalOperator,
-    rhs: Array,
+    rhs: Any,
     vectors: VectorSpace,
     dtype: DTypeLike,
     *args: Any,
-    start: Array | None = None,
+    start: Any | None = None,
     **options: Any,
-) -> tuple[Array, SolveInfo]:
-    """Solve as `cg` does on a device, with vectors on the host, of any size in float64 whatever the type there.
+) -> tuple[Any, SolveInfo]:
+    """Solve as `cg` does, with vectors of any size in float64 whatever the type of those iterated with.
 
     Parameters
     ----------
     apply
         As for `cg`.
-    rhs : ndarray, [n]
+    rhs : array of float64, [n]
     vectors : VectorSpace
-        Where to solve.
+        Where it is, and the first guess.
     dtype : dtype
-        Of the vectors there.
+        Of the vectors that are iterated with.
     *args, **options
         Further ones of `cg`.
-    start : ndarray, [n], optional
+    start : array of float64, [n], optional
         First guess.
 
     Returns
     -------
-    x : ndarray, [n]
+    x : array of float64, [n]
     SolveInfo
     """
-    unit = HOST_VECTORS.exponent(rhs)
-    given = None if start is None else vectors.from_host(scaled(start, -unit), dtype)
-    x, info = cg(apply, vectors.from_host(scaled(rhs, -unit), dtype), *args, start=given, **options)
-    return scaled(vectors.to_host(x).astype(np.float64), unit), info
+    unit = vectors.exponent(rhs)
+    given = None if start is None else scaled(start, -unit).astype(dtype, copy=False)
+    x, info = cg(apply, scaled(rhs, -unit).astype(dtype, copy=False), *args, start=given, **options)
+    return scaled(x.astype(np.float64, copy=False), unit), info
 
 
 def _read_only(vector: Any) -> Any:

@@ -23,9 +23,10 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
+from hpfem.shapes.cached import cached_property
+
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
-from ..backends.vectors import HOST_VECTORS, VectorSpace
-from ..operators import Operator
+from ..backends.vectors import VectorSpace
 from ..support.log import warn
 from .breakdown import bad_operator
 from .norms import load
@@ -51,56 +52,61 @@ class Constants:
         E; zero where the operator does not see them.
     names : list of str
         Of the parts.
+    vectors : VectorSpace
+        Of the vectors that are split.
     """
 
     ones: csr_array
     means: csr_array
     energies: Array
     names: list[str]
+    vectors: VectorSpace
 
-    def split(self, rhs: Array) -> tuple[Array, Array]:
+    def split(self, rhs: Any) -> tuple[Any, Array]:
         """The right-hand side of w, and the constants c.
 
         Parameters
         ----------
-        rhs : ndarray, [size]
+        rhs : array of float64, [size]
 
         Returns
         -------
-        ndarray, [size]
+        array, [size]
         ndarray, [parts]
         """
-        sums, rest = self.ones @ rhs, rhs
+        ones, _, _, means_t = self._float64
+        sums, rest = self.vectors.to_host(ones @ rhs), rhs
         for _ in range(2):  # twice, so that rounding leaves nothing
-            rest = rest - self.means.T @ (self.ones @ rest)
-        norm = HOST_VECTORS.norm
+            rest = rest - means_t @ (ones @ rest)
+        norm = self.vectors.norm
         if norm(rest) <= 100 * np.finfo(np.float64).eps * norm(rhs):
             rest = 0 * rest
         seen = self.energies > 0
         return rest, np.where(seen, sums / np.where(seen, self.energies, 1.0), 0.0)
 
-    def join(self, rest: Array, constants: Array) -> Array:
+    def join(self, rest: Any, constants: Array) -> Any:
         """Put the solution together.
 
         Parameters
         ----------
-        rest : ndarray, [size]
+        rest : array of float64, [size]
             w up to constants.
         constants : ndarray, [parts]
             c.
 
         Returns
         -------
-        ndarray, [size]
+        array, [size]
         """
-        return np.asarray(rest + self.ones.T @ (constants - self.means @ rest))
+        _, means, ones_t, _ = self._float64
+        return rest + ones_t @ (self.vectors.from_host(constants) - means @ rest)
 
-    def incompatibility(self, rhs: Array, dtype: DTypeLike) -> dict[str, float]:
+    def incompatibility(self, rhs: Any, dtype: DTypeLike) -> dict[str, float]:
         """By part with E = 0, the sum of the right-hand side over that of its absolute values; warns if it is not 0.
 
         Parameters
         ----------
-        rhs : ndarray, [size]
+        rhs : array of float64, [size]
         dtype : dtype
             Of the data.
 
@@ -108,7 +114,9 @@ class Constants:
         -------
         {part: ratio}
         """
-        sums, scales = np.abs(self.ones @ rhs), abs(self.ones) @ np.abs(rhs)
+        # Vertices carry the constants: but for rounding no entry of `ones` is negative.
+        ones = self._float64[0]
+        sums, scales = (self.vectors.to_host(own) for own in (abs(ones @ rhs), ones @ abs(rhs)))
         ratios = np.divide(sums, scales, out=np.zeros_like(sums), where=scales > 0)
         found = {name: float(r) for name, r, e in zip(self.names, ratios, self.energies, strict=True) if e == 0}
         off = {name: r for name, r in found.items() if r > _SUM_ROUNDING * np.finfo(dtype).eps}
@@ -120,12 +128,11 @@ class Constants:
             )
         return found
 
-    def projections(self, vectors: VectorSpace, dtype: DTypeLike) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    def projections(self, dtype: DTypeLike) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
         """P for functionals, and its transpose for functions.
 
         Parameters
         ----------
-        vectors : VectorSpace
         dtype : dtype
             Of the vectors.
 
@@ -133,15 +140,22 @@ class Constants:
         -------
         tuple of callable
         """
+        ones, means, ones_t, means_t = self._float64 if np.dtype(dtype) == np.float64 else self._matrices(dtype)
+        return lambda r: r - means_t @ (ones @ r), lambda z: z - ones_t @ (means @ z)
+
+    @cached_property
+    def _float64(self) -> tuple[Any, Any, Any, Any]:
+        return self._matrices(np.float64)
+
+    def _matrices(self, dtype: DTypeLike) -> tuple[Any, Any, Any, Any]:
+        """Of a type where the vectors are: `ones`, `means`, and their transposes."""
+        vectors = self.vectors
         if len(self.names) == 1:  # dense products are faster
             ones, means = (vectors.from_host(part.toarray(), dtype) for part in (self.ones, self.means))
-            ones_t, means_t = ones.T, means.T
-        else:
-            ones, means, ones_t, means_t = (
-                vectors.sparse(csr_array(part).astype(dtype))
-                for part in (self.ones, self.means, self.ones.T, self.means.T)
-            )
-        return lambda r: r - means_t @ (ones @ r), lambda z: z - ones_t @ (means @ z)
+            return ones, means, ones.T, means.T
+        parts = (self.ones, self.means, self.ones.T, self.means.T)
+        ones, means, ones_t, means_t = (vectors.sparse(csr_array(part).astype(dtype)) for part in parts)
+        return ones, means, ones_t, means_t
 
 
 def hidden_constants(A: GlobalOperator, bc: BoundaryConditions) -> Constants | None:
@@ -169,7 +183,7 @@ def hidden_constants(A: GlobalOperator, bc: BoundaryConditions) -> Constants | N
     held[parts.of_unknowns[bc.constrained]] = True
     if held.all():
         return None
-    integral, functional, reacting = _reaction(A.operator, c0)
+    integral, functional, reacting = _reaction(A, c0)
     fixed = np.zeros(parts.count, dtype=bool)
     fixed[parts.of_cells[reacting]] = True
     one = c0.project(1.0)
@@ -196,16 +210,17 @@ def hidden_constants(A: GlobalOperator, bc: BoundaryConditions) -> Constants | N
     shape = (int(hidden.sum()), c0.size)
     ones, means = (csr_array((part[columns], (rows, columns)), shape=shape) for part in (one, mean))
     names = [parts.name(int(number), c0.space.mesh) for number in np.flatnonzero(hidden)]
-    return Constants(ones, means, energies[hidden], names)
+    return Constants(ones, means, energies[hidden], names, A.vectors)
 
 
-def _reaction(operator: Operator, c0: C0Space) -> tuple[Array, Array, Mask]:
+def _reaction(A: GlobalOperator, c0: C0Space) -> tuple[Array, Array, Mask]:
     """The functionals (1, v) and (lam, v), and the cells where lam is not zero."""
-    integral = load(c0, 1.0)
+    operator, to_host = A.operator, A.vectors.to_host
+    integral = to_host(load(c0, 1.0))
     if "lam" in operator.parameters:
         lam = operator.parameters["lam"]
         return integral, lam * integral, np.full(c0.space.n_cells, lam != 0)
     reacting = np.zeros(c0.space.n_cells, dtype=bool)
     for block, pair in zip(c0.space.blocks, operator.fields["lam"].data, strict=True):
         reacting[block.elements] = pair.read().any(axis=(0, 2))
-    return integral, load(c0, operator.fields["lam"]), reacting
+    return integral, to_host(load(c0, operator.fields["lam"])), reacting

@@ -16,7 +16,7 @@ from ..assembly.interpolation import values_of
 from ..backends.vectors import HOST_VECTORS, scaled
 from ..errors import ArgumentError
 from ..operators import Mass
-from .cg import cg_from_host
+from .cg import cg_of_any_size
 from .norms import finer_space, load
 from .preconditioners import jacobi
 
@@ -51,7 +51,7 @@ def l2_project(c0: C0Space, function: Callable[..., Any], tol: float | None = No
     finer = C0Space(finer_space(c0.space, 2))
     M = GlobalOperator(Mass(finer.space), finer)
     rhs = load(finer, function)
-    return cg_from_host(M, rhs, M.vectors, M.dtype, jacobi(M), tol=tol, name="L2 projection")[0]
+    return M.vectors.to_host(cg_of_any_size(M, rhs, M.vectors, M.dtype, jacobi(M), tol=tol, name="L2 projection")[0])
 
 
 def domain_boundary_values(c0: C0Space, function: Callable[..., Any], bc: BoundaryConditions, given: Array) -> Array:

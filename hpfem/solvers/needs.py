@@ -8,23 +8,27 @@ memory are within 30 % of the estimates (`tests/solvers/test_needs.py`).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from ..assembly import C0Space
-from ..backends import choose_backend
+from ..backends import choose_backend, vectors_on
 from ..memory import HOST, Device, OutOfMemory
 from ..operators.operator import Coefficient
 from ..space import Space
 from ..space.block import Block
+from ..space.evaluation import value_chunks
 from ..space.field import Field
 from ..support.immutable import Immutable
 from .preconditioners import taken
 
 # Bytes of a local coefficient for right-hand sides and solutions, and such arrays of the space's type.
 _LOCAL_BYTES, _LOCAL_ARRAYS = 42, 2
-# Global vectors on the host, and where the iterations are.
-_HOST_VECTORS, _VECTORS = 3, 3
+# Global vectors of float64 and of the space's type where the iterations are; values and fluxes that the host makes.
+_VECTORS64, _VECTORS, _DATA = 3, 3, 2
 # Arrays of the size of a chunk's Jacobians, where factors are made of these and where they are the same at all points.
 _CHUNKS, _AFFINE_CHUNKS = 1.5, 0.4
+# Arrays of the size of a function's values.
+_VALUES = 12
 # Bytes of a local coefficient in multigrid's tables on all levels, and what lower levels add to what the finest takes.
 _TABLES, _LEVELS, _SINGLE = 40, 1.2, 4
 
@@ -62,9 +66,12 @@ class Needs(Immutable):
         self.by_device = {HOST.name: host, self._device.name: there}
         for name, found in backend.product_needs(space.n_dofs, c0.size, components, space.dtype).items():
             self.by_device[name].update(found)
-        there["scratch"] = there.get("scratch", 0.0) + max(_chunk(block) for block in space.blocks)
-        there["vectors"] = local * (_LOCAL_BYTES + _LOCAL_ARRAYS * number * components) + size * number * _VECTORS
-        host["vectors"] = host.get("vectors", 0.0) + 8 * size * _HOST_VECTORS
+        xp = vectors_on(self._device).xp
+        there["scratch"] = there.get("scratch", 0.0) + max(_chunk(block, xp) for block in space.blocks)
+        vectors = size * (8 * _VECTORS64 + number * _VECTORS)
+        there["vectors"] = local * (_LOCAL_BYTES + _LOCAL_ARRAYS * number * components) + vectors
+        if there is not host:
+            host["vectors"] = 8 * size * _DATA
         there["preconditioner"] = _multigrid(preconditioner, c0, there["geometry factors"], components)
 
     def check(self) -> None:
@@ -105,12 +112,13 @@ def _factors(block: Block, number: int) -> float:
     return float(number) * geometry.n_elements * geometry.n_factors("metric") * geometry.n_points("metric")
 
 
-def _chunk(block: Block) -> float:
-    """Bytes of what is made of a bounded number of elements at a time."""
+def _chunk(block: Block, xp: Any) -> float:
+    """Bytes of what is made of a bounded number of elements at a time: geometry, and values of functions."""
     geometry = block.geometry
     elements = next(geometry.chunks()).stop
     arrays = _AFFINE_CHUNKS if geometry.affine else _CHUNKS
-    return arrays * 8.0 * elements * 2 * block.n_points * geometry.dim * geometry.space_dim
+    made = arrays * 8.0 * elements * 2 * block.n_points * geometry.dim * geometry.space_dim
+    return max(made, 8.0 * _VALUES * next(value_chunks(block, xp)).stop * block.n_points)
 
 
 def _values(space: Space, given: Coefficient | None, device: Device) -> float:

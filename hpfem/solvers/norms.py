@@ -29,7 +29,7 @@ from ..geometry.element_map import ElementMap
 from ..space import Field, Space
 from ..space.arguments import MAX_POINTS, chosen_rule
 from ..space.block import Block
-from ..space.evaluation import compiled_function, values_by_chunk
+from ..space.evaluation import compiled_function, value_chunks, values_by_chunk
 from ..space.field import check_state
 from ..tuning import choose
 
@@ -89,7 +89,7 @@ class _Reference:
 
     def __init__(self, form: Form, block: Block, backend: Backend) -> None:
         self.xp = vectors_on(backend.device()).xp
-        self.size = next(block.geometry.chunks()).stop
+        self.size = next(value_chunks(block, self.xp)).stop
         nodes = equispaced_nodes(block.shape, 1)
         cell = ElementMap.of(_Cell(block, len(nodes)), nodes)
         coefficients = np.repeat(cell.coefficients, self.size, axis=0)
@@ -133,7 +133,7 @@ class _Cell:
         self.shape, self.nodes = block.shape, np.arange(n_nodes)[None]
 
 
-def load(c0: C0Space, f: Source, components: int = 1) -> Array:
+def load(c0: C0Space, f: Source, components: int = 1) -> Any:
     """The functional (f, v) on continuous functions, in float64 whatever the type of the space.
 
     Parameters
@@ -147,7 +147,8 @@ def load(c0: C0Space, f: Source, components: int = 1) -> Array:
 
     Returns
     -------
-    ndarray, [size] or [components, size] with more than one component
+    array of float64, [size] or [components, size] with more than one component
+        Where the space's backend computes.
 
     Raises
     ------
@@ -176,7 +177,7 @@ def load(c0: C0Space, f: Source, components: int = 1) -> Array:
         compiled = compiled_function(f, blocks, backend) if callable(f) else None
         found = [_moments(f, block, number, components, backend, compiled) for number, block in enumerate(blocks)]
     rows = [c0.gathered([own[c] for own in found], device) for c in range(components)]
-    return rows[0] if components == 1 else np.stack(rows)
+    return rows[0] if components == 1 else vectors_on(device).xp.stack(rows)
 
 
 def _check_components(found: int, wanted: int) -> None:
@@ -202,7 +203,7 @@ def _values(f: Any, block: Block, number: int, xp: Any, device: Any, compiled: A
         yield from values_by_chunk(f, block, np.dtype(np.float64), xp, compiled)
         return
     given = f.data[number].read(device) if isinstance(f, Field) else None
-    for chunk in block.geometry.chunks():
+    for chunk in value_chunks(block, xp):
         yield chunk, f if given is None else given[:, chunk].astype(np.float64)
 
 

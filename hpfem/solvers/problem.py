@@ -16,8 +16,9 @@ from hpfem.shapes.arguments import flag, instance, integer, reals, shown
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..assembly.boundary import Condition, RobinCondition
-from ..backends.vectors import HOST_VECTORS, scaled
+from ..backends.vectors import scaled
 from ..errors import ArgumentError, SolverError
+from ..memory import Device, PairArray
 from ..operators import Helmholtz
 from ..operators.operator import Coefficient
 from ..space.arguments import MAX_COMPONENTS
@@ -25,7 +26,7 @@ from ..space.field import Field
 from ..space.space import Space
 from ..support.progress import progress, silent
 from .arguments import checked_limits
-from .cg import SolveInfo, cg_from_host
+from .cg import SolveInfo, cg_of_any_size
 from .coefficients import check_positive
 from .components import by_component
 from .constants import Constants, hidden_constants
@@ -46,23 +47,25 @@ class Solution(Field):
 
     Attributes
     ----------
-    vector : ndarray, [size] or [components, size] with more than one component
-        Its global coefficients on `c0`.
+    pair : PairArray, [size] or [components, size] with more than one component
+        Its global coefficients on `c0`, where they were computed: `pair.read(device)`.
     c0 : C0Space
     info : SolveInfo
     """
 
-    vector: Array
+    pair: PairArray
     c0: C0Space
     info: SolveInfo
 
     @classmethod
-    def of(cls, vector: Array, c0: C0Space, info: SolveInfo) -> Solution:
+    def of(cls, vector: Any, device: Device, c0: C0Space, info: SolveInfo) -> Solution:
         """Make one of a global vector.
 
         Parameters
         ----------
-        vector : ndarray, [size] or [components, size]
+        vector : array, [size] or [components, size]
+            On `device`.
+        device : Device
         c0 : C0Space
         info : SolveInfo
 
@@ -70,10 +73,15 @@ class Solution(Field):
         -------
         Solution
         """
-        local = c0.scatter(vector)
+        local = c0.scatter(vector, device=device)
         result = cls(local.space, local.state, local.data)
-        result.vector, result.c0, result.info = vector, c0, info
+        result.pair, result.c0, result.info = PairArray.of(vector, device), c0, info
         return result
+
+    @property
+    def vector(self) -> NDArray[Any]:
+        """Its global coefficients on the host, [size] or [components, size]."""
+        return np.asarray(self.pair.read())
 
 
 class Problem:
@@ -175,14 +183,16 @@ class Problem:
         self.needs.check()
         with self._phase("conditions"):
             self.conditions = bc = BoundaryConditions(c0, dirichlet, neumann, robin, self.components)
-            self._values = self._domain_values(dirichlet, bc.values)
+            values = self._domain_values(dirichlet, bc.values)
         with self._phase("operator"):
             self._local = Helmholtz(space, lam, diffusivity)
             # Of one component; all together, with the conditions or without.
             self._single = GlobalOperator(self._local, c0, bc)
             several = self.components > 1
             self.operator = GlobalOperator(self._local, c0, bc, self.components) if several else self._single
-            self._whole = GlobalOperator(self._local, c0)
+            self._whole = GlobalOperator(self._local, c0, bc.natural)
+            self._values, self._load = self._on_device(values), self._on_device(bc.load)
+            self._constrained = self.operator.vectors.xp.asarray(bc.constrained)
         self.update()
 
     def __repr__(self) -> str:
@@ -286,11 +296,11 @@ class Problem:
         began = perf_counter()
         A, space, phases, incompatibility = self.operator, self.space, dict[str, float](), dict[str, float]()
         apply: Callable[[Any], Any] | GlobalOperator = A
-        precondition, constants, n = self.preconditioner, self._constants, self.components
+        precondition, constants, n, xp = self.preconditioner, self._constants, self.components, A.vectors.xp
         with self._phase("right-hand side", phases):
             values = self._values
             if dirichlet is not None:
-                values = self._domain_values(dirichlet, self.conditions.values_of(dirichlet))
+                values = self._on_device(self._domain_values(dirichlet, self.conditions.values_of(dirichlet)))
             rhs, guess = self._right_hand_side(f, values), None if start is None else self._guess(start, values)
             if constants is not None:
                 rows = []
@@ -299,14 +309,12 @@ class Problem:
                     found = constants.incompatibility(row, space.dtype)
                     incompatibility |= {name + of: ratio for name, ratio in found.items()}
                     rows.append(constants.split(row))
-                rhs = np.reshape([rest for rest, _ in rows], rhs.shape)
-                functional, function = (
-                    by_component(own, n, A.vectors) for own in constants.projections(A.vectors, space.dtype)
-                )
+                rhs = xp.stack([rest for rest, _ in rows]).reshape(rhs.shape)
+                functional, function = (by_component(own, n, A.vectors) for own in constants.projections(space.dtype))
                 apply = _chain(partial(A.apply, device=A.device), functional)
                 precondition = _chain(precondition or (lambda r: r), function)
         set_up = perf_counter() - began
-        vector, info = cg_from_host(
+        vector, info = cg_of_any_size(
             apply,
             rhs.reshape(-1),
             A.vectors,
@@ -321,12 +329,15 @@ class Problem:
         vector = vector.reshape(rhs.shape)
         if constants is not None:
             parts = zip(vector.reshape(n, -1), rows, strict=True)
-            vector = np.reshape([constants.join(row, amounts) for row, (_, amounts) in parts], vector.shape)
-        vector = vector + values
-        if not np.isfinite(vector).all():
+            joined = [constants.join(row, amounts) for row, (_, amounts) in parts]
+            vector = xp.stack(joined).reshape(vector.shape)
+        if values is not None:
+            vector = vector + values
+        if not bool(xp.isfinite(vector).all()):
             raise SolverError("solve_helmholtz: the solution is not finite; look at the data and the coefficients")
-        vector = unscaled(vector.reshape(-1), 0, space.dtype, "Helmholtz").reshape(vector.shape).astype(space.dtype)
-        info = replace(
+        vector = unscaled(vector.reshape(-1), 0, space.dtype, "Helmholtz", A.vectors).reshape(vector.shape)
+        solution = Solution.of(vector.astype(space.dtype, copy=False), A.device, self.c0, info)
+        solution.info = replace(
             info,
             time=perf_counter() - began,
             set_up_time=set_up,
@@ -334,37 +345,47 @@ class Problem:
             incompatibility=incompatibility,
             phases=phases,
         )
-        return Solution.of(vector, self.c0, info)
+        return solution
 
-    def _right_hand_side(self, f: Source, values: Array) -> Array:
+    def _on_device(self, values: Array) -> Any:
+        """Global numbers where the operator computes; None if all are zero."""
+        return self.operator.vectors.from_host(values, np.float64) if values.any() else None
+
+    def _right_hand_side(self, f: Source, values: Any) -> Any:
         """What the unknowns are solved for, with boundary values taken to the right."""
-        bc = self.conditions
-        rhs = load(self.c0, f, self.components) + bc.load
-        if values.any():
+        rhs = load(self.c0, f, self.components)
+        if self._load is not None:
+            rhs = rhs + self._load
+        if values is not None:
             rhs = rhs - self._applied(values)
-        return np.where(bc.constrained, 0.0, rhs)
+        return self._freed(rhs)
 
-    def _guess(self, start: Solution | NDArray[Any], values: Array) -> Array:
+    def _freed(self, vector: Any) -> Any:
+        """A vector of the unknowns, zero where values are prescribed."""
+        return self.operator.vectors.xp.where(self._constrained, 0.0, vector)
+
+    def _guess(self, start: Solution | NDArray[Any], values: Any) -> Any:
         """A first guess of the unknowns."""
-        given = reals(start.vector if isinstance(start, Solution) else start, "start").astype(np.float64)
-        if given.shape != values.shape or not np.isfinite(given).all():
+        vectors = self.operator.vectors
+        if isinstance(start, Solution):
+            given = start.pair.read(vectors.device).astype(np.float64)
+        else:
+            given = vectors.from_host(reals(start, "start"), np.float64)
+        wanted = self.conditions.load.shape
+        if given.shape != wanted or not bool(vectors.xp.isfinite(given).all()):
             raise ArgumentError(
-                f"start is {shown(given)} of shape {given.shape}; give a finite vector of"
-                f" {' x '.join(map(str, values.shape))} unknowns"
+                f"start is {shown(start)} of shape {given.shape}; give a finite vector of"
+                f" {' x '.join(map(str, wanted))} unknowns"
             )
-        return np.where(self.conditions.constrained, 0.0, given - values)
+        return self._freed(given if values is None else given - values)
 
-    def _applied(self, values: Array) -> Array:
+    def _applied(self, values: Any) -> Any:
         """The operator without the conditions, but with what Robin ones add, on values of any size."""
-        return np.reshape([self._applied_to(row) for row in values.reshape(self.components, -1)], values.shape)
-
-    def _applied_to(self, values: Array) -> Array:
-        unit = HOST_VECTORS.exponent(values)
-        near = scaled(values, -unit)
-        found = np.asarray(self._whole.apply(near.astype(self.space.dtype)), dtype=np.float64)
-        if self.conditions.matrix is not None:
-            found += self.conditions.matrix @ near
-        return np.asarray(scaled(found, unit), dtype=np.float64)
+        vectors, xp = self.operator.vectors, self.operator.vectors.xp
+        unit = vectors.exponent(values)
+        near = scaled(values, -unit).astype(self.space.dtype)
+        rows = [self._whole.apply(row, self.operator.device) for row in near.reshape(self.components, -1)]
+        return scaled(xp.stack(rows).reshape(values.shape).astype(np.float64), unit)
 
     def flux(self, u: Solution, boundary: str, f: Source = 0.0) -> float | Array:
         """Flux of k du/dn out through a boundary with Dirichlet values, from the residual of the weak form.
@@ -393,8 +414,9 @@ class Problem:
         if not isinstance(u, Solution) or u.c0 is not self.c0:
             raise ArgumentError("flux takes a solution of this problem")
         shares = self.conditions.shares(boundary)
-        vector = np.asarray(u.vector, dtype=np.float64)
-        residual = self._applied(vector) - load(self.c0, f, self.components) - self.conditions.load
+        vectors = self.operator.vectors
+        vector = u.pair.read(vectors.device).astype(np.float64)
+        residual = vectors.to_host(self._applied(vector) - load(self.c0, f, self.components)) - self.conditions.load
         return float(shares @ residual) if self.components == 1 else np.asarray(residual @ shares)
 
 

@@ -15,10 +15,13 @@ from ..backends import vectors_on
 from ..backends.base import Backend
 from ..errors import ArgumentError, HpfemError
 from ..forms.trace import trace_function
+from ..geometry import element_map
 from ..memory import as_numpy
 from ..support.log import report_once
 from .block import Block
 
+# Times as many elements at a time where launching kernels takes longer than making few values.
+_ON_DEVICE = 16
 # Points from which on compiling a function pays, and the part of its largest value up to which it is the same.
 _WORTH_COMPILING, _SAME = 500_000, 1e-10
 
@@ -122,6 +125,22 @@ def compiled_function(
     return lambda x: made(x, numbers)
 
 
+def value_chunks(block: Block, xp: Any) -> Iterator[slice]:
+    """Go through the elements of a block such that values at the points take little memory.
+
+    Parameters
+    ----------
+    block : Block
+    xp : module
+        NumPy, or that of a device's arrays.
+
+    Returns
+    -------
+    iterator of slice
+    """
+    return block.geometry.chunks(size=element_map.CHUNK // 2 * (1 if xp is np else _ON_DEVICE))
+
+
 def values_by_chunk(
     function: Callable[..., Any],
     block: Block,
@@ -155,7 +174,7 @@ def values_by_chunk(
         If a result has the wrong shape, or is not finite.
     """
     components = None
-    for chunk in block.geometry.chunks():
+    for chunk in value_chunks(block, xp):
         x = block.geometry.coordinates(chunk, xp)
         if compiled is not None:
             values = compiled(x)

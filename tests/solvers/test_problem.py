@@ -2,12 +2,14 @@
 
 import re
 import sys
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import hpfem as hp
+from hpfem.memory import count_transfers
 from hpfem.mesh import box
 from hpfem.solvers import problem as problem_module
 from hpfem.support import progress
@@ -177,3 +179,22 @@ def test_in_a_notebook_the_first_seconds_are_told(monkeypatch):
     monkeypatch.setattr(problem_module, "make_preconditioner", slow)
     hp.Problem(space_on("hex", "numpy", 2), 1.0, 0.0)
     assert shown == [True]
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("lam", [1.0, 0.0])
+def test_solving_again_moves_no_vectors(lam):
+    """Right-hand side, boundary values, first guess and solution stay on the device until they are asked for."""
+    space = hp.Space(box("hex", (12, 12, 12)), 4, backend="cuda")
+    problem = hp.Problem(space, 1.0, {"xmin": exact} if lam else None, neumann={"ymin": 2.0}, tol=1e-10)
+    problem.update(lam=lam)
+    f = source if lam else lambda x, y, z: np.cos(np.pi * x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", hp.HpfemWarning)
+        first = problem.solve(f)
+        with count_transfers() as moved:
+            again = problem.solve(f, start=first)
+            assert hp.l2_error(again, exact) > 0
+    least = space.dtype.itemsize * problem.c0.size // 4
+    assert moved.bytes_to_host < least and moved.bytes_to_device < least
+    assert np.abs(again.vector - first.vector).max() < 1e-8 * np.abs(first.vector).max()

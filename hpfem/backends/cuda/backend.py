@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ...forms import Trace
 from ...geometry import BlockGeometry
 from ...memory import HOST, Device
 from ...support.cache import Cache
@@ -20,6 +21,7 @@ from .runtime.timer import CudaTimer
 from .stdmat.strategy import CudaStdMat
 from .sumfac.strategy import CudaSumFac
 from .sumfac_top.strategy import CudaSumFacTop
+from .vectors.function import CudaFunction
 from .vectors.space import CudaVectors
 
 
@@ -40,6 +42,10 @@ class CudaBackend(Backend):
     def vectors(self, device: Device) -> CudaVectors | None:
         """Vectors of CuPy; see `Backend.vectors`."""
         return CudaVectors(device) if isinstance(device, CudaDevice) else None
+
+    def function(self, trace: Trace) -> CudaFunction:
+        """A kernel of one thread a point; see `Backend.function`."""
+        return CudaFunction(trace)
 
     def product_needs(self, local: int, size: int, components: int, dtype: DTypeLike) -> dict[str, dict[str, float]]:
         """Tables with and without conditions, sorted on the device; see `Backend.product_needs`."""

@@ -9,15 +9,18 @@ import pytest
 from scipy.sparse import csr_array, random_array
 
 import hpfem as hp
+from hpfem.backends.cuda.codegen.pointwise import parameter_names
 from hpfem.backends.cuda.codegen.prelude import program
 from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.backends.cuda.runtime.scratch import StreamPool
 from hpfem.backends.cuda.vectors.conjugate import RING
 from hpfem.backends.cuda.vectors.conjugate import source as conjugate_source
+from hpfem.backends.cuda.vectors.function import source as function_source
 from hpfem.backends.cuda.vectors.indexed import THREADS, IndexTables
 from hpfem.backends.cuda.vectors.space import CudaVectors
 from hpfem.backends.cuda.vectors.sparse import source as sparse_source
 from hpfem.backends.vectors import Stop
+from hpfem.forms.trace import trace_function
 from hpfem.mesh import box
 from tests.assembly.meshes import ours, rotated
 from tests.backends.cuda.host_vectors import HostVectors, block_matrix, kernels, library, run
@@ -231,3 +234,22 @@ def test_products_with_sparse_matrices(lanes, dtype, index, folder, rng):
     for descending in (False, True):
         run(own, "multiply", -(-301 * lanes // THREADS), 1, np.int64(301), *arrays, descending=descending)
         assert np.abs(out - matrix @ x).max() < (1e-13 if dtype == np.float64 else 1e-5)
+
+
+def test_functions_of_the_coordinates(folder, rng):
+    """The kernel of a traced function, with numbers from outside of it, against NumPy."""
+    scale, shift = 2.5, -0.75
+
+    def function(x, y):
+        inside = np.where(x > 0.5, np.sqrt(x) / (2 + y), -np.abs(y)) + shift
+        return [inside, scale, np.minimum(x, y) - np.exp(-x) * y**3, np.tanh(x) + scale * np.cos(y)]
+
+    trace, numbers = trace_function(function, 2)
+    x = rng.random((2, THREADS + 3))
+    n, out = x.shape[1], np.full((4, x.shape[1]), np.nan)
+    own = library(function_source(trace, 2), ("evaluate",), folder)
+    given = [np.float64(numbers[name]) for name in parameter_names(trace)]
+    assert given
+    run(own, "evaluate", -(-n // THREADS), 1, np.int64(n), x, out, *given)
+    expected = np.array([part * np.ones(n) for part in function(*x)])
+    assert np.abs(out - expected).max() < 1e-14
