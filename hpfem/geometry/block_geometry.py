@@ -199,6 +199,22 @@ class BlockGeometry(ElementMap):
         """
         return BlockGeometry(self.shape, self.order, self.coefficients[:n_elements], self.rule, self.kind)
 
+    def on_rule(self, rule: TensorRule) -> BlockGeometry:
+        """Take the same elements at the points of a rule.
+
+        Parameters
+        ----------
+        rule : TensorRule
+
+        Returns
+        -------
+        BlockGeometry
+            That has no factors of its own yet.
+        """
+        other = BlockGeometry(self.shape, self.order, self.coefficients, rule, self.kind)
+        other._copies = self._copies
+        return other
+
     @property
     def by_element(self) -> bool:
         """Whether every element has its coefficients, so that factors need not be made by `write_factors`."""

@@ -134,6 +134,7 @@ class ElementMap:
         self.shape = shape
         self.order = order
         self.coefficients = coefficients
+        self._copies: dict[str, Any] = {}
 
     @staticmethod
     def of(cells: Cells, points: Array, rows: Elements = slice(None)) -> ElementMap:
@@ -214,7 +215,16 @@ class ElementMap:
         -------
         array of xp, [D, E, Q]
         """
-        return xp.matmul(xp.asarray(self.coefficients[elements]).transpose(1, 0, 2), xp.asarray(values))
+        return xp.matmul(self._coefficients(elements, xp).transpose(1, 0, 2), xp.asarray(values))
+
+    def _coefficients(self, elements: Elements, xp: Any) -> Any:
+        """Coefficients of some elements. Those of all stay on a device once they are there."""
+        if xp is np:
+            return self.coefficients[elements]
+        device = str(xp.empty(0).device)
+        if device not in self._copies:
+            self._copies[device] = xp.asarray(self.coefficients)
+        return self._copies[device][elements if isinstance(elements, slice) else xp.asarray(elements)]
 
     def jacobian(self, gradient: Array, elements: Elements = slice(None), xp: Any = np) -> Any:
         """Derivatives dx_i/d xi_a, or by other coordinates if the gradient is.
@@ -231,7 +241,7 @@ class ElementMap:
         array of xp, [D, d, E, Q]
             A view: in memory elements come last, next to each other.
         """
-        c = xp.asarray(self.coefficients[elements]).transpose(1, 2, 0)
+        c = self._coefficients(elements, xp).transpose(1, 2, 0)
         table = xp.asarray(gradient.transpose(0, 2, 1).reshape(-1, gradient.shape[1]))
         J = xp.matmul(table, c).reshape(self.space_dim, self.dim, gradient.shape[2], -1)
         return J.transpose(0, 1, 3, 2)

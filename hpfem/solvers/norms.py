@@ -70,9 +70,8 @@ def finer_blocks(space: Space, more: int) -> list[Block]:
     """
     found, asked = [], space.quadrature if isinstance(space.quadrature, int) else 0
     for block in space.blocks:
-        rule, own = chosen_rule(block.shape, block.order, max(asked, 0) + more), block.geometry
-        geometry = BlockGeometry(own.shape, own.order, own.coefficients, rule, own.kind)
-        found.append(Block(Tabulation(block.basis, rule), geometry, block.elements))
+        rule = chosen_rule(block.shape, block.order, max(asked, 0) + more)
+        found.append(Block(Tabulation(block.basis, rule), block.geometry.on_rule(rule), block.elements))
     return found
 
 
@@ -88,22 +87,26 @@ class _Reference:
     """
 
     def __init__(self, form: Form, block: Block, backend: Backend) -> None:
-        self.xp = vectors_on(backend.device()).xp
+        self.block, self.xp = block, vectors_on(backend.device()).xp
         self.size = next(value_chunks(block, self.xp)).stop
         nodes = equispaced_nodes(block.shape, 1)
         cell = ElementMap.of(_Cell(block, len(nodes)), nodes)
         coefficients = np.repeat(cell.coefficients, self.size, axis=0)
         geometry = BlockGeometry(block.shape, 1, coefficients, block.rule, AFFINE)
         problem = BlockProblem(form, block.tabulation, geometry, np.dtype(np.float64))
-        self._kernel = choose(problem, "auto", "auto", backend).kernel
-        self._source = self.xp.zeros((1, self.size, problem.n_input))
-        self._result = self.xp.empty((1, self.size, problem.n_output))
+        self._problem, self._kernel = problem, choose(problem, "auto", "auto", backend).kernel
 
-    def __call__(self, values: Any) -> Any:
-        """Apply to [n, input] of at most `size` elements; the result is valid until the next call."""
-        self._source[0, : len(values)] = values
-        self._kernel.apply(self._source, self._result)
-        return self._result[0, : len(values)]
+    def runner(self) -> Callable[[Any], Any]:
+        """What applies it to [n, input] of at most `size` elements; a result is valid until the next call."""
+        source = self.xp.zeros((1, self.size, self._problem.n_input))
+        result = self.xp.empty((1, self.size, self._problem.n_output))
+
+        def apply(values: Any) -> Any:
+            source[0, : len(values)] = values
+            self._kernel.apply(source, result)
+            return result[0, : len(values)]
+
+        return apply
 
 
 class _Squares:
@@ -157,44 +160,67 @@ def load(c0: C0Space, f: Source, components: int = 1) -> Any:
     StateError
         For a field on another space, or in state "coeff".
     """
-    space = c0.space
-    backend = choose_backend(space.backend)
-    device = backend.device()
-    if isinstance(f, Field):
-        if f.space is not space:
-            raise StateError("f is a field on another space")
-        if f.state == "coeff":
-            raise StateError("f is a 'coeff' field; give it in state 'phys' or 'dual'")
-        _check_components(f.components, components)
-    elif not callable(f):
-        if components == 1 and not is_real(f):
-            raise ArgumentError(f"f is {shown(f)}; give a finite number, a function or a field")
-        f = component_numbers(f, components, "f")
-    if isinstance(f, Field) and f.state == "dual":
-        found = [pair.read(device) for pair in f.data]
-    else:
-        blocks = finer_blocks(space, _MORE) if callable(f) else space.blocks
-        compiled = compiled_function(f, blocks, backend) if callable(f) else None
-        found = [_moments(f, block, number, components, backend, compiled) for number, block in enumerate(blocks)]
-    rows = [c0.gathered([own[c] for own in found], device) for c in range(components)]
-    return rows[0] if components == 1 else vectors_on(device).xp.stack(rows)
+    return Loads(c0, components)(f)
 
 
-def _check_components(found: int, wanted: int) -> None:
-    if found != wanted:
-        raise ArgumentError(f"f has {found} components, {'one is' if wanted == 1 else f'{wanted} are'} wanted")
+class Loads:
+    """Functionals (f, v) for one f after the other, see `load`: what they take besides f is made once.
 
+    Parameters
+    ----------
+    c0 : C0Space
+    components : int
+    """
 
-def _moments(f: Any, block: Block, number: int, components: int, backend: Backend, compiled: Any) -> Any:
-    """Inner products of a right-hand side with the modes of a block, [components, E, n_modes] on the device."""
-    test = _Reference(IPRODUCT_WRT_BASE, block, backend)
-    found = test.xp.empty((components, block.n_elements, block.n_modes))
-    for chunk, values in _values(f, block, number, test.xp, backend.device(), compiled):
-        _check_components(len(values), components)
-        measure = block.geometry.volume_factors(chunk, test.xp)
-        for own, given in zip(found, values, strict=True):
-            own[chunk] = test(given * measure)
-    return found
+    def __init__(self, c0: C0Space, components: int) -> None:
+        self.c0, self.components, self.backend = c0, components, choose_backend(c0.space.backend)
+        self._tests: dict[bool, list[_Reference]] = {}
+
+    def __call__(self, f: Source) -> Any:
+        """Make the functional of a right-hand side; as `load`."""
+        space, device = self.c0.space, self.backend.device()
+        if isinstance(f, Field):
+            if f.space is not space:
+                raise StateError("f is a field on another space")
+            if f.state == "coeff":
+                raise StateError("f is a 'coeff' field; give it in state 'phys' or 'dual'")
+            self._check_components(f.components)
+        elif not callable(f):
+            if self.components == 1 and not is_real(f):
+                raise ArgumentError(f"f is {shown(f)}; give a finite number, a function or a field")
+            f = component_numbers(f, self.components, "f")
+        if isinstance(f, Field) and f.state == "dual":
+            found = [pair.read(device) for pair in f.data]
+        else:
+            tests = self._of_blocks(callable(f))
+            blocks = [test.block for test in tests]
+            compiled = compiled_function(f, blocks, self.backend) if callable(f) else None
+            found = [self._moments(f, test, number, compiled) for number, test in enumerate(tests)]
+        rows = [self.c0.gathered([own[c] for own in found], device) for c in range(self.components)]
+        return rows[0] if self.components == 1 else vectors_on(device).xp.stack(rows)
+
+    def _of_blocks(self, finer: bool) -> list[_Reference]:
+        """Inner products of values with the modes, block by block; by a finer rule, or by that of the space."""
+        if finer not in self._tests:
+            blocks = finer_blocks(self.c0.space, _MORE) if finer else self.c0.space.blocks
+            self._tests[finer] = [_Reference(IPRODUCT_WRT_BASE, block, self.backend) for block in blocks]
+        return self._tests[finer]
+
+    def _check_components(self, found: int) -> None:
+        wanted = self.components
+        if found != wanted:
+            raise ArgumentError(f"f has {found} components, {'one is' if wanted == 1 else f'{wanted} are'} wanted")
+
+    def _moments(self, f: Any, test: _Reference, number: int, compiled: Any) -> Any:
+        """Inner products of a right-hand side with the modes of a block, [components, E, n_modes] on the device."""
+        block = test.block
+        found, apply = test.xp.empty((self.components, block.n_elements, block.n_modes)), test.runner()
+        for chunk, values in _values(f, block, number, test.xp, self.backend.device(), compiled):
+            self._check_components(len(values))
+            measure = block.geometry.volume_factors(chunk, test.xp)
+            for own, given in zip(found, values, strict=True):
+                own[chunk] = apply(given * measure)
+        return found
 
 
 def _values(f: Any, block: Block, number: int, xp: Any, device: Any, compiled: Any) -> Iterator[tuple[slice, Any]]:
@@ -235,16 +261,16 @@ def l2_error(field: Field, exact: Callable[..., Any], relative: bool = True, mor
     check_state(instance(field, Field, "the field"), "coeff", "l2_error")
     backend = choose_backend(field.space.backend)
     device = backend.device()
-    blocks = finer_blocks(field.space, integer(more, 0, "more", MAX_POINTS))
+    xp, blocks = vectors_on(device).xp, finer_blocks(field.space, integer(more, 0, "more", MAX_POINTS))
     misfit, norm = _Squares(), _Squares()
     compiled = compiled_function(exact, blocks, backend) if callable(exact) else None
     for block, pair in zip(blocks, field.data, strict=True):
-        evaluate, coefficients = _Reference(BWD_TRANS, block, backend), pair.read(device)
-        weights = evaluate.xp.asarray(block.rule.weights)
-        for chunk, values in values_by_chunk(exact, block, np.dtype(np.float64), evaluate.xp, compiled):
+        evaluate, coefficients = _Reference(BWD_TRANS, block, backend).runner(), pair.read(device)
+        weights = xp.asarray(block.rule.weights)
+        for chunk, values in values_by_chunk(exact, block, np.dtype(np.float64), xp, compiled):
             if len(values) != field.components:
                 raise ArgumentError(f"the function has {len(values)} components, the field {field.components}")
-            measure = weights * block.geometry.volume_factors(chunk, evaluate.xp)
+            measure = weights * block.geometry.volume_factors(chunk, xp)
             for own, exactly in zip(coefficients, values, strict=True):
                 misfit.add(evaluate(own[chunk]) - exactly, measure)
                 norm.add(exactly, measure)

@@ -32,7 +32,7 @@ from .components import by_component
 from .constants import Constants, hidden_constants
 from .l2_projection import domain_boundary_values
 from .needs import Needs
-from .norms import Source, load
+from .norms import Loads, Source
 from .preconditioners import checked_preconditioner, make_preconditioner
 from .scaling import unscaled
 
@@ -191,6 +191,7 @@ class Problem:
             several = self.components > 1
             self.operator = GlobalOperator(self._local, c0, bc, self.components) if several else self._single
             self._whole = GlobalOperator(self._local, c0, bc.natural)
+            self._loads = Loads(c0, self.components)
             self._values, self._load = self._on_device(values), self._on_device(bc.load)
             self._constrained = self.operator.vectors.xp.asarray(bc.constrained)
         self.update()
@@ -353,7 +354,7 @@ class Problem:
 
     def _right_hand_side(self, f: Source, values: Any) -> Any:
         """What the unknowns are solved for, with boundary values taken to the right."""
-        rhs = load(self.c0, f, self.components)
+        rhs = self._loads(f)
         if self._load is not None:
             rhs = rhs + self._load
         if values is not None:
@@ -416,7 +417,7 @@ class Problem:
         shares = self.conditions.shares(boundary)
         vectors = self.operator.vectors
         vector = u.pair.read(vectors.device).astype(np.float64)
-        residual = vectors.to_host(self._applied(vector) - load(self.c0, f, self.components)) - self.conditions.load
+        residual = vectors.to_host(self._applied(vector) - self._loads(f)) - self.conditions.load
         return float(shares @ residual) if self.components == 1 else np.asarray(residual @ shares)
 
 

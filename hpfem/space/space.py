@@ -112,8 +112,7 @@ class Space(Immutable):
         for own in self.blocks:
             tabulation, geometry = other._tabulation(own.shape), own.geometry
             if tabulation.rule.key != own.rule.key:
-                kind, coefficients = geometry.kind, geometry.coefficients
-                geometry = BlockGeometry(own.shape, geometry.order, coefficients, tabulation.rule, kind)
+                geometry = geometry.on_rule(tabulation.rule)
             other._check_range(geometry, own.elements)
             blocks.append(Block(tabulation, geometry, own.elements))
         other.blocks = tuple(blocks)
