@@ -158,8 +158,6 @@ class BoundaryConditions:
         What Neumann and Robin data add to the right-hand side.
     matrix : csr_array or None, [size, size]
         What Robin conditions add to the operator.
-    positive : bool
-        Whether no alpha of theirs is negative anywhere.
 
     Raises
     ------
@@ -196,7 +194,6 @@ class BoundaryConditions:
         self.load = np.zeros(c0.size if self.components == 1 else (self.components, c0.size))
         self._restrictions: PerDevice[ElementRestriction] = PerDevice()
         self.matrix: csr_array | None = None
-        self.positive = True
         for _, (facets, g) in flux.items():
             self._integrate(facets, None, g, "neumann")
         for _, (facets, pair) in mixed.items():
@@ -236,7 +233,6 @@ class BoundaryConditions:
         other = BoundaryConditions(c0)
         other.constrained, other.dirichlet_facets = self.constrained[kept], self.dirichlet_facets
         other.matrix = None if self.matrix is None else csr_array(self.matrix[kept][:, kept])
-        other.positive = self.positive
         return other
 
     @property
@@ -372,7 +368,6 @@ class BoundaryConditions:
             if alpha is None:
                 continue
             (scale,) = _side_values(alpha, block, what, 1)
-            self.positive &= bool((scale >= 0).all())
             mass = np.einsum("mq,eq,nq->emn", block.values, scale * block.weights, block.values, optimize=True)
             added = csr_array(block.matrix.T @ block_diagonal(mass) @ block.matrix)
             self.matrix = added if self.matrix is None else self.matrix + added

@@ -10,7 +10,6 @@ one matrix product for all elements and all wanted pairs (m, n). Kernels make di
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse import bsr_array, csr_array
 
 from ..backends.vectors import BlockMatrix, ElementRestriction, VectorSpace
-from ..errors import NotSuitable
-from ..forms import Trace
 from ..forms.evaluate import evaluate
-from ..forms.linear import coefficients, symmetric_entry
 from ..geometry.block_geometry import symmetric_pairs
 from ..geometry.element_map import CHUNK, Elements, chunks
 from ..memory import HOST, PairArray
@@ -29,9 +25,6 @@ from ..operators import Operator
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
-
-# Of an entry of the diagonal: what is left of it when rounding has taken the rest.
-_LOST = 1e-12
 
 
 def pointwise_matrix(
@@ -115,74 +108,16 @@ def _unit(
     """What gives the pointwise function its inputs: one of value and D derivatives is 1, the others 0."""
 
     def source(key: tuple[Any, ...]) -> Any:
-        if key[0] not in ("u", "du"):
-            return _given(operator, number, key, x, elements)
+        if key[0] == "param":
+            return operator.parameters[key[1]]
+        if key[0] == "x":
+            return x[key[1]]
+        if key[0] == "field":
+            return operator.fields[key[1]].data[number].read(operator.device)[key[2]][elements].astype(np.float64)
         place = 0 if key[0] == "u" else 1 + key[2]
         return float(key[1] == component and place == column)
 
     return source
-
-
-def _given(operator: Operator, number: int, key: tuple[Any, ...], x: Any, elements: Elements) -> Any:
-    """A number, coordinate or coefficient of the pointwise function."""
-    if key[0] == "param":
-        return operator.parameters[key[1]]
-    if key[0] == "x":
-        return x[key[1]]
-    return operator.fields[key[1]].data[number].read(operator.device)[key[2]][elements].astype(np.float64)
-
-
-def is_positive(operator: Operator, xp: Any = np) -> bool:
-    """Whether (u, A u) >= 0 for all u, as the coefficients at the points tell.
-
-    Parameters
-    ----------
-    operator : Operator
-        A weak form.
-    xp : module
-        See `pointwise_matrix`.
-
-    Returns
-    -------
-    bool
-        False where that is not seen: K has a negative eigenvalue at a point, or the form is not linear.
-    """
-    trace = operator.form.trace
-    assert trace is not None
-    try:
-        graph, K = coefficients(trace)
-    except NotSuitable:
-        return False
-    used = sorted({row for place in K for row in place})
-    pairs = [(i, j) for i in range(len(used)) for j in range(i + 1)]
-    entries = tuple(symmetric_entry(K, graph, used[i], used[j]) for i, j in pairs)
-    found = Trace(graph, trace.dim, len(entries), entries, None, None)
-    same = all(key[0] == "param" for key in found.inputs)
-    for number, block in enumerate(operator.space.blocks[: 1 if same else None]):
-        for some in [slice(0, 0)] if same else chunks(block.n_elements, block.n_points * len(pairs)):
-            x = block.geometry.coordinates(some, xp) if found.uses_point else None
-            values = evaluate(found, partial(_given, operator, number, x=x, elements=some))
-            S = {pair: xp.asarray(values[e.index], np.float64) for pair, e in zip(pairs, entries, strict=True)}
-            if not _semidefinite(S, len(used), xp):
-                return False
-    return True
-
-
-def _semidefinite(S: dict[tuple[int, int], Any], n: int, xp: Any) -> bool:
-    """Whether matrices, of which the lower triangle is given, are positive semidefinite: by their pivots."""
-    sizes = [S[k, k] for k in range(n)]
-    for k in range(n):
-        pivot, lost = S[k, k], _LOST * sizes[k]
-        if not bool((sizes[k] >= 0).all() and (pivot >= -lost).all()):
-            return False
-        flat = pivot <= lost
-        for i in range(k + 1, n):
-            if bool((flat & (S[i, k] ** 2 > _LOST * sizes[i] * sizes[k])).any()):
-                return False
-            ratio = xp.where(flat, 0.0, S[i, k] / xp.where(flat, 1.0, pivot))
-            for j in range(k + 1, i + 1):
-                S[i, j] = S[i, j] - ratio * S[j, k]
-    return True
 
 
 def _products(operator: Operator, number: int, first: Indices, second: Indices, a: int, b: int) -> Array:

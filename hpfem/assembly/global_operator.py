@@ -23,7 +23,7 @@ from ..operators import Operator
 from ..space.arguments import MAX_COMPONENTS
 from .boundary import BoundaryConditions
 from .c0 import C0Space
-from .entries import block_diagonal, diagonal, element_matrices, is_positive
+from .entries import block_diagonal, diagonal, element_matrices
 from .product import Product
 
 Array = NDArray[np.float64]
@@ -181,39 +181,6 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         vectors, n = self.vectors, self.shape[0]
         found = vectors.asymmetry(self.product_on(self.device), *vectors.random_pair(n, self.dtype))
         return found <= 1e3 * float(np.finfo(self.dtype).eps)
-
-    def is_positive(self) -> bool:
-        """Tell whether (u, A u) >= 0 for all u, by the present coefficients at all points.
-
-        Returns
-        -------
-        bool
-            False where that is not seen: a coefficient, or one of a Robin condition, is negative somewhere, the form is
-            not linear, or what its terms of first order do is not told by its coefficients.
-        """
-        return (self.bc is None or self.bc.positive) and is_positive(self.operator, self.vectors.xp)
-
-    def elliptic_part(self) -> GlobalOperator:
-        """Make the operator of the form's diffusion and reaction (`hpfem.forms.linear.elliptic_part`).
-
-        It is symmetric positive semidefinite wherever the diffusion is: what multigrid serves, as a preconditioner of
-        operators that are not.
-
-        Returns
-        -------
-        GlobalOperator
-            With the same Dirichlet conditions, and Robin ones where these are positive.
-
-        Raises
-        ------
-        NotSuitable
-            If the form is not linear, or has neither diffusion nor reaction.
-        """
-        bc = self.bc
-        if bc is not None and not bc.positive:
-            bc = bc.at(self.c0, np.arange(self.c0.size))
-            bc.matrix = None
-        return GlobalOperator(self.operator.elliptic_part(), self.c0, bc, self.components)
 
     def diagonal(self) -> Array:
         """Diagonal, made without assembling (`entries`).
