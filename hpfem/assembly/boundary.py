@@ -216,14 +216,14 @@ class BoundaryConditions:
             return self.c0.restriction(device)
         return self._restrictions.get(device, lambda: self.c0.restriction(device, self.free))
 
-    def at(self, c0: C0Space, kept: Indices) -> BoundaryConditions:
+    def at(self, c0: C0Space, kept: Indices | slice) -> BoundaryConditions:
         """The same conditions, with zero data, on a space that is part of this one.
 
         Parameters
         ----------
         c0 : C0Space
             Of modes that `kept` are (`Numbering.truncation`).
-        kept : ndarray of int, [c0.size]
+        kept : ndarray of int, [c0.size], or slice
             Their numbers here.
 
         Returns

@@ -124,8 +124,8 @@ class C0Space(Immutable):
         """The matrix of all blocks, of which some rows are to be given."""
         parts = self._parts if parts is None else parts
         firsts = np.cumsum([0, *(part.own.shape[0] for part in parts)])
-        codes = [np.where(p.codes < 0, p.codes - int(n), p.codes) if n else p.codes for p, n in zip(parts, firsts)]
-        return BlockMatrix(codes, vstack([rows(part) for part in parts], format="csr", dtype=self.space.dtype))
+        blocks = [part.codes.shifted(int(n)) for part, n in zip(parts, firsts, strict=False)]
+        return BlockMatrix(blocks, vstack([rows(part) for part in parts], format="csr", dtype=self.space.dtype))
 
     @cached_property
     def low_energy_matrix(self) -> BlockMatrix:
@@ -188,12 +188,26 @@ class C0Space(Immutable):
     @cached_property
     def multiplicity(self) -> NDArray[np.int64]:
         """Number of cells that share each global degree of freedom, [size]."""
+        return np.asarray(self.multiplicity_on(np))
+
+    def multiplicity_on(self, xp: Any) -> Any:
+        """Number of cells that share each global degree of freedom, where it is wanted.
+
+        Parameters
+        ----------
+        xp : module
+            NumPy, or that of a device's arrays.
+
+        Returns
+        -------
+        array of int, [size]
+        """
         shared = []
         for dim, sizes in enumerate(self.numbering.sizes):
             groups = range(len(self.space.mesh.cells))
             ids = np.concatenate([self.numbering.of_group(group, dim).ids.ravel() for group in groups])
             shared.append(np.bincount(ids, minlength=len(sizes)))
-        return self.numbering.of_unknowns(shared)
+        return self.numbering.of_unknowns(shared, xp)
 
     @cached_property
     def parts(self) -> Parts:

@@ -213,9 +213,9 @@ def diagonal(operator: Operator, Q: BlockMatrix, restriction: ElementRestriction
     -------
     ndarray, [components, global]
     """
-    blocks = range(len(Q.codes))
-    total = restriction.gather_squares([diagonals(operator, number, vectors) for number in blocks])
-    for number in blocks:
+    local = [diagonals(operator, number, vectors) for number in range(len(Q.blocks))]
+    total = vectors.to_host(restriction.gather_squares(local))
+    for number in () if Q.signed else range(len(Q.blocks)):
         turned = np.flatnonzero((Q.codes[number] < 0).any(axis=1))
         if len(turned):
             _add_turned(operator, number, Q, turned, total, vectors)
@@ -226,8 +226,8 @@ def _add_turned(
     operator: Operator, number: int, Q: BlockMatrix, turned: Indices, total: Array, vectors: VectorSpace
 ) -> None:
     """What rows of Q with several entries add: (Q_m Q_n) A_mn for all pairs of modes of an element in one column."""
-    n_modes = Q.codes[number].shape[1]
-    part = BlockMatrix([Q.codes[number][turned]], Q.rows).matrix.tocoo()
+    n_modes = Q.blocks[number].shape[1]
+    part = BlockMatrix([Q.blocks[number].part(turned)], Q.rows).matrix.tocoo()
     element, mode = np.divmod(part.row.astype(np.int64), n_modes)
     order = np.lexsort((mode, part.col, element))
     element, mode, column = element[order], mode[order], part.col[order].astype(np.int64)

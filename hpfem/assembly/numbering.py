@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from scipy.sparse import csr_array
 from hpfem.shapes import Basis, Shape, make_basis
 from hpfem.shapes.low_energy import eigenbasis, interior_modes, kept_modes
 
-from ..backends.vectors import BlockMatrix
+from ..backends.vectors import BlockMatrix, Codes
 from ..errors import ArgumentError
 from ..geometry.element_map import CACHED, chunks
 from ..mesh import Mesh
@@ -52,7 +52,7 @@ class LocalToGlobal:
 
     Attributes
     ----------
-    codes : ndarray of int, [n, n_modes]
+    codes : Codes, [n, n_modes]
         2 * global number, and 1 more where it is taken negative; -1 - r where the mode is a row of the matrices below.
     own : csr_array, [r, global]
         From the global modes of an entity to the local ones of the same entity. Row 0 is empty: a mode that no global
@@ -63,7 +63,7 @@ class LocalToGlobal:
         Inverse of `own` entity by entity, transposed.
     """
 
-    codes: Indices
+    codes: Codes
     own: csr_array
     rotated: csr_array
     back: csr_array
@@ -229,51 +229,66 @@ class Numbering:
         """Number of global degrees of freedom."""
         return sum(self.counts)
 
-    def of_unknowns(self, values: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    def of_unknowns(self, values: Sequence[NDArray[Any]], xp: Any = np) -> Any:
         """Give every global degree of freedom the value of its entity.
 
         Parameters
         ----------
         values : sequence of ndarray, [n_entities]
             Per dimension, from 0 on.
+        xp : module
+            NumPy, or that of a device's arrays, where the result is wanted.
 
         Returns
         -------
-        ndarray, [size]
+        array of xp, [size]
             Fewer where dimensions are left out.
         """
         found = []
         for own, sizes, order in zip(values, self.sizes, self._orders, strict=False):
-            same = len(sizes) > 0 and (sizes == sizes[0]).all()
-            found.append(np.repeat(own[order], sizes[0] if same else sizes[order]))
-        return np.concatenate(found)
+            if len(sizes) > 0 and (sizes == sizes[0]).all():
+                found.append(xp.repeat(xp.asarray(own[order]), int(sizes[0])))
+            else:
+                found.append(xp.asarray(np.repeat(own[order], sizes[order])))
+        return xp.concatenate(found)
 
-    def truncation(self, lower: Numbering) -> Indices:
+    def truncation(self, lower: Numbering, xp: Any = np) -> Any:
         """Numbers of the modes of lower orders: those of both are hierarchical, on one mesh.
 
         Parameters
         ----------
         lower : Numbering
             Of no order above this one's.
+        xp : module
+            NumPy, or that of a device's arrays, where the result is wanted.
 
         Returns
         -------
-        ndarray of int, [lower.size]
+        array of xp of int, [lower.size], or slice
         """
         if lower is self:
-            return np.arange(self.size)
-        out = np.empty(lower.size, dtype=np.int64)
-        for dim, (orders, lowers) in enumerate(zip(self.orders, lower.orders, strict=True)):
-            for group, cells in enumerate(self.cells):
-                ids = self.of_group(group, dim).ids
-                for number, entity in enumerate(cells.shape.entities[dim]):
-                    own = ids[:, number]
-                    for chosen, order in _alike(orders[own]):
-                        for among, low in _alike(lowers[own[chosen]]):
-                            those = own[chosen][among]
-                            kept = _kept(self.name, entity.shape, order, low)
-                            columns = lower.offsets[dim][those][:, None] + np.arange(len(kept))
-                            out[columns] = self.offsets[dim][those][:, None] + kept
+            return slice(None)
+        return xp.concatenate([xp.asarray(self._kept_of(dim, lower, xp)) for dim in range(len(self.orders))])
+
+    def _kept_of(self, dim: int, lower: Numbering, xp: Any) -> Any:
+        """`truncation` of the modes on the entities of one dimension."""
+        first, count = sum(self.counts[:dim]), len(self.orders[dim])
+        shapes = {entity.shape for cells in self.cells for entity in cells.shape.entities[dim]}
+        if self._same and lower._same and len(shapes) == 1:
+            kept = _kept(self.name, shape := shapes.pop(), self._same, lower._same)
+            starts = first + xp.arange(count) * _n_inside(self.name, shape, self._same)
+            return (starts[:, None] + xp.asarray(kept)).reshape(-1)
+        out, start = np.empty(lower.counts[dim], dtype=np.int64), sum(lower.counts[:dim])
+        for group, cells in enumerate(self.cells):
+            ids = self.of_group(group, dim).ids
+            for number, entity in enumerate(cells.shape.entities[dim]):
+                own = ids[:, number]
+                for chosen, order in _alike(self.orders[dim][own]):
+                    for among, low in _alike(lower.orders[dim][own[chosen]]):
+                        those = own[chosen][among]
+                        kept = _kept(self.name, entity.shape, order, low)
+                        columns = lower.offsets[dim][those][:, None] - start + np.arange(len(kept))
+                        out[columns] = self.offsets[dim][those][:, None] + kept
         return out
 
     def _count(self, dim: int) -> int:
@@ -344,40 +359,57 @@ class Numbering:
         -------
         LocalToGlobal
         """
-        n, n_modes = len(seen[0].ids), basis.n_modes
-        kind = np.int32 if 2 * max(self.size, n * n_modes) + 2 < 2**31 else np.int64
-        codes = np.empty((n, n_modes), dtype=kind)
         own: list[_Entries] = []
         rotated: list[_Entries] = []
         back: list[_Entries] = []
-        turned = [np.empty(0, dtype=np.int64)]
-        for part in chunks(n, n_modes, most=CACHED):
-            here, among = codes[part], [Seen(those.ids[part], those.codes[part]) for those in seen]
-            here[...] = -1
-            for dim, those in enumerate(among):
-                for number, entity in enumerate(basis.shape.entities[dim]):
-                    shape, ids, modes = entity.shape, those.ids[:, number], entity_modes(basis, dim, number)
-                    for chosen, order in self._alike(dim, ids):
-                        local = modes[_kept(self.name, shape, basis.order, order)]
-                        # The cells themselves are seen in one way.
-                        ways = 1 if dim == self.mesh.dim else len(symmetries(shape))
-                        place, negative, whole = _signed(self.name, shape, order, ways)
-                        seen_as = those.codes[chosen, number]
-                        table: NDArray[Any] = (2 * place + negative).astype(kind)
-                        first: NDArray[Any] = (2 * self.offsets[dim][ids[chosen]]).astype(kind)
-                        here[_places(chosen, local)] = first[:, None] + table[seen_as]
-                        for code in () if whole.all() else np.unique(seen_as[~whole[seen_as]]):
-                            cells = np.arange(len(here))[chosen][seen_as == code]
-                            rows = (part.start + cells[:, None]) * n_modes + local
-                            columns = self.offsets[dim][ids[cells]][:, None] + np.arange(len(local))
-                            own.append(_outer(rows, columns, _as_seen(self.name, shape, order, int(code), low_energy)))
-                            back.append(_outer(rows, columns, _inverse(self.name, shape, order, int(code)).T))
-                            if not low_energy:
-                                rotated += self._from_edges(basis, among[1], number, cells, int(code), order, rows)
-                            turned.append(rows.ravel())
+        turned, complete = [np.empty(0, dtype=np.int64)], len(seen) == self.mesh.dim + 1
+        for dim, those in enumerate(seen):
+            for number, entity in enumerate(basis.shape.entities[dim]):
+                ids, modes = those.ids[:, number], entity_modes(basis, dim, number)
+                for chosen, order in self._alike(dim, ids):
+                    complete &= order == basis.order
+                    local = modes[_kept(self.name, entity.shape, basis.order, order)]
+                    whole, seen_as = self._signed(entity.shape, order, dim)[2], those.codes[chosen, number]
+                    for code in () if whole.all() else np.unique(seen_as[~whole[seen_as]]):
+                        cells = np.arange(len(ids))[chosen][seen_as == code]
+                        rows = cells[:, None] * basis.n_modes + local
+                        columns = self.offsets[dim][ids[cells]][:, None] + np.arange(len(local))
+                        as_seen = _as_seen(self.name, entity.shape, order, int(code), low_energy)
+                        own.append(_outer(rows, columns, as_seen))
+                        back.append(_outer(rows, columns, _inverse(self.name, entity.shape, order, int(code)).T))
+                        if not low_energy:
+                            rotated += self._from_edges(basis, seen[1], number, cells, int(code), order, rows)
+                        turned.append(rows.ravel())
         rows = np.sort(np.concatenate(turned))
-        codes.reshape(-1)[rows] = -2 - np.arange(len(rows), dtype=kind)
+        shape = len(seen[0].ids), basis.n_modes
+        codes = Codes(shape, partial(self._codes, basis, seen, rows), complete and not len(rows))
         return LocalToGlobal(codes, *(_sparse(entries, rows, self.size) for entries in (own, rotated, back)))
+
+    def _codes(self, basis: Basis, seen: Sequence[Seen], rows: Indices, xp: Any) -> Any:
+        """Codes of `local_to_global`, with the modes that are rows of matrices."""
+        n, n_modes = len(seen[0].ids), basis.n_modes
+        kind = np.int32 if 2 * max(self.size, n * n_modes) + 2 < 2**31 else np.int64
+        codes = xp.empty((n, n_modes), dtype=kind)
+        firsts = [xp.asarray((2 * self.offsets[dim]).astype(kind)) for dim in range(len(seen))]
+        for part in chunks(n, n_modes, most=CACHED) if xp is np else [slice(0, n)]:
+            here = codes[part]
+            here[...] = -1
+            for dim, those in enumerate(seen):
+                for number, entity in enumerate(basis.shape.entities[dim]):
+                    ids, modes = those.ids[part, number], entity_modes(basis, dim, number)
+                    for chosen, order in self._alike(dim, ids):
+                        local = modes[_kept(self.name, entity.shape, basis.order, order)]
+                        place, negative, _ = self._signed(entity.shape, order, dim)
+                        table = xp.asarray((2 * place + negative).astype(kind))
+                        first = firsts[dim][xp.asarray(ids[chosen])]
+                        seen_as = xp.asarray(those.codes[part, number][chosen])
+                        here[_places(chosen, local)] = first[:, None] + table[seen_as]
+        codes.reshape(-1)[xp.asarray(rows)] = -2 - xp.arange(len(rows), dtype=kind)
+        return codes
+
+    def _signed(self, shape: Shape, order: int, dim: int) -> tuple[Indices, Indices, NDArray[np.bool_]]:
+        """`_signed` of the codes that there are: the cells themselves are seen in one way."""
+        return _signed(self.name, shape, order, 1 if dim == self.mesh.dim else len(symmetries(shape)))
 
     def _alike(self, dim: int, ids: Indices) -> list[tuple[slice | Indices, int]]:
         """Positions of entities of equal orders, all where they are all equal; with the order."""

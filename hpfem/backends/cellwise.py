@@ -47,10 +47,10 @@ class CellwiseProduct:
 
     def _new_scratch(self) -> list[tuple[Any, list[Any]]]:
         """Two arrays of local numbers, and the blocks of each."""
-        starts, codes = self._Q.starts, self._Q.codes
+        starts, blocks = self._Q.starts, self._Q.blocks
         both = [self._vectors.xp.empty((starts[-1],), self._dtype) for _ in range(2)]
         return [
-            (flat, [flat[a:b].reshape(1, *own.shape) for a, b, own in zip(starts, starts[1:], codes, strict=False)])
+            (flat, [flat[a:b].reshape(1, *own.shape) for a, b, own in zip(starts, starts[1:], blocks, strict=False)])
             for flat in both
         ]
 

@@ -74,32 +74,110 @@ def row_entries(matrix: csr_array, rows: Indices) -> tuple[Indices, Indices]:
     return np.arange(counts.sum()) + np.repeat(matrix.indptr[rows] - (np.cumsum(counts) - counts), counts), counts
 
 
+class Codes:
+    """What the rows of a block of a `BlockMatrix` are, written down where it is asked for.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        (E, n_modes).
+    make : callable
+        Module of arrays -> array of int of this shape: 2 * column, and 1 more where the entry is -1; -1 - r where the
+        row is one of the matrix' `rows`.
+    signed : bool
+        Whether all rows have one entry +-1, so that no code is negative.
+    """
+
+    def __init__(self, shape: tuple[int, int], make: Callable[[Any], Any], signed: bool) -> None:
+        self.shape, self._make, self.signed = shape, make, signed
+
+    def on(self, xp: Any) -> Any:
+        """Codes as an array.
+
+        Parameters
+        ----------
+        xp : module
+            NumPy, for which they are kept, or that of a device's arrays, where they are written anew.
+
+        Returns
+        -------
+        array of int, [E, n_modes]
+        """
+        return self._on_host if xp is np else self._make(xp)
+
+    @cached_property
+    def _on_host(self) -> Indices:
+        return np.asarray(self._make(np))
+
+    def part(self, rows: Any) -> Codes:
+        """Take some elements.
+
+        Parameters
+        ----------
+        rows : slice or ndarray of int
+
+        Returns
+        -------
+        Codes
+        """
+        if isinstance(rows, slice) and rows == slice(None):
+            return self
+        return Codes((len(rows), self.shape[1]), lambda xp: self.on(xp)[xp.asarray(rows)], self.signed)
+
+    def shifted(self, n: int) -> Codes:
+        """Take the rows of matrices that stand behind others.
+
+        Parameters
+        ----------
+        n : int
+            Number of the others.
+
+        Returns
+        -------
+        Codes
+        """
+        if n == 0 or self.signed:
+            return self
+
+        def make(xp: Any) -> Any:
+            codes = self.on(xp)
+            return xp.where(codes < 0, codes - n, codes)
+
+        return Codes(self.shape, make, False)
+
+
 class BlockMatrix:
     """A sparse matrix Q [local, global] whose rows are those of blocks, one after the other: nearly all one entry +-1.
 
     Parameters
     ----------
-    codes : sequence of ndarray of int, [E, n_modes]
-        Per block, 2 * column, and 1 more where the entry is -1; -1 - r where the row is one of `rows`.
+    blocks : sequence of Codes
+        Per block, of its elements and modes.
     rows : csr_array, [r, global]
-        Of the type of the vectors.
+        Of the type of the vectors: the rows that are not one entry +-1.
 
     Attributes
     ----------
+    blocks, rows
     size : int
         Columns.
     starts : list of int, [blocks + 1]
         First row of every block, and the number of rows.
     """
 
-    def __init__(self, codes: Sequence[Indices], rows: csr_array) -> None:
-        self.codes, self.rows, self.size = codes, rows, int(rows.shape[1])
-        self.starts = [0, *(int(end) for end in np.cumsum([own.size for own in codes]))]
+    def __init__(self, blocks: Sequence[Codes], rows: csr_array) -> None:
+        self.blocks, self.rows, self.size = blocks, rows, int(rows.shape[1])
+        self.starts = [0, *(int(end) for end in np.cumsum([own.shape[0] * own.shape[1] for own in blocks]))]
 
     @property
     def signed(self) -> bool:
         """Whether all rows have one entry +-1."""
-        return all(not own.size or int(own.min()) >= 0 for own in self.codes)
+        return all(own.signed for own in self.blocks)
+
+    @property
+    def codes(self) -> list[Indices]:
+        """Codes of every block on the host, [E, n_modes] each."""
+        return [own.on(np) for own in self.blocks]
 
     @cached_property
     def matrix(self) -> csr_array:
@@ -258,7 +336,7 @@ class ElementRestriction:
             out += vector * self._drop
         return out
 
-    def gather_squares(self, local: Sequence[Any]) -> NDArray[np.float64]:
+    def gather_squares(self, local: Sequence[Any]) -> Any:
         """Sum local numbers by the squares of the entries of Q, over the rows that have one.
 
         Parameters
@@ -268,8 +346,8 @@ class ElementRestriction:
 
         Returns
         -------
-        ndarray, [components, size]
-            On the host, in float64.
+        array of float64, [components, size]
+            Where the vectors are.
         """
         out = np.zeros((len(local[0]), self.size))
         for codes, own in zip(self._Q.codes, local, strict=True):

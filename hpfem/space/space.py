@@ -113,7 +113,8 @@ class Space(Immutable):
             tabulation, geometry = other._tabulation(own.shape), own.geometry
             if tabulation.rule.key != own.rule.key:
                 geometry = geometry.on_rule(tabulation.rule)
-            other._check_range(geometry, own.elements)
+            if other.dtype != self.dtype:
+                other._check_range(geometry, own.elements)
             blocks.append(Block(tabulation, geometry, own.elements))
         other.blocks = tuple(blocks)
         other._made = True

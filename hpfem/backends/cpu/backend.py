@@ -44,7 +44,7 @@ class CpuBackend(Backend):
         self, matrices: Sequence[NDArray[np.float64]], Q: BlockMatrix, back: BlockMatrix, dtype: DTypeLike
     ) -> CpuCellwise | CellwiseProduct:
         """The product without local arrays, where signs and places are those of Q; see `Backend.cellwise`."""
-        if back.codes is not Q.codes or 4 * Q.starts[-1] >= 2**31:
+        if back.blocks is not Q.blocks or 4 * Q.starts[-1] >= 2**31:
             return super().cellwise(matrices, Q, back, dtype)
         return CpuCellwise(matrices, Q, back, dtype)
 

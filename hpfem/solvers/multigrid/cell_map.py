@@ -48,10 +48,10 @@ class CellMap:
         backend: Backend,
         dtype: DTypeLike,
     ) -> None:
-        vectors = vectors_on(backend.device())
+        self._vectors = vectors = vectors_on(backend.device())
         self._Q, self._back, self._matrices, self._c0 = Q, back, list(matrices), c0
         self._product = backend.cellwise(matrices, Q, back, dtype)
-        self._weights = vectors.from_host(1 / c0.multiplicity, dtype)
+        self._weights = (1 / c0.multiplicity_on(vectors.xp)).astype(dtype)
         C = c0.face_correction
         self._C = None if C is None else [vectors.sparse(csr_array(part.astype(dtype))) for part in (C, C.T)]
 
@@ -75,7 +75,7 @@ class CellMap:
         """Map a vector by the transpose; see `__call__`."""
         return self._product.transposed(self._weights * (r if self._C is None else r - self._C[1] @ r))
 
-    def squares(self, local: Sequence[Any]) -> Array:
+    def squares(self, local: Sequence[Any]) -> Any:
         """Sum local numbers by the squares of the entries of Q.
 
         Parameters
@@ -85,15 +85,15 @@ class CellMap:
 
         Returns
         -------
-        ndarray, [size]
-            On the host.
+        array of float64, [size]
+            Where it is computed.
         """
         total = self._product.restriction.gather_squares([own[None] for own in local])[0]
         squares = self._Q.rows.power(2)
         for codes, own in zip(self._Q.codes, local, strict=True) if squares.nnz else ():
             element, mode = np.nonzero(codes < 0)
-            total += squares[-1 - codes[element, mode]].T @ as_numpy(own)[element, mode]
-        return np.asarray(total, dtype=np.float64)
+            total += self._vectors.from_host(squares[-1 - codes[element, mode]].T @ as_numpy(own)[element, mode])
+        return total
 
     def congruent(self, R: csr_array) -> tuple[csr_array, NDArray[np.int64]]:
         """Transform a matrix that has entries on the boundary alone, on the host.

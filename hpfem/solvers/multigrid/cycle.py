@@ -279,9 +279,11 @@ class _Run:
 def _truncated(A: GlobalOperator, space: Space) -> tuple[GlobalOperator, Any]:
     """An operator between modes of lower order or another type, and the numbers of these modes."""
     c0 = A.c0.at(space)
-    kept = A.c0.numbering.truncation(c0.numbering)
-    bc = None if A.bc is None else A.bc.at(c0, kept)
-    return GlobalOperator(A.operator.at(space), c0, bc, A.components), A.vectors.xp.asarray(kept)
+    kept = A.c0.numbering.truncation(c0.numbering, A.vectors.xp)
+    bc = None
+    if A.bc is not None:
+        bc = A.bc.at(c0, kept if isinstance(kept, slice) else A.vectors.to_host(kept))
+    return GlobalOperator(A.operator.at(space), c0, bc, A.components), kept
 
 
 def _in_modes(A: GlobalOperator, space: Space) -> tuple[GlobalOperator, CellMap]:
@@ -292,7 +294,7 @@ def _in_modes(A: GlobalOperator, space: Space) -> tuple[GlobalOperator, CellMap]
     change = CellMap(c0.block_matrix, A.c0.inverse_matrix, values, A.c0, A.operator.backend, space.dtype)
     bc = None
     if A.bc is not None:
-        bc = A.bc.at(c0, np.arange(c0.size))
+        bc = A.bc.at(c0, slice(None))
         if A.bc.matrix is not None:
             rows, chosen = change.congruent(A.bc.matrix)
             bc.matrix = csr_array(rows.T @ A.bc.matrix[chosen][:, chosen] @ rows)

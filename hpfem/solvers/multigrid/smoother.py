@@ -33,22 +33,28 @@ class _Cells:
         self.block, self.rows, self.T, self.energies = block, rows, T, energies
 
 
+def _groups(c0: C0Space, number: int, energies: Energies) -> list[Any]:
+    """Cells of a block by class and by the orders of their entities."""
+    keys = energies.own
+    if len(set(c0.space.orders.values())) > 1:
+        around = [c0.numbering.orders[dim][part.ids] for dim, part in enumerate(c0.seen(number))]
+        keys = np.unique(np.column_stack([keys, *around]), axis=0, return_inverse=True)[1].ravel()
+    if keys.min() == keys.max():
+        return [slice(None)]
+    keys = keys.astype(np.min_scalar_type(keys.max()))  # short numbers are sorted faster
+    by_key = np.argsort(keys, kind="stable")
+    return np.split(by_key, np.flatnonzero(np.diff(keys[by_key])) + 1)
+
+
 def _alike(c0: C0Space, number: int, energies: Energies) -> list[_Cells]:
     """Cells of a block by class, with their functions and what these have of each mean."""
     block, shape = c0.space.blocks[number], c0.space.blocks[number].shape
-    seen = c0.seen(number)
-    orders = [c0.numbering.orders[dim][seen[dim].ids] for dim in range(shape.dim + 1)]
-    splits = np.cumsum([part.shape[1] for part in orders])[:-1]
-    flat = np.concatenate(orders, axis=1)
-    keys = energies.own[:, None] if (flat == flat[:1]).all() else np.column_stack([energies.own, flat])
-    alike = (keys == keys[:1]).all()
-    found, which = (keys[:1], np.zeros(len(keys))) if alike else np.unique(keys, axis=0, return_inverse=True)
+    seen, orders = c0.seen(number), c0.numbering.orders
     K, M = reference_energies(shape, block.order)
     cells = []
-    for k in range(len(found)):
-        rows = slice(None) if len(found) == 1 else np.flatnonzero(which.ravel() == k)
-        first = 0 if len(found) == 1 else int(rows[0])  # type: ignore[index]
-        own = tuple(tuple(int(p) for p in part) for part in np.split(flat[first], splits))
+    for rows in _groups(c0, number, energies):
+        first = 0 if isinstance(rows, slice) else int(rows[0])
+        own = tuple(tuple(int(p) for p in orders[dim][part.ids[first]]) for dim, part in enumerate(seen))
         S, m = energies.classes[int(energies.own[first])]
         A = np.einsum("ij,ijmn->mn", S, K) + m * M
         T = low_energy_functions(shape, block.order, A, own)
@@ -85,19 +91,20 @@ class LowEnergySmoother:
         xp = vectors.xp
         cells = [own for number, means in enumerate(energies) for own in _alike(c0, number, means)]
         whole = c0.low_energy_matrix
-        Q = BlockMatrix([whole.codes[own.block][own.rows] for own in cells], whole.rows)
-        back = Q if c0.signed else BlockMatrix(Q.codes, c0.inverse_matrix.rows)
+        Q = BlockMatrix([whole.blocks[own.block].part(own.rows) for own in cells], whole.rows)
+        back = Q if c0.signed else BlockMatrix(Q.blocks, c0.inverse_matrix.rows)
         self._T = CellMap(Q, back, [own.T for own in cells], c0, backend, dtype)
         D = self._T.squares([energies[own.block].means[own.rows] @ xp.asarray(own.energies) for own in cells])
         if robin is not None:
             rows, chosen = self._T.congruent(robin)
-            D += np.asarray(rows.multiply(robin[chosen][:, chosen] @ rows).sum(axis=0)).ravel()
-        if not np.all(D[free] > 0):
+            D += vectors.from_host(np.asarray(rows.multiply(robin[chosen][:, chosen] @ rows).sum(axis=0)).ravel())
+        D = xp.where(xp.asarray(free), D, xp.inf)
+        if not bool((D > 0).all()):
             raise SolverError(
                 "the operator is singular on a part of the mesh: is a coefficient zero there, or is there nothing that"
                 " fixes the solution?"
             )
-        self._inverse = vectors.from_host(np.where(free, 1 / np.where(free, D, 1), 0), dtype)
+        self._inverse = (1 / D).astype(dtype)
 
     def __call__(self, r: Any) -> Any:
         """Apply to a vector, [size]; a new one."""

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array, vstack
 from hpfem.backends.cuda.vectors.conjugate import CONTROL
 from hpfem.backends.cuda.vectors.conjugate import source as conjugate_source
 from hpfem.backends.cuda.vectors.indexed import THREADS, sum_bytes
-from hpfem.backends.vectors import BlockMatrix
+from hpfem.backends.vectors import BlockMatrix, Codes
 from tests.backends.cuda.host_kernels import HOST, compiled, shared_at
 
 
@@ -25,7 +25,12 @@ def block_matrix(matrix, starts):
     codes[unit] = 2 * matrix.indices[first] + (matrix.data[first] < 0)
     codes[~unit] = -2 - np.arange(np.count_nonzero(~unit))
     rows = vstack([csr_array((1, matrix.shape[1]), dtype=matrix.dtype), matrix[~unit]], format="csr")
-    return BlockMatrix([codes[a:b, None] for a, b in pairwise(starts)], csr_array(rows))
+    return BlockMatrix([fixed(codes[a:b, None]) for a, b in pairwise(starts)], csr_array(rows))
+
+
+def fixed(codes):
+    """Codes that are written already."""
+    return Codes(codes.shape, lambda xp: xp.asarray(codes), bool((codes >= 0).all()))
 
 
 def tables(found):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
-from ...vectors import BlockMatrix, ElementRestriction, VectorSpace, row_entries
+from ...vectors import HOST_VECTORS, BlockMatrix, ElementRestriction, VectorSpace, row_entries
 from ..codegen.prelude import header, program
 from ..runtime.device import architecture, current_device, limits
 from ..runtime.kernel import load
@@ -86,7 +86,7 @@ class IndexTables:
 
     @classmethod
     def of(
-        cls, Q: BlockMatrix, keep: NDArray[np.bool_] | None = None, on: Callable[[Any], Any] = np.asarray
+        cls, Q: BlockMatrix, keep: NDArray[np.bool_] | None = None, vectors: VectorSpace = HOST_VECTORS
     ) -> IndexTables:
         """Tables of a matrix, made where they are wanted.
 
@@ -95,8 +95,8 @@ class IndexTables:
         Q : BlockMatrix
         keep : ndarray of bool, [global], optional
             The columns whose entries count; all when left out. Row 0 of `Q.rows` is empty then.
-        on : callable
-            Array of NumPy -> the same where the tables are wanted.
+        vectors : VectorSpace
+            Where the tables are wanted.
 
         Returns
         -------
@@ -105,25 +105,28 @@ class IndexTables:
         """
         n_rows, rows = Q.starts[-1], Q.rows
         kind = np.int32 if 2 * max(n_rows, Q.size, n_rows + rows.nnz) + 2 < 2**31 else np.int64
-        given = np.concatenate([own.reshape(-1) for own in Q.codes])
-        codes = on(given.astype(kind))
+        xp, on = vectors.xp, vectors.from_host
+        codes = xp.concatenate([own.on(xp).reshape(-1) for own in Q.blocks]).astype(kind)
+        several, given = np.empty(0, dtype=kind), np.empty(0, dtype=np.int64)
+        if not Q.signed:
+            there = (codes < 0).nonzero()[0].astype(kind)
+            several, given = vectors.to_host(there), vectors.to_host(codes[there]).astype(np.int64)
         if keep is not None:
             kept = keep[rows.indices]
             ends = np.concatenate([[0], np.cumsum(kept)])[rows.indptr]
             rows = csr_array((rows.data[kept], rows.indices[kept], ends), shape=rows.shape)
             codes[(codes >= 0) & ~on(keep)[codes >> 1]] = -1
-        several = np.flatnonzero(given < 0)
-        entries, counts = row_entries(rows, -1 - given[several].astype(np.int64))
+        entries, counts = row_entries(rows, -1 - given)
         columns = rows.indices[entries]
         # Entries of columns, in a fixed order: first those that are +-1, by rows.
         place = (codes >= 0).nonzero()[0]
         single = codes[place]
-        keys = np.concatenate([single >> 1, on(columns.astype(kind))])
-        values = np.concatenate([(2 * place + (single & 1)).astype(kind), on(-1 - np.arange(len(columns), dtype=kind))])
+        keys = xp.concatenate([single >> 1, on(columns.astype(kind))])
+        values = xp.concatenate([(2 * place + (single & 1)).astype(kind), on(-1 - np.arange(len(columns), dtype=kind))])
         order = keys.argsort(kind="stable") if isinstance(keys, np.ndarray) else keys.argsort()  # CuPy's is stable
         keys = keys[order]
-        starts = np.searchsorted(keys, on(np.arange(Q.size + 1, dtype=kind))).astype(kind)
-        not_one = (np.diff(starts) != 1).nonzero()[0]
+        starts = xp.searchsorted(keys, xp.arange(Q.size + 1, dtype=kind)).astype(kind)
+        not_one = (xp.diff(starts) != 1).nonzero()[0]
         return cls(
             Q.size,
             int(not_one[-1]) + 1 if len(not_one) else 0,
@@ -194,14 +197,14 @@ class IndexedRestriction(ElementRestriction):
     """
 
     def __init__(self, Q: BlockMatrix, vectors: VectorSpace, dtype: DTypeLike, keep: Any = None) -> None:
-        self._tables = IndexTables.of(Q, keep, vectors.from_host)
+        self._tables = IndexTables.of(Q, keep, vectors)
         self.size, self._dtype, self._device = self._tables.size, np.dtype(dtype), vectors.device
         codes = self._tables.codes
         self._codes = [codes[a:b] for a, b in zip(Q.starts, Q.starts[1:])]
         self._kernels: dict[int, tuple[Any, Any]] = {}
         self._vectors = vectors
 
-    def gather_squares(self, local: Sequence[Any]) -> NDArray[np.float64]:
+    def gather_squares(self, local: Sequence[Any]) -> Any:
         """Sum by the squares of entries, in a fixed order; see `ElementRestriction.gather_squares`."""
         import cupy
 
@@ -209,7 +212,7 @@ class IndexedRestriction(ElementRestriction):
         for codes, own in zip(self._codes, local, strict=True):
             sign = cupy.where(codes < 0, 0, 1 - 2 * (codes % 2)).astype(self._dtype)
             signed.append((own.reshape(len(own), -1) * sign).astype(self._dtype).reshape(-1))
-        return self._vectors.to_host(self.gather(cupy.concatenate(signed))).astype(np.float64)
+        return self.gather(cupy.concatenate(signed)).astype(np.float64)
 
     @property
     def blocks(self) -> int:
