@@ -125,6 +125,8 @@ class C0Space(Immutable):
         parts = self._parts if parts is None else parts
         firsts = np.cumsum([0, *(part.own.shape[0] for part in parts)])
         blocks = [part.codes.shifted(int(n)) for part, n in zip(parts, firsts, strict=False)]
+        if all(block.signed for block in blocks):
+            return BlockMatrix(blocks, csr_array((len(parts), self.size), dtype=self.space.dtype))
         return BlockMatrix(blocks, vstack([rows(part) for part in parts], format="csr", dtype=self.space.dtype))
 
     @cached_property
@@ -148,6 +150,8 @@ class C0Space(Immutable):
     @cached_property
     def face_correction(self) -> csr_array | None:
         """What edges reach into rotated faces, to be taken from means of what cells say; [size, size] or None."""
+        if self.signed:
+            return None
         turned = sum((part.back.T @ part.rotated for part in self._parts), csr_array((self.size, self.size)))
         return csr_array(diags_array(1 / self.multiplicity) @ turned) if turned.nnz else None
 

@@ -13,18 +13,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from hpfem.shapes import Basis, Shape, make_basis
+from hpfem.shapes.cached import cached_property
 from hpfem.shapes.low_energy import eigenbasis, interior_modes, kept_modes
 
 from ..backends.vectors import BlockMatrix, Codes
 from ..errors import ArgumentError
 from ..geometry.element_map import CACHED, chunks
 from ..mesh import Mesh
+from ..mesh.aligned import AlignedTopology
 from ..mesh.sorting import sorted_rows
 from ..mesh.symmetry import symmetries
 from .traces import Array, Indices, edge_block, entity_modes, inner_block
@@ -44,6 +47,24 @@ class Seen:
 
     ids: Indices
     codes: NDArray[np.int8]
+
+    def on(self, xp: Any) -> tuple[Any, Any]:
+        """Ids and codes as arrays of a module; those of a device are copied there once."""
+        if xp is np:
+            return self.ids, self.codes
+        device = str(xp.empty(0).device)
+        if device not in self._copies:
+            kind = np.int32 if not self.ids.size or self.ids.max() < 2**31 else np.int64
+            self._copies[device] = xp.asarray(self.ids.astype(kind)), xp.asarray(self.codes)
+        return self._copies[device]
+
+    @cached_property
+    def _copies(self) -> dict[str, tuple[Any, Any]]:
+        return {}
+
+
+# What each topology's cells see: what is copied to a device serves the numberings of all orders.
+_SEEN: WeakKeyDictionary[AlignedTopology, dict[tuple[int, int], Seen]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,11 +332,13 @@ class Numbering:
         -------
         Seen
         """
-        cells = self.cells[group]
-        ids = cells.ids(dim)
-        if dim in (0, self.mesh.dim):
-            return Seen(ids, np.zeros(ids.shape, dtype=np.int8))
-        return Seen(ids, cells.edge_orientation if dim == 1 else cells.face_orientation)
+        seen = _SEEN.setdefault(self.topology, {})
+        if (group, dim) not in seen:
+            cells = self.cells[group]
+            codes = {1: cells.edge_orientation, 2: cells.face_orientation} if 0 < dim < self.mesh.dim else {}
+            ids = cells.ids(dim)
+            seen[group, dim] = Seen(ids, codes.get(dim, np.zeros(ids.shape, dtype=np.int8)))
+        return seen[group, dim]
 
     def of_vertices(self, shape: Shape, vertices: Indices, dim: int) -> Seen:
         """Ids and orientations of the entities of one dimension, below the cells', of shapes given by their vertices.
@@ -395,15 +418,18 @@ class Numbering:
             here = codes[part]
             here[...] = -1
             for dim, those in enumerate(seen):
+                all_ids, all_codes = (array[part] for array in those.on(xp))
                 for number, entity in enumerate(basis.shape.entities[dim]):
-                    ids, modes = those.ids[part, number], entity_modes(basis, dim, number)
-                    for chosen, order in self._alike(dim, ids):
+                    ids, orientations = all_ids[:, number], all_codes[:, number]
+                    modes = entity_modes(basis, dim, number)
+                    for chosen, order in self._alike(dim, those.ids[part, number]):
                         local = modes[_kept(self.name, entity.shape, basis.order, order)]
                         place, negative, _ = self._signed(entity.shape, order, dim)
                         table = xp.asarray((2 * place + negative).astype(kind))
-                        first = firsts[dim][xp.asarray(ids[chosen])]
-                        seen_as = xp.asarray(those.codes[part, number][chosen])
-                        here[_places(chosen, local)] = first[:, None] + table[seen_as]
+                        some = chosen if isinstance(chosen, slice) else xp.asarray(chosen)
+                        here[_places(some, xp.asarray(local))] = (
+                            firsts[dim][ids[some]][:, None] + table[orientations[some]]
+                        )
         codes.reshape(-1)[xp.asarray(rows)] = -2 - xp.arange(len(rows), dtype=kind)
         return codes
 
@@ -450,7 +476,7 @@ def _alike(orders: Indices) -> list[tuple[slice | Indices, int]]:
     return [(np.flatnonzero(orders == order), int(order)) for order in np.unique(orders)]
 
 
-def _places(rows: slice | Indices, columns: Indices) -> tuple[Any, Indices]:
+def _places(rows: Any, columns: Any) -> tuple[Any, Any]:
     """Index of some rows and columns of a table."""
     return (rows if isinstance(rows, slice) else rows[:, None]), columns
 

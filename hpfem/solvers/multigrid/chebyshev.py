@@ -57,6 +57,27 @@ def chebyshev(A: Apply, B: Apply, largest: float, degree: int, r: Any) -> Any:
     return x
 
 
+def noise(n: int, xp: Any) -> Any:
+    """Make numbers without order, the same on every device.
+
+    Parameters
+    ----------
+    n : int
+    xp : module
+        NumPy, or that of a device's arrays.
+
+    Returns
+    -------
+    array of xp of float64, [n]
+        Between -0.5 and 0.5.
+    """
+    bits = xp.arange(n, dtype=np.uint32)
+    for factor, shift in ((2654435761, 15), (2246822519, 13)):
+        bits *= np.uint32(factor)
+        bits ^= bits >> np.uint32(shift)
+    return bits * 2.0**-32 - 0.5
+
+
 def rest(r: Any, product: Any) -> Any:
     """Residual after a correction.
 

@@ -21,7 +21,7 @@ from ...errors import ArgumentError, MeshError, NotSuitable
 from ...space import Space
 from .algebraic import AlgebraicMultigrid
 from .cell_map import CellMap
-from .chebyshev import WEIGHTS, chebyshev, largest_eigenvalue, rest
+from .chebyshev import WEIGHTS, chebyshev, largest_eigenvalue, noise, rest
 from .energies import Energies, element_energies
 from .smoother import LowEnergySmoother
 
@@ -89,8 +89,8 @@ class Level:
         found: list[tuple[float, list[LowEnergySmoother]]] = []
         vectors, dtype, backend = self.A.vectors, self.A.dtype, self.A.operator.backend
         robin = None if self.A.bc is None else self.A.bc.matrix
-        random = np.random.default_rng(0).random(self.A.shape[0], dtype=np.float32) - 0.5
-        start = vectors.from_host(random * np.tile(self.free, self.n), dtype)
+        free = vectors.xp.tile(vectors.xp.asarray(self.free), self.n)
+        start = noise(self.A.shape[0], vectors.xp).astype(dtype) * free
         for one_class in (False, True):
             chosen = [[part.in_one_class() if one_class else part for part in own] for own in energies]
             self.smoothers = [LowEnergySmoother(self.A.c0, own, self.free, robin, backend) for own in chosen]
@@ -167,7 +167,7 @@ class Multigrid:
             self.levels = [Level(first, None)]
             rule = None if space.quadrature == "collocated" else space.quadrature
             while max((orders := self.levels[-1].A.c0.space.orders).values()) > 1:
-                lower = space.at({name: max(1, order // 2) for name, order in orders.items()}, "modified", rule, dtype)
+                lower = top.at({name: max(1, order // 2) for name, order in orders.items()}, None, rule)
                 self.levels.append(Level(*_truncated(self.levels[-1].A, lower)))
         last = self.levels[-1]
         with self._phase("energies"):

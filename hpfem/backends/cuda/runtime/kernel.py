@@ -31,7 +31,7 @@ _KERNELS: WeakKeyDictionary[BlockGeometry, WeakValueDictionary[int, CudaKernel]]
 # Factors of fewer bytes are made by NumPy: CuPy has to compile its array operations first, which takes a second.
 HOST_BYTES = 32 << 20
 # Entries of Jacobians that the device makes at a time, and bytes that one takes with everything that is made of it.
-DEVICE_CHUNK, CHUNK_BYTES = 10_000_000, 100
+DEVICE_CHUNK, CHUNK_BYTES = 40_000_000, 100
 
 
 def shared_factors(geometry: BlockGeometry, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
