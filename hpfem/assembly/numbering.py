@@ -49,7 +49,17 @@ class Seen:
     codes: NDArray[np.int8]
 
     def on(self, xp: Any) -> tuple[Any, Any]:
-        """Ids and codes as arrays of a module; those of a device are copied there once."""
+        """Ids and codes as arrays of a module.
+
+        Parameters
+        ----------
+        xp : module
+            NumPy, or that of a device's arrays, to which they are copied once.
+
+        Returns
+        -------
+        tuple of array of int, [n, n_entities]
+        """
         if xp is np:
             return self.ids, self.codes
         device = str(xp.empty(0).device)

@@ -646,6 +646,17 @@ class VectorSpace:
         """
         y += alpha * x
 
+    def axpby(self, alpha: float, x: Any, beta: float, y: Any) -> None:
+        """Y = alpha x + beta y, in place.
+
+        Parameters
+        ----------
+        alpha, beta : float
+        x, y : array, [n]
+        """
+        y *= beta
+        y += alpha * x
+
     def max_norm(self, vector: Any) -> float:
         """Largest absolute value, on the host; 0 without entries.
 

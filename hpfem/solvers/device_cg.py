@@ -2,7 +2,8 @@
 
 An iteration is the kernels of the product and two or three more (`DeviceIteration`), and none of it waits for the host.
 That reads the scalars of an earlier iteration while the next ones run; when the device meets the tolerance or breaks
-down it changes nothing any more, so what is found is that iteration's.
+down it changes nothing any more, so what is found is that iteration's. Where a preconditioner is so costly that one
+application too many takes longer than to ask, the host asks after every iteration.
 
 Where neither product nor preconditioner allocate, some iterations are captured once as a graph and started from then on
 with one call.
@@ -54,6 +55,7 @@ def iterate_on_device(
     inverse = jacobi.inverse if isinstance(jacobi, Jacobi) else None
     residuals, name = run.residuals, run.name
     vectors = device.conjugate_vectors(x, r, run.scale, run.tol, run.most - len(residuals), inverse, blocks)
+    ask_first = getattr(jacobi, "costly", False)
     launcher = _Launcher(device, A, blocks is not None, None if inverse is not None else M, vectors)
     first = len(residuals)
     try:
@@ -62,7 +64,7 @@ def iterate_on_device(
         while True:
             launcher.launch()
             latest = vectors.read()
-            seen = pending.wait()
+            seen = (latest if ask_first else pending).wait()
             before, done = len(residuals) - first, int(seen["finished"])
             ring = len(seen["residual"])
             residuals += [float(seen["residual"][i % ring]) for i in range(before, done + 1)]

@@ -82,8 +82,8 @@ class AlgebraicMultigrid:
             self._vectors.multiply(r[None], self._inverse, x[None])
             return x
         level = self._levels[number]
-        smooth = partial(chebyshev, level.apply, level.smooth, level.largest, 2)
+        smooth = partial(chebyshev, level.apply, level.smooth, level.largest, 2, vectors=self._vectors)
         x = smooth(r)
-        x += level.P @ self._cycle(number + 1, level.R @ rest(r, level.A @ x))
-        x += smooth(rest(r, level.A @ x))
+        x += level.P @ self._cycle(number + 1, level.R @ rest(r, level.A @ x, self._vectors))
+        x += smooth(rest(r, level.A @ x, self._vectors))
         return x

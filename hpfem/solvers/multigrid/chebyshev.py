@@ -22,7 +22,7 @@ WEIGHTS = {
 _SAFETY = 1.05
 
 
-def chebyshev(A: Apply, B: Apply, largest: float, degree: int, r: Any) -> Any:
+def chebyshev(A: Apply, B: Apply, largest: float, degree: int, r: Any, vectors: VectorSpace) -> Any:
     """Approximate A^-1 r from a zero start.
 
     Parameters
@@ -36,6 +36,8 @@ def chebyshev(A: Apply, B: Apply, largest: float, degree: int, r: Any) -> Any:
     degree : int
         Steps: 1, 2 or 3.
     r : array, [n]
+    vectors : VectorSpace
+        Where all that is.
 
     Returns
     -------
@@ -46,14 +48,9 @@ def chebyshev(A: Apply, B: Apply, largest: float, degree: int, r: Any) -> Any:
     d *= 4 / (3 * largest)
     x = weights[0] * d
     for i, weight in enumerate(weights[1:], start=2):
-        r = rest(r, A(d))
-        z = B(r)
-        z *= (8 * i - 4) / ((2 * i + 1) * largest)
-        d *= (2 * i - 3) / (2 * i + 1)
-        d += z
-        z[...] = d
-        z *= weight
-        x += z
+        r = rest(r, A(d), vectors)
+        vectors.axpby((8 * i - 4) / ((2 * i + 1) * largest), B(r), (2 * i - 3) / (2 * i + 1), d)
+        vectors.axpby(weight, d, 1.0, x)
     return x
 
 
@@ -78,7 +75,7 @@ def noise(n: int, xp: Any) -> Any:
     return bits * 2.0**-32 - 0.5
 
 
-def rest(r: Any, product: Any) -> Any:
+def rest(r: Any, product: Any, vectors: VectorSpace) -> Any:
     """Residual after a correction.
 
     Parameters
@@ -86,14 +83,15 @@ def rest(r: Any, product: Any) -> Any:
     r : array, [n]
     product : array, [n]
         A d of the correction; overwritten.
+    vectors : VectorSpace
+        Where both are.
 
     Returns
     -------
     array, [n]
         r - A d, in the place of the product.
     """
-    product *= -1
-    product += r
+    vectors.axpby(1.0, r, -1.0, product)
     return product
 
 

@@ -25,8 +25,10 @@ from .chebyshev import WEIGHTS, chebyshev, largest_eigenvalue, noise, rest
 from .energies import Energies, element_energies
 from .smoother import LowEnergySmoother
 
-# Of the smoother. Beyond the largest eigenvalue, classes of cells disagree too much on the functions that they share.
-DEGREE, _LARGEST = 2, 5.0
+# Steps of the smoother on the host, and on a device that iterates without it, where more of them do not pay.
+DEGREE, DEVICE_DEGREE = 2, 1
+# Beyond this eigenvalue classes of cells disagree too much on the functions that they share.
+_LARGEST = 5.0
 # One thread at a time launches cycles on a device: what others launch would end a capture.
 _LAUNCHES = Lock()
 
@@ -107,8 +109,8 @@ class Multigrid:
     ----------
     A : GlobalOperator
         Of a symmetric elliptic form in the basis "modified" or "lagrange".
-    degree : int
-        Steps of the smoother: 1, 2 or 3.
+    degree : int, optional
+        Steps of the smoother: 1, 2 or 3. When left out what was measured to be fastest: 2, or 1 on a GPU.
     dtype : dtype
         Of what is inside; float64 is taken where numbers leave the range of float32.
 
@@ -119,6 +121,8 @@ class Multigrid:
     vertices : AlgebraicMultigrid
     phases : {str: float}
         Seconds of each part of the set-up.
+    costly : bool
+        True: asking a device whether another cycle is needed takes less time than one.
 
     Raises
     ------
@@ -127,9 +131,12 @@ class Multigrid:
     """
 
     name = "multigrid"
+    costly = True
 
-    def __init__(self, A: GlobalOperator, degree: int = DEGREE, dtype: DTypeLike = np.float32) -> None:
+    def __init__(self, A: GlobalOperator, degree: int | None = None, dtype: DTypeLike = np.float32) -> None:
         instance(A, GlobalOperator, "the operator of a preconditioner")
+        if degree is None:
+            degree = DEGREE if A.vectors.iteration is None else DEVICE_DEGREE
         degree = integer(degree, 1, "the degree of multigrid's smoother", max(WEIGHTS))
         if not A.symmetric:
             raise NotSuitable("multigrid is for symmetric forms")
@@ -230,12 +237,13 @@ class Multigrid:
         level = self.levels[number]
         if number == len(self.levels) - 1:
             return self._at_vertices(level, r)
-        smooth = partial(chebyshev, level.apply, level.smooth, level.largest, self.degree)
+        vectors = self.A.vectors
+        smooth = partial(chebyshev, level.apply, level.smooth, level.largest, self.degree, vectors=vectors)
         kept, n = self.levels[number + 1].kept, level.n
         x = smooth(r)
-        coarse = rest(r, level.apply(x)).reshape(n, -1)[:, kept]
+        coarse = rest(r, level.apply(x), vectors).reshape(n, -1)[:, kept]
         x.reshape(n, -1)[:, kept] += self._cycle(number + 1, coarse.reshape(-1)).reshape(n, -1)
-        x += smooth(rest(r, level.apply(x)))
+        x += smooth(rest(r, level.apply(x), vectors))
         return x
 
     def _at_vertices(self, level: Level, r: Any) -> Any:

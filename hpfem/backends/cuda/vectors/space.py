@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -18,6 +19,12 @@ from ..runtime.scratch import StreamPool, captured
 from .conjugate import CudaConjugateVectors
 from .indexed import IndexedRestriction
 from .sparse import SparseMatrix
+
+
+@cache
+def _axpby() -> Any:
+    arguments = "T alpha, T x, T beta", "T y", "y = alpha * x + beta * y", "hpfem_axpby"
+    return import_module("cupy").ElementwiseKernel(*arguments)
 
 
 class Graph:
@@ -101,6 +108,10 @@ class CudaVectors(VectorSpace):
     def has(self, array: Any) -> bool:
         """Tell whether something is an array of CuPy; see `VectorSpace.has`."""
         return type(array).__module__.partition(".")[0] == "cupy"
+
+    def axpby(self, alpha: float, x: Any, beta: float, y: Any) -> None:
+        """Y = alpha x + beta y in one pass; see `VectorSpace.axpby`."""
+        _axpby()(x.dtype.type(alpha), x, x.dtype.type(beta), y)
 
     def sparse(self, matrix: csr_array) -> Any:
         """Copy a sparse matrix to the GPU; see `VectorSpace.sparse`."""
