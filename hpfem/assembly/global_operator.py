@@ -246,9 +246,12 @@ def _gathered(matrices: list[Array], c0: C0Space) -> csr_array:
         return matrix
     values, rows, columns = [], [], []
     for codes, given in zip(Q.codes, matrices, strict=True):
-        sign, place = 1.0 - 2 * (codes & 1), codes >> 1
-        values.append((given * sign[:, :, None] * sign[:, None, :]).ravel())
-        rows.append(np.broadcast_to(place[:, :, None], given.shape).ravel())
-        columns.append(np.broadcast_to(place[:, None, :], given.shape).ravel())
+        negative, place = codes & 1, codes >> 1
+        if negative.any():
+            sign = 1.0 - 2 * negative
+            given = given * sign[:, :, None] * sign[:, None, :]
+        values.append(given.reshape(-1))
+        rows.append(np.repeat(place, codes.shape[1]))
+        columns.append(np.tile(place, codes.shape[1]).reshape(-1))
     entries = np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))
     return csr_array(coo_array(entries, shape=(c0.size, c0.size)))

@@ -222,5 +222,5 @@ def _reaction(A: GlobalOperator, c0: C0Space) -> tuple[Array, Array, Mask]:
         return integral, lam * integral, np.full(c0.space.n_cells, lam != 0)
     reacting = np.zeros(c0.space.n_cells, dtype=bool)
     for block, pair in zip(c0.space.blocks, operator.fields["lam"].data, strict=True):
-        reacting[block.elements] = pair.read().any(axis=(0, 2))
+        reacting[block.elements] = to_host((pair.read(A.device) != 0).any(axis=(0, 2)))
     return integral, to_host(load(c0, operator.fields["lam"])), reacting

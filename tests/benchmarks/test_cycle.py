@@ -1,0 +1,33 @@
+"""benchmarks/cycle.py: that it runs, that levels add up, and that a GPU's cycle is a graph that moves nothing."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+spec = importlib.util.spec_from_file_location("cycle", ROOT / "benchmarks" / "cycle.py")
+cycle = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(cycle)
+
+
+def test_a_case_by_level():
+    found = cycle.measured("prism", 2, 4, "cpu")
+    assert [max(level["orders"].values()) for level in found["levels"]] == [4, 2, 1]
+    assert found["transfers"] == 0 and found["degree"] == 2
+    assert all(level["A"] > 0 and level["B"] > 0 for level in found["levels"][:-1])
+    text = cycle.text_of({"cases": [found]})
+    assert "P=4" in text and "P=2" in text
+
+
+@pytest.mark.cuda
+def test_a_cycle_on_a_gpu_moves_nothing():
+    found = cycle.measured("tet", 6, 3, "cuda")
+    assert found["transfers"] == 0 and found["degree"] == 1
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks" / "results").glob("cycle_*.json")), ids=lambda p: p.name)
+def test_the_page_shows_the_file(path):
+    rows = cycle.text_of(json.loads(path.read_text(encoding="utf-8")))
+    assert rows in (ROOT / "benchmarks" / "MULTIGRID.md").read_text(encoding="utf-8")
