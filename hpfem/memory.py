@@ -254,6 +254,20 @@ class Transfers:
 _COUNTERS: list[Transfers] = []
 
 
+def device_of(xp: Any) -> str:
+    """Name the device on which a module of arrays makes them now.
+
+    Parameters
+    ----------
+    xp : module
+
+    Returns
+    -------
+    str
+    """
+    return str(getattr(xp.empty(0), "device", "the only one"))
+
+
 def as_numpy(array: Any) -> Any:
     """Small results on the host, wherever they were computed; not counted as transfers.
 

@@ -26,6 +26,7 @@ from hpfem.shapes.low_energy import eigenbasis, interior_modes, kept_modes
 from ..backends.vectors import BlockMatrix, Codes
 from ..errors import ArgumentError
 from ..geometry.element_map import CACHED, chunks
+from ..memory import device_of
 from ..mesh import Mesh
 from ..mesh.aligned import AlignedTopology
 from ..mesh.sorting import sorted_rows
@@ -62,7 +63,7 @@ class Seen:
         """
         if xp is np:
             return self.ids, self.codes
-        device = str(xp.empty(0).device)
+        device = device_of(xp)
         if device not in self._copies:
             kind = np.int32 if not self.ids.size or self.ids.max() < 2**31 else np.int64
             self._copies[device] = xp.asarray(self.ids.astype(kind)), xp.asarray(self.codes)

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from hpfem.shapes import Basis, Shape, default_counts, equispaced_nodes, make_basis, quadrature
 from hpfem.shapes.cached import cached_property
 
+from ..memory import device_of
 from .jacobians import determinant, normal, scaled_jacobian
 
 Array = NDArray[np.float64]
@@ -221,7 +222,7 @@ class ElementMap:
         """Coefficients of some elements. Those of all stay on a device once they are there."""
         if xp is np:
             return self.coefficients[elements]
-        device = str(xp.empty(0).device)
+        device = device_of(xp)
         if device not in self._copies:
             self._copies[device] = xp.asarray(self.coefficients)
         return self._copies[device][elements if isinstance(elements, slice) else xp.asarray(elements)]
