@@ -31,11 +31,11 @@ from hpfem.backends.cuda.runtime.device import Limits
 from hpfem.backends.cuda.runtime.limits import measure_gpu
 from hpfem.backends.cuda.runtime.measured import measured_key, measured_table
 from hpfem.backends.cuda.runtime.timer import CudaTimer
-from hpfem.backends.cuda.sumfac.plan import GROUP, check_sumfac
-from hpfem.backends.cuda.sumfac.source import source as sumfac_source
-from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions, plan
+from hpfem.backends.cuda.sumfac.kernel import GROUP, check_sumfac
+from hpfem.backends.cuda.sumfac.kernel import source as sumfac_source
+from hpfem.backends.cuda.sumfac_top.kernel import source as sumfac_top_source
+from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions, SumFacTopPlan
 from hpfem.backends.cuda.sumfac_top.search import search
-from hpfem.backends.cuda.sumfac_top.source import source as sumfac_top_source
 from hpfem.backends.options import to_text
 from hpfem.backends.timer import measure as timed
 from hpfem.benchmarks.cases import SOLID_FIRST, TOLERANCES
@@ -121,7 +121,7 @@ class Case:
         if isinstance(candidate.options, DenseOptions):
             return DensePlan(self.problems[candidate.algorithm], candidate.options)
         levels = self.plain if candidate.strategy == "sumfac" else self.levels
-        return plan(self.problems[candidate.algorithm], levels, candidate.options)
+        return SumFacTopPlan(self.problems[candidate.algorithm], levels, candidate.options)
 
     def source(self, candidate: Candidate) -> str:
         """Source of a candidate's kernel."""

@@ -15,10 +15,10 @@ from hpfem.backends.cuda.codegen.layout import stored_factors, stored_kinds
 from hpfem.backends.cuda.codegen.prelude import arguments
 from hpfem.backends.cuda.codegen.tables import Levels
 from hpfem.backends.cuda.runtime.device import Limits
-from hpfem.backends.cuda.sumfac.plan import GROUP, THREADS, check_sumfac, shared_bytes
-from hpfem.backends.cuda.sumfac.source import source as sumfac_source
-from hpfem.backends.cuda.sumfac_top.plan import SumFacTopPlan, default_options, plan
-from hpfem.backends.cuda.sumfac_top.source import source as sumfac_top_source
+from hpfem.backends.cuda.sumfac.kernel import GROUP, THREADS, check_sumfac, shared_bytes
+from hpfem.backends.cuda.sumfac.kernel import source as sumfac_source
+from hpfem.backends.cuda.sumfac_top.kernel import source as sumfac_top_source
+from hpfem.backends.cuda.sumfac_top.plan import SumFacTopPlan, default_options
 
 # A CPU for kernels.
 HOST = Path(__file__).with_name("host.h").read_text(encoding="utf-8")
@@ -44,7 +44,7 @@ class Case:
             return cls(problem, None, levels, name)
         levels = Levels.of(problem.tabulation)
         chosen = default_options(problem, levels, Limits()) if options is None else options
-        return cls(problem, plan(problem, levels, chosen), levels, name)
+        return cls(problem, SumFacTopPlan(problem, levels, chosen), levels, name)
 
     def altered(self, old, new):
         """The case with a text of its source replaced by another."""

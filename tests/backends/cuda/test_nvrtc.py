@@ -14,15 +14,15 @@ from hpfem.backends.cuda.codegen.tables import Levels
 from hpfem.backends.cuda.dense.plan import DenseOptions, DensePlan
 from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.backends.cuda.runtime.device import REGISTERS, Limits
-from hpfem.backends.cuda.stdmat.source import source as stdmat_source
-from hpfem.backends.cuda.sumfac.source import source as sumfac_source
+from hpfem.backends.cuda.stdmat.kernel import source as stdmat_source
+from hpfem.backends.cuda.sumfac.kernel import source as sumfac_source
+from hpfem.backends.cuda.sumfac_top.kernel import source as sumfac_top_source
 from hpfem.backends.cuda.sumfac_top.plan import (
     SumFacTopOptions,
+    SumFacTopPlan,
     default_options,
     default_plans,
-    plan,
 )
-from hpfem.backends.cuda.sumfac_top.source import source as sumfac_top_source
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.errors import DeviceError, NotSuitable
 from hpfem.mesh import box
@@ -51,7 +51,7 @@ def problem_of(operator):
 def test_sumfac_top(name, algorithm, architecture):
     space = hp.Space(curved(name, order=2), 3)
     problem, levels = problem_of(hp.Helmholtz(space, lam=1.0, algorithm=algorithm, backend="numpy"))
-    layout = plan(problem, levels, default_options(problem, levels, Limits()))
+    layout = SumFacTopPlan(problem, levels, default_options(problem, levels, Limits()))
     binary = nvrtc.compile_source(program(sumfac_top_source(problem, levels, layout)), architecture)
     assert binary.cubin.startswith(b"\x7fELF")
     assert binary.resources.spill_bytes == 0
@@ -73,7 +73,7 @@ def test_stdmat_and_user_written_forms(architecture):
     problem, levels = problem_of(form)
     for source in (
         stdmat_source(problem, Levels.plain(problem.tabulation)),
-        sumfac_top_source(problem, levels, plan(problem, levels, SumFacTopOptions(4))),
+        sumfac_top_source(problem, levels, SumFacTopPlan(problem, levels, SumFacTopOptions(4))),
     ):
         assert nvrtc.compile_source(program(source), architecture).resources.spill_bytes == 0
 
@@ -89,7 +89,7 @@ def test_long_functions_are_written_once():
 
     for function in (lambda u, du: (np.sin(u), np.sin(u) * du), nested):
         problem, levels = problem_of(hp.WeakForm(space, function, backend="numpy"))
-        source = sumfac_top_source(problem, levels, plan(problem, levels, SumFacTopOptions(4)))
+        source = sumfac_top_source(problem, levels, SumFacTopPlan(problem, levels, SumFacTopOptions(4)))
         sizes.append(len(nvrtc.compile_source(program(source), "sm_90").cubin))
     assert sizes[1] < 1.5 * sizes[0]
 
@@ -119,7 +119,7 @@ def test_measured_options_fit(name):
         space = hp.Space(curved(name, order=2), order)
         for algorithm in ("collocated", "noncollocated"):
             problem, levels = problem_of(hp.Helmholtz(space, lam=1.0, algorithm=algorithm, backend="numpy"))
-            layout = plan(problem, levels, default_options(problem, levels, Limits()))
+            layout = SumFacTopPlan(problem, levels, default_options(problem, levels, Limits()))
             assert layout.shared_bytes <= Limits().shared_block
             assert layout.threads <= Limits().threads
             assert layout.threads >= math.prod(levels.counts[1:]) * layout.options.elements
@@ -196,7 +196,7 @@ def test_kernels_of_four_shapes_compile_side_by_side(folder):
     sources = []
     for choice in operator.choices:
         problem, levels = choice.kernel.problem, Levels.of(choice.kernel.problem.tabulation)
-        layout = plan(problem, levels, default_options(problem, levels, Limits()))
+        layout = SumFacTopPlan(problem, levels, default_options(problem, levels, Limits()))
         sources.append(program(sumfac_top_source(problem, levels, layout)))
     assert len(sources) == 4
     begun = [nvrtc.start(source, "sm_90") for source in sources]

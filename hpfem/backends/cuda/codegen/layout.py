@@ -112,5 +112,4 @@ def stored_kinds(problem: BlockProblem) -> tuple[str | None, str | None]:
         "points" if it reads coordinates.
     """
     trace = problem.form.trace
-    uses_points = trace is not None and any(key[0] == "x" for key in trace.inputs)
-    return problem.form.factor_kind, "points" if uses_points else None
+    return problem.form.factor_kind, "points" if trace is not None and trace.uses_point else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -19,7 +19,7 @@ from ....forms.form import BlockKernel, BlockProblem
 from ....geometry.block_geometry import BlockGeometry
 from ....support.progress import progress_if_long
 from ..codegen.layout import stored_factors, stored_kinds
-from ..codegen.prelude import arguments
+from ..codegen.prelude import arguments, program
 from ..codegen.tables import Levels
 from .device import architecture, current_device, upload
 from .nvrtc import start, version
@@ -136,6 +136,32 @@ def load(cubin: Path, name: str, shared_bytes: int) -> Any:
             f" {'.'.join(map(str, version()))}; update it, or install the extra that fits it (cuda12, cuda13)"
         ) from error
     return function
+
+
+@cache
+def functions(source: str, device: str, *names: str) -> tuple[Any, ...]:
+    """Compile kernels that belong to no form and load them onto the current device, once for each.
+
+    Parameters
+    ----------
+    source : str
+        Of the kernels, `language.h` apart.
+    device : str
+        Name of the current device.
+    *names : str
+        Of the kernels.
+
+    Returns
+    -------
+    tuple of function
+
+    Raises
+    ------
+    DeviceError
+        As `load`.
+    """
+    cubin = start(program(source), architecture()).result()
+    return tuple(load(cubin, name, 0) for name in names)
 
 
 class CudaKernel(BlockKernel):

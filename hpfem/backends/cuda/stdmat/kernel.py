@@ -1,4 +1,4 @@
-"""Dense reference matrices through cuBLAS, ready to launch."""
+"""Dense reference matrices through cuBLAS: the source of the pointwise kernel, and all of it ready to launch."""
 
 from __future__ import annotations
 
@@ -8,16 +8,49 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....forms.form import BlockProblem
-from ..codegen.prelude import program
+from ..codegen.prelude import COMMON_HEADERS, constants, fill, header, program
 from ..codegen.tables import Levels
 from ..runtime.cublas import handle, multiply
 from ..runtime.device import upload
 from ..runtime.kernel import CudaKernel
 from ..runtime.scratch import StreamPool
-from .source import THREADS, slots, source
 
+THREADS = 256
 # Bytes of scratch that StdMat takes at most; more elements are done in parts.
 STDMAT_BYTES = 4 << 30
+
+
+def slots(problem: BlockProblem) -> int:
+    """Numbers of a component at a point between two products: the value, and the derivatives if there are any.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+
+    Returns
+    -------
+    int
+    """
+    return 1 + problem.shape.dim * problem.form.gradients
+
+
+def source(problem: BlockProblem, levels: Levels, name: str = "stdmat") -> str:
+    """Source of the kernel, `language.h` apart.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    levels : Levels
+        Of the problem's tabulation, directions in its order.
+    name : str
+        Of the kernel in C++.
+
+    Returns
+    -------
+    str
+    """
+    own = fill("stdmat/stdmat.h", {"THREADS": THREADS, "N_SLOTS": slots(problem)})
+    return "\n".join([constants(problem, levels, name), *map(header, COMMON_HEADERS), own])
 
 
 class StdMatKernel(CudaKernel):

@@ -12,9 +12,7 @@ from ..codegen.tables import Levels
 from ..runtime.device import architecture
 from ..runtime.measured import expected_time, known_rate, shipped_rate
 from ..runtime.nvrtc import start
-from .kernel import SumFacKernel
-from .plan import check_sumfac
-from .source import source
+from .kernel import SumFacKernel, check_sumfac, source
 
 
 class CudaSumFac(Strategy):

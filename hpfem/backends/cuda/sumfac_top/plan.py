@@ -44,13 +44,20 @@ class SumFacTopOptions:
     split: int = 0
 
 
-@dataclass(frozen=True)
 class SumFacTopPlan:
     """Sizes of the kernel for a problem and options; see parameters.h.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    levels : Levels
+        Of the problem's tabulation.
+    options : SumFacTopOptions
 
     Attributes
     ----------
     options : SumFacTopOptions
+        With what was left open.
     threads, row_stride, rows, array, arrays, total_arrays, modes_size, modes_pitch : int
         Threads per block; LS; rows of an array, and R2; numbers of an array; arrays per component and in all; numbers
         of `modes` and an element's.
@@ -68,23 +75,44 @@ class SumFacTopPlan:
         Elements whose lines along the last direction a thread takes.
     """
 
-    options: SumFacTopOptions
-    threads: int
-    row_stride: int
-    rows: tuple[int, int]
-    array: int
-    arrays: int
-    total_arrays: int
-    modes_size: int
-    modes_pitch: int
-    b_table_size: int
-    c_table_size: int
-    last_pitch: int
-    shared_bytes: int
-    min_blocks: int
-    split_in: bool
-    split_out: bool
-    together: int
+    def __init__(self, problem: BlockProblem, levels: Levels, options: SumFacTopOptions) -> None:
+        form = problem.form
+        pairs = form.gradients and not problem.collocated
+        q1, q2, q3 = levels.counts
+        dim, e = problem.shape.dim, options.elements
+        self.rows = (max(levels.n_rows, q1), max(q2, int(levels.count[1].max())))
+        self.threads = -(-q2 * q3 * e // 32) * 32
+        third, flat = not levels.reverse and not levels.trivial, not levels.reverse and dim == 2
+        self.split_out = form.to_modes and bool((third and options.split & 1) or (flat and options.split))
+        self.split_in = form.from_modes and bool((third and options.split & 2) or (flat and options.split))
+        split = self.split_in or self.split_out
+        self.together = 2 if options.split & 4 and e % 2 == 0 and split else 1
+        self.row_stride = row_stride(problem, levels, e, self.rows, e // self.together if split else 0)
+        vectors = max(problem.coupled, problem.given) // form.components
+        self.arrays = max(dim, vectors) if form.gradients else 1
+        self.total_arrays = self.arrays * form.components
+        self.array = -(-self.rows[0] * self.rows[1] * self.row_stride // 2) * 2
+
+        leaves = split or levels.trivial
+        self.modes_pitch = (levels.n_leaves if leaves else levels.n_modes) | 1
+        needs_modes = not levels.reverse and (form.from_modes or (form.to_modes and leaves))
+        self.modes_size = -(-form.components * e * self.modes_pitch // 2) * 2 if needs_modes else 0
+
+        last = 1 if levels.trivial else 2
+        self.last_pitch = q3 if pairs else q3 | 1
+        if split:  # of pairs, an odd number: rows of a table in different banks
+            self.last_pitch = levels.counts[last] | 1 if pairs else 2 * (-(-levels.counts[last] // 2) | 1)
+        own_last = third or (flat and options.split)
+        self.c_table_size = len(levels.values[last]) * self.last_pitch if own_last else 0
+        shared = options.tables_shared
+        if shared is None:
+            shared = not levels.uniform(1) and len(levels.values[1]) * q2 > 100 and not (flat and options.split)
+        self.options = replace(options, tables_shared=shared)
+        self.b_table_size = len(levels.values[1]) * q2 if shared else 0
+        numbers = self.total_arrays * self.array + self.modes_size
+        numbers += (1 + pairs) * (self.b_table_size + self.c_table_size)
+        self.shared_bytes = numbers * problem.dtype.itemsize
+        self.min_blocks = options.min_blocks or _blocks_by_registers(problem, levels, self.threads)
 
     def fits(self, limits: Limits) -> bool:
         """Whether a block fits on a device.
@@ -99,71 +127,6 @@ class SumFacTopPlan:
         bool
         """
         return self.threads <= limits.threads and self.shared_bytes <= limits.shared_block
-
-
-def plan(problem: BlockProblem, levels: Levels, options: SumFacTopOptions) -> SumFacTopPlan:
-    """Sizes for some options.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    levels : Levels
-        Of the problem's tabulation.
-    options : SumFacTopOptions
-
-    Returns
-    -------
-    SumFacTopPlan
-    """
-    form = problem.form
-    pairs = form.gradients and not problem.collocated
-    q1, q2, q3 = levels.counts
-    dim, e = problem.shape.dim, options.elements
-    rows = (max(levels.n_rows, q1), max(q2, int(levels.count[1].max())))
-    threads = -(-q2 * q3 * e // 32) * 32
-    third, flat = not levels.reverse and not levels.trivial, not levels.reverse and dim == 2
-    split_out = form.to_modes and bool((third and options.split & 1) or (flat and options.split))
-    split_in = form.from_modes and bool((third and options.split & 2) or (flat and options.split))
-    together = 2 if options.split & 4 and e % 2 == 0 and (split_in or split_out) else 1
-    stride = row_stride(problem, levels, e, rows, e // together if split_in or split_out else 0)
-    components = form.components
-    vectors = max(problem.coupled, problem.given) // components
-    arrays = max(dim, vectors) if form.gradients else 1
-    total = arrays * components
-    size = -(-rows[0] * rows[1] * stride // 2) * 2
-    leaves = split_in or split_out or levels.trivial
-    pitch = (levels.n_leaves if leaves else levels.n_modes) | 1
-    needs_modes = not levels.reverse and (form.from_modes or (form.to_modes and leaves))
-    modes = -(-components * e * pitch // 2) * 2 if needs_modes else 0
-    last = 1 if levels.trivial else 2
-    last_pitch = q3 if pairs else q3 | 1
-    if split_in or split_out:  # of pairs, an odd number: rows of a table in different banks
-        last_pitch = levels.counts[last] | 1 if pairs else 2 * (-(-levels.counts[last] // 2) | 1)
-    table3 = len(levels.values[last]) * last_pitch if third or (flat and options.split) else 0
-    shared2 = options.tables_shared
-    if shared2 is None:
-        shared2 = not levels.uniform(1) and len(levels.values[1]) * q2 > 100 and not (flat and options.split)
-    table2 = len(levels.values[1]) * q2 if shared2 else 0
-    shared = (total * size + modes + (1 + pairs) * (table2 + table3)) * problem.dtype.itemsize
-    return SumFacTopPlan(
-        replace(options, tables_shared=shared2),
-        threads,
-        stride,
-        rows,
-        size,
-        arrays,
-        total,
-        modes,
-        pitch,
-        table2,
-        table3,
-        last_pitch,
-        shared,
-        options.min_blocks or _blocks_by_registers(problem, levels, threads),
-        split_in,
-        split_out,
-        together,
-    )
 
 
 def _line_registers(problem: BlockProblem, levels: Levels) -> int:
@@ -227,7 +190,7 @@ def default_plans(problem: BlockProblem, levels: Levels, limits: Limits) -> list
     for e in range(1, 65):
         if e > 1 and q2 * q3 * e > 512:
             break
-        candidate = plan(problem, levels, SumFacTopOptions(e))
+        candidate = SumFacTopPlan(problem, levels, SumFacTopOptions(e))
         if not candidate.fits(limits):
             break
         lanes = q3 * e
@@ -245,7 +208,7 @@ def default_plans(problem: BlockProblem, levels: Levels, limits: Limits) -> list
         score *= min(1.0, 0.6 + 0.1 * warps) * min(1.0, 1.4 - warps / 20)
         found.append((score, candidate))
     if not found:
-        smallest = plan(problem, levels, SumFacTopOptions(1))
+        smallest = SumFacTopPlan(problem, levels, SumFacTopOptions(1))
         raise NotSuitable(
             f"one element needs {smallest.shared_bytes} bytes of shared memory and {smallest.threads} threads; a block"
             f" has at most {limits.shared_block} and {limits.threads}"
@@ -272,7 +235,7 @@ def default_options(problem: BlockProblem, levels: Levels, limits: Limits) -> Su
         If not even one element fits.
     """
     known = known_options(problem)
-    if known is not None and plan(problem, levels, known).fits(limits):  # it may be of a larger device
+    if known is not None and SumFacTopPlan(problem, levels, known).fits(limits):  # it may be of a larger device
         return known
     return SumFacTopOptions(default_plans(problem, levels, limits)[0].options.elements)
 
@@ -298,7 +261,7 @@ def checked_plan(problem: BlockProblem, levels: Levels, options: SumFacTopOption
     """
     if not 1 <= options.elements <= limits.threads:
         raise NotSuitable(f"{options.elements} elements in a block of threads, 1 to {limits.threads} are possible")
-    found = plan(problem, levels, options)
+    found = SumFacTopPlan(problem, levels, options)
     if not found.fits(limits):
         raise NotSuitable(
             f"{options.elements} element(s) need {found.shared_bytes} bytes of shared memory and {found.threads}"

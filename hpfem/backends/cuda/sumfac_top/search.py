@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from ....forms.form import BlockProblem
 from ..codegen.tables import Levels
 from ..runtime.device import Limits
-from .plan import SumFacTopOptions, default_options, default_plans, plan
+from .plan import SumFacTopOptions, SumFacTopPlan, default_options, default_plans
 
 # Gives options to time; is sent the seconds of all that were timed so far.
 Search = Generator[list[SumFacTopOptions], Mapping[SumFacTopOptions, float], None]
@@ -63,7 +63,7 @@ def first_options(
             tried.append(e)
     own = [default_options(problem, levels, limits)] if table else []
     split = [v for v in SPLIT if most and _can_split(levels)]
-    split = [v for v in split if (p := plan(problem, levels, v)).fits(limits) and p.threads >= SPLIT_THREADS]
+    split = [v for v in split if (p := SumFacTopPlan(problem, levels, v)).fits(limits) and p.threads >= SPLIT_THREADS]
     return list(dict.fromkeys([*own, *(SumFacTopOptions(e) for e in tried), *split]))
 
 
@@ -98,7 +98,7 @@ def second_options(
     """
     found = []
     for v in _ranked(timed)[:kept]:
-        layout = plan(problem, levels, v)
+        layout = SumFacTopPlan(problem, levels, v)
         found.append(replace(v, min_blocks=layout.min_blocks + 1))
         found += [replace(v, min_blocks=layout.min_blocks - 1)] if layout.min_blocks > 1 else []
         if not problem.geometry.affine:

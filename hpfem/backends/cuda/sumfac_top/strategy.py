@@ -13,10 +13,9 @@ from ..codegen.tables import Levels
 from ..runtime.device import architecture, limits
 from ..runtime.measured import expected_time, shipped_rate
 from ..runtime.nvrtc import start
-from .kernel import SumFacTopKernel
-from .plan import SumFacTopOptions, SumFacTopPlan, checked_plan, default_options, plan
+from .kernel import SumFacTopKernel, source
+from .plan import SumFacTopOptions, SumFacTopPlan, checked_plan, default_options
 from .search import search
-from .source import source
 
 
 class CudaSumFacTop(Strategy):
@@ -40,7 +39,7 @@ class CudaSumFacTop(Strategy):
     def _plan(self, problem: BlockProblem, options: Options) -> SumFacTopPlan:
         levels = Levels.of(problem.tabulation)
         if options is None:
-            return plan(problem, levels, default_options(problem, levels, limits()))
+            return SumFacTopPlan(problem, levels, default_options(problem, levels, limits()))
         return checked_plan(problem, levels, text.from_text(SumFacTopOptions, options), limits())
 
     def prepare(self, problem: BlockProblem, options: Options = None) -> Future[Any]:

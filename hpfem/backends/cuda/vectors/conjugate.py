@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from functools import cache
 from itertools import cycle
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ..codegen.prelude import header, program
-from ..runtime.device import architecture, current_device
-from ..runtime.kernel import load
-from ..runtime.nvrtc import start
+from ..codegen.prelude import header
+from ..runtime.device import current_device
+from ..runtime.kernel import functions
 from .indexed import THREADS, c_type, sum_blocks, sum_bytes
 
 # Iterations whose numbers the device keeps: more than are under way before the host looks at them.
@@ -47,12 +45,6 @@ def source(real: DTypeLike) -> str:
         header("codegen/reduction.h"),
         header("vectors/conjugate.h"),
     ])  # fmt: skip
-
-
-@cache
-def _functions(real: str, device: str) -> tuple[Any, ...]:
-    cubin = start(program(source(real)), architecture()).result()
-    return tuple(load(cubin, name, 0) for name in ("dots", "residual", "direction"))
 
 
 class Reading:
@@ -117,7 +109,8 @@ class CudaConjugateVectors:
         self._cupy, self._n = cupy, np.int64(r.size)
         self._diagonal = inverse is not None
         self._inverse = cupy.ascontiguousarray(inverse, r.dtype) if self._diagonal else _NONE
-        self._dots, self._residual, self._direction = _functions(r.dtype.str, current_device().name)
+        names = "dots", "residual", "direction"
+        self._dots, self._residual, self._direction = functions(source(r.dtype), current_device().name, *names)
         self._blocks = sum_blocks(int(r.size))
         empty = current_device().empty
         self.x, self.r = x, r

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,9 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
 from ...vectors import HOST_VECTORS, BlockMatrix, ElementRestriction, VectorSpace, row_entries
-from ..codegen.prelude import header, program
-from ..runtime.device import architecture, current_device, limits
-from ..runtime.kernel import load
-from ..runtime.nvrtc import start
+from ..codegen.prelude import header
+from ..runtime.device import current_device, limits
+from ..runtime.kernel import functions
 
 THREADS = 256
 # Blocks on a multiprocessor of kernels that sum: as many as run at once, and of `gather`.
@@ -164,12 +162,6 @@ class IndexTables:
         ])  # fmt: skip
 
 
-@cache
-def _functions(source: str, device: str) -> tuple[Any, Any]:
-    cubin = start(program(source), architecture()).result()
-    return load(cubin, "scatter", 0), load(cubin, "gather", 0)
-
-
 def sum_blocks(n: int, per_multiprocessor: int = SUM_BLOCKS) -> int:
     """Blocks of a kernel that sums on the current device; each leaves a sum.
 
@@ -201,7 +193,7 @@ class IndexedRestriction(ElementRestriction):
         self.size, self._dtype, self._device = self._tables.size, np.dtype(dtype), vectors.device
         codes = self._tables.codes
         self._codes = [codes[a:b] for a, b in zip(Q.starts, Q.starts[1:])]
-        self._kernels: dict[int, tuple[Any, Any]] = {}
+        self._kernels: dict[int, tuple[Any, ...]] = {}
         self._vectors = vectors
 
     def gather_squares(self, local: Sequence[Any]) -> Any:
@@ -219,10 +211,10 @@ class IndexedRestriction(ElementRestriction):
         """Blocks of `gather`, each of which leaves a sum."""
         return sum_blocks(self.size, GATHER_BLOCKS)
 
-    def _kernel(self, components: int) -> tuple[Any, Any]:
+    def _kernel(self, components: int) -> tuple[Any, ...]:
         if components not in self._kernels:
             source = self._tables.source(self._dtype, components)
-            self._kernels[components] = _functions(source, current_device().name)
+            self._kernels[components] = functions(source, current_device().name, "scatter", "gather")
         return self._kernels[components]
 
     def scatter(self, vector: Any, targets: Sequence[Any], stop: Any = None) -> None:

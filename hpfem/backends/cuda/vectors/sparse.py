@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 from scipy.sparse import csr_array
 
-from ..codegen.prelude import header, program
-from ..runtime.device import architecture, current_device, upload
-from ..runtime.kernel import load
-from ..runtime.nvrtc import start
+from ..codegen.prelude import header
+from ..runtime.device import current_device, upload
+from ..runtime.kernel import functions
 from .indexed import THREADS, c_type
 
 # Threads of a row, by the mean number of its entries: the first that is no less than half of it, or the last.
@@ -41,11 +39,6 @@ def source(real: DTypeLike, index: DTypeLike, lanes: int) -> str:
     ])  # fmt: skip
 
 
-@cache
-def _function(real: str, index: str, lanes: int, device: str) -> Any:
-    return load(start(program(source(real, index, lanes)), architecture()).result(), "multiply", 0)
-
-
 class SparseMatrix:
     """A CSR matrix; `@` multiplies vectors, on the current stream.
 
@@ -62,7 +55,7 @@ class SparseMatrix:
         self._values, self._dtype = upload(matrix.data), matrix.dtype
         mean = matrix.nnz / max(1, matrix.shape[0])
         self._lanes = next((lanes for lanes in _LANES if 2 * lanes >= mean), _LANES[-1])
-        self._multiply = _function(self._dtype.str, np.dtype(kind).str, self._lanes, current_device().name)
+        self._multiply, *_ = functions(source(self._dtype, kind, self._lanes), current_device().name, "multiply")
 
     def __matmul__(self, x: Any) -> Any:
         """Multiply a vector.
