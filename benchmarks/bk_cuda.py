@@ -27,15 +27,14 @@ from hpfem.backends.cuda.dense.element_matrices import shared_matrices
 from hpfem.backends.cuda.dense.plan import DenseOptions, DensePlan, check_dense
 from hpfem.backends.cuda.dense.search import search as dense_search
 from hpfem.backends.cuda.runtime import nvrtc
-from hpfem.backends.cuda.runtime.device import Limits
+from hpfem.backends.cuda.runtime.device import CudaTimer, Limits
 from hpfem.backends.cuda.runtime.limits import measure_gpu
 from hpfem.backends.cuda.runtime.measured import measured_key, measured_table
-from hpfem.backends.cuda.runtime.timer import CudaTimer
-from hpfem.backends.cuda.sumfac.kernel import GROUP, check_sumfac
-from hpfem.backends.cuda.sumfac.kernel import source as sumfac_source
-from hpfem.backends.cuda.sumfac_top.kernel import source as sumfac_top_source
+from hpfem.backends.cuda.sumfac.strategy import GROUP, check_sumfac
+from hpfem.backends.cuda.sumfac.strategy import source as sumfac_source
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions, SumFacTopPlan
 from hpfem.backends.cuda.sumfac_top.search import search
+from hpfem.backends.cuda.sumfac_top.strategy import source as sumfac_top_source
 from hpfem.backends.options import to_text
 from hpfem.backends.timer import measure as timed
 from hpfem.benchmarks.cases import SOLID_FIRST, TOLERANCES
@@ -58,9 +57,9 @@ def compiled(text: str) -> tuple[int, int]:
 
 def measure(case: Case, candidate: Candidate, dofs: float, repeats: int = 9, sustained: float = 0.0) -> Any:
     """Check and time one kernel on copies of the problem's elements."""
-    from hpfem.backends.cuda.dense.kernel import DenseKernel
-    from hpfem.backends.cuda.sumfac.kernel import SumFacKernel
-    from hpfem.backends.cuda.sumfac_top.kernel import SumFacTopKernel
+    from hpfem.backends.cuda.dense.strategy import DenseKernel
+    from hpfem.backends.cuda.sumfac.strategy import SumFacKernel
+    from hpfem.backends.cuda.sumfac_top.strategy import SumFacTopKernel
 
     block, layout, timer = case.block, case.plan(candidate), CudaTimer()
     block.free_unused_memory()

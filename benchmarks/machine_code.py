@@ -32,7 +32,7 @@ from hpfem.backends.cuda.codegen.prelude import program
 from hpfem.backends.cuda.codegen.tables import Levels
 from hpfem.backends.cuda.dense import strategy as cuda_dense
 from hpfem.backends.cuda.runtime import nvrtc
-from hpfem.backends.cuda.stdmat.kernel import source as stdmat_source
+from hpfem.backends.cuda.stdmat.strategy import source as stdmat_source
 from hpfem.backends.cuda.sumfac import strategy as cuda_sumfac
 from hpfem.backends.cuda.sumfac_top import plan as options
 from hpfem.backends.cuda.sumfac_top import strategy as cuda_sumfac_top

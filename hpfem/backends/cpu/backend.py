@@ -1,4 +1,4 @@
-"""The CPU backend."""
+"""The CPU backend, and its strategies: compiled sum factorisation, and dense matrices through BLAS."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ...errors import NotSuitable
 from ...forms import Trace
-from ...forms.form import BlockKernel
+from ...forms.cost import operator_flops
+from ...forms.form import BlockKernel, BlockProblem
 from ...support.cache import Cache
 from ...support.machine import processor_name
 from ..base import BACKENDS, Backend
 from ..cellwise import CellwiseProduct
 from ..roofline import Roofline, array_bytes
+from ..strategy import Options, Strategy, no_options
 from ..vectors import BlockMatrix
 from .runtime.cache import kernel_cache
 from .runtime.function import CpuFunction, function_of
@@ -22,7 +25,83 @@ from .runtime.limits import measure_cores
 from .runtime.product import CpuCellwise, CpuProduct, product_of
 from .runtime.target import missing
 from .runtime.threads import thread_count
-from .strategies import CpuDense, CpuPlain, CpuStdMat, CpuSumFac
+
+# Time per operation against collocated sum factorisation (measured on AVX-512, P = 1..7).
+_NONCOLLOCATED_COST = 0.9
+_DENSE_COST, _DENSE_OVERHEAD = 1.2, 0.6
+# Compiled fibers run at the processor's peak; BLAS streams its arguments and results through memory.
+_BLAS_COST = 4.0
+_NUMPY_COST = 12.0
+# Points of a direction beyond which a kernel takes a minute or more to compile.
+_LONGEST_FIBER = 32
+
+
+class CpuSumFac(Strategy):
+    """Sum factorisation, one element per SIMD lane, fused over all stages ([Xing] Alg. 3)."""
+
+    name, special = "sumfac", False
+
+    def build(self, problem: BlockProblem, options: Options = None) -> CpuKernel:
+        """Build the kernel, unless its unrolled fibers take minutes to compile; see `Strategy.build`."""
+        no_options(self, options)
+        points = max(problem.tabulation.rule.counts)
+        if points > _LONGEST_FIBER:
+            raise NotSuitable(f"fibers of {points} points are too long to compile, the limit is {_LONGEST_FIBER}")
+        return CpuKernel(problem)
+
+    def cost(self, problem: BlockProblem) -> float:
+        """Estimate the time by operations, of which parity saves more where not collocated; see `Strategy.cost`."""
+        share = 1.0 if problem.algorithm == "collocated" else _NONCOLLOCATED_COST
+        return share * operator_flops(problem, "sumfac")
+
+
+class CpuPlain(Strategy):
+    """Sum factorisation by NumPy, for what is too large to compile."""
+
+    name, special = "numpy", True
+
+    def build(self, problem: BlockProblem, options: Options = None) -> BlockKernel:
+        """Build the kernel, unless compiled sum factorisation serves; see `Strategy.build`."""
+        no_options(self, options)
+        if max(problem.tabulation.rule.counts) <= _LONGEST_FIBER:
+            raise NotSuitable("compiled sum factorisation serves here")
+        return BACKENDS["numpy"].strategy("sumfac").build(problem)
+
+    def cost(self, problem: BlockProblem) -> float:
+        """Estimate the time by operations, slower than compiled ones; see `Strategy.cost`."""
+        return _NUMPY_COST * operator_flops(problem, "sumfac")
+
+
+class CpuDense(Strategy):
+    """Dense reference matrices of affine elements, compiled, one element per SIMD lane: fastest at low order."""
+
+    name, special = "dense", True
+
+    def build(self, problem: BlockProblem, options: Options = None) -> CpuKernel:
+        """Build the kernel, if elements are affine and the form is linear with constants; see `Strategy.build`."""
+        no_options(self, options)
+        return CpuKernel(problem, "dense")
+
+    def cost(self, problem: BlockProblem) -> float:
+        """Estimate the time by operations: a matrix per geometric factor; see `Strategy.cost`."""
+        kind = problem.form.factor_kind
+        matrices = problem.geometry.n_factors(kind) if kind else 1
+        return (_DENSE_COST * matrices + _DENSE_OVERHEAD) * 2.0 * problem.n_modes**2
+
+
+class CpuStdMat(Strategy):
+    """Dense reference matrices through BLAS."""
+
+    name, special = "stdmat", False
+
+    def build(self, problem: BlockProblem, options: Options = None) -> BlockKernel:
+        """Build the kernel, which serves every form; see `Strategy.build`."""
+        no_options(self, options)
+        return BACKENDS["numpy"].strategy("stdmat").build(problem)
+
+    def cost(self, problem: BlockProblem) -> float:
+        """Estimate the time by operations, at the speed of BLAS on transposed data; see `Strategy.cost`."""
+        return _BLAS_COST * operator_flops(problem, "stdmat")
 
 
 class CpuBackend(Backend):

@@ -13,11 +13,10 @@ from ...support.machine import DEVICE_NAMES
 from ..base import BACKENDS, Backend
 from ..roofline import Roofline
 from .dense.strategy import CudaDense
-from .runtime.device import CudaDevice, all_names, current_device, missing
+from .runtime.device import CudaDevice, CudaTimer, all_names, current_device, missing
 from .runtime.kernel import held
 from .runtime.limits import measure_gpu
 from .runtime.nvrtc import kernel_cache
-from .runtime.timer import CudaTimer
 from .stdmat.strategy import CudaStdMat
 from .sumfac.strategy import CudaSumFac
 from .sumfac_top.strategy import CudaSumFacTop

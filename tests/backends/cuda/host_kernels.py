@@ -15,10 +15,10 @@ from hpfem.backends.cuda.codegen.layout import stored_factors, stored_kinds
 from hpfem.backends.cuda.codegen.prelude import arguments
 from hpfem.backends.cuda.codegen.tables import Levels
 from hpfem.backends.cuda.runtime.device import Limits
-from hpfem.backends.cuda.sumfac.kernel import GROUP, THREADS, check_sumfac, shared_bytes
-from hpfem.backends.cuda.sumfac.kernel import source as sumfac_source
-from hpfem.backends.cuda.sumfac_top.kernel import source as sumfac_top_source
+from hpfem.backends.cuda.sumfac.strategy import GROUP, THREADS, check_sumfac, shared_bytes
+from hpfem.backends.cuda.sumfac.strategy import source as sumfac_source
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopPlan, default_options
+from hpfem.backends.cuda.sumfac_top.strategy import source as sumfac_top_source
 
 # A CPU for kernels.
 HOST = Path(__file__).with_name("host.h").read_text(encoding="utf-8")

@@ -9,8 +9,8 @@ import numpy as np
 from hpfem.backends.cuda.codegen.layout import stored_factors, stored_kinds
 from hpfem.backends.cuda.codegen.prelude import arguments
 from hpfem.backends.cuda.codegen.tables import Levels
-from hpfem.backends.cuda.stdmat.kernel import THREADS, slots
-from hpfem.backends.cuda.stdmat.kernel import source as stdmat_source
+from hpfem.backends.cuda.stdmat.strategy import THREADS, slots
+from hpfem.backends.cuda.stdmat.strategy import source as stdmat_source
 from tests.backends.cuda.host_kernels import pointer
 
 

@@ -14,15 +14,15 @@ from hpfem.backends.cuda.codegen.tables import Levels
 from hpfem.backends.cuda.dense.plan import DenseOptions, DensePlan
 from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.backends.cuda.runtime.device import REGISTERS, Limits
-from hpfem.backends.cuda.stdmat.kernel import source as stdmat_source
-from hpfem.backends.cuda.sumfac.kernel import source as sumfac_source
-from hpfem.backends.cuda.sumfac_top.kernel import source as sumfac_top_source
+from hpfem.backends.cuda.stdmat.strategy import source as stdmat_source
+from hpfem.backends.cuda.sumfac.strategy import source as sumfac_source
 from hpfem.backends.cuda.sumfac_top.plan import (
     SumFacTopOptions,
     SumFacTopPlan,
     default_options,
     default_plans,
 )
+from hpfem.backends.cuda.sumfac_top.strategy import source as sumfac_top_source
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.errors import DeviceError, NotSuitable
 from hpfem.mesh import box

@@ -7,8 +7,7 @@ import hpfem as hp
 from hpfem.backends.cuda.codegen.tables import Collapse, Levels, separated
 from hpfem.backends.cuda.runtime.measured import known_rate, known_row, measured_key, measured_table
 from hpfem.backends.cuda.stdmat.strategy import CudaStdMat
-from hpfem.backends.cuda.sumfac.kernel import check_sumfac
-from hpfem.backends.cuda.sumfac.strategy import CudaSumFac
+from hpfem.backends.cuda.sumfac.strategy import CudaSumFac, check_sumfac
 from hpfem.backends.cuda.sumfac_top.banks import wavefronts
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions, known_options
 from hpfem.backends.cuda.sumfac_top.strategy import CudaSumFacTop

@@ -5,15 +5,56 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import Any
 
+import numpy as np
+
 from ....forms.form import BlockProblem
 from ... import options as text
 from ...strategy import Options, Search, Strategy
-from ..runtime.device import architecture, limits
+from ..codegen.tables import Levels
+from ..runtime.device import architecture, limits, upload
+from ..runtime.kernel import CudaKernel
 from ..runtime.measured import expected_time, shipped_rate
 from ..runtime.nvrtc import start
-from .kernel import DenseKernel
 from .plan import DenseOptions, DensePlan, checked_plan
 from .search import default_options, search
+
+
+class DenseKernel(CudaKernel):
+    """Dense matrices that the few geometric factors of an affine element multiply; see `element_matrices`.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    layout : DensePlan
+    """
+
+    def __init__(self, problem: BlockProblem, layout: DensePlan) -> None:
+        super().__init__(problem, "dense", Levels.of(problem.tabulation))
+        self.plan = layout
+        self._compile(layout.program(), "dense", layout.shared_bytes)
+        # Affine factors are stored alike by all kernels.
+        self.factors = self._layouts(1)[0]
+        self.matrices = upload(layout.stream().astype(problem.dtype))
+        self.n_elements = problem.n_elements
+        self._resident = limits().multiprocessors * layout.options.min_blocks
+
+    def arrays(self) -> list[tuple[str, Any]]:
+        """The matrices; see `CudaKernel.arrays`."""
+        return [("matrices", self.matrices)]
+
+    def apply(self, source: Any, out: Any) -> None:
+        """Apply to one block of a field; see `BlockKernel.apply`."""
+        blocks = -(-self.n_elements // self.plan.elements)
+        if self.plan.options.tiles:
+            blocks = min(blocks, self._resident)
+        if blocks:
+            self.function(
+                (blocks, len(source)),
+                (self.plan.threads,),
+                (np.int64(self.n_elements), source, out, self.factors, self.matrices, *self._extra),
+                shared_mem=self.plan.shared_bytes,
+            )
+
 
 # Bytes and operations per nanosecond that kernels nobody has measured are taken to reach.
 BYTES, FLOPS = 2500.0, 25000.0

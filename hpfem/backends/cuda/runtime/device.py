@@ -1,10 +1,11 @@
-"""CUDA's memory through CuPy, which is imported on first use only; one `CudaDevice` per GPU, by its number."""
+"""CUDA through CuPy, imported on first use only: a clock, and memory, one `CudaDevice` per GPU, by its number."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -16,6 +17,25 @@ from hpfem.shapes.cached import cached_property
 
 from ....errors import ArgumentError
 from ....memory import Device, OutOfMemory, dlpack_device
+from ...timer import Timer
+
+
+class CudaTimer(Timer):
+    """A clock for work on the current CUDA stream: events before the first call and after the last."""
+
+    def seconds(self, call: Callable[[], object], calls: int) -> float:
+        """Time calls in a row, until the device has done their work; see `Timer.seconds`."""
+        import cupy
+
+        cuda = cupy.cuda
+        start, stop = cuda.Event(), cuda.Event()
+        start.record()
+        for _ in range(calls):
+            call()
+        stop.record()
+        stop.synchronize()
+        return float(cuda.get_elapsed_time(start, stop)) * 1e-3
+
 
 OLDEST_CUPY = (14, 2)
 # Registers of all threads that a multiprocessor has.

@@ -11,8 +11,7 @@ from numpy.typing import DTypeLike
 
 from ...roofline import MIB, Roofline
 from ...timer import measure
-from .device import limits
-from .timer import CudaTimer
+from .device import CudaTimer, limits
 
 _THREADS, _TRIPS, _CHAINS = 256, 512, 8
 

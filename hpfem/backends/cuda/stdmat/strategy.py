@@ -1,16 +1,181 @@
-"""Strategy "stdmat" of backend "cuda"."""
+"""Strategy "stdmat" of backend "cuda": dense reference matrices through cuBLAS."""
 
 from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ....errors import NotSuitable
 from ....forms.cost import operator_bytes, operator_flops
 from ....forms.form import BlockProblem
 from ...strategy import Options, Strategy, no_options
+from ..codegen.prelude import COMMON_HEADERS, constants, fill, header, program
+from ..codegen.tables import Levels
+from ..runtime.cublas import handle, multiply
+from ..runtime.device import upload
+from ..runtime.kernel import CudaKernel
 from ..runtime.measured import BYTES, DENSE_FLOPS
-from .kernel import StdMatKernel
+from ..runtime.scratch import StreamPool
+
+THREADS = 256
+# Bytes of scratch that StdMat takes at most; more elements are done in parts.
+SCRATCH_BYTES = 4 << 30
+
+
+def slots(problem: BlockProblem) -> int:
+    """Numbers of a component at a point between two products: the value, and the derivatives if there are any.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+
+    Returns
+    -------
+    int
+    """
+    return 1 + problem.shape.dim * problem.form.gradients
+
+
+def source(problem: BlockProblem, levels: Levels, name: str = "stdmat") -> str:
+    """Source of the kernel, `language.h` apart.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    levels : Levels
+        Of the problem's tabulation, directions in its order.
+    name : str
+        Of the kernel in C++.
+
+    Returns
+    -------
+    str
+    """
+    own = fill("stdmat/stdmat.h", {"THREADS": THREADS, "N_SLOTS": slots(problem)})
+    return "\n".join([constants(problem, levels, name), *map(header, COMMON_HEADERS), own])
+
+
+class StdMatKernel(CudaKernel):
+    """Dense reference matrices: one GEMM for all elements, the pointwise part, one GEMM back ([Xing] Alg. 1, 2).
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    """
+
+    def __init__(self, problem: BlockProblem) -> None:
+        self.forward: list[Any] = []
+        self.back: list[Any] = []
+        self._scratch: StreamPool[tuple[Any, Any]] = StreamPool()
+        super().__init__(problem, "stdmat", Levels.plain(problem.tabulation))
+        form, tabulation, dtype = problem.form, problem.tabulation, problem.dtype
+        self.slots = slots(problem)
+        basis = tabulation.dense  # [n_modes, Q]
+        self.chain: list[NDArray[Any]] = []  # matrices from the modes, or the points, to the slots
+        if self.slots == 1:
+            self.chain = [basis]
+        elif problem.collocated:
+            lines = np.concatenate([np.eye(len(tabulation.rule)), *_dense_differentiation(tabulation.differentiation)])
+            self.chain = [basis, lines.T] if form.from_modes or form.to_modes else [lines.T]
+        else:
+            self.chain = [np.concatenate([basis, *tabulation.dense_gradient], axis=1)]
+        self.forward = [upload(np.ascontiguousarray(m, dtype)) for m in self.chain]
+        handle()
+        self.back = [upload(np.ascontiguousarray(m.T, dtype)) for m in reversed(self.chain)]
+        self.factors, self.points = self._layouts(1)
+        # Numbers of scratch per element: the slots of all coupled components, and values between two products.
+        per_element = problem.n_points * form.components * (self.slots + (len(self.chain) > 1))
+        most = max(1, SCRATCH_BYTES // (per_element * dtype.itemsize))
+        parts = max(1, -(-problem.n_elements // most))
+        self.chunk = -(-problem.n_elements // parts)
+        if self._has_points:
+            self._compile(program(source(problem, self.levels)), "stdmat", 0)
+            self._scratch.give(self._scratch.take(self._new_scratch))
+
+    def _new_scratch(self) -> tuple[Any, Any]:
+        """Slots of a part of the elements, and values between two products."""
+        n, points, dtype = self.problem.form.components, self.problem.n_points, self.problem.dtype
+        work = self.device.empty((n, self.chunk, self.slots * points), dtype)
+        return work, self.device.empty((n, self.chunk, points), dtype) if self._two else None
+
+    def apply(self, source: Any, out: Any) -> None:
+        """Apply to one block of a field; see `BlockKernel.apply`."""
+        p = self.problem
+        if not self._has_points:
+            multiply(source, self.forward[0], out)
+            return
+        scratch = self._scratch.take(self._new_scratch)
+        try:
+            for batch in range(len(source) // p.coupled):
+                given = source[batch * p.coupled : (batch + 1) * p.coupled]
+                wanted = out[batch * p.given : (batch + 1) * p.given]
+                for first in range(0, p.n_elements, self.chunk):
+                    self._part(given, wanted, first, min(self.chunk, p.n_elements - first), scratch)
+        finally:
+            self._scratch.give(scratch)
+
+    def arrays(self) -> list[tuple[str, Any]]:
+        """The dense matrices, and what is between two products; see `CudaKernel.arrays`."""
+        matrices = [("matrices", array) for array in (*self.forward, *self.back)]
+        return [*matrices, *(("scratch", array) for arrays in list(self._scratch.made) for array in arrays)]
+
+    def _part(self, given: Any, wanted: Any, first: int, n: int, scratch: tuple[Any, Any]) -> None:
+        p = self.problem
+        components = p.form.components
+        # One component after the other: of a part of the elements, only they are side by side in memory.
+        work = scratch[0].ravel()[: components * n * self.slots * p.n_points].reshape(components, n, -1)
+        values = scratch[1].ravel()[: components * n * p.n_points].reshape(components, n, -1) if self._two else None
+        if p.form.from_modes or p.form.trial_gradient:
+            for c in range(components):
+                steps = [given[c, first : first + n], *([] if values is None else [values[c]]), work[c]]
+                for matrix, before, after in zip(self.forward, steps, steps[1:]):
+                    multiply(before, matrix, after)
+        self.function(
+            (-(-n * p.n_points // THREADS),),
+            (THREADS,),
+            (
+                np.int64(p.n_elements),
+                np.int64(first),
+                np.int64(n),
+                given,
+                wanted,
+                work,
+                self.factors,
+                self.points,
+                *self._extra,
+            ),
+        )
+        if p.form.to_modes:
+            for c in range(components):
+                steps = [work[c], *([] if values is None else [values[c]]), wanted[c, first : first + n]]
+                for matrix, before, after in zip(self.back, steps, steps[1:]):
+                    multiply(before, matrix, after)
+
+    @property
+    def _has_points(self) -> bool:
+        """Whether something happens at the points; evaluation alone is a product."""
+        return self.problem.form.trace is not None or self.problem.form.factor_kind is not None
+
+    @property
+    def _two(self) -> bool:
+        return len(self.chain) > 1
+
+
+def _dense_differentiation(matrices: tuple[NDArray[np.float64], ...]) -> list[NDArray[np.float64]]:
+    """Collocated differentiation in each direction as matrices of all points, [Q, Q] each."""
+    out = []
+    for k in range(len(matrices)):
+        total = np.ones((1, 1))
+        for m, matrix in enumerate(matrices):
+            total = np.asarray(np.kron(total, matrix if m == k else np.eye(len(matrix))))
+        out.append(total)
+    return out
+
 
 # Matrices of StdMat that are larger take longer to make than they are worth.
-STDMAT_BYTES = 1 << 28
+MATRIX_BYTES = 1 << 28
 
 
 class CudaStdMat(Strategy):
@@ -28,8 +193,8 @@ class CudaStdMat(Strategy):
         """
         no_options(self, options)
         size = problem.n_points * max(problem.n_modes, problem.n_points) * (1 + problem.shape.dim) * 8
-        if size > STDMAT_BYTES:
-            raise NotSuitable(f"its matrices take {size / 1e6:.0f} MB, the limit is {STDMAT_BYTES / 1e6:.0f} MB")
+        if size > MATRIX_BYTES:
+            raise NotSuitable(f"its matrices take {size / 1e6:.0f} MB, the limit is {MATRIX_BYTES / 1e6:.0f} MB")
         return StdMatKernel(problem)
 
     def cost(self, problem: BlockProblem) -> float:
