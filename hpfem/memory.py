@@ -308,12 +308,17 @@ class PairArray:
     shape : tuple of int
     dtype : dtype
         float64 or float32.
+
+    Attributes
+    ----------
+    device : Device or None
+        The one other than the host that this array has been on.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: DTypeLike) -> None:
         self.shape = tuple(int(n) for n in shape)
         self.dtype = np.dtype(dtype)
-        self._device: Device | None = None
+        self.device: Device | None = None
         self._sides: dict[str, Any] = {}
         self._valid: set[str] = set()
 
@@ -335,7 +340,7 @@ class PairArray:
         pair._sides[device.name] = array
         pair._valid.add(device.name)
         if device.name != HOST.name:
-            pair._device = device
+            pair.device = device
         return pair
 
     def __getstate__(self) -> dict[str, Any]:
@@ -351,11 +356,6 @@ class PairArray:
     def nbytes(self) -> int:
         """Size of one side in bytes."""
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
-
-    @property
-    def device(self) -> Device | None:
-        """The device other than the host that this array has been on."""
-        return self._device
 
     def valid(self, device: Device = HOST) -> bool:
         """Tell whether the side on a device holds the current values.
@@ -373,7 +373,7 @@ class PairArray:
     @property
     def home(self) -> Device:
         """Where the values can be read without a transfer; the host if on both sides."""
-        return HOST if HOST.name in self._valid or self._device is None else self._device
+        return HOST if HOST.name in self._valid or self.device is None else self.device
 
     def overlaps(self, other: PairArray) -> bool:
         """Tell whether writing to this array would change another one.
@@ -388,7 +388,7 @@ class PairArray:
         """
         if self is other:
             return True
-        for device in (HOST, self._device):
+        for device in (HOST, self.device):
             if device is not None:
                 mine, theirs = self._sides.get(device.name), other._sides.get(device.name)
                 if mine is not None and theirs is not None and device.overlap(mine, theirs):
@@ -441,9 +441,9 @@ class PairArray:
             """An array interface of the device's side; it is absent where that has not the values."""
             if not name.endswith("_interface__"):
                 raise AttributeError(f"'PairArray' object has no attribute {name!r}")
-            if self._device is None or name not in self._device.interfaces or not self.valid(self._device):
+            if self.device is None or name not in self.device.interfaces or not self.valid(self.device):
                 raise AttributeError("the values are not on a device: ask for readwrite(device) first")
-            return getattr(self.readwrite(self._device), name)
+            return getattr(self.readwrite(self.device), name)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """The host's side, after a counted transfer if the values are on a device only.
@@ -541,12 +541,11 @@ class PairArray:
     def _place(self, device: Device) -> None:
         """Check that the pair can be on a device."""
         if device.name != HOST.name:
-            if self._device is not None and self._device.name != device.name:
+            if self.device is not None and self.device.name != device.name:
                 raise ArgumentError(
-                    f"this array lives on {self._device.name!r} and the host; copy it before using it on"
-                    f" {device.name!r}"
+                    f"this array lives on {self.device.name!r} and the host; copy it before using it on {device.name!r}"
                 )
-            self._device = device
+            self.device = device
 
     def _filled(self, device: Device) -> Any:
         """The side on a device with the current values."""
@@ -564,9 +563,9 @@ class PairArray:
 
     def _transfer(self, device: Device, side: Any) -> None:
         if device.name == HOST.name:
-            if self._device is None:
+            if self.device is None:
                 raise StateError("an array is valid on a device that is gone")
-            self._device.to_host(self._sides[self._device.name], side)
+            self.device.to_host(self._sides[self.device.name], side)
         else:
             device.from_host(self._sides[HOST.name], side)
         for counter in tuple(_COUNTERS):

@@ -144,20 +144,26 @@ class MeasuredOperator(BuiltOperator):
     def phases(self, n_elements: int) -> Iterator[Application]:
         """Application, iteration and CSR product; see `BuiltOperator.phases`."""
         yield self.on(n_elements)
-        iteration = self.iteration()
-        if isinstance(iteration, Application):
-            yield iteration
-        else:
-            self._refuse("iteration", iteration)
+        for phase, make in (("iteration", self.iteration), ("csr", self.csr)):
+            made = make()
+            if isinstance(made, Application):
+                yield made
+            else:
+                self.refused = [*self.refused, {"phase": phase, "reason": made}]
+
+    def csr(self) -> Application | str:
+        """Make the product with the matrix ready to be timed.
+
+        Returns
+        -------
+        Application or str
+            Or why it cannot be.
+        """
         if isinstance(self.matrix, str):
-            self._refuse("csr", self.matrix)
-            return
+            return self.matrix
         n, itemsize = self.A.shape[0], self.A.dtype.itemsize
         nbytes = 2 * n * itemsize + 4 * n + self.matrix.nnz * (itemsize + 4)
-        yield Application(partial(self.matrix.dot, self._given), nbytes, 2.0 * self.matrix.nnz, n, "csr")
-
-    def _refuse(self, phase: str, reason: str) -> None:
-        self.refused = [*self.refused, {"phase": phase, "reason": reason}]
+        return Application(partial(self.matrix.dot, self._given), nbytes, 2.0 * self.matrix.nnz, n, "csr")
 
     def iteration(self) -> Application | str:
         """Make an iteration ready to be timed.

@@ -202,14 +202,15 @@ def read_results(path: str | os.PathLike[str]) -> dict[str, Any]:
     results = content.get("results")
     if not isinstance(results, list) or not results:
         raise ArgumentError(f"{path} holds no results")
+    entries = [entry if isinstance(entry, dict) else {} for entry in results]
     wanted = dict(_FIELDS[kind])
-    if any(isinstance(entry, dict) and "phase" in entry for entry in results):
+    if any("phase" in entry for entry in entries):
         wanted["phase"] = str  # of one problem, of which all that is measured has one
-    for number, entry in enumerate(results):
+    for number, entry in enumerate(entries):
         for name, kinds in wanted.items():
-            if isinstance(entry, dict) and "phase" in entry and name in _BOUND and name not in entry:
+            if "phase" in entry and name in _BOUND and name not in entry:
                 continue
-            value = entry.get(name) if isinstance(entry, dict) else None
+            value = entry.get(name)
             if not isinstance(value, kinds) or isinstance(value, bool) or not _in_range(name, value):
                 raise ArgumentError(f"{path}: results[{number}] has {name} = {shown(value)}, not what hpfem writes")
     for name, part in _PARTS.items():

@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,12 @@ from numpy.typing import NDArray
 from hpfem.shapes import SHAPES
 from hpfem.shapes.cached import cached_property
 
-from ..backends.base import BACKENDS, Backend, choose_backend
+from ..backends.base import BACKENDS, Backend, choose_backend, vectors_on
+from ..backends.vectors import VectorSpace
 from ..errors import ArgumentError, DeviceError, NotSuitable
 from ..forms.cost import operator_bytes
 from ..forms.form import BlockProblem
-from ..memory import HOST, Device
+from ..memory import HOST
 from ..mesh import Mesh, box
 from ..space import Space
 from ..tuning import Choice, choose
@@ -84,9 +84,8 @@ class TiledKernel:
         factors: Any = getattr(kernel, "factors", None)
         if self.geometry.whole or getattr(factors, "ndim", 0) == 0:
             return
-        missing = -(-self.geometry.size // self.geometry.lanes) - len(factors)
-        if missing > 0:
-            copies = 1 - (-missing // len(factors))
+        copies = -(-self.geometry.size // self.geometry.lanes // len(factors))
+        if copies > 1:
             kernel.factors = xp.tile(factors, (copies, *(1 for _ in factors.shape[1:])))
 
     def resize(self, n_elements: int) -> None:
@@ -154,15 +153,14 @@ class TiledBlock:
         """Where kernels run; asked for when it is needed, as processes that compile should not touch a GPU."""
         return choose_backend(self._backend)
 
-    @property
-    def _device(self) -> Device:
-        return self.backend.device()
-
     @cached_property
+    def _vectors(self) -> VectorSpace:
+        return vectors_on(self.backend.device())
+
+    @property
     def xp(self) -> Any:
         """NumPy or CuPy: the module that arrays on the backend's device are of."""
-        array = self._device.empty((1,), self.problem.dtype)
-        return import_module(type(array).__module__.partition(".")[0])
+        return self._vectors.xp
 
     @cached_property
     def _wanted(self) -> NDArray[Any]:
@@ -265,7 +263,7 @@ class TiledBlock:
         BlockProblem
         """
         # On a device factors are large: they are copied there, and kernels for fewer elements share them.
-        geometry = RepeatedGeometry(self.problem.geometry, n_elements, whole=self._device.name == HOST.name)
+        geometry = RepeatedGeometry(self.problem.geometry, n_elements, whole=self._vectors.device.name == HOST.name)
         return replace(self.problem, geometry=geometry, algorithm=algorithm)
 
     def arrays(self, n_elements: int) -> tuple[Any, Any]:
@@ -280,14 +278,9 @@ class TiledBlock:
         tuple of array, [1, n_elements, n_modes]
             On the device.
         """
-        given = self._on_device(self._given)
+        given = self._vectors.from_host(self._given)
         u = self.xp.tile(given, (1, -(-n_elements // given.shape[1]), 1))[:, :n_elements]
         return u, self.xp.empty_like(u)
-
-    def _on_device(self, array: NDArray[Any]) -> Any:
-        out = self._device.empty(array.shape, array.dtype)
-        self._device.from_host(array, out)
-        return out
 
     def error(self, kernel: TiledKernel, u: Any, out: Any) -> float:
         """Apply a kernel, and compare its result on every copy with NumPy's.
@@ -303,16 +296,16 @@ class TiledBlock:
         float
             Largest difference, relative to the largest entry; not a number where something was left out.
         """
-        xp, n, wanted = self.xp, u.shape[1], self._on_device(self._wanted)
+        n, wanted = u.shape[1], self._vectors.from_host(self._wanted)
         out.fill(float("nan"))
         kernel.kernel.apply(u, out)
         few = wanted.shape[1]
         last = n // few * few
-        differences = [xp.abs(out[:, last:] - wanted[:, : n - last])]
+        differences = [out[:, last:] - wanted[:, : n - last]]
         if last:
-            differences.append(xp.abs(out[:, :last].reshape(-1, few, out.shape[2]) - wanted))
+            differences.append(out[:, :last].reshape(-1, few, out.shape[2]) - wanted)
         # NumPy's maximum passes on what is not a number.
-        largest = np.max([float(difference.max()) for difference in differences if difference.size])
+        largest = np.max([float(abs(difference).max()) for difference in differences if difference.size])
         return float(largest / np.abs(self._wanted).max())
 
 

@@ -167,14 +167,11 @@ class MeasuredSolve(BuiltOperator):
         for phase in self._first:
             yield self._application(phase, [parts[phase] for parts in timed], self.solve, **went)
         yield self._application("first", [self._first["all in"]], self.solve, **went)
-        refused = self._no_matrix
-        if refused is None:
-            peer = self.peer()
-            if isinstance(peer, Application):
-                yield peer
-                return
-            refused = peer
-        self.refused = [*self.refused, {"phase": "pyamg", "reason": refused}]
+        peer = self._no_matrix or self.peer()
+        if isinstance(peer, Application):
+            yield peer
+        else:
+            self.refused = [*self.refused, {"phase": "pyamg", "reason": peer}]
 
     def peer(self) -> Application | str:
         """Solve the same with the assembled matrix, by SciPy and pyamg.

@@ -156,10 +156,7 @@ def _run(arguments: argparse.Namespace) -> None:
             write_vtu(target, {"field": field, operator.name: shown})
             report["output"] = str(target)
     finally:  # what was computed is said though it cannot be written
-        if arguments.json:
-            output.print_json(report)
-        else:
-            _print(report, operator)
+        output.show(arguments, report, lambda: _print(report, operator))
 
 
 def _report(mesh: str, operator: Any, expression: str, field: Field, result: Field, seconds: float) -> dict[str, Any]:

@@ -36,16 +36,7 @@ def _truth(function: Callable[..., Any]) -> Callable[..., Any]:
 
 # name -> (number of arguments, function)
 FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
-    "sin": (1, np.sin),
-    "cos": (1, np.cos),
-    "tan": (1, np.tan),
-    "sinh": (1, np.sinh),
-    "cosh": (1, np.cosh),
-    "tanh": (1, np.tanh),
-    "exp": (1, np.exp),
-    "log": (1, np.log),
-    "sqrt": (1, np.sqrt),
-    "abs": (1, np.abs),
+    **{name: (1, getattr(np, name)) for name in "sin cos tan sinh cosh tanh exp log sqrt abs".split()},
     "minimum": (2, np.minimum),
     "maximum": (2, np.maximum),
     "where": (3, lambda condition, yes, no: np.where(np.asarray(condition) != 0, yes, no)),

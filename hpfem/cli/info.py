@@ -22,10 +22,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> None:
     summary = read_mesh(arguments.mesh, periodic=arguments.periodic).summary()
-    if arguments.json:
-        output.print_json({**asdict(summary), "affine_share": summary.affine_share})
-    else:
-        output.say(str(summary))
+    result = {**asdict(summary), "affine_share": summary.affine_share}
+    output.show(arguments, result, lambda: output.say(str(summary)))
 
 
 COMMAND = Command(

@@ -101,13 +101,13 @@ def parse_order(text: str) -> int | dict[str, int]:
         if len(orders) != 1:
             raise ArgumentError(f"one order is wanted, not {text!r}; write 4 or hex=3,tet=4")
         return orders[0]
-    pairs = [part.partition("=") for part in text.split(",")]
     result: dict[str, int] = {}
-    for name, _, value in pairs:
+    for part in text.split(","):
+        name, _, value = (word.strip() for word in part.partition("="))
         order = parse_orders(value)
-        if len(order) != 1 or not name.strip() or name.strip() in result:
+        if len(order) != 1 or not name or name in result:
             raise ArgumentError(f"orders {text!r} are not understood; write 4 or hex=3,tet=4")
-        result[name.strip()] = order[0]
+        result[name] = order[0]
     return result
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -61,6 +62,29 @@ def print_json(obj: Any) -> None:
         If something in it has no JSON form.
     """
     say(json.dumps(plain(obj), indent=1, allow_nan=False))
+
+
+def show(arguments: argparse.Namespace, result: Any, table: Callable[[], None]) -> None:
+    """Print a result as JSON where that is asked for, else as a table.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        With `json`: whether to print JSON.
+    result : object
+        See `print_json`.
+    table : callable
+        Prints the table.
+
+    Raises
+    ------
+    ArgumentError
+        If standard output cannot be written.
+    """
+    if arguments.json:
+        print_json(result)
+    else:
+        table()
 
 
 def print_pairs(pairs: Iterable[tuple[str, str]]) -> None:

@@ -62,11 +62,8 @@ def _run(arguments: argparse.Namespace) -> None:
         paths = [_one_picture(results, given, suffix, arguments.format)]
     else:
         paths = plot_results(results, options.output_folder(given), f".{arguments.format or 'png'}")
-    if arguments.json:
-        output.print_json({"pictures": [str(path) for path in paths]})
-        return
-    for path in paths:
-        output.say(f"written {path}")
+    names = [str(path) for path in paths]
+    output.show(arguments, {"pictures": names}, lambda: output.say("\n".join(f"written {name}" for name in names)))
 
 
 COMMAND = Command(

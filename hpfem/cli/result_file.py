@@ -65,19 +65,15 @@ class ResultFile:
         """
         trouble = self._save(True)
         result = self.result(True)
-        if arguments.json:
-            output.print_json(result)
-        else:
-            show(result)
+        output.show(arguments, result, lambda: show(result))
         if trouble is not None:
             raise trouble
 
     def _save(self, complete: bool) -> ArgumentError | None:
         result = self.result(complete)
-        if self.path is None or not result["results"]:
-            return None
         try:
-            write_json(self.path, result)
+            if self.path is not None and result["results"]:
+                write_json(self.path, result)
         except ArgumentError as error:
             return error
         return None

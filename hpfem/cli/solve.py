@@ -143,10 +143,7 @@ def _run(arguments: argparse.Namespace) -> None:
             write_vtu(target, {"u": u})
             report["output"] = str(target)
     finally:  # what was computed is said though it cannot be written
-        if arguments.json:
-            output.print_json(report)
-        else:
-            _print(report)
+        output.show(arguments, report, lambda: _print(report))
 
 
 def _print(report: dict[str, Any]) -> None:

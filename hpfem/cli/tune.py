@@ -95,10 +95,8 @@ def _run(arguments: argparse.Namespace) -> None:
         left = (deadline - time.monotonic()) / (len(arguments.orders) - done)
         # Every space gets a chance: what is chosen now is at least compared with one other.
         found += tune(space, operators, max(left, 0.1))
-    if arguments.json:
-        output.print_json([_entry(tuned) for tuned in found])
-    else:
-        _print(found)
+    entries = [_entry(tuned) for tuned in found]
+    output.show(arguments, entries, lambda: _print(entries))
 
 
 def _entry(tuned: Tuning) -> dict[str, Any]:
@@ -119,9 +117,9 @@ def _entry(tuned: Tuning) -> dict[str, Any]:
     }
 
 
-def _print(found: list[Tuning]) -> None:
+def _print(entries: list[dict[str, Any]]) -> None:
     rows = []
-    for entry in map(_entry, found):
+    for entry in entries:
         start = [entry["operator"], entry["block"]]
         if entry["chosen"] is None:
             rows.append([*start, "no time for a comparison; nothing is kept", "", "", "", ""])

@@ -18,6 +18,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -133,12 +134,8 @@ class Trace:
     @cached_property
     def outputs(self) -> tuple[Expression, ...]:
         """All results, in the order value, scaled, flux."""
-        found = list(self.value or ())
-        for terms in self.scaled or ():
-            found += terms.values()
-        for vector in self.flux or ():
-            found += vector
-        return tuple(found)
+        fluxes = [*(terms.values() for terms in self.scaled or ()), *(self.flux or ())]
+        return (*(self.value or ()), *chain.from_iterable(fluxes))
 
     @cached_property
     def live(self) -> tuple[Expression, ...]:
@@ -283,19 +280,16 @@ def trace(
         if isinstance(error, ArgumentError):
             raise
         raise ArgumentError(f"pointwise function {pointwise.name!r} cannot be traced: {error}") from error
-    values_out = (
-        None if value is None else tuple(graph.lift(v) for v in _per_component(value, components, pointwise.name))
-    )
+    tested = None if value is None else _per_component(value, components, pointwise.name)
+    values_out = None if tested is None else tuple(map(graph.lift, tested))
     fluxes = None if flux is None else _per_component(flux, components, pointwise.name)
-    if fluxes is None:
-        found = Trace(graph, dim, components, values_out, None, None)
-    elif not asked and all(isinstance(f, Gradient) for f in fluxes):
+    scaled = lifted = None
+    if fluxes is not None and not asked and all(isinstance(f, Gradient) for f in fluxes):
         scaled = tuple({c: graph.lift(s) for c, s in f.terms.items()} for f in fluxes)
-        found = Trace(graph, dim, components, values_out, scaled, None)
-    else:
-        vectors = tuple(_flux_components(f, dim, pointwise.name) for f in fluxes)
-        lifted = tuple(tuple(graph.lift(v) for v in vector) for vector in vectors)
-        found = Trace(graph, dim, components, values_out, None, lifted)
+    elif fluxes is not None:
+        vectors = [_flux_components(f, dim, pointwise.name) for f in fluxes]
+        lifted = tuple(tuple(map(graph.lift, vector)) for vector in vectors)
+    found = Trace(graph, dim, components, values_out, scaled, lifted)
     if found.flops > MAX_OPERATIONS:
         raise ArgumentError(
             f"pointwise function {pointwise.name!r} has {found.flops} operations, the limit is {MAX_OPERATIONS}: give"

@@ -47,19 +47,21 @@ def strategy_colours(names: Iterable[str]) -> dict[str, str]:
     return {name: _STRATEGY_COLOURS.get(name) or next(further) for name in dict.fromkeys(names)}
 
 
-def order_marker(order: int) -> str:
-    """Marker of an order.
+def order_line(order: int, color: Any, dash: Any) -> dict[str, Any]:
+    """Keyword arguments of the line of an order: each has its marker.
 
     Parameters
     ----------
     order : int
         Polynomial order.
+    color, dash : object
+        As matplotlib takes them.
 
     Returns
     -------
-    str
+    dict
     """
-    return _MARKERS[(order - 1) % len(_MARKERS)]
+    return {"color": color, "marker": _MARKERS[(order - 1) % len(_MARKERS)], "linestyle": dash, "markersize": 4}
 
 
 def order_dash(order: int) -> Any:
@@ -106,8 +108,8 @@ def in_order(shapes: Iterable[str]) -> list[str]:
     list of str
         Each once.
     """
-    known = list(SHAPES)
-    return sorted(dict.fromkeys(shapes), key=lambda name: known.index(name) if name in known else len(known))
+    place = {name: number for number, name in enumerate(SHAPES)}
+    return sorted(dict.fromkeys(shapes), key=lambda name: place.get(name, len(place)))
 
 
 def heading(figure: Figure, text: str) -> None:
@@ -207,6 +209,19 @@ def log_dofs(axes: Iterable[Axes]) -> None:
         axis.set_xlabel("Degrees of freedom", fontsize=9)
 
 
+def bars_axis(axis: Axes, orders: Sequence[int]) -> None:
+    """Make the horizontal axis one of bars, at 0, 1, ... for the orders.
+
+    Parameters
+    ----------
+    axis : Axes
+    orders : sequence of int
+    """
+    axis.set_xticks(range(len(orders)), [str(order) for order in orders])
+    axis.set_xlabel("Order P", fontsize=9)
+    axis.grid(visible=False, axis="x")
+
+
 def throughput_axis(axis: Axes) -> None:
     """Make the vertical axis one of throughput: from zero, in engineers' units.
 
@@ -217,9 +232,9 @@ def throughput_axis(axis: Axes) -> None:
     """
     lines = [line for own in axis.get_shared_y_axes().get_siblings(axis) for line in own.get_lines()]
     top = max((float(np.max(line.get_ydata())) for line in lines), default=1.0)
-    unit, name = next(
-        ((u, n) for u, n in ((1e9, "GDoF/s"), (1e6, "MDoF/s"), (1e3, "kDoF/s")) if top >= u), (1, "DoF/s")
-    )
+    units = {1e9: "GDoF/s", 1e6: "MDoF/s", 1e3: "kDoF/s"}
+    unit = next((unit for unit in units if top >= unit), 1.0)
+    name = units.get(unit, "DoF/s")
     axis.set_ylim(0, 1.06 * top)
     axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / unit:g}"))
     axis.set_ylabel(f"Throughput ({name})", fontsize=9)

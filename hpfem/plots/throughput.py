@@ -93,12 +93,9 @@ def plot_throughput(results: Mapping[str, Any], folder: str | os.PathLike[str], 
 
 def _swept(records: Sequence[Record]) -> bool:
     """Whether something was measured at several sizes."""
-    sizes: dict[tuple[Any, ...], set[int]] = {}
-    for record in records:
-        names = ("benchmark", "shape", "geometry", "strategy", "algorithm", "order", "phase")
-        key = tuple(record.get(name) for name in names)
-        sizes.setdefault(key, set()).add(record["n_dofs"])
-    return any(len(own) > 1 for own in sizes.values())
+    names = ("benchmark", "shape", "geometry", "strategy", "algorithm", "order", "phase")
+    sizes = {(*(record.get(name) for name in names), record["n_dofs"]) for record in records}
+    return len({size[:-1] for size in sizes}) < len(sizes)
 
 
 def _columns(records: Sequence[Record]) -> list[tuple[list[Record], str]]:
@@ -185,16 +182,13 @@ def _parts(records: Sequence[Record], heading: Callable[[str], str]) -> Figure:
         for number, geometry in enumerate(geometries):
             level = [0.0] * len(orders)
             for part in _PARTS:
-                own = {
-                    record["order"]: record for record in _having(chosen, shape=shape, geometry=geometry, phase=part)
-                }
-                heights = [1e6 / own[order]["dofs_per_second"] if order in own else 0.0 for order in orders]
+                own = _having(chosen, shape=shape, geometry=geometry, phase=part)
+                seconds = {record["order"]: 1 / record["dofs_per_second"] for record in own}
+                heights = [1e6 * seconds.get(order, 0.0) for order in orders]
                 places = [place + (number - (len(geometries) - 1) / 2) * width for place in range(len(orders))]
                 axis.bar(places, heights, 0.92 * width, bottom=level, color=colour(part, geometry), linewidth=0)
                 level = [below + height for below, height in zip(level, heights, strict=True)]
-        axis.set_xticks(range(len(orders)), [str(order) for order in orders])
-        axis.set_xlabel("Order P", fontsize=9)
-        axis.grid(visible=False, axis="x")
+        style.bars_axis(axis, orders)
     axes[0].set_ylim(bottom=0)
     axes[0].set_ylabel("Microseconds per unknown", fontsize=9)
     return figure
@@ -309,23 +303,13 @@ def _over_size(records: Sequence[Record], heading: str, key: str, look: Look) ->
 def _strategy_look(records: Sequence[Record]) -> Look:
     """A colour per strategy, a marker and a dash per order."""
     colours = style.strategy_colours(_values(records, "strategy"))
-    return lambda strategy, order: {
-        "color": colours[strategy],
-        "marker": style.order_marker(order),
-        "linestyle": style.order_dash(order),
-        "markersize": 4,
-    }
+    return lambda strategy, order: style.order_line(order, colours[strategy], style.order_dash(order))
 
 
 def _order_look(records: Sequence[Record], solid: str) -> Look:
     """A colour and marker per order; solid for one value, dashed for others."""
     colours = style.order_colours(_values(records, "order"))
-    return lambda value, order: {
-        "color": colours[order],
-        "marker": style.order_marker(order),
-        "linestyle": "-" if value == solid else "--",
-        "markersize": 4,
-    }
+    return lambda value, order: style.order_line(order, colours[order], "-" if value == solid else "--")
 
 
 def _geometries(records: Sequence[Record], heading: str) -> Iterator[tuple[str, Figure]]:
@@ -369,11 +353,9 @@ def _with_both(records: Sequence[Record], key: str, *same: str) -> list[str]:
 def _gain(records: Sequence[Record], heading: str) -> Iterator[tuple[str, Figure]]:
     """Throughput of the collocated algorithm over that of the other, at the largest size."""
     rates: dict[tuple[str, str, str, int], dict[str, Record]] = {}
-    for record in records:
+    for record in _largest(records, "algorithm"):
         key = (record["shape"], record["strategy"], record["geometry"], record["order"])
-        own = rates.setdefault(key, {})
-        if record["n_dofs"] >= own.get(record["algorithm"], record)["n_dofs"]:
-            own[record["algorithm"]] = record
+        rates.setdefault(key, {})[record["algorithm"]] = record
     gains: list[Record] = [
         {**own["collocated"], "gain": own["collocated"]["dofs_per_second"] / own["noncollocated"]["dofs_per_second"]}
         for own in rates.values()
@@ -496,9 +478,7 @@ def _roofline(records: Sequence[Record], heading: Callable[[str], str]) -> Figur
                 level = record["sustained_fraction"]
                 axis.plot([place - 0.46 * width, place + 0.46 * width], [level, level], color="black", linewidth=1)
         axis.axhline(1.0, color="#444444", linewidth=0.8)
-        axis.set_xticks(range(len(orders)), [str(order) for order in orders])
-        axis.set_xlabel("Order P", fontsize=9)
-        axis.grid(visible=False, axis="x")
+        style.bars_axis(axis, orders)
     axes[0].set_ylim(0, 1.06 * top)
     # Bounds are of memory's bandwidth and of nominal operations.
     note = "" if top == 1.0 else "\n(above 1: in cache, fewer flops, tensor cores)"
@@ -506,9 +486,9 @@ def _roofline(records: Sequence[Record], heading: Callable[[str], str]) -> Figur
     return figure
 
 
-def _largest(records: Sequence[Record]) -> list[Record]:
-    """Of each shape, strategy, geometry and order the fastest record of the largest size."""
-    names = ("shape", "strategy", "geometry", "order")
+def _largest(records: Sequence[Record], *more: str) -> list[Record]:
+    """Of each shape, strategy, geometry and order the fastest record of the largest size; of each of `more` as well."""
+    names = ("shape", "strategy", "geometry", "order", *more)
     sizes: dict[tuple[Any, ...], int] = {}
     for record in records:
         key = tuple(record[name] for name in names)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from hpfem.errors import ArgumentError
@@ -13,7 +13,7 @@ __all__ = ["Registry"]
 T = TypeVar("T")
 
 
-class Registry(Generic[T]):
+class Registry(dict[str, T], Generic[T]):
     """A table name → object in order of registration; an unknown name is an error that lists the valid ones.
 
     Parameters
@@ -23,8 +23,8 @@ class Registry(Generic[T]):
     """
 
     def __init__(self, kind: str) -> None:
+        super().__init__()
         self.kind = kind
-        self._objects: dict[str, T] = {}
 
     def add(self, name: str, obj: T) -> None:
         """Register `obj` under `name`.
@@ -39,9 +39,9 @@ class Registry(Generic[T]):
         ArgumentError
             If the name is taken.
         """
-        if name in self._objects:
+        if name in self:
             raise ArgumentError(f"{self.kind} '{name}' is registered already; choose another name")
-        self._objects[name] = obj
+        self[name] = obj
 
     def register(self, name: str) -> Callable[[T], T]:
         """Make a decorator that registers the function or class below it.
@@ -75,23 +75,4 @@ class Registry(Generic[T]):
         ArgumentError
             If there is none: the message lists the valid names and the closest one.
         """
-        return self._objects[name_of(name, self._objects, self.kind)]
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name in self._objects
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._objects)
-
-    def __len__(self) -> int:
-        return len(self._objects)
-
-    def items(self) -> Iterator[tuple[str, T]]:
-        """Go through what is registered.
-
-        Returns
-        -------
-        iterator of (str, object)
-            In order of registration.
-        """
-        return iter(self._objects.items())
+        return super().__getitem__(name_of(name, self, self.kind))

@@ -17,7 +17,7 @@ def toy():
     """Register it, and take it away again."""
     BACKENDS.add("toy", ToyBackend())
     yield BACKENDS["toy"]
-    BACKENDS._objects.pop("toy")
+    BACKENDS.pop("toy")
 
 
 @pytest.mark.parametrize("deformed", [False, True])

@@ -250,7 +250,7 @@ def test_the_estimate_of_memory_holds_what_stays():
 @pytest.mark.parametrize("benchmark", APPLIED)
 def test_on_a_device_nothing_is_transferred_while_it_is_timed(benchmark, monkeypatch):
     device = StandIn()
-    monkeypatch.setitem(BACKENDS._objects, "stand-in", StandInBackend("stand-in", device, [StandInStrategy()]))
+    monkeypatch.setitem(BACKENDS, "stand-in", StandInBackend("stand-in", device, [StandInStrategy()]))
     found = built(benchmark, "quad", 3, backend="stand-in")
     phases = []
     for part in found.phases(1):

@@ -106,7 +106,7 @@ def device(monkeypatch):
     strategies = [GroupStrategy(), GroupStrategy("narrow")]
     backend = StandInBackend("gpu-like", StandIn("gpu-like"), strategies)
     monkeypatch.setattr(backend, "roofline", lambda dtype, quick: LIMITS[dtype])
-    monkeypatch.setitem(BACKENDS._objects, "gpu-like", backend)
+    monkeypatch.setitem(BACKENDS, "gpu-like", backend)
     return strategies
 
 

@@ -96,7 +96,7 @@ def test_a_solver_that_fails_is_left_out(monkeypatch):
 
 
 def test_on_a_device(monkeypatch):
-    monkeypatch.setitem(BACKENDS._objects, "stand-in", StandInBackend("stand-in", StandIn(), [StandInStrategy()]))
+    monkeypatch.setitem(BACKENDS, "stand-in", StandInBackend("stand-in", StandIn(), [StandInStrategy()]))
     found = solved("quad", 3, backend="stand-in")
     assert [part.phase for part in found.phases(1)] == list(PHASES[:-1])
     assert found.refused[0]["reason"].startswith("SciPy with pyamg is measured on the host alone")

@@ -76,6 +76,6 @@ def test_what_cannot_be_measured_is_one_line(capsys, arguments, message):
 
 
 def test_on_a_gpu_they_are_not_the_whole_benchmark(capsys, monkeypatch):
-    monkeypatch.setitem(BACKENDS._objects, "cuda", StandInBackend("cuda", missing="there is no NVIDIA GPU"))
+    monkeypatch.setitem(BACKENDS, "cuda", StandInBackend("cuda", missing="there is no NVIDIA GPU"))
     said = refused(capsys, *SMALL, "--benchmark", "bp3", "--backend", "cuda")
     assert "backend 'cuda' cannot run here: there is no NVIDIA GPU" in said

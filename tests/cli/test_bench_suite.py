@@ -137,7 +137,7 @@ def test_bad_input_is_one_line(capsys, arguments, message):
 
 def test_a_missing_gpu_is_said(capsys, monkeypatch):
     backend = StandInBackend("cuda", missing="there is no NVIDIA GPU")
-    monkeypatch.setitem(BACKENDS._objects, "cuda", backend)
+    monkeypatch.setitem(BACKENDS, "cuda", backend)
     assert "backend 'cuda' cannot run here: there is no NVIDIA GPU" in refused(capsys, "bench", "--backend", "cuda")
 
 

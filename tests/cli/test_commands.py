@@ -284,7 +284,7 @@ def test_help_has_examples(capsys, command):
 def test_caches_are_the_backends(capsys, tmp_path, monkeypatch):
     backend = StandInBackend()
     backend.caches = lambda: {"other": Cache(tmp_path / "other", ".code", limit=7_000_000)}
-    monkeypatch.setitem(BACKENDS._objects, "stand-in", backend)
+    monkeypatch.setitem(BACKENDS, "stand-in", backend)
     assert BACKENDS["numpy"].caches() == {}
     assert run(capsys, "cache", "info", "other") == f"other: 0 files, 0.0 of 7 MB in {tmp_path / 'other'}\n"
 

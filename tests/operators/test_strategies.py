@@ -161,13 +161,13 @@ class TestBackends:
 
     def test_one_that_cannot_run(self, space, monkeypatch):
         broken = StandInBackend("broken", missing="no such chip; install one")
-        monkeypatch.setitem(BACKENDS._objects, "broken", broken)
+        monkeypatch.setitem(BACKENDS, "broken", broken)
         with pytest.raises(DeviceError, match="backend 'broken' cannot run here: no such chip; install one"):
             hp.Mass(space, backend="broken")
 
     def test_auto_goes_to_the_next_and_says_so(self, space, monkeypatch, providers, caplog):
         broken = StandInBackend("broken", missing="no such chip")
-        monkeypatch.setitem(BACKENDS._objects, "broken", broken)
+        monkeypatch.setitem(BACKENDS, "broken", broken)
         monkeypatch.setattr(backends, "PREFERENCE", ("broken", "numpy"))
         with caplog.at_level(logging.WARNING, logger="hpfem"):
             assert hp.Mass(space).backend.name == "numpy"
@@ -179,7 +179,7 @@ class TestBackends:
         """A device with a backend that computes on it."""
         device = StandIn()
         backend = StandInBackend("stand-in", device, [StandInStrategy()])
-        monkeypatch.setitem(BACKENDS._objects, "stand-in", backend)
+        monkeypatch.setitem(BACKENDS, "stand-in", backend)
         return device
 
     def test_fields_stay_on_the_device(self, space, device, rng):

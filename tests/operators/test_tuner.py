@@ -478,7 +478,7 @@ def test_options_of_cuda_without_a_gpu(world, monkeypatch):
         return done
 
     strategies = BACKENDS["cuda"].strategies
-    monkeypatch.setitem(BACKENDS._objects, "cuda", StandInBackend("cuda", HOST, strategies, timer=lambda: world))
+    monkeypatch.setitem(BACKENDS, "cuda", StandInBackend("cuda", HOST, strategies, timer=lambda: world))
     monkeypatch.setattr(DryKernel, "world", world)
     kernels = {sumfac_top: "SumFacTopKernel", sumfac: "SumFacKernel", stdmat: "StdMatKernel", dense: "DenseKernel"}
     for module, kernel in kernels.items():

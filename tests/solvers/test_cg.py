@@ -58,7 +58,7 @@ def standin():
     device = StandIn()
     BACKENDS.add("stand-in", StandInBackend("stand-in", device, [StandInStrategy()]))
     yield device
-    BACKENDS._objects.pop("stand-in")
+    BACKENDS.pop("stand-in")
 
 
 @pytest.mark.parametrize("name", ["jacobi", "multigrid"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +15,7 @@ Step = tuple[NDArray[Any], Array, Array]
 ADD: NDArray[Any] = np.empty(0)
 
 
-class HasScratch(Protocol):
-    """What has arrays that an application writes to, beside what it only reads."""
-
-    def allocate(self) -> None:
-        """Make new ones."""
-
-
-S = TypeVar("S", bound=HasScratch)
+S = TypeVar("S")
 
 
 def twin(original: S) -> S:
@@ -37,7 +30,7 @@ def twin(original: S) -> S:
     -------
     object
     """
-    made = copy.copy(original)
+    made: Any = copy.copy(original)
     made.allocate()
     return made
 

@@ -26,16 +26,7 @@ from hpfem.shapes import Shape
 from ..cells import Array
 from ..node_order import gmsh_nodes
 from ..symmetry import Indices
-from .mesh_file import (
-    Elements,
-    MeshFile,
-    as_integers,
-    canonical,
-    parsed_numbers,
-    positions,
-    shape_named,
-    tagged,
-)
+from .mesh_file import Elements, MeshFile, as_integers, canonical, parsed_numbers, positions, shape_named, tagged
 
 # gmsh's numbers of the complete elements of order 1, 2, 3, ...
 _TYPES_BY_ORDER = {

@@ -10,15 +10,8 @@ from .elementary import elementary
 from .ir import Builder, Operand
 
 _INTRINSICS = {
-    "pow": "pow",
-    "abs": "fabs",
-    "sqrt": "sqrt",
-    "exp": "exp",
-    "log": "log",
-    "sin": "sin",
-    "cos": "cos",
-    "min": "minimum",
-    "max": "maximum",
+    **{name: name for name in ("pow", "sqrt", "exp", "log", "sin", "cos")},
+    **{"abs": "fabs", "min": "minimum", "max": "maximum"},
 }
 _COMPARISONS = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 

@@ -39,20 +39,6 @@ class CpuFunction:
         self._code, self._flops = compiled(program.text, host()), max(1, program.flops)
         self._names, self._components = parameter_inputs(trace), len(trace.value or ())
 
-    @staticmethod
-    def serves(trace: Trace) -> bool:
-        """Tell whether a function is made of what is compiled for all lanes at once.
-
-        Parameters
-        ----------
-        trace : Trace
-
-        Returns
-        -------
-        bool
-        """
-        return all(node.op in _LANES for node in trace.live)
-
     def __call__(self, x: Array, parameters: dict[str, float]) -> Array:
         """Evaluate.
 
@@ -95,4 +81,4 @@ def function_of(trace: Trace) -> CpuFunction | None:
     -------
     CpuFunction or None
     """
-    return CpuFunction(trace) if CpuFunction.serves(trace) else None
+    return CpuFunction(trace) if all(node.op in _LANES for node in trace.live) else None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ....forms import OPERATIONS, Expression, Trace
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
@@ -63,10 +61,6 @@ class _Printer:
         self.fields = field_keys(trace)
         self.parameters = parameter_names(trace)
         self.inlined = trace.flops <= INLINED
-        self.lines: list[str] = []
-        for node in trace.live:
-            if node.op not in ("const", "input"):
-                self.lines.append(f"const real v{node.index} = {self._expression(node)};")
 
     def _name(self, node: Expression) -> str:
         if node.op == "const":
@@ -74,15 +68,11 @@ class _Printer:
         if node.op != "input":
             return f"v{node.index}"
         kind, *key = node.payload
-        if kind == "u":
-            return f"u[{key[0]}]"
-        if kind == "du":
-            return f"du[{key[0]}][{key[1]}]"
-        if kind == "x":
-            return f"x[{key[0]}]"
         if kind == "field":
             return f"fields[{self.fields.index((key[0], key[1]))}]"
-        return f"parameters[{self.parameters.index(key[0])}]"
+        if kind == "param":
+            return f"parameters[{self.parameters.index(key[0])}]"
+        return kind + "".join(f"[{i}]" for i in key)
 
     def _expression(self, node: Expression) -> str:
         a = [self._name(argument) for argument in node.args]
@@ -111,7 +101,7 @@ class _Printer:
             parts.append(f"s[{c}][{a}]" if one else f"{self._name(scale)} * s[{c}][{a}]")
         return " + ".join(parts)
 
-    def body(self, dim: int) -> Sequence[str]:
+    def body(self, dim: int) -> list[str]:
         """Statements that compute everything and assign the results.
 
         Parameters
@@ -119,7 +109,8 @@ class _Printer:
         dim : int
             Reference dimension: derivatives of a component.
         """
-        out = list(self.lines)
+        computed = [node for node in self.trace.live if node.op not in ("const", "input")]
+        out = [f"const real v{node.index} = {self._expression(node)};" for node in computed]
         for c, value in enumerate(self.trace.value or ()):
             out.append(f"value[{c}] = {self._name(value)};")
         for c, terms in enumerate(self.trace.scaled or ()):
@@ -150,14 +141,11 @@ def physics(trace: Trace | None, dim: int) -> str:
     -------
     str
     """
-    body: Sequence[str] = []
+    body = [] if trace is None else _Printer(trace).body(dim)
     place, library = "HPFEM_DEVICE", []
-    if trace is not None:
-        printer = _Printer(trace)
-        body = printer.body(dim)
-        if not printer.inlined:
-            place, used = "HPFEM_CALLED", {node.op for node in trace.live}
-            library = [_called(op) for op in _CALLS if op in used]
+    if trace is not None and trace.flops > INLINED:
+        place, used = "HPFEM_CALLED", {node.op for node in trace.live}
+        library = [_called(op) for op in _CALLS if op in used]
     return "\n".join(
         [
             *library,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -65,23 +65,13 @@ class Levels:
         """
         tree, rule, dim = tabulation.basis.tree, tabulation.rule, tabulation.basis.shape.dim
         more = 3 - dim
-        start, count = list(tree.start), list(tree.count)
-        for _ in range(more):
-            start.append(np.zeros(tree.n_leaves, np.int64))
-            count.append(np.ones(tree.n_leaves, np.int64))
+        start = [*tree.start, *[np.zeros(tree.n_leaves, np.int64)] * more]
+        count = [*tree.count, *[np.ones(tree.n_leaves, np.int64)] * more]
         one, zero = np.ones((1, 1)), np.zeros((1, 1))
-        return cls(
-            (*rule.counts, *[1] * more),
-            [*tabulation.values, *[one] * more],
-            [*tabulation.derivatives, *[zero] * more],
-            [*tabulation.differentiation, *[zero] * more],
-            start,
-            count,
-            [np.cumsum(n) - n for n in count],
-            tree.leaf_to_mode,
-            tree.n_modes,
-            dim,
-        )
+        values, derivatives = [*tabulation.values, *[one] * more], [*tabulation.derivatives, *[zero] * more]
+        tables = values, derivatives, [*tabulation.differentiation, *[zero] * more]
+        nodes = start, count, [np.cumsum(n) - n for n in count]
+        return cls((*rule.counts, *[1] * more), *tables, *nodes, tree.leaf_to_mode, tree.n_modes, dim)
 
     @classmethod
     def of(cls, tabulation: Tabulation) -> Levels:
@@ -94,18 +84,17 @@ class Levels:
         order = [*range(self.dim)[::-1], *range(self.dim, 3)]
         sizes = [int(self.count[k][0]) for k in order]
         nodes = np.cumprod([1, *sizes])[:3]
-        return Levels(
-            tuple(self.counts[k] for k in order),
-            [self.values[k] for k in order],
-            [self.derivatives[k] for k in order],
-            [self.differentiation[k] for k in order],
-            [np.full(n, self.start[k][0]) for n, k in zip(nodes, order, strict=True)],
-            [np.full(n, size) for n, size in zip(nodes, sizes, strict=True)],
-            [size * np.arange(n) for n, size in zip(nodes, sizes, strict=True)],
-            np.arange(self.n_modes).reshape(sizes[: self.dim][::-1]).transpose().ravel(),
-            self.n_modes,
-            self.dim,
-            True,
+        return replace(
+            self,
+            counts=tuple(self.counts[k] for k in order),
+            values=[self.values[k] for k in order],
+            derivatives=[self.derivatives[k] for k in order],
+            differentiation=[self.differentiation[k] for k in order],
+            start=[np.full(n, self.start[k][0]) for n, k in zip(nodes, order, strict=True)],
+            count=[np.full(n, size) for n, size in zip(nodes, sizes, strict=True)],
+            child=[size * np.arange(n) for n, size in zip(nodes, sizes, strict=True)],
+            leaf_to_mode=np.arange(self.n_modes).reshape(sizes[: self.dim][::-1]).transpose().ravel(),
+            reverse=True,
         )
 
     def points(self, values: NDArray[Any], axis: int) -> NDArray[Any]:
@@ -246,30 +235,21 @@ class Collapse:
             inverse = inverse[:, ::-1, ::-1]
         inverse = levels.points(inverse, 0).reshape(levels.counts[0], -1, shape.dim, shape.dim)
         weights = levels.points(rule.weights, 0).reshape(levels.counts[0], -1)
-        ones, entries, x, yz = [], [], [], []
+        ones, entries = list[bool](), list[tuple[int, int]]()
+        x: Any = []
+        yz: Any = []
         for a in range(shape.dim):
             for b in range(shape.dim):
                 entry = inverse[..., a, b]
                 if a == b:
                     ones.append(bool(np.allclose(entry, 1, atol=1e-14, rtol=0)))
-                    if ones[-1]:
-                        continue
-                elif np.allclose(entry, 0, atol=1e-13, rtol=0):
-                    continue
-                first, second = separated(entry)
-                entries.append((a, b))
-                x.append(first)
-                yz.append(second)
-        wx, wyz = separated(weights)
-        n = len(entries)
-        return cls(
-            tuple(ones),
-            entries,
-            np.array(x).reshape(n, weights.shape[0]),
-            np.array(yz).reshape(n, weights.shape[1]),
-            wx,
-            wyz,
-        )
+                if not (ones[-1] if a == b else np.allclose(entry, 0, atol=1e-13, rtol=0)):
+                    first, second = separated(entry)
+                    entries.append((a, b))
+                    x.append(first)
+                    yz.append(second)
+        x, yz = (np.array(own).reshape(len(entries), n) for own, n in zip((x, yz), weights.shape, strict=True))
+        return cls(tuple(ones), entries, x, yz, *separated(weights))
 
 
 def separated(matrix: NDArray[Any]) -> tuple[Array, Array]:

@@ -61,7 +61,6 @@ class DenseOptions:
     rows: int = 2
 
 
-@dataclass(frozen=True, eq=False)
 class DensePlan:
     """Sizes of a dense kernel for a problem and options, matrices as the kernel reads them, source.
 
@@ -71,8 +70,13 @@ class DensePlan:
     options : DenseOptions
     """
 
-    problem: BlockProblem
-    options: DenseOptions
+    def __init__(self, problem: BlockProblem, options: DenseOptions) -> None:
+        self.problem, self.options = problem, options
+        self.threads = 32 * options.warps
+        self.elements = options.warps * (16 * options.tiles or 32)
+        self.k_tiles = -(-problem.n_modes // 8)
+        kind = problem.form.factor_kind
+        self.n_factors = problem.geometry.n_factors(kind) if kind else 0
 
     @cached_property
     def matrices(self) -> ElementMatrices:
@@ -80,24 +84,9 @@ class DensePlan:
         return shared_matrices(self.problem.tabulation)
 
     @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        return 32 * self.options.warps
-
-    @property
-    def elements(self) -> int:
-        """Elements that a block has in work at a time."""
-        return self.options.warps * (16 * self.options.tiles or 32)
-
-    @property
     def rows(self) -> int:
         """Rows of every D_i that the form needs."""
         return self.matrices.rows if self.problem.form.test_gradient else 0
-
-    @property
-    def k_tiles(self) -> int:
-        """Eights of modes."""
-        return -(-self.problem.n_modes // 8)
 
     @property
     def r_tiles(self) -> int:
@@ -153,12 +142,6 @@ class DensePlan:
         return self.n_chunks * self.chunk if self.options.stages else self.used_tiles
 
     @property
-    def n_factors(self) -> int:
-        """Geometric factors of an element."""
-        kind = self.problem.form.factor_kind
-        return self.problem.geometry.n_factors(kind) if kind else 0
-
-    @property
     def shared_bytes(self) -> int:
         """Shared memory of a block."""
         v, n = self.options, self.problem.n_modes
@@ -167,8 +150,7 @@ class DensePlan:
         stream = 64 * (v.stages * self.chunk if v.stages else self.n_tiles)
         places = -(-((2 * n + 3) // 4) // 2) * 2
         factors = -(-16 * v.tiles * self.n_factors // 2) * 2
-        eight = self.k_tiles * PITCH
-        warp = 2 * v.tiles * eight + (eight if v.kept else 0) + (2 if v.kept else 1) * factors
+        warp = (2 * v.tiles + v.kept) * self.k_tiles * PITCH + (1 + v.kept) * factors
         return 8 * (stream + places + v.warps * warp)
 
     @property

@@ -67,8 +67,7 @@ def default_options(problem: BlockProblem, limits: Limits) -> DenseOptions:
     """
     check_dense(problem)
     row = known_row(problem, "dense")
-    known = None if row is None else DenseOptions(*row[1:])
-    if known is not None and DensePlan(problem, known).misfit(limits) is None:
+    if row is not None and DensePlan(problem, known := DenseOptions(*row[1:])).misfit(limits) is None:
         return known
     return fitting_options(problem, limits)[0]
 
@@ -126,7 +125,7 @@ def _differences(a: DenseOptions, b: DenseOptions) -> int:
     """How far two options are apart: fields that differ, numbers that are not next to each other twice."""
     warps, blocks = sorted((a.warps, b.warps)), abs(a.min_blocks - b.min_blocks)
     total = int((a.stages, a.chunk) != (b.stages, b.chunk))
-    total += 0 if warps[0] == warps[1] else 1 if warps[1] <= 1.5 * warps[0] else 2
+    total += (warps[0] != warps[1]) + (warps[1] > 1.5 * warps[0])
     # The same number of warps on a multiprocessor in more or fewer blocks is one step.
     if a.warps * a.min_blocks == b.warps * b.min_blocks:
         total, blocks = min(total, 1), 0

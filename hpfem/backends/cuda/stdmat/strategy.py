@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -66,27 +68,23 @@ class StdMatKernel(CudaKernel):
     """
 
     def __init__(self, problem: BlockProblem) -> None:
-        self.forward: list[Any] = []
-        self.back: list[Any] = []
-        self._scratch: StreamPool[tuple[Any, Any]] = StreamPool()
         super().__init__(problem, "stdmat", Levels.plain(problem.tabulation))
+        self._scratch: StreamPool[tuple[Any, Any]] = StreamPool()
         form, tabulation, dtype = problem.form, problem.tabulation, problem.dtype
         self.slots = slots(problem)
-        basis = tabulation.dense  # [n_modes, Q]
-        self.chain: list[NDArray[Any]] = []  # matrices from the modes, or the points, to the slots
-        if self.slots == 1:
-            self.chain = [basis]
-        elif problem.collocated:
+        chain = [tabulation.dense]  # matrices from the modes [n_modes, Q], or the points, to the slots
+        if self.slots > 1 and problem.collocated:
             lines = np.concatenate([np.eye(len(tabulation.rule)), *_dense_differentiation(tabulation.differentiation)])
-            self.chain = [basis, lines.T] if form.from_modes or form.to_modes else [lines.T]
-        else:
-            self.chain = [np.concatenate([basis, *tabulation.dense_gradient], axis=1)]
-        self.forward = [upload(np.ascontiguousarray(m, dtype)) for m in self.chain]
+            chain = [*(chain if form.from_modes or form.to_modes else []), lines.T]
+        elif self.slots > 1:
+            chain = [np.concatenate([*chain, *tabulation.dense_gradient], axis=1)]
+        self._two = len(chain) > 1
+        self.forward = [upload(np.ascontiguousarray(m, dtype)) for m in chain]
         handle()
-        self.back = [upload(np.ascontiguousarray(m.T, dtype)) for m in reversed(self.chain)]
+        self.back = [upload(np.ascontiguousarray(m.T, dtype)) for m in reversed(chain)]
         self.factors, self.points = self._layouts(1)
         # Numbers of scratch per element: the slots of all coupled components, and values between two products.
-        per_element = problem.n_points * form.components * (self.slots + (len(self.chain) > 1))
+        per_element = problem.n_points * form.components * (self.slots + self._two)
         most = max(1, SCRATCH_BYTES // (per_element * dtype.itemsize))
         parts = max(1, -(-problem.n_elements // most))
         self.chunk = -(-problem.n_elements // parts)
@@ -126,52 +124,37 @@ class StdMatKernel(CudaKernel):
         components = p.form.components
         # One component after the other: of a part of the elements, only they are side by side in memory.
         work = scratch[0].ravel()[: components * n * self.slots * p.n_points].reshape(components, n, -1)
-        values = scratch[1].ravel()[: components * n * p.n_points].reshape(components, n, -1) if self._two else None
+        between: list[list[Any]] = [[] for _ in range(components)]
+        if self._two:
+            values = scratch[1].ravel()[: components * n * p.n_points].reshape(components, n, -1)
+            between = [[own] for own in values]
         if p.form.from_modes or p.form.trial_gradient:
             for c in range(components):
-                steps = [given[c, first : first + n], *([] if values is None else [values[c]]), work[c]]
-                for matrix, before, after in zip(self.forward, steps, steps[1:]):
-                    multiply(before, matrix, after)
-        self.function(
-            (-(-n * p.n_points // THREADS),),
-            (THREADS,),
-            (
-                np.int64(p.n_elements),
-                np.int64(first),
-                np.int64(n),
-                given,
-                wanted,
-                work,
-                self.factors,
-                self.points,
-                *self._extra,
-            ),
-        )
+                _multiply_in_turn([given[c, first : first + n], *between[c], work[c]], self.forward)
+        sizes = (np.int64(number) for number in (p.n_elements, first, n))
+        arrays = given, wanted, work, self.factors, self.points
+        self.function((-(-n * p.n_points // THREADS),), (THREADS,), (*sizes, *arrays, *self._extra))
         if p.form.to_modes:
             for c in range(components):
-                steps = [work[c], *([] if values is None else [values[c]]), wanted[c, first : first + n]]
-                for matrix, before, after in zip(self.back, steps, steps[1:]):
-                    multiply(before, matrix, after)
+                _multiply_in_turn([work[c], *between[c], wanted[c, first : first + n]], self.back)
 
     @property
     def _has_points(self) -> bool:
         """Whether something happens at the points; evaluation alone is a product."""
         return self.problem.form.trace is not None or self.problem.form.factor_kind is not None
 
-    @property
-    def _two(self) -> bool:
-        return len(self.chain) > 1
+
+def _multiply_in_turn(arrays: list[Any], matrices: list[Any]) -> None:
+    """Each array is the one before it times a matrix."""
+    for before, matrix, after in zip(arrays, matrices, arrays[1:]):
+        multiply(before, matrix, after)
 
 
 def _dense_differentiation(matrices: tuple[NDArray[np.float64], ...]) -> list[NDArray[np.float64]]:
     """Collocated differentiation in each direction as matrices of all points, [Q, Q] each."""
-    out = []
-    for k in range(len(matrices)):
-        total = np.ones((1, 1))
-        for m, matrix in enumerate(matrices):
-            total = np.asarray(np.kron(total, matrix if m == k else np.eye(len(matrix))))
-        out.append(total)
-    return out
+    kron: Callable[[Any, Any], Any] = np.kron
+    ones = [np.eye(len(matrix)) for matrix in matrices]
+    return [reduce(kron, [*ones[:k], matrix, *ones[k + 1 :]]) for k, matrix in enumerate(matrices)]
 
 
 # Matrices of StdMat that are larger take longer to make than they are worth.

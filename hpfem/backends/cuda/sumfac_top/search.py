@@ -17,15 +17,8 @@ MOST, KEPT = 6, 2
 # What an option must save to be combined with others.
 HELPS = 0.995
 # First numbers of elements with lines along the last direction in phases of their own, in blocks of enough threads.
-SPLIT, SPLIT_THREADS = (
-    (
-        SumFacTopOptions(2, split=3),
-        SumFacTopOptions(4, split=7),
-        SumFacTopOptions(8, split=3),
-        SumFacTopOptions(16, split=7),
-    ),
-    80,
-)
+SPLIT = tuple(SumFacTopOptions(elements, split=split) for elements, split in ((2, 3), (4, 7), (8, 3), (16, 7)))
+SPLIT_THREADS = 80
 OPTIONS = tuple(field.name for field in fields(SumFacTopOptions) if field.name != "elements")
 
 
@@ -72,11 +65,6 @@ def _can_split(levels: Levels) -> bool:
     return levels.dim > 1 and not levels.reverse
 
 
-def _ranked(timed: Mapping[SumFacTopOptions, float]) -> list[SumFacTopOptions]:
-    """Options, fastest first."""
-    return sorted(timed, key=lambda options: timed[options])
-
-
 def second_options(
     problem: BlockProblem, levels: Levels, timed: Mapping[SumFacTopOptions, float], kept: int = KEPT
 ) -> list[SumFacTopOptions]:
@@ -97,7 +85,7 @@ def second_options(
         Not yet timed.
     """
     found = []
-    for v in _ranked(timed)[:kept]:
+    for v in sorted(timed, key=lambda options: timed[options])[:kept]:
         layout = SumFacTopPlan(problem, levels, v)
         found.append(replace(v, min_blocks=layout.min_blocks + 1))
         found += [replace(v, min_blocks=layout.min_blocks - 1)] if layout.min_blocks > 1 else []
@@ -126,7 +114,7 @@ def third_options(timed: Mapping[SumFacTopOptions, float], kept: int = KEPT) -> 
     list of SumFacTopOptions
         Not yet timed.
     """
-    found, order = [], _ranked(timed)
+    found, order = [], sorted(timed, key=lambda options: timed[options])
     for base in [v for v in order if v == SumFacTopOptions(v.elements, split=v.split)][:kept]:
         better = [v for v in order if v.elements == base.elements and timed[v] < HELPS * timed[base]]
         merged = base
