@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import struct
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,9 @@ from .log import report_once
 # Seconds after which what is not whole was left by a process that died.
 _ABANDONED = 3600.0
 _ADVICE = "set HPFEM_CACHE_DIR to a folder that can be written"
+# What object code of 64 bits begins with: where its tables are, entries' sizes and numbers.
+_MAGIC = b"\x7fELF"
+_ELF = struct.Struct("<4s28xQQ6xHHHH2x")
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,24 @@ def seal(key: str, *parts: bytes) -> bytes:
     """
     digests = [hashlib.sha256(part).digest() for part in (key.encode(), *parts)]
     return hashlib.sha256(b"".join(digests)).digest()
+
+
+def whole_elf(code: bytes) -> bool:
+    """Whether code is an ELF file of 64 bits that has all that its header announces.
+
+    Parameters
+    ----------
+    code : bytes
+
+    Returns
+    -------
+    bool
+    """
+    if len(code) < _ELF.size:
+        return False
+    magic, programs, sections, program_size, n_programs, section_size, n_sections = _ELF.unpack_from(code)
+    ends = (programs + program_size * n_programs, sections + section_size * n_sections)
+    return magic == _MAGIC and len(code) >= max(ends)
 
 
 @dataclass(frozen=True)

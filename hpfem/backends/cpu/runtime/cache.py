@@ -10,8 +10,9 @@ The least recently used go first when the folder grows past its limit.
 from __future__ import annotations
 
 import hashlib
+import sys
 
-from ....support.cache import Cache, seal
+from ....support.cache import Cache, seal, whole_elf
 from ....support.files import cache_folder
 from ....support.progress import progress_if_long
 from .target import LOCK, Code, Target, compile_object, llvm_version, load_object
@@ -68,4 +69,5 @@ def _read(name: str) -> bytes | None:
     content = kernel_cache().read(name) or b""
     digest, code = content[:32], content[32:]
     # LLVM follows the tables of a file that is cut short beyond its end.
-    return code if digest == seal(name, code) else None
+    whole = whole_elf(code) or sys.platform != "linux"
+    return code if whole and digest == seal(name, code) else None

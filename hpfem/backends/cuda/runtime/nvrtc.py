@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ....errors import DeviceError
-from ....support.cache import Cache, seal
+from ....support.cache import Cache, seal, whole_elf
 from ....support.files import cache_folder
 
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll")
@@ -224,7 +224,7 @@ def _there(key: str) -> bool:
     if cubin is None or notes is None:
         return False
     head, _, log = notes.partition(b"\n")
-    return head == seal(key, cubin, log).hex().encode()
+    return whole_elf(cubin) and head == seal(key, cubin, log).hex().encode()
 
 
 def kernel_cache() -> Cache:
