@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from ....forms import Trace
 from ..codegen.pointwise import parameter_names, physics
-from ..codegen.prelude import fill, program
-from ..runtime.device import architecture, current_device
-from ..runtime.kernel import load
-from ..runtime.nvrtc import start
+from ..codegen.prelude import fill
+from ..runtime.device import current_device
+from ..runtime.kernel import functions
 from .indexed import THREADS
 
 
@@ -40,11 +38,6 @@ def source(trace: Trace, space_dim: int) -> str:
         "parameters": "".join(f"{number}, " for number in numbers),
     }
     return fill("codegen/function.h", values)
-
-
-@cache
-def _kernel(text: str, device: str) -> Any:
-    return load(start(program(text), architecture()).result(), "evaluate", 0)
 
 
 class CudaFunction:
@@ -77,6 +70,6 @@ class CudaFunction:
         out = device.empty((self._components, *x.shape[1:]), np.float64)
         n = x[0].size
         numbers = [np.float64(parameters[name]) for name in self._names]
-        kernel = _kernel(source(self._trace, len(x)), device.name)
+        (kernel,) = functions(source(self._trace, len(x)), device.name, "evaluate")
         kernel((-(-n // THREADS),), (THREADS,), (np.int64(n), x, out, *numbers))
         return out
