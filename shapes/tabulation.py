@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from .basis import Basis
 from .cached import cached_property
 from .polynomials import Array, differentiation_matrix
@@ -31,6 +33,16 @@ class Tabulation:
     def values(self) -> tuple[Array, ...]:
         """Tables of values, one per direction, [n_functions, Q_k]."""
         return self.basis.tables(self.rule.points)
+
+    @cached_property
+    def nodal(self) -> bool:
+        """Whether mode m is 1 at point m and 0 at the others: coefficients are the values at the points."""
+        basis, tree = self.basis, self.basis.tree
+        if basis.transform is not None or basis.n_modes != len(self.rule) or tree.n_leaves != basis.n_modes:
+            return False
+        in_order = np.array_equal(tree.leaf_to_mode, np.arange(basis.n_modes))
+        square = all(len(own) == count for own, count in zip(self.values, self.rule.counts, strict=True))
+        return in_order and square and all(np.abs(own - np.eye(len(own))).max() < 1e-14 for own in self.values)
 
     @cached_property
     def derivatives(self) -> tuple[Array, ...]:

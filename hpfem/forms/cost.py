@@ -128,6 +128,7 @@ def operator_flops(problem: BlockProblem, strategy: str) -> int:
     int
     """
     form, stage = problem.form, stage_flops(problem.tabulation, strategy)
+    values = 0 if problem.nodal else stage.value
     flops = pointwise_flops(problem)
     sides = (
         (form.from_modes, form.trial_value, form.trial_gradient),
@@ -135,7 +136,7 @@ def operator_flops(problem: BlockProblem, strategy: str) -> int:
     )
     for modes, value, gradient in sides:
         if problem.collocated or not form.gradients:
-            flops += stage.value * modes + stage.along * gradient
+            flops += values * modes + stage.along * gradient
         elif modes:
             flops += stage.gradient * gradient + stage.value * value - stage.shared * (gradient and value)
     return flops

@@ -258,6 +258,21 @@ class BlockProblem:
         return self.algorithm == "collocated" or self.form.always_collocated
 
     @cached_property
+    def nodal(self) -> bool:
+        """Whether coefficients are values at the points, and derivatives those of values: the basis is not needed."""
+        return self.tabulation.nodal and (self.collocated or not self.form.gradients)
+
+    @property
+    def from_modes(self) -> bool:
+        """Whether coefficients go in that are not values at the points already."""
+        return self.form.from_modes and not self.nodal
+
+    @property
+    def to_modes(self) -> bool:
+        """Whether the result is tested with functions that are not those of the points."""
+        return self.form.to_modes and not self.nodal
+
+    @cached_property
     def coupled(self) -> int:
         """Components of the input that one application of the form takes together."""
         return self.form.coupled(self.geometry.space_dim)
