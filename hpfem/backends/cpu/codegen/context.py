@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from ....forms.form import BlockProblem
 from .factors import Factors
 from .ir import Builder, Index, Where
 from .levels import Integers, groups
-from .line import Line
+from .line import Fiber, Line
 from .pointwise import CalledExpressions
 from .prefetch import Prefetch, input_stream
 
@@ -157,9 +157,34 @@ class Context:
 
     def result(self, c: int) -> str:
         """Find a component of what comes out at the points; see `Context.values`."""
-        return self.area("x", c, size=self.point_vectors) if self.form.trial_gradient else self.values(c)
+        own = self.form.trial_gradient and not self.form.to_modes
+        return self.area("x", c, size=self.point_vectors) if own else self.values(c)
 
     # --- one-dimensional matrices ---------------------------------------------------------------------------------
+
+    def weighted(self, values: Fiber, across: Where) -> Fiber:
+        """Multiply what is tested with functions of the points by the weights that their matrices would carry.
+
+        Parameters
+        ----------
+        values : list of str
+            Of a fiber along eta_1.
+        across : int or Index
+            Number of the fiber.
+
+        Returns
+        -------
+        list of str
+        """
+        if not self.problem.geometry.affine:
+            return values
+        first, *rest = (self._weights(k) for k in range(self.dim))
+        scaled = [self.b.mul(float(w), value) for w, value in zip(first, values, strict=True)]
+        if not rest:
+            return scaled
+        table = self.b.real_table(reduce(np.multiply.outer, rest))
+        weight = self.b.load_scalar(table, (across, 1))
+        return [self.b.mul(weight, value) for value in scaled]
 
     def _weights(self, direction: int) -> Array:
         """What the matrices that test carry: the rule's weights for affine elements."""

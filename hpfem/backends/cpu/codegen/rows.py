@@ -29,7 +29,7 @@ def evaluate_columns(ctx: Context, c: int) -> None:
     ctx : Context
     c : int
     """
-    b, plane, functions, from_modes = ctx.b, ctx.plane, ctx.root, ctx.form.from_modes
+    b, plane, functions, from_modes = ctx.b, ctx.plane, ctx.root, ctx.problem.from_modes
     differentiate = ctx.form.trial_gradient and ctx.dim > 1
     if from_modes:
         source, n = ctx.level(1, "v", c), functions.stop - functions.start
@@ -56,6 +56,9 @@ def evaluate_columns(ctx: Context, c: int) -> None:
 def test_columns(ctx: Context, c: int) -> None:
     """Test values, and fluxes by the derivative along eta_1, of a component; see `evaluate_columns`."""
     b, plane, q, functions = ctx.b, ctx.plane, ctx.counts[0], ctx.root
+    if not ctx.problem.to_modes:
+        _test_nodes(ctx, c)
+        return
     line = ctx.line("B", 0, functions, True)
     with ctx.fibers(ctx.rest[0]) as across:
         values = b.load_fiber(b.at(ctx.values(c), (across, 1)), plane, q)
@@ -65,6 +68,20 @@ def test_columns(ctx: Context, c: int) -> None:
         else:
             result = line.test(b, values)
         b.store_fiber(result, b.at(ctx.level(1, "v", c), (across, 1)), plane)
+
+
+def _test_nodes(ctx: Context, c: int) -> None:
+    """`test_columns` with functions of the points: by the derivative along eta_1, and by the weights, if any."""
+    b, plane, along = ctx.b, ctx.plane, ctx.form.test_gradient and ctx.dim > 1
+    if not along and not ctx.problem.geometry.affine:
+        return
+    with ctx.fibers(ctx.rest[0]) as across:
+        target = b.at(ctx.values(c), (across, 1))
+        values = b.load_fiber(target, plane, ctx.counts[0])
+        if along:
+            fluxes = b.load_fiber(b.at(_first(ctx, c), (across, 1)), plane, ctx.counts[0])
+            values = ctx.differentiation(0, True).test(b, fluxes, values)
+        b.store_fiber(ctx.weighted(values, across), target, plane)
 
 
 def row_pass(ctx: Context) -> None:
@@ -130,7 +147,7 @@ def _weak_row(ctx: Context, i: Where, j: Where, outer: Where) -> None:
     values: list[Fiber] = []
     derivatives: list[list[Fiber]] = []
     for c in range(ctx.problem.coupled):
-        place, *others = places[c] if form.from_modes else _row_places(ctx, i, j, c)
+        place, *others = places[c] if ctx.problem.from_modes else _row_places(ctx, i, j, c)
         values.append(b.load_fiber(place, 1, q))
         if form.trial_gradient:
             along = [b.load_fiber(other, 1, q) for other in others]
