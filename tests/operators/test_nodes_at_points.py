@@ -39,7 +39,7 @@ def test_operators_against_numpy(name, curved, order, dtype, backend, rng):
     for own, reference in zip(operators(space, backend), operators(space, "numpy"), strict=True):
         problem = own.choices[0].kernel.problem
         assert problem.nodal and not problem.from_modes and not problem.to_modes
-        u = rng.standard_normal((2 * problem.coupled, problem.n_elements, problem.n_input)).astype(dtype)
+        u = rng.standard_normal((problem.coupled, problem.n_elements, problem.n_input)).astype(dtype)
         field = space.field(own.input_state, [u])
         assert norm_error(own(field).arrays[0], reference(field).arrays[0]) < tolerance, own.name
 
