@@ -40,6 +40,8 @@ class Context:
     Attributes
     ----------
     b : Builder
+    from_modes, to_modes : bool
+        Of the problem.
     counts : tuple of int
         Points of each direction.
     rest : list of int
@@ -64,6 +66,7 @@ class Context:
 
     def __init__(self, problem: BlockProblem, lanes: int, prefetch: bool, indexed: bool = False) -> None:
         self.problem, self.form, self.trace = problem, problem.form, problem.form.trace
+        self.from_modes, self.to_modes = problem.from_modes, problem.to_modes
         self.b = Builder(lanes, problem.dtype)
         self.dim, self.space_dim = problem.shape.dim, problem.geometry.space_dim
         self.tree, self.counts = problem.tabulation.basis.tree, problem.tabulation.rule.counts

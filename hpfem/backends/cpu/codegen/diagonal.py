@@ -36,6 +36,7 @@ class SquareContext(Context):
     def __init__(self, problem: BlockProblem, lanes: int) -> None:
         self._plain, self._pairs = problem.tabulation, pair_tree(problem.tabulation.basis)
         super().__init__(replace(problem, tabulation=squared(problem.tabulation)), lanes, False)
+        self.to_modes = True  # products of functions are tested with, never functions of the points
 
     def square(self, kind: str, direction: int, functions: slice) -> Line:
         """Table of products of 1-D functions, points by functions, to test with.

@@ -29,7 +29,7 @@ def evaluate_columns(ctx: Context, c: int) -> None:
     ctx : Context
     c : int
     """
-    b, plane, functions, from_modes = ctx.b, ctx.plane, ctx.root, ctx.problem.from_modes
+    b, plane, functions, from_modes = ctx.b, ctx.plane, ctx.root, ctx.from_modes
     differentiate = ctx.form.trial_gradient and ctx.dim > 1
     if from_modes:
         source, n = ctx.level(1, "v", c), functions.stop - functions.start
@@ -56,7 +56,7 @@ def evaluate_columns(ctx: Context, c: int) -> None:
 def test_columns(ctx: Context, c: int) -> None:
     """Test values, and fluxes by the derivative along eta_1, of a component; see `evaluate_columns`."""
     b, plane, q, functions = ctx.b, ctx.plane, ctx.counts[0], ctx.root
-    if not ctx.problem.to_modes:
+    if not ctx.to_modes:
         _test_nodes(ctx, c)
         return
     line = ctx.line("B", 0, functions, True)
@@ -147,7 +147,7 @@ def _weak_row(ctx: Context, i: Where, j: Where, outer: Where) -> None:
     values: list[Fiber] = []
     derivatives: list[list[Fiber]] = []
     for c in range(ctx.problem.coupled):
-        place, *others = places[c] if ctx.problem.from_modes else _row_places(ctx, i, j, c)
+        place, *others = places[c] if ctx.from_modes else _row_places(ctx, i, j, c)
         values.append(b.load_fiber(place, 1, q))
         if form.trial_gradient:
             along = [b.load_fiber(other, 1, q) for other in others]

@@ -34,7 +34,7 @@ def column_pass(ctx: Context) -> None:
         values: list[Fiber] = []
         derivatives: list[list[Fiber]] = []
         for c in range(ctx.problem.coupled):
-            if not ctx.problem.from_modes:
+            if not ctx.from_modes:
                 values.append(b.load_fiber(b.at(ctx.values(c), (across, 1)), plane, ctx.counts[0]))
                 continue
             chain = b.load_fiber(b.at(ctx.level(1, "v", c), (across, 1)), plane, m)
@@ -47,7 +47,7 @@ def column_pass(ctx: Context) -> None:
                 derivatives.append([ctx.line("D", 0, functions).apply(b, chain), *others])
         tested, fluxes = at_points(ctx, across, values, derivatives)
         for c, (value, flux) in enumerate(zip(tested, fluxes)):
-            if not ctx.problem.to_modes:
+            if not ctx.to_modes:
                 b.store_fiber(ctx.weighted(value, across), b.at(ctx.values(c), (across, 1)), plane)
                 continue
             line = ctx.line("B", 0, functions, True)
@@ -100,7 +100,7 @@ def _apply(ctx: Context, application: Index) -> None:
     by_columns = form.to_modes and not ctx.by_rows
     for c in range(problem.coupled):
         read_input(ctx, application, c)
-        if problem.from_modes:
+        if ctx.from_modes:
             evaluate_tree(ctx, c, by_columns and form.trial_gradient)
     if by_columns:
         column_pass(ctx)
@@ -112,6 +112,6 @@ def _apply(ctx: Context, application: Index) -> None:
         for c in range(problem.given if form.to_modes else 0):
             test_columns(ctx, c)
     for c in range(problem.given):
-        if problem.to_modes:
+        if ctx.to_modes:
             test_tree(ctx, c, not by_columns or form.test_value, by_columns and form.test_gradient)
         write_result(ctx, application, c)

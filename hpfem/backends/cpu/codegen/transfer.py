@@ -35,11 +35,11 @@ def write_transposes(ctx: Context) -> None:
     if ctx.indexed:
         rows = np.add.outer(np.arange(ctx.counts[0]) * ctx.plane, np.arange(ctx.rest[0]))
         points = None if contiguous else b.index_table(rows)
-        write_indexed_reader(b, "read_input", problem.n_modes, modes[1] if problem.from_modes else points)
-        write_indexed_writer(b, "write_result", problem.n_modes, modes[1] if problem.to_modes else points)
+        write_indexed_reader(b, "read_input", problem.n_modes, modes[1] if ctx.from_modes else points)
+        write_indexed_writer(b, "write_result", problem.n_modes, modes[1] if ctx.to_modes else points)
     else:
-        write_reader(b, "read_input", *(modes if problem.from_modes else values))
-        write_writer(b, "write_result", *(modes if problem.to_modes else values))
+        write_reader(b, "read_input", *(modes if ctx.from_modes else values))
+        write_writer(b, "write_result", *(modes if ctx.to_modes else values))
     if field_inputs(ctx.trace):
         write_reader(b, "read_field", Layout(problem.n_points))
 
@@ -90,7 +90,7 @@ def read_input(ctx: Context, application: Index, c: int) -> None:
     """
     problem, transform = ctx.problem, ctx.problem.tabulation.basis.transform
     source = _component(ctx, "%in", application, problem.coupled, c, problem.n_input)
-    if not problem.from_modes:
+    if not ctx.from_modes:
         _call(ctx, "read_input", source, ctx.values(c))
         return
     leaves = ctx.level(ctx.dim, "v", c)
@@ -107,7 +107,7 @@ def write_result(ctx: Context, application: Index, c: int) -> None:
     """Write a component of the result; see `read_input`."""
     problem, transform = ctx.problem, ctx.problem.tabulation.basis.transform
     target = _component(ctx, "%out", application, problem.given, c, problem.n_output)
-    if not problem.to_modes:
+    if not ctx.to_modes:
         _call(ctx, "write_result", target, ctx.result(c))
         return
     leaves = ctx.level(ctx.dim, "v", c)
