@@ -259,7 +259,10 @@ class BlockProblem:
 
     @cached_property
     def nodal(self) -> bool:
-        """Whether coefficients are values at the points, and derivatives those of values: the basis is not needed."""
+        """Whether coefficients are values at the points, and derivatives those of values: the basis is not needed.
+
+        A kernel may use it; CUDA's compiler removes products by the identity itself.
+        """
         return self.tabulation.nodal and (self.collocated or not self.form.gradients)
 
     @property

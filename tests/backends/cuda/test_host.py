@@ -95,33 +95,6 @@ def test_stages_surfaces_and_components(tmp_path, rng):
     check(cases, kernels, tmp_path, rng)
 
 
-@pytest.mark.parametrize("name", ["hex", "quad"])
-def test_nodes_that_are_the_points(name, tmp_path, rng):
-    """Coefficients are values: nothing is multiplied by the basis, and the result is that of a basis like any other."""
-    cases, kernels = [], []
-    for order, mesh in ((2, curved(name, order=2)), (3, skewed(straight(name)))):
-        space = hp.Space(mesh, order, basis="lagrange", quadrature="collocated")
-        assert all(block.tabulation.nodal for block in space.blocks)
-        velocity, c = [0.3, -0.2, 0.5][: space.dim], {"backend": "numpy", "algorithm": "collocated"}
-        for operator in (
-            hp.Helmholtz(space, lam=1.3, **c),
-            hp.Laplacian(space, **c),
-            hp.Mass(space, backend="numpy"),
-            hp.BwdTrans(space, backend="numpy"),
-            hp.IProductWRTBase(space, backend="numpy"),
-            hp.IProductWRTDerivBase(space, **c),
-            hp.AdvectionDiffusionReaction(space, velocity, 1.5, 0.4, **c),
-            hp.WeakForm(space, coupled, fields={"lam": 0.7}, components=2, **c),
-            hp.WeakForm(space, diffusion, fields={"k": lambda *x: 1 + x[0], "lam": 0.7}, **c),
-        ):
-            for options in (None, SumFacTopOptions(3, prefetch=1, split=3)):
-                kernel = operator.choices[0].kernel
-                assert kernel.problem.nodal and not kernel.problem.from_modes
-                cases.append(Case.of(kernel.problem, f"case{len(cases)}", options))
-                kernels.append(kernel)
-    check(cases, kernels, tmp_path, rng)
-
-
 def test_long_functions_are_called(tmp_path, rng):
     """Those that are not written out at every point, with every function of the library."""
 

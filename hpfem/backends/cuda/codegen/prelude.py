@@ -116,7 +116,7 @@ def arguments(problem: BlockProblem) -> tuple[list[str], list[str], list[tuple[s
     return list(dict.fromkeys(name for name, _ in keys)), parameter_names(trace), keys
 
 
-def constants(problem: BlockProblem, levels: Levels, kernel: str, elements: int = 1, nodal: bool = False) -> str:
+def constants(problem: BlockProblem, levels: Levels, kernel: str, elements: int = 1) -> str:
     """What every kernel is told, codegen/parameters.h, and the pointwise function.
 
     Parameters
@@ -128,8 +128,6 @@ def constants(problem: BlockProblem, levels: Levels, kernel: str, elements: int 
         Name of the kernel.
     elements : int
         Whose factors are stored side by side, if elements are not affine.
-    nodal : bool
-        Whether the kernel takes coefficients for the values at the points that they are.
 
     Returns
     -------
@@ -142,8 +140,6 @@ def constants(problem: BlockProblem, levels: Levels, kernel: str, elements: int 
         "real": "double" if problem.dtype == np.float64 else "float",
         "HAS_FUNCTION": form.trace is not None,
         "COLLOCATED": form.gradients and problem.collocated,
-        "FROM_MODES": form.from_modes and not nodal,
-        "TO_MODES": form.to_modes and not nodal,
         "SOURCES": problem.coupled,
         "SINKS": problem.given,
         "LINES_PADDED": lines_padded(levels, elements),

@@ -57,8 +57,6 @@ template <class F> HPFEM_DEVICE void entries(const Entry *c, F &&f) {
 // A thread takes the line of TOGETHER elements, E_STEP apart: they share what is read of the table.
 constexpr int E_STEP = E / TOGETHER;
 
-// Something multiplies gradients of test functions, or test functions that are not those of the points.
-constexpr bool TESTED = TO_MODES || LINES_OUT;
 // Numbers of a thread's line along the first direction, of one component: coefficients of functions p, and of derivatives
 // along the other directions; or, collocated, values at points i.
 constexpr int NUMBERS = COLLOCATED ? Q1 : N1;

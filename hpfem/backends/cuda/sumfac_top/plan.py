@@ -83,8 +83,8 @@ class SumFacTopPlan:
         self.rows = (max(levels.n_rows, q1), max(q2, int(levels.count[1].max())))
         self.threads = -(-q2 * q3 * e // 32) * 32
         third, flat = not levels.reverse and not levels.trivial, not levels.reverse and dim == 2
-        self.split_out = problem.to_modes and bool((third and options.split & 1) or (flat and options.split))
-        self.split_in = problem.from_modes and bool((third and options.split & 2) or (flat and options.split))
+        self.split_out = form.to_modes and bool((third and options.split & 1) or (flat and options.split))
+        self.split_in = form.from_modes and bool((third and options.split & 2) or (flat and options.split))
         split = self.split_in or self.split_out
         self.together = 2 if options.split & 4 and e % 2 == 0 and split else 1
         self.row_stride = row_stride(problem, levels, e, self.rows, e // self.together if split else 0)
@@ -95,7 +95,7 @@ class SumFacTopPlan:
 
         leaves = split or levels.trivial
         self.modes_pitch = (levels.n_leaves if leaves else levels.n_modes) | 1
-        needs_modes = not levels.reverse and (problem.from_modes or (problem.to_modes and leaves))
+        needs_modes = not levels.reverse and (form.from_modes or (form.to_modes and leaves))
         self.modes_size = -(-form.components * e * self.modes_pitch // 2) * 2 if needs_modes else 0
 
         last = 1 if levels.trivial else 2

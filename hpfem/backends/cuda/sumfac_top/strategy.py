@@ -57,7 +57,7 @@ def source(problem: BlockProblem, levels: Levels, plan: SumFacTopPlan, name: str
         **_structures(levels, plan.rows[1]),
     }
     parts = [
-        constants(problem, levels, name, options.elements, problem.nodal),
+        constants(problem, levels, name, options.elements),
         header("codegen/helpers.h"),
         fill("sumfac_top/parameters.h", own, plan, options, levels),
         *map(header, HEADERS),

@@ -62,7 +62,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   } else {
     fetch(true);
     HPFEM_UNROLL for (int c = 0; c < SOURCES; c++) {
-      load_points(in + (c * n_elements + first) * POINTS, live, S + c * (LINES_IN ? ARRAYS : 1) * ARRAY);
+      load_points(in + (c * n_elements + first) * POINTS, live, S + c * ARRAY);
     }
   }
   __syncthreads();
@@ -113,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         HPFEM_UNROLL for (int d = 0; d < GIVEN; d++)
           HPFEM_UNROLL for (int n = 0; n < NUMBERS; n++) a[c][d][n] = own[(c * ARRAYS + d) * ARRAY + n * STEP];
     }
-    if constexpr (TESTED) {
+    if constexpr (TO_MODES) {
       HPFEM_UNROLL for (int c = 0; c < SINKS; c++)
         HPFEM_UNROLL for (int d = 0; d < RESULTS; d++)
           HPFEM_UNROLL for (int n = 0; n < NUMBERS; n++) b[c][d][n] = 0;
@@ -132,9 +132,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         } else u[c] = own[c * ARRAY + i * STEP];
       }
       at_point(line, f, i, x, extra, parameters, u, s, value, flux);
-      if constexpr (COLLOCATED && TEST_VALUE && TESTED) { HPFEM_UNROLL for (int c = 0; c < SINKS; c++) b[c][0][i] += value[c]; }
+      if constexpr (COLLOCATED && TEST_VALUE) { HPFEM_UNROLL for (int c = 0; c < SINKS; c++) b[c][0][i] += value[c]; }
       HPFEM_UNROLL for (int c = 0; c < SINKS; c++) {
-        if constexpr (TESTED) {
+        if constexpr (TO_MODES) {
           test(i, value[c], flux[c], b[c]);
           if constexpr (LINES_OUT) {
             HPFEM_UNROLL for (int d = 1; d < DIM; d++) own[(c * ARRAYS + d) * ARRAY + i * STEP] = flux[c][d];
@@ -153,15 +153,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     HPFEM_UNROLL for (int c = 0; c < SINKS; c++) differentiate_lines<true>(S + c * ARRAYS * ARRAY);
     __syncthreads();
   }
-  if (on && COLLOCATED && TESTED) {
+  if (on && COLLOCATED && TO_MODES) {
     HPFEM_UNROLL for (int c = 0; c < SINKS; c++) {
       real result[N1], *const o = own + c * ARRAYS * ARRAY;
       HPFEM_UNROLL for (int p = 0; p < N1; p++) result[p] = 0;
       HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
         real x = b[c][0][i];
         if constexpr (LINES_OUT) { HPFEM_UNROLL for (int d = 1; d < DIM; d++) x += o[d * ARRAY + i * STEP]; }
-        if constexpr (!TO_MODES) result[i] = x;
-        else { HPFEM_UNROLL for (int p = 0; p < N1; p++) result[p] += B1[p * Q1 + i] * x; }
+        HPFEM_UNROLL for (int p = 0; p < N1; p++) result[p] += B1[p * Q1 + i] * x;
       }
       HPFEM_UNROLL for (int p = 0; p < N1; p++) o[p * STEP] = result[p];
     }
@@ -185,7 +184,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   }
   HPFEM_UNROLL for (int c = 0; c < SINKS; c++) {
     real *const to = out + (c * n_elements + first) * (TO_MODES ? N_MODES : POINTS);
-    if constexpr (!TO_MODES) store_points(S + c * (LINES_OUT ? ARRAYS : 1) * ARRAY, to, live);
+    if constexpr (!TO_MODES) store_points(S + c * ARRAY, to, live);
     else if constexpr (REVERSED) store_lines(S + c * ARRAYS * ARRAY, to, live);
     else if constexpr (SPLIT_OUT || TRIVIAL3) store_leaves(modes, c, to, live);
     else {
