@@ -41,7 +41,7 @@ from .operators import (
     tune,
 )
 from .solvers import Problem, SolveInfo, cg, l2_error, l2_project, solve_helmholtz
-from .space import Block, Field, Space
+from .space import Block, Field, Space, by_region
 from .support.progress import progress
 from .version import __version__ as __version__
 from .vtu import write_vtu
@@ -80,6 +80,7 @@ __all__ = [
     "StateError",
     "Vector",
     "WeakForm",
+    "by_region",
     "cg",
     "choose_backend",
     "from_meshio",

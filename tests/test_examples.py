@@ -73,6 +73,17 @@ def test_bratu_converges_with_the_order():
     assert errors[1] < errors[0] / 5 and errors[2] < errors[1] / 5
 
 
+@on_both
+def test_composite(backend):
+    runs = [load("composite").main(order=order, backend=backend) for order in (2, 4, 6)]
+    for run in runs:
+        assert run["flux"] == pytest.approx(run["in"], rel=1e-10)
+        assert run["bounds"][0] < run["flux"] < run["bounds"][1]
+    # What passes is the least energy: it falls with the order.
+    fluxes = [run["flux"] for run in runs]
+    assert fluxes[0] > fluxes[1] > fluxes[2] == pytest.approx(1.429066, abs=3e-6)
+
+
 @pytest.mark.cuda
 class TestSolversOnAGpu:
     """The examples of solvers; on a CPU they are run in tests/solvers."""
@@ -104,5 +115,5 @@ def test_every_example_takes_a_backend():
 
 def test_every_example_is_here():
     tests = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
-    own = {"load_and_apply", "compare_collocation", "throughput_by_shape", "user_weak_form", "bratu"}
+    own = {"load_and_apply", "compare_collocation", "throughput_by_shape", "user_weak_form", "bratu", "composite"}
     assert own <= tests and own <= {path.stem for path in EXAMPLES.glob("*.py")}

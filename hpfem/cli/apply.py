@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ EXAMPLES = """examples:
   hpfem apply meshes/curved_mixed.msh --operator laplacian --field "exp(-x**2) * y" -o out.vtu
   hpfem apply meshes/cube_mixed.msh --operator bwdtrans --order hex=3,prism=3,pyramid=3,tet=4
   hpfem apply meshes/square_mixed.msh --operator advectiondiffusionreaction --velocity "y, -x" --diffusivity 0.1
+  hpfem apply meshes/curved_mixed_2d.msh --diffusivity "left: 10" --diffusivity "right: 1 + x"
   hpfem apply meshes/cube_mixed.msh --operator mass --strategy sumfac --algorithm collocated --json
 
 A field is an expression of x, y, z with + - * / **, comparisons, pi, e, sin cos tan sinh cosh tanh exp log sqrt abs
@@ -47,7 +48,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_order_option(parser)
     parser.add_argument("--field", metavar="EXPR", help="the field; a smooth one when left out")
     for name in COEFFICIENTS:
-        parser.add_argument(f"--{name}", metavar="EXPR", help=f"coefficient {name}, where the operator has it")
+        parser.add_argument(
+            f"--{name}",
+            action="append",
+            metavar="[REGION:]EXPR",
+            help=f"coefficient {name}, where the operator has it; given more than once, by region",
+        )
     options.add_space_options(parser)
     options.add_choice_options(parser)
     parser.add_argument("-o", "--output", metavar="FILE.vtu", help="write field and result for ParaView")
@@ -75,7 +81,7 @@ def operator_class(name: str) -> Any:
     return OPERATORS[by_key.get(name.lower().replace("-", "").replace("_", ""), name)]
 
 
-def make_operator(space: Space, name: str, given: Mapping[str, str], arguments: argparse.Namespace) -> Any:
+def make_operator(space: Space, name: str, given: Mapping[str, Sequence[str]], arguments: argparse.Namespace) -> Any:
     """Make an operator with the coefficients given.
 
     Parameters
@@ -104,8 +110,8 @@ def make_operator(space: Space, name: str, given: Mapping[str, str], arguments: 
             valid = ", ".join(f"--{c}" for c in COEFFICIENTS if c in takes) or "no coefficients"
             raise ArgumentError(f"{cls.__name__} has no coefficient {key!r}; it takes {valid}")
     if "velocity" in takes:
-        given = {"velocity": ", ".join(["1"] * space.dim), **given}
-    coefficients = {key: options.coefficient(key, text, space.dim) for key, text in given.items()}
+        given = {"velocity": [", ".join(["1"] * space.dim)], **given}
+    coefficients = {key: options.coefficient(key, texts, space) for key, texts in given.items()}
     return cls(space, **coefficients, strategy=arguments.strategy, algorithm=arguments.algorithm)
 
 

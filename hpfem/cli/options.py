@@ -6,7 +6,7 @@ import argparse
 import math
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ from hpfem.shapes import BASES
 
 from ..errors import ArgumentError
 from ..forms.form import ALGORITHMS
+from ..space import ByRegion, Space, by_region
 from ..space.arguments import MAX_ORDER
 from ..support.files import file_path, output_path, path_text
 from .field_expression import FieldExpression, parse_field
@@ -236,33 +237,81 @@ def parse_seconds(text: str) -> float:
     return seconds
 
 
-def coefficient(name: str, text: str, dim: int) -> float | FieldExpression:
+def by_name(option: str, texts: Sequence[str], names: Collection[str]) -> dict[str | None, str]:
+    """Sort expressions by the regions or boundaries that they are for.
+
+    Parameters
+    ----------
+    option : str
+        What messages call them.
+    texts : sequence of str
+        Each an expression, or NAME: expression.
+    names : collection of str
+        What there is, for advice alone.
+
+    Returns
+    -------
+    {name or None: expression}
+        None for one without a name.
+
+    Raises
+    ------
+    ArgumentError
+        If there are two for one name or without one.
+    """
+    found: dict[str | None, str] = {}
+    for text in texts:
+        start, equals, rest = text.partition("=")
+        if equals and ":" not in start and start.strip() in names:
+            raise ArgumentError(f"--{option} {text!r}: write {start.strip() + ': ' + rest.strip()!r}")
+        name, colon, expression = text.rpartition(":")
+        key = name.strip() if colon else None
+        if key in found:
+            raise ArgumentError(f"--{option}: two expressions for {repr(key) if key else 'all that is not named'}")
+        found[key] = expression
+    return found
+
+
+def coefficient(name: str, texts: Sequence[str], space: Space) -> float | FieldExpression | ByRegion:
     """Read a coefficient of an operator.
 
     Parameters
     ----------
     name : str
         What messages call it.
-    text : str
-        An expression of the coordinates.
-    dim : int
-        Dimension D of the coordinates.
+    texts : sequence of str
+        An expression of the coordinates, or REGION: expression for each region; one without a region is for the rest.
+    space : Space
 
     Returns
     -------
-    float or FieldExpression
+    float, FieldExpression or ByRegion
         A number where the expression is constant.
 
     Raises
     ------
     ArgumentError
-        For what is no expression, or has other than the coefficient's components: D of a velocity, else one.
+        For what is no expression, or has other than the coefficient's components (D of a velocity, else one), or if
+        regions do not fit.
     """
-    expression = parse_field(text, dim)
-    components = dim if name == "velocity" else 1
-    if expression.components != components:
-        raise ArgumentError(f"{name} has {components} component(s), but {text!r} has {expression.components}")
-    return expression if expression.constant is None else expression.constant
+    components = space.dim if name == "velocity" else 1
+
+    def read(text: str) -> float | FieldExpression:
+        expression = parse_field(text, space.dim)
+        if expression.components != components:
+            raise ArgumentError(f"{name} has {components} component(s), but {text!r} has {expression.components}")
+        return expression if expression.constant is None else expression.constant
+
+    found = {key: read(text) for key, text in by_name(name, texts, space.mesh.regions).items()}
+    rest = found.pop(None, None)
+    if not found and rest is not None:
+        return rest
+    try:
+        return by_region(space, {str(key): value for key, value in found.items()}, rest)
+    except ArgumentError as error:
+        raise ArgumentError(
+            f"--{name}: {str(error).replace('elsewhere= of by_region', 'one without a name')}"
+        ) from error
 
 
 def add_order_option(parser: argparse.ArgumentParser) -> None:

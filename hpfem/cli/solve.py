@@ -23,22 +23,25 @@ EXAMPLES = """examples:
   hpfem solve meshes/curved_mixed.msh --order 6 --source "2*pi**2*sin(pi*x)*cos(pi*y)*exp(z)" \\
       --dirichlet "sin(pi*x)*cos(pi*y)*exp(z)" --exact "sin(pi*x)*cos(pi*y)*exp(z)"
   hpfem solve meshes/cube_mixed.msh --lam 0 --dirichlet "xmin: 0" --neumann "xmax: 1" --robin "zmax: 2, x"
+  hpfem solve meshes/curved_mixed.msh --dirichlet 0 --diffusivity "left: 10" --diffusivity "right: 1 + x"
 
+Coefficients and the source are an expression for the whole mesh, or NAME: EXPRESSION for each region; beside these one
+without a name is for the rest.
 Boundary conditions are an expression for all of the boundary, or NAME: EXPRESSION, given once or more; `hpfem info`
-lists a mesh's boundaries. Where there is none no flux passes: u = 0 on the boundary takes --dirichlet 0.
+lists a mesh's regions and boundaries. Where there is none no flux passes: u = 0 on the boundary takes --dirichlet 0.
 Neumann data are k du/dn, with D components a vector whose normal component is taken; Robin data are alpha, g in
 k du/dn + alpha u = g.
 """
 
+COEFFICIENTS = {"lam": "reaction coefficient, >= 0", "diffusivity": "k, > 0", "source": "f"}
 CONDITIONS = ("dirichlet", "neumann", "robin")
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("mesh", metavar="MESH", help="mesh file")
     options.add_order_option(parser)
-    parser.add_argument("--lam", default="1", metavar="EXPR", help="reaction coefficient, >= 0 (default 1)")
-    parser.add_argument("--diffusivity", metavar="EXPR", help="k, > 0 (default 1)")
-    parser.add_argument("--source", default="1", metavar="EXPR", help="f (default 1)")
+    for name, what in COEFFICIENTS.items():
+        parser.add_argument(f"--{name}", action="append", metavar="[REGION:]EXPR", help=f"{what} (default 1)")
     parser.add_argument("--dirichlet", action="append", metavar="[NAME:]EXPR", help="values of u on the boundary")
     parser.add_argument("--neumann", action="append", metavar="[NAME:]EXPR", help="flux through the boundary")
     parser.add_argument("--robin", action="append", metavar="[NAME:]ALPHA,EXPR", help="flux plus alpha u")
@@ -76,16 +79,9 @@ def condition(name: str, texts: list[str] | None, mesh: Mesh) -> Any:
     if not texts:
         return None
     dim = int(mesh.points.shape[1])
-    found: dict[str | None, Any] = {}
-    for text in texts:
-        start, equals, rest = text.partition("=")
-        if equals and ":" not in start and start.strip() in mesh.boundaries:
-            raise ArgumentError(f"--{name} {text!r}: write {start.strip() + ': ' + rest.strip()!r}")
-        boundary, colon, expression = text.rpartition(":")
-        key = boundary.strip() if colon else None
-        if key in found:
-            raise ArgumentError(f"--{name}: two conditions {'for ' + repr(key) if key else 'for all of the boundary'}")
-        found[key] = _pair(name, expression, dim) if name == "robin" else parse_field(expression, dim)
+    given = options.by_name(name, texts, mesh.boundaries)
+    read = _pair if name == "robin" else lambda _, text, dim: parse_field(text, dim)
+    found = {boundary: read(name, text, dim) for boundary, text in given.items()}
     if None in found and len(found) > 1:
         raise ArgumentError(f"--{name}: name every boundary, or give one condition for all of it")
     return found[None] if None in found else found
@@ -106,9 +102,9 @@ def _run(arguments: argparse.Namespace) -> None:
         step(description="making the space")
         space = Space(mesh, arguments.order, **options.space_options(arguments))
         conditions = {name: condition(name, getattr(arguments, name), mesh) for name in CONDITIONS}
-        given = {name: getattr(arguments, name) for name in ("lam", "diffusivity", "source")}
+        given = {name: getattr(arguments, name) for name in COEFFICIENTS}
         coefficients: dict[str, Any] = {
-            name: options.coefficient(name, text, space.dim) for name, text in given.items() if text is not None
+            name: options.coefficient(name, texts, space) for name, texts in given.items() if texts
         }
         exact = None if arguments.exact is None else parse_field(arguments.exact, space.dim)
         if exact is not None and exact.components != 1:
@@ -116,7 +112,7 @@ def _run(arguments: argparse.Namespace) -> None:
         step(description="solving")
         u = solve_helmholtz(
             space,
-            f=coefficients.pop("source"),
+            f=coefficients.pop("source", 1.0),
             **coefficients,
             **conditions,
             tol=arguments.tol,

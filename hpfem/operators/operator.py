@@ -23,6 +23,7 @@ from ..space import Field, Space
 from ..space.evaluation import evaluate_on_blocks
 from ..space.field import check_state
 from ..space.memory_errors import no_room
+from ..space.regions import RegionValue, regional
 from ..space.transforms import apply_kernels, backward_transform, resampled, result_field
 from ..tuning import Tuning, choose, tune_blocks
 from .arrays import FieldMap, check_current
@@ -31,7 +32,7 @@ from .parameters import Parameters, in_range
 # Components that a form may couple: tracing takes a symbol for each.
 MAX_COUPLED = 1000
 
-Coefficient = float | Field | Callable[..., Any] | Sequence[float]
+Coefficient = float | Field | Callable[..., Any] | Sequence[float] | Mapping[str, RegionValue]
 
 
 class OperatorOptions(TypedDict, total=False):
@@ -66,9 +67,9 @@ class Operator(FieldMap):
     name : str, optional
         For messages, caches and tables; that of the form or function when left out.
     coefficients : mapping, optional
-        Name -> number (a parameter), function of the coordinates, field, or sequence of D numbers (a constant vector).
-        Applications read `parameters[name]` and a "phys" field as they are then; functions and "coeff" fields are
-        evaluated once, here.
+        Name -> number (a parameter), function of the coordinates, field, sequence of D numbers (a constant vector), or
+        mapping from regions (`by_region`). Applications read `parameters[name]` and a "phys" field as they are then;
+        functions, mappings and "coeff" fields are evaluated once, here.
     components : int
         Components that the pointwise function couples.
     target : Space, optional
@@ -146,6 +147,7 @@ class Operator(FieldMap):
     def _take(self, key: str, value: Any) -> None:
         """Read a coefficient: a field, a function, a vector of D numbers or a number."""
         what, dtype = f"coefficient {key!r} of {self.name}", self.space.dtype
+        value = regional(value, self.space.mesh)
         several = isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim > 0)
         if isinstance(value, Field):
             if value.space is not self.space:
@@ -182,7 +184,7 @@ class Operator(FieldMap):
     def _what_fits(self, key: str) -> str:
         number, several = "a real number", f"a sequence of {self.space.dim} numbers"
         fits = f"{number}, {several}" if self.vectors is None else several if key in self.vectors else number
-        return f"{fits}, a function of the coordinates or a field"
+        return f"{fits}, a function of the coordinates, a field or a mapping from regions"
 
     def at(self, space: Space) -> Operator:
         """Make the same operator on another space on the same cells: of another order, basis, rule or type.

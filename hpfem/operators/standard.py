@@ -156,9 +156,9 @@ class Helmholtz(Operator):
     Parameters
     ----------
     space : Space
-    lam : float, callable or Field
-        Reaction coefficient.
-    diffusivity : float, callable or Field, optional
+    lam : float, callable, mapping or Field
+        Reaction coefficient; a mapping has a value for each region (`by_region`).
+    diffusivity : float, callable, mapping or Field, optional
         1 when left out.
     **options
         strategy, algorithm, backend of `Operator`.
@@ -188,9 +188,9 @@ class AdvectionDiffusionReaction(Operator):
     Parameters
     ----------
     space : Space
-    velocity : sequence of D numbers, callable or Field
-        Advection velocity.
-    diffusivity, reaction : float, callable or Field
+    velocity : sequence of D numbers, callable, mapping or Field
+        Advection velocity; a mapping has a value for each region (`by_region`).
+    diffusivity, reaction : float, callable, mapping or Field
     **options
         strategy, algorithm, backend of `Operator`.
     """
@@ -227,7 +227,8 @@ class WeakForm(Operator):
     test : str or tuple of str
         What its results multiply: "value", "grad" or both.
     fields : mapping, optional
-        Name -> number, function of the coordinates, field, or sequence of D numbers.
+        Name -> number, function of the coordinates, field, sequence of D numbers, or mapping from regions
+        (`by_region`).
     components : int
         Components that the function couples; with more than one, `u[c]` and `du[c]` are indexed and as many results
         returned.

@@ -37,11 +37,11 @@ def solve_helmholtz(
     ----------
     space : Space
         With the basis "modified" or "lagrange".
-    lam : float, callable or Field
-        Reaction coefficient, >= 0.
-    f : callable, float, sequence of float or Field
-        Right-hand side: a function of the coordinates, a number, a number for each component, or a field in state
-        "phys" or "dual".
+    lam : float, callable, mapping or Field
+        Reaction coefficient, >= 0; a mapping has a number or function for each region (`by_region`).
+    f : callable, float, sequence of float, mapping or Field
+        Right-hand side: a function of the coordinates, a number, a number for each component, one of these for each
+        region (`by_region`), or a field in state "phys" or "dual".
     dirichlet : callable, float or {boundary name: callable or float}, optional
         Values of u; no flux passes where nothing is given. A function alone is for all of the boundary that nothing
         else is named for. Where there is one function only, up to order 2 its values come from its L2 projection over
@@ -50,7 +50,7 @@ def solve_helmholtz(
         Outward flux k du/dn; a function of the coordinates, or of them and the outward normal (`BoundaryConditions`).
     robin : (alpha, g) or {boundary name: (alpha, g)}, optional
         k du/dn + alpha u = g.
-    diffusivity : float, callable or Field, optional
+    diffusivity : float, callable, mapping or Field, optional
         k > 0; 1 when left out.
     tol : float, optional
         Ratio of the residual's norm to that of the right-hand side at which to stop; as for `cg` when left out: 1e-12,

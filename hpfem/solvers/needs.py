@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from hpfem.shapes.arguments import is_real
+
 from ..assembly import C0Space
 from ..backends import choose_backend, vectors_on
 from ..memory import HOST, Device, OutOfMemory
@@ -124,7 +126,7 @@ def _chunk(block: Block, xp: Any) -> float:
 def _values(space: Space, given: Coefficient | None, device: Device) -> float:
     """Bytes of a coefficient's values at the points, where they are not there already."""
     there = isinstance(given, Field) and given.state == "phys" and all(pair.valid(device) for pair in given.data)
-    if there or not (callable(given) or isinstance(given, Field)):
+    if there or given is None or is_real(given):
         return 0.0
     return float(space.dtype.itemsize) * sum(block.n_elements * block.n_points for block in space.blocks)
 

@@ -6,7 +6,7 @@ operators compute.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import frexp
 from typing import Any
 
@@ -31,11 +31,12 @@ from ..space.arguments import MAX_POINTS, chosen_rule
 from ..space.block import Block
 from ..space.evaluation import compiled_function, value_chunks, values_by_chunk
 from ..space.field import check_state
+from ..space.regions import ByRegion, RegionValue, regional
 from ..tuning import choose
 
 Array = NDArray[np.float64]
-# Right-hand sides: a number or a field, a function or a number for each component.
-Source = Callable[..., Any] | float | Sequence[float] | Field
+# Right-hand sides: a number or a field, a function or a number for each component; or these by region.
+Source = Callable[..., Any] | float | Sequence[float] | Mapping[str, RegionValue] | Field
 
 # Further points for functions.
 _MORE = 2
@@ -142,9 +143,10 @@ def load(c0: C0Space, f: Source, components: int = 1) -> Any:
     Parameters
     ----------
     c0 : C0Space
-    f : callable, float, sequence of float or Field
-        A function of the coordinates, by a finer rule; a number, by the rule of the space; or a field in state "phys"
-        or "dual". For several components a number is for each, and a sequence has one for each.
+    f : callable, float, sequence of float, mapping or Field
+        A function of the coordinates, or values by region (`by_region`), by a finer rule; a number, by the rule of the
+        space; or a field in state "phys" or "dual". For several components a number is for each, and a sequence has
+        one for each.
     components : int
         Of f.
 
@@ -179,6 +181,9 @@ class Loads:
     def __call__(self, f: Source) -> Any:
         """Make the functional of a right-hand side; as `load`."""
         space, device = self.c0.space, self.backend.device()
+        f = regional(f, space.mesh)
+        if isinstance(f, ByRegion):
+            f = f.spread(self.components)
         if isinstance(f, Field):
             if f.space is not space:
                 raise StateError("f is a field on another space")
@@ -233,15 +238,17 @@ def _values(f: Any, block: Block, number: int, xp: Any, device: Any, compiled: A
         yield chunk, f if given is None else given[:, chunk].astype(np.float64)
 
 
-def l2_error(field: Field, exact: Callable[..., Any], relative: bool = True, more: int = 3) -> float:
+def l2_error(
+    field: Field, exact: Callable[..., Any] | Mapping[str, RegionValue], relative: bool = True, more: int = 3
+) -> float:
     """L2 norm of the difference of a field and a function, by a rule finer than that of the field's space.
 
     Parameters
     ----------
     field : Field
         State "coeff".
-    exact : callable
-        Of the D coordinates.
+    exact : callable or mapping
+        Of the D coordinates; or values by region (`by_region`).
     relative : bool
         Whether to divide by the function's norm.
     more : int
@@ -262,12 +269,13 @@ def l2_error(field: Field, exact: Callable[..., Any], relative: bool = True, mor
     backend = choose_backend(field.space.backend)
     device = backend.device()
     xp, blocks = vectors_on(device).xp, finer_blocks(field.space, integer(more, 0, "more", MAX_POINTS))
+    wanted = regional(exact, field.space.mesh)
     misfit, norm = _Squares(), _Squares()
-    compiled = compiled_function(exact, blocks, backend) if callable(exact) else None
+    compiled = compiled_function(wanted, blocks, backend) if callable(wanted) else None
     for block, pair in zip(blocks, field.data, strict=True):
         evaluate, coefficients = _Reference(BWD_TRANS, block, backend).runner(), pair.read(device)
         weights = xp.asarray(block.rule.weights)
-        for chunk, values in values_by_chunk(exact, block, np.dtype(np.float64), xp, compiled):
+        for chunk, values in values_by_chunk(wanted, block, np.dtype(np.float64), xp, compiled):
             if len(values) != field.components:
                 raise ArgumentError(f"the function has {len(values)} components, the field {field.components}")
             measure = weights * block.geometry.volume_factors(chunk, xp)

@@ -38,7 +38,7 @@ class AcousticWave:
     Parameters
     ----------
     c0 : C0Space
-    speed_squared : float, callable or Field
+    speed_squared : float, callable, mapping or Field
         c^2.
     free_surface : sequence of str
         Names of boundaries with p = 0.

@@ -2,6 +2,7 @@
 
 from .block import Block
 from .field import Field
+from .regions import ByRegion, by_region
 from .space import Space
 
-__all__ = ["Block", "Field", "Space"]
+__all__ = ["Block", "ByRegion", "Field", "Space", "by_region"]

@@ -19,6 +19,7 @@ from ..geometry import element_map
 from ..memory import as_numpy
 from ..support.log import report_once
 from .block import Block
+from .regions import ByRegion
 
 # Times as many elements at a time where launching kernels takes longer than making few values.
 _ON_DEVICE = 16
@@ -101,9 +102,9 @@ def compiled_function(
     -------
     callable or None
         Coordinates [D, ...] -> values [components, ...]. None where it cannot be traced, which is logged once, where it
-        gives something else on symbols than on arrays, or where calling it on arrays is as fast.
+        gives something else on symbols than on arrays, where calling it on arrays is as fast, or for values by region.
     """
-    if sum(block.n_elements * block.n_points for block in blocks) < _WORTH_COMPILING:
+    if isinstance(function, ByRegion) or sum(block.n_elements * block.n_points for block in blocks) < _WORTH_COMPILING:
         return None
     first, name = blocks[0].geometry, getattr(function, "__name__", "a function")
     try:
@@ -176,12 +177,10 @@ def values_by_chunk(
     components = None
     for chunk in value_chunks(block, xp):
         x = block.geometry.coordinates(chunk, xp)
-        if compiled is not None:
-            values = compiled(x)
+        if isinstance(function, ByRegion):
+            values = _by_region(function, x, block.elements[chunk], xp)
         else:
-            values = None if xp is np else _on_device(function, x, xp)
-        if values is None:
-            values = xp.asarray(evaluated(function, list(as_numpy(x)), x.shape[1:]))
+            values = _called(function, x, xp) if compiled is None else compiled(x)
         largest = np.finfo(dtype).max
         if not bool(xp.maximum(values.max(), -values.min()) <= largest):
             bad = ~(abs(values) <= largest).all(axis=0)
@@ -196,6 +195,30 @@ def values_by_chunk(
             raise ArgumentError("the function returns different numbers of components at different points")
         components = len(values)
         yield chunk, values
+
+
+def _called(function: Callable[..., Any], x: Any, xp: Any) -> Any:
+    """Values of a function on arrays of xp, [components, E, Q]."""
+    values = None if xp is np else _on_device(function, x, xp)
+    return xp.asarray(evaluated(function, list(as_numpy(x)), x.shape[1:])) if values is None else values
+
+
+def _by_region(values: ByRegion, x: Any, cells: NDArray[np.int64], xp: Any) -> Any:
+    """Values in cells at their points x [D, E, Q], each cell with those of its region."""
+    out: Any = None
+    for number, rows in values.parts(cells):
+        value, name = values.values[number], values.names[number]
+        own = x[:, rows]
+        try:
+            found = _called(value, own, xp) if callable(value) else xp.asarray(value)[:, None, None]
+        except ArgumentError as error:
+            raise ArgumentError(f"{name}: {error}") from error
+        if out is None:
+            out, first = xp.empty((len(found), *x.shape[1:])), name
+        if len(found) != len(out):
+            raise ArgumentError(f"values by region: {first} has {len(out)} component(s), {name} has {len(found)}")
+        out[:, rows] = found
+    return out
 
 
 def _on_device(function: Callable[..., Any], x: Any, xp: Any) -> Any:

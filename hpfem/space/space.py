@@ -25,6 +25,7 @@ from .block import Block
 from .evaluation import evaluate_on_blocks
 from .field import STATES, Field, held_by_fields
 from .locate import Locator
+from .regions import RegionValue, regional
 from .transforms import ForwardTransform, backward_transform
 
 
@@ -293,14 +294,15 @@ class Space(Immutable):
         data = [PairArray.of(block.geometry.coordinates().astype(self.dtype, copy=False)) for block in self.blocks]
         return Field(self, "phys", data)
 
-    def evaluate(self, function: Callable[..., Any]) -> Field:
+    def evaluate(self, function: Callable[..., Any] | Mapping[str, RegionValue]) -> Field:
         """Evaluate a function at the quadrature points.
 
         Parameters
         ----------
-        function : callable
+        function : callable or mapping
             Takes D coordinate arrays and returns an array of their shape, a number, or a list or tuple of those, one
-            per component.
+            per component. A mapping has such a function, a number or a sequence of numbers for each region
+            (`by_region`).
 
         Returns
         -------
@@ -312,14 +314,15 @@ class Space(Immutable):
         ArgumentError
             If the result has the wrong shape, or is not finite (the message names the cell and the point).
         """
-        return self.field("phys", evaluate_on_blocks(function, self.blocks, self.dtype, self._host_backend()))
+        given = regional(function, self.mesh)
+        return self.field("phys", evaluate_on_blocks(given, self.blocks, self.dtype, self._host_backend()))
 
-    def project(self, function: Callable[..., Any] | Field) -> Field:
+    def project(self, function: Callable[..., Any] | Mapping[str, RegionValue] | Field) -> Field:
         """Project a function onto the space, cell by cell in L2 (FwdTrans of its values at the points).
 
         Parameters
         ----------
-        function : callable or Field
+        function : callable, mapping or Field
             As for `evaluate`, or a "phys" field.
 
         Returns

@@ -49,12 +49,46 @@ def test_named_conditions(capsys):
         assert json.loads(text)["error"] < 1e-10
 
 
+LEFT_RIGHT = FLAT.replace("square_mixed", "curved_mixed_2d")
+
+
+@pytest.mark.parametrize(
+    "right", [["--diffusivity", "right: 1 + x"], ["--diffusivity", "1 + x"]], ids=["named", "the rest"]
+)
+def test_coefficients_by_region(capsys, right):
+    text = run(
+        capsys, "solve", LEFT_RIGHT, "--order", "3", "--diffusivity", "left: 10", *right, "--source", "left: 1",
+        "--source", "right: y", "--dirichlet", "0", "--json",
+    )  # fmt: skip
+    space = hp.Space(hp.read_mesh(LEFT_RIGHT), 3)
+    k, f = {"left": 10.0, "right": lambda x, y: 1 + x}, {"left": 1.0, "right": lambda x, y: y}
+    u = hp.solve_helmholtz(space, 1.0, f, 0.0, diffusivity=k)
+    assert json.loads(text)["norm"] == pytest.approx(space.norm(u), rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["left: 10"], "--diffusivity: values by region say nothing of region(s) 'right'; give them, or one without"),
+        (["inclusion: 10", "1"], "--diffusivity: unknown region 'inclusion'; valid: left, right"),
+        (["left: 10", "left: 1"], "two expressions for 'left'"),
+        (["1", "2"], "two expressions for all that is not named"),
+        (["left = 10", "1"], "write 'left: 10'"),
+        (["left: x, y", "1"], "diffusivity has 1 component"),
+    ],
+)
+def test_refused_regions(capsys, arguments, message):
+    given = [word for text in arguments for word in ("--diffusivity", text)]
+    assert message in refused(capsys, "solve", LEFT_RIGHT, "--order", "2", *given)
+    assert message in refused(capsys, "apply", LEFT_RIGHT, "--order", "2", *given)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--dirichlet", "left: 0"], "unknown boundary 'left' in dirichlet"),
         (["--dirichlet", "0", "--dirichlet", "xmin: 0"], "name every boundary"),
-        (["--dirichlet", "xmin: 0", "--dirichlet", "xmin: 1"], "two conditions for 'xmin'"),
+        (["--dirichlet", "xmin: 0", "--dirichlet", "xmin: 1"], "two expressions for 'xmin'"),
         (["--dirichlet", "xmin: 0", "--neumann", "xmin: 0"], "another condition"),
         (["--robin", "xmin: 1"], "alpha, g"),
         (["--source", "x, y"], "1 component"),

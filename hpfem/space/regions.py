@@ -1,0 +1,235 @@
+"""Coefficients that differ from region to region: they have values in cells, so that no jump lies inside one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpfem.shapes.arguments import as_array, is_real, name_of, real, shown
+
+from ..errors import ArgumentError
+from ..mesh import Mesh
+from ..support.immutable import Immutable
+
+Indices = NDArray[np.int64]
+# Of a region: a number, a function of the coordinates, a sequence of numbers or a matrix of numbers.
+RegionValue = float | Callable[..., Any] | Sequence[Any]
+
+
+class OnMesh(Protocol):
+    """What is used here of a `Space`."""
+
+    mesh: Mesh
+
+
+class ByRegion(Immutable):
+    """A coefficient given region by region. Made by `by_region`, or of a mapping where a coefficient is taken.
+
+    Parameters
+    ----------
+    mesh : Mesh
+    values : mapping
+        Region name -> number, function of the coordinates, sequence of numbers (components) or matrix of numbers.
+    elsewhere : number, callable or sequence, optional
+        What the cells have that are in none of these regions.
+
+    Attributes
+    ----------
+    mesh : Mesh
+    names : tuple of str
+        What messages call each part.
+    values : tuple
+        Of each part: a function of the coordinates, or a tuple of numbers, one per component.
+    of_cells : ndarray of int, [n_cells]
+        The part that each cell is in.
+
+    Raises
+    ------
+    ArgumentError
+        For an unknown region, a cell without a value or with two, or values that are none.
+    """
+
+    mesh: Mesh
+    names: tuple[str, ...]
+    values: tuple[Any, ...]
+    of_cells: Indices
+
+    def __init__(self, mesh: Mesh, values: Mapping[str, RegionValue], elsewhere: RegionValue | None = None) -> None:
+        if not isinstance(values, Mapping):
+            raise ArgumentError(f"values by region are a mapping from names of regions, got {shown(values)}")
+        for name in values:
+            name_of(name, mesh.regions, "region")
+        of_cells = np.full(sum(map(len, mesh.cells)), -1)
+        for number, name in enumerate(values):
+            cells = mesh.regions[name]
+            taken = cells[of_cells[cells] >= 0]
+            if len(taken):
+                other = list(values)[of_cells[taken[0]]]
+                raise ArgumentError(
+                    f"{len(taken)} cell(s), {mesh.describe_cell(int(taken[0]))} the first, are in regions {other!r} and"
+                    f" {name!r}, which both have a value; give one for regions that do not overlap"
+                )
+            of_cells[cells] = number
+        given = [(f"region {name!r}", value) for name, value in values.items()]
+        rest = of_cells < 0
+        if elsewhere is not None:
+            of_cells[rest] = len(given)
+            given.append(("the rest of the mesh", elsewhere))
+        elif rest.any():
+            raise ArgumentError(_nothing_said(mesh, list(values), rest))
+        self.mesh, self.of_cells = mesh, of_cells
+        self.names = tuple(name for name, _ in given)
+        self.values = tuple(_checked(value, name) for name, value in given)
+
+    def __repr__(self) -> str:
+        return f"ByRegion({', '.join(self.names)})"
+
+    def __call__(self, *coordinates: Any) -> NoReturn:
+        """Refuse points: a point between two cells has no one value.
+
+        Raises
+        ------
+        ArgumentError
+            Always.
+        """
+        raise ArgumentError(
+            "values by region belong to cells and are taken where cells are, as a coefficient, a right-hand side or in"
+            " space.evaluate; here a function of the coordinates is wanted"
+        )
+
+    def parts(self, cells: Indices) -> Iterator[tuple[int, Any]]:
+        """Number of each part that some cells are in, with their places among these.
+
+        Parameters
+        ----------
+        cells : ndarray of int, [n]
+            Cell numbers.
+
+        Yields
+        ------
+        number : int
+        rows : slice or ndarray of int
+            A slice where all are in one part.
+        """
+        own = self.of_cells[cells]
+        found = np.unique(own)
+        for number in found:
+            yield int(number), slice(None) if len(found) == 1 else np.flatnonzero(own == number)
+
+    def spread(self, components: int) -> ByRegion:
+        """Take a number for each of several components.
+
+        Parameters
+        ----------
+        components : int
+
+        Returns
+        -------
+        ByRegion
+            The same with as many numbers for one.
+        """
+        one = [isinstance(value, tuple) and len(value) == 1 for value in self.values]
+        return self.with_values([v * components if alone else v for v, alone in zip(self.values, one, strict=True)])
+
+    def with_values(self, values: Sequence[Any]) -> ByRegion:
+        """The same parts with other values.
+
+        Parameters
+        ----------
+        values : sequence
+            As the attribute.
+
+        Returns
+        -------
+        ByRegion
+        """
+        other = ByRegion.__new__(ByRegion)
+        other.mesh, other.names, other.values, other.of_cells = self.mesh, self.names, tuple(values), self.of_cells
+        return other
+
+
+def _nothing_said(mesh: Mesh, names: list[str], rest: NDArray[np.bool_]) -> str:
+    """A message for cells that no value is given for."""
+    absent = [name for name, cells in mesh.regions.items() if name not in names and rest[cells].any()]
+    alone = rest.copy()
+    for name in absent:
+        alone[mesh.regions[name]] = False
+    said = [f"region(s) {', '.join(map(repr, absent))}"] if absent else []
+    if alone.any():
+        said.append(f"{np.count_nonzero(alone)} cell(s) in no region, {mesh.describe_cell(int(alone.argmax()))} first")
+    return f"values by region say nothing of {' and of '.join(said)}; give them, or elsewhere= of by_region"
+
+
+def _checked(value: Any, name: str) -> Any:
+    """A function, or a tuple of numbers."""
+    if callable(value) and not isinstance(value, ByRegion):
+        return value
+    if is_real(value):
+        return (real(value, f"the value of {name}"),)
+    numbers = isinstance(value, (list, tuple, np.ndarray)) and as_array(value, f"the value of {name}")
+    if numbers is False or numbers.ndim not in (1, 2) or not numbers.size or numbers.dtype.kind == "b":
+        raise ArgumentError(
+            f"the value of {name} is {shown(value)}; give a number, a sequence of numbers or a function of the"
+            " coordinates"
+        )
+    return tuple(real(number, f"the value of {name}") for number in numbers.ravel())
+
+
+def by_region(space: OnMesh, values: Mapping[str, RegionValue], elsewhere: RegionValue | None = None) -> ByRegion:
+    """Give a coefficient region by region.
+
+    Whatever takes a coefficient or a right-hand side also takes the mapping itself; this has `elsewhere` besides.
+    Values belong to cells: at the points of a cell they are those of its region, also on the faces between regions.
+
+    Parameters
+    ----------
+    space : Space
+    values : mapping
+        Region name, as in ``mesh.regions`` -> number, function of the coordinates, sequence of numbers (components) or
+        D x D numbers (a tensor).
+    elsewhere : number, callable or sequence, optional
+        For the cells that are in none of these regions.
+
+    Returns
+    -------
+    ByRegion
+
+    Raises
+    ------
+    ArgumentError
+        For an unknown region, a cell without a value or with two, or values that are none.
+
+    Examples
+    --------
+    >>> k = hp.by_region(space, {"inclusion": 10.0}, elsewhere=lambda x, y, z: 1 + x)  # doctest: +SKIP
+    >>> u = hp.solve_helmholtz(space, lam=0.0, f=1.0, dirichlet=0.0, diffusivity=k)  # doctest: +SKIP
+    """
+    mesh = getattr(space, "mesh", None)
+    if isinstance(space, type) or not isinstance(mesh, Mesh):
+        raise ArgumentError(f"by_region takes a Space, got {shown(space)}")
+    return ByRegion(mesh, values, elsewhere)
+
+
+def regional(value: Any, mesh: Mesh) -> Any:
+    """A mapping from regions as a coefficient by region; anything else as it is.
+
+    Parameters
+    ----------
+    value : object
+    mesh : Mesh
+
+    Returns
+    -------
+    object
+
+    Raises
+    ------
+    ArgumentError
+        If the regions do not fit, or are those of another mesh.
+    """
+    if isinstance(value, ByRegion) and value.mesh is not mesh:
+        raise ArgumentError("values by region were made for another mesh; make them for this one")
+    return ByRegion(mesh, value) if isinstance(value, Mapping) else value
