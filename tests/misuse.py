@@ -290,6 +290,7 @@ class World:
                 {"space": space, "velocity": [1.0, 0.0], "diffusivity": 1.0, "reaction": 0.0, **options},
             ),
             Call("Helmholtz region", lambda k: hp.Helmholtz(space, diffusivity={"all": k}), {"k": 1.0}),
+            Call("Helmholtz tensor", lambda k: hp.Helmholtz(space, 1.0, [[k, 0.5], [0.5, 2.0]]), {"k": 1.0}),
             Call("WeakForm", hp.WeakForm, form),
             Call("WeakForm field", lambda k: hp.WeakForm(**form | {"fields": {"k": k}}), {"k": 1.0}),
             Call("Mass()", hp.Mass(space), {"field": u, "out": None}),

@@ -291,15 +291,17 @@ def coefficient(name: str, texts: Sequence[str], space: Space) -> float | FieldE
     Raises
     ------
     ArgumentError
-        For what is no expression, or has other than the coefficient's components (D of a velocity, else one), or if
-        regions do not fit.
+        For what is no expression, or has other than the coefficient's components (D of a velocity; 1, D or D x D of a
+        diffusivity; else one), or if regions do not fit.
     """
-    components = space.dim if name == "velocity" else 1
+    d = space.dim
+    components = {"velocity": (d,), "diffusivity": (1, d, d * d)}.get(name, (1,))
 
     def read(text: str) -> float | FieldExpression:
-        expression = parse_field(text, space.dim)
-        if expression.components != components:
-            raise ArgumentError(f"{name} has {components} component(s), but {text!r} has {expression.components}")
+        expression = parse_field(text, d)
+        if expression.components not in components:
+            wanted = " or ".join(map(str, components))
+            raise ArgumentError(f"{name} has {wanted} component(s), but {text!r} has {expression.components}")
         return expression if expression.constant is None else expression.constant
 
     found = {key: read(text) for key, text in by_name(name, texts, space.mesh.regions).items()}

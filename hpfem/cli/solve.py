@@ -33,7 +33,11 @@ Neumann data are k du/dn, with D components a vector whose normal component is t
 k du/dn + alpha u = g.
 """
 
-COEFFICIENTS = {"lam": "reaction coefficient, >= 0", "diffusivity": "k, > 0", "source": "f"}
+COEFFICIENTS = {
+    "lam": "reaction coefficient, >= 0",
+    "diffusivity": "k, > 0; D expressions are a diagonal, D x D a tensor",
+    "source": "f",
+}
 CONDITIONS = ("dirichlet", "neumann", "robin")
 
 

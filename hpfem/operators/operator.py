@@ -23,16 +23,17 @@ from ..space import Field, Space
 from ..space.evaluation import evaluate_on_blocks
 from ..space.field import check_state
 from ..space.memory_errors import no_room
-from ..space.regions import RegionValue, regional
+from ..space.regions import ByRegion, RegionValue, regional
 from ..space.transforms import apply_kernels, backward_transform, resampled, result_field
 from ..tuning import Tuning, choose, tune_blocks
 from .arrays import FieldMap, check_current
 from .parameters import Parameters, in_range
+from .tensors import flat, matrix_numbers, same_kind_everywhere, symmetric_part
 
 # Components that a form may couple: tracing takes a symbol for each.
 MAX_COUPLED = 1000
 
-Coefficient = float | Field | Callable[..., Any] | Sequence[float] | Mapping[str, RegionValue]
+Coefficient = float | Field | Callable[..., Any] | Sequence[Any] | Mapping[str, RegionValue]
 
 
 class OperatorOptions(TypedDict, total=False):
@@ -95,6 +96,8 @@ class Operator(FieldMap):
     guarded = False
     # Which coefficients are vectors of D components, the others being scalars; None where each may be either.
     vectors: tuple[str, ...] | None = None
+    # Which may be tensors besides: D components, the diagonal, or D x D.
+    tensors: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -145,9 +148,13 @@ class Operator(FieldMap):
         return target
 
     def _take(self, key: str, value: Any) -> None:
-        """Read a coefficient: a field, a function, a vector of D numbers or a number."""
-        what, dtype = f"coefficient {key!r} of {self.name}", self.space.dtype
-        value = regional(value, self.space.mesh)
+        """Read a coefficient: a field, a function, a vector of D numbers, a tensor or a number."""
+        what, dtype, dim = f"coefficient {key!r} of {self.name}", self.space.dtype, self.space.dim
+        value, tensor = regional(value, self.space.mesh), key in self.tensors
+        if tensor and isinstance(value, ByRegion):
+            value = same_kind_everywhere(value, dim)
+        elif tensor and not isinstance(value, Field):
+            value = flat(value) if callable(value) else matrix_numbers(value, dim) or value
         several = isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim > 0)
         if isinstance(value, Field):
             if value.space is not self.space:
@@ -157,7 +164,7 @@ class Operator(FieldMap):
             self.fields[key] = value if value.state == "phys" else backward_transform(value, self.backend)
         elif callable(value):
             self.fields[key] = self._evaluated(value)
-        elif several and len(value) == self.space.dim and all(is_real(number) for number in value):
+        elif several and len(value) in (dim, dim * dim * tensor) and all(is_real(number) for number in value):
             numbers = [in_range(real(number, what), what, dtype) for number in value]
             self.fields[key] = self._evaluated(lambda *x: numbers)
         elif is_real(value) or isinstance(value, (bool, np.bool_)):
@@ -166,9 +173,20 @@ class Operator(FieldMap):
             raise ArgumentError(f"{what} is {shown(value)}; give {self._what_fits(key)}")
         if self.vectors is not None:
             found = self.fields[key].components if key in self.fields else 1
-            wanted = self.space.dim if key in self.vectors else 1
-            if found != wanted:
-                raise ArgumentError(f"{what} has {found} component(s), not {wanted}; give {self._what_fits(key)}")
+            wanted = (dim,) if key in self.vectors else (1, dim, dim * dim) if tensor else (1,)
+            if found not in wanted:
+                said = " or ".join(map(str, wanted))
+                raise ArgumentError(f"{what} has {found} component(s), not {said}; give {self._what_fits(key)}")
+            if tensor and found == dim * dim and not isinstance(value, Field):
+                self._keep_symmetric(key)
+
+    def _keep_symmetric(self, key: str) -> None:
+        """Keep the entries of a tensor that make it, if it is symmetric."""
+        pairs = self.fields[key].data
+        home = pairs[0].home
+        arrays = symmetric_part([pair.read(home) for pair in pairs], self.space.dim)
+        if arrays is not None:
+            self.fields[key] = Field(self.space, "phys", [PairArray.of(array, home) for array in arrays])
 
     def _evaluated(self, function: Callable[..., Any]) -> Field:
         """Values of a function at the points, made where the operator computes if they are many."""
@@ -184,6 +202,8 @@ class Operator(FieldMap):
     def _what_fits(self, key: str) -> str:
         number, several = "a real number", f"a sequence of {self.space.dim} numbers"
         fits = f"{number}, {several}" if self.vectors is None else several if key in self.vectors else number
+        if key in self.tensors:
+            fits = f"{number}, {self.space.dim} (a diagonal) or {self.space.dim} x {self.space.dim} of them"
         return f"{fits}, a function of the coordinates, a field or a mapping from regions"
 
     def at(self, space: Space) -> Operator:

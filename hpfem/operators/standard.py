@@ -158,13 +158,13 @@ class Helmholtz(Operator):
     space : Space
     lam : float, callable, mapping or Field
         Reaction coefficient; a mapping has a value for each region (`by_region`).
-    diffusivity : float, callable, mapping or Field, optional
-        1 when left out.
+    diffusivity : float, sequence, callable, mapping or Field, optional
+        1 when left out. D numbers or components are the diagonal of a tensor, D x D a tensor, row by row.
     **options
         strategy, algorithm, backend of `Operator`.
     """
 
-    vectors = ()
+    vectors, tensors = (), ("diffusivity",)
 
     def __init__(
         self,
@@ -190,12 +190,14 @@ class AdvectionDiffusionReaction(Operator):
     space : Space
     velocity : sequence of D numbers, callable, mapping or Field
         Advection velocity; a mapping has a value for each region (`by_region`).
-    diffusivity, reaction : float, callable, mapping or Field
+    diffusivity : float, sequence, callable, mapping or Field
+        D numbers or components are the diagonal of a tensor, D x D a tensor, row by row.
+    reaction : float, callable, mapping or Field
     **options
         strategy, algorithm, backend of `Operator`.
     """
 
-    vectors = ("velocity",)
+    vectors, tensors = ("velocity",), ("diffusivity",)
 
     def __init__(
         self,

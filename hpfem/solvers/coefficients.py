@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from ..backends import vectors_on
 from ..errors import ArgumentError
 from ..operators import Operator
+from ..operators.tensors import entries, upper
 
 
 def check_positive(operator: Operator, key: str, name: str, *, zero: bool = False) -> None:
-    """Check the sign of a coefficient at every point where the operator takes it.
+    """Check the sign of a coefficient at every point where the operator takes it; tensors are positive definite.
 
     Parameters
     ----------
@@ -24,20 +28,61 @@ def check_positive(operator: Operator, key: str, name: str, *, zero: bool = Fals
     Raises
     ------
     ArgumentError
-        If it is not positive somewhere; the message says where.
+        If it is not positive somewhere, or not symmetric; the message says where.
     """
     wanted = ">= 0" if zero else "> 0"
+    if key in operator.fields and operator.fields[key].components > 1:
+        wanted = "symmetric and positive " + ("semidefinite" if zero else "definite")
     value = operator.parameters.get(key, 1.0)
     if value < 0 or (value == 0 and not zero):
         raise ArgumentError(f"{name} must be {wanted}, got {value:g}")
     if key not in operator.fields:
         return
     for pair, block in zip(operator.fields[key].data, operator.space.blocks, strict=True):
-        values = pair.read(pair.home)[0]
-        element, point = np.unravel_index(int(values.argmin()), values.shape)
-        least = float(values[element, point])
-        if not (least > 0 or (zero and least == 0)):
+        values = pair.read(pair.home)
+        scalar, xp = len(values) == 1, vectors_on(pair.home).xp
+        least = values[0] if scalar else _least_pivot(values, operator.space.dim, zero, xp)
+        element, point = np.unravel_index(int(least.argmin()), least.shape)
+        found = float(least[element, point])
+        if not (found > 0 or (scalar and zero and found == 0)):
+            said = f"{found:g}" if scalar else "not"
             x = block.geometry.coordinates(slice(element, element + 1))[:, 0, point]
             place = ", ".join(f"{c:.6g}" for c in x)
             cell = operator.space.mesh.describe_cell(int(block.elements[element]))
-            raise ArgumentError(f"{name} must be {wanted} everywhere, it is {least:g} at ({place}) in {cell}")
+            raise ArgumentError(f"{name} must be {wanted} everywhere, it is {said} at ({place}) in {cell}")
+
+
+def _least_pivot(components: Any, dim: int, zero: bool, xp: Any) -> Any:
+    """The least pivot of tensors in Gauss' elimination, relative to its diagonal entry.
+
+    Parameters
+    ----------
+    components : array, [n, E, Q]
+        As `entries` takes them.
+    dim : int
+        D.
+    zero : bool
+        Whether a tensor that is zero in a direction will do.
+    xp : module
+        Of the array.
+
+    Returns
+    -------
+    array, [E, Q]
+        Positive where the tensor is positive definite; -1 where it is not symmetric.
+    """
+    entry, size = entries(components, dim), abs(components).max(axis=0)
+    rounding = 64 * np.finfo(components.dtype).eps * size
+    A = {(i, j): entry(i, j) + rounding * (zero and i == j) for i, j in upper(dim)}
+    least, one = xp.full(size.shape, xp.inf), xp.where(size > 0, size, 1)
+    for k in range(dim):
+        pivot, given = A[k, k], entry(k, k)
+        least = xp.minimum(least, pivot / xp.where(given > 0, given, one))
+        if zero:
+            least = xp.where(size > 0, least, 1)
+        for i, j in upper(dim):
+            if i > k:
+                A[i, j] = A[i, j] - A[k, i] * A[k, j] / xp.where(pivot > 0, pivot, one)
+    for i, j in upper(dim):
+        least = xp.where(abs(entry(i, j) - entry(j, i)) <= rounding, least, -1)
+    return least

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hpfem.shapes.arguments import is_real
-
 from ..assembly import C0Space
 from ..backends import choose_backend, vectors_on
 from ..memory import HOST, Device, OutOfMemory
 from ..operators.operator import Coefficient
+from ..operators.tensors import kept_components
 from ..space import Space
 from ..space.block import Block
 from ..space.evaluation import value_chunks
@@ -42,7 +41,7 @@ class Needs(Immutable):
     ----------
     c0 : C0Space
     coefficients : mapping
-        Name -> what the problem was given; None where it was left out.
+        "lam" and "diffusivity" -> what the problem was given; None where it was left out.
     preconditioner : str
         Its name, or "user" for a function, which counts nothing.
     components : int
@@ -63,8 +62,10 @@ class Needs(Immutable):
         local, size = float(space.n_dofs), float(components * c0.size)
         host: dict[str, float] = {}
         there = host if self._device.name == HOST.name else dict[str, float]()
-        there["geometry factors"] = sum(_factors(block, number) for block in space.blocks)
-        there["coefficients"] = sum(_values(space, given, self._device) for given in coefficients.values())
+        kept = {name: kept_components(given, space.mesh) for name, given in coefficients.items()}
+        kind = "jacobian" if kept.get("diffusivity", 0) > 1 else "metric"
+        there["geometry factors"] = sum(_factors(block, kind, number) for block in space.blocks)
+        there["coefficients"] = sum(n * _values(space, coefficients[name], self._device) for name, n in kept.items())
         self.by_device = {HOST.name: host, self._device.name: there}
         for name, found in backend.product_needs(space.n_dofs, c0.size, components, space.dtype).items():
             self.by_device[name].update(found)
@@ -108,10 +109,10 @@ class Needs(Immutable):
         )
 
 
-def _factors(block: Block, number: int) -> float:
+def _factors(block: Block, kind: str, number: int) -> float:
     """Bytes of the factors of a form with gradients."""
     geometry = block.geometry
-    return float(number) * geometry.n_elements * geometry.n_factors("metric") * geometry.n_points("metric")
+    return float(number) * geometry.n_elements * geometry.n_factors(kind) * geometry.n_points(kind)
 
 
 def _chunk(block: Block, xp: Any) -> float:
@@ -124,9 +125,8 @@ def _chunk(block: Block, xp: Any) -> float:
 
 
 def _values(space: Space, given: Coefficient | None, device: Device) -> float:
-    """Bytes of a coefficient's values at the points, where they are not there already."""
-    there = isinstance(given, Field) and given.state == "phys" and all(pair.valid(device) for pair in given.data)
-    if there or given is None or is_real(given):
+    """Bytes of a coefficient's values at the points, of one component, where they are not there already."""
+    if isinstance(given, Field) and given.state == "phys" and all(pair.valid(device) for pair in given.data):
         return 0.0
     return float(space.dtype.itemsize) * sum(block.n_elements * block.n_points for block in space.blocks)
 

@@ -103,8 +103,9 @@ class Problem:
         Outward flux k du/dn; a function of the coordinates, or of them and the outward normal (`BoundaryConditions`).
     robin : (alpha, g) or {boundary name: (alpha, g)}, optional
         k du/dn + alpha u = g.
-    diffusivity : float, callable, mapping or Field, optional
-        k > 0; 1 when left out.
+    diffusivity : float, sequence, callable, mapping or Field, optional
+        k > 0; 1 when left out. D numbers or components are the diagonal of a tensor, D x D a tensor: symmetric and
+        positive definite.
     tol : float, optional
         Ratio of the residual's norm to that of the right-hand side at which to stop; as for `cg` when left out: 1e-12,
         or 1.2e-6 in float32.

@@ -66,6 +66,15 @@ def test_coefficients_by_region(capsys, right):
     assert json.loads(text)["norm"] == pytest.approx(space.norm(u), rel=1e-10)
 
 
+def test_a_tensor(capsys):
+    """-div(K grad u) of u = x y with K = (2, 1; 1, 3) is -2."""
+    text = run(
+        capsys, "solve", LEFT_RIGHT, "--order", "4", "--lam", "0", "--diffusivity", "2, 1, 1, 3", "--source=-2",
+        "--dirichlet", "x*y", "--exact", "x*y", "--json",
+    )  # fmt: skip
+    assert json.loads(text)["error"] < 1e-4
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -74,7 +83,7 @@ def test_coefficients_by_region(capsys, right):
         (["left: 10", "left: 1"], "two expressions for 'left'"),
         (["1", "2"], "two expressions for all that is not named"),
         (["left = 10", "1"], "write 'left: 10'"),
-        (["left: x, y", "1"], "diffusivity has 1 component"),
+        (["left: x, y, x", "1"], "diffusivity has 1 or 2 or 4 component(s), but ' x, y, x' has 3"),
     ],
 )
 def test_refused_regions(capsys, arguments, message):

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 
 from hpfem.errors import ArgumentError
 from hpfem.forms import OPERATIONS, Gradient, Graph, Pointwise, Vector, trace
+from hpfem.forms.linear import is_symmetric
 
 
 def traced(function, test=("value",), dim=2, components=1, fields=None, parameters=()):
@@ -398,3 +399,54 @@ class TestRefused:
         assert pointwise.name == "Source"
         assert pointwise.arguments == ("u", "k")
         assert trace(pointwise, 2, fields={"k": 0}).flops == 1
+
+
+class TestSymmetry:
+    """Forms that are seen to be symmetric: their matrix of values and derivatives is."""
+
+    @staticmethod
+    def seen(function, test=("value", "grad"), components=1, fields=None):
+        fields = {} if fields is None else fields
+        return is_symmetric(trace(Pointwise(function, test), 2, components, fields))
+
+    def test_full_fluxes(self):
+        def tensor(du, k):
+            return [k[0] * du[0] + k[1] * du[1], k[1] * du[0] + k[2] * du[1]]
+
+        def skew(du, k):
+            return [k[0] * du[0] + k[1] * du[1], k[2] * du[0] + k[2] * du[1]]
+
+        assert self.seen(tensor, ("grad",), fields={"k": 3})
+        assert not self.seen(skew, ("grad",), fields={"k": 3})
+
+    def test_coupled_components(self):
+        def elastic(du, mu, x):
+            trace_ = du[0][0] + du[1][1]
+            return [[mu * (du[i][j] + du[j][i]) + (x[0] * trace_ if i == j else 0) for j in range(2)] for i in range(2)]
+
+        def both(u, du, k):
+            return [u[0] + k * u[1], k * u[0]], [k * du[0] + du[1], du[0] + du[1]]
+
+        def turned(u):
+            return [u[1], -u[0]]
+
+        assert self.seen(elastic, ("grad",), 2, {"mu": 0})
+        assert self.seen(both, components=2, fields={"k": 0})
+        assert not self.seen(turned, ("value",), 2)
+
+    def test_first_order(self):
+        def wind(u, du):
+            return du[0], [0.0 * u, 0.0]
+
+        def divergence(u, du):
+            return du[0], [u, 0.0]
+
+        assert not self.seen(wind) and self.seen(divergence)
+
+    def test_what_is_not_linear_or_differs_from_place_to_place(self):
+        assert not self.seen(lambda u, du: (u**2, [du[0], du[1]]))
+        assert not self.seen(lambda du: [du[0] * du[1], 0.0], ("grad",))
+        assert not self.seen(lambda u, du: (u, u * du))
+        # Found out otherwise: at other points it may not be.
+        assert not self.seen(lambda du, x: [du[0], np.where(x[0] > 0, du[1], du[0])], ("grad",))
+        assert not self.seen(lambda u, du: (u, [1.0 + du[0], du[1]]))

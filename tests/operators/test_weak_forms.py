@@ -267,9 +267,9 @@ class TestRefused:
             hp.AdvectionDiffusionReaction(space, 1.0)
         for value in ([1.0, 2.0], lambda x, y: [x, y], space.evaluate(lambda x, y: [x, y])):
             with pytest.raises(hp.ArgumentError, match=r"has 2 component\(s\), not 1; give a real number, a function"):
-                hp.Helmholtz(space, 1.0, diffusivity=value)
+                hp.Helmholtz(space, lam=value)
         with pytest.raises(hp.ArgumentError) as refusal:
-            hp.Helmholtz(space, 1.0, diffusivity=np.arange(10_000.0))
+            hp.Helmholtz(space, np.arange(10_000.0))
         assert "sequence" not in str(refusal.value) and len(str(refusal.value)) < 200
 
 

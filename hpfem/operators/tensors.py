@@ -1,0 +1,214 @@
+"""Coefficients that may be tensors: a scalar, the D entries of a diagonal, or D x D entries, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from hpfem.shapes.arguments import is_real
+
+from ..mesh import Mesh
+from ..space.evaluation import evaluated
+from ..space.field import Field
+from ..space.regions import ByRegion, regional
+
+# Of the largest entry at a point: what two entries differ by that are meant to be equal.
+_ROUNDING = 64
+
+
+def upper(dim: int) -> list[tuple[int, int]]:
+    """Places of the entries that make a symmetric tensor, row by row.
+
+    Parameters
+    ----------
+    dim : int
+        D.
+
+    Returns
+    -------
+    list of (int, int)
+    """
+    return [(i, j) for i in range(dim) for j in range(i, dim)]
+
+
+def entries(components: Any, dim: int) -> Callable[[int, int], Any]:
+    """Entries of a tensor of the components that it is kept as.
+
+    Parameters
+    ----------
+    components : sequence
+        1, D of a diagonal, D (D + 1) / 2 of a symmetric tensor or D D.
+    dim : int
+        D.
+
+    Returns
+    -------
+    callable
+        Row, column -> the entry; 0.0 beside a diagonal.
+    """
+    count = len(components)
+    if count in (1, dim):
+        return lambda i, j: components[i % count] if i == j else 0.0
+    if count == dim * dim:
+        return lambda i, j: components[i * dim + j]
+    place = {pair: number for number, pair in enumerate(upper(dim))}
+    return lambda i, j: components[place[min(i, j), max(i, j)]]
+
+
+def flat(function: Callable[..., Any]) -> Callable[..., list[Any]]:
+    """A function that may return a matrix, as one that returns a list of entries.
+
+    Parameters
+    ----------
+    function : callable
+        Of the coordinates.
+
+    Returns
+    -------
+    callable
+        With as many components as there are entries, row by row.
+    """
+
+    def parts(found: Any, ndim: int) -> list[Any]:
+        if isinstance(found, (list, tuple)) or getattr(found, "ndim", 0) > ndim:
+            return [part for one in found for part in parts(one, ndim)]
+        return [found]
+
+    @wraps(function)
+    def components(*x: Any) -> list[Any]:
+        return parts(function(*x), getattr(x[0], "ndim", 0))
+
+    return components
+
+
+def matrix_numbers(value: Any, dim: int) -> list[Any] | None:
+    """The numbers of a matrix, row by row; None if it is no D x D numbers.
+
+    Parameters
+    ----------
+    value : object
+    dim : int
+        D.
+
+    Returns
+    -------
+    list or None
+    """
+    try:
+        rows = [list(row) for row in value] if isinstance(value, (list, tuple, np.ndarray)) else []
+    except TypeError:
+        return None
+    fits = len(rows) == dim and all(len(row) == dim and all(map(is_real, row)) for row in rows)
+    return [number for row in rows for number in row] if fits else None
+
+
+def sample_components(function: Callable[..., Any], mesh: Mesh, cell: int = 0) -> int:
+    """Count the components of a function by calling it at a corner of a cell.
+
+    Parameters
+    ----------
+    function : callable
+        Of the coordinates.
+    mesh : Mesh
+    cell : int
+
+    Returns
+    -------
+    int
+    """
+    group, row = (int(where[cell]) for where in mesh.locations)
+    corner = mesh.points[mesh.cells[group].nodes[row, :1]]
+    return len(evaluated(function, list(corner.T), (1,)))
+
+
+def kept_components(given: Any, mesh: Mesh) -> int:
+    """Count the numbers at a point that an operator keeps of a coefficient.
+
+    Parameters
+    ----------
+    given : number, callable, sequence, mapping or Field
+    mesh : Mesh
+
+    Returns
+    -------
+    int
+        0 of a number, which is the same everywhere.
+    """
+    dim, given = mesh.points.shape[1], regional(given, mesh)
+    if given is None or is_real(given):
+        return 0
+    if isinstance(given, Field):
+        return given.components
+    if isinstance(given, ByRegion):
+        count = max(_counted(same_kind_everywhere(given, dim)))
+    elif callable(given):
+        count = sample_components(flat(given), mesh)
+    else:  # what is no coefficient is told where it is taken
+        count = len(matrix_numbers(given, dim) or [0] * dim)
+    return len(upper(dim)) if count == dim * dim else count
+
+
+def _counted(given: ByRegion) -> list[int]:
+    """Components of each part, of functions in one of its cells."""
+    cells = [int(np.argmax(given.of_cells == number)) for number in range(len(given.values))]
+    return [
+        sample_components(value, given.mesh, cell) if callable(value) else len(value)
+        for value, cell in zip(given.values, cells, strict=True)
+    ]
+
+
+def same_kind_everywhere(given: ByRegion, dim: int) -> ByRegion:
+    """Values by region that are all scalars, all diagonals or all tensors: what the one with most entries is.
+
+    Parameters
+    ----------
+    given : ByRegion
+    dim : int
+        D.
+
+    Returns
+    -------
+    ByRegion
+    """
+    given = given.with_values([flat(value) if callable(value) else value for value in given.values])
+    counts = _counted(given)
+    most = max(counts)
+    if min(counts) == most or not set(counts) <= {1, dim, dim * dim}:
+        return given  # what does not fit is said where it is evaluated
+
+    def widened(components: Sequence[Any]) -> tuple[Any, ...]:
+        entry = entries(components, dim)
+        pairs = [(i, i) for i in range(dim)] if most == dim else [(i, j) for i in range(dim) for j in range(dim)]
+        return tuple(entry(i, j) for i, j in pairs)
+
+    def of(value: Any) -> Any:
+        return (lambda *x: widened(value(*x))) if callable(value) else widened(value)
+
+    return given.with_values([of(value) for value in given.values])
+
+
+def symmetric_part(arrays: Sequence[Any], dim: int) -> list[Any] | None:
+    """The entries that make a symmetric tensor, of values at points.
+
+    Parameters
+    ----------
+    arrays : sequence of array, [D D, E, Q]
+        One per block.
+    dim : int
+        D.
+
+    Returns
+    -------
+    list of array, [D (D + 1) / 2, E, Q], or None
+        None if it is not symmetric up to rounding.
+    """
+    for values in arrays:
+        size = abs(values).max(axis=0)
+        for i, j in upper(dim):
+            apart = abs(values[i * dim + j] - values[j * dim + i])
+            if not bool((apart <= _ROUNDING * np.finfo(values.dtype).eps * size).all()):
+                return None
+    return [values[[i * dim + j for i, j in upper(dim)]] for values in arrays]
