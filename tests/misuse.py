@@ -356,6 +356,12 @@ class World:
                 {"c0": c0, "dirichlet": {"left": 0.0}, "neumann": {"right": 1.0}, "robin": None},
             ),
             Call("BoundaryConditions robin", lambda r: hp.BoundaryConditions(c0, robin={"left": r}), {"r": (1.0, 1.0)}),
+            Call(
+                "BoundaryConditions by component",
+                lambda a, b: hp.BoundaryConditions(c0, {"left": (a, b)}, components=2),
+                {"a": 1.0, "b": None},
+            ),
+            Call("GlobalOperator.right_hand_side", self.A.right_hand_side, {"functional": self.b}),
             Call("BoundaryConditions name", lambda n: hp.BoundaryConditions(c0, {_key(n): 1.0}), {"n": "left"}),
             Call(
                 "GlobalOperator", hp.GlobalOperator, {"operator": self.mass, "c0": c0, "bc": self.bc, "components": 1}

@@ -84,6 +84,17 @@ def test_composite(backend):
     assert fluxes[0] > fluxes[1] > fluxes[2] == pytest.approx(1.429066, abs=3e-6)
 
 
+@on_both
+def test_elasticity(backend):
+    found = load("elasticity").main(order=3, backend=backend)
+    beam = found["cantilever"]
+    assert beam["deflection"] == pytest.approx(2.0495, rel=1e-4) == pytest.approx(beam["beam"], rel=0.02)
+    assert beam["forces"] == pytest.approx([0, 0, 0.5], abs=1e-8)
+    assert beam["iterations"] <= 33 and found["manufactured"]["iterations"] <= 23
+    assert found["manufactured"]["error"] < 4e-5
+    assert load("elasticity").manufactured(order=5, backend=backend)["error"] < 2e-7
+
+
 @pytest.mark.cuda
 class TestSolversOnAGpu:
     """The examples of solvers; on a CPU they are run in tests/solvers."""
@@ -115,5 +126,13 @@ def test_every_example_takes_a_backend():
 
 def test_every_example_is_here():
     tests = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
-    own = {"load_and_apply", "compare_collocation", "throughput_by_shape", "user_weak_form", "bratu", "composite"}
+    own = {
+        "load_and_apply",
+        "compare_collocation",
+        "throughput_by_shape",
+        "user_weak_form",
+        "bratu",
+        "composite",
+        "elasticity",
+    }
     assert own <= tests and own <= {path.stem for path in EXAMPLES.glob("*.py")}

@@ -35,8 +35,8 @@ from .entries import block_diagonal
 from .interpolation import Function, Mask, Patch, Piece, interpolate, values_of
 from .traces import Array, Indices
 
-# Data: a function or a number, or a number for each component.
-Data = Function | Sequence[float]
+# Data: a function or a number, or one for each component; None where a component has no Dirichlet value.
+Data = Function | Sequence[Function | None]
 # A condition: data for the whole boundary, or for each boundary name.
 Condition = Data | Mapping[str, Data]
 RobinCondition = tuple[Function, Data] | Mapping[str, tuple[Function, Data]]
@@ -47,6 +47,10 @@ Named = dict[str, tuple[Indices, Any]]
 
 # Further points: data and curved facets are not polynomial.
 _MORE = 6
+
+
+class _Parts(tuple[Any, ...]):
+    """Dirichlet data of each component: a number, a function or None."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +140,9 @@ class BoundaryConditions:
     c0 : C0Space
     dirichlet : callable, float or {boundary name: callable or float}, optional
         Values of u. A function alone is for all of the boundary that `neumann` and `robin` do not name. Where named
-        boundaries meet, the one counts that comes first in `mesh.boundaries`, whatever the order here.
+        boundaries meet, the one counts that comes first in `mesh.boundaries`, whatever the order here. Of several
+        components a sequence has a number, a function or None for each; where one is None that component is free, and
+        `neumann` may name the boundary too.
     neumann : callable, float or {boundary name: callable or float}, optional
         Flux k du/dn. A function of 2 D arguments takes the coordinates and the outward unit normal; one that returns D
         components is a vector whose normal component is taken.
@@ -148,12 +154,12 @@ class BoundaryConditions:
 
     Attributes
     ----------
-    constrained : ndarray of bool, [size]
-        Which degrees of freedom of each component have Dirichlet values.
+    constrained : ndarray of bool, [size], or [components, size] where components differ
+        Which degrees of freedom have Dirichlet values.
     values : ndarray, [size] or [components, size] with more than one component
         These values, zero elsewhere.
     dirichlet_facets : ndarray of int
-        Facet numbers with Dirichlet values.
+        Facet numbers with Dirichlet values, of some component.
     load : ndarray, [size] or [components, size] with more than one component
         What Neumann and Robin data add to the right-hand side.
     matrix : csr_array or None, [size, size]
@@ -187,19 +193,22 @@ class BoundaryConditions:
         taken |= mixed
         fixed = {} if dirichlet is None else self._named(dirichlet, "dirichlet", taken)
         self._taken = taken
+        fixed = {name: (facets, _by_component(g, self.components, name)) for name, (facets, g) in fixed.items()}
         self._refuse_overlaps(fixed, {**flux, **mixed})
-        empty = np.empty(0, dtype=np.int64)
-        self.dirichlet_facets = np.unique(np.concatenate([empty, *(facets for facets, _ in fixed.values())]))
+        self.dirichlet_facets = self._facets_of(fixed)
+        # Where fluxes are given: facets, alpha or None, g.
+        self._flux: list[tuple[Indices, Any, Any]] = [(facets, None, g) for facets, g in flux.values()]
+        self._fixed = fixed
         self.constrained, self.values = self._dirichlet(fixed)
         self.load = np.zeros(c0.size if self.components == 1 else (self.components, c0.size))
         self._restrictions: PerDevice[ElementRestriction] = PerDevice()
         self.matrix: csr_array | None = None
-        for _, (facets, g) in flux.items():
-            self._integrate(facets, None, g, "neumann")
-        for _, (facets, pair) in mixed.items():
+        for facets, pair in mixed.values():
             if not isinstance(pair, Sequence) or len(pair) != 2:
                 raise ArgumentError("a robin condition is a pair (alpha, g)")
-            self._integrate(facets, pair[0], pair[1], "robin")
+            self._flux.append((facets, *pair))
+        for facets, alpha, g in self._flux:
+            self._integrate(facets, alpha, g, "neumann" if alpha is None else "robin")
 
     def restriction(self, device: Device) -> ElementRestriction:
         """The space's Q on a device, without the columns with Dirichlet values; made and moved there once.
@@ -211,8 +220,9 @@ class BoundaryConditions:
         Returns
         -------
         ElementRestriction
+            With all columns where the components differ.
         """
-        if not self.constrained.any():
+        if self.differ or not self.constrained.any():
             return self.c0.restriction(device)
         return self._restrictions.get(device, lambda: self.c0.restriction(device, self.free))
 
@@ -231,7 +241,8 @@ class BoundaryConditions:
         BoundaryConditions
         """
         other = BoundaryConditions(c0)
-        other.constrained, other.dirichlet_facets = self.constrained[kept], self.dirichlet_facets
+        other.constrained, other.dirichlet_facets = self.constrained[..., kept], self.dirichlet_facets
+        other.components = self.components
         other.matrix = None if self.matrix is None else csr_array(self.matrix[kept][:, kept])
         return other
 
@@ -239,8 +250,58 @@ class BoundaryConditions:
     def natural(self) -> BoundaryConditions:
         """The same conditions where no values are prescribed: what they add to the operator of all unknowns."""
         other = copy(self)
-        other.constrained = np.zeros_like(self.constrained)
+        other.constrained = np.zeros(self.c0.size, dtype=bool)
         return other
+
+    @property
+    def differ(self) -> bool:
+        """Whether components have Dirichlet values in different places."""
+        return self.constrained.ndim == 2
+
+    def fixed(self, components: int) -> Mask:
+        """Which degrees of freedom of several components have Dirichlet values.
+
+        Parameters
+        ----------
+        components : int
+
+        Returns
+        -------
+        ndarray of bool, [components, size]
+
+        Raises
+        ------
+        ArgumentError
+            If the conditions are component by component, for another number of them.
+        """
+        if self.differ and components != self.components:
+            raise ArgumentError(f"the boundary conditions are of {self.components} components, not of {components}")
+        return np.broadcast_to(self.constrained, (components, self.c0.size))
+
+    def of_component(self, number: int) -> BoundaryConditions:
+        """The conditions of one component.
+
+        Parameters
+        ----------
+        number : int
+
+        Returns
+        -------
+        BoundaryConditions
+        """
+        if self.components == 1:
+            return self
+        other = copy(self)
+        other.components, other._restrictions = 1, PerDevice()
+        other.constrained = self.fixed(self.components)[number]
+        other.values, other.load = self.values[number], self.load[number]
+        other._fixed = {name: given for name, given in self._fixed.items() if not _is_free(given[1], number)}
+        other.dirichlet_facets = self._facets_of(other._fixed)
+        return other
+
+    @staticmethod
+    def _facets_of(fixed: Named) -> Indices:
+        return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(facets for facets, _ in fixed.values())]))
 
     def values_of(self, dirichlet: Condition) -> Array:
         """Other values on the same boundaries.
@@ -259,7 +320,9 @@ class BoundaryConditions:
         ArgumentError
             If it is for other boundaries, or the functions do not fit.
         """
-        constrained, values = self._dirichlet(self._named(dirichlet, "dirichlet", self._taken))
+        named = self._named(dirichlet, "dirichlet", self._taken)
+        given = {name: (facets, _by_component(g, self.components, name)) for name, (facets, g) in named.items()}
+        constrained, values = self._dirichlet(given)
         if not np.array_equal(constrained, self.constrained):
             raise ArgumentError("dirichlet is for other boundaries than the problem's; make another one")
         return values
@@ -280,12 +343,12 @@ class BoundaryConditions:
         Raises
         ------
         ArgumentError
-            If there is no such boundary, or it has no Dirichlet values.
+            If there is no such boundary, or not all of it has Dirichlet values.
         """
         mesh = self.c0.space.mesh
         own = mesh.boundaries[name_of(name, mesh.boundaries, "boundary")]
         if not np.isin(own, self.dirichlet_facets).all() or not len(own):
-            raise ArgumentError(f"boundary {name!r} has no Dirichlet values: the flux through it is what is prescribed")
+            raise ArgumentError(f"boundary {name!r} has Dirichlet values on a part of it only, or none")
         numbering = self.c0.numbering
 
         def closed(facets: Indices) -> Mask:
@@ -299,9 +362,43 @@ class BoundaryConditions:
         one = interpolate(numbering, [Piece(1.0, self._closure(own))])[0]
         return np.asarray(np.where(self.constrained, one / np.maximum(count, 1.0), 0.0))
 
+    def prescribed_flux(self, name: str, vector: Array) -> Array:
+        """Integrals of what is prescribed for the flux through a boundary: g, or g - alpha u, zero where nothing is.
+
+        Parameters
+        ----------
+        name : str
+            Of the boundary.
+        vector : ndarray, [size] or [components, size]
+            u.
+
+        Returns
+        -------
+        ndarray, [components]
+
+        Raises
+        ------
+        ArgumentError
+            If there is no such boundary, or facets of it lie between two cells.
+        """
+        mesh, n = self.c0.space.mesh, self.components
+        own = mesh.boundaries[name_of(name, mesh.boundaries, "boundary")]
+        if np.any(mesh.facets.cells[own, 1] >= 0):
+            raise ArgumentError(f"boundary {name!r} lies between cells, where no flux is prescribed")
+        total = np.zeros(n)
+        for facets, alpha, g in self._flux:
+            for block in facet_blocks(self.c0, np.intersect1d(facets, own)):
+                flux = _side_values(_per_component(g, n, "a flux"), block, "a flux", n)
+                if alpha is not None:
+                    local = (block.matrix @ vector.reshape(n, -1).T).reshape(*block.weights.shape[:1], -1, n)
+                    u = np.einsum("emc,mq->ceq", local, block.values)
+                    flux = flux - _side_values(alpha, block, "alpha", 1) * u
+                total += np.einsum("ceq,eq->c", flux, block.weights)
+        return total
+
     @property
     def free(self) -> Mask:
-        """Which degrees of freedom are to be solved for, [size] of bool."""
+        """Which degrees of freedom are to be solved for, as `constrained`."""
         return ~self.constrained
 
     def _named(self, condition: Any, what: str, taken: Named) -> Named:
@@ -318,8 +415,8 @@ class BoundaryConditions:
     def _refuse_overlaps(self, fixed: Named, flux: Named) -> None:
         neighbours = self.c0.space.mesh.facets.cells
         seen = np.zeros(len(neighbours), dtype=bool)
-        for facets, _ in fixed.values():
-            seen[facets] = True
+        for facets, function in fixed.values():
+            seen[facets] = not any(_is_free(function, c) for c in range(self.components))
         for name, (facets, _) in flux.items():
             if np.any(neighbours[facets, 1] >= 0):
                 raise ArgumentError(f"{name}: some of its facets lie between two cells; give fluxes on the boundary")
@@ -328,22 +425,39 @@ class BoundaryConditions:
             seen[facets] = True
 
     def _dirichlet(self, fixed: Named) -> tuple[Mask, Array]:
+        if not any(isinstance(function, _Parts) for _, function in fixed.values()):
+            constrained, values = self._interpolated(fixed, self.components)
+            return constrained, values[0] if self.components == 1 else values
+        found = []
+        for c in range(self.components):
+            own = {}
+            for name, (facets, function) in fixed.items():
+                data = function[c] if isinstance(function, _Parts) else _part(function, c, self.components)
+                if data is not None:
+                    own[name] = facets, data
+            constrained, values = self._interpolated(own, 1)
+            found.append((constrained, values[0]))
+        masks = np.stack([constrained for constrained, _ in found])
+        return masks[0] if (masks == masks[:1]).all() else masks, np.stack([values for _, values in found])
+
+    def _interpolated(self, fixed: Named, components: int) -> tuple[Mask, Array]:
+        """Where functions are prescribed, [size], and their coefficients, [components, size]."""
         numbering = self.c0.numbering
         constrained = np.zeros(self.c0.size, dtype=bool)
         pieces = []
         for name, (facets, function) in fixed.items():
             masks = self._closure(facets)
-            pieces.append(Piece(_per_component(function, self.components, name), masks))
+            pieces.append(Piece(_per_component(function, components, name), masks))
             found = numbering.of_unknowns(masks)
             constrained[: len(found)] |= found
         values = interpolate(numbering, pieces)
         if not pieces:
-            values = np.zeros((self.components, self.c0.size))
-        if len(values) != self.components:
-            wanted = "one component" if self.components == 1 else f"{self.components} components, not {len(values)}"
+            values = np.zeros((components, self.c0.size))
+        if len(values) != components:
+            wanted = "one component" if components == 1 else f"{components} components, not {len(values)}"
             raise ArgumentError(f"dirichlet functions have {wanted}")
         warn_of_conflicts(numbering.mesh, list(fixed), pieces)
-        return constrained, values[0] if self.components == 1 else values
+        return constrained, values
 
     def _closure(self, facets: Indices) -> list[Mask]:
         """Vertices, edges and faces of facets, as masks per dimension."""
@@ -408,6 +522,37 @@ def _per_component(data: Any, components: int, what: str) -> Any:
         return data
     numbers = component_numbers(data, components, what)
     return lambda *x: numbers
+
+
+def _by_component(data: Any, components: int, what: str) -> Any:
+    """Dirichlet data component by component, `_Parts`, if some are None or functions; others as they are."""
+    if components == 1 or not isinstance(data, (list, tuple)) or not any(g is None or callable(g) for g in data):
+        return data
+    if len(data) != components or not all(g is None or callable(g) or is_real(g) for g in data):
+        raise ArgumentError(
+            f"{what} for {components} components is a number, a function, or as many of these or None,"
+            f" got {shown(data)}"
+        )
+    return _Parts(data)
+
+
+def _is_free(data: Any, number: int) -> bool:
+    """Whether Dirichlet data leave a component free."""
+    return isinstance(data, _Parts) and data[number] is None
+
+
+def _part(data: Any, number: int, components: int) -> Function:
+    """One component of data for all."""
+    if not callable(data):
+        return component_numbers(data, components, "dirichlet")[number]
+
+    def part(*x: Any) -> Any:
+        found = data(*x)
+        if not isinstance(found, (list, tuple, np.ndarray)) or len(found) != components:
+            raise ArgumentError(f"dirichlet functions have {components} components")
+        return found[number]
+
+    return part
 
 
 def _side_values(function: Any, block: FacetBlock, what: str, components: int) -> Array:

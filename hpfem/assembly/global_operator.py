@@ -66,6 +66,8 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         components = coupled if components is None else integer(components, 1, "components", MAX_COMPONENTS)
         if components % coupled:
             raise ArgumentError(f"{operator.name} couples {coupled} components, {components} is no multiple of it")
+        if bc is not None:
+            bc.fixed(components)
         self.operator, self.c0, self.bc = operator, c0, bc
         self.components = components
         n = self.components * c0.size
@@ -127,12 +129,16 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         return self._products.get(device, lambda: self._new_product(vectors_on(device)))
 
     def _new_product(self, vectors: VectorSpace) -> Product:
-        bc, extra = self.bc, None
+        bc, extra, fixed, free = self.bc, None, None, np.ones(self.c0.size, dtype=bool)
+        if bc is not None and bc.differ:
+            fixed = vectors.from_host(bc.constrained)
+        elif bc is not None:
+            free = bc.free
         if bc is not None and bc.matrix is not None:
-            keep = diags_array(bc.free.astype(self.dtype))
+            keep = diags_array(free.astype(self.dtype))
             extra = vectors.sparse(csr_array(keep @ bc.matrix.astype(self.dtype) @ keep))
         restriction = (self.c0 if bc is None else bc).restriction(vectors.device)
-        constrained = np.flatnonzero(bc.constrained) if bc is not None else np.empty(0, dtype=np.int64)
+        constrained = np.flatnonzero(~free)
         backend, Q = self.operator.backend, self.c0.block_matrix
 
         def whole(kernels: Sequence[BlockKernel]) -> Callable[[Any], Any] | None:
@@ -140,7 +146,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
             return None if found is None else lambda vector: found(vector, constrained)
 
         here = vectors.device.name == self.device.name
-        return Product(self.operator, restriction, self.components, vectors, extra, whole if here else None)
+        return Product(self.operator, restriction, self.components, vectors, extra, whole if here else None, fixed)
 
     def on_device(self) -> Any:
         """The same operator for arrays of its device, for solvers of the library that these are of.
@@ -189,15 +195,14 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         -------
         ndarray, [components * size]
         """
-        coupled = self.operator.form.components
         restriction = self.c0.restriction(self.device)
-        rows = list(diagonal(self.operator, self.c0.block_matrix, restriction, self.vectors))
+        rows = np.asarray(diagonal(self.operator, self.c0.block_matrix, restriction, self.vectors))
+        rows = np.tile(rows, (self.components // len(rows), 1))
         if self.bc is not None:
-            for row in rows:
-                if self.bc.matrix is not None:
-                    row += self.bc.matrix.diagonal()
-                row[self.bc.constrained] = 1.0
-        return np.concatenate(rows * (self.components // coupled))
+            if self.bc.matrix is not None:
+                rows += self.bc.matrix.diagonal()
+            rows[self.bc.fixed(self.components)] = 1.0
+        return rows.ravel()
 
     def assemble(self) -> csr_array:
         """The matrix, for small problems and tests.
@@ -227,14 +232,50 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
             return matrix if i != j or self.bc is None or self.bc.matrix is None else matrix + self.bc.matrix
 
         matrix = csr_array(block_array([[part(i, j) for j in range(coupled)] for i in range(coupled)]))
-        if self.bc is not None and self.bc.constrained.any():
-            free = np.tile(self.bc.free, coupled)
-            keep = diags_array(free.astype(float))
-            matrix = csr_array(keep @ matrix @ keep + diags_array((~free).astype(float)))
         copies = self.components // coupled
         if copies > 1:
             matrix = csr_array(block_diag([matrix] * copies))
+        if self.bc is not None and self.bc.constrained.any():
+            free = ~self.bc.fixed(self.components).ravel()
+            keep = diags_array(free.astype(float))
+            matrix = csr_array(keep @ matrix @ keep + diags_array((~free).astype(float)))
         return matrix
+
+    def right_hand_side(self, functional: Any) -> Any:
+        """What a system with the operator's conditions is solved for: its solution has the Dirichlet values.
+
+        Parameters
+        ----------
+        functional : array, [components * size] or [components, size]
+            (f, v) for the functions v, as `C0Space.gather` makes it; on the host or where the operator computes.
+
+        Returns
+        -------
+        array, [components * size]
+            Where the operator computes, in float64: with boundary data added and Dirichlet values taken to the right.
+
+        Raises
+        ------
+        ArgumentError
+            If the vector has another size, or is not of real numbers.
+
+        Examples
+        --------
+        >>> A = hp.GlobalOperator(elasticity, c0, bc)  # doctest: +SKIP
+        >>> u, info = hp.cg(A, A.right_hand_side(np.zeros(A.shape[0])))  # doctest: +SKIP
+        """
+        vectors, bc = self.vectors, self.bc
+        rows = vectors.xp.asarray(vectors.checked(functional, "the functional of a right-hand side"), np.float64)
+        if rows.size != self.shape[0]:
+            raise ArgumentError(f"a functional of {self!r} has {self.shape[0]} entries, got {shown(functional)}")
+        if bc is None:
+            return rows.reshape(-1)
+        size = self.components, self.c0.size
+        load, values, fixed = (
+            vectors.xp.asarray(np.broadcast_to(a, size)) for a in (bc.load, bc.values, bc.fixed(size[0]))
+        )
+        rest = GlobalOperator(self.operator, self.c0, bc.natural, self.components).apply(values, self.device)
+        return vectors.xp.where(fixed, values, rows.reshape(size) + load - rest.reshape(size)).reshape(-1)
 
 
 def _gathered(matrices: list[Array], c0: C0Space) -> csr_array:

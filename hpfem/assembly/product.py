@@ -37,6 +37,8 @@ class Product:
         Added to every component's; zero for the unknowns of the identity.
     whole : callable, optional
         Kernels of A -> Q^T A Q in one piece or None (`Backend.product`).
+    fixed : array of bool, [components, size], optional
+        Further unknowns that are those of the identity.
 
     Attributes
     ----------
@@ -55,9 +57,10 @@ class Product:
         vectors: VectorSpace,
         extra: Any = None,
         whole: Callable[[Sequence[BlockKernel]], Callable[[Any], Any] | None] | None = None,
+        fixed: Any = None,
     ) -> None:
-        self._operator, self._restriction, self._extra = operator, restriction, extra
-        self.vectors, self.dtype, self.alone = vectors, operator.space.dtype, extra is None
+        self._operator, self._restriction, self._extra, self._fixed = operator, restriction, extra, fixed
+        self.vectors, self.dtype, self.alone = vectors, operator.space.dtype, extra is None and fixed is None
         self.shape = components, restriction.size
         self._pool, self._join = vectors.pool(), whole
         self._joined: tuple[Any, Callable[[Any], Any] | None] = None, None
@@ -92,7 +95,7 @@ class Product:
         return Field(space, state, pairs), flat
 
     def into(self, vector: Any, *sums: Any) -> Any:
-        """Compute the product, without `extra`.
+        """Compute the product, without `extra` and `fixed`.
 
         Parameters
         ----------
@@ -166,9 +169,13 @@ class Product:
         """
         if vector.size != self.shape[0] * self.shape[1]:
             raise ArgumentError(f"a vector of {self.shape[0] * self.shape[1]} numbers is wanted, got {vector.shape}")
-        given = self.vectors.xp.ascontiguousarray(vector, self.dtype)
+        xp = self.vectors.xp
+        rows = xp.ascontiguousarray(vector, self.dtype).reshape(self.shape)
+        given = rows if self._fixed is None else xp.where(self._fixed, xp.zeros_like(rows), rows)
         out = self.into(given)
         if self._extra is not None:
-            for result, row in zip(out, given.reshape(self.shape), strict=True):
+            for result, row in zip(out, given, strict=True):
                 result += self._extra @ row
+        if self._fixed is not None:
+            out = xp.where(self._fixed, rows, out)
         return out.reshape(vector.shape)

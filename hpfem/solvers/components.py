@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..backends.vectors import VectorSpace
@@ -10,23 +10,40 @@ from .preconditioners import Jacobi
 
 
 class ByComponent:
-    """A function of vectors of one component, for those of several.
+    """Functions of vectors of one component, for those of several.
 
     Parameters
     ----------
-    function : callable
-        [size] -> [size], on the vectors' device.
-    components : int
+    functions : sequence of callable
+        Of each component, [size] -> [size] on the vectors' device.
     vectors : VectorSpace
     """
 
-    def __init__(self, function: Callable[[Any], Any], components: int, vectors: VectorSpace) -> None:
-        self.function, self.components, self.vectors = function, components, vectors
+    def __init__(self, functions: Sequence[Callable[[Any], Any]], vectors: VectorSpace) -> None:
+        self.functions, self.vectors = functions, vectors
 
     def __call__(self, vector: Any) -> Any:
         """Apply to each component of a vector, [components * size]."""
-        rows = vector.reshape(self.components, -1)
-        return self.vectors.xp.concatenate([self.function(row) for row in rows])
+        rows = vector.reshape(len(self.functions), -1)
+        return self.vectors.xp.concatenate([own(row) for own, row in zip(self.functions, rows, strict=True)])
+
+
+def each_component(functions: Sequence[Callable[[Any], Any]], vectors: VectorSpace) -> Callable[[Any], Any]:
+    """Apply to each component its function.
+
+    Parameters
+    ----------
+    functions : sequence of callable
+        [size] -> [size].
+    vectors : VectorSpace
+        Where the vectors are.
+
+    Returns
+    -------
+    callable
+        [components * size] -> the same; the function itself where there is one component.
+    """
+    return functions[0] if len(functions) == 1 else ByComponent(functions, vectors)
 
 
 def by_component(function: Callable[[Any], Any], components: int, vectors: VectorSpace) -> Callable[[Any], Any]:
@@ -49,4 +66,4 @@ def by_component(function: Callable[[Any], Any], components: int, vectors: Vecto
         return function
     if isinstance(function, Jacobi):
         return Jacobi(vectors.xp.tile(function.inverse, components))
-    return ByComponent(function, components, vectors)
+    return each_component([function] * components, vectors)

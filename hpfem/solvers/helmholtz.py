@@ -62,8 +62,8 @@ def solve_helmholtz(
     c0 : C0Space, optional
         Of the space, to be made once for several solves.
     components : int, optional
-        Of u, each with the same coefficients and kinds of conditions. Functions return as many values; a number is for
-        each, and a sequence of numbers has one for each.
+        Of u, each with the same coefficients. Functions return as many values; a number is for each, and a sequence of
+        numbers has one for each; that of a Dirichlet condition has None for a component that is free there.
     bar : bool, optional
         Whether to show progress, on a terminal or in a notebook.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hpfem.shapes.arguments import flag, instance, integer, reals, shown
+from hpfem.shapes.arguments import flag, instance, integer, name_of, reals, shown
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..assembly.boundary import Condition, RobinCondition
-from ..backends.vectors import scaled
+from ..backends.vectors import VectorSpace, scaled
 from ..errors import ArgumentError, SolverError
 from ..memory import Device, PairArray
 from ..operators import Helmholtz
@@ -28,7 +28,7 @@ from ..support.progress import progress, silent
 from .arguments import checked_limits
 from .cg import SolveInfo, cg_of_any_size
 from .coefficients import check_positive
-from .components import by_component
+from .components import by_component, each_component
 from .constants import Constants, hidden_constants
 from .l2_projection import domain_boundary_values
 from .needs import Needs
@@ -115,8 +115,8 @@ class Problem:
     c0 : C0Space, optional
         Of the space, to be made once for several problems.
     components : int, optional
-        Of u, each with the same coefficients and kinds of conditions. Functions return as many values; a number is for
-        each, and a sequence of numbers has one for each.
+        Of u, each with the same coefficients. Functions return as many values; a number is for each, and a sequence of
+        numbers has one for each; that of a Dirichlet condition has None for a component that is free there.
     bar : bool, optional
         Whether to show progress, on a terminal or in a notebook.
 
@@ -188,7 +188,7 @@ class Problem:
         with self._phase("operator"):
             self._local = Helmholtz(space, lam, diffusivity)
             # Of one component; all together, with the conditions or without.
-            self._single = GlobalOperator(self._local, c0, bc)
+            self._single = GlobalOperator(self._local, c0, bc.natural if bc.differ else bc)
             several = self.components > 1
             self.operator = GlobalOperator(self._local, c0, bc, self.components) if several else self._single
             self._whole = GlobalOperator(self._local, c0, bc.natural)
@@ -253,10 +253,19 @@ class Problem:
                 self.preconditioner: Callable[[Any], Any] | None = self._asked
                 self._used = "user"
             else:
-                made, self._used = make_preconditioner(self._asked, self._single)
-                self.preconditioner = made and by_component(made, self.components, self.operator.vectors)
+                together = self.conditions.differ
+                made, self._used = make_preconditioner(self._asked, self.operator if together else self._single)
+                copies = 1 if together else self.components
+                self.preconditioner = made and by_component(made, copies, self.operator.vectors)
         with self._phase("constants"):
-            self._constants: Constants | None = hidden_constants(self._single, self.conditions)
+            self._constants: list[Any] = self._hidden_constants()
+
+    def _hidden_constants(self) -> list[Constants | None]:
+        """Of each component."""
+        if not self.conditions.differ:
+            return [hidden_constants(self._single, self.conditions)] * self.components
+        own = [self.conditions.of_component(c) for c in range(self.components)]
+        return [hidden_constants(GlobalOperator(self._local, self.c0, bc), bc) for bc in own]
 
     def solve(
         self,
@@ -304,15 +313,15 @@ class Problem:
             if dirichlet is not None:
                 values = self._on_device(self._domain_values(dirichlet, self.conditions.values_of(dirichlet)))
             rhs, guess = self._right_hand_side(f, values), None if start is None else self._guess(start, values)
-            if constants is not None:
-                rows = []
-                for c, row in enumerate(rhs.reshape(n, -1)):
+            if any(constants):
+                rows: list[tuple[Any, Any]] = []
+                for c, (row, own) in enumerate(zip(rhs.reshape(n, -1), constants, strict=True)):
                     of = "" if n == 1 else f", component {c}"
-                    found = constants.incompatibility(row, space.dtype)
+                    found = {} if own is None else own.incompatibility(row, space.dtype)
                     incompatibility |= {name + of: ratio for name, ratio in found.items()}
-                    rows.append(constants.split(row))
+                    rows.append((row, None) if own is None else own.split(row))
                 rhs = xp.stack([rest for rest, _ in rows]).reshape(rhs.shape)
-                functional, function = (by_component(own, n, A.vectors) for own in constants.projections(space.dtype))
+                functional, function = _projections(constants, space.dtype, A.vectors)
                 apply = _chain(partial(A.apply, device=A.device), functional)
                 precondition = _chain(precondition or (lambda r: r), function)
         set_up = perf_counter() - began
@@ -329,9 +338,9 @@ class Problem:
             bar=self._bar,
         )
         vector = vector.reshape(rhs.shape)
-        if constants is not None:
-            parts = zip(vector.reshape(n, -1), rows, strict=True)
-            joined = [constants.join(row, amounts) for row, (_, amounts) in parts]
+        if any(constants):
+            parts = zip(constants, vector.reshape(n, -1), rows, strict=True)
+            joined = [row if own is None else own.join(row, amounts) for own, row, (_, amounts) in parts]
             vector = xp.stack(joined).reshape(vector.shape)
         if values is not None:
             vector = vector + values
@@ -390,10 +399,12 @@ class Problem:
         return scaled(xp.stack(rows).reshape(values.shape).astype(np.float64), unit)
 
     def flux(self, u: Solution, boundary: str, f: Source = 0.0) -> float | Array:
-        """Flux of k du/dn out through a boundary with Dirichlet values, from the residual of the weak form.
+        """Flux of k du/dn out through a boundary.
 
-        It is as accurate as the solution's energy, unlike the integral of a derivative, and the fluxes through all
-        boundaries balance the sources. What unknowns on a common edge say is shared between its boundaries.
+        Where u is prescribed it comes from the residual of the weak form: as accurate as the solution's energy, unlike
+        the integral of a derivative. What unknowns on a common edge say is shared between its boundaries. Elsewhere it
+        is the integral of what is prescribed for it: g of Neumann data, g - alpha u of Robin data, else nothing. The
+        fluxes through all boundaries balance the sources.
 
         Parameters
         ----------
@@ -411,15 +422,26 @@ class Problem:
         Raises
         ------
         ArgumentError
-            If the boundary has no Dirichlet values, or u is no solution of this problem.
+            If a part of the boundary only has Dirichlet values, or u is no solution of this problem.
         """
         if not isinstance(u, Solution) or u.c0 is not self.c0:
             raise ArgumentError("flux takes a solution of this problem")
-        shares = self.conditions.shares(boundary)
-        vectors = self.operator.vectors
-        vector = u.pair.read(vectors.device).astype(np.float64)
-        residual = vectors.to_host(self._applied(vector) - self._loads(f)) - self.conditions.load
-        return float(shares @ residual) if self.components == 1 else np.asarray(residual @ shares)
+        conditions, n, mesh = self.conditions, self.components, self.space.mesh
+        own = mesh.boundaries[name_of(boundary, mesh.boundaries, "boundary")]
+        of_each = [conditions.of_component(c) for c in range(n)]
+        fixed = [bool(np.isin(own, bc.dirichlet_facets).any()) for bc in of_each]
+        found = np.zeros(n)
+        if not all(fixed):
+            found += np.where(fixed, 0.0, conditions.prescribed_flux(boundary, u.vector.astype(np.float64)))
+        if any(fixed):
+            shares = np.stack(
+                [bc.shares(boundary) if own else 0 * bc.values for bc, own in zip(of_each, fixed, strict=True)]
+            )
+            vectors = self.operator.vectors
+            vector = u.pair.read(vectors.device).astype(np.float64)
+            residual = vectors.to_host(self._applied(vector) - self._loads(f)) - conditions.load
+            found += np.sum(shares * residual.reshape(n, -1), axis=1)
+        return float(found[0]) if n == 1 else found
 
 
 def _only_function(condition: Condition | None) -> Callable[..., Any] | None:
@@ -432,6 +454,16 @@ def _only_function(condition: Condition | None) -> Callable[..., Any] | None:
 def _component(function: Callable[..., Any], number: int, components: int) -> Callable[..., Any]:
     """A component of a function of several."""
     return function if components == 1 else lambda *x: function(*x)[number]
+
+
+def _projections(constants: Sequence[Constants | None], dtype: Any, vectors: VectorSpace) -> list[Callable[[Any], Any]]:
+    """What takes the constants out of functionals, and out of functions, component by component."""
+    of_each = [(_same, _same) if own is None else own.projections(dtype) for own in constants]
+    return [each_component(functions, vectors) for functions in zip(*of_each, strict=True)]
+
+
+def _same(vector: Any) -> Any:
+    return vector
 
 
 def _chain(first: Callable[[Any], Any], then: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -206,11 +206,11 @@ def _called(function: Callable[..., Any], x: Any, xp: Any) -> Any:
 def _by_region(values: ByRegion, x: Any, cells: NDArray[np.int64], xp: Any) -> Any:
     """Values in cells at their points x [D, E, Q], each cell with those of its region."""
     out: Any = None
-    for number, rows in values.parts(cells):
+    for number, places in values.parts(cells):
         value, name = values.values[number], values.names[number]
-        own = x[:, rows]
+        rows = places if isinstance(places, slice) else xp.asarray(places)
         try:
-            found = _called(value, own, xp) if callable(value) else xp.asarray(value)[:, None, None]
+            found = _called(value, x[:, rows], xp) if callable(value) else xp.asarray(value)[:, None, None]
         except ArgumentError as error:
             raise ArgumentError(f"{name}: {error}") from error
         if out is None:

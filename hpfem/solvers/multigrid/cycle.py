@@ -45,10 +45,10 @@ class Level:
     Attributes
     ----------
     A, kept
-    free : ndarray of bool, [size]
+    free : ndarray of bool, [components, size]
         Unknowns without Dirichlet values.
     smoothers : list of LowEnergySmoother
-        One per coupled component.
+        One per coupled component, or per component where these have Dirichlet values in different places.
     largest : float
         Eigenvalue of B A.
     """
@@ -56,7 +56,7 @@ class Level:
     def __init__(self, A: GlobalOperator, kept: Any) -> None:
         self.A, self.kept, self.n = A, kept, A.components
         self._product = A.product_on(A.device)
-        self.free = np.ones(A.c0.size, dtype=bool) if A.bc is None else A.bc.free
+        self.free = np.ones((self.n, A.c0.size), dtype=bool) if A.bc is None else ~A.bc.fixed(self.n)
         self.smoothers: list[LowEnergySmoother] = []
         self.largest = 1.0
 
@@ -91,11 +91,15 @@ class Level:
         found: list[tuple[float, list[LowEnergySmoother]]] = []
         vectors, dtype, backend = self.A.vectors, self.A.dtype, self.A.operator.backend
         robin = None if self.A.bc is None else self.A.bc.matrix
-        free = vectors.xp.tile(vectors.xp.asarray(self.free), self.n)
-        start = noise(self.A.shape[0], vectors.xp).astype(dtype) * free
+        together, xp = _together(self.A), vectors.xp
+        free = xp.tile(xp.asarray(self.free[:together].ravel()), self.n // together)
+        start = noise(self.A.shape[0], xp).astype(dtype) * free
         for one_class in (False, True):
             chosen = [[part.in_one_class() if one_class else part for part in own] for own in energies]
-            self.smoothers = [LowEnergySmoother(self.A.c0, own, self.free, robin, backend) for own in chosen]
+            self.smoothers = [
+                LowEnergySmoother(self.A.c0, chosen[c % len(chosen)], self.free[c], robin, backend)
+                for c in range(together)
+            ]
             found.append((largest_eigenvalue(self.apply, self.smooth, vectors, start), self.smoothers))
             if found[0][0] <= _LARGEST or all(len(part.classes) == 1 for own in energies for part in own):
                 break
@@ -162,7 +166,7 @@ class Multigrid:
         vectors, space = A.vectors, A.c0.space
         self._constrained = None
         if A.bc is not None and A.bc.constrained.any():
-            self._constrained = vectors.from_host(np.tile(A.bc.constrained, A.components))
+            self._constrained = vectors.from_host(A.bc.fixed(A.components).ravel())
         self._pool = vectors.pool()
         with self._phase("levels"):
             self._change = None
@@ -184,11 +188,12 @@ class Multigrid:
             for level in self.levels[:-1]:
                 level.make_smoothers(energies)
         with self._phase("vertices"):
-            single = last.A if last.n == coupled else GlobalOperator(last.A.operator, last.A.c0, last.A.bc)
-            inside = np.flatnonzero(np.tile(last.free, coupled))
+            n, size = _together(last.A), last.A.c0.size
+            single = last.A if last.n == n else GlobalOperator(last.A.operator, last.A.c0, last.A.bc)
+            inside = np.flatnonzero(last.free[:n])
             self._inside, self.vertices = None, None
             if len(inside):
-                near = np.kron(np.eye(coupled), np.ones((len(last.free), 1)))[inside]
+                near = np.kron(np.eye(n), np.ones((size, 1)))[inside]
                 matrix = csr_array(single.assemble().astype(np.float64)[inside][:, inside])
                 self._inside = vectors.xp.asarray(inside)
                 self.vertices = AlgebraicMultigrid(matrix, near, vectors, dtype)
@@ -249,8 +254,8 @@ class Multigrid:
     def _at_vertices(self, level: Level, r: Any) -> Any:
         x = self.A.vectors.xp.zeros_like(r)
         if self.vertices is not None:
-            coupled = self.A.operator.form.components
-            for given, out in zip(r.reshape(-1, coupled * len(level.free)), x.reshape(-1, coupled * len(level.free))):
+            together = _together(level.A) * level.A.c0.size
+            for given, out in zip(r.reshape(-1, together), x.reshape(-1, together), strict=True):
                 out[self._inside] = self.vertices(given[self._inside])
         return x
 
@@ -282,6 +287,11 @@ class _Run:
 
     def _step(self) -> None:
         self.result = self.M.cycle(self.given)
+
+
+def _together(A: GlobalOperator) -> int:
+    """Components that are not like others: those that the form couples, or all where conditions differ."""
+    return A.components if A.bc is not None and A.bc.differ else A.operator.form.components
 
 
 def _truncated(A: GlobalOperator, space: Space) -> tuple[GlobalOperator, Any]:
