@@ -24,6 +24,7 @@ _KINDS: dict[str, tuple[tuple[float, ...], int, int]] = {
     "gauss": ((), 0, 0),
     "lobatto": ((-1.0, 1.0), 1, 1),
     "radau": ((-1.0,), 0, 1),
+    "right radau": ((1.0,), 1, 0),
 }
 
 
@@ -34,7 +35,7 @@ class Rule:
     Attributes
     ----------
     kind : str
-        "gauss", "lobatto" or "radau".
+        "gauss", "lobatto", "radau" or "right radau".
     alpha : int
         Exponent of the weight ((1-z)/2)^alpha.
     points, weights : ndarray, [n]
@@ -62,8 +63,9 @@ def make_rule(kind: str, n: int, alpha: int = 0) -> Rule:
     Parameters
     ----------
     kind : str
-        "gauss" (Gauss-Jacobi), "lobatto" (Gauss-Lobatto-Legendre; alpha 0 only, both ends included) or "radau"
-        (Gauss-Radau-Jacobi with the fixed point -1, never the collapsed end +1).
+        "gauss" (Gauss-Jacobi), "lobatto" (Gauss-Lobatto-Legendre; alpha 0 only, both ends included), "radau"
+        (Gauss-Radau-Jacobi with the fixed point -1, never the collapsed end +1) or "right radau" (with the fixed point
+        +1; alpha 0 only).
     n : int
         Number of points, >= 1 (>= 2 for "lobatto").
     alpha : int
@@ -81,8 +83,8 @@ def make_rule(kind: str, n: int, alpha: int = 0) -> Rule:
     kind = name_of(kind, _KINDS, "quadrature rule")
     n = integer(n, max(1, len(_KINDS[kind][0])), f"the number of points of a {kind!r} rule", MAX_POINTS)
     alpha = integer(alpha, 0, "the exponent of a quadrature weight", MAX_ORDER)
-    if kind == "lobatto" and alpha:
-        raise ArgumentError("a 'lobatto' rule has a point at the collapsed end; use 'radau' or 'gauss' there")
+    if 1.0 in _KINDS[kind][0] and alpha:
+        raise ArgumentError(f"a {kind!r} rule has a point at the collapsed end; use 'radau' or 'gauss' there")
     return _make_rule(kind, n, alpha)
 
 
@@ -95,7 +97,7 @@ def _make_rule(kind: str, n: int, alpha: int) -> Rule:
     w = 2 / ((1 - gauss**2) * jacobi(n, alpha, 0, gauss, 1) ** 2)
     if kind != "gauss":
         w = lagrange(z, gauss) @ w
-    if kind != "radau" and alpha == 0:  # exact parity: even-odd kernels rely on it
+    if kind in ("gauss", "lobatto") and alpha == 0:  # exact parity: even-odd kernels rely on it
         z, w = 0.5 * (z - z[::-1]), 0.5 * (w + w[::-1])
     z.flags.writeable = w.flags.writeable = False
     return Rule(kind, alpha, z, w, 2 * n - 1 - len(fixed))

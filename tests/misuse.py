@@ -231,6 +231,7 @@ class World:
             Call("by_region name", lambda n: hp.by_region(space, {_key(n): 1.0}), {"n": "all"}),
             Call("Space.project", space.project, {"function": lambda x, y: x}),
             Call("Space.integrate", space.integrate, {"field": u}),
+            Call("Space.integrate_boundary", space.integrate_boundary, {"function": 1.0, "boundary": "left"}),
             Call("Space.norm", space.norm, {"field": u}),
             Call("Locator", Locator, {"space": space, "tolerance": 1e-10}),
             Call("Locator.find", space.locator.find, {"points": [[0.1, 0.2]]}),

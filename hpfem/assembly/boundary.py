@@ -9,7 +9,6 @@ Facets are elements of one dimension less: the same shapes, bases, rules and geo
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from ..memory import Device
 from ..mesh import Mesh
 from ..mesh.symmetry import entity_nodes, outward_signs
 from ..space.arguments import MAX_COMPONENTS
+from ..space.evaluation import positional
 from .c0 import C0Space
 from .conflicts import warn_of_conflicts
 from .entries import block_diagonal
@@ -558,7 +558,7 @@ def _part(data: Any, number: int, components: int) -> Function:
 def _side_values(function: Any, block: FacetBlock, what: str, components: int) -> Array:
     """Values of a user's function at the points of facets, [components, n, Q]."""
     x = block.geometry.coordinates()
-    seen = np.concatenate([x, block.normals]) if _arguments(function) == 2 * len(x) else x
+    seen = np.concatenate([x, block.normals]) if positional(function) == 2 * len(x) else x
     data = values_of(function, seen, what)
     if len(data) == components:
         return data
@@ -567,14 +567,3 @@ def _side_values(function: Any, block: FacetBlock, what: str, components: int) -
     if len(data) == len(x):
         return np.asarray(np.sum(data * block.normals, axis=0))[None]
     raise ArgumentError(f"{what}: the function has {len(data)} components; one, or {len(x)} for a vector")
-
-
-def _arguments(function: Any) -> int:
-    """Number of positional arguments that a function needs; 0 where it does not say."""
-    if not callable(function):
-        return 0
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return 0
-    return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty for p in parameters)

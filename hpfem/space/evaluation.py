@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -83,6 +84,27 @@ def evaluated(
             )
         one[...] = given
     return values
+
+
+def positional(function: Any) -> int:
+    """Count the positional arguments that a function needs.
+
+    Parameters
+    ----------
+    function : object
+
+    Returns
+    -------
+    int
+        0 where it does not say, or is none.
+    """
+    if not callable(function):
+        return 0
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return 0
+    return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty for p in parameters)
 
 
 def compiled_function(

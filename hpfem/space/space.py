@@ -26,6 +26,7 @@ from .evaluation import evaluate_on_blocks
 from .field import STATES, Field, held_by_fields
 from .locate import Locator
 from .regions import RegionValue, regional
+from .sides import boundary_values, sides_of
 from .transforms import ForwardTransform, backward_transform
 
 
@@ -355,6 +356,43 @@ class Space(Immutable):
             weights = block.geometry.weights()
             total += np.einsum("ceq,eq->c", np.asarray(values, dtype=np.float64), weights, optimize=True)
         return total
+
+    def integrate_boundary(
+        self, function: Field | Callable[..., Any] | float | Mapping[str, RegionValue], boundary: str
+    ) -> float | NDArray[np.float64]:
+        """Integrate over a boundary.
+
+        Parameters
+        ----------
+        function : Field, callable, float or mapping
+            A field in state "coeff", of which the values on the boundary count; a function of the coordinates, or of
+            these and the components of the outward normal; a number; or values by region (`by_region`).
+        boundary : str
+            Name in ``mesh.boundaries``. Between two cells the one counts that its facets are listed with first.
+
+        Returns
+        -------
+        float, or ndarray [components] with more than one component
+
+        Raises
+        ------
+        ArgumentError
+            For an unknown boundary, or a function that does not fit.
+        StateError
+            For a field on another space, or in another state.
+
+        Examples
+        --------
+        >>> area = space.integrate_boundary(1.0, "wall")  # doctest: +SKIP
+        >>> volume = space.integrate_boundary(lambda x, y, z, nx, ny, nz: x * nx, "skin")  # doctest: +SKIP
+        """
+        if isinstance(function, Field) and function.space is not self:
+            raise StateError("integrate_boundary of a field on another space")
+        given, total = regional(function, self.mesh), np.zeros(1)
+        for side in sides_of(self, boundary):
+            values = boundary_values(given, side, boundary, self.mesh)
+            total = total + np.einsum("ceq,eq->c", values, side.weights)
+        return float(total[0]) if len(total) == 1 else total
 
     def norm(self, field: Field) -> float:
         """L2 norm over the mesh, all components together.

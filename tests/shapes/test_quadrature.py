@@ -11,8 +11,8 @@ from hpfem.shapes import TET, TRI, ArgumentError, TensorRule, default_counts, ma
 from tests.cases import each_order, each_shape
 from tests.shapes.exact import exponents, integral, monomial
 
-RULES = [(kind, alpha) for kind in ("gauss", "radau") for alpha in (0, 1, 2)] + [("lobatto", 0)]
-FIXED = {"gauss": (), "radau": (-1.0,), "lobatto": (-1.0, 1.0)}
+RULES = [(kind, alpha) for kind in ("gauss", "radau") for alpha in (0, 1, 2)] + [("lobatto", 0), ("right radau", 0)]
+FIXED = {"gauss": (), "radau": (-1.0,), "lobatto": (-1.0, 1.0), "right radau": (1.0,)}
 
 each_rule = pytest.mark.parametrize(("kind", "alpha"), RULES)
 each_count = pytest.mark.parametrize("n", range(1, 21))
@@ -161,7 +161,7 @@ def test_unknown_rule():
         make_rule("simpson", 3)
 
 
-@pytest.mark.parametrize(("kind", "n"), [("gauss", 0), ("radau", 0), ("lobatto", 1), ("gauss", -2)])
+@pytest.mark.parametrize(("kind", "n"), [("gauss", 0), ("radau", 0), ("right radau", 0), ("lobatto", 1), ("gauss", -2)])
 def test_too_few_points(kind, n):
     with pytest.raises(
         ArgumentError, match=f"points of a '{kind}' rule must be an integer >= {max(1, len(FIXED[kind]))}"

@@ -1,0 +1,200 @@
+"""Sides of cells: facets of a boundary, with points on them, in the cells that they belong to.
+
+In collapsed coordinates a facet is where one of them is -1 or 1. So a rule with one point in that direction is a rule
+of the cell, on which its basis and its map are evaluated as on any other; what differs is the measure, which is here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpfem.shapes import Shape, Tabulation, TensorRule, make_rule
+from hpfem.shapes.arguments import name_of, real
+from hpfem.shapes.cached import cached_property
+
+from ..errors import ArgumentError
+from ..geometry import BlockGeometry
+from ..geometry.jacobians import determinant, determinant_and_inverse
+from ..mesh import Mesh
+from .block import Block
+from .evaluation import evaluate_on_blocks, evaluated, positional
+from .field import Field, check_state
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+# Further points than P + 1 in each direction: data and curved facets are not polynomial.
+_MORE = 3
+
+
+class Sided(Protocol):
+    """What is used here of a `Space`."""
+
+    mesh: Mesh
+    blocks: tuple[Block, ...]
+
+
+@cache
+def _place(shape: Shape, facet: int) -> tuple[int, int]:
+    """The collapsed coordinate that is -1 or 1 on a facet, and which."""
+    middle = shape.vertices[list(shape.facets[facet].vertices)].mean(axis=0)
+    eta = shape.inverse_collapse(middle[None])[0]
+    direction = int(np.argmax(np.abs(eta)))
+    return direction, int(np.sign(eta[direction]))
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """Facets in the same place of cells of one block.
+
+    Attributes
+    ----------
+    number : int
+        Of the block of the space.
+    rows : ndarray of int, [E]
+        Elements of that block.
+    direction, end : int
+        The collapsed coordinate that is -1 or 1 there, and which.
+    block : Block
+        The elements on a rule with points on the facets.
+    """
+
+    number: int
+    rows: Indices
+    direction: int
+    end: int
+    block: Block
+
+    @property
+    def _jacobian(self) -> Array:
+        geometry = self.block.geometry
+        return np.asarray(geometry.jacobian(geometry.gradient_eta))
+
+    @cached_property
+    def coordinates(self) -> Array:
+        """Of the points, [D, E, Q]."""
+        return np.asarray(self.block.geometry.coordinates())
+
+    @cached_property
+    def weights(self) -> Array:
+        """Weights times surface element, [E, Q]."""
+        own = self.block.rule.weights / self.block.rule.rules[self.direction].weights.sum()
+        others = [a for a in range(self.block.shape.dim) if a != self.direction]
+        return np.asarray(own * _area(self._jacobian[:, others]))
+
+    @cached_property
+    def normals(self) -> Array:
+        """Outward unit normals, [D, E, Q]; of a surface in space those in the surface."""
+        outward = self.end * determinant_and_inverse(self._jacobian)[1][self.direction]
+        return np.asarray(outward / np.linalg.norm(outward, axis=0))
+
+
+def _area(tangents: Array) -> Array:
+    """Area or length spanned by the columns of [D, d - 1, E, Q]."""
+    return np.linalg.norm(tangents[:, 0], axis=0) if tangents.shape[1] == 1 else np.asarray(determinant(tangents))
+
+
+def sides_of(space: Sided, boundary: str) -> list[Side]:
+    """Facets of a boundary, in the cells of a space that they belong to; between two cells in the first of them.
+
+    Parameters
+    ----------
+    space : Space
+    boundary : str
+        Name in ``mesh.boundaries``.
+
+    Returns
+    -------
+    list of Side
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such boundary.
+    """
+    mesh, topology = space.mesh, space.mesh.aligned_topology
+    facets = mesh.boundaries[name_of(boundary, mesh.boundaries, "boundary")]
+    cells = mesh.facets.cells[facets, 0]
+    local = np.empty(len(cells), dtype=np.int64)
+    group = mesh.locations[0][cells]
+    for number, ids in enumerate(topology.sides.ids):
+        here = group == number
+        local[here] = np.argmax(ids[topology.rows[cells[here]]] == facets[here, None], axis=1)
+    found = []
+    for number, block in enumerate(space.blocks):
+        row = np.full(mesh.n_cells, -1)
+        row[block.elements] = np.arange(block.n_elements)
+        rows = row[cells]
+        for facet in np.unique(local[rows >= 0]):
+            own = rows[(rows >= 0) & (local == facet)]
+            found.append(_side(number, block, own, *_place(block.shape, int(facet))))
+    return found
+
+
+def _side(number: int, block: Block, rows: Indices, direction: int, end: int) -> Side:
+    rules = [make_rule("gauss", block.order + 1 + _MORE)] * block.shape.dim
+    rules[direction] = make_rule("radau" if end < 0 else "right radau", 1)
+    rule, own = TensorRule(tuple(rules)), block.geometry
+    geometry = BlockGeometry(own.shape, own.order, own.coefficients[rows], rule, own.kind)
+    return Side(number, rows, direction, end, Block(Tabulation(block.basis, rule), geometry, block.elements[rows]))
+
+
+def check_outer(mesh: Mesh, boundary: str) -> None:
+    """Refuse normals where there is a cell on both sides.
+
+    Parameters
+    ----------
+    mesh : Mesh
+    boundary : str
+
+    Raises
+    ------
+    ArgumentError
+        If a facet lies between two cells.
+    """
+    if np.any(mesh.facets.cells[mesh.boundaries[boundary], 1] >= 0):
+        raise ArgumentError(f"boundary {boundary!r} lies between cells in part: its normal has no one direction there")
+
+
+def boundary_values(function: Any, side: Side, boundary: str, mesh: Mesh) -> Array:
+    """Values of a field, a number or a function at the points of sides.
+
+    Parameters
+    ----------
+    function : Field, float, callable or ByRegion
+        A function of D coordinates, or of these and the D components of the outward normal; a field in state "coeff".
+    side : Side
+    boundary : str
+        Its name.
+    mesh : Mesh
+
+    Returns
+    -------
+    ndarray, [components, E, Q]
+
+    Raises
+    ------
+    ArgumentError
+        If the function does not fit, is not finite, or takes a normal between two cells.
+    StateError
+        If the field is in another state.
+    """
+    block, shape = side.block, side.coordinates.shape
+    if isinstance(function, Field):
+        check_state(function, "coeff", "an integral over a boundary")
+        local = np.asarray(function.data[side.number].read()[:, side.rows], dtype=np.float64)
+        return np.asarray(local @ block.tabulation.dense)
+    if not callable(function):
+        return np.full((1, *shape[1:]), real(function, "what is integrated over a boundary"))
+    if positional(function) != 2 * shape[0]:
+        return np.asarray(evaluate_on_blocks(function, [block], np.dtype(np.float64))[0])
+    check_outer(mesh, boundary)
+    values = evaluated(function, [*side.coordinates, *side.normals], shape[1:])
+    if not np.isfinite(values).all():
+        raise ArgumentError(f"what is integrated over boundary {boundary!r} is not finite")
+    return values
