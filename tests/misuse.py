@@ -293,6 +293,12 @@ class World:
             Call("Helmholtz region", lambda k: hp.Helmholtz(space, diffusivity={"all": k}), {"k": 1.0}),
             Call("Helmholtz tensor", lambda k: hp.Helmholtz(space, 1.0, [[k, 0.5], [0.5, 2.0]]), {"k": 1.0}),
             Call("WeakForm", hp.WeakForm, form),
+            Call("WeakForm on", lambda on: hp.WeakForm(space, lambda u: u, test="value", on=on), {"on": "left"}),
+            Call(
+                "WeakForm on()",
+                hp.WeakForm(space, lambda u: u, test="value", on="left"),
+                {"field": u, "out": None},
+            ),
             Call("WeakForm field", lambda k: hp.WeakForm(**form | {"fields": {"k": k}}), {"k": 1.0}),
             Call("Mass()", hp.Mass(space), {"field": u, "out": None}),
             Call(

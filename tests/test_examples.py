@@ -95,6 +95,13 @@ def test_elasticity(backend):
     assert load("elasticity").manufactured(order=5, backend=backend)["error"] < 2e-7
 
 
+@on_both
+def test_radiation(backend):
+    found = load("radiation").main(backend=backend)
+    assert found["error"] < 1e-10 and found["heat"] == pytest.approx(found["exact"], rel=1e-10)
+    assert found["residuals"][-1] < 1e-12 and len(found["residuals"]) <= 7
+
+
 @pytest.mark.cuda
 class TestSolversOnAGpu:
     """The examples of solvers; on a CPU they are run in tests/solvers."""

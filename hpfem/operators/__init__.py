@@ -1,6 +1,7 @@
 """Operators on spaces: the standard ones, users' weak forms, projection."""
 
 from ..tuning import Tuning
+from .on_boundary import BoundaryForm
 from .operator import Operator, OperatorOptions
 from .registry import OPERATORS
 from .standard import (
@@ -21,6 +22,7 @@ from .tuner import tune
 __all__ = [
     "OPERATORS",
     "AdvectionDiffusionReaction",
+    "BoundaryForm",
     "BwdTrans",
     "FwdTrans",
     "Helmholtz",

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
-from hpfem.shapes.arguments import shown
+from hpfem.shapes.arguments import name_of, shown
 
 from ..errors import ArgumentError
 from ..forms import Pointwise
-from ..forms.form import BWD_TRANS, IPRODUCT_WRT_BASE, IPRODUCT_WRT_DERIV_BASE, PHYS_DERIV
+from ..forms.form import ALGORITHMS, BWD_TRANS, IPRODUCT_WRT_BASE, IPRODUCT_WRT_DERIV_BASE, PHYS_DERIV
 from ..space import Space
 from ..space.transforms import ForwardTransform
 from . import pointwise as forms
 from .arrays import FieldMap
+from .on_boundary import BoundaryForm
 from .operator import Coefficient, Operator, OperatorOptions
 from .registry import OPERATORS
 
@@ -234,6 +235,9 @@ class WeakForm(Operator):
     components : int
         Components that the function couples; with more than one, `u[c]` and `du[c]` are indexed and as many results
         returned.
+    on : str, optional
+        Name of a boundary: the form is integrated over it, and its function may take the outward normal `n`. What is
+        made is a `BoundaryForm` then: it is applied to fields and arrays as any operator, by the same kernels.
     **options
         strategy, algorithm, backend of `Operator`.
 
@@ -244,9 +248,19 @@ class WeakForm(Operator):
     >>> def allen_cahn(u, du, k):
     ...     return u**3 - u, k * du
     >>> residual = WeakForm(space, allen_cahn, fields={"k": 0.01})  # doctest: +SKIP
+
+    The heat that a wall radiates, (s u^4, v) over it:
+
+    >>> loss = WeakForm(space, lambda u, s: s * u**4, test="value", fields={"s": 5e-8}, on="wall")  # doctest: +SKIP
     """
 
     guarded = True
+
+    def __new__(cls, *arguments: Any, **options: Any) -> Any:
+        """Make a weak form, or a `BoundaryForm` of the same arguments where there is an `on`."""
+        if options.get("on") is None:
+            return super().__new__(cls)
+        return _on_boundary(*arguments, **options)
 
     def __init__(
         self,
@@ -256,6 +270,7 @@ class WeakForm(Operator):
         test: str | Sequence[str] = ("value", "grad"),
         fields: Mapping[str, Coefficient] | None = None,
         components: int = 1,
+        on: str | None = None,
         **options: Unpack[OperatorOptions],
     ) -> None:
         form = Pointwise(pointwise, _parts(test, "test"))
@@ -266,6 +281,42 @@ class WeakForm(Operator):
                     f"weak form {form.name!r} takes {argument!r}, but trial={given} leaves {part!r} out"
                 )
         super().__init__(space, form, coefficients=fields, components=components, **options)
+
+
+def _on_boundary(
+    space: Space,
+    pointwise: Callable[..., Any],
+    trial: Sequence[str] = ("value", "grad"),
+    test: str | Sequence[str] = ("value", "grad"),
+    fields: Mapping[str, Coefficient] | None = None,
+    components: int = 1,
+    *,
+    on: str,
+    strategy: str = "auto",
+    algorithm: str = "auto",
+    backend: str | None = None,
+) -> BoundaryForm:
+    """A weak form on a boundary."""
+    if algorithm == "collocated":
+        raise ArgumentError("a weak form on a boundary has one point across it; use algorithm='noncollocated'")
+    name_of(algorithm, ("auto", *ALGORITHMS), "algorithm")
+    own = Pointwise(pointwise, _parts(test, "test"))
+    assert own.arguments is not None
+
+    def make(sides: Space, weighted: Callable[..., Any], given: dict[str, Any]) -> WeakForm:
+        return WeakForm(
+            sides,
+            weighted,
+            trial,
+            test,
+            given,
+            components,
+            strategy=strategy,
+            algorithm="noncollocated",
+            backend=backend,
+        )
+
+    return BoundaryForm(space, pointwise, on, fields, own.test, make)
 
 
 def _parts(given: str | Sequence[str], what: str) -> tuple[str, ...]:

@@ -122,6 +122,25 @@ class Space(Immutable):
         other._made = True
         return other
 
+    def on_blocks(self, blocks: Sequence[Block]) -> Space:
+        """Make a space of other blocks on cells of the mesh, as of those that have facets on a boundary.
+
+        Parameters
+        ----------
+        blocks : sequence of Block
+            Of this space's basis and orders; cells may be missing, or there more than once.
+
+        Returns
+        -------
+        Space
+        """
+        other = Space.__new__(Space)
+        for name in ("mesh", "quadrature", "backend", "basis", "dtype", "orders"):
+            setattr(other, name, getattr(self, name))
+        other.blocks = tuple(blocks)
+        other._made = True
+        return other
+
     def _tabulation(self, shape: Shape) -> Tabulation:
         """Basis on the rule of a shape's blocks."""
         order = self.orders[shape.name]

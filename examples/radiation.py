@@ -1,0 +1,76 @@
+"""A body that is kept hot on one side and radiates from the other: a nonlinear weak form on a boundary.
+
+    python examples/radiation.py
+    python examples/radiation.py --order 5 --backend cuda
+
+-div(grad u) = 0 with u = 1 on one side and du/dn = -s u^4 on the opposite one, by Newton's method. Between them the
+temperature is linear, u = 1 - a x with a = s (1 - a)^4.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import brentq
+
+import hpfem as hp
+
+MESH = Path(__file__).resolve().parent.parent / "meshes" / "cube_mixed.msh"
+
+
+# What multiplies the test function on the wall; a pointwise function of the normal would take `n` too.
+def radiated(u, s):
+    """(s u^4, v) over the wall."""
+    return s * u**4
+
+
+def linearised(u, w, s):
+    """(4 s w^3 u, v) over the wall, about a temperature w."""
+    return 4 * s * w**3 * u
+
+
+def main(path=MESH, order=3, s=2.0, backend="auto"):
+    """Solve by Newton's method.
+
+    Returns
+    -------
+    dict
+        "residuals" by step, "error" (largest), "heat" through the wall and "exact" heat.
+    """
+    space = hp.Space(hp.read_mesh(path), order, backend=backend)
+    c0 = hp.C0Space(space)
+    conditions = hp.BoundaryConditions(c0, dirichlet={"xmin": 1.0})
+    stiffness = hp.Laplacian(space)
+    loss = hp.WeakForm(space, radiated, trial="value", test="value", fields={"s": s}, on="xmax")
+    free = conditions.free
+
+    u, residuals = np.asarray(c0.project(1.0)), []
+    for _ in range(8):
+        field = c0.scatter(u)
+        residual = free * (c0.gather(stiffness(field)) + c0.gather(loss(field)))
+        residuals.append(float(np.linalg.norm(residual)))
+        print(f"residual {residuals[-1]:.1e}")
+        if residuals[-1] < 1e-12:
+            break
+        fields = {"w": field, "s": s}
+        wall = hp.WeakForm(space, linearised, trial="value", test="value", fields=fields, on="xmax")
+
+        def tangent(x, wall=wall):
+            given = c0.scatter(np.where(free, x, 0.0))
+            return np.where(free, c0.gather(stiffness(given)) + c0.gather(wall(given)), x)
+
+        step, _ = hp.cg(tangent, -residual, tol=1e-10)
+        u = u + step
+    a = brentq(lambda a: a - s * (1 - a) ** 4, 0.0, 1.0, xtol=1e-15)
+    exact = np.asarray(c0.project(lambda x, y, z: 1 - a * x))
+    heat = loss(c0.scatter(u)).dot(space.project(lambda x, y, z: 1.0))
+    print(f"P={order}: heat {heat:.10f}, exact {a:.10f}")
+    return {"residuals": residuals, "error": float(np.abs(u - exact).max()), "heat": heat, "exact": a}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="A body that radiates.")
+    parser.add_argument("--order", type=int, default=3)
+    parser.add_argument("--backend", default="auto", help="auto, numpy, cpu or cuda")
+    given = parser.parse_args()
+    main(order=given.order, backend=given.backend)

@@ -1,0 +1,188 @@
+"""Weak forms on a boundary: those of the volume, on rules with points on the facets and with their measure."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from ..backends import vectors_on
+from ..errors import ArgumentError, StateError
+from ..memory import Device, PairArray
+from ..space import Field, Space
+from ..space.field import check_state
+from ..space.sides import Side, check_outer, sides_of
+from ..space.transforms import result_field
+from ..tuning import Tuning
+from .arrays import FieldMap
+from .operator import Coefficient, Operator
+from .parameters import Parameters
+
+_MEASURE = "side_measure"
+
+
+class BoundaryForm(FieldMap):
+    """A weak form on a boundary, made by `WeakForm(space, pointwise, on=boundary)`.
+
+    Parameters
+    ----------
+    space : Space
+    pointwise : callable
+        As for `WeakForm`; it may take the outward normal `n` besides.
+    on : str
+        Name in ``mesh.boundaries``.
+    fields : mapping, optional
+        As for `WeakForm`; fields in state "coeff", which are evaluated on the boundary.
+    test : tuple of str
+        What the results multiply: "value", "grad" or both.
+    make : callable
+        (space of the sides, pointwise function, its fields) -> the operator on it.
+
+    Attributes
+    ----------
+    sides : list of Side
+    parameters : Parameters
+        As of `Operator`.
+
+    Raises
+    ------
+    ArgumentError
+        For an unknown boundary, a normal between two cells, or coefficients that do not fit.
+    """
+
+    input_state, output_state = "coeff", "dual"
+
+    def __init__(
+        self,
+        space: Space,
+        pointwise: Callable[..., Any],
+        on: str,
+        fields: Mapping[str, Coefficient] | None,
+        test: tuple[str, ...],
+        make: Callable[[Space, Callable[..., Any], dict[str, Any]], Operator],
+    ) -> None:
+        if not isinstance(space, Space):
+            raise ArgumentError(f"a weak form is made on a Space, got {type(space).__name__}")
+        if fields is not None and not isinstance(fields, Mapping):
+            raise ArgumentError(f"fields of a weak form are a mapping from names, got {type(fields).__name__}")
+        self.space = self.target = space
+        self.sides, self.on = sides_of(space, on), on
+        if not self.sides:
+            raise ArgumentError(f"boundary {on!r} has no facets")
+        self._inner = self._made(pointwise, fields or {}, test, make)
+        self.name, self.backend = self._inner.name, self._inner.backend
+
+    def _made(
+        self, pointwise: Callable[..., Any], fields: Mapping[str, Any], test: tuple[str, ...], make: Any
+    ) -> Operator:
+        space = self.space.on_blocks([side.block for side in self.sides])
+        taken = inspect.signature(pointwise).parameters
+        for name in ("n", _MEASURE):
+            if name in fields:
+                raise ArgumentError(f"a field of a weak form on a boundary is called {name!r}: n is the outward normal")
+        given = {name: self._restricted(name, value, space) for name, value in fields.items()}
+        given[_MEASURE] = _field(space, [_measure(side)[None] for side in self.sides])
+        if "n" in taken:
+            check_outer(space.mesh, self.on)
+            given["n"] = _field(space, [side.normals for side in self.sides])
+
+        @wraps(pointwise)
+        def weighted(**arguments: Any) -> Any:
+            measure = arguments.pop(_MEASURE)
+            found = pointwise(**arguments)
+            if len(test) == 2 and isinstance(found, tuple):
+                return tuple(_times(part, measure) for part in found)
+            return _times(found, measure)
+
+        own = inspect.Parameter(_MEASURE, inspect.Parameter.KEYWORD_ONLY)
+        weighted.__signature__ = inspect.Signature([*taken.values(), own])  # type: ignore[attr-defined]
+        return make(space, weighted, given)
+
+    def _restricted(self, name: str, value: Any, space: Space) -> Any:
+        """A coefficient as the space of the sides takes it."""
+        if not isinstance(value, Field):
+            return value
+        what = f"coefficient {name!r} of a weak form on boundary {self.on!r}"
+        if value.space is not self.space:
+            raise StateError(f"{what} is a field on another space")
+        if value.state != "coeff":
+            raise StateError(f"{what} is a {value.state!r} field; give it in state 'coeff', which has values there")
+        return self._on_sides(value, space, value.data[0].home)
+
+    def _on_sides(self, field: Field, space: Space, device: Device) -> Field:
+        """A field's coefficients, side by side."""
+        xp, pairs = vectors_on(device).xp, []
+        for side in self.sides:
+            given = field.data[side.number].read(device)[:, xp.asarray(side.rows)]
+            pairs.append(PairArray.of(xp.ascontiguousarray(given), device))
+        return Field(space, field.state, pairs)
+
+    @property
+    def parameters(self) -> Parameters:
+        """Numbers that may change between applications; see `Operator`."""
+        return self._inner.parameters  # type: ignore[return-value]
+
+    def __repr__(self) -> str:
+        return f"{self.name}({self.space!r}, on={self.on!r}, backend={self.backend.name!r})"
+
+    def explain(self) -> str:
+        """Say what was chosen and why; see `Operator.explain`.
+
+        Returns
+        -------
+        str
+        """
+        return self._inner.explain()
+
+    def tune(self, seconds: float = 30.0) -> list[Tuning]:
+        """Time what can serve; see `Operator.tune`.
+
+        Parameters
+        ----------
+        seconds : float
+
+        Returns
+        -------
+        list of Tuning
+        """
+        return self._inner.tune(seconds)
+
+    def apply_to_field(self, field: Field, out: Field | None = None) -> Field:
+        """Apply to a field; see `FieldMap.__call__`.
+
+        Raises
+        ------
+        StateError
+            If a field has the wrong state, space or number of components.
+        """
+        if field.space is not self.space:
+            raise StateError(f"{self.name} got a field on another space")
+        check_state(field, "coeff", self.name)
+        device = self.backend.device()
+        found = self._inner(self._on_sides(field, self._inner.space, device))
+        out = result_field(self.space, self.name, self.output_state, field.components, out)
+        for pair in out.data:
+            pair.write(device)[...] = 0
+        for side, pair in zip(self.sides, found.data, strict=True):
+            rows = vectors_on(device).xp.asarray(side.rows)
+            out.data[side.number].readwrite(device)[:, rows] += pair.read(device)
+        return out
+
+
+def _measure(side: Side) -> Any:
+    """Surface over volume measure at the points of a side, [E, Q]."""
+    return side.weights / side.block.geometry.weights()
+
+
+def _field(space: Space, arrays: Sequence[Any]) -> Field:
+    return Field(space, "phys", [PairArray.of(np.ascontiguousarray(array, space.dtype)) for array in arrays])
+
+
+def _times(found: Any, measure: Any) -> Any:
+    """What a pointwise function gives, times the measure."""
+    if isinstance(found, (list, tuple)):
+        return [_times(part, measure) for part in found]
+    return None if found is None else found * measure
