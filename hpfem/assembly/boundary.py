@@ -164,6 +164,8 @@ class BoundaryConditions:
         What Neumann and Robin data add to the right-hand side.
     matrix : csr_array or None, [size, size]
         What Robin conditions add to the operator.
+    positive : bool
+        Whether no alpha of theirs is negative anywhere.
 
     Raises
     ------
@@ -203,6 +205,7 @@ class BoundaryConditions:
         self.load = np.zeros(c0.size if self.components == 1 else (self.components, c0.size))
         self._restrictions: PerDevice[ElementRestriction] = PerDevice()
         self.matrix: csr_array | None = None
+        self.positive = True
         for facets, pair in mixed.values():
             if not isinstance(pair, Sequence) or len(pair) != 2:
                 raise ArgumentError("a robin condition is a pair (alpha, g)")
@@ -244,6 +247,7 @@ class BoundaryConditions:
         other.constrained, other.dirichlet_facets = self.constrained[..., kept], self.dirichlet_facets
         other.components = self.components
         other.matrix = None if self.matrix is None else csr_array(self.matrix[kept][:, kept])
+        other.positive = self.positive
         return other
 
     @property
@@ -482,6 +486,7 @@ class BoundaryConditions:
             if alpha is None:
                 continue
             (scale,) = _side_values(alpha, block, what, 1)
+            self.positive &= bool((scale >= 0).all())
             mass = np.einsum("mq,eq,nq->emn", block.values, scale * block.weights, block.values, optimize=True)
             added = csr_array(block.matrix.T @ block_diagonal(mass) @ block.matrix)
             self.matrix = added if self.matrix is None else self.matrix + added

@@ -10,6 +10,7 @@ one matrix product for all elements and all wanted pairs (m, n). Kernels make di
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,10 @@ from numpy.typing import NDArray
 from scipy.sparse import bsr_array, csr_array
 
 from ..backends.vectors import BlockMatrix, ElementRestriction, VectorSpace
+from ..errors import NotSuitable
+from ..forms import Trace
 from ..forms.evaluate import evaluate
+from ..forms.linear import coefficients, symmetric_entry
 from ..geometry.block_geometry import symmetric_pairs
 from ..geometry.element_map import CHUNK, Elements, chunks
 from ..memory import HOST, PairArray
@@ -25,6 +29,9 @@ from ..operators import Operator
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
+
+# Of an entry of the diagonal: what is left of it when rounding has taken the rest.
+_LOST = 1e-12
 
 
 def pointwise_matrix(
@@ -108,16 +115,74 @@ def _unit(
     """What gives the pointwise function its inputs: one of value and D derivatives is 1, the others 0."""
 
     def source(key: tuple[Any, ...]) -> Any:
-        if key[0] == "param":
-            return operator.parameters[key[1]]
-        if key[0] == "x":
-            return x[key[1]]
-        if key[0] == "field":
-            return operator.fields[key[1]].data[number].read(operator.device)[key[2]][elements].astype(np.float64)
+        if key[0] not in ("u", "du"):
+            return _given(operator, number, key, x, elements)
         place = 0 if key[0] == "u" else 1 + key[2]
         return float(key[1] == component and place == column)
 
     return source
+
+
+def _given(operator: Operator, number: int, key: tuple[Any, ...], x: Any, elements: Elements) -> Any:
+    """A number, coordinate or coefficient of the pointwise function."""
+    if key[0] == "param":
+        return operator.parameters[key[1]]
+    if key[0] == "x":
+        return x[key[1]]
+    return operator.fields[key[1]].data[number].read(operator.device)[key[2]][elements].astype(np.float64)
+
+
+def is_positive(operator: Operator, xp: Any = np) -> bool:
+    """Whether (u, A u) >= 0 for all u, as the coefficients at the points tell.
+
+    Parameters
+    ----------
+    operator : Operator
+        A weak form.
+    xp : module
+        See `pointwise_matrix`.
+
+    Returns
+    -------
+    bool
+        False where that is not seen: K has a negative eigenvalue at a point, or the form is not linear.
+    """
+    trace = operator.form.trace
+    assert trace is not None
+    try:
+        graph, K = coefficients(trace)
+    except NotSuitable:
+        return False
+    used = sorted({row for place in K for row in place})
+    pairs = [(i, j) for i in range(len(used)) for j in range(i + 1)]
+    entries = tuple(symmetric_entry(K, graph, used[i], used[j]) for i, j in pairs)
+    found = Trace(graph, trace.dim, len(entries), entries, None, None)
+    same = all(key[0] == "param" for key in found.inputs)
+    for number, block in enumerate(operator.space.blocks[: 1 if same else None]):
+        for some in [slice(0, 0)] if same else chunks(block.n_elements, block.n_points * len(pairs)):
+            x = block.geometry.coordinates(some, xp) if found.uses_point else None
+            values = evaluate(found, partial(_given, operator, number, x=x, elements=some))
+            S = {pair: xp.asarray(values[e.index], np.float64) for pair, e in zip(pairs, entries, strict=True)}
+            if not _semidefinite(S, len(used), xp):
+                return False
+    return True
+
+
+def _semidefinite(S: dict[tuple[int, int], Any], n: int, xp: Any) -> bool:
+    """Whether matrices, of which the lower triangle is given, are positive semidefinite: by their pivots."""
+    sizes = [S[k, k] for k in range(n)]
+    for k in range(n):
+        pivot, lost = S[k, k], _LOST * sizes[k]
+        if not bool((sizes[k] >= 0).all() and (pivot >= -lost).all()):
+            return False
+        flat = pivot <= lost
+        for i in range(k + 1, n):
+            if bool((flat & (S[i, k] ** 2 > _LOST * sizes[i] * sizes[k])).any()):
+                return False
+            ratio = xp.where(flat, 0.0, S[i, k] / xp.where(flat, 1.0, pivot))
+            for j in range(k + 1, i + 1):
+                S[i, j] = S[i, j] - ratio * S[j, k]
+    return True
 
 
 def _products(operator: Operator, number: int, first: Indices, second: Indices, a: int, b: int) -> Array:
@@ -136,6 +201,7 @@ def element_entries(
     second: Indices,
     elements: Indices | None = None,
     xp: Any = np,
+    elliptic: bool = False,
 ) -> Any:
     """Entries (m, n) of the symmetric part of the element matrices of a block.
 
@@ -153,6 +219,8 @@ def element_entries(
         Of the block; all when left out.
     xp : module
         See `pointwise_matrix`.
+    elliptic : bool
+        Whether of diffusion and the absolute value of the reaction only.
 
     Returns
     -------
@@ -163,16 +231,19 @@ def element_entries(
     out = xp.zeros((count, len(first)))
     tables: dict[tuple[int, int], Any] = {}
     for some in chunks(count, block.n_points * (1 + block.geometry.space_dim) ** 2):
-        for key, values in pointwise_matrix(
-            operator, number, component, elements[some] if elements is not None else some, xp
-        ).items():
+        K = pointwise_matrix(operator, number, component, elements[some] if elements is not None else some, xp)
+        for key, values in K.items():
+            if elliptic and key[0] == 0:
+                if key[1]:
+                    continue
+                values = abs(values)
             if key not in tables:
                 tables[key] = xp.asarray(_products(operator, number, first, second, *key).T)
             out[some] += xp.broadcast_to(values, (len(out[some]), block.n_points)) @ tables[key]
     return out
 
 
-def diagonals(operator: Operator, number: int, vectors: VectorSpace) -> Any:
+def diagonals(operator: Operator, number: int, vectors: VectorSpace, elliptic: bool = False) -> Any:
     """Diagonals of the element matrices of a block: by its kernel, or where that has no way, here.
 
     Parameters
@@ -183,20 +254,24 @@ def diagonals(operator: Operator, number: int, vectors: VectorSpace) -> Any:
         Of the block.
     vectors : VectorSpace
         Where the operator computes.
+    elliptic : bool
+        See `element_entries`.
 
     Returns
     -------
     array, [components, E, n_modes]
     """
-    made = operator.choices[number].kernel.diagonal()
+    made = None if elliptic else operator.choices[number].kernel.diagonal()
     if made is not None:
         return made
     modes, xp = np.arange(operator.space.blocks[number].n_modes), vectors.xp
     components = range(operator.form.components)
-    return xp.stack([element_entries(operator, number, c, modes, modes, None, xp) for c in components])
+    return xp.stack([element_entries(operator, number, c, modes, modes, None, xp, elliptic) for c in components])
 
 
-def diagonal(operator: Operator, Q: BlockMatrix, restriction: ElementRestriction, vectors: VectorSpace) -> Array:
+def diagonal(
+    operator: Operator, Q: BlockMatrix, restriction: ElementRestriction, vectors: VectorSpace, elliptic: bool = False
+) -> Array:
     """Diagonals of Q^T A Q, component by component, without A.
 
     Parameters
@@ -208,22 +283,30 @@ def diagonal(operator: Operator, Q: BlockMatrix, restriction: ElementRestriction
         The same, where the operator computes.
     vectors : VectorSpace
         There.
+    elliptic : bool
+        See `element_entries`.
 
     Returns
     -------
     ndarray, [components, global]
     """
-    local = [diagonals(operator, number, vectors) for number in range(len(Q.blocks))]
+    local = [diagonals(operator, number, vectors, elliptic) for number in range(len(Q.blocks))]
     total = vectors.to_host(restriction.gather_squares(local))
     for number in () if Q.signed else range(len(Q.blocks)):
         turned = np.flatnonzero((Q.codes[number] < 0).any(axis=1))
         if len(turned):
-            _add_turned(operator, number, Q, turned, total, vectors)
+            _add_turned(operator, number, Q, turned, total, vectors, elliptic)
     return total
 
 
 def _add_turned(
-    operator: Operator, number: int, Q: BlockMatrix, turned: Indices, total: Array, vectors: VectorSpace
+    operator: Operator,
+    number: int,
+    Q: BlockMatrix,
+    turned: Indices,
+    total: Array,
+    vectors: VectorSpace,
+    elliptic: bool,
 ) -> None:
     """What rows of Q with several entries add: (Q_m Q_n) A_mn for all pairs of modes of an element in one column."""
     n_modes = Q.blocks[number].shape[1]
@@ -245,7 +328,7 @@ def _add_turned(
         code, place = np.unique(mode[first] * n_modes + mode[other], return_inverse=True)
         for c, row in enumerate(total):
             pairs = code // n_modes, code % n_modes
-            entries = vectors.to_host(element_entries(operator, number, c, *pairs, turned, vectors.xp))
+            entries = vectors.to_host(element_entries(operator, number, c, *pairs, turned, vectors.xp, elliptic))
             np.add.at(row, column[first], weight * entries[element[first], place])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import block_array, block_diag, coo_array, csr_array, diags_array
 from scipy.sparse.linalg import LinearOperator
 
-from hpfem.shapes.arguments import instance, integer, shown
+from hpfem.shapes.arguments import flag, instance, integer, shown
 from hpfem.shapes.cached import cached_property
 
 from ..backends import vectors_on
@@ -23,7 +24,7 @@ from ..operators import Operator
 from ..space.arguments import MAX_COMPONENTS
 from .boundary import BoundaryConditions
 from .c0 import C0Space
-from .entries import block_diagonal, diagonal, element_matrices
+from .entries import block_diagonal, diagonal, element_matrices, is_positive
 from .product import Product
 
 Array = NDArray[np.float64]
@@ -188,18 +189,57 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         found = vectors.asymmetry(self.product_on(self.device), *vectors.random_pair(n, self.dtype))
         return found <= 1e3 * float(np.finfo(self.dtype).eps)
 
-    def diagonal(self) -> Array:
+    def is_positive(self) -> bool:
+        """Tell whether (u, A u) >= 0 for all u, by the present coefficients at all points.
+
+        Returns
+        -------
+        bool
+            False where that is not seen: a coefficient, or one of a Robin condition, is negative somewhere, the form is
+            not linear, or what its terms of first order do is not told by its coefficients.
+        """
+        return (self.bc is None or self.bc.positive) and is_positive(self.operator, self.vectors.xp)
+
+    def elliptic_part(self) -> GlobalOperator:
+        """Make the operator of the form's diffusion and reaction (`hpfem.forms.linear.elliptic_part`).
+
+        It is symmetric positive semidefinite wherever the diffusion is: what multigrid serves, as a preconditioner of
+        operators that are not.
+
+        Returns
+        -------
+        GlobalOperator
+            With the same Dirichlet conditions, and Robin ones where these are positive.
+
+        Raises
+        ------
+        NotSuitable
+            If the form is not linear, or has neither diffusion nor reaction.
+        """
+        bc = self.bc
+        if bc is not None and not bc.positive:
+            bc = copy(bc)
+            bc.matrix, bc.positive = None, True
+        return GlobalOperator(self.operator.elliptic_part(), self.c0, bc, self.components)
+
+    def diagonal(self, elliptic: bool = False) -> Array:
         """Diagonal, made without assembling (`entries`).
+
+        Parameters
+        ----------
+        elliptic : bool
+            Whether of diffusion and the absolute value of the reaction only, with Robin conditions that are positive.
 
         Returns
         -------
         ndarray, [components * size]
         """
+        elliptic = flag(elliptic, "elliptic")
         restriction = self.c0.restriction(self.device)
-        rows = np.asarray(diagonal(self.operator, self.c0.block_matrix, restriction, self.vectors))
+        rows = np.asarray(diagonal(self.operator, self.c0.block_matrix, restriction, self.vectors, elliptic))
         rows = np.tile(rows, (self.components // len(rows), 1))
         if self.bc is not None:
-            if self.bc.matrix is not None:
+            if self.bc.matrix is not None and (self.bc.positive or not elliptic):
                 rows += self.bc.matrix.diagonal()
             rows[self.bc.fixed(self.components)] = 1.0
         return rows.ravel()

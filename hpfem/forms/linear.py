@@ -1,4 +1,4 @@
-"""Forms that have a constant element matrix: linear, of constant coefficients, on affine elements."""
+"""What the graph of a form tells: whether it is linear and symmetric, its coefficients, its elliptic part."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import NotSuitable
-from . import Expression, Trace
+from . import Expression, Graph, Trace
 from .evaluate import evaluate
 from .form import BlockProblem
 from .graph import COMPARISONS
@@ -130,3 +130,141 @@ def check_linear(problem: BlockProblem) -> None:
         raise NotSuitable("the form is not linear")
     if trace.scaled is not None and is_linear(trace.scaled[0][0], "u") is not None:
         raise NotSuitable("the form is not linear")
+
+
+def coefficients(trace: Trace) -> tuple[Graph, dict[tuple[int, int], Expression]]:
+    """The matrix K of a linear form: what its function makes of values and derivatives.
+
+    Each column is the function of a unit vector: with 1 for one of them and 0 for the others.
+
+    Parameters
+    ----------
+    trace : Trace
+        Of a weak form, D its dimension.
+
+    Returns
+    -------
+    Graph
+    {(row, column): Expression}
+        Entries that are not zero, made of fields, parameters and the point. Rows are of the test function and its
+        derivatives, columns of the trial function: c (1 + D) for the value of component c, and D derivatives after it.
+
+    Raises
+    ------
+    NotSuitable
+        If the form is not seen to be linear.
+    """
+    graph, n = Graph(), 1 + trace.dim
+    rows = {} if trace.value is None else {c * n: node for c, node in enumerate(trace.value)}
+    for c, flux in enumerate(trace.flux or ()):
+        rows |= {c * n + 1 + i: node for i, node in enumerate(flux)}
+    scales = [scale for terms in trace.scaled or () for scale in terms.values()]
+    linear = all(is_linear(node, "u", "du") or _is_zero(node) for node in rows.values())
+    if not linear or any(is_linear(scale, "u", "du") is not None for scale in scales):
+        raise NotSuitable("the form is not linear")
+    found: dict[tuple[int, int], Expression] = {}
+    for column in range(trace.components * n):
+        new = _copied(trace, graph, column)
+        found |= {(row, column): new[node.index] for row, node in rows.items()}
+    for c, terms in enumerate(trace.scaled or ()):
+        for other, scale in terms.items():
+            found |= {(c * n + i, other * n + i): new[scale.index] for i in range(1, n)}
+    return graph, {place: node for place, node in found.items() if not _is_zero(node)}
+
+
+def _is_zero(node: Expression) -> bool:
+    return node.op == "const" and node.payload == 0
+
+
+def _copied(trace: Trace, graph: Graph, column: int) -> dict[int, Expression]:
+    """The nodes of a linear form in another graph, for a unit vector of values and derivatives."""
+    new: dict[int, Expression] = {}
+    for node in trace.live:
+        args = [new[a.index] for a in node.args]
+        if node.op == "input" and node.payload[0] in ("u", "du"):
+            place = node.payload[1] * (1 + trace.dim) + (1 + node.payload[2] if node.payload[0] == "du" else 0)
+            new[node.index] = graph.constant(float(place == column))
+        elif not args:
+            new[node.index] = graph.node(node.op, (), node.payload)
+        elif node.op == "div" and _is_zero(args[0]):
+            new[node.index] = args[0]
+        else:
+            new[node.index] = graph.apply(node.op, *args)
+    return new
+
+
+def symmetric_entry(K: dict[tuple[int, int], Expression], graph: Graph, row: int, column: int) -> Expression:
+    """An entry of the symmetric part of a matrix of expressions.
+
+    Parameters
+    ----------
+    K : {(row, column): Expression}
+        Without what is zero.
+    graph : Graph
+    row, column : int
+
+    Returns
+    -------
+    Expression
+    """
+    zero = graph.constant(0.0)
+    one, other = K.get((row, column), zero), K.get((column, row), zero)
+    return one if one is other else graph.apply("mul", graph.apply("add", one, other), 0.5)
+
+
+def elliptic_part(trace: Trace) -> Trace:
+    """Diffusion and reaction of a linear form: |K_00| u, and the symmetric part of K on the gradient.
+
+    Of each component by itself; diffusion that is a number times the gradient takes its absolute value, too. Terms of
+    first order are left out: those of a flow without sources are skew but for the boundary. What remains is symmetric,
+    and positive where the diffusion is.
+
+    Parameters
+    ----------
+    trace : Trace
+        Of a weak form.
+
+    Returns
+    -------
+    Trace
+
+    Raises
+    ------
+    NotSuitable
+        If the form is not linear, or has neither diffusion nor reaction.
+    """
+    graph, K = coefficients(trace)
+    d, numbers = trace.dim, range(trace.components)
+    value, S = [], []
+    for c in numbers:
+        first = c * (1 + d)
+        reaction = graph.apply("abs", symmetric_entry(K, graph, first, first))
+        value.append(graph.apply("mul", reaction, graph.node("input", (), ("u", c))))
+        own = [[symmetric_entry(K, graph, first + 1 + i, first + 1 + j) for j in range(d)] for i in range(d)]
+        if _is_isotropic(own):
+            scale = graph.apply("abs", own[0][0])
+            own = [[scale if i == j else own[i][j] for j in range(d)] for i in range(d)]
+        S.append(own)
+    values = None if all(map(_is_zero, value)) else tuple(value)
+    if all(_is_zero(entry) for own in S for row in own for entry in row):
+        if values is None:
+            raise NotSuitable("the form has neither diffusion nor reaction")
+        return Trace(graph, d, trace.components, values, None, None)
+    if all(map(_is_isotropic, S)):
+        return Trace(graph, d, trace.components, values, tuple({c: S[c][0][0]} for c in numbers), None)
+
+    def flux(c: int, i: int) -> Expression:
+        total = graph.constant(0.0)
+        for j in range(d):
+            total = graph.apply("add", total, graph.apply("mul", S[c][i][j], graph.node("input", (), ("du", c, j))))
+        return total
+
+    fluxes = tuple(tuple(flux(c, i) for i in range(d)) for c in numbers)
+    return Trace(graph, d, trace.components, values, None, fluxes)
+
+
+def _is_isotropic(S: list[list[Expression]]) -> bool:
+    """Whether a matrix of expressions is one of them times the identity."""
+    return all(
+        entry is S[0][0] if i == j else _is_zero(entry) for i, row in enumerate(S) for j, entry in enumerate(row)
+    )

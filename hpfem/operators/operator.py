@@ -13,10 +13,11 @@ from hpfem.shapes import Tabulation
 from hpfem.shapes.arguments import integer, is_real, real, shown
 
 from ..backends.base import Backend, choose_backend
-from ..errors import ArgumentError, StateError
+from ..errors import ArgumentError, NotSuitable, StateError
 from ..forms import Pointwise, trace
 from ..forms.cost import operator_bytes
 from ..forms.form import BlockProblem, FieldValues, Form
+from ..forms.linear import elliptic_part
 from ..geometry.element_map import CHUNK
 from ..memory import HOST, Device, OutOfMemory, PairArray
 from ..space import Field, Space
@@ -230,6 +231,27 @@ class Operator(FieldMap):
         return Operator(
             space, self.form, name=self.name, coefficients=given, components=components, backend=self.backend.name
         )
+
+    def elliptic_part(self) -> Operator:
+        """Make the operator of the weak form's diffusion and reaction (`hpfem.forms.linear.elliptic_part`).
+
+        Returns
+        -------
+        Operator
+            On the same space, with the present parameters and the same fields.
+
+        Raises
+        ------
+        NotSuitable
+            If the form is not a linear weak form, or has neither.
+        """
+        if self.form.trace is None:
+            raise NotSuitable("only weak forms have an elliptic part")
+        found, n = elliptic_part(self.form.trace), self.form.components
+        given: dict[str, Coefficient] = {**self.parameters, **self.fields}
+        used = {key[1]: given[key[1]] for key in found.inputs if key[0] in ("param", "field")}
+        form = Form.weak(f"elliptic part of {self.name}", found, n)
+        return Operator(self.space, form, coefficients=used, components=n, backend=self.backend.name)
 
     def problem(self, number: int) -> BlockProblem:
         """Tell what kernels are specialised by on a block.
