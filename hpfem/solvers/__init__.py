@@ -1,7 +1,8 @@
 """Solvers of global problems."""
 
-from .cg import SolveInfo, cg
+from .cg import cg
 from .helmholtz import solve_helmholtz
+from .info import SolveInfo
 from .l2_projection import l2_project
 from .norms import l2_error
 from .preconditioners import make_preconditioner

@@ -1,4 +1,4 @@
-"""What conjugate gradients are given: tolerances, vectors, and operators that must be symmetric."""
+"""What iterative methods are given: tolerances, vectors, and operators that must be symmetric."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def checked_vector(vectors: VectorSpace, given: Any, what: str) -> Any:
 
 
 def checked_functions(apply: Any, precondition: Any, rhs: Any, name: str) -> None:
-    """Check that operator and preconditioner are functions, and the operator symmetric as far as it says.
+    """Check that operator and preconditioner are functions.
 
     Parameters
     ----------
@@ -111,8 +111,6 @@ def checked_functions(apply: Any, precondition: Any, rhs: Any, name: str) -> Non
     ------
     ArgumentError
         If they are no functions, or the operator is of another size.
-    SolverError
-        If it is a `GlobalOperator` of a form that is not symmetric.
     """
     if precondition is not None and not takes(precondition, rhs):
         raise ArgumentError(f"the preconditioner of {name} must be a function of vectors, got {shown(precondition)}")
@@ -122,8 +120,6 @@ def checked_functions(apply: Any, precondition: Any, rhs: Any, name: str) -> Non
         return
     if apply.shape[1] != len(rhs):
         raise ArgumentError(f"{name}: the operator takes vectors of {apply.shape[1]} entries, b has {len(rhs)}")
-    if not apply.symmetric:
-        raise not_symmetric(name)
 
 
 class Doubted:

@@ -26,10 +26,11 @@ from ..space.field import Field
 from ..space.space import Space
 from ..support.progress import progress, silent
 from .arguments import checked_limits
-from .cg import SolveInfo, cg_of_any_size
+from .cg import cg_of_any_size
 from .coefficients import check_positive
 from .components import by_component, each_component
 from .constants import Constants, hidden_constants
+from .info import SolveInfo
 from .l2_projection import domain_boundary_values
 from .needs import Needs
 from .norms import Loads, Source

@@ -1,0 +1,61 @@
+"""The record of a solve."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, eq=False)
+class SolveInfo:
+    """How a solve went.
+
+    Attributes
+    ----------
+    iterations : int
+    residuals : list of float
+        Norm of the recurred residual over that of the right-hand side, before the first and after each iteration;
+        where the iteration started again, that of the true one there.
+    time : float
+        Seconds, all together.
+    operator_time, preconditioner_time : float
+        Seconds in the operator and in the preconditioner; on a device that computes on its own, the time to start them
+        where that is not part of a graph.
+    set_up_time : float
+        Seconds before the first iteration: boundary conditions, right-hand side, preconditioner.
+    preconditioner : str
+        What was used: "none", "jacobi", "multigrid", or "user" for any other function.
+    method : str
+        "cg", "minres" or "gmres".
+    size : int
+        Unknowns.
+    residual : float
+        Norm of the true residual b - A x over that of b, computed from the solution.
+    incompatibility : {str: float}
+        Of a problem that does not see constants: by part of the mesh (`solve_helmholtz`), the sum of the right-hand
+        side over the sum of its absolute values, 0 but for rounding where there is a solution.
+    phases : {str: float}
+        Seconds of each part of the set-up. Printed, the record is a table of these and of the iterations.
+    """
+
+    iterations: int
+    residuals: list[float] = field(repr=False)
+    time: float
+    operator_time: float = 0.0
+    preconditioner_time: float = 0.0
+    set_up_time: float = 0.0
+    preconditioner: str = "none"
+    method: str = "cg"
+    size: int = 0
+    residual: float = 0.0
+    incompatibility: dict[str, float] = field(default_factory=dict)
+    phases: dict[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        iterating = self.time - self.set_up_time
+        per = f", {1e3 * iterating / self.iterations:.3g} ms each" if self.iterations else ""
+        lines = [
+            f"{self.size} unknowns, {self.method}, preconditioner {self.preconditioner}, residual {self.residual:.1e}"
+        ]
+        lines += [f"  {name:<18}{seconds:9.3f} s" for name, seconds in self.phases.items()]
+        lines.append(f"  {'iterations':<18}{iterating:9.3f} s   {self.iterations}{per}")
+        return "\n".join(lines)
