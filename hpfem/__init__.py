@@ -40,7 +40,7 @@ from .operators import (
     WeakForm,
     tune,
 )
-from .solvers import Problem, SolveInfo, cg, l2_error, l2_project, solve_helmholtz
+from .solvers import Problem, SolveInfo, cg, l2_error, l2_project, solve, solve_helmholtz
 from .space import Block, Field, Space, by_region
 from .support.progress import progress
 from .version import __version__ as __version__
@@ -88,6 +88,7 @@ __all__ = [
     "l2_project",
     "progress",
     "read_mesh",
+    "solve",
     "solve_helmholtz",
     "tune",
     "write_vtu",

@@ -52,20 +52,27 @@ def no_tuning_results(tmp_path_factory):
 def true_residuals():
     """Every solve of every test reports the residual that its solution has: computed here once more."""
     from hpfem.solvers import cg
+    from hpfem.solvers.gmres import gmres
+    from hpfem.solvers.minres import minres
 
-    def checked(apply, rhs, *arguments, **options):
-        x, info = cg(apply, rhs, *arguments, **options)
-        if isinstance(rhs, np.ndarray) and getattr(apply, "__name__", "") not in UNSTEADY:
-            product = getattr(apply, "apply", apply)(x.copy())
-            size = max(float(np.abs(rhs).max()), np.finfo(np.float64).tiny)
-            true, scale = (np.linalg.norm(np.asarray(v, np.float64) / size) for v in (rhs - product, rhs))
-            assert abs(true - info.residual * scale) <= 0.01 * true + 10 * np.finfo(rhs.dtype).eps * scale
-        return x, info
+    def checked(method):
+        def call(apply, rhs, *arguments, **options):
+            x, info = method(apply, rhs, *arguments, **options)
+            if isinstance(rhs, np.ndarray) and getattr(apply, "__name__", "") not in UNSTEADY:
+                product = getattr(apply, "apply", apply)(x.copy())
+                size = max(float(np.abs(rhs).max()), np.finfo(np.float64).tiny)
+                true, scale = (np.linalg.norm(np.asarray(v, np.float64) / size) for v in (rhs - product, rhs))
+                assert abs(true - info.residual * scale) <= 0.01 * true + 10 * np.finfo(rhs.dtype).eps * scale
+            return x, info
+
+        return call
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in list(sys.modules.values()):
-            if getattr(module, "__dict__", {}).get("cg") is cg:
-                patch.setattr(module, "cg", checked)
+        for method in (cg, minres, gmres):
+            name = method.__name__
+            for module in list(sys.modules.values()):
+                if getattr(module, "__dict__", {}).get(name) is method:
+                    patch.setattr(module, name, checked(method))
         yield
 
 

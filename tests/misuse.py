@@ -391,9 +391,34 @@ class World:
             Call(
                 "cg callable", hp.cg, {"apply": self.A.apply, "rhs": self.b, "precondition": lambda r: r, "bar": False}
             ),
+            Call(
+                "solve",
+                hp.solve,
+                {
+                    "A": self.A,
+                    "b": self.b,
+                    "preconditioner": "jacobi",
+                    "symmetric": True,
+                    "definite": True,
+                    "tol": 1e-8,
+                    "max_iterations": None,
+                    "start": None,
+                    "restart": 10,
+                    "name": "it",
+                    "bar": False,
+                },
+            ),
+            Call("solve matrix", hp.solve, {"A": np.eye(len(self.b)), "b": self.b, "start": None, "bar": False}),
+            Call("solve field", hp.solve, {"A": self.A, "b": self.dual, "start": self.u, "bar": False}),
+            Call(
+                "solve function",
+                hp.solve,
+                {"A": self.A.apply, "b": self.b, "preconditioner": lambda r: r, "bar": False},
+            ),
+            Call("GlobalOperator.diagonal", self.A.diagonal, {"elliptic": False}),
             Call("l2_error", hp.l2_error, {"field": self.u, "exact": lambda x, y: x + 1, "relative": True, "more": 2}),
             Call("l2_project", hp.l2_project, {"c0": c0, "function": lambda x, y: x, "tol": 1e-8}),
-            Call("make_preconditioner", solvers.make_preconditioner, {"name": "jacobi", "A": self.A}),
+            Call("make_preconditioner", solvers.make_preconditioner, {"name": "jacobi", "A": self.A, "definite": True}),
             Call(
                 "AcousticWave",
                 solvers.AcousticWave,

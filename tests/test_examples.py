@@ -57,6 +57,19 @@ def test_user_weak_form(backend):
 
 
 @on_both
+def test_advection_diffusion(backend):
+    rows = load("advection_diffusion").main(orders=(2, 4, 6), backend=backend)
+    assert {row["method"] for row in rows} == {"gmres"}
+    by_multigrid, by_diagonal = rows[::2], rows[1::2]
+    errors = [row["error"] for row in by_multigrid]
+    assert errors[0] < 1.3e-2 and errors[1] < 9e-5 and errors[2] < 5e-7
+    assert np.allclose(errors, [row["error"] for row in by_diagonal], rtol=1e-3)
+    # The same at every order by multigrid, many more by the diagonal.
+    assert [row["preconditioner"] for row in rows[:2]] == ["multigrid", "jacobi"]
+    assert all(row["iterations"] <= 15 for row in by_multigrid) and by_diagonal[-1]["iterations"] > 300
+
+
+@on_both
 def test_bratu(backend):
     found = load("bratu").main(order=4, backend=backend)
     assert found["error"] < 5e-6
@@ -138,6 +151,7 @@ def test_every_example_is_here():
         "compare_collocation",
         "throughput_by_shape",
         "user_weak_form",
+        "advection_diffusion",
         "bratu",
         "composite",
         "elasticity",

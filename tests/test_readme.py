@@ -124,11 +124,12 @@ def test_the_snippets_print_what_they_say(monkeypatch, capsys):
     for snippet in blocks("python"):
         exec(compile(snippet, "README.md", "exec"), {})
         printed.append([float(word) for word in capsys.readouterr().out.split()])
-    [[energy], [error, iterations], [flux], [volume]] = printed
+    [[energy], [error, iterations], [of_gmres], [flux], [volume]] = printed
     assert energy == pytest.approx(85 / 36, rel=1e-10)
     assert flux == pytest.approx(-1.2014, rel=1e-4)
     assert volume == pytest.approx(1, rel=1e-12)
     assert error == pytest.approx(4.4e-7, rel=0.02) and iterations == pytest.approx(12, abs=2)
+    assert of_gmres == pytest.approx(13, abs=2)
 
 
 @pytest.mark.parametrize("text", [README, ARCHITECTURE], ids=["README", "ARCHITECTURE"])

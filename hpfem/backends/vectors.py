@@ -636,6 +636,22 @@ class VectorSpace:
         """
         return float(a @ b)
 
+    def numbers(self, *arrays: Any) -> list[float]:
+        """Read some numbers, which the host waits for once.
+
+        Parameters
+        ----------
+        *arrays : array, [n] or []
+            Few numbers, such as products of vectors.
+
+        Returns
+        -------
+        list of float
+            One after the other.
+        """
+        found: list[float] = self.xp.concatenate([self.xp.atleast_1d(array) for array in arrays]).tolist()
+        return found
+
     def axpy(self, alpha: float, x: Any, y: Any) -> None:
         """Y += alpha x.
 

@@ -7,6 +7,7 @@ from .l2_projection import l2_project
 from .norms import l2_error
 from .preconditioners import make_preconditioner
 from .problem import Problem, Solution
+from .solve import solve
 from .wave import AcousticWave, point_source, ricker
 
 __all__ = [
@@ -20,5 +21,6 @@ __all__ = [
     "make_preconditioner",
     "point_source",
     "ricker",
+    "solve",
     "solve_helmholtz",
 ]

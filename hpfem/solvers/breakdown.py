@@ -1,4 +1,4 @@
-"""Why conjugate gradients stop without a solution, in words."""
+"""Why iterative methods stop without a solution, in words."""
 
 from __future__ import annotations
 
@@ -93,9 +93,52 @@ def not_symmetric(name: str) -> SolverError:
     SolverError
     """
     return SolverError(
-        f"{name}: the operator is not symmetric, and conjugate gradients take a symmetric one; SciPy solves it with"
-        " x, failed = scipy.sparse.linalg.gmres(A, b, rtol=1e-10, restart=100), where A is the GlobalOperator (on the"
-        " host) or a LinearOperator of the function"
+        f"{name}: the operator is not symmetric, and this method takes a symmetric one;"
+        " x, info = hpfem.solve(A, b) chooses one that serves"
+    )
+
+
+def singular(name: str, residual: float, done: int) -> SolverError:
+    """Say that no combination of what the operator makes comes nearer to the right-hand side.
+
+    Parameters
+    ----------
+    name : str
+    residual : float
+        What was reached.
+    done : int
+        Iterations.
+
+    Returns
+    -------
+    SolverError
+    """
+    return SolverError(
+        f"{name}: the operator is singular, or nearly, and the right-hand side is none that it makes: the residual is"
+        f" {residual:.2e} after {done} iterations, and rounding leaves no more; is there nothing that fixes a constant?"
+    )
+
+
+def standstill(name: str, residual: float, tol: float, done: int, restart: int) -> SolverError:
+    """Say that a method that starts again every some iterations does not come nearer.
+
+    Parameters
+    ----------
+    name : str
+    residual, tol : float
+        What was reached, and wanted.
+    done : int
+        Iterations.
+    restart : int
+        After how many it starts again.
+
+    Returns
+    -------
+    SolverError
+    """
+    return SolverError(
+        f"{name} stands still: residual {residual:.2e}, wanted {tol:.1e}, after {done} iterations, the last {restart}"
+        " of no use; take a stronger preconditioner, a larger restart, or more points per wave or layer"
     )
 
 

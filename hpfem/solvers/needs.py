@@ -133,7 +133,7 @@ def _values(space: Space, given: Coefficient | None, device: Device) -> float:
 
 def _multigrid(preconditioner: str, c0: C0Space, factors: float, components: int) -> float:
     """Bytes of multigrid, if that is what is asked for: factors of float32, tables, vectors."""
-    if taken(preconditioner, components * c0.size) != "multigrid":
+    if taken(preconditioner, c0, components) != "multigrid":
         return 0.0
     share = _SINGLE / c0.space.dtype.itemsize
     return _LEVELS * (share * factors + _TABLES * c0.space.n_dofs + 8 * _SINGLE * components * c0.size)

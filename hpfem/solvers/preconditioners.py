@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hpfem.shapes.arguments import instance, name_of
+from hpfem.shapes.arguments import flag, instance, name_of
 
-from ..assembly import GlobalOperator
+from ..assembly import C0Space, GlobalOperator
 from ..errors import NotSuitable, SolverError
 from ..support.log import report_once, warn
 from .multigrid import Multigrid
@@ -17,7 +18,8 @@ from .multigrid import Multigrid
 Preconditioner = Callable[[Any], Any]
 
 NAMES = ("auto", "none", "jacobi", "multigrid")
-_SMALL = 20_000
+# Unknowns up to which "auto" takes the diagonal, in space from this order on; on surfaces; and their share for GMRES.
+_SMALL, _LOW_ORDER, _SMALL_FLAT, _LONG = 20_000, 4, 40_000, 1 / 6
 
 
 class Jacobi:
@@ -39,12 +41,15 @@ class Jacobi:
         return r * self.inverse
 
 
-def jacobi(A: GlobalOperator) -> Jacobi:
+def jacobi(A: GlobalOperator, definite: bool = True) -> Jacobi:
     """Division by the diagonal, which is made without assembling.
 
     Parameters
     ----------
     A : GlobalOperator
+    definite : bool
+        Whether it is symmetric positive definite. Of others the diagonal of diffusion and reaction is taken, where they
+        have them, as their own may be zero anywhere; else the absolute values of that, and 1 for what is zero.
 
     Returns
     -------
@@ -53,12 +58,33 @@ def jacobi(A: GlobalOperator) -> Jacobi:
     Raises
     ------
     SolverError
-        If an entry of the diagonal is not positive.
+        If the operator is definite, and an entry of the diagonal is not positive.
     """
-    diagonal = A.diagonal()
+    diagonal = A.diagonal() if definite else _positive_diagonal(A)
     if not np.all(diagonal > 0):
         raise SolverError("the diagonal of the operator is not positive; the operator is not positive definite")
     return Jacobi(A.vectors.from_host(1.0 / diagonal, A.dtype))
+
+
+def _positive_diagonal(A: GlobalOperator) -> NDArray[np.float64]:
+    diagonal = A.diagonal(elliptic=True)
+    return diagonal if np.all(diagonal > 0) else without_zeros(np.where(diagonal > 0, diagonal, A.diagonal()))
+
+
+def without_zeros(diagonal: Any, xp: Any = np) -> Any:
+    """Absolute values of a diagonal, 1 for what is zero.
+
+    Parameters
+    ----------
+    diagonal : array, [n]
+    xp : module
+        Of the array.
+
+    Returns
+    -------
+    array, [n]
+    """
+    return xp.where(diagonal == 0, xp.ones_like(diagonal), abs(diagonal))
 
 
 def checked_preconditioner(name: str) -> str:
@@ -89,32 +115,48 @@ def checked_preconditioner(name: str) -> str:
     return name_of(name, NAMES, "preconditioner")
 
 
-def taken(name: str, size: int) -> str:
+def taken(name: str, c0: C0Space, components: int = 1, symmetric: bool = True) -> str:
     """Tell what "auto" stands for, where multigrid can serve.
+
+    The sizes beyond which a single solve by multigrid, its set-up included, takes less time than one with the diagonal,
+    measured on a core: in space more at low orders, where the set-up is that of the vertices and iterations are few;
+    fewer where every iteration has to do with all those before.
 
     Parameters
     ----------
     name : str
         Of a preconditioner, or another word, which is what it is.
-    size : int
-        Unknowns.
+    c0 : C0Space
+        Of the unknowns.
+    components : int
+    symmetric : bool
+        Whether the operator is.
 
     Returns
     -------
     str
     """
-    return name if name != "auto" else "multigrid" if size > _SMALL else "jacobi"
+    if name != "auto":
+        return name
+    space = c0.space
+    low = max(1.0, _LOW_ORDER / max(space.orders.values()))
+    limit = _SMALL * low**2 if space.mesh.dim == 3 else _SMALL_FLAT
+    return "multigrid" if components * c0.size > limit * (1 if symmetric else _LONG) else "jacobi"
 
 
-def make_preconditioner(name: str, A: GlobalOperator) -> tuple[Preconditioner | None, str]:
+def make_preconditioner(name: str, A: GlobalOperator, *, definite: bool = True) -> tuple[Preconditioner | None, str]:
     """Make a preconditioner.
 
     Parameters
     ----------
     name : str
-        "none", "jacobi", "multigrid" (`Multigrid`), or "auto": multigrid where it can serve, but jacobi below 20000
-        unknowns, where a solve takes less time than the set-up.
+        "none", "jacobi", "multigrid" (`Multigrid`), or "auto": multigrid where it can serve, but jacobi for problems
+        so small that a single solve takes less time with it (`taken`).
     A : GlobalOperator
+    definite : bool
+        Whether it is symmetric positive definite. Of others multigrid takes their diffusion and reaction
+        (`GlobalOperator.elliptic_part`), and jacobi the diagonal of these: what comes out is symmetric positive
+        definite all the same.
 
     Returns
     -------
@@ -133,13 +175,14 @@ def make_preconditioner(name: str, A: GlobalOperator) -> tuple[Preconditioner | 
     """
     name = checked_preconditioner(name)
     instance(A, GlobalOperator, "the operator of a preconditioner")
+    definite = flag(definite, "definite")
     if name == "none":
         return None, name
-    if taken(name, A.shape[0]) == "multigrid":
+    if taken(name, A.c0, A.components, definite or A.symmetric) == "multigrid":
         try:
-            return Multigrid(A), "multigrid"
-        except NotSuitable as reason:
-            if name == "multigrid":
+            return Multigrid(A if definite else A.elliptic_part()), "multigrid"
+        except (NotSuitable, SolverError) as reason:
+            if name == "multigrid" or (definite and isinstance(reason, SolverError)):
                 raise
             report_once(f"preconditioner/{reason}", f"preconditioner: jacobi instead of multigrid: {reason}")
-    return jacobi(A), "jacobi"
+    return jacobi(A, definite), "jacobi"

@@ -1,0 +1,183 @@
+"""The generalised minimal residual method for any operator, in its flexible form [Saad]: M may change, or round.
+
+A vector of the preconditioned residual's is kept for every iteration, and one of the residual's; every some iterations
+it starts again. Vectors are made orthogonal by products with all those before at once, twice. The norm of the residual
+is known at every iteration; the host reads the new column's numbers at once, as many as there are vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from math import hypot, isfinite
+from typing import Any
+
+import numpy as np
+
+from hpfem.shapes.arguments import integer
+
+from ..assembly import GlobalOperator
+from ..backends.vectors import VectorSpace
+from .arguments import Iteration
+from .breakdown import no_convergence, not_finite, singular, standstill
+from .frame import Timed, iterated, read_only
+from .info import SolveInfo
+
+RESTART = 100
+# Vectors that memory is taken for at a time; and the least that a cycle has to gain.
+_CHUNK, _GAIN = 10, 1e-3
+
+
+def gmres(
+    apply: Callable[[Any], Any] | GlobalOperator,
+    rhs: Any,
+    precondition: Callable[[Any], Any] | None = None,
+    *,
+    tol: float | None = None,
+    max_iterations: int | None = None,
+    start: Any | None = None,
+    restart: int = RESTART,
+    name: str = "GMRES",
+    bar: bool = True,
+) -> tuple[Any, SolveInfo]:
+    """Solve A x = b with any A that is not singular.
+
+    Parameters
+    ----------
+    apply, rhs, precondition, tol, max_iterations, start, name, bar
+        As for `hpfem.cg`; neither operator nor preconditioner need be symmetric.
+    restart : int
+        Iterations after which it starts again. It keeps two vectors for each, or one without a preconditioner.
+
+    Returns
+    -------
+    x : array, [n]
+    SolveInfo
+
+    Raises
+    ------
+    SolverError
+        If it does not converge or stands still, the operator is singular, a number is not finite, the true residual
+        misses the tolerance by more than rounding explains, or x is out of the type's range.
+    ArgumentError
+        As `hpfem.cg`.
+    """
+    restart = integer(restart, 1, "the restart of GMRES")
+    return iterated(
+        "gmres",
+        partial(_iterate, restart=restart),
+        apply,
+        rhs,
+        precondition,
+        symmetric=False,
+        tol=tol,
+        max_iterations=max_iterations,
+        start=start,
+        name=name,
+        bar=bar,
+    )
+
+
+class _Basis:
+    """Vectors that products are made with all at once, in memory that grows with them."""
+
+    def __init__(self, vectors: VectorSpace, like: Any) -> None:
+        self._vectors, self._shape, self._dtype = vectors, like.shape, like.dtype
+        self._chunks: list[Any] = []
+        self.count = 0
+
+    def append(self, vector: Any) -> Any:
+        """Keep a copy; returns it."""
+        number = self.count % _CHUNK
+        if number == 0:
+            self._chunks.append(self._vectors.device.empty((_CHUNK, *self._shape), self._dtype))
+        self._chunks[-1][number] = vector
+        self.count += 1
+        return self._chunks[-1][number]
+
+    def _filled(self) -> Iterator[tuple[int, Any]]:
+        for start, chunk in zip(range(0, self.count, _CHUNK), self._chunks):
+            yield start, chunk[: self.count - start]
+
+    def products(self, vector: Any) -> Any:
+        """Products of each with a vector, [count]."""
+        return self._vectors.xp.concatenate([chunk @ vector for _, chunk in self._filled()])
+
+    def combination(self, numbers: Any) -> Any:
+        """Their sum with these factors, [at most count]."""
+        total: Any = 0
+        for start, chunk in self._filled():
+            factors = numbers[start : start + _CHUNK]
+            total = total + factors @ chunk[: len(factors)]
+        return total
+
+
+def _iterate(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, run: Iteration, restart: int) -> None:
+    """Iterate in cycles, on x and r in place, and add to the residuals."""
+    residuals, name = run.residuals, run.name
+    residuals.append(vectors.dot(r, r) ** 0.5 / run.scale)
+    while not residuals[-1] <= run.tol:
+        before, done = residuals[-1], len(residuals) - 1
+        if not isfinite(before):
+            raise not_finite(name, done)
+        steps = min(restart, run.most - done)
+        if steps <= 0:
+            raise no_convergence(name, before, run.tol, done)
+        whole = _cycle(vectors, A, M, x, r, run, steps)
+        done = len(residuals) - 1
+        if residuals[-1] > run.tol and not whole:
+            raise singular(name, residuals[-1], done)
+        if residuals[-1] > max(run.tol, (1 - _GAIN) * before) and steps == restart:
+            raise standstill(name, residuals[-1], run.tol, done, restart)
+
+
+def _cycle(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, run: Iteration, steps: int) -> bool:
+    """Iterate up to some steps; whether there was always a new direction to go."""
+    residuals, xp = run.residuals, vectors.xp
+    V = _Basis(vectors, r)
+    Z = V if M is None else _Basis(vectors, r)
+    size, eps = vectors.dot(r, r) ** 0.5, float(np.finfo(r.dtype).eps)
+    v = V.append(r / size)
+    # A Z = V H; R is H rotated to an upper triangle, `rest` what its least-squares problem leaves.
+    H, R, rotations, rest, whole = (
+        np.zeros((steps + 1, steps)),
+        np.zeros(steps + 1),
+        list[tuple[float, float]](),
+        size,
+        True,
+    )
+    for j in range(steps):
+        z = v if M is None else Z.append(M(read_only(v)))
+        p = A(read_only(z))
+        h = V.products(p)
+        p = p - V.combination(h)
+        again = V.products(p)
+        p -= V.combination(again)
+        *column, square = vectors.numbers(h + again, p @ p)
+        if not all(map(isfinite, (*column, square))):
+            raise not_finite(run.name, len(residuals) - 1)
+        below = square**0.5
+        whole = below > 10 * eps * hypot(*column, below)
+        H[: j + 1, j], H[j + 1, j] = column, below if whole else 0.0
+        R[: j + 2] = H[: j + 2, j]
+        for i, (c, s) in enumerate(rotations):
+            R[i : i + 2] = c * R[i] + s * R[i + 1], c * R[i + 1] - s * R[i]
+        diagonal = hypot(R[j], R[j + 1])
+        # Nothing is gained where the column is a combination of those before.
+        c, s = (R[j] / diagonal, R[j + 1] / diagonal) if diagonal > eps * hypot(*column) else (0.0, 1.0)
+        rotations.append((c, s))
+        rest *= abs(s)
+        residuals.append(rest / run.scale)
+        run.advance(description=f"{run.name} {residuals[-1]:.1e}")
+        if residuals[-1] <= run.tol or not whole:
+            break
+        v = V.append(p / below)
+    rhs = np.zeros(j + 2)
+    rhs[0] = size
+    y = np.linalg.lstsq(H[: j + 2, : j + 1], rhs, rcond=None)[0]
+    left = rhs - H[: j + 2, : j + 1] @ y
+    # More than the rotations say where columns are nearly the same.
+    residuals[-1] = max(residuals[-1], float(np.linalg.norm(left)) / run.scale)
+    x += Z.combination(xp.asarray(y, x.dtype))
+    r[...] = V.combination(xp.asarray(left[: V.count], r.dtype))
+    return whole

@@ -1,0 +1,279 @@
+"""Solve A x = b by the method that A allows: conjugate gradients, MINRES or GMRES."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from hpfem.shapes.arguments import flag, instance, integer, reals, shown
+
+from ..assembly import GlobalOperator
+from ..backends import vectors_on
+from ..backends.exchange import is_array, wrap
+from ..backends.vectors import VectorSpace, scaled
+from ..errors import ArgumentError, NotSuitable, SolverError, StateError
+from ..memory import HOST, Device, PairArray
+from ..operators.arrays import same_kind
+from ..space.field import Field, check_state
+from .arguments import checked_functions, name_of_preconditioner
+from .cg import cg
+from .frame import Timed
+from .gmres import RESTART, gmres
+from .info import SolveInfo
+from .minres import minres
+from .preconditioners import Jacobi, Preconditioner, checked_preconditioner, make_preconditioner, without_zeros
+from .problem import Solution
+
+# Two products with random vectors that differ by more than this many times rounding are not those of a symmetric one.
+_ROUNDING = 1e3
+
+
+def solve(
+    A: Any,
+    b: Any,
+    preconditioner: str | Callable[[Any], Any] | None = "auto",
+    *,
+    symmetric: bool | None = None,
+    definite: bool | None = None,
+    tol: float | None = None,
+    max_iterations: int | None = None,
+    start: Any | None = None,
+    restart: int = RESTART,
+    name: str = "solve",
+    bar: bool = True,
+) -> tuple[Any, SolveInfo]:
+    """Solve A x = b: by CG if A is symmetric positive definite, else by MINRES if it is symmetric, else by GMRES.
+
+    It is symmetric if its form is, or if it is so on random vectors, up to rounding; definite if its coefficients say
+    so at every point, or you do. The true residual of what is found is computed, whatever was taken for known.
+
+    Parameters
+    ----------
+    A : GlobalOperator, SciPy LinearOperator, sparse matrix, array or callable
+        A square operator: of a device's library, its LinearOperators and matrices, for vectors there; a function
+        x -> A x returns a new array.
+    b : array_like [n], or [components, size] of a GlobalOperator, or Field
+        The right-hand side: an array of NumPy, or of a library on a device; or a field in state "dual". Unknowns with
+        Dirichlet values have these there, and the others what is left when they are taken to the right.
+    preconditioner : str, callable or None
+        "multigrid" or "jacobi", the diagonal: of A if it is symmetric positive definite, else of its diffusion and
+        reaction (`GlobalOperator.elliptic_part`), or of a matrix the diagonal's absolute values; None or "none"; a
+        function r -> M^-1 r of vectors where A computes, symmetric positive definite unless A is not symmetric; or
+        "auto": multigrid of a GlobalOperator where it can serve and a single solve takes long enough to pay for it,
+        else the diagonal where there is one, else none.
+    symmetric, definite : bool, optional
+        What you know of A: whether it is symmetric, and positive definite. A GlobalOperator tells by itself, mostly;
+        of others nothing tells that they are definite, and MINRES serves them.
+    tol : float, optional
+        Wanted ratio of the residual's norm to that of b; as for `cg` when left out: 1e-12, or 1.2e-6 in float32.
+    max_iterations : int, optional
+        10 n + 100 when left out.
+    start : like b, optional
+        First guess; zero when left out. As a field it is in state "coeff".
+    restart : int
+        Iterations after which GMRES starts again; it keeps two vectors for each.
+    name : str
+        For messages and the progress bar.
+    bar : bool
+        Whether to show one.
+
+    Returns
+    -------
+    x : array, or Solution (a Field in state "coeff")
+        Of the kind of b, where that is.
+    SolveInfo
+        `info.method` is "cg", "minres" or "gmres", `info.residual` the true residual's norm over that of b.
+
+    Raises
+    ------
+    SolverError
+        If it does not converge, A is not what it was said to be, the preconditioner does not fit, or x is out of the
+        type's range; as `cg`, where A is a GlobalOperator of a form that is not linear, too.
+    NotSuitable
+        If "multigrid" is asked for and cannot serve.
+    ArgumentError
+        For what is no operator, vector or option.
+    StateError
+        For a field in another state or of another space.
+
+    Warns
+    -----
+    HpfemWarning
+        If rounding keeps the true residual above the tolerance.
+
+    Examples
+    --------
+    >>> A = GlobalOperator(AdvectionDiffusionReaction(space, [1.0, 0.5], 0.1), c0, bc)  # doctest: +SKIP
+    >>> x, info = solve(A, b)  # doctest: +SKIP
+    >>> info.method, info.preconditioner  # doctest: +SKIP
+    ('gmres', 'multigrid')
+    """
+    began = perf_counter()
+    for what, known in (("symmetric", symmetric), ("definite", definite)):
+        if known is not None:
+            flag(known, what)
+    if symmetric is False and definite:
+        raise ArgumentError("a definite operator is a symmetric one here: leave symmetric=False or definite=True away")
+    name, restart = instance(name, str, "name"), integer(restart, 1, "restart")
+    given = _Given(A, b, f"the right-hand side of {name}")
+    guess = None if start is None else given.like(start, f"the first guess of {name}")
+    vectors, rhs, phases = vectors_on(given.device), given.vector, dict[str, float]()
+    apply = _function(A, rhs, name)
+    user = preconditioner if callable(preconditioner) else None
+    checked_functions(apply, user, rhs, name)
+    if symmetric is None:
+        symmetric = bool(definite) or _is_symmetric(A, Timed(f"{name}: the operator", apply, rhs), vectors, rhs)
+    if definite is None:
+        definite = isinstance(A, GlobalOperator) and symmetric and A.is_positive()
+    phases["symmetry"] = perf_counter() - began
+    precondition: Preconditioner | None
+    if callable(preconditioner):
+        precondition, used = preconditioner, name_of_preconditioner(preconditioner)
+    else:
+        asked = checked_preconditioner("none" if preconditioner is None else preconditioner)
+        make = make_preconditioner if isinstance(A, GlobalOperator) else partial(_of_matrix, vectors, rhs.dtype)
+        precondition, used = make(asked, A, definite=definite)
+    set_up = perf_counter() - began
+    phases["preconditioner"] = set_up - phases["symmetry"]
+    options: dict[str, Any] = {"tol": tol, "max_iterations": max_iterations, "start": guess, "name": name, "bar": bar}
+    if not symmetric:
+        x, info = gmres(apply, rhs, precondition, restart=restart, **options)
+    else:
+        x, info = (cg if definite else minres)(apply, rhs, precondition, **options)
+    info = replace(info, time=perf_counter() - began, set_up_time=set_up, preconditioner=used, phases=phases)
+    return given.back(x, info), info
+
+
+class _Given:
+    """A right-hand side as a vector where the operator computes, and what solutions become in its kind.
+
+    Parameters
+    ----------
+    A, b : object
+        As `solve` was given them.
+    what : str
+        What messages call b.
+
+    Attributes
+    ----------
+    device : Device
+        Where to solve.
+    vector : array, [n]
+        b there, of the operator's type; times a power of two if that is another than its own.
+    kind : dtype
+        Of solutions: the finer one of both.
+    """
+
+    def __init__(self, A: Any, b: Any, what: str) -> None:
+        self.A, self.b, self.unit = A, b, 0
+        self.whole = isinstance(A, GlobalOperator)
+        if isinstance(b, Field) and not self.whole:
+            raise ArgumentError(f"{what} is a field, which a GlobalOperator takes; the operator is {shown(A)}")
+        self.home = HOST if isinstance(b, Field) else _pair(b, what).home
+        self.device: Device = A.device if self.whole else self.home
+        found = self._gathered(b, what, "dual") if isinstance(b, Field) else self._flat(b, what)
+        self.kind = np.result_type(found.dtype, A.dtype if self.whole else found.dtype)
+        if self.whole and found.dtype != A.dtype:
+            self.unit = vectors_on(self.device).exponent(found)
+        self.vector = self._scaled(found)
+
+    def like(self, start: Any, what: str) -> Any:
+        """A first guess, as `vector` is."""
+        if isinstance(start, Field) != isinstance(self.b, Field):
+            raise ArgumentError(f"{what} is {shown(start)}; give what the right-hand side is, a field or an array")
+        return self._scaled(
+            self._gathered(start, what, "coeff") if isinstance(start, Field) else self._flat(start, what)
+        )
+
+    def _scaled(self, vector: Any) -> Any:
+        vector = scaled(vector, -self.unit) if self.unit else vector
+        return vector.astype(self.A.dtype if self.whole else vector.dtype, copy=False)
+
+    def _flat(self, given: Any, what: str) -> Any:
+        """A vector where to solve, of an array of any library."""
+        vector = _pair(given, what).read(self.device)
+        if vector.dtype.kind not in "fiu":
+            raise ArgumentError(f"{what} must be of real numbers, got {vector.dtype}")
+        if self.whole and vector.shape == (self.A.components, self.A.c0.size):
+            vector = vector.reshape(-1)
+        if vector.ndim != 1 or (self.whole and vector.shape[0] != self.A.shape[0]):
+            raise ArgumentError(
+                f"{what} must be an array [{self.A.shape[0] if self.whole else 'n'}], got {shown(given)}"
+            )
+        return vector if vector.dtype in (np.float32, np.float64) else vector.astype(np.float64)
+
+    def _gathered(self, field: Field, what: str, state: str) -> Any:
+        """A vector where to solve, of a field."""
+        check_state(field, state, what)
+        c0, components = self.A.c0, self.A.components
+        if field.space is not c0.space or field.components != components:
+            raise StateError(f"{what} must be a field of {components} component(s) on the operator's space")
+        if state == "dual":
+            return c0.gather(field, self.device).reshape(-1)
+        if isinstance(field, Solution) and field.c0 is c0:
+            return field.pair.read(self.device).reshape(-1)
+        return vectors_on(self.device).from_host(c0.average(field).reshape(-1))
+
+    def back(self, x: Any, info: SolveInfo) -> Any:
+        """A solution in the kind of b, where that is."""
+        if self.unit:
+            x = scaled(x.astype(self.kind, copy=False), self.unit)
+        if isinstance(self.b, Field):
+            n = self.A.components
+            return Solution.of(x if n == 1 else x.reshape(n, -1), self.device, self.A.c0, info)
+        found = PairArray.of(x, self.device).read(self.home).astype(self.kind, copy=False)
+        return same_kind(self.b, found.reshape(self.b.shape)) if is_array(self.b) else found
+
+
+def _pair(given: Any, what: str) -> PairArray:
+    """An array of any library on its memory; what is none, and NumPy's of other numbers, as one of NumPy."""
+    if not is_array(given) or (isinstance(given, np.ndarray) and given.dtype.kind != "f"):
+        given = reals(given, what)
+    return wrap(given, copy=True)
+
+
+def _function(A: Any, rhs: Any, name: str) -> Any:
+    """What applies an operator: a GlobalOperator itself, or a function x -> A x."""
+    if isinstance(A, GlobalOperator):
+        return A
+    n = len(rhs)
+    if isinstance(A, np.ndarray):
+        A = reals(A, f"the operator of {name}")
+    if hasattr(A, "shape") and hasattr(A, "__matmul__"):
+        if A.shape != (n, n):
+            raise ArgumentError(f"the operator of {name} must be [{n}, {n}] as b has {n} entries, got {shown(A)}")
+        return lambda vector: A @ vector
+    if callable(A):
+        return A
+    raise ArgumentError(
+        f"the operator of {name} must be a GlobalOperator, a LinearOperator, a matrix or a function, got {shown(A)}"
+    )
+
+
+def _is_symmetric(A: Any, apply: Timed, vectors: VectorSpace, rhs: Any) -> bool:
+    """Whether an operator is symmetric: as it says, else on random vectors up to rounding."""
+    if isinstance(A, GlobalOperator):
+        return A.symmetric
+    found = vectors.asymmetry(apply, *vectors.random_pair(len(rhs), rhs.dtype))
+    return found <= _ROUNDING * float(np.finfo(rhs.dtype).eps)
+
+
+def _of_matrix(
+    vectors: VectorSpace, dtype: Any, name: str, A: Any, *, definite: bool
+) -> tuple[Preconditioner | None, str]:
+    """Make a preconditioner of what is no GlobalOperator; see `make_preconditioner`."""
+    own = getattr(A, "diagonal", None)
+    if name == "multigrid" or (name == "jacobi" and own is None):
+        wanted = "GlobalOperator" if own is not None else "GlobalOperator or, for 'jacobi', a matrix"
+        raise NotSuitable(f"preconditioner {name!r} is made of a {wanted}, got {shown(A)}; give a function r -> M^-1 r")
+    if name == "none" or own is None:
+        return None, "none"
+    diagonal = vectors.xp.asarray(own(), dtype)
+    if definite and not bool((diagonal > 0).all()):
+        raise SolverError("the diagonal of the matrix is not positive; the matrix is not positive definite")
+    return Jacobi(1 / without_zeros(diagonal, vectors.xp)), "jacobi"
