@@ -86,14 +86,13 @@ class _Basis:
         self._chunks: list[Any] = []
         self.count = 0
 
-    def append(self, vector: Any) -> Any:
-        """Keep a copy; returns it."""
+    def append(self, vector: Any) -> None:
+        """Keep a copy."""
         number = self.count % _CHUNK
         if number == 0:
             self._chunks.append(self._vectors.device.empty((_CHUNK, *self._shape), self._dtype))
         self._chunks[-1][number] = vector
         self.count += 1
-        return self._chunks[-1][number]
 
     def _filled(self) -> Iterator[tuple[int, Any]]:
         for start, chunk in zip(range(0, self.count, _CHUNK), self._chunks):
@@ -108,7 +107,8 @@ class _Basis:
         total: Any = 0
         for start, chunk in self._filled():
             factors = numbers[start : start + _CHUNK]
-            total = total + factors @ chunk[: len(factors)]
+            if len(factors):
+                total = total + factors @ chunk[: len(factors)]
         return total
 
 
@@ -137,45 +137,46 @@ def _cycle(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, run:
     V = _Basis(vectors, r)
     Z = V if M is None else _Basis(vectors, r)
     size, eps = vectors.dot(r, r) ** 0.5, float(np.finfo(r.dtype).eps)
-    v = V.append(r / size)
-    # A Z = V H; R is H rotated to an upper triangle, `rest` what its least-squares problem leaves.
-    H, R, rotations, rest, whole = (
-        np.zeros((steps + 1, steps)),
-        np.zeros(steps + 1),
-        list[tuple[float, float]](),
-        size,
-        True,
-    )
+    v = r / size
+    V.append(v)
+    # A Z = V H; `rotations` make H an upper triangle, `rest` is what its least-squares problem leaves.
+    H, rotations, rest, whole = list[list[float]](), list[tuple[float, float]](), size, True
     for j in range(steps):
-        z = v if M is None else Z.append(M(read_only(v)))
+        z = v
+        if M is not None:
+            z = M(read_only(v))
+            Z.append(z)
         p = A(read_only(z))
         h = V.products(p)
         p = p - V.combination(h)
         again = V.products(p)
         p -= V.combination(again)
         *column, square = vectors.numbers(h + again, p @ p)
-        if not all(map(isfinite, (*column, square))):
-            raise not_finite(run.name, len(residuals) - 1)
         below = square**0.5
-        whole = below > 10 * eps * hypot(*column, below)
-        H[: j + 1, j], H[j + 1, j] = column, below if whole else 0.0
-        R[: j + 2] = H[: j + 2, j]
+        length = hypot(*column, below)
+        if not isfinite(length):
+            raise not_finite(run.name, len(residuals) - 1)
+        whole = below > 10 * eps * length
+        H.append([*column, below if whole else 0.0])
+        R = list(H[-1])
         for i, (c, s) in enumerate(rotations):
-            R[i : i + 2] = c * R[i] + s * R[i + 1], c * R[i + 1] - s * R[i]
+            R[i], R[i + 1] = c * R[i] + s * R[i + 1], c * R[i + 1] - s * R[i]
         diagonal = hypot(R[j], R[j + 1])
         # Nothing is gained where the column is a combination of those before.
-        c, s = (R[j] / diagonal, R[j + 1] / diagonal) if diagonal > eps * hypot(*column) else (0.0, 1.0)
-        rotations.append((c, s))
-        rest *= abs(s)
+        rotations.append((R[j] / diagonal, R[j + 1] / diagonal) if diagonal > eps * length else (0.0, 1.0))
+        rest *= abs(rotations[-1][1])
         residuals.append(rest / run.scale)
         run.advance(description=f"{run.name} {residuals[-1]:.1e}")
         if residuals[-1] <= run.tol or not whole:
             break
-        v = V.append(p / below)
-    rhs = np.zeros(j + 2)
+        v = p / below
+        V.append(v)
+    matrix, rhs = np.zeros((len(H) + 1, len(H))), np.zeros(len(H) + 1)
+    for j, column in enumerate(H):
+        matrix[: j + 2, j] = column
     rhs[0] = size
-    y = np.linalg.lstsq(H[: j + 2, : j + 1], rhs, rcond=None)[0]
-    left = rhs - H[: j + 2, : j + 1] @ y
+    y = np.linalg.lstsq(matrix, rhs, rcond=None)[0]
+    left = rhs - matrix @ y
     # More than the rotations say where columns are nearly the same.
     residuals[-1] = max(residuals[-1], float(np.linalg.norm(left)) / run.scale)
     x += Z.combination(xp.asarray(y, x.dtype))

@@ -247,7 +247,15 @@ def _function(A: Any, rhs: Any, name: str) -> Any:
     if hasattr(A, "shape") and hasattr(A, "__matmul__"):
         if A.shape != (n, n):
             raise ArgumentError(f"the operator of {name} must be [{n}, {n}] as b has {n} entries, got {shown(A)}")
-        return lambda vector: A @ vector
+
+        def product(vector: Any) -> Any:
+            try:
+                return A @ vector
+            except TypeError as error:
+                what = f"{shown(A)} and vectors of {type(rhs).__module__.partition('.')[0]}"
+                raise ArgumentError(f"{name}: {what} do not multiply: {error}") from error
+
+        return product
     if callable(A):
         return A
     raise ArgumentError(
