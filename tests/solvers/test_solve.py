@@ -279,7 +279,7 @@ class TestKinds:
             assert moved == [(2, 2), (2, 2)] and info.method == method
             assert type(x) is np.ndarray and np.linalg.norm(b - A @ x) < 1.01e-9 * np.linalg.norm(b)
         finally:
-            BACKENDS._objects.pop("stand-in")
+            BACKENDS.pop("stand-in")
 
     @pytest.mark.cuda
     @pytest.mark.parametrize("form", ["helmholtz", "indefinite", "advection"])
