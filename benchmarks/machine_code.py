@@ -174,7 +174,7 @@ def cuda_sources(problem: BlockProblem) -> Iterator[tuple[str, str]]:
 def vector_sources() -> Iterator[tuple[str, str]]:
     """Sources of the kernels of the iterations."""
     codes = np.array([[0], [2], [4], [4]], np.int32)
-    tables = indexed.IndexTables.of(BlockMatrix([codes[:2], codes[2:]], csr_array((1, 4))))
+    tables = indexed.IndexTables(BlockMatrix([codes[:2], codes[2:]], csr_array((1, 4))))
     for real, components in product(("float32", "float64"), (1, 3)):
         yield f"cuda indexed {real} {components}", program(tables.source(real, components))
     for real in ("float32", "float64"):

@@ -124,9 +124,7 @@ def compare_algorithms(
             yield ComparisonRow(
                 shape=block.shape.name,
                 geometry=block.geometry.kind.name,
-                strategy=choice.strategy,
-                algorithm=choice.algorithm,
-                backend=choice.backend,
+                **{name: getattr(choice, name) for name in ("strategy", "algorithm", "backend")},
                 order=order,
                 n_cells=block.n_elements,
                 n_dofs=n_dofs,

@@ -1,6 +1,18 @@
 """The command `hpfem`: look at a mesh, apply an operator, solve, compare algorithms, measure throughput, draw it, tune.
 
 Exit codes: 0 done, 2 bad input (one line on standard error says what), 130 interrupted, 143 terminated.
+
+Examples
+--------
+  hpfem info meshes/cube_mixed.msh
+  hpfem apply meshes/cube_mixed.msh --operator helmholtz --order 4 -o helmholtz.vtu
+  hpfem solve meshes/cube_mixed.msh --order 5 --dirichlet 0 -o u.vtu
+  hpfem compare meshes/curved_mixed.msh --order 2:8
+  hpfem bench --quick -o results.json
+  hpfem plot results.json
+  hpfem tune meshes/cube_mixed.msh --order 4
+
+hpfem COMMAND --help says more.
 """
 
 from __future__ import annotations
@@ -22,18 +34,6 @@ from ..version import __version__
 from . import apply, bench, cache, compare, info, output, plot, solve, tune
 
 __all__ = ["main"]
-
-EXAMPLES = """examples:
-  hpfem info meshes/cube_mixed.msh
-  hpfem apply meshes/cube_mixed.msh --operator helmholtz --order 4 -o helmholtz.vtu
-  hpfem solve meshes/cube_mixed.msh --order 5 --dirichlet 0 -o u.vtu
-  hpfem compare meshes/curved_mixed.msh --order 2:8
-  hpfem bench --quick -o results.json
-  hpfem plot results.json
-  hpfem tune meshes/cube_mixed.msh --order 4
-
-hpfem COMMAND --help says more.
-"""
 
 
 class Parser(argparse.ArgumentParser):
@@ -64,14 +64,30 @@ def make_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="hpfem",
         description="High-order finite element operators on meshes that mix element shapes.",
-        epilog=EXAMPLES,
+        epilog=_told(__doc__)[2],
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"hpfem {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for module in (info, apply, solve, compare, bench, plot, tune, cache):
-        module.COMMAND.add_to(commands)
+        title, description, examples = _told(module.__doc__)
+        command = commands.add_parser(
+            module.__name__.rpartition(".")[2],
+            help=title,
+            description=description,
+            epilog=examples,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(command)
+        command.add_argument("--json", action="store_true", help="print the result as JSON instead of a table")
+        command.set_defaults(run=module.run)
     return parser
+
+
+def _told(text: str | None) -> tuple[str, str, str]:
+    """What the docstring of a command's module tells: what it does, how, and examples."""
+    title, description, examples = (text or "\n\n\n\n").split("\n\n", 2)
+    return title.partition(": ")[2].rstrip("."), description, examples.replace("Examples\n--------", "examples:")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,4 +1,20 @@
-"""`hpfem apply`: apply an operator to a field on a mesh."""
+"""`hpfem apply`: apply an operator to a field.
+
+Project a field on a space, apply an operator, and report norms, time and what was chosen.
+
+Examples
+--------
+  hpfem apply meshes/cube_mixed.msh --operator helmholtz --order 4
+  hpfem apply meshes/curved_mixed.msh --operator laplacian --field "exp(-x**2) * y" -o out.vtu
+  hpfem apply meshes/cube_mixed.msh --operator bwdtrans --order hex=3,prism=3,pyramid=3,tet=4
+  hpfem apply meshes/square_mixed.msh --operator advectiondiffusionreaction --velocity "y, -x" --diffusivity 0.1
+  hpfem apply meshes/curved_mixed_2d.msh --diffusivity "left: 10" --diffusivity "right: 1 + x"
+  hpfem apply meshes/cube_mixed.msh --operator mass --strategy sumfac --algorithm collocated --json
+
+A field is an expression of x, y, z with + - * / **, comparisons, pi, e, sin cos tan sinh cosh tanh exp log sqrt abs
+minimum maximum where; commas separate components. A result that is a functional (that of mass, helmholtz, ...) is
+written to VTU as the function with these mass inner products, element by element.
+"""
 
 from __future__ import annotations
 
@@ -17,34 +33,17 @@ from ..space import Field, Space
 from ..support.progress import progress
 from ..vtu import write_vtu
 from . import options, output
-from .command import Command
 from .field_expression import FieldExpression, parse_field
-
-EXAMPLES = """examples:
-  hpfem apply meshes/cube_mixed.msh --operator helmholtz --order 4
-  hpfem apply meshes/curved_mixed.msh --operator laplacian --field "exp(-x**2) * y" -o out.vtu
-  hpfem apply meshes/cube_mixed.msh --operator bwdtrans --order hex=3,prism=3,pyramid=3,tet=4
-  hpfem apply meshes/square_mixed.msh --operator advectiondiffusionreaction --velocity "y, -x" --diffusivity 0.1
-  hpfem apply meshes/curved_mixed_2d.msh --diffusivity "left: 10" --diffusivity "right: 1 + x"
-  hpfem apply meshes/cube_mixed.msh --operator mass --strategy sumfac --algorithm collocated --json
-
-A field is an expression of x, y, z with + - * / **, comparisons, pi, e, sin cos tan sinh cosh tanh exp log sqrt abs
-minimum maximum where; commas separate components. A result that is a functional (that of mass, helmholtz, ...) is
-written to VTU as the function with these mass inner products, element by element.
-"""
 
 DEFAULT_FIELDS = {1: "sin(pi*x)", 2: "sin(pi*x)*cos(pi*y)", 3: "sin(pi*x)*cos(pi*y)*cos(pi*z)"}
 COEFFICIENTS = ("lam", "velocity", "diffusivity", "reaction")
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command; see `hpfem.cli.make_parser`."""
     parser.add_argument("mesh", metavar="MESH", help="mesh file")
-    parser.add_argument(
-        "--operator",
-        default="helmholtz",
-        metavar="NAME",
-        help=f"{', '.join(OPERATORS)}; in any case (default helmholtz)",
-    )
+    text = f"{', '.join(OPERATORS)}; in any case (default helmholtz)"
+    parser.add_argument("--operator", default="helmholtz", metavar="NAME", help=text)
     options.add_order_option(parser)
     parser.add_argument("--field", metavar="EXPR", help="the field; a smooth one when left out")
     for name in COEFFICIENTS:
@@ -139,7 +138,8 @@ def argument_of(operator: Any, space: Space, expression: FieldExpression) -> tup
     return values, values
 
 
-def _run(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> None:
+    """Run the command; see `hpfem.cli.make_parser`."""
     target = None if arguments.output is None else options.output_file(arguments.output, ".vtu")
     operator_class(arguments.operator)
     with progress("reading the mesh", total=4) as step:
@@ -196,10 +196,7 @@ def _report(mesh: str, operator: Any, expression: str, field: Field, result: Fie
             "order": block.order,
             "cells": block.n_elements,
             "points": list(block.rule.counts),
-            "backend": choice.backend,
-            "strategy": choice.strategy,
-            "algorithm": choice.algorithm,
-            "reason": choice.reason,
+            **{name: getattr(choice, name) for name in ("backend", "strategy", "algorithm", "reason")},
             "unsuitable": list(choice.unsuitable),
         }
         for block, choice in zip(space.blocks, choices, strict=bool(choices))
@@ -223,13 +220,3 @@ def _print(report: dict[str, Any], operator: Any) -> None:
         rows.append(("written", report["output"]))
     output.print_pairs(rows)
     output.say(operator.explain() if isinstance(operator, Operator) else repr(operator))
-
-
-COMMAND = Command(
-    "apply",
-    "apply an operator to a field",
-    "Project a field on a space, apply an operator, and report norms, time and what was chosen.",
-    EXAMPLES,
-    _add_arguments,
-    _run,
-)

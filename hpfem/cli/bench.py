@@ -1,4 +1,34 @@
-"""`hpfem bench`: throughput shape by shape, against the machine's limits."""
+"""`hpfem bench`: throughput shape by shape.
+
+Measure the throughput of the mass (bk1) or Helmholtz (bk3) operator element by element, or of CEED's
+bake-off problems on continuous functions (bp1, bp3, bp5), or of whole solves with multigrid (solve), over shapes,
+orders, sizes, strategies and geometries, and the machine's bandwidth and flop rate in the same run.
+
+Examples
+--------
+  hpfem bench --quick
+  hpfem bench --shapes hex,tet --orders 1:7 --benchmark bk3 -o results.json
+  hpfem bench --shapes all --orders 2,4 --dofs 1e4:1e7 --geometry affine --algorithm both -o results.json
+  hpfem bench --strategies sumfac --backend numpy --dtype float32 --json
+  hpfem bench --backend cuda --part 1/2 --budget 400 -o part1.json
+  hpfem bench --merge part1.json part2.json -o gpu.json
+  hpfem bench --benchmark bp3 --shapes hex,tet --orders 1:8 --dofs 1e4:1e6 -o bp3.json
+  hpfem bench --benchmark bp5 --shapes quad,hex --backend cuda --dofs 1e5,1e6,1e7 -o bp5.json
+  hpfem bench --benchmark solve --shapes all --orders 1:8 --dofs 1e5 --geometry deformed -o solve.json
+
+bp1 (mass), bp3 (stiffness, u = 0 on the boundary) and bp5 (the same on quads and hexes whose points are the nodes) are
+applied to the unknowns of continuous functions: an application with gather and scatter, an iteration of conjugate
+gradients (of 20, Jacobi for bp1), and SciPy's CSR product with the assembled matrix where that fits. Throughput is
+unknowns over the median time.
+
+solve is -div(grad u) + u = f, u = 0 on the boundary, from the mesh to the solution, to 1e-8 (1e-5 in float32), with
+multigrid: all in, phase by phase, the first time, and on a CPU SciPy with pyamg on the assembled matrix where it fits.
+
+Of bk1 and bk3 on a GPU, or with --tiled, kernels alone are measured: both, all shapes, P = 1..7 (10 in 2-D), both
+geometries, precisions and algorithms, all strategies, up to 2e7 degrees of freedom, and the fastest for seconds without
+a pause.
+Throughput is elements x modes over the median time, otherwise on one thread unless told so. Draw it with hpfem plot.
+"""
 
 from __future__ import annotations
 
@@ -24,37 +54,7 @@ from ..support.machine import machine_description
 from ..support.progress import progress
 from . import bench_suite, options, output
 from .bench_tables import print_bench, print_suite
-from .command import Command
 from .result_file import ResultFile
-
-DESCRIPTION = """Measure the throughput of the mass (bk1) or Helmholtz (bk3) operator element by element, or of CEED's
-bake-off problems on continuous functions (bp1, bp3, bp5), or of whole solves with multigrid (solve), over shapes,
-orders, sizes, strategies and geometries, and the machine's bandwidth and flop rate in the same run."""
-
-EXAMPLES = """examples:
-  hpfem bench --quick
-  hpfem bench --shapes hex,tet --orders 1:7 --benchmark bk3 -o results.json
-  hpfem bench --shapes all --orders 2,4 --dofs 1e4:1e7 --geometry affine --algorithm both -o results.json
-  hpfem bench --strategies sumfac --backend numpy --dtype float32 --json
-  hpfem bench --backend cuda --part 1/2 --budget 400 -o part1.json
-  hpfem bench --merge part1.json part2.json -o gpu.json
-  hpfem bench --benchmark bp3 --shapes hex,tet --orders 1:8 --dofs 1e4:1e6 -o bp3.json
-  hpfem bench --benchmark bp5 --shapes quad,hex --backend cuda --dofs 1e5,1e6,1e7 -o bp5.json
-  hpfem bench --benchmark solve --shapes all --orders 1:8 --dofs 1e5 --geometry deformed -o solve.json
-
-bp1 (mass), bp3 (stiffness, u = 0 on the boundary) and bp5 (the same on quads and hexes whose points are the nodes) are
-applied to the unknowns of continuous functions: an application with gather and scatter, an iteration of conjugate
-gradients (of 20, Jacobi for bp1), and SciPy's CSR product with the assembled matrix where that fits. Throughput is
-unknowns over the median time.
-
-solve is -div(grad u) + u = f, u = 0 on the boundary, from the mesh to the solution, to 1e-8 (1e-5 in float32), with
-multigrid: all in, phase by phase, the first time, and on a CPU SciPy with pyamg on the assembled matrix where it fits.
-
-Of bk1 and bk3 on a GPU, or with --tiled, kernels alone are measured: both, all shapes, P = 1..7 (10 in 2-D), both
-geometries, precisions and algorithms, all strategies, up to 2e7 degrees of freedom, and the fastest for seconds without
-a pause.
-Throughput is elements x modes over the median time, otherwise on one thread unless told so. Draw it with hpfem plot.
-"""
 
 # What --quick sets where nothing else was said, on meshes and of the whole benchmark: two minutes become a few seconds.
 QUICK: tuple[dict[str, Any], dict[str, Any]] = (
@@ -63,65 +63,30 @@ QUICK: tuple[dict[str, Any], dict[str, Any]] = (
 )
 
 
-def _one_or_all(word: str, every: tuple[str, ...], text: str) -> tuple[str, ...]:
-    return every if text == word else (text,)
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    names = options.checked(options.parse_names)
-    parser.add_argument(
-        "--shapes",
-        type=lambda text: BOX_SHAPES if text == "all" else names(text),
-        metavar="NAMES",
-        help=f"{', '.join(BOX_SHAPES)}, or all (default {','.join(SOLID_SHAPES)})",
-    )
-    parser.add_argument(
-        "--orders",
-        "--order",
-        type=options.checked(options.parse_orders),
-        metavar="P",
-        help="4, 2:8 or 1,3,5 (default 1:7)",
-    )
-    parser.add_argument(
-        "--benchmark",
-        dest="benchmarks",
-        type=names,
-        metavar="NAME",
-        help=f"{', '.join((*BENCHMARKS, *BAKE_OFFS))} (default bk3)",
-    )
-    parser.add_argument(
-        "--strategies",
-        type=names,
-        default=(),
-        metavar="NAMES",
-        help="stdmat, sumfac, ... (default all; auto of bp1, bp3, bp5 and solve)",
-    )
-    for name, dest, metavar, every, others in (
-        ("--algorithm", "algorithms", "NAME", ALGORITHMS, ", both or auto (default auto)"),
-        ("--geometry", "geometries", "KIND", GEOMETRIES, " or both (default both)"),
-    ):
-        both = partial(_one_or_all, "both", every)
-        parser.add_argument(name, dest=dest, type=both, metavar=metavar, help=f"{', '.join(every)}{others}")
-    parser.add_argument(
-        "--dofs",
-        type=options.checked(options.parse_dofs),
-        metavar="N",
-        help="1e5, 1e4,1e6 or 1e3:1e6 (default 3e3:1e6): elements x modes, or unknowns of bp1, bp3, bp5, solve",
-    )
-    parser.add_argument(
-        "--matrix-entries",
-        type=options.checked(options.parse_dofs),
-        metavar="N",
-        help="assemble for SciPy where element matrices have fewer entries"
-        f" (default {MATRIX_ENTRIES:.0e}, solve {PEER_ENTRIES:.0e})",
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command; see `hpfem.cli.make_parser`."""
+    add, known = partial(options.add, parser), ", ".join((*BENCHMARKS, *BAKE_OFFS))
+    text = f"{', '.join(BOX_SHAPES)}, or all (default {','.join(SOLID_SHAPES)})"
+    add("--shapes", lambda names: BOX_SHAPES if names == "all" else options.parse_names(names), "NAMES", text)
+    add("--orders --order", options.parse_orders, "P", "4, 2:8 or 1,3,5 (default 1:7)")
+    add("--benchmark", options.parse_names, "NAME", f"{known} (default bk3)", dest="benchmarks")
+    text = "stdmat, sumfac, ... (default all; auto of bp1, bp3, bp5 and solve)"
+    add("--strategies", options.parse_names, "NAMES", text, default=())
+    text = f"{', '.join(ALGORITHMS)}, both or auto (default auto)"
+    add("--algorithm", lambda name: ALGORITHMS if name == "both" else (name,), "NAME", text, dest="algorithms")
+    text = f"{', '.join(GEOMETRIES)} or both (default both)"
+    add("--geometry", lambda kind: GEOMETRIES if kind == "both" else (kind,), "KIND", text, dest="geometries")
+    text = "1e5, 1e4,1e6 or 1e3:1e6 (default 3e3:1e6): elements x modes, or unknowns of bp1, bp3, bp5, solve"
+    add("--dofs", options.parse_dofs, "N", text)
+    text = "assemble for SciPy where element matrices have fewer entries"
+    defaults = f"(default {MATRIX_ENTRIES:.0e}, solve {PEER_ENTRIES:.0e})"
+    add("--matrix-entries", options.parse_dofs, "N", f"{text} {defaults}")
     parser.add_argument("--quick", action="store_true", help="fewer sizes and shorter timings")
     options.add_space_options(parser, both=True)
     options.add_timing_options(parser, None)
     bench_suite.add_arguments(parser)
-    parser.add_argument(
-        "-o", "--output", metavar="FILE.json", help="write the results, also those of an interrupted run"
-    )
+    text = "write the results, also those of an interrupted run"
+    parser.add_argument("-o", "--output", metavar="FILE.json", help=text)
 
 
 def settings_of(arguments: argparse.Namespace, suite: bool) -> BenchSettings | SuiteSettings:
@@ -160,7 +125,8 @@ def settings_of(arguments: argparse.Namespace, suite: bool) -> BenchSettings | S
     return kind(**{**(QUICK[suite] if arguments.quick else {}), **asked})
 
 
-def _run(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> None:
+    """Run the command; see `hpfem.cli.make_parser`."""
     path = None if arguments.output is None else options.output_file(arguments.output, ".json")
     suite = bench_suite.wanted(arguments)
     if arguments.merge:
@@ -235,6 +201,3 @@ def _say_what_is_left(runner: Runner, path: Path | None, seconds: float, compile
         output.say(f"{len(rest)} problems of this part are left; go on with the same options and --resume {path}")
     elif runner.left:
         output.say(f"{len(runner.left)} problems belong to other parts; put all together with hpfem bench --merge")
-
-
-COMMAND = Command("bench", "throughput shape by shape", DESCRIPTION, EXAMPLES, _add_arguments, _run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,19 +48,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         Gets the options.
     """
     group = parser.add_argument_group("the whole benchmark (with --backend cuda, or --tiled)")
-    seconds = options.checked(options.parse_seconds)
-    group.add_argument(
-        "--tiled", action="store_true", help="kernels alone on copies of a few elements; always so on a GPU"
-    )
-    group.add_argument(
-        "--sustained", type=seconds, metavar="S", help="seconds of the fastest without a pause (default 2)"
-    )
-    group.add_argument("--part", type=options.checked(parse_part), metavar="K/N", help="the K-th of N parts only")
-    group.add_argument("--budget", type=seconds, metavar="S", help="begin nothing new after so many seconds")
+    add = partial(options.add, group)
+    text = "kernels alone on copies of a few elements; always so on a GPU"
+    group.add_argument("--tiled", action="store_true", help=text)
+    add("--sustained", options.parse_seconds, "S", "seconds of the fastest without a pause (default 2)")
+    add("--part", parse_part, "K/N", "the K-th of N parts only")
+    add("--budget", options.parse_seconds, "S", "begin nothing new after so many seconds")
     group.add_argument("--resume", metavar="FILE.json", help="keep its results and measure what it lacks")
-    group.add_argument(
-        "--merge", nargs="+", metavar="FILE.json", help="measure nothing: put the results of parts together"
-    )
+    text = "measure nothing: put the results of parts together"
+    group.add_argument("--merge", nargs="+", metavar="FILE.json", help=text)
 
 
 def wanted(arguments: argparse.Namespace) -> bool:

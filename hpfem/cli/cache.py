@@ -1,4 +1,15 @@
-"""`hpfem cache`: the compiled kernels and tuning results that are kept."""
+"""`hpfem cache`: the compiled kernels and tuning results that are kept.
+
+Kernels are compiled once for each form, shape, order and processor (kernels) or GPU (cuda), and kept in the
+user's cache folder (or the one that HPFEM_CACHE_DIR names); the least recently used go first when it is full.
+Results of hpfem tune (tuning) are kept beside them.
+
+Examples
+--------
+  hpfem cache info
+  hpfem cache clear
+  hpfem cache clear tuning
+"""
 
 from __future__ import annotations
 
@@ -9,13 +20,6 @@ from .. import tuning
 from ..backends import BACKENDS
 from ..support.cache import Cache
 from . import output
-from .command import Command
-
-EXAMPLES = """examples:
-  hpfem cache info
-  hpfem cache clear
-  hpfem cache clear tuning
-"""
 
 
 def _caches() -> dict[str, Cache]:
@@ -24,12 +28,14 @@ def _caches() -> dict[str, Cache]:
     return {kind: cache for caches in found for kind, cache in caches.items()} | {"tuning": tuning.cache()}
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command; see `hpfem.cli.make_parser`."""
     parser.add_argument("action", choices=("info", "clear"), help="count what is kept, or delete it")
     parser.add_argument("kind", nargs="?", choices=tuple(_caches()), help="of one kind only")
 
 
-def _run(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> None:
+    """Run the command; see `hpfem.cli.make_parser`."""
     found: dict[str, dict[str, Any]] = {}
     for kind, cache in _caches().items():
         if arguments.kind in (None, kind):
@@ -44,15 +50,3 @@ def _run(arguments: argparse.Namespace) -> None:
         limit = f" of {state['limit'] / 1e6:.0f}" if state["limit"] else ""
         size = f"{state['nbytes'] / 1e6:.1f}{limit} MB"
         output.say(f"{kind}: {state['entries']} files, {size} in {state['path']}")
-
-
-COMMAND = Command(
-    "cache",
-    "the compiled kernels and tuning results that are kept",
-    "Kernels are compiled once for each form, shape, order and processor (kernels) or GPU (cuda), and kept in the\n"
-    "user's cache folder (or the one that HPFEM_CACHE_DIR names); the least recently used go first when it is full.\n"
-    "Results of hpfem tune (tuning) are kept beside them.",
-    EXAMPLES,
-    _add_arguments,
-    _run,
-)

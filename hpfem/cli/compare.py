@@ -1,4 +1,16 @@
-"""`hpfem compare`: algorithms for the Helmholtz operator against each other."""
+"""`hpfem compare`: algorithms against each other.
+
+Apply the Helmholtz operator to random coefficients by dense matrices, by non-collocated and by
+collocated sum factorisation: agreement, time, operations and bytes per shape and order.
+
+Examples
+--------
+  hpfem compare meshes/cube_mixed.msh --order 2:8
+  hpfem compare meshes/curved_mixed.msh --order 4 --json
+  hpfem compare meshes/curved_mixed.msh --order 1:6 --dtype float32 -o results/
+
+With -o the folder gets compare.json and the picture compare.png.
+"""
 
 from __future__ import annotations
 
@@ -12,39 +24,22 @@ from ..plots import plot_results
 from ..support.machine import machine_description
 from ..support.progress import progress
 from . import options, output
-from .command import Command
 from .result_file import ResultFile
 
-DESCRIPTION = """Apply the Helmholtz operator to random coefficients by dense matrices, by non-collocated and by
-collocated sum factorisation: agreement, time, operations and bytes per shape and order."""
 
-EXAMPLES = """examples:
-  hpfem compare meshes/cube_mixed.msh --order 2:8
-  hpfem compare meshes/curved_mixed.msh --order 4 --json
-  hpfem compare meshes/curved_mixed.msh --order 1:6 --dtype float32 -o results/
-
-With -o the folder gets compare.json and the picture compare.png.
-"""
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command; see `hpfem.cli.make_parser`."""
     parser.add_argument("mesh", metavar="MESH", help="mesh file")
-    parser.add_argument(
-        "--order",
-        "--orders",
-        dest="orders",
-        type=options.checked(options.parse_orders),
-        default=(2, 3, 4, 5, 6),
-        metavar="P",
-        help="polynomial orders: 4, 2:8 or 1,3,5 (default 2:6)",
-    )
+    text, default = "polynomial orders: 4, 2:8 or 1,3,5 (default 2:6)", (2, 3, 4, 5, 6)
+    options.add(parser, "--order --orders", options.parse_orders, "P", text, dest="orders", default=default)
     parser.add_argument("--lam", type=float, default=1.0, metavar="NUMBER", help="reaction coefficient (default 1)")
     options.add_space_options(parser)
     options.add_timing_options(parser, 9)
     parser.add_argument("-o", "--output", metavar="FOLDER", help="folder for compare.json and compare.png")
 
 
-def _run(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> None:
+    """Run the command; see `hpfem.cli.make_parser`."""
     folder = None if arguments.output is None else options.output_folder(arguments.output)
     mesh = read_mesh(arguments.mesh)
     machine = machine_description()
@@ -97,6 +92,3 @@ def _print(rows: list[ComparisonRow]) -> None:
     ]
     output.print_table("Helmholtz", columns, lines)
     output.say(f"largest relative difference {max(row.difference for row in rows):.1e}")
-
-
-COMMAND = Command("compare", "algorithms against each other", DESCRIPTION, EXAMPLES, _add_arguments, _run)

@@ -8,7 +8,7 @@ import re
 import tempfile
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from hpfem.shapes import BASES
 
@@ -19,31 +19,13 @@ from ..space.arguments import MAX_ORDER
 from ..support.files import file_path, output_path, path_text
 from .field_expression import FieldExpression, parse_field
 
-T = TypeVar("T")
-
 DTYPES = ("float64", "float32")
 
 
-def checked(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Make a type for argparse that shows our messages.
+def _checked(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A type for argparse that shows our messages."""
 
-    Parameters
-    ----------
-    parse : callable
-        Reads a text, or raises an ArgumentError.
-
-    Returns
-    -------
-    callable
-        Raises argparse's error instead.
-
-    Raises
-    ------
-    ArgumentTypeError
-        From what is returned.
-    """
-
-    def convert(text: str) -> T:
+    def convert(text: str) -> Any:
         try:
             return parse(text)
         except ArgumentError as error:
@@ -316,6 +298,25 @@ def coefficient(name: str, texts: Sequence[str], space: Space) -> float | FieldE
         ) from error
 
 
+def add(parser: Any, names: str, parse: Callable[[str], Any], metavar: str, text: str, **more: Any) -> None:
+    """Add an option whose value is read by one of the functions above.
+
+    Parameters
+    ----------
+    parser : ArgumentParser or group of one
+        Gets the option.
+    names : str
+        Of the option, separated by blanks.
+    parse : callable
+        Reads the value, or raises an ArgumentError.
+    metavar, text : str
+        What help calls the value, and what it says.
+    **more
+        See `ArgumentParser.add_argument`.
+    """
+    parser.add_argument(*names.split(), type=_checked(parse), metavar=metavar, help=text, **more)
+
+
 def add_order_option(parser: argparse.ArgumentParser) -> None:
     """Add the order of a space.
 
@@ -324,13 +325,7 @@ def add_order_option(parser: argparse.ArgumentParser) -> None:
     parser : ArgumentParser
         Gets the option.
     """
-    parser.add_argument(
-        "--order",
-        type=checked(parse_order),
-        default=4,
-        metavar="P",
-        help="polynomial order, or one per shape: hex=3,tet=4 (default 4)",
-    )
+    add(parser, "--order", parse_order, "P", "polynomial order, or one per shape: hex=3,tet=4 (default 4)", default=4)
 
 
 def add_space_options(parser: argparse.ArgumentParser, both: bool = False) -> None:
@@ -344,25 +339,12 @@ def add_space_options(parser: argparse.ArgumentParser, both: bool = False) -> No
         Whether both precisions can be asked for at once; then none is the default, and no basis.
     """
     group = parser.add_argument_group("space")
-    group.add_argument(
-        "--basis",
-        default=None if both else "modified",
-        metavar="NAME",
-        help=f"{', '.join(BASES)} (default modified{'; lagrange of bp5' if both else ''})",
-    )
-    group.add_argument(
-        "--quadrature",
-        type=checked(parse_quadrature),
-        default=None,
-        metavar="RULE",
-        help="default, gauss, collocated, or a number of further points in each direction",
-    )
-    group.add_argument(
-        "--dtype",
-        default=None if both else "float64",
-        choices=(*DTYPES, "both") if both else DTYPES,
-        help="precision (default float64)",
-    )
+    text = f"{', '.join(BASES)} (default modified{'; lagrange of bp5' if both else ''})"
+    group.add_argument("--basis", default=None if both else "modified", metavar="NAME", help=text)
+    text = "default, gauss, collocated, or a number of further points in each direction"
+    add(group, "--quadrature", parse_quadrature, "RULE", text)
+    dtypes, dtype = ((*DTYPES, "both"), None) if both else (DTYPES, "float64")
+    group.add_argument("--dtype", default=dtype, choices=dtypes, help="precision (default float64)")
     group.add_argument("--backend", default="auto", metavar="NAME", help="auto, numpy, cpu or cuda (default auto)")
 
 
@@ -391,9 +373,8 @@ def add_timing_options(parser: argparse.ArgumentParser, repeats: int | None) -> 
         Default number of timings.
     """
     group = parser.add_argument_group("timing")
-    positive = checked(parse_positive)
-    group.add_argument("--repeats", type=positive, default=repeats, metavar="N", help="timings of each (default 9)")
-    group.add_argument("--threads", type=positive, default=1, metavar="N", help="threads to measure on (default 1)")
+    add(group, "--repeats", parse_positive, "N", "timings of each (default 9)", default=repeats)
+    add(group, "--threads", parse_positive, "N", "threads to measure on (default 1)", default=1)
 
 
 def space_options(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -1,4 +1,16 @@
-"""`hpfem plot`: pictures of result files."""
+"""`hpfem plot`: pictures of results.
+
+Draw the results of hpfem bench or hpfem compare.
+
+Examples
+--------
+  hpfem plot results.json
+  hpfem plot results.json -o pictures/ --format svg
+  hpfem plot one_figure.json -o figure.pdf
+
+Of a bench: strategies and orders per shape, affine against deformed, collocated against not, best throughput by order,
+share of the roofline. Of a compare: throughput, operations and agreement by order.
+"""
 
 from __future__ import annotations
 
@@ -12,29 +24,16 @@ from ..benchmarks import read_results
 from ..errors import ArgumentError
 from ..plots import SUFFIXES, plot_results
 from . import options, output
-from .command import Command
 
 # Formats that other programs write.
 _OTHERS = (".jpg", ".jpeg", ".gif", ".eps", ".ps", ".tif", ".tiff", ".webp", ".pgf", ".bmp")
 
-EXAMPLES = """examples:
-  hpfem plot results.json
-  hpfem plot results.json -o pictures/ --format svg
-  hpfem plot one_figure.json -o figure.pdf
 
-Of a bench: strategies and orders per shape, affine against deformed, collocated against not, best throughput by order,
-share of the roofline. Of a compare: throughput, operations and agreement by order.
-"""
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command; see `hpfem.cli.make_parser`."""
     parser.add_argument("results", metavar="RESULTS.json", help="written by hpfem bench or hpfem compare")
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FOLDER",
-        help="where the pictures go (default: beside the results); a file, where there is one picture",
-    )
+    text = "where the pictures go (default: beside the results); a file, where there is one picture"
+    parser.add_argument("-o", "--output", metavar="FOLDER", help=text)
     parser.add_argument("--format", choices=[suffix[1:] for suffix in SUFFIXES], help="default png")
 
 
@@ -54,7 +53,8 @@ def _one_picture(results: dict[str, Any], name: str, suffix: str, asked: str | N
     return target
 
 
-def _run(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> None:
+    """Run the command; see `hpfem.cli.make_parser`."""
     results = read_results(arguments.results)
     given = str(Path(arguments.results).parent) if arguments.output is None else arguments.output
     suffix = Path(given).suffix.lower()
@@ -64,8 +64,3 @@ def _run(arguments: argparse.Namespace) -> None:
         paths = plot_results(results, options.output_folder(given), f".{arguments.format or 'png'}")
     names = [str(path) for path in paths]
     output.show(arguments, {"pictures": names}, lambda: output.say("\n".join(f"written {name}" for name in names)))
-
-
-COMMAND = Command(
-    "plot", "pictures of results", "Draw the results of hpfem bench or hpfem compare.", EXAMPLES, _add_arguments, _run
-)

@@ -1,4 +1,22 @@
-"""`hpfem solve`: solve -div(k grad u) + lam u = f on a mesh."""
+r"""`hpfem solve`: solve a Helmholtz or Poisson problem.
+
+Solve -div(k grad u) + lam u = f with continuous elements of high order, matrix-free.
+
+Examples
+--------
+  hpfem solve meshes/cube_mixed.msh --order 5 --dirichlet 0 -o u.vtu
+  hpfem solve meshes/curved_mixed.msh --order 6 --source "2*pi**2*sin(pi*x)*cos(pi*y)*exp(z)" \
+      --dirichlet "sin(pi*x)*cos(pi*y)*exp(z)" --exact "sin(pi*x)*cos(pi*y)*exp(z)"
+  hpfem solve meshes/cube_mixed.msh --lam 0 --dirichlet "xmin: 0" --neumann "xmax: 1" --robin "zmax: 2, x"
+  hpfem solve meshes/curved_mixed.msh --dirichlet 0 --diffusivity "left: 10" --diffusivity "right: 1 + x"
+
+Coefficients and the source are an expression for the whole mesh, or NAME: EXPRESSION for each region; beside these one
+without a name is for the rest.
+Boundary conditions are an expression for all of the boundary, or NAME: EXPRESSION, given once or more; `hpfem info`
+lists a mesh's regions and boundaries. Where there is none no flux passes: u = 0 on the boundary takes --dirichlet 0.
+Neumann data are k du/dn, with D components a vector whose normal component is taken; Robin data are alpha, g in
+k du/dn + alpha u = g.
+"""
 
 from __future__ import annotations
 
@@ -13,25 +31,7 @@ from ..space.space import Space
 from ..support.progress import progress
 from ..vtu import write_vtu
 from . import options, output
-from .command import Command
 from .field_expression import FieldExpression, parse_field
-
-DESCRIPTION = "Solve -div(k grad u) + lam u = f with continuous elements of high order, matrix-free."
-
-EXAMPLES = """examples:
-  hpfem solve meshes/cube_mixed.msh --order 5 --dirichlet 0 -o u.vtu
-  hpfem solve meshes/curved_mixed.msh --order 6 --source "2*pi**2*sin(pi*x)*cos(pi*y)*exp(z)" \\
-      --dirichlet "sin(pi*x)*cos(pi*y)*exp(z)" --exact "sin(pi*x)*cos(pi*y)*exp(z)"
-  hpfem solve meshes/cube_mixed.msh --lam 0 --dirichlet "xmin: 0" --neumann "xmax: 1" --robin "zmax: 2, x"
-  hpfem solve meshes/curved_mixed.msh --dirichlet 0 --diffusivity "left: 10" --diffusivity "right: 1 + x"
-
-Coefficients and the source are an expression for the whole mesh, or NAME: EXPRESSION for each region; beside these one
-without a name is for the rest.
-Boundary conditions are an expression for all of the boundary, or NAME: EXPRESSION, given once or more; `hpfem info`
-lists a mesh's regions and boundaries. Where there is none no flux passes: u = 0 on the boundary takes --dirichlet 0.
-Neumann data are k du/dn, with D components a vector whose normal component is taken; Robin data are alpha, g in
-k du/dn + alpha u = g.
-"""
 
 COEFFICIENTS = {
     "lam": "reaction coefficient, >= 0",
@@ -41,7 +41,8 @@ COEFFICIENTS = {
 CONDITIONS = ("dirichlet", "neumann", "robin")
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command; see `hpfem.cli.make_parser`."""
     parser.add_argument("mesh", metavar="MESH", help="mesh file")
     options.add_order_option(parser)
     for name, what in COEFFICIENTS.items():
@@ -54,7 +55,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     solver = parser.add_argument_group("solver")
     solver.add_argument("--preconditioner", default="auto", choices=NAMES, help="default auto")
     solver.add_argument("--tol", type=float, metavar="T", help="of the residual (default 1e-12, in float32 1.2e-6)")
-    solver.add_argument("--iterations", type=options.checked(options.parse_positive), metavar="N", help="at most")
+    options.add(solver, "--iterations", options.parse_positive, "N", "at most")
     options.add_space_options(parser)
     parser.add_argument("-o", "--output", metavar="FILE.vtu", help="write the solution for ParaView")
 
@@ -99,7 +100,8 @@ def _pair(name: str, text: str, dim: int) -> tuple[FieldExpression, ...]:
     return tuple(FieldExpression(both.text, dim, (part,)) for part in both.parts)
 
 
-def _run(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> None:
+    """Run the command; see `hpfem.cli.make_parser`."""
     target = None if arguments.output is None else options.output_file(arguments.output, ".vtu")
     with progress("reading the mesh", total=3) as step:
         mesh = read_mesh(arguments.mesh, periodic=arguments.periodic)
@@ -161,6 +163,3 @@ def _print(report: dict[str, Any]) -> None:
     if "output" in report:
         rows.append(("written", report["output"]))
     output.print_pairs(rows)
-
-
-COMMAND = Command("solve", "solve a Helmholtz or Poisson problem", DESCRIPTION, EXAMPLES, _add_arguments, _run)

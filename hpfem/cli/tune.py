@@ -1,4 +1,19 @@
-"""`hpfem tune`: measure what is fastest on a mesh and keep it, or show what is kept."""
+"""`hpfem tune`: find the fastest kernels for a mesh and keep them.
+
+Time what can serve each block of a mesh - strategies, algorithms and options of kernels - and keep what
+is fastest; the present choice stays unless it is beaten by 5 %.
+
+Examples
+--------
+  hpfem tune meshes/cube_mixed.msh --order 4
+  hpfem tune meshes/curved_mixed.msh --order 2:6 --operator helmholtz --backend cpu --seconds 30
+  hpfem tune meshes/pipe_mixed.msh --order 5 --backend cuda --dtype float32
+  hpfem tune --show
+
+What wins is kept in the user's cache folder and taken by every operator with strategy "auto" on blocks that are alike:
+of equal shape, order, basis, points, dtype and kind of geometry, of about equal size, on the same device.
+Operators say what they compute with: hpfem apply.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +27,6 @@ from ..mesh import read_mesh
 from ..operators import OPERATORS, Tuning, tune
 from ..space import Space
 from . import apply, options, output
-from .command import Command
-
-EXAMPLES = """examples:
-  hpfem tune meshes/cube_mixed.msh --order 4
-  hpfem tune meshes/curved_mixed.msh --order 2:6 --operator helmholtz --backend cpu --seconds 30
-  hpfem tune meshes/pipe_mixed.msh --order 5 --backend cuda --dtype float32
-  hpfem tune --show
-
-What wins is kept in the user's cache folder and taken by every operator with strategy "auto" on blocks that are alike:
-of equal shape, order, basis, points, dtype and kind of geometry, of about equal size, on the same device.
-Operators say what they compute with: hpfem apply.
-"""
 
 
 def parse_spaces(text: str) -> tuple[int | dict[str, int], ...]:
@@ -46,37 +49,23 @@ def parse_spaces(text: str) -> tuple[int | dict[str, int], ...]:
     return (options.parse_order(text),) if "=" in text else options.parse_orders(text)
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command; see `hpfem.cli.make_parser`."""
     parser.add_argument("mesh", metavar="MESH", nargs="?", help="mesh file")
     parser.add_argument("--show", action="store_true", help="show what is kept, and measure nothing")
-    parser.add_argument(
-        "--order",
-        dest="orders",
-        type=options.checked(parse_spaces),
-        default=(4,),
-        metavar="P",
-        help="polynomial orders: 4, 2:6 or 1,3,5, or one per shape: hex=3,tet=4 (default 4)",
-    )
-    parser.add_argument(
-        "--operator",
-        dest="operators",
-        type=options.checked(options.parse_names),
-        default=("mass", "helmholtz"),
-        metavar="NAMES",
-        help=f"some of {', '.join(OPERATORS)}, separated by commas, in any case (default mass,helmholtz)",
-    )
-    parser.add_argument(
-        "--seconds",
-        type=options.checked(options.parse_seconds),
-        default=60.0,
-        metavar="S",
-        help="time for everything together (default 60); what runs when it ends is finished",
-    )
+    text = "polynomial orders: 4, 2:6 or 1,3,5, or one per shape: hex=3,tet=4 (default 4)"
+    options.add(parser, "--order", parse_spaces, "P", text, dest="orders", default=(4,))
+    text = f"some of {', '.join(OPERATORS)}, separated by commas, in any case (default mass,helmholtz)"
+    default = ("mass", "helmholtz")
+    options.add(parser, "--operator", options.parse_names, "NAMES", text, dest="operators", default=default)
+    text = "time for everything together (default 60); what runs when it ends is finished"
+    options.add(parser, "--seconds", options.parse_seconds, "S", text, default=60.0)
     options.add_space_options(parser)
     options.add_choice_options(parser)
 
 
-def _run(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> None:
+    """Run the command; see `hpfem.cli.make_parser`."""
     if arguments.show:
         _show(arguments)
         return
@@ -156,14 +145,3 @@ def _show(arguments: argparse.Namespace) -> None:
             ]
         )
     output.print_table("kept tuning results", columns, sorted(rows))
-
-
-COMMAND = Command(
-    "tune",
-    "find the fastest kernels for a mesh and keep them",
-    "Time what can serve each block of a mesh - strategies, algorithms and options of kernels - and keep what\n"
-    "is fastest; the present choice stays unless it is beaten by 5 %.",
-    EXAMPLES,
-    _add_arguments,
-    _run,
-)

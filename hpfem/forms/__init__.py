@@ -4,14 +4,4 @@ from .graph import COMPARISONS, OPERATIONS, Expression, Graph
 from .trace import Pointwise, Trace, trace
 from .vectors import Gradient, Vector
 
-__all__ = [
-    "COMPARISONS",
-    "OPERATIONS",
-    "Expression",
-    "Gradient",
-    "Graph",
-    "Pointwise",
-    "Trace",
-    "Vector",
-    "trace",
-]
+__all__ = ["COMPARISONS", "OPERATIONS", "Expression", "Gradient", "Graph", "Pointwise", "Trace", "Vector", "trace"]

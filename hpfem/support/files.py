@@ -20,18 +20,6 @@ from hpfem.errors import ArgumentError
 
 from .machine import available_memory
 
-__all__ = [
-    "atomic_path",
-    "cache_folder",
-    "file_path",
-    "opened",
-    "output_path",
-    "path_text",
-    "plain",
-    "read_file",
-    "write_json",
-]
-
 # What the names of files begin with that are not yet whole.
 TEMPORARY = ".hpfem-"
 # Bytes that always fit into memory.

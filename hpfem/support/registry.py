@@ -8,8 +8,6 @@ from typing import Generic, TypeVar
 from hpfem.errors import ArgumentError
 from hpfem.shapes.arguments import name_of
 
-__all__ = ["Registry"]
-
 T = TypeVar("T")
 
 

@@ -18,10 +18,9 @@ from ...forms.evaluate import Evaluator
 from ...forms.form import BlockKernel, BlockProblem
 from ...geometry.block_geometry import symmetric_pairs
 from ...support.pool import Pool
-from .collocation import Collocation
 from .dense import Dense
 from .plan import twin
-from .sumfac import SumFac
+from .sumfac import Collocation, SumFac
 
 Array = NDArray[np.floating[Any]]
 

@@ -190,7 +190,7 @@ def test_own_operations_are_below_the_model(shape):
         kernel = CpuKernel(problem)
         counts.append(kernel.group_flops / kernel.lanes)
         assert 0.4 * kernel.flops < counts[-1] < kernel.flops
-        assert kernel.factor_bytes == 7 * 8 * problem.n_points * kernel.lanes * kernel.groups
+        assert kernel._geometry.nbytes == 7 * 8 * problem.n_points * kernel.lanes * kernel.groups
     assert np.log2(counts[1] / counts[0]) < 4
 
 

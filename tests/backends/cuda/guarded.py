@@ -165,7 +165,7 @@ def products(folder, dtype, components, general):
     own = None
     for rows, columns in ((1, 4), (THREADS - 1, 40), (THREADS, THREADS), (THREADS + 1, 2 * THREADS + 1)):
         starts = [0, *([rows // 2] * (components > 1)), rows]
-        tables = IndexTables.of(block_matrix(matrix_of(rng, rows, columns, general).astype(dtype), starts))
+        tables = IndexTables(block_matrix(matrix_of(rng, rows, columns, general).astype(dtype), starts))
         if components > 1:
             tables = with_long_indices(tables)
         own = own or library(tables.source(dtype, components), ("scatter", "gather"), folder, True)

@@ -55,7 +55,7 @@ def check(cases, folder, rng, elements=(1, 37)):
 def test_matrices_are_the_quadrature_s(name, basis):
     for order in (1, 2, 4):
         tabulation = problem_of(name, order, basis=basis).tabulation
-        matrices = ElementMatrices.of(tabulation)
+        matrices = ElementMatrices(tabulation)
         rule, shape = tabulation.rule, tabulation.basis.shape
         inverse = np.linalg.inv(shape.collapse_matrix(rule.eta))
         derivatives = np.einsum("qai,amq->imq", inverse, tabulation.dense_gradient)[:, matrices.order]
@@ -74,8 +74,8 @@ def test_matrices_are_the_quadrature_s(name, basis):
 
 def test_simplices_have_as_many_rows_as_polynomials_of_one_degree_less():
     for order in range(1, 8):
-        assert ElementMatrices.of(problem_of("tri", order).tabulation).rows == order * (order + 1) // 2
-        assert ElementMatrices.of(problem_of("tet", order).tabulation).rows == order * (order + 1) * (order + 2) // 6
+        assert ElementMatrices(problem_of("tri", order).tabulation).rows == order * (order + 1) // 2
+        assert ElementMatrices(problem_of("tet", order).tabulation).rows == order * (order + 1) * (order + 2) // 6
 
 
 def test_sorting_leaves_much_out():

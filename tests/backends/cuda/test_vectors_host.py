@@ -17,8 +17,8 @@ from hpfem.backends.cuda.vectors.conjugate import RING
 from hpfem.backends.cuda.vectors.conjugate import source as conjugate_source
 from hpfem.backends.cuda.vectors.function import source as function_source
 from hpfem.backends.cuda.vectors.indexed import THREADS, IndexTables
+from hpfem.backends.cuda.vectors.indexed import source as sparse_source
 from hpfem.backends.cuda.vectors.space import CudaVectors
-from hpfem.backends.cuda.vectors.sparse import source as sparse_source
 from hpfem.backends.vectors import Stop
 from hpfem.forms.trace import trace_function
 from hpfem.mesh import box
@@ -35,7 +35,7 @@ def folder(tmp_path_factory):
 
 def tables_of(c0, keep=None, wide=False):
     """Tables of a space, and the number of components."""
-    tables = IndexTables.of(c0.block_matrix, keep)
+    tables = IndexTables(c0.block_matrix, keep)
     if not wide:
         return tables
     found = {f.name: getattr(tables, f.name) for f in fields(tables)}
@@ -216,7 +216,7 @@ def test_scratch_of_a_graph_comes_back(error):
 
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100"])
 def test_they_compile_without_spills(architecture):
-    tables = IndexTables.of(block_matrix(np.eye(4), [0, 4]))
+    tables = IndexTables(block_matrix(np.eye(4), [0, 4]))
     for source in (tables.source(np.float64, 1), tables.source(np.float64, 3), conjugate_source(np.float64)):
         binary = nvrtc.compile_source(program(source), architecture)
         assert "0 bytes spill stores" in binary.log

@@ -114,8 +114,8 @@ def write_diagonal(problem: BlockProblem, lanes: int, prefetch: bool = False, in
             read_fields(ctx)
             for c in range(ctx.form.components):
                 _points(ctx, c, wanted)
-                live = _columns(ctx, c, wanted)
-                for k in range(1, ctx.dim):
+                live = wanted
+                for k in range(ctx.dim):
                     live = _level(ctx, c, k, live)
                 write_result(ctx, Index("0"), c)
         b.lines[:0] = ctx.area_pointers()
@@ -144,7 +144,9 @@ def _entries(ctx: SquareContext, k: int, outer: Where, c: int, wanted: list[str]
 
 
 def _area(ctx: SquareContext, k: int, chain: str, c: int) -> str:
-    """Pointer to a chain at a level of the tree."""
+    """Pointer to a chain at a level of the tree; at level 0 to its entries of K at the points."""
+    if k == 0:
+        return ctx.area("K", chain, size=ctx.point_vectors)
     return ctx.level(k, "v" if chain == "vv" else chain, c)
 
 
@@ -169,24 +171,7 @@ def _points(ctx: SquareContext, c: int, wanted: list[str]) -> None:
         ctx.factors.start_fiber(outer)
         for k in range(ctx.factors.fiber_points):
             for chain, entry in _entries(ctx, k, outer, c, wanted).items():
-                area = ctx.area("K", chain, size=ctx.point_vectors)
-                ctx.b.store(entry, ctx.b.at(area, (place, 1)), k * step)
-
-
-def _columns(ctx: SquareContext, c: int, wanted: list[str]) -> list[str]:
-    """Test along eta_1; the chains that are left."""
-    b, functions, live = ctx.b, ctx.root, list[str]()
-    with b.each(ctx.rest[0]) as across:
-        results: dict[str, Fiber] = {}
-        for chain in wanted:
-            kind, below = _split(chain, 0)
-            area = ctx.area("K", chain, size=ctx.point_vectors)
-            fiber = b.load_fiber(b.at(area, (across, 1)), ctx.plane, ctx.counts[0])
-            results[below] = ctx.square(kind, 0, functions).test(b, fiber, results.get(below))
-        for below, result in results.items():
-            b.store_fiber(result, b.at(_area(ctx, 1, below, c), (across, 1)), ctx.plane)
-        live = list(results)
-    return live
+                ctx.b.store(entry, ctx.b.at(_area(ctx, 0, chain, c), (place, 1)), k * step)
 
 
 def _level(ctx: SquareContext, c: int, k: int, live: list[str]) -> list[str]:

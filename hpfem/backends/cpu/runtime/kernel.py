@@ -208,11 +208,6 @@ class CpuKernel(GroupKernel, BlockKernel):
     def _stored(self, kind: str, direction: int) -> Array:
         return stored_factors(self.problem.geometry, kind, self.problem.dtype, direction, self.target)
 
-    @property
-    def factor_bytes(self) -> int:
-        """Bytes of geometry that one application reads."""
-        return sum(a.nbytes for a in (self._geometry, self._points) if a is not self._parameters)
-
     def diagonal(self) -> Array | None:
         """Diagonals of the element matrices, compiled unless a transform stands before the tree; see `BlockKernel`."""
         p = self.problem

@@ -8,7 +8,6 @@ S_i^T S_j: the quadrature's own matrix, whatever the rule. On simplices V is a b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -27,9 +26,12 @@ Indices = NDArray[np.int64]
 ROUNDING = 1e-13
 
 
-@dataclass(frozen=True, eq=False)
 class ElementMatrices:
     """Matrices of a basis on a rule, in an order of the modes that makes much of them zero.
+
+    Parameters
+    ----------
+    tabulation : Tabulation
 
     Attributes
     ----------
@@ -40,30 +42,14 @@ class ElementMatrices:
         D_i.
     begin : ndarray, [rows]
         First place at which a row is not zero in some D_i; ascending.
+
+    Raises
+    ------
+    NotSuitable
+        If a weight is negative, or rounding spoils the matrices.
     """
 
-    order: Indices
-    mass: Array
-    derivatives: Array
-    begin: Indices
-
-    @classmethod
-    def of(cls, tabulation: Tabulation) -> ElementMatrices:
-        """Matrices of a tabulation.
-
-        Parameters
-        ----------
-        tabulation : Tabulation
-
-        Returns
-        -------
-        ElementMatrices
-
-        Raises
-        ------
-        NotSuitable
-            If a weight is negative, or rounding spoils the matrices.
-        """
+    def __init__(self, tabulation: Tabulation) -> None:
         rule, shape = tabulation.rule, tabulation.basis.shape
         if rule.weights.min() < 0:
             raise NotSuitable("the quadrature has negative weights")
@@ -71,20 +57,19 @@ class ElementMatrices:
         collapse = inverse_collapse(shape, rule.eta)  # [Q, a, i] = d eta_a/d xi_i
         values = tabulation.dense * root
         weighted = np.einsum("qai,amq,q->miq", collapse, tabulation.dense_gradient, root)
-        order, rows = nested_rows(weighted)
-        derivatives = np.einsum("rq,miq->irm", rows, weighted[order])
-        size = np.sqrt(np.einsum("miq,miq->m", weighted[order], weighted[order]))
+        self.order, rows = nested_rows(weighted)
+        self.derivatives = derivatives = np.einsum("rq,miq->irm", rows, weighted[self.order])
+        size = np.sqrt(np.einsum("miq,miq->m", weighted[self.order], weighted[self.order]))
         derivatives[np.abs(derivatives) < ROUNDING * size] = 0
-        exact = np.einsum("miq,njq->ijmn", weighted[order], weighted[order], optimize=True)
+        exact = np.einsum("miq,njq->ijmn", weighted[self.order], weighted[self.order], optimize=True)
         found = np.einsum("irm,jrn->ijmn", derivatives, derivatives, optimize=True)
         if np.any(np.abs(found - exact) > 10 * ROUNDING * size[:, None] * size):
             raise NotSuitable("gradients of the basis are too close to dependent")
-        mass = (values @ values.T)[np.ix_(order, order)]
+        self.mass = mass = (values @ values.T)[np.ix_(self.order, self.order)]
         size = np.sqrt(np.diag(mass))
         mass[np.abs(mass) < ROUNDING * size[:, None] * size] = 0
         filled = np.any(derivatives != 0, axis=0)
-        begin = np.minimum.accumulate(np.argmax(filled, axis=1)[::-1])[::-1]
-        return cls(order, mass, derivatives, begin)
+        self.begin = np.minimum.accumulate(np.argmax(filled, axis=1)[::-1])[::-1]
 
     @property
     def rows(self) -> int:
@@ -112,9 +97,9 @@ _MATRICES: WeakKeyDictionary[Tabulation, ElementMatrices] = WeakKeyDictionary()
 
 
 def shared_matrices(tabulation: Tabulation) -> ElementMatrices:
-    """Matrices of a tabulation, made once; see `ElementMatrices.of`."""
+    """Matrices of a tabulation, made once; see `ElementMatrices`."""
     if tabulation not in _MATRICES:
-        _MATRICES[tabulation] = ElementMatrices.of(tabulation)
+        _MATRICES[tabulation] = ElementMatrices(tabulation)
     return _MATRICES[tabulation]
 
 

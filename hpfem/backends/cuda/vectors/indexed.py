@@ -1,9 +1,8 @@
-"""Products with a sparse matrix of +-1, and few other entries, by index tables on the device; see `indexed.h`."""
+"""Sparse matrices on the device: nearly all entries +-1, by index tables (`indexed.h`), and in CSR (`sparse.h`)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from scipy.sparse import csr_array
 
 from ...vectors import HOST_VECTORS, BlockMatrix, ElementRestriction, VectorSpace, row_entries
 from ..codegen.prelude import header
-from ..runtime.device import current_device, limits
+from ..runtime.device import current_device, limits, upload
 from ..runtime.kernel import functions
 
 THREADS = 256
@@ -52,9 +51,16 @@ def sum_bytes(sums: int) -> int:
     return 8 * sums * (THREADS + 32)
 
 
-@dataclass(frozen=True, eq=False)
 class IndexTables:
-    """A sparse matrix Q [local, global] as `indexed.h` wants it.
+    """A sparse matrix Q [local, global] as `indexed.h` wants it, with 32-bit indices where they are enough.
+
+    Parameters
+    ----------
+    Q : BlockMatrix
+    keep : ndarray of bool, [global], optional
+        The columns whose entries count; all when left out. Row 0 of `Q.rows` is empty then.
+    vectors : VectorSpace
+        Where the tables are wanted.
 
     Attributes
     ----------
@@ -70,74 +76,40 @@ class IndexTables:
         For gather: where the entries of a column start, their codes; rows and values of those that are not +-1.
     """
 
-    size: int
-    single: int
-    starts: Indices
-    codes: Indices
-    row_starts: Indices
-    columns: Indices
-    values: NDArray[Any]
-    column_starts: Indices
-    entry_codes: Indices
-    entry_rows: Indices
-    entry_values: NDArray[Any]
-
-    @classmethod
-    def of(
-        cls, Q: BlockMatrix, keep: NDArray[np.bool_] | None = None, vectors: VectorSpace = HOST_VECTORS
-    ) -> IndexTables:
-        """Tables of a matrix, made where they are wanted.
-
-        Parameters
-        ----------
-        Q : BlockMatrix
-        keep : ndarray of bool, [global], optional
-            The columns whose entries count; all when left out. Row 0 of `Q.rows` is empty then.
-        vectors : VectorSpace
-            Where the tables are wanted.
-
-        Returns
-        -------
-        IndexTables
-            With 32-bit indices where they are enough.
-        """
-        n_rows, rows = Q.starts[-1], Q.rows
+    def __init__(
+        self, Q: BlockMatrix, keep: NDArray[np.bool_] | None = None, vectors: VectorSpace = HOST_VECTORS
+    ) -> None:
+        self.size, n_rows, rows = Q.size, Q.starts[-1], Q.rows
         kind = np.int32 if 2 * max(n_rows, Q.size, n_rows + rows.nnz) + 2 < 2**31 else np.int64
         xp, on = vectors.xp, vectors.from_host
-        codes = xp.concatenate([own.on(xp).reshape(-1) for own in Q.blocks]).astype(kind)
+        self.starts = on(np.asarray(Q.starts, dtype=kind))
+        self.codes = xp.concatenate([own.on(xp).reshape(-1) for own in Q.blocks]).astype(kind)
         several, given = np.empty(0, dtype=kind), np.empty(0, dtype=np.int64)
         if not Q.signed:
-            there = (codes < 0).nonzero()[0].astype(kind)
-            several, given = vectors.to_host(there), vectors.to_host(codes[there]).astype(np.int64)
+            there = (self.codes < 0).nonzero()[0].astype(kind)
+            several, given = vectors.to_host(there), vectors.to_host(self.codes[there]).astype(np.int64)
         if keep is not None:
             kept = keep[rows.indices]
             ends = np.concatenate([[0], np.cumsum(kept)])[rows.indptr]
             rows = csr_array((rows.data[kept], rows.indices[kept], ends), shape=rows.shape)
-            codes[(codes >= 0) & ~on(keep)[codes >> 1]] = -1
+            self.codes[(self.codes >= 0) & ~on(keep)[self.codes >> 1]] = -1
+        self.row_starts, self.columns = (on(part.astype(kind)) for part in (rows.indptr, rows.indices))
+        self.values = on(rows.data)
+
         entries, counts = row_entries(rows, -1 - given)
         columns = rows.indices[entries]
+        self.entry_rows = on(np.repeat(several, counts).astype(kind))
+        self.entry_values = on(rows.data[entries])
         # Entries of columns, in a fixed order: first those that are +-1, by rows.
-        place = (codes >= 0).nonzero()[0]
-        single = codes[place]
+        place = (self.codes >= 0).nonzero()[0]
+        single = self.codes[place]
         keys = xp.concatenate([single >> 1, on(columns.astype(kind))])
-        values = xp.concatenate([(2 * place + (single & 1)).astype(kind), on(-1 - np.arange(len(columns), dtype=kind))])
+        codes = xp.concatenate([(2 * place + (single & 1)).astype(kind), on(-1 - np.arange(len(columns), dtype=kind))])
         order = keys.argsort(kind="stable") if isinstance(keys, np.ndarray) else keys.argsort()  # CuPy's is stable
-        keys = keys[order]
-        starts = xp.searchsorted(keys, xp.arange(Q.size + 1, dtype=kind)).astype(kind)
-        not_one = (xp.diff(starts) != 1).nonzero()[0]
-        return cls(
-            Q.size,
-            int(not_one[-1]) + 1 if len(not_one) else 0,
-            on(np.asarray(Q.starts, dtype=kind)),
-            codes,
-            on(rows.indptr.astype(kind)),
-            on(rows.indices.astype(kind)),
-            on(rows.data),
-            starts,
-            values[order],
-            on(np.repeat(several, counts).astype(kind)),
-            on(rows.data[entries]),
-        )
+        self.entry_codes = codes[order]
+        self.column_starts = xp.searchsorted(keys[order], xp.arange(Q.size + 1, dtype=kind)).astype(kind)
+        not_one = (xp.diff(self.column_starts) != 1).nonzero()[0]
+        self.single = int(not_one[-1]) + 1 if len(not_one) else 0
 
     def source(self, real: DTypeLike, components: int) -> str:
         """Source of the kernels.
@@ -189,7 +161,7 @@ class IndexedRestriction(ElementRestriction):
     """
 
     def __init__(self, Q: BlockMatrix, vectors: VectorSpace, dtype: DTypeLike, keep: Any = None) -> None:
-        self._tables = IndexTables.of(Q, keep, vectors)
+        self._tables = IndexTables(Q, keep, vectors)
         self.size, self._dtype, self._device = self._tables.size, np.dtype(dtype), vectors.device
         codes = self._tables.codes
         self._codes = [codes[a:b] for a, b in zip(Q.starts, Q.starts[1:])]
@@ -270,4 +242,68 @@ class IndexedRestriction(ElementRestriction):
             ),
             shared_mem=sum_bytes(1),
         )  # fmt: skip
+        return out
+
+
+# Threads of a row, by the mean number of its entries: the first that is no less than half of it, or the last.
+_LANES = (1, 2, 4, 8, 16)
+
+
+def source(real: DTypeLike, index: DTypeLike, lanes: int) -> str:
+    """Source of the kernel.
+
+    Parameters
+    ----------
+    real, index : dtype
+        Of the entries, and of their places.
+    lanes : int
+        Threads of a row.
+
+    Returns
+    -------
+    str
+    """
+    return "\n".join([
+        f"using real = {c_type(real)};",
+        f"using Index = {c_type(index)};",
+        f"constexpr int THREADS = {THREADS}, LANES = {lanes};",
+        header("vectors/sparse.h"),
+    ])  # fmt: skip
+
+
+class SparseMatrix:
+    """A CSR matrix; `@` multiplies vectors, on the current stream.
+
+    Parameters
+    ----------
+    matrix : csr_array, [rows, columns]
+        float64 or float32.
+    """
+
+    def __init__(self, matrix: csr_array) -> None:
+        self.shape = matrix.shape
+        kind = np.int32 if matrix.nnz < 2**31 else np.int64
+        self._starts, self._columns = (upload(part.astype(kind)) for part in (matrix.indptr, matrix.indices))
+        self._values, self._dtype = upload(matrix.data), matrix.dtype
+        mean = matrix.nnz / max(1, matrix.shape[0])
+        self._lanes = next((lanes for lanes in _LANES if 2 * lanes >= mean), _LANES[-1])
+        self._multiply, *_ = functions(source(self._dtype, kind, self._lanes), current_device().name, "multiply")
+
+    def __matmul__(self, x: Any) -> Any:
+        """Multiply a vector.
+
+        Parameters
+        ----------
+        x : cupy.ndarray, [columns]
+
+        Returns
+        -------
+        cupy.ndarray, [rows]
+        """
+        rows, out = self.shape[0], current_device().empty((self.shape[0],), self._dtype)
+        if rows:
+            shared = THREADS * self._dtype.itemsize
+            sizes = ((-(-rows * self._lanes // THREADS),), (THREADS,))
+            arrays = self._starts, self._columns, self._values, x.astype(self._dtype, copy=False), out
+            self._multiply(*sizes, (np.int64(rows), *arrays), shared_mem=shared)
         return out

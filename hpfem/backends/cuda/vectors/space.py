@@ -17,8 +17,7 @@ from ...vectors import BlockMatrix, DeviceIteration, VectorSpace
 from ..runtime.cublas import multiply
 from ..runtime.scratch import StreamPool, captured
 from .conjugate import CudaConjugateVectors
-from .indexed import IndexedRestriction
-from .sparse import SparseMatrix
+from .indexed import IndexedRestriction, SparseMatrix
 
 
 @cache
