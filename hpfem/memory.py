@@ -313,11 +313,14 @@ class PairArray:
     ----------
     device : Device or None
         The one other than the host that this array has been on.
+    nbytes : int
+        Size of one side.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: DTypeLike) -> None:
         self.shape = tuple(int(n) for n in shape)
         self.dtype = np.dtype(dtype)
+        self.nbytes = math.prod(self.shape) * self.dtype.itemsize
         self.device: Device | None = None
         self._sides: dict[str, Any] = {}
         self._valid: set[str] = set()
@@ -351,11 +354,6 @@ class PairArray:
         if state["host"] is not None:
             self._sides[HOST.name] = np.array(state["host"])
             self._valid.add(HOST.name)
-
-    @property
-    def nbytes(self) -> int:
-        """Size of one side in bytes."""
-        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
 
     def valid(self, device: Device = HOST) -> bool:
         """Tell whether the side on a device holds the current values.

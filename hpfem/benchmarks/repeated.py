@@ -48,26 +48,21 @@ class RepeatedGeometry(BlockGeometry):
         super().__init__(patch.shape, patch.order, coefficients, patch.rule, patch.kind)
         self.patch = patch
         self.size = n_elements
-        self.moved = moved
+        self.by_element = moved
         self.whole = whole
         self.lanes = 1
 
     def __reduce__(self) -> tuple[type[BlockGeometry], tuple[Any, ...]]:
-        return RepeatedGeometry, (self.patch, self.size, self.moved, self.whole)
+        return RepeatedGeometry, (self.patch, self.size, self.by_element, self.whole)
 
     def part(self, n_elements: int) -> RepeatedGeometry:
         """Take the first elements by themselves; see `BlockGeometry.part`."""
-        return RepeatedGeometry(self.patch, n_elements, self.moved, self.whole)
+        return RepeatedGeometry(self.patch, n_elements, self.by_element, self.whole)
 
     @property
     def n_elements(self) -> int:
         """Number of elements."""
         return self.size
-
-    @property
-    def by_element(self) -> bool:
-        """Whether copies are moved; else only the patch has coefficients. See `BlockGeometry.by_element`."""
-        return self.moved
 
     def _period(self, kind: str, lanes: int, dtype: DTypeLike) -> NDArray[np.floating[Any]]:
         """Factors of the groups of lanes after which everything repeats."""
@@ -84,7 +79,7 @@ class RepeatedGeometry(BlockGeometry):
 
     def write_factors(self, kind: str, out: Any, xp: Any = np, size: int | None = None) -> None:
         """Make the factors of a kind where they are wanted; see `BlockGeometry.write_factors`."""
-        if kind == "points" and self.moved:
+        if kind == "points" and self.by_element:
             super().write_factors(kind, out, xp, size)
             return
         lanes = out.shape[-1]

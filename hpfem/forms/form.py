@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfem.shapes import Shape, Tabulation
+from hpfem.shapes import Tabulation
 from hpfem.shapes.cached import cached_property
 
 from ..errors import ArgumentError
@@ -29,11 +29,10 @@ from . import Trace
 ALGORITHMS = ("collocated", "noncollocated")
 
 
-@dataclass(frozen=True, eq=False)
 class Form:
     """An operator on reference level: a row of the table above.
 
-    Attributes
+    Parameters
     ----------
     name : str
         The operator's name, for messages, caches and tables.
@@ -48,14 +47,50 @@ class Form:
         evaluated is tested, as `components_out` counts it.
     components : int
         Components that the pointwise function couples; a form with 1 is applied to every component of a field.
+
+    Attributes
+    ----------
+    sink : str
+        State of the result: "dual" where it is tested, else "phys".
+    from_modes, to_modes : bool
+        Whether coefficients go in, and whether the result is tested with the basis.
+    trial_value, trial_gradient : bool
+        What is evaluated.
+    test_value, test_gradient : bool
+        What of the test functions something multiplies.
+    gradients : bool
+        Whether gradients occur.
+    always_collocated : bool
+        Whether values at the points are differentiated.
+    has_algorithms : bool
+        Whether gradients of the basis occur, so that there are two algorithms.
+    factor_kind : str or None
+        Kind of geometric factors that the form needs (`hpfem.geometry`); None where it needs none.
     """
 
-    name: str
-    source: str
-    trial: tuple[str, ...]
-    test: tuple[str, ...]
-    trace: Trace | None = None
-    components: int = 1
+    def __init__(
+        self,
+        name: str,
+        source: str,
+        trial: tuple[str, ...],
+        test: tuple[str, ...],
+        trace: Trace | None = None,
+        components: int = 1,
+    ) -> None:
+        self.name, self.source, self.trial, self.test = name, source, trial, test
+        self.trace, self.components = trace, components
+        self.sink = "dual" if test else "phys"
+        self.from_modes, self.to_modes = source == "coeff", bool(test)
+        self.trial_value, self.trial_gradient = "value" in trial, "grad" in trial
+        self.test_value, self.test_gradient = "value" in test, "grad" in test
+        self.gradients = self.trial_gradient or self.test_gradient
+        self.always_collocated = self.trial_gradient and not self.from_modes
+        self.has_algorithms = self.test_gradient or (self.trial_gradient and self.from_modes)
+        self.factor_kind: str | None = "jacobian"
+        if not self.gradients:
+            self.factor_kind = "wJ" if test else None
+        elif trace is not None and not trace.general:
+            self.factor_kind = "metric"
 
     @classmethod
     def weak(cls, name: str, trace: Trace, components: int = 1) -> Form:
@@ -73,56 +108,6 @@ class Form:
         """
         used = (("value", trace.uses_value), ("grad", trace.uses_gradient))
         return cls(name, "coeff", tuple(part for part, is_used in used if is_used), trace.test, trace, components)
-
-    @property
-    def sink(self) -> str:
-        """State of the result: "dual" where it is tested, else "phys"."""
-        return "dual" if self.test else "phys"
-
-    @property
-    def from_modes(self) -> bool:
-        """Whether coefficients go in."""
-        return self.source == "coeff"
-
-    @property
-    def to_modes(self) -> bool:
-        """Whether the result is tested with the basis."""
-        return bool(self.test)
-
-    @property
-    def trial_value(self) -> bool:
-        """Whether the value is evaluated."""
-        return "value" in self.trial
-
-    @property
-    def trial_gradient(self) -> bool:
-        """Whether the gradient is evaluated."""
-        return "grad" in self.trial
-
-    @property
-    def test_value(self) -> bool:
-        """Whether something multiplies the test functions."""
-        return "value" in self.test
-
-    @property
-    def test_gradient(self) -> bool:
-        """Whether something multiplies the gradients of the test functions."""
-        return "grad" in self.test
-
-    @property
-    def gradients(self) -> bool:
-        """Whether gradients occur."""
-        return self.trial_gradient or self.test_gradient
-
-    @property
-    def always_collocated(self) -> bool:
-        """Whether values at the points are differentiated."""
-        return self.trial_gradient and not self.from_modes
-
-    @property
-    def has_algorithms(self) -> bool:
-        """Whether gradients of the basis occur, so that there are two algorithms."""
-        return self.test_gradient or (self.trial_gradient and self.from_modes)
 
     def coupled(self, space_dim: int) -> int:
         """Count the components of the input that one application takes together.
@@ -151,13 +136,6 @@ class Form:
         int
         """
         return space_dim if self.trace is None and self.trial_gradient else self.components
-
-    @property
-    def factor_kind(self) -> str | None:
-        """Kind of geometric factors that the form needs (`hpfem.geometry`); None where it needs none."""
-        if not self.gradients:
-            return "wJ" if self.test else None
-        return "metric" if self.trace is not None and not self.trace.general else "jacobian"
 
 
 BWD_TRANS = Form("BwdTrans", "coeff", ("value",), ())
@@ -189,7 +167,7 @@ class FieldValues:
         return self.pair.read(self.device)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class BlockProblem:
     """Everything a strategy is specialised by: a form on a block.
 
@@ -208,6 +186,16 @@ class BlockProblem:
         Name -> `FieldValues` of the form's fields.
     parameters : mapping
         Name -> number. Kernels take them at run time.
+    shape : Shape
+        The elements'.
+    n_modes, n_points : int
+        Modes and quadrature points of an element.
+    n_input, n_output : int
+        Values of one component of an element that go in and come out.
+    collocated : bool
+        Whether derivatives are those of the values at the points.
+    coupled, given : int
+        Components of the input that one application of the form takes together, and of its result.
     """
 
     form: Form
@@ -221,41 +209,18 @@ class BlockProblem:
     def __post_init__(self) -> None:
         if self.algorithm not in ALGORITHMS:
             raise ArgumentError(f"unknown algorithm {self.algorithm!r}; valid: {', '.join(ALGORITHMS)}, auto")
-
-    @property
-    def shape(self) -> Shape:
-        """The elements' shape."""
-        return self.tabulation.basis.shape
+        form, space_dim = self.form, self.geometry.space_dim
+        self.shape, self.n_modes = self.tabulation.basis.shape, self.tabulation.basis.n_modes
+        self.n_points = len(self.tabulation.rule)
+        self.n_input = self.n_modes if form.from_modes else self.n_points
+        self.n_output = self.n_modes if form.to_modes else self.n_points
+        self.collocated = self.algorithm == "collocated" or form.always_collocated
+        self.coupled, self.given = form.coupled(space_dim), form.given(space_dim)
 
     @property
     def n_elements(self) -> int:
         """Number of elements of the block."""
         return self.geometry.n_elements
-
-    @property
-    def n_modes(self) -> int:
-        """Modes of an element."""
-        return self.tabulation.basis.n_modes
-
-    @property
-    def n_points(self) -> int:
-        """Quadrature points of an element."""
-        return len(self.tabulation.rule)
-
-    @property
-    def n_input(self) -> int:
-        """Values of one component of an element that go in."""
-        return self.n_modes if self.form.from_modes else self.n_points
-
-    @property
-    def n_output(self) -> int:
-        """Values of one component of an element that come out."""
-        return self.n_modes if self.form.to_modes else self.n_points
-
-    @property
-    def collocated(self) -> bool:
-        """Whether derivatives are those of the values at the points."""
-        return self.algorithm == "collocated" or self.form.always_collocated
 
     @cached_property
     def nodal(self) -> bool:
@@ -274,16 +239,6 @@ class BlockProblem:
     def to_modes(self) -> bool:
         """Whether the result is tested with functions that are not those of the points."""
         return self.form.to_modes and not self.nodal
-
-    @cached_property
-    def coupled(self) -> int:
-        """Components of the input that one application of the form takes together."""
-        return self.form.coupled(self.geometry.space_dim)
-
-    @cached_property
-    def given(self) -> int:
-        """Components of the result of one application of the form."""
-        return self.form.given(self.geometry.space_dim)
 
     def components_out(self, components: int) -> int:
         """Count the components of the result of a field.

@@ -104,11 +104,10 @@ class Pointwise:
         return result
 
 
-@dataclass(frozen=True, eq=False)
 class Trace:
     """A traced pointwise function.
 
-    Attributes
+    Parameters
     ----------
     graph : Graph
         All nodes in topological order.
@@ -122,68 +121,51 @@ class Trace:
         Per test component {trial component: coefficient} of a flux made of scaled gradients (kind "symmetric").
     flux : tuple of tuple of Expression or None
         Per test component the `dim` components of the flux in x (kind "general").
+
+    Attributes
+    ----------
+    outputs : tuple of Expression
+        All results, in the order value, scaled, flux.
+    live : tuple of Expression
+        Nodes that the results depend on, in topological order.
+    inputs : tuple of tuple
+        Keys of the inputs that the results depend on.
+    test : tuple of str
+        What the results multiply: "value", "grad" or both.
+    uses_point, uses_value, uses_gradient : bool
+        Whether the coordinates are needed, and the trial value and its gradient evaluated.
+    general : bool
+        Whether the inverse Jacobian is needed instead of the symmetric metric.
+    flops : int
+        Arithmetic operations per point.
     """
 
-    graph: Graph
-    dim: int
-    components: int
-    value: tuple[Expression, ...] | None
-    scaled: tuple[dict[int, Expression], ...] | None
-    flux: tuple[tuple[Expression, ...], ...] | None
-
-    @cached_property
-    def outputs(self) -> tuple[Expression, ...]:
-        """All results, in the order value, scaled, flux."""
-        fluxes = [*(terms.values() for terms in self.scaled or ()), *(self.flux or ())]
-        return (*(self.value or ()), *chain.from_iterable(fluxes))
-
-    @cached_property
-    def live(self) -> tuple[Expression, ...]:
-        """Nodes that the results depend on, in topological order."""
-        marked: set[int] = set()
-        stack = [e.index for e in self.outputs]
-        while stack:
-            index = stack.pop()
-            if index not in marked:
-                marked.add(index)
-                stack += [a.index for a in self.graph.nodes[index].args]
-        return tuple(self.graph.nodes[i] for i in sorted(marked))
-
-    @cached_property
-    def inputs(self) -> tuple[tuple[Any, ...], ...]:
-        """Keys of the inputs that the results depend on."""
-        return tuple(node.payload for node in self.live if node.op == "input")
-
-    @property
-    def test(self) -> tuple[str, ...]:
-        """What the results multiply: "value", "grad" or both."""
-        both = {"value": self.value is not None, "grad": self.scaled is not None or self.flux is not None}
-        return tuple(name for name, there in both.items() if there)
-
-    @cached_property
-    def uses_point(self) -> bool:
-        """Whether the coordinates are needed."""
-        return any(key[0] == "x" for key in self.inputs)
-
-    @cached_property
-    def uses_value(self) -> bool:
-        """Whether the trial value is evaluated."""
-        return any(key[0] == "u" for key in self.inputs)
-
-    @cached_property
-    def uses_gradient(self) -> bool:
-        """Whether the trial gradient is evaluated."""
-        return self.scaled is not None or any(key[0] == "du" for key in self.inputs)
-
-    @cached_property
-    def general(self) -> bool:
-        """Whether the inverse Jacobian is needed instead of the symmetric metric."""
-        return self.flux is not None or any(key[0] == "du" for key in self.inputs)
-
-    @cached_property
-    def flops(self) -> int:
-        """Arithmetic operations per point."""
-        return sum(node.op not in ("const", "input") for node in self.live)
+    def __init__(
+        self,
+        graph: Graph,
+        dim: int,
+        components: int,
+        value: tuple[Expression, ...] | None,
+        scaled: tuple[dict[int, Expression], ...] | None = None,
+        flux: tuple[tuple[Expression, ...], ...] | None = None,
+    ) -> None:
+        self.graph, self.dim, self.components = graph, dim, components
+        self.value, self.scaled, self.flux = value, scaled, flux
+        fluxes = [*(terms.values() for terms in scaled or ()), *(flux or ())]
+        self.outputs: tuple[Expression, ...] = (*(value or ()), *chain.from_iterable(fluxes))
+        needed = {node.index for node in self.outputs}
+        for node in reversed(graph.nodes):
+            if node.index in needed:
+                needed.update(argument.index for argument in node.args)
+        self.live = tuple(node for node in graph.nodes if node.index in needed)
+        self.inputs: tuple[tuple[Any, ...], ...] = tuple(node.payload for node in self.live if node.op == "input")
+        read = {key[0] for key in self.inputs}
+        self.uses_point, self.uses_value = "x" in read, "u" in read
+        self.uses_gradient = scaled is not None or "du" in read
+        self.general = flux is not None or "du" in read
+        self.flops = sum(node.op not in ("const", "input") for node in self.live)
+        tested = {"value": value is not None, "grad": scaled is not None or flux is not None}
+        self.test = tuple(name for name, there in tested.items() if there)
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
@@ -328,7 +310,7 @@ def trace_function(function: Callable[..., Any], dim: int) -> tuple[Trace, dict[
         values = tuple(graph.lift(value) for value in (result if several else [result]))
     except Exception as error:  # the function is the user's, and is called on arrays then
         raise ArgumentError(f"cannot be traced: {error}") from error
-    found = Trace(graph, dim, len(values), values, None, None)
+    found = Trace(graph, dim, len(values), values)
     if not values or found.flops > MAX_OPERATIONS:
         raise ArgumentError(f"cannot be traced: it has {len(values)} components and {found.flops} operations")
     general, numbers, new = Graph(), dict[str, float](), dict[int, Expression]()
@@ -338,7 +320,7 @@ def trace_function(function: Callable[..., Any], dim: int) -> tuple[Trace, dict[
             op, payload = "input", ("param", f"c{len(numbers)}")
             numbers[payload[1]] = node.payload
         new[node.index] = general.node(op, tuple(new[a.index] for a in node.args), payload)
-    return Trace(general, dim, len(values), tuple(new[v.index] for v in values), None, None), numbers
+    return Trace(general, dim, len(values), tuple(new[v.index] for v in values)), numbers
 
 
 def _per_component(result: Any, components: int, name: str) -> Sequence[Any]:

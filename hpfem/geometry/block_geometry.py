@@ -172,12 +172,21 @@ class BlockGeometry(ElementMap):
         Where the factors are needed.
     kind : GeometryKind
         What is known of all the elements.
+
+    Attributes
+    ----------
+    affine : bool
+        Whether the Jacobian is constant in every element.
+    by_element : bool
+        Whether every element has its coefficients, so that factors need not be made by `write_factors`.
     """
+
+    by_element = True
 
     def __init__(self, shape: Shape, order: int, coefficients: Array, rule: TensorRule, kind: GeometryKind) -> None:
         super().__init__(shape, order, coefficients)
         self.rule = rule
-        self.kind = kind
+        self.kind, self.affine = kind, kind is AFFINE
         # Operators on the same block share their factors for as long as one of them lives.
         self._made: WeakValueDictionary[tuple[str, int, str], NDArray[np.floating[Any]]] = WeakValueDictionary()
 
@@ -214,16 +223,6 @@ class BlockGeometry(ElementMap):
         other = BlockGeometry(self.shape, self.order, self.coefficients, rule, self.kind)
         other._copies = self._copies
         return other
-
-    @property
-    def by_element(self) -> bool:
-        """Whether every element has its coefficients, so that factors need not be made by `write_factors`."""
-        return True
-
-    @property
-    def affine(self) -> bool:
-        """Whether the Jacobian is constant in every element."""
-        return self.kind is AFFINE
 
     @cached_property
     def values(self) -> Array:

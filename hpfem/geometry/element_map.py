@@ -129,6 +129,11 @@ class ElementMap:
         Geometry order k.
     coefficients : ndarray, [E, D, n_modes]
         Coordinates in the orthogonal basis of order k.
+
+    Attributes
+    ----------
+    dim, space_dim : int
+        Dimensions d of the reference shape and D of the coordinates.
     """
 
     def __init__(self, shape: Shape, order: int, coefficients: Array) -> None:
@@ -136,6 +141,7 @@ class ElementMap:
         self.order = order
         self.coefficients = coefficients
         self._copies: dict[str, Any] = {}
+        self.dim, self.space_dim = shape.dim, int(coefficients.shape[1])
 
     @staticmethod
     def of(cells: Cells, points: Array, rows: Elements = slice(None)) -> ElementMap:
@@ -184,16 +190,6 @@ class ElementMap:
     def n_elements(self) -> int:
         """Number of elements."""
         return len(self.coefficients)
-
-    @property
-    def dim(self) -> int:
-        """Reference dimension d."""
-        return self.shape.dim
-
-    @property
-    def space_dim(self) -> int:
-        """Dimension D of the coordinates."""
-        return int(self.coefficients.shape[1])
 
     @cached_property
     def basis(self) -> Basis:

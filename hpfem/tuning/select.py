@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from hpfem.shapes.arguments import name_of
 
 from ..backends.base import Backend
-from ..backends.strategy import Options, Strategy
+from ..backends.strategy import Strategy
 from ..errors import ArgumentError, NotSuitable
 from ..forms.form import ALGORITHMS, BlockKernel, BlockProblem
 from ..support.log import report_once
@@ -16,7 +16,7 @@ from .record import Config, TuningRecord
 from .store import find
 
 
-@dataclass(frozen=True)
+@dataclass
 class Choice:
     """What was chosen for a block, and why.
 
@@ -29,6 +29,10 @@ class Choice:
         "tuned: ...", "shipped table: ...", "least expected time by the model" or "asked for".
     unsuitable : tuple of str
         Strategies that could not serve, each with its reason.
+    strategy, algorithm, options : str
+        Names of the strategy, and of the algorithm, also where it means nothing; options or None of the strategy.
+    known : Known
+        All but the kernel: what `choose` takes to build it again.
     """
 
     config: Config
@@ -37,25 +41,10 @@ class Choice:
     reason: str
     unsuitable: tuple[str, ...]
 
-    @property
-    def strategy(self) -> str:
-        """Name of the strategy."""
-        return self.config.strategy
-
-    @property
-    def algorithm(self) -> str:
-        """Name of the algorithm, also where it means nothing."""
-        return self.kernel.problem.algorithm
-
-    @property
-    def options(self) -> Options:
-        """Options of the strategy; None where it has none."""
-        return self.config.options
-
-    @property
-    def known(self) -> Known:
-        """All but the kernel: what `choose` takes to build it again."""
-        return self.config, self.reason, self.unsuitable
+    def __post_init__(self) -> None:
+        self.strategy, self.options = self.config.strategy, self.config.options
+        self.algorithm = self.kernel.problem.algorithm
+        self.known: Known = (self.config, self.reason, self.unsuitable)
 
 
 Known = tuple[Config, str, tuple[str, ...]]

@@ -70,7 +70,6 @@ class Collocation:
         self._plans.run(self._transposition, fluxes, work, out, overwrite)
 
 
-Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.int64]
 
 

@@ -22,7 +22,7 @@ from hpfem.shapes import SHAPES
 from tests.backends.cuda import dense_host, host_kernels, point_host
 from tests.backends.cuda.dense_host import DenseCase
 from tests.backends.cuda.host_kernels import Case, build
-from tests.backends.cuda.host_vectors import block_matrix, library, run
+from tests.backends.cuda.host_vectors import block_matrix, library, run, widened
 from tests.backends.cuda.host_vectors import tables as arrays_of
 from tests.backends.cuda.point_host import PointCase
 from tests.backends.problems import FORMS, make_space, of_size
@@ -154,11 +154,6 @@ def matrix_of(rng, rows, columns, general):
     return csr_array(dense)
 
 
-def with_long_indices(tables):
-    """Tables as those of more than two thousand million rows are."""
-    return replace(tables, **{k: v.astype(np.int64) for k, v in arrays_of(tables).items() if v.dtype == np.int32})
-
-
 def products(folder, dtype, components, general):
     """Scatter and gather, for numbers of rows and columns about those of a block of threads."""
     rng = np.random.default_rng(7)
@@ -167,7 +162,7 @@ def products(folder, dtype, components, general):
         starts = [0, *([rows // 2] * (components > 1)), rows]
         tables = IndexTables(block_matrix(matrix_of(rng, rows, columns, general).astype(dtype), starts))
         if components > 1:
-            tables = with_long_indices(tables)
+            tables = widened(tables)
         own = own or library(tables.source(dtype, components), ("scatter", "gather"), folder, True)
         for side in SIDES:
             guard = Guard(side)

@@ -1,7 +1,7 @@
 """The vector work of conjugate gradients, its CUDA kernels run on the CPU."""
 
 import ctypes
-from dataclasses import fields
+from copy import copy
 from functools import cache
 from itertools import pairwise
 
@@ -35,7 +35,14 @@ def fixed(codes):
 
 def tables(found):
     """Arrays of index tables."""
-    return {f.name: getattr(found, f.name) for f in fields(found) if f.name not in ("size", "single")}
+    return {name: array for name, array in vars(found).items() if name not in ("size", "single")}
+
+
+def widened(found):
+    """The same index tables with 64-bit indices."""
+    wide = copy(found)
+    vars(wide).update({name: a.astype(np.int64) for name, a in tables(found).items() if a.dtype == np.int32})
+    return wide
 
 
 HARNESS = """

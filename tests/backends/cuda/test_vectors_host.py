@@ -1,7 +1,6 @@
 """Index tables and the vector work of conjugate gradients: the CUDA kernels run on the CPU, against sparse matrices."""
 
 import sys
-from dataclasses import fields, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,7 +22,7 @@ from hpfem.backends.vectors import Stop
 from hpfem.forms.trace import trace_function
 from hpfem.mesh import box
 from tests.assembly.meshes import ours, rotated
-from tests.backends.cuda.host_vectors import HostVectors, block_matrix, kernels, library, run
+from tests.backends.cuda.host_vectors import HostVectors, block_matrix, kernels, library, run, widened
 from tests.fake_cupy import FakeStream, fake_cuda
 
 
@@ -36,10 +35,7 @@ def folder(tmp_path_factory):
 def tables_of(c0, keep=None, wide=False):
     """Tables of a space, and the number of components."""
     tables = IndexTables(c0.block_matrix, keep)
-    if not wide:
-        return tables
-    found = {f.name: getattr(tables, f.name) for f in fields(tables)}
-    return replace(tables, **{k: v.astype(np.int64) for k, v in found.items() if getattr(v, "dtype", None) == np.int32})
+    return widened(tables) if wide else tables
 
 
 ORDERS = {"hex": 4, "prism": 3, "pyramid": 3, "tet": 2}

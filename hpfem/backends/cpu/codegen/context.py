@@ -87,6 +87,7 @@ class Context:
         self.parameters: dict[str, str] = {}
         self.coordinates = ""
         self._groups = [groups(self.tree, k) for k in range(self.dim)]
+        self.root = self._groups[0][0].functions
         self._areas: dict[str, int] = {}
         self._lines: dict[tuple[str, int, int, bool], Line] = {}
 
@@ -242,11 +243,6 @@ class Context:
         """The pointwise function as a function of the module."""
         assert self.trace is not None
         return CalledExpressions(self.b, self.trace)
-
-    @property
-    def root(self) -> slice:
-        """Functions of eta_1."""
-        return self._groups[0][0].functions
 
     # --- loops ----------------------------------------------------------------------------------------------------
 

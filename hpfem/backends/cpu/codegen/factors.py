@@ -85,6 +85,8 @@ class Factors:
         self.dim, self.space_dim = problem.shape.dim, problem.geometry.space_dim
         self.counts, self.direction = problem.tabulation.rule.counts, direction
         self.n = 0 if self.kind is None else problem.geometry.n_factors(self.kind)
+        self.fiber_points = self.counts[direction]
+        self.per_group = self.n if self.affine else self.n * int(np.prod(self.counts))
         self.scale: list[_PointTable] = []
         self.ratio: dict[tuple[int, int], _PointTable] = {}
         if self.affine and self.kind in ("metric", "jacobian"):
@@ -99,16 +101,6 @@ class Factors:
         self._group = ""
         self._element: list[str] = []
         self._fiber = ""
-
-    @property
-    def fiber_points(self) -> int:
-        """Points of a fiber."""
-        return self.counts[self.direction]
-
-    @property
-    def per_group(self) -> int:
-        """Vectors of a group."""
-        return self.n if self.affine else self.n * int(np.prod(self.counts))
 
     def start_group(self, group: Index) -> None:
         """Go to a group of elements.

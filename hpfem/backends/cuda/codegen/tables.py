@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Levels:
     """Tables of a basis on a rule, in three directions.
 
@@ -37,6 +37,10 @@ class Levels:
     reverse : bool
         Whether the directions are the basis' last first: modes that are next to each other in memory then belong to
         different lines of the direction that a kernel begins and ends with, and it reads them coalesced.
+    n_rows, n_nodes, n_leaves : int
+        Nodes of level 1 and of level 2, and leaves.
+    trivial, identity, injective : bool
+        Whether the third direction is none, leaf l is mode l, and every mode is one leaf.
     """
 
     counts: tuple[int, ...]
@@ -50,6 +54,12 @@ class Levels:
     n_modes: int
     dim: int
     reverse: bool = False
+
+    def __post_init__(self) -> None:
+        self.n_rows, self.n_nodes, self.n_leaves = len(self.start[1]), len(self.start[2]), len(self.leaf_to_mode)
+        self.trivial = self.counts[2] == 1 and self.n_leaves == self.n_nodes and len(self.values[2]) == 1
+        self.identity = np.array_equal(self.leaf_to_mode, np.arange(self.n_modes))
+        self.injective = self.n_modes == self.n_leaves
 
     @classmethod
     def plain(cls, tabulation: Tabulation) -> Levels:
@@ -116,21 +126,6 @@ class Levels:
         split = values.reshape(*shape[:axis], *self.counts[: self.dim][::-1], *shape[axis + 1 :])
         return split.swapaxes(axis, axis + self.dim - 1).reshape(shape)
 
-    @property
-    def n_rows(self) -> int:
-        """Nodes of level 1."""
-        return len(self.start[1])
-
-    @property
-    def n_nodes(self) -> int:
-        """Nodes of level 2."""
-        return len(self.start[2])
-
-    @property
-    def n_leaves(self) -> int:
-        """Leaves."""
-        return len(self.leaf_to_mode)
-
     def uniform(self, level: int) -> bool:
         """Whether all nodes of a level have the same functions as children.
 
@@ -145,21 +140,6 @@ class Levels:
         """
         start, count = self.start[level], self.count[level]
         return bool(np.all(start == start[0]) and np.all(count == count[0]))
-
-    @property
-    def trivial(self) -> bool:
-        """Whether the third direction is none."""
-        return self.counts[2] == 1 and self.n_leaves == self.n_nodes and len(self.values[2]) == 1
-
-    @property
-    def identity(self) -> bool:
-        """Whether leaf l is mode l."""
-        return bool(np.array_equal(self.leaf_to_mode, np.arange(self.n_modes)))
-
-    @property
-    def injective(self) -> bool:
-        """Whether every mode is one leaf."""
-        return self.n_modes == self.n_leaves
 
     def chains(self) -> tuple[Indices, Indices]:
         """Leaves by their modes.

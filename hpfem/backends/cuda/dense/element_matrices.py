@@ -42,6 +42,8 @@ class ElementMatrices:
         D_i.
     begin : ndarray, [rows]
         First place at which a row is not zero in some D_i; ascending.
+    rows : int
+        Rows of every D_i.
 
     Raises
     ------
@@ -60,6 +62,7 @@ class ElementMatrices:
         self.order, rows = nested_rows(weighted)
         self.derivatives = derivatives = np.einsum("rq,miq->irm", rows, weighted[self.order])
         size = np.sqrt(np.einsum("miq,miq->m", weighted[self.order], weighted[self.order]))
+        self.rows = derivatives.shape[1]
         derivatives[np.abs(derivatives) < ROUNDING * size] = 0
         exact = np.einsum("miq,njq->ijmn", weighted[self.order], weighted[self.order], optimize=True)
         found = np.einsum("irm,jrn->ijmn", derivatives, derivatives, optimize=True)
@@ -70,11 +73,6 @@ class ElementMatrices:
         mass[np.abs(mass) < ROUNDING * size[:, None] * size] = 0
         filled = np.any(derivatives != 0, axis=0)
         self.begin = np.minimum.accumulate(np.argmax(filled, axis=1)[::-1])[::-1]
-
-    @property
-    def rows(self) -> int:
-        """Rows of every D_i."""
-        return self.derivatives.shape[1]
 
     @cached_property
     def mass_tiles(self) -> Array:

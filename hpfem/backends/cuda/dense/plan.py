@@ -17,7 +17,7 @@ from ....forms.linear import check_linear
 from ..codegen.prelude import constants, fill, header, program
 from ..codegen.tables import Levels
 from ..runtime.device import REGISTERS, Limits
-from .element_matrices import ElementMatrices, places_of, shared_matrices
+from .element_matrices import places_of, shared_matrices
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -68,30 +68,26 @@ class DensePlan:
     ----------
     problem : BlockProblem
     options : DenseOptions
+    threads, elements : int
+        Of a block, elements that it has in work at a time.
+    matrices : ElementMatrices
+    rows : int
+        Of every D_i, those that the form needs.
+    k_tiles, r_tiles : int
+        Eights of modes and of rows.
+    n_factors : int
+        Geometric factors of an element.
     """
 
     def __init__(self, problem: BlockProblem, options: DenseOptions) -> None:
         self.problem, self.options = problem, options
         self.threads = 32 * options.warps
         self.elements = options.warps * (16 * options.tiles or 32)
-        self.k_tiles = -(-problem.n_modes // 8)
+        self.matrices = shared_matrices(problem.tabulation)
+        self.rows = self.matrices.rows if problem.form.test_gradient else 0
+        self.k_tiles, self.r_tiles = -(-problem.n_modes // 8), -(-self.rows // 8)
         kind = problem.form.factor_kind
         self.n_factors = problem.geometry.n_factors(kind) if kind else 0
-
-    @cached_property
-    def matrices(self) -> ElementMatrices:
-        """Matrices of the problem's tabulation."""
-        return shared_matrices(self.problem.tabulation)
-
-    @property
-    def rows(self) -> int:
-        """Rows of every D_i that the form needs."""
-        return self.matrices.rows if self.problem.form.test_gradient else 0
-
-    @property
-    def r_tiles(self) -> int:
-        """Eights of rows."""
-        return -(-self.rows // 8)
 
     @cached_property
     def tiles(self) -> tuple[list[Array], dict[str, Any]]:
