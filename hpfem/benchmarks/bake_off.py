@@ -30,7 +30,7 @@ from ..space import Space
 from ..space.arguments import chosen_rule
 from ..support.registry import Registry
 from .global_phases import MATRIX_ENTRIES, STEPS, MeasuredOperator
-from .problems import BuiltOperator, ProblemSize, new_mesh, problem_mesh
+from .problems import BuiltOperator, OneMesh, ProblemSize, new_mesh, problem_mesh
 from .whole_solve import PEER_ENTRIES, TOLERANCE, MeasuredSolve
 
 # Most bytes that mesh and numbering take for a cell; setting up takes so many times the bytes of the operator. Measured
@@ -266,7 +266,7 @@ def global_bytes(benchmark: str, shape: str, order: int, size: GlobalSize, geome
     return int(size.n_cells * (CELL_BYTES + SET_UP * operator.nbytes / space.n_cells) + vectors)
 
 
-class GlobalBlock:
+class GlobalBlock(OneMesh):
     """A bake-off problem on all of a mesh.
 
     Parameters
@@ -318,29 +318,6 @@ class GlobalBlock:
         """What is prescribed, on a continuous space that all strategies share."""
         c0 = C0Space(Space(self._mesh(), **self.options))
         return BoundaryConditions(c0, dirichlet=0.0 if self.problem.dirichlet else None)
-
-    def sizes(self, dofs: Sequence[float]) -> list[int]:
-        """Numbers of elements to measure.
-
-        Parameters
-        ----------
-        dofs : sequence of float
-            Means nothing here.
-
-        Returns
-        -------
-        list of int
-            That of the mesh.
-        """
-        return [self.size.n_cells]
-
-    def auto(self, n_elements: int) -> None:
-        """Strategy and algorithm that "auto" takes are not asked for; see `TiledBlock.auto`.
-
-        Parameters
-        ----------
-        n_elements : int
-        """
 
     def build(self, strategy: str, algorithm: str, n_elements: int) -> BuiltOperator:
         """Build what is measured.

@@ -346,7 +346,41 @@ class BuiltOperator(ABC):
         yield self.on(n_elements)
 
 
-class MeshBlock:
+class OneMesh:
+    """What is measured on one mesh.
+
+    Attributes
+    ----------
+    size : ProblemSize
+    """
+
+    size: ProblemSize
+
+    def sizes(self, dofs: Sequence[float]) -> list[int]:
+        """Numbers of elements to measure.
+
+        Parameters
+        ----------
+        dofs : sequence of float
+            Means nothing here.
+
+        Returns
+        -------
+        list of int
+            That of the mesh.
+        """
+        return [self.size.n_cells]
+
+    def auto(self, n_elements: int) -> None:
+        """Strategy and algorithm that "auto" takes are not asked for; see `TiledBlock.auto`.
+
+        Parameters
+        ----------
+        n_elements : int
+        """
+
+
+class MeshBlock(OneMesh):
     """A benchmark's operator on a mesh, applied as users apply it: with its own Python.
 
     Parameters
@@ -366,31 +400,8 @@ class MeshBlock:
     def __init__(
         self, benchmark: str, shape: str, order: int, geometry: str, backend: str, size: ProblemSize, **options: Any
     ) -> None:
-        self.benchmark = benchmark
+        self.benchmark, self.size = benchmark, size
         self.space = problem_space(shape, order, size, geometry, backend=backend, **options)
-
-    def sizes(self, dofs: Sequence[float]) -> list[int]:
-        """Numbers of elements to measure.
-
-        Parameters
-        ----------
-        dofs : sequence of float
-            Means nothing here.
-
-        Returns
-        -------
-        list of int
-            That of the mesh.
-        """
-        return [block.n_elements for block in self.space.blocks]
-
-    def auto(self, n_elements: int) -> None:
-        """Strategy and algorithm that "auto" takes are not asked for; see `TiledBlock.auto`.
-
-        Parameters
-        ----------
-        n_elements : int
-        """
 
     def build(self, strategy: str, algorithm: str, n_elements: int) -> BuiltOperator:
         """Build the operator.

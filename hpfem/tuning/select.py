@@ -16,7 +16,7 @@ from .record import Config, TuningRecord
 from .store import find
 
 
-@dataclass
+@dataclass(eq=False)
 class Choice:
     """What was chosen for a block, and why.
 
