@@ -37,7 +37,7 @@ from hpfem.backends.cuda.sumfac import strategy as cuda_sumfac
 from hpfem.backends.cuda.sumfac_top import plan as options
 from hpfem.backends.cuda.sumfac_top import strategy as cuda_sumfac_top
 from hpfem.backends.cuda.vectors import conjugate, indexed
-from hpfem.backends.vectors import BlockMatrix
+from hpfem.backends.vectors import BlockMatrix, Codes
 from hpfem.errors import NotSuitable
 from hpfem.forms.form import BlockProblem
 from hpfem.mesh import box
@@ -173,8 +173,10 @@ def cuda_sources(problem: BlockProblem) -> Iterator[tuple[str, str]]:
 
 def vector_sources() -> Iterator[tuple[str, str]]:
     """Sources of the kernels of the iterations."""
-    codes = np.array([[0], [2], [4], [4]], np.int32)
-    tables = indexed.IndexTables(BlockMatrix([codes[:2], codes[2:]], csr_array((1, 4))))
+    blocks = [
+        Codes((2, 1), lambda xp, rows=rows: xp.asarray(rows, np.int32), True) for rows in ([[0], [2]], [[4], [4]])
+    ]
+    tables = indexed.IndexTables(BlockMatrix(blocks, csr_array((1, 4))))
     for real, components in product(("float32", "float64"), (1, 3)):
         yield f"cuda indexed {real} {components}", program(tables.source(real, components))
     for real in ("float32", "float64"):
