@@ -13,6 +13,7 @@ from hpfem import shapes, solvers
 from hpfem.forms import Pointwise
 from hpfem.mesh import box
 from hpfem.shapes.arguments import is_real
+from hpfem.shapes.refinement import refinements
 from hpfem.space.locate import Locator
 from tests.wrong_values import FIXED
 
@@ -128,6 +129,7 @@ class World:
             Call("shapes.node_entities", s.node_entities, {"shape": tri, "order": 2}),
             Call("shapes.equispaced_nodes", s.equispaced_nodes, {"shape": tri, "order": 2}),
             Call("shapes.interpolation_nodes", s.interpolation_nodes, {"shape": tri, "order": 2}),
+            Call("refinements", refinements, {"shape": tri}),
             Call("shapes.get_shape", s.get_shape, {"name": "hex"}),
             Call("shapes.product", lambda base: s.product(base, "segment"), {"base": s.POINT}),
             Call("shapes.cone", lambda base: s.cone(base, "tet"), {"base": tri}),
@@ -184,6 +186,8 @@ class World:
             ),
             Call("Mesh.transformed", mesh.transformed, {"function": lambda p: 2 * p, "check": True}),
             Call("Mesh.elevated", mesh.elevated, {"order": 2}),
+            # More times would take all memory.
+            Call("Mesh.refined", lambda t: mesh.refined(min(t, 2) if is_real(t) and t == t else t), {"t": 1}),
             Call("Mesh.describe_cell", mesh.describe_cell, {"cell": 0}),
             Call("Mesh.with_sides", mesh.with_sides, {"sides": {"a": [[0, 1]]}}),
             Call("Mesh.facet_numbers", mesh.facet_numbers, {"cells": np.array([0]), "local": np.array([1])}),

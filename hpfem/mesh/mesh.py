@@ -28,9 +28,13 @@ from .hanging import Hanging, hanging_vertices
 from .lattice import lattice_numbering
 from .named_sets import boundaries_of, looked_up, regions_of, rows_of_integers, sets
 from .orientation import positively_oriented
+from .refine import refined
 from .summary import MeshSummary, cell_statistics, coincident_vertices
 from .symmetry import Indices, mirrored_vertices
 from .topology import Entities, Facets, Topology, identified, numbered
+
+# Beyond any memory, for a mesh of one cell.
+_MOST_REFINEMENTS = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -458,6 +462,56 @@ class Mesh(Immutable):
         same = merged(arrays)
         vertices = [np.concatenate([g.vertices for g in self.cells if g.shape is array.shape]) for array in same]
         return replace(self, points=frozen(points), cells=_groups(Topology(same, vertices, self.n_vertices)))
+
+    def refined(self, times: int = 1) -> Mesh:
+        """The same mesh with every cell cut into smaller ones of half its size.
+
+        Quads and tris are cut in four, hexes, prisms and tets in eight, pyramids in six pyramids and four tets. The
+        nodes of the pieces are the map of their cell at these places, so that curved cells stay on their geometry, and
+        straight ones straight. Neighbours still share whole sides, regions and boundaries keep their names, periodic
+        sides stay identified. Pieces of a cell have numbers that follow each other, in the order of the cells, and its
+        number in the file.
+
+        Parameters
+        ----------
+        times : int
+            How often; 0 gives the mesh itself.
+
+        Returns
+        -------
+        Mesh
+
+        Raises
+        ------
+        MeshError
+            If a piece is tangled, where its cell was so between the points that are checked.
+        """
+        mesh = self
+        for _ in range(integer(times, 0, "how often a mesh is refined", _MOST_REFINEMENTS)):
+            mesh = mesh._halved()
+        return mesh
+
+    def _halved(self) -> Mesh:
+        in_space = numbered(self.cells, len(self.points))[0] if self.periodic else self.topology
+        result = refined(self.points, self.topology, in_space)
+        numbers = None if self.numbers is None else frozen(np.repeat(self.numbers, result.counts))
+        labels = Labels(self.name, numbers)
+        _, mirrored = positively_oriented(result.points, result.topology.cells, labels)
+        for array, own in zip(result.topology.cells, mirrored, strict=True):
+            if own.any():
+                raise labels.error(f"{labels.first(array, own)} is tangled: its Jacobian determinant changes its sign")
+        sides = {name: frozen(result.sides(self.cells, pairs)) for name, pairs in self.boundary_sides.items()}
+        return replace(
+            self,
+            points=frozen(result.points),
+            cells=_groups(result.topology),
+            regions=MappingProxyType({name: frozen(result.pieces(cells)) for name, cells in self.regions.items()}),
+            boundary_sides=MappingProxyType(sides),
+            n_vertices=result.topology.n_vertices,
+            numbers=numbers,
+            n_mirrored=0,
+            n_stray=0,
+        )
 
     def __getstate__(self) -> dict[str, object]:
         state = {entry.name: getattr(self, entry.name) for entry in fields(self)}

@@ -29,8 +29,19 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 
-def _frame(shape: Shape) -> Indices:
-    """Vertices that span the shape: the first, and its neighbours along the axes."""
+def spanning(shape: Shape) -> Indices:
+    """Vertices that span a shape.
+
+    Parameters
+    ----------
+    shape : Shape
+        Any shape.
+
+    Returns
+    -------
+    ndarray of int, [dim + 1]
+        The first vertex, and its neighbours along the axes.
+    """
     if shape.dim == 0:
         return np.zeros(1, dtype=np.int64)
     wanted = np.full((shape.dim + 1, shape.dim), -1.0)
@@ -43,7 +54,7 @@ def _mapped(shape: Shape, images: Array, points: Array) -> Array:
     """Points of a shape under the affine map that takes the vertices of its frame to the images."""
     if shape.dim == 0:
         return images
-    source = np.column_stack([shape.vertices[_frame(shape)], np.ones(shape.dim + 1)])
+    source = np.column_stack([shape.vertices[spanning(shape)], np.ones(shape.dim + 1)])
     return np.column_stack([points, np.ones(len(points))]) @ np.linalg.solve(source, images)
 
 
@@ -86,7 +97,7 @@ def parities(shape: Shape) -> Indices:
     ndarray of int, [n_symmetries]
         Read-only.
     """
-    corners = shape.vertices[symmetries(shape)[:, _frame(shape)]]
+    corners = shape.vertices[symmetries(shape)[:, spanning(shape)]]
     return frozen(np.sign(np.linalg.det(corners[:, 1:] - corners[:, :1])).astype(np.int64))
 
 
@@ -106,7 +117,7 @@ def lattice_permutations(shape: Shape, order: int) -> Indices:
     ndarray of int, [n_symmetries, n_nodes]
         ``nodes_global = nodes_local[result[code]]``, both in the canonical equispaced order. Read-only.
     """
-    nodes, frame = equispaced_nodes(shape, order), _frame(shape)
+    nodes, frame = equispaced_nodes(shape, order), spanning(shape)
     moved = [_mapped(shape, shape.vertices[p[frame]], nodes) for p in symmetries(shape)]
     return frozen(np.array([permutation(nodes, own, order) for own in moved]))
 
@@ -165,7 +176,7 @@ def entity_nodes(shape: Shape, order: int, dim: int, number: int) -> Indices:
         Positions in the cell's canonical order, listed in the entity's own canonical order. Read-only.
     """
     entity = shape.entities[dim][number]
-    corners = shape.vertices[list(entity.vertices)][_frame(entity.shape)]
+    corners = shape.vertices[list(entity.vertices)][spanning(entity.shape)]
     points = _mapped(entity.shape, corners, equispaced_nodes(entity.shape, order) if dim else corners)
     nodes = np.rint((equispaced_nodes(shape, order) + 1) * order / 2).astype(np.int64)
     wanted = np.rint((points + 1) * order / 2).astype(np.int64)
@@ -216,7 +227,7 @@ def outward_signs(shape: Shape) -> Indices:
     middle = shape.vertices.mean(axis=0)
     for facet in shape.facets:
         corners = shape.vertices[list(facet.vertices)]
-        frame = _frame(facet.shape)
+        frame = spanning(facet.shape)
         axes = corners[frame[1:]] - corners[frame[0]]
         volume = np.linalg.det(np.vstack([corners.mean(axis=0) - middle, axes]))
         signs.append(int(np.sign(volume)))
