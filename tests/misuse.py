@@ -52,6 +52,11 @@ def _shown(description: Any, total: Any) -> None:
         step()
 
 
+def _inside(folder: Any, path: Any) -> Any:
+    """A path in a folder, of what may be one."""
+    return folder / path if isinstance(path, str) else path
+
+
 def _key(name: Any) -> Any:
     return name if isinstance(name, Hashable) else "a"
 
@@ -114,7 +119,14 @@ class World:
 
     def calls(self, folder: Any) -> list[Call]:
         """All calls."""
-        return [*self._shapes(), *self._mesh(), *self._space(), *self._operators(), *self._solvers(folder)]
+        return [
+            *self._shapes(),
+            *self._mesh(),
+            *self._files(folder),
+            *self._space(),
+            *self._operators(),
+            *self._solvers(folder),
+        ]
 
     def _shapes(self) -> list[Call]:
         s, tri = shapes, shapes.TRI
@@ -208,6 +220,10 @@ class World:
                 {"p": np.array(points, float), "c": np.array([[0, 1, 3, 2]])},
             ),
         ]
+
+    def _files(self, folder: Any) -> list[Call]:
+        inside = partial(_inside, folder)
+        return [Call("Mesh.write", lambda path: self.mesh.write(inside(path)), {"path": "a.msh"})]
 
     def _space(self) -> list[Call]:
         space, u, values = self.space, self.u, self.values

@@ -9,22 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from os import PathLike
 from types import MappingProxyType
+from warnings import warn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hpfem.errors import ArgumentError
+from hpfem.errors import ArgumentError, HpfemWarning
 from hpfem.shapes import Shape
 from hpfem.shapes.arguments import MAX_ORDER, as_array, flag, instance, integer, reals, shown, takes
 from hpfem.shapes.cached import cached_property
 
 from ..geometry.element_map import ElementMap, elevated_nodes
+from ..support.files import atomic_path, file_path, path_text
 from ..support.immutable import Immutable, frozen
 from . import checks
 from .aligned import AlignedTopology
 from .cells import Array, CellArray, Labels, cell_arrays, merged, used_points
 from .hanging import Hanging, hanging_vertices
+from .io.msh_writer import write_msh
 from .lattice import lattice_numbering
 from .named_sets import boundaries_of, looked_up, regions_of, rows_of_integers, sets
 from .orientation import positively_oriented
@@ -512,6 +516,36 @@ class Mesh(Immutable):
             n_mirrored=0,
             n_stray=0,
         )
+
+    def write(self, path: str | PathLike[str]) -> None:
+        """Write the mesh to a file in gmsh's format, which `read_mesh` reads back as it is.
+
+        Every digit of the points, nodes and orientation of the cells, their order within a shape, regions and
+        boundaries are kept; sets without members are left out. Elements have the numbers of the cells, from 1.
+
+        Parameters
+        ----------
+        path : path
+            File to write, ending in .msh. Written whole or not at all.
+
+        Raises
+        ------
+        ArgumentError
+            If the file cannot be written, its name ends otherwise, or the format cannot have a name or an order.
+
+        Warns
+        -----
+        HpfemWarning
+            If the mesh is periodic: the file has both sides, and not that they are one.
+        """
+        if file_path(path).suffix != ".msh":
+            raise ArgumentError(
+                f"a mesh is written to a file that ends in .msh, not to {path_text(path)}; fields go to write_vtu"
+            )
+        if self.periodic:
+            warn(f"{self.name}: the file does not say which sides are one in this periodic mesh", HpfemWarning, 2)
+        with atomic_path(path) as temporary, open(temporary, "wb") as file:
+            write_msh(file, self.points, self.topology, self.regions, self.boundary_sides)
 
     def __getstate__(self) -> dict[str, object]:
         state = {entry.name: getattr(self, entry.name) for entry in fields(self)}

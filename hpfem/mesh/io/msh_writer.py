@@ -1,0 +1,172 @@
+"""Write the gmsh format MSH 4.1, binary: the one format with complete cells of all shapes and orders, and their names.
+
+Cells that have the same names lie on one entity of the model. A block is a run of cells of one entity, so that they
+keep their order; their numbers are those in the mesh. Sides of named boundaries come before them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpfem.errors import ArgumentError
+from hpfem.shapes import Shape, equispaced_nodes
+from hpfem.shapes.arguments import shown
+
+from ..cells import Array, CellArray
+from ..node_order import gmsh_nodes, permutation
+from ..sorting import run_starts
+from ..symmetry import Indices, entity_nodes
+from ..topology import Topology
+from .msh import ELEMENT_TYPES
+
+_NUMBER_OF = {kind: number for number, kind in ELEMENT_TYPES.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class _Elements:
+    """Elements of one shape and order: their nodes in our order, and which names they have, [E, n_names]."""
+
+    shape: Shape
+    order: int
+    nodes: Indices
+    numbers: Indices
+    names: NDArray[np.bool_]
+
+
+def write_msh(
+    file: BinaryIO,
+    points: Array,
+    topology: Topology,
+    regions: Mapping[str, Indices],
+    boundary_sides: Mapping[str, Indices],
+) -> None:
+    """Write a mesh.
+
+    Parameters
+    ----------
+    file : binary file
+        Open for writing.
+    points : ndarray, [n, D]
+        Coordinates.
+    topology : Topology
+        Of the cells.
+    regions : mapping of str to ndarray of int
+        Cell numbers by name.
+    boundary_sides : mapping of str to ndarray of int, [n, 2]
+        Facets as (cell number, local facet number) by name.
+
+    Raises
+    ------
+    ArgumentError
+        For an order or a name that the format does not have.
+    """
+    cells = [_cells(array, topology, regions) for array in topology.cells]
+    sides = list(_sides(topology, boundary_sides))
+    dim = topology.dim
+    names = {dim - 1: list(boundary_sides), dim: list(regions)}
+    for name in (*names[dim - 1], *names[dim]):
+        if f"-{name}-".splitlines() != [f"-{name}-"] or not name.isprintable():
+            raise ArgumentError(f"a mesh file cannot have the name {shown(name)}; give one on one line")
+    file.write(b"$MeshFormat\n4.1 1 8\n" + _int(1) + b"\n$EndMeshFormat\n")
+    lines = [f'{own} {tag} "{name}"' for own in (dim - 1, dim) for tag, name in enumerate(names[own], start=1)]
+    file.write("\n".join(["$PhysicalNames", str(len(lines)), *lines, "$EndPhysicalNames", ""]).encode())
+    entities = {dim - 1: _entities(sides), dim: _entities(cells)}
+    _write_entities(file, entities, points)
+    count = len(points)
+    file.write(b"$Nodes\n" + _size(1, count, 1, count) + _int(dim, 1, 0) + _size(count))
+    file.write(np.arange(1, count + 1, dtype="<u8").tobytes())
+    padded = np.zeros((count, 3), dtype="<f8")
+    padded[:, : points.shape[1]] = points
+    file.write(padded.tobytes() + b"\n$EndNodes\n")
+    _write_elements(file, [(entities[dim - 1], sides), (entities[dim], cells)])
+
+
+def _int(*numbers: int) -> bytes:
+    return np.array(numbers, dtype="<i4").tobytes()
+
+
+def _size(*numbers: int) -> bytes:
+    return np.array(numbers, dtype="<u8").tobytes()
+
+
+def _cells(array: CellArray, topology: Topology, regions: Mapping[str, Indices]) -> _Elements:
+    count = sum(map(len, topology.cells))
+    names = np.zeros((len(array), len(regions)), dtype=bool)
+    for column, members in enumerate(regions.values()):
+        inside = np.zeros(count, dtype=bool)
+        inside[members] = True
+        names[:, column] = inside[array.indices]
+    return _Elements(array.shape, array.order, array.nodes, array.indices + 1, names)
+
+
+def _sides(topology: Topology, boundary_sides: Mapping[str, Indices]) -> Iterator[_Elements]:
+    """Facets with a name, once each."""
+    pairs = np.concatenate([np.empty((0, 2), dtype=np.int64), *boundary_sides.values()])
+    distinct, which = np.unique(pairs, axis=0, return_inverse=True)
+    names = np.zeros((len(distinct), len(boundary_sides)), dtype=bool)
+    column = np.repeat(np.arange(len(boundary_sides)), [len(own) for own in boundary_sides.values()])
+    names[which.ravel(), column] = True
+    number = sum(map(len, topology.cells)) + 1
+    row = np.empty(number - 1, dtype=np.int64)
+    for array in topology.cells:
+        row[...] = -1
+        row[array.indices] = np.arange(len(array))
+        for local, facet in enumerate(array.shape.facets):
+            chosen = np.flatnonzero((row[distinct[:, 0]] >= 0) & (distinct[:, 1] == local))
+            if len(chosen):
+                inside = entity_nodes(array.shape, array.order, topology.dim - 1, local)
+                nodes = array.nodes[row[distinct[chosen, 0]]][:, inside]
+                numbers = np.arange(number, number + len(chosen))
+                yield _Elements(facet.shape, array.order, nodes, numbers, names[chosen])
+                number += len(chosen)
+
+
+_Entities = dict[tuple[bool, ...], tuple[int, list[Indices]]]  # names -> tag, nodes of what lies on it
+
+
+def _entities(elements: Sequence[_Elements]) -> _Entities:
+    """An entity for each set of names that elements have."""
+    found: _Entities = {}
+    for own in elements:
+        kinds, which = np.unique(own.names, axis=0, return_inverse=True)
+        for kind, names in enumerate(kinds):
+            nodes = np.unique(own.nodes[which.ravel() == kind])
+            found.setdefault(tuple(names.tolist()), (len(found) + 1, []))[1].append(nodes)
+    return found
+
+
+def _write_entities(file: BinaryIO, entities: Mapping[int, _Entities], points: Array) -> None:
+    file.write(b"$Entities\n" + _size(*(len(entities.get(dim, {})) for dim in range(4))))
+    for dim in sorted(entities):
+        for names, (tag, nodes) in entities[dim].items():
+            own = points[np.concatenate(nodes)]
+            corners = np.zeros((2, 3), dtype="<f8")
+            corners[:, : points.shape[1]] = own.min(axis=0), own.max(axis=0)
+            groups = [number for number, has in enumerate(names, start=1) if has]
+            file.write(_int(tag) + corners.tobytes() + _size(len(groups)) + _int(*groups) + _size(0))
+    file.write(b"\n$EndEntities\n")
+
+
+def _write_elements(file: BinaryIO, parts: Sequence[tuple[_Entities, Sequence[_Elements]]]) -> None:
+    blocks, total = [], 0
+    for entities, elements in parts:
+        for own in elements:
+            kind = _NUMBER_OF.get((own.shape.name, own.order))
+            if kind is None:
+                raise ArgumentError(f"the format of gmsh has no {own.shape.name} of order {own.order}, only lower ones")
+            order = permutation(equispaced_nodes(own.shape, own.order), gmsh_nodes(own.shape, own.order), own.order)
+            table = np.column_stack([own.numbers, own.nodes[:, order] + 1]).astype("<u8")
+            tags = np.array([entities[tuple(names)][0] for names in own.names.tolist()])
+            starts = np.flatnonzero(run_starts(tags))
+            for start, end in zip(starts, [*starts[1:], len(tags)], strict=True):
+                blocks.append((_int(own.shape.dim, tags[start], kind) + _size(end - start), table[start:end]))
+            total += len(table)
+    file.write(b"$Elements\n" + _size(len(blocks), total, 1, total))
+    for head, table in blocks:
+        file.write(head + table.tobytes())
+    file.write(b"\n$EndElements\n")
