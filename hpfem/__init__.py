@@ -26,7 +26,7 @@ from .errors import (
 )
 from .forms import Gradient, Pointwise, Vector
 from .memory import OutOfMemory
-from .mesh import Mesh, from_meshio, read_mesh
+from .mesh import Mesh, box, from_meshio, read_mesh
 from .operators import (
     AdvectionDiffusionReaction,
     BwdTrans,
@@ -81,6 +81,7 @@ __all__ = [
     "Vector",
     "WeakForm",
     "by_region",
+    "box",
     "cg",
     "choose_backend",
     "from_meshio",

@@ -205,7 +205,9 @@ class World:
             Call("Mesh.facet_numbers", mesh.facet_numbers, {"cells": np.array([0]), "local": np.array([1])}),
             Call("Mesh.coordinates", mesh.coordinates, {"group": mesh.cells[0]}),
             Call("Mesh.affine", mesh.affine, {"group": mesh.cells[0]}),
-            Call("box", box, {"shapes": "quad", "counts": (2, 1), "lower": (0, 0), "upper": (1, 1)}),
+            Call(
+                "box", box, {"shapes": "quad", "counts": (3, 1), "lower": (0, 0), "upper": (1, 1), "periodic": ("x",)}
+            ),
             Call("choose_backend", hp.choose_backend, {"name": "numpy"}),
             Call("progress", _shown, {"description": "work", "total": 3}),
             Call("read_mesh", lambda periodic: hp.read_mesh("meshes/square_mixed.msh", periodic), {"periodic": False}),

@@ -68,10 +68,11 @@ def _towards_tets(*sides: str) -> _Cut:
 
 def box(
     shapes: str | Sequence[str],
-    counts: Sequence[int],
+    counts: int | Sequence[int],
     *,
     lower: Sequence[float] | None = None,
     upper: Sequence[float] | None = None,
+    periodic: Sequence[str] = (),
 ) -> Mesh:
     """Mesh a box with cells of one shape, or with slabs of several along x.
 
@@ -79,15 +80,18 @@ def box(
     ----------
     shapes : str or sequence of str
         "quad" and "tri" in 2-D; "hex", "prism", "pyramid" and "tet" in 3-D. Several names share the layers along x.
-    counts : sequence of int
-        Small boxes in each direction, as many numbers as dimensions.
+    counts : int or sequence of int
+        Small boxes in each direction: as many numbers as dimensions, or one for all of them.
     lower, upper : sequence of float, optional
         Opposite corners; the unit square or cube by default.
+    periodic : sequence of str
+        Directions, of "x", "y" and "z", in which what leaves the box on one side enters it on the other: vertices,
+        edges and faces there are one, and what lives on them is continuous. Three small boxes at least in such one.
 
     Returns
     -------
     Mesh
-        Boundaries "xmin", "xmax", "ymin", …; each name of a slab is a region.
+        Boundaries "xmin", "xmax", "ymin", … in directions that are not periodic; each name of a slab is a region.
 
     Raises
     ------
@@ -102,6 +106,7 @@ def box(
     if any(SHAPES[name].dim != dim for name in names):
         raise ArgumentError(f"shapes {names} are not all of one dimension")
     numbers = as_array(counts, "the counts of a box")
+    numbers = np.repeat(numbers, dim) if numbers.ndim == 0 else numbers
     whole = numbers.shape == (dim,) and np.all((numbers >= 1) & (numbers == np.rint(numbers)))
     if not whole or numbers[0] < len(names) or np.prod(numbers.astype(float)) > _MOST_BOXES:
         raise ArgumentError(f"a box of {names} takes {dim} counts >= 1, the first >= {len(names)}, not {shown(counts)}")
@@ -110,8 +115,9 @@ def box(
     if low.shape != (dim,) or high.shape != (dim,) or not np.all(high > low) or not np.isfinite([low, high]).all():
         raise ArgumentError(f"the box from {shown(low)} to {shown(high)} is not a box of {dim} dimensions")
     sizes = tuple(int(n) for n in numbers)
+    joined = _joined(periodic, sizes)
     slab = np.arange(sizes[0]) * len(names) // sizes[0]
-    layers = _layers([_CUTS[names[own]] for own in slab])
+    layers = _layers([_CUTS[names[own]] for own in slab], around=0 in joined)
     axes = [np.linspace(a, b, n + 1) for a, b, n in zip(low, high, sizes, strict=True)]
     points = np.stack([g.ravel() for g in np.meshgrid(*axes, indexing="ij")], axis=1)
     corners = _corners(sizes)
@@ -121,7 +127,21 @@ def box(
         places = points[corners[:, centres]].mean(axis=0).reshape(-1, dim)
         middle[0, centres] = len(points) + np.arange(len(places)).reshape(-1, *sizes[1:])
         points = np.concatenate([points, places])
-    return _assembled(points, np.concatenate([corners, middle]), layers, [names[own] for own in slab])
+    return _assembled(points, np.concatenate([corners, middle]), layers, [names[own] for own in slab], joined)
+
+
+def _joined(periodic: Sequence[str], sizes: tuple[int, ...]) -> list[int]:
+    """The axes of periodic directions."""
+    axes = "xyz"[: len(sizes)]
+    if isinstance(periodic, str) or not isinstance(periodic, (list, tuple, set, frozenset)):
+        raise ArgumentError(f"the periodic directions of a box are a list such as ('x',), got {shown(periodic)}")
+    joined = sorted({axes.index(name_of(name, tuple(axes), "direction of a box")) for name in periodic})
+    for axis in joined:
+        if sizes[axis] < 3:
+            raise ArgumentError(
+                f"a box takes 3 small boxes at least in a periodic direction, not {sizes[axis]} in {axes[axis]!r}"
+            )
+    return joined
 
 
 def _corners(sizes: tuple[int, ...]) -> Indices:
@@ -131,17 +151,21 @@ def _corners(sizes: tuple[int, ...]) -> Indices:
     return np.stack([number[tuple(slice(s, s + n) for s, n in zip(own, sizes, strict=True))] for own in steps])
 
 
-def _layers(cuts: list[_Cut]) -> list[_Cut]:
-    """The cut of the small boxes of each layer along x: layers of tets beside another shape lead over to it."""
-    result = []
+def _layers(cuts: list[_Cut], *, around: bool) -> list[_Cut]:
+    """The cut of the small boxes of each layer along x: layers of tets beside another shape lead over to it.
+
+    If `around`, the last layer is beside the first one.
+    """
+    result, last = [], len(cuts) - 1
     for i, cut in enumerate(cuts):
-        beside = {"xmin": cuts[max(i - 1, 0)], "xmax": cuts[min(i + 1, len(cuts) - 1)]}
+        before, after = (i - 1, (i + 1) % len(cuts)) if around else (max(i - 1, 0), min(i + 1, last))
+        beside = {"xmin": cuts[before], "xmax": cuts[after]}
         tets = [side for side, other in beside.items() if other in _HALVING]
         result.append(_towards_tets(*tets) if cut in _HALVING and len(tets) < 2 else cut)
     return result
 
 
-def _assembled(points: np.ndarray, corners: Indices, layers: list[_Cut], names: list[str]) -> Mesh:
+def _assembled(points: np.ndarray, corners: Indices, layers: list[_Cut], names: list[str], joined: list[int]) -> Mesh:
     """Cells of all layers, those of equal cut and name at once; regions and boundaries."""
     sizes = corners.shape[1:]
     place = np.indices(sizes).reshape(len(sizes), -1)
@@ -165,8 +189,16 @@ def _assembled(points: np.ndarray, corners: Indices, layers: list[_Cut], names: 
                 sides[side].append(np.column_stack([cell, np.full(len(cell), local)]))
             start += count
     named = {name: np.concatenate(own) for name, own in regions.items()}
-    pairs = {name: np.concatenate(own) for name, own in sides.items()}
-    return Mesh.from_cells(points, cells, regions=named, name="box", check=False).with_sides(pairs)
+    pairs = {name: np.concatenate(own) for name, own in sides.items() if "xyz".index(name[0]) not in joined}
+    images = [_images(sizes, axis) for axis in joined]
+    mesh = Mesh.from_cells(points, cells, regions=named, periodic=images, name="box", check=False)
+    return mesh.with_sides(pairs)
+
+
+def _images(sizes: tuple[int, ...], axis: int) -> Indices:
+    """Pairs of points on the last and the first side in the direction of an axis, [n, 2]."""
+    number = np.arange(int(np.prod([n + 1 for n in sizes]))).reshape([n + 1 for n in sizes])
+    return np.column_stack([number.take(end, axis=axis).ravel() for end in (-1, 0)])
 
 
 def _outer_facets(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import hpfem as hp
 from hpfem.errors import ArgumentError
 from hpfem.mesh import Mesh, box
 from tests.mesh.examples import ALL_3D, flux
@@ -70,8 +71,82 @@ def test_regions_are_the_slabs(names, counts) -> None:
         (("hex", "prism"), (1, 1, 1), {}),
         ("quad", (1, 1), {"lower": (0, 0), "upper": (0, 1)}),
         ("quad", (1, 1), {"lower": (0, 0, 0)}),
+        ("quad", 0, {}),
+        ("quad", 2.5, {}),
+        (("quad", "tri"), 1, {}),
+        ("quad", (3, 3), {"periodic": "x"}),
+        ("quad", (3, 3), {"periodic": ("z",)}),
+        ("quad", (3, 3), {"periodic": (0,)}),
+        ("quad", (3, 3), {"periodic": None}),
+        ("quad", (2, 3), {"periodic": ("x",)}),
     ],
 )
 def test_bad_boxes(names, counts, arguments) -> None:
     with pytest.raises(ArgumentError):
         box(names, counts, **arguments)
+
+
+def test_one_count_is_for_all_directions() -> None:
+    for name, dim in (("quad", 2), ("tet", 3)):
+        assert np.array_equal(box(name, 3).cells[0].nodes, box(name, (3,) * dim).cells[0].nodes)
+    assert hp.box is box
+
+
+PERIODIC = [
+    ("quad", (3, 4), ("x",)),
+    (("quad", "tri"), (4, 3), ("x", "y")),
+    ("hex", (3, 3, 3), ("z", "x", "y")),
+    ("prism", (3, 2, 3), ("x", "z")),
+    ("pyramid", (3, 3, 3), ("y",)),
+    ("tet", (3, 4, 3), ("x", "y", "z")),
+    (ALL_3D, (8, 3, 3), ("x", "y", "z")),
+    (("tet", "hex"), (4, 3, 3), ("x",)),
+    (("hex", "tet"), (6, 3, 3), ("x", "y")),
+]
+
+
+@pytest.mark.parametrize(("names", "counts", "directions"), PERIODIC)
+def test_periodic_boxes_are_closed_in_these_directions(names, counts, directions) -> None:
+    mesh = box(names, counts, upper=[2.0 + i for i in range(len(counts))], periodic=directions)
+    assert mesh.periodic
+    left = [axis + end for axis in "xyz"[: mesh.dim] if axis not in directions for end in ("min", "max")]
+    assert list(mesh.boundaries) == left
+    everything = np.concatenate([np.zeros(0, int), *mesh.boundaries.values()])
+    assert np.array_equal(np.sort(everything), mesh.facets.boundary)
+    grid = [n if axis in directions else n + 1 for axis, n in zip("xyz", counts, strict=False)]
+    assert mesh.n_vertices - sum(1 for p in mesh.points if off_grid(p, counts)) == np.prod(grid)
+    assert mesh.summary().volume == pytest.approx(np.prod([2.0 + i for i in range(mesh.dim)]))
+
+
+def off_grid(point, counts) -> bool:
+    """Whether a point is the middle of a small box."""
+    places = [x * n / (2.0 + i) for i, (x, n) in enumerate(zip(point, counts, strict=True))]
+    return bool(np.abs(np.array(places) - np.rint(places)).max() > 0.1)
+
+
+@pytest.mark.parametrize(("names", "counts", "directions"), PERIODIC)
+def test_waves_on_periodic_boxes(names, counts, directions) -> None:
+    """A function of the period is continuous, one of half of it is not; and -div grad u + u = f is solved."""
+    mesh = box(names, counts, periodic=directions)
+    axis = "xyz".index(directions[0])
+    space = hp.Space(mesh, 5)
+    c0 = hp.C0Space(space)
+
+    def wave(*x):
+        return np.sin(2 * np.pi * x[axis] + 0.3)
+
+    def half(*x):
+        return np.cos(np.pi * x[axis])
+
+    u = hp.solve_helmholtz(space, 1.0, lambda *x: (1 + 4 * np.pi**2) * wave(*x), c0=c0, tol=1e-12, bar=False)
+    best = hp.l2_error(c0.scatter(c0.project(wave)), wave)
+    assert hp.l2_error(u, wave) < 2 * best < 1e-2
+    assert hp.l2_error(c0.scatter(c0.project(half)), half) > 0.1
+
+
+def test_periodic_boxes_are_refined_and_bent() -> None:
+    mesh = box(("hex", "tet"), (4, 3, 3), periodic=("x", "y"))
+    fine = mesh.elevated(2).transformed(lambda x: x + 0.02 * np.sin(2 * np.pi * x[:, [1, 0, 0]])).refined()
+    assert list(fine.boundaries) == ["zmin", "zmax"]
+    assert len(fine.facets.boundary) == 4 * len(mesh.facets.boundary)
+    assert fine.summary().volume == pytest.approx(1, rel=1e-13)
