@@ -178,6 +178,7 @@ class World:
                     "name": "m",
                     "numbers": [3],
                     "check": True,
+                    "ordering": "tensor",
                 },
             ),
             Call(

@@ -13,7 +13,7 @@ from hpfem.shapes import SHAPES, Shape, equispaced_nodes
 from hpfem.shapes.arguments import MAX_ORDER, as_array, integer, name_of, shown
 
 from ..support.immutable import frozen
-from .node_order import vertex_positions
+from .node_order import canonical_order, vertex_positions
 from .symmetry import Indices
 
 Array = NDArray[np.float64]
@@ -111,12 +111,12 @@ def cell_arrays(cells: Iterable[tuple[str, int, ArrayLike]]) -> list[CellArray]:
     Parameters
     ----------
     cells : sequence of (shape name, geometry order, nodes)
-        Nodes [E, n_nodes] in canonical equispaced order.
+        Nodes [E, n_nodes].
 
     Returns
     -------
     list of CellArray
-        One for each shape and order, in order of appearance.
+        One for each shape and order, in order of appearance; their nodes in the order that they come in.
 
     Raises
     ------
@@ -140,6 +140,29 @@ def cell_arrays(cells: Iterable[tuple[str, int, ArrayLike]]) -> list[CellArray]:
             arrays.append(CellArray(SHAPES[name], order, nodes.astype(np.int64), indices))
             start += len(nodes)
     return merged(arrays)
+
+
+def ordered(array: CellArray, ordering: str) -> CellArray:
+    """Bring the nodes of cells into the canonical order.
+
+    Parameters
+    ----------
+    array : CellArray
+        Its nodes in another order.
+    ordering : str
+        Which one: of `hpfem.mesh.node_order.ORDERINGS`.
+
+    Returns
+    -------
+    CellArray
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such cell in that ordering.
+    """
+    order = canonical_order(ordering, array.shape, array.order)
+    return array if (order[1:] > order[:-1]).all() else replace(array, nodes=array.nodes[:, order])
 
 
 def merged(arrays: Sequence[CellArray]) -> list[CellArray]:

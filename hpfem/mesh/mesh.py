@@ -16,9 +16,9 @@ from warnings import warn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hpfem.errors import ArgumentError, HpfemWarning
+from hpfem.errors import ArgumentError, HpfemError, HpfemWarning, MeshError
 from hpfem.shapes import Shape
-from hpfem.shapes.arguments import MAX_ORDER, as_array, flag, instance, integer, reals, shown, takes
+from hpfem.shapes.arguments import MAX_ORDER, as_array, flag, instance, integer, name_of, reals, shown, takes
 from hpfem.shapes.cached import cached_property
 
 from ..geometry.element_map import ElementMap, elevated_nodes
@@ -26,14 +26,15 @@ from ..support.files import atomic_path, file_path, path_text
 from ..support.immutable import Immutable, frozen
 from . import checks
 from .aligned import AlignedTopology
-from .cells import Array, CellArray, Labels, cell_arrays, merged, used_points
+from .cells import Array, CellArray, Labels, cell_arrays, merged, ordered, used_points
 from .hanging import Hanging, hanging_vertices
 from .io.msh_writer import write_msh
 from .lattice import lattice_numbering
 from .named_sets import boundaries_of, looked_up, regions_of, rows_of_integers, sets
+from .node_order import ORDERINGS
 from .orientation import positively_oriented
 from .refine import refined
-from .summary import MeshSummary, cell_statistics, coincident_vertices
+from .summary import MeshSummary, cell_statistics, coincident_vertices, unnamed_facets
 from .symmetry import Indices, mirrored_vertices
 from .topology import Entities, Facets, Topology, identified, numbered
 
@@ -145,6 +146,7 @@ class Mesh(Immutable):
         name: str = "mesh",
         numbers: ArrayLike | None = None,
         check: bool = True,
+        ordering: str = "tensor",
     ) -> Mesh:
         """Build a mesh from arrays.
 
@@ -153,7 +155,7 @@ class Mesh(Immutable):
         points : array_like, [n, D]
             Coordinates, D = 2 or 3. Points of no cell are left out; a 2-D mesh with one z everywhere becomes D = 2.
         cells : sequence of (shape name, geometry order, nodes)
-            Nodes [E, n_nodes] in canonical equispaced order. Cells are numbered as they come.
+            Nodes [E, n_nodes] in the order that `ordering` says. Cells are numbered as they come.
         regions : mapping of str to array_like of int, optional
             Named sets of cell numbers.
         boundaries : mapping of str to sequence of array_like of int, [n, n_corners] each, optional
@@ -166,6 +168,10 @@ class Mesh(Immutable):
             What messages call the cells; by default their position, from 1.
         check : bool
             Whether to run the checks of a mesh file and renumber mirrored cells.
+        ordering : str
+            Of the nodes of a cell: "tensor", the canonical equispaced order of `hpfem.shapes.equispaced_nodes`, last
+            direction fastest; "vtk" and "gmsh", which begin with the corners and go around quads (`vtk_nodes`,
+            `gmsh_nodes`).
 
         Returns
         -------
@@ -174,7 +180,7 @@ class Mesh(Immutable):
         Raises
         ------
         MeshError
-            If the mesh is unusable; the message names the element.
+            If the mesh is unusable; the message names the element, and another ordering if the mesh is usable in it.
         ArgumentError
             If the arrays do not fit each other.
         """
@@ -188,15 +194,26 @@ class Mesh(Immutable):
         if known is not None and known.shape != (n_cells,):
             raise ArgumentError(f"{n_cells} cells take as many numbers, not an array {known.shape}")
         labels = Labels(instance(name, str, "the name of a mesh"), known)
-        return mesh_of(
-            coordinates,
-            arrays,
-            labels,
-            regions={} if regions is None else regions,
-            boundaries={} if boundaries is None else boundaries,
-            periodic=periodic,
-            check=check,
-        )
+        given = name_of(ordering, ORDERINGS, "ordering")
+
+        def made(ordering: str) -> Mesh:
+            return mesh_of(
+                coordinates,
+                [ordered(array, ordering) for array in arrays],
+                labels,
+                regions={} if regions is None else regions,
+                boundaries={} if boundaries is None else boundaries,
+                periodic=periodic,
+                check=check,
+            )
+
+        try:
+            return made(given)
+        except MeshError as error:
+            better = next((other for other in ORDERINGS if other != given and _is_made(made, other)), None)
+            if better is None:
+                raise
+            raise MeshError(f"{error}; it is fine with ordering={better!r}") from None
 
     @property
     def dim(self) -> int:
@@ -369,6 +386,7 @@ class Mesh(Immutable):
         MeshSummary
         """
         statistics = cell_statistics(self.points, self.topology)
+        n_unnamed, unnamed = unnamed_facets(self.points, self.topology, self.boundaries.values())
         return MeshSummary(
             name=self.name,
             dim=self.dim,
@@ -386,6 +404,8 @@ class Mesh(Immutable):
             periodic=self.periodic,
             regions={name: len(cells) for name, cells in self.regions.items()},
             boundaries={name: len(facets) for name, facets in self.boundaries.items()},
+            n_unnamed=n_unnamed,
+            unnamed=unnamed,
         )
 
     def transformed(self, function: Callable[[Array], ArrayLike], *, check: bool = True) -> Mesh:
@@ -560,6 +580,14 @@ class Mesh(Immutable):
     def __repr__(self) -> str:
         counts = ", ".join(f"{len(group)} {group.shape.name} of order {group.order}" for group in self.cells)
         return f"<Mesh {self.name}: {counts}>"
+
+
+def _is_made(made: Callable[[str], Mesh], ordering: str) -> bool:
+    try:
+        made(ordering)
+    except HpfemError:
+        return False
+    return True
 
 
 def mesh_of(

@@ -245,6 +245,39 @@ def permutation(source: NDArray[np.float64], target: NDArray[np.float64], order:
     return result
 
 
+ORDERINGS: dict[str, Callable[[Shape, int], NDArray[np.float64]]] = {
+    "tensor": equispaced_nodes,
+    "vtk": vtk_nodes,
+    "gmsh": gmsh_nodes,
+}
+
+
+@cache
+def canonical_order(ordering: str, shape: Shape, order: int) -> NDArray[np.int64]:
+    """Where the nodes of our order are among those of another one.
+
+    Parameters
+    ----------
+    ordering : str
+        One of `ORDERINGS`.
+    shape : Shape
+        Any shape with a direction.
+    order : int
+        Geometry order.
+
+    Returns
+    -------
+    ndarray of int, [n_nodes]
+        ``ours = theirs[result]``.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such cell in that ordering.
+    """
+    return permutation(ORDERINGS[ordering](shape, order), equispaced_nodes(shape, order), order)
+
+
 @cache
 def vertex_positions(shape: Shape, order: int) -> NDArray[np.int64]:
     """Positions of the vertices among the nodes of the canonical equispaced order.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from ..geometry.element_map import ElementMap
 from .cells import Array
+from .symmetry import Indices
 from .topology import Topology
 
 
@@ -53,6 +54,10 @@ class MeshSummary:
         Whether periodic sides are identified.
     regions, boundaries : mapping of str to int
         Cells per region and facets per boundary.
+    n_unnamed : int
+        Facets with a cell on one side only that are in none of the boundaries.
+    unnamed : tuple of float
+        The box that they lie in: the least, then the largest of each coordinate of their corners; empty without any.
     """
 
     name: str
@@ -76,6 +81,8 @@ class MeshSummary:
     periodic: bool
     regions: Mapping[str, int]
     boundaries: Mapping[str, int]
+    n_unnamed: int
+    unnamed: tuple[float, ...]
 
     @property
     def affine_share(self) -> float:
@@ -106,6 +113,13 @@ class MeshSummary:
         for kind, sets in (("regions", self.regions), ("boundaries", self.boundaries)):
             if sets:
                 lines.append(f"  {kind}: " + ", ".join(f"{name} ({count:,})" for name, count in sets.items()))
+        if self.n_unnamed:
+            low, high = np.split(np.array(self.unnamed), 2)
+            ranges = ", ".join(
+                f"{name} {a:.4g}" if a == b else f"{name} {a:.4g} to {b:.4g}"
+                for name, a, b in zip("xyz", low, high, strict=False)
+            )
+            lines.append(f"  {self.n_unnamed:,} boundary facets without a name, within {ranges}")
         return "\n".join(lines)
 
 
@@ -146,6 +160,36 @@ def cell_statistics(points: Array, topology: Topology) -> dict[str, Any]:
         "worst_scaled_jacobian": worst,
         "worst_cell": worst_cell,
     }
+
+
+def unnamed_facets(points: Array, topology: Topology, named: Iterable[Indices]) -> tuple[int, tuple[float, ...]]:
+    """Find the facets of the boundary that have no name.
+
+    Parameters
+    ----------
+    points : ndarray, [n, D]
+        Coordinates.
+    topology : Topology
+        Of the cells.
+    named : iterable of ndarray of int
+        Facet numbers.
+
+    Returns
+    -------
+    count : int
+    box : tuple of float
+        The least, then the largest of each coordinate of their corners.
+    """
+    unnamed = topology.facets.on_boundary.copy()
+    for facets in named:
+        unnamed[facets] = False
+    rows = [
+        topology.cells[position].corners[unnamed[topology.sides.ids[position][:, number]]][:, facet.vertices].ravel()
+        for position, number, facet in topology.local_entities(topology.dim - 1)
+    ]
+    places = points[np.concatenate(rows)]
+    ends = (*places.min(axis=0).tolist(), *places.max(axis=0).tolist()) if len(places) else ()
+    return int(unnamed.sum()), ends
 
 
 def coincident_vertices(points: Array, topology: Topology) -> int:

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from hpfem.errors import ArgumentError, MeshError
-from hpfem.mesh import Mesh, box
+from hpfem.mesh import Mesh, box, gmsh_nodes, vtk_nodes
 from hpfem.mesh.node_order import vertex_positions
 from hpfem.mesh.symmetry import mirror
+from hpfem.shapes import equispaced_nodes
 from tests.mesh.examples import BOXES, bent, corners_of, flux, sample, scrambled
 
 
@@ -242,9 +243,64 @@ def test_cells_that_touch_without_being_joined_are_told() -> None:
     assert box("quad", (2, 2)).summary().n_coincident == 0
 
 
+def test_the_summary_says_what_part_of_the_boundary_has_no_name() -> None:
+    mesh = box("hex", (2, 3, 4), upper=(1, 1, 2))
+    assert (mesh.summary().n_unnamed, mesh.summary().unnamed) == (0, ())
+    assert "without a name" not in str(mesh.summary())
+    some = mesh.with_sides({name: own for name, own in mesh.boundary_sides.items() if name not in ("xmin", "zmax")})
+    assert some.summary().n_unnamed == 3 * 4 + 2 * 3
+    top = mesh.with_sides({name: own for name, own in mesh.boundary_sides.items() if name != "zmax"}).summary()
+    assert top.unnamed == (0, 0, 2, 1, 1, 2)
+    assert str(top).endswith("6 boundary facets without a name, within x 0 to 1, y 0 to 1, z 2")
+    assert box("tri", (3, 3), periodic=("x", "y")).summary().n_unnamed == 0
+
+
 def test_worst_cell_of_the_summary() -> None:
     mesh = box("quad", (3, 1)).transformed(lambda x: np.where((x[:, :1] > 0.9) & (x[:, 1:] > 0.9), x + 0.2, x))
     summary = mesh.summary()
     assert summary.worst_cell == 2
     assert summary.worst_label == "element 3 (quad)"
     assert summary.affine == {"quad": 2}
+
+
+ORDERS = {"quad": 3, "tri": 3, "hex": 2, "prism": 3, "pyramid": 1, "tet": 4}
+
+
+@pytest.mark.parametrize("ordering", ["vtk", "gmsh"])
+@pytest.mark.parametrize("name", ORDERS)
+def test_nodes_may_come_in_the_order_of_vtk_or_gmsh(name: str, ordering: str) -> None:
+    mesh = sample(name, ORDERS[name])
+    (group,) = mesh.cells
+    theirs = {"vtk": vtk_nodes, "gmsh": gmsh_nodes}[ordering](group.shape, group.order)
+    ours = equispaced_nodes(group.shape, group.order)
+    place = [int(np.argmin(np.abs(ours - node).max(axis=1))) for node in theirs]
+    cells = [(name, group.order, group.nodes[:, place])]
+    made = Mesh.from_cells(mesh.points, cells, ordering=ordering)
+    assert np.array_equal(made.cells[0].nodes, group.nodes)
+    if name in ("quad", "hex") or (group.order > 1 and name != "tet"):
+        with pytest.raises(MeshError, match="it is fine with ordering='(vtk|gmsh)'$"):
+            Mesh.from_cells(mesh.points, cells)
+    with pytest.raises(MeshError, match="tangled") as caught:
+        Mesh.from_cells(mesh.points * 0 + np.random.default_rng(0).random(mesh.points.shape), cells, ordering=ordering)
+    assert "ordering" not in str(caught.value)
+
+
+def test_the_hint_is_of_the_ordering_that_fits() -> None:
+    points = [[0, 0], [1, 0], [1, 1], [0, 1], [2, 0], [2, 1]]
+    around, rows = [[0, 1, 2, 3], [1, 4, 5, 2]], [[0, 1, 3, 2], [1, 4, 2, 5]]
+    with pytest.raises(MeshError, match=r"tangled or flat.*; it is fine with ordering='vtk'"):
+        Mesh.from_cells(points, [("quad", 1, around)])
+    with pytest.raises(MeshError, match=r"tangled or flat.*; it is fine with ordering='tensor'"):
+        Mesh.from_cells(points, [("quad", 1, rows)], ordering="gmsh")
+
+
+@pytest.mark.parametrize("ordering", ["meshio", "", None, 3])
+def test_unknown_orderings(ordering) -> None:
+    with pytest.raises(ArgumentError, match="ordering"):
+        two_triangles(ordering=ordering)
+
+
+def test_vtk_has_no_pyramids_of_higher_order() -> None:
+    mesh = sample("pyramid", 2)
+    with pytest.raises(ArgumentError, match="no node order for cells of shape 'pyramid'"):
+        Mesh.from_cells(mesh.points, [("pyramid", 2, mesh.cells[0].nodes)], ordering="vtk")
