@@ -150,7 +150,7 @@ class Basis:
         -------
         ndarray, [n_modes, n]
         """
-        return self._assemble(self.tables(coordinates(eta, self.shape.dim, self.shape.name).T))
+        return self.product(self.tables(coordinates(eta, self.shape.dim, self.shape.name).T))
 
     def gradient_eta(self, eta: Array) -> Array:
         """Derivatives of all modes by collapsed coordinates.
@@ -167,7 +167,7 @@ class Basis:
         columns = coordinates(eta, self.shape.dim, self.shape.name).T
         values, derivatives = self.tables(columns), self.tables(columns, 1)
         mixed = [[*values[:k], derivatives[k], *values[k + 1 :]] for k in range(self.shape.dim)]
-        return np.array([self._assemble(tables) for tables in mixed])
+        return np.array([self.product(tables) for tables in mixed])
 
     def gradient(self, xi: Array) -> Array:
         """Derivatives of all modes by local coordinates.
@@ -192,17 +192,42 @@ class Basis:
             raise ArgumentError(f"gradients of a {self.shape.name} are not evaluated at its collapsed vertex or edge")
         return np.einsum("nki,kmn->imn", np.linalg.inv(matrix), self.gradient_eta(eta), optimize=True)
 
-    def _assemble(self, tables: Sequence[Array]) -> Array:
-        """Product of the directions' tables (each [n_functions, n]) for every mode, [n_modes, n]."""
-        tree, leaves = self.tree, self.tree.leaf_functions
+    def product(self, tables: Sequence[Array]) -> Array:
+        """Multiply 1-D functions to modes.
+
+        Parameters
+        ----------
+        tables : sequence of ndarray, [n_functions, n] each
+            By direction: its functions at one coordinate of each point.
+
+        Returns
+        -------
+        ndarray, [n_modes, n]
+        """
+        leaves = self.tree.leaf_functions
         values = tables[0][leaves[:, 0]]
-        for k in range(1, tree.dim):
+        for k in range(1, self.tree.dim):
             values *= tables[k][leaves[:, k]]
+        return self.from_leaves(values)
+
+    def from_leaves(self, values: Array) -> Array:
+        """Bring products of 1-D functions together to modes.
+
+        Parameters
+        ----------
+        values : ndarray, [n_leaves, n]
+            Of the leaves of the tree.
+
+        Returns
+        -------
+        ndarray, [n_modes, n]
+        """
+        tree = self.tree
         if not tree.injective:
-            first = np.unique(tree.leaf_to_mode, return_index=True)[1]
-            others = np.setdiff1d(np.arange(tree.n_leaves), first)
+            first, others = tree.first_leaves
             modes = values[first]
-            np.add.at(modes, tree.leaf_to_mode[others], values[others])
+            for leaf in others:
+                modes[tree.leaf_to_mode[leaf]] += values[leaf]
             values = modes
         return values if self.transform is None else self.transform.T @ values
 

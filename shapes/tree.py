@@ -61,6 +61,12 @@ class ModeTree:
         """Whether every mode is one leaf."""
         return self.n_modes == self.n_leaves
 
+    @cached_property
+    def first_leaves(self) -> tuple[Indices, Indices]:
+        """The first leaf of every mode, and all other leaves."""
+        first = np.unique(self.leaf_to_mode, return_index=True)[1]
+        return first, np.setdiff1d(np.arange(self.n_leaves), first)
+
     def n_nodes(self, level: int) -> int:
         """Number of nodes of a level.
 

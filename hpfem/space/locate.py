@@ -1,11 +1,15 @@
 """Which cell a point is in, and where: the inverse of the cells' maps, for many points at once.
 
-1. A tree of bounding boxes over all cells gives the candidate (point, cell) pairs.
-2. Each pair gets a first guess from the affine map closest to the cell's; pairs are tried in the order of how far that
-   guess lies outside the reference shape, so that most points are found in the first cell tried.
-3. Newton's method with halved steps, kept inside the reference shape, minimises |x(xi) - point|. A point is in the
-   first cell where nothing but rounding is left, else in the closest one within the tolerance. On a surface in space
-   this gives the closest point.
+1. Points are sorted along a space-filling curve. A tree of bounding boxes over all cells, asked about the box of a few
+   points at a time, gives the candidate (point, cell) pairs.
+2. Each pair gets a first guess from the affine map closest to the cell's. Where that lies further outside the reference
+   shape than the cell's map departs from the affine one, the point is not in the cell. The others are tried in the
+   order of how far that is, so that most points are found in the first cell tried.
+3. A few steps of Newton's method find the points that are inside a cell. Where they end outside, and the map is so
+   close to the affine one that it must be one to one, the point is not in the cell.
+4. For the few pairs that are left, Newton's method with halved steps, kept inside the reference shape, minimises
+   |x(xi) - point|. A point is in the first cell where nothing but rounding is left, else in the closest one within the
+   tolerance. On a surface in space this gives the closest point.
 
 The step is delta xi = C (J_eta^T J_eta)^-1 J_eta^T r with J_eta the Jacobian in collapsed coordinates eta and
 C = d xi/d eta, taken at an eta held a little below the collapsed vertices and edges, where J_eta is singular: that
@@ -23,12 +27,14 @@ from numpy.typing import ArrayLike, NDArray
 from hpfem.shapes import Basis, equispaced_nodes
 from hpfem.shapes.arguments import as_array, real, reals, shown
 from hpfem.shapes.cached import cached_property
+from hpfem.shapes.scattered import modes_and_gradients_at, modes_at
 
 from ..errors import ArgumentError
 from ..geometry.block_geometry import BlockGeometry
-from ..geometry.element_map import chunks
+from ..geometry.element_map import check_gradient, chunks
 from ..geometry.jacobians import determinant_and_inverse, solve
 from ..mesh.curve import along_curve
+from ..mesh.sorting import run_starts
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -40,8 +46,14 @@ _BULGE = 0.1  # by how much a curved cell may bulge out of the box of its nodes,
 _FANOUT = 4  # children of a node of the tree of boxes
 _ROUNDINGS = 16  # what is left of a distance by rounding, in units of the last place of the coordinates
 _MAX_STEPS = 50
+_QUICK_STEPS = 7
 _SMALLEST_STEP = 1.0 / 32
-_POINTS_AT_A_TIME = 20_000
+_POINTS_AT_A_TIME = 100_000
+_POINTS_OF_A_BOX = 16
+_DEPARTURE = 1.5  # by how much more than at its nodes a cell's map may depart from the affine one
+_SLOPE = 0.5  # below which, at some points, the slope of a map's departure is below 1 everywhere
+_FAR = 10.0  # local coordinates where Newton's method has left
+_CACHED = 1 << 20  # numbers held at a time where a core's cache shall hold them
 
 
 class Locatable(Protocol):
@@ -148,10 +160,13 @@ class Locator:
         values = np.full((len(arrays[0]) if len(arrays) else 1, len(block)), np.nan)
         for number, (basis, coefficients) in enumerate(zip(self._bases, arrays, strict=True)):
             chosen = np.flatnonzero(block == number)
-            for part in (chosen[rows] for rows in chunks(len(chosen), (len(values) + 2) * basis.n_modes)):
-                modes = basis.evaluate(xi[part])
-                own = np.asarray(coefficients)[:, element[part]]
-                values[:, part] = np.einsum("cnm,mn->cn", own, modes, optimize=True)
+            # Points of an element one after the other: its coefficients stay in the cache.
+            chosen = chosen[np.argsort(element[chosen], kind="stable")]
+            for rows in chunks(len(chosen), (len(values) + 3) * basis.n_modes, most=_CACHED):
+                part = chosen[rows]
+                modes = np.ascontiguousarray(modes_at(basis, basis.shape.inverse_collapse(xi[part])).T)
+                for own, found in zip(coefficients, values, strict=True):
+                    found[part] = np.einsum("nm,nm->n", np.asarray(own).take(element[part], axis=0), modes)
         return values
 
     def _checked(self, points: ArrayLike) -> Array:
@@ -169,29 +184,66 @@ class Locator:
         """Fill in the cell (over all blocks) and the local coordinates of each point that is in one."""
         point, candidate = self._tree.pairs(x)
         block = np.searchsorted(self._first, candidate, side="right") - 1
-        excess = np.empty(len(point))
+        excess = np.full(len(point), np.inf)
         for number, own in enumerate(self._maps):
-            for pairs in own.parts(np.flatnonzero(block == number)):
-                excess[pairs] = own.excess(candidate[pairs] - self._first[number], x[point[pairs]])
-        order = np.lexsort((excess, point))
-        point, candidate, block = point[order], candidate[order], block[order]
-        rank = np.arange(len(point)) - np.searchsorted(point, point)
+            every = np.flatnonzero(block == number)
+            for pairs in (every[rows] for rows in chunks(len(every), (self.dim + 3) ** 2, most=_CACHED)):
+                elements = candidate[pairs] - self._first[number]
+                found = own.excess(elements, x[point[pairs]])
+                excess[pairs] = np.where(found <= own.departure[elements], found, np.inf)
+        near = np.flatnonzero(excess < np.inf)
+        point, candidate, block, excess = point[near], candidate[near], block[near], excess[near]
         best = np.full(len(x), np.inf)
+        # Most points are in the first cell tried, so that candidates are sorted for the others only.
+        left = np.ones(len(point), dtype=bool)
+        least = np.full(len(x), np.inf)
+        np.minimum.at(least, point, excess)
+        first = np.full(len(x), -1)
+        closest = np.flatnonzero(excess == least[point])[::-1]
+        first[point[closest]] = closest
+        self._find_inside(first[first >= 0], point, candidate, block, x, (best, cell, xi, left))
+        rest = np.flatnonzero(left & (best[point] > 0))
+        rest = rest[np.lexsort((excess[rest], point[rest]))]
+        point, candidate, block, left = point[rest], candidate[rest], block[rest], left[rest]
+        starts = np.where(run_starts(point), np.arange(len(point)), 0)
+        rank = np.arange(len(point)) - np.maximum.accumulate(starts)
+        for turn in range(int(rank.max(initial=-1)) + 1):
+            chosen = np.flatnonzero((rank == turn) & left & (best[point] > 0))
+            self._find_inside(chosen, point, candidate, block, x, (best, cell, xi, left))
         for closest_node in (False, True):
-            for turn in range(int(rank.max(initial=-1)) + 1):
-                # A point that is only close to a cell may be in another one.
-                open_points = cell < 0 if closest_node else best > 0
-                open_pairs = np.flatnonzero((rank == turn) & open_points[point])
-                for number, own in enumerate(self._maps):
-                    if closest_node and own.geometry.affine:
-                        continue
-                    for pairs in own.parts(open_pairs[block[open_pairs] == number]):
-                        elements = candidate[pairs] - self._first[number]
-                        distance, local = own.invert(elements, x[point[pairs]], closest_node)
-                        better = (distance < best[point[pairs]]) & (distance <= own.reach[elements])
-                        taken = pairs[better]
-                        best[point[taken]] = distance[better]
-                        cell[point[taken]], xi[point[taken]] = candidate[taken], local[better]
+            # All candidates of the few points that are left at once: of equally close cells the first one counts.
+            chosen = np.flatnonzero(left & ((cell < 0) if closest_node else (best > 0))[point])
+            distance, local = np.full(len(chosen), np.inf), np.empty((len(chosen), xi.shape[1]))
+            for number, own in enumerate(self._maps):
+                if closest_node and own.geometry.affine:
+                    continue
+                for rows in own.parts(np.flatnonzero(block[chosen] == number), quick=False):
+                    elements = candidate[chosen[rows]] - self._first[number]
+                    found, local[rows] = own.invert(elements, x[point[chosen[rows]]], closest_node)
+                    distance[rows] = np.where(found <= own.reach[elements], found, np.inf)
+            order = np.lexsort((rank[chosen], distance, point[chosen]))
+            first = order[run_starts(point[chosen[order]])]
+            first = first[distance[first] < best[point[chosen[first]]]]
+            at = point[chosen[first]]
+            best[at], cell[at], xi[at] = distance[first], candidate[chosen[first]], local[first]
+
+    def _find_inside(
+        self,
+        chosen: Indices,
+        point: Indices,
+        candidate: Indices,
+        block: Indices,
+        x: Array,
+        found: tuple[Array, Indices, Array, NDArray[np.bool_]],
+    ) -> None:
+        """Fill in the points that are inside of cells, of some of the pairs; and which pairs are possible still."""
+        best, cell, xi, left = found
+        for number, own in enumerate(self._maps):
+            for pairs in own.parts(chosen[block[chosen] == number], quick=True):
+                elements, at = candidate[pairs] - self._first[number], point[pairs]
+                inside, local, outside = own.quick(elements, x[at])
+                left[pairs] = ~outside & ~inside
+                best[at[inside]], cell[at[inside]], xi[at[inside]] = 0, candidate[pairs[inside]], local[inside]
 
 
 class _Iterate(NamedTuple):
@@ -223,27 +275,52 @@ class _BlockMap:
         self.node_values = self.basis.evaluate(self.nodes)
         linear = np.column_stack([np.ones(len(self.nodes)), self.nodes])
         to_affine = self.node_values @ np.linalg.pinv(linear).T
+        from_affine = self.node_values - to_affine @ linear.T
         E, D, d = geometry.n_elements, geometry.space_dim, geometry.dim
         self.lower, self.upper, self.centre = np.empty((E, D)), np.empty((E, D)), np.empty((D, E))
-        self.to_local = np.empty((d, D, E))
+        self.to_local, away = np.empty((d, D, E)), np.empty((d, E))
         for part in chunks(E, D * len(self.nodes)):
             x = geometry.positions(self.node_values, part)
             self.lower[part], self.upper[part] = x.min(axis=2).T, x.max(axis=2).T
             near = np.moveaxis(geometry.positions(to_affine, part), 2, 0)  # [1 + d, D, E]
             self.centre[:, part] = near[0]
-            self.to_local[:, :, part] = determinant_and_inverse(near[1:].swapaxes(0, 1))[1]
-        self.to_local[~np.isfinite(self.to_local)] = 0
+            to_local = determinant_and_inverse(near[1:].swapaxes(0, 1))[1]
+            to_local[~np.isfinite(to_local)] = 0
+            self.to_local[:, :, part] = to_local
+            apart = geometry.positions(from_affine, part)
+            away[:, part] = np.abs(np.einsum("aie,ieq->aeq", to_local, apart)).max(axis=2)
         size = (self.upper - self.lower).max(axis=1)
         self.reach = tolerance * size
         self.rounding = _EPS * np.maximum(np.abs(self.lower), np.abs(self.upper)).max(axis=1)
-        margin = self.reach + _ROUNDINGS * self.rounding + (_BULGE * size if curved else 0.0)
+        blurred = self.reach + _ROUNDINGS * self.rounding
+        # How far outside the reference shape the guess for a point of the element may lie: each facet's inequality is
+        # of the sum of the local coordinates at most. Where there is no affine map nothing is known.
+        lengths = np.sqrt((self.to_local**2).sum(axis=1))
+        self.blur = (lengths * blurred).sum(axis=0)
+        self.departure = (_DEPARTURE * away).sum(axis=0) + self.blur + (_BULGE if curved else 0.0)
+        self.departure[(lengths == 0).any(axis=0)] = np.inf
+        self.one_to_one = self._one_to_one() if D == d else np.zeros(E, dtype=bool)
+        margin = blurred + (_BULGE * size if curved else 0.0)
         self.lower -= margin[:, None]
         self.upper += margin[:, None]
 
-    def parts(self, pairs: Indices) -> Iterator[Indices]:
+    def _one_to_one(self) -> NDArray[np.bool_]:
+        """Whether the map departs from the affine one by what has derivatives so small that the map must be one to one
+        in the element and around it.
+        """
+        gradient = check_gradient(self.shape, self.geometry.order)
+        result = np.empty(self.geometry.n_elements, dtype=bool)
+        for part in chunks(len(result), 3 * self.geometry.dim**2 * gradient.shape[2]):
+            J = np.einsum("aie,ibeq->abeq", self.to_local[:, :, part], self.geometry.jacobian(gradient, part))
+            J -= np.eye(len(J))[:, :, None, None]
+            result[part] = (J**2).sum(axis=(0, 1)).max(axis=1) < _SLOPE**2
+        return result
+
+    def parts(self, pairs: Indices, *, quick: bool) -> Iterator[Indices]:
         """Go through (point, element) pairs, a number at a time for which the map can be inverted."""
         D, d, m = self.geometry.space_dim, self.geometry.dim, self.basis.n_modes
-        for part in chunks(len(pairs), m * (D + 2 * d + 2) + D * len(self.nodes)):
+        held = m * (D + 2 * d + 2)
+        for part in chunks(len(pairs), held if quick else held + D * len(self.nodes), most=_CACHED if quick else None):
             yield pairs[part]
 
     def _guess(self, elements: Indices, x: Array) -> Array:
@@ -264,14 +341,70 @@ class _BlockMap:
         return self.nodes[np.argmin(((nodes - x.T[:, :, None]) ** 2).sum(axis=0), axis=1)]
 
     def _at(self, elements: Indices, x: Array, eta: Array) -> _Iterate:
-        residual = x - self.geometry.paired_positions(self.basis.evaluate_eta(eta), elements).T
+        modes = np.ascontiguousarray(modes_at(self.basis, eta).T)
+        residual = x - np.einsum("nim,nm->ni", self.geometry.coefficients.take(elements, axis=0), modes)
         return _Iterate(eta, residual, np.sqrt((residual**2).sum(axis=1)))
 
     def _step(self, elements: Indices, now: _Iterate) -> Array:
         """Newton's step in local coordinates, [n, d]."""
-        eta = np.where(self.collapsed, np.minimum(now.eta, 1 - _BELOW_COLLAPSE), now.eta)
-        J = self.geometry.paired_jacobian(self.basis.gradient_eta(eta), elements)
-        return np.einsum("nab,bn->na", self.shape.collapse_matrix(eta), solve(J, now.residual.T))
+        return self._newton(elements, now.eta, now.residual)[1]
+
+    def _newton(self, elements: Indices, eta: Array, left: Array, *, residual: bool = False) -> tuple[Array, Array]:
+        """What is left of the way at collapsed coordinates, [n, D], and Newton's step, [n, d].
+
+        With `residual` what is given is where to go, else what is left.
+        """
+        eta = np.where(self.collapsed, np.minimum(eta, 1 - _BELOW_COLLAPSE), eta) if self.collapsed.any() else eta
+        modes = np.ascontiguousarray(modes_and_gradients_at(self.basis, eta).transpose(2, 0, 1))
+        found = self.geometry.coefficients.take(elements, axis=0) @ modes.swapaxes(1, 2)  # [n, D, 1 + d]
+        left = left - found[:, :, 0] if residual else left
+        step = solve(found[:, :, 1:].transpose(1, 2, 0), left.T)
+        return left, np.einsum("nab,bn->na", self.shape.collapse_matrix(eta), step) if self.collapsed.any() else step.T
+
+    def quick(self, elements: Indices, x: Array) -> tuple[NDArray[np.bool_], Array, NDArray[np.bool_]]:
+        """Find points inside of elements by a few steps of Newton's method.
+
+        Parameters
+        ----------
+        elements : ndarray of int, [n]
+            Which element to look in, for each point.
+        x : ndarray, [n, D]
+            Points.
+
+        Returns
+        -------
+        inside : ndarray of bool, [n]
+            Whether the point was found.
+        xi : ndarray, [n, d]
+            Local coordinates, inside the reference shape.
+        outside : ndarray of bool, [n]
+            Whether the point is not in the element for sure.
+        """
+        goal, rounding = 2 * self.rounding[elements], _ROUNDINGS * self.rounding[elements]
+        xi = self._guess(elements, x)
+        if not self.geometry.affine:
+            active, before = np.arange(len(x)), np.full(len(x), np.inf)
+            for _ in range(_QUICK_STEPS):
+                with np.errstate(all="ignore"):
+                    eta = self.shape.inverse_collapse(xi[active])
+                    residual, step = self._newton(elements[active], eta, x[active], residual=True)
+                    distance = np.sqrt((residual**2).sum(axis=1))
+                    # What is not half as far as before takes more care.
+                    moves = (distance > goal[active]) & (distance < 0.5 * before) & (np.abs(step).max(axis=1) < _FAR)
+                active, before = active[moves], distance[moves]
+                if not len(active):
+                    break
+                xi[active] += step[moves]
+        clipped = self._clipped(xi)
+        state = self._at(elements, x, clipped)
+        inside = state.distance <= rounding
+        rest = np.flatnonzero(~inside & self.one_to_one[elements])
+        outside = np.zeros(len(x), dtype=bool)
+        if len(rest):
+            depth, eta = self.shape.depth(xi[rest]), self.shape.inverse_collapse(xi[rest])
+            there = self._at(elements[rest], x[rest], eta).distance <= rounding[rest]
+            outside[rest] = there & (depth < -self.blur[elements[rest]]) & (depth > -1)
+        return inside, self.shape.collapse(clipped), outside
 
     def invert(self, elements: Indices, x: Array, closest_node: bool = False) -> tuple[Array, Array]:
         """Find the points of elements that are closest to points.
@@ -345,17 +478,27 @@ class _BoxTree:
         -------
         point, cell : ndarray of int, [n_pairs] each
         """
-        if not len(self.cells):
+        if not len(self.cells) or not len(x):
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-        point, node = np.arange(len(x)), np.zeros(len(x), dtype=np.int64)
+        order = along_curve(x)
+        starts = np.arange(0, len(x), _POINTS_OF_A_BOX)
+        least, most = np.minimum.reduceat(x[order], starts), np.maximum.reduceat(x[order], starts)
+        box, node = np.arange(len(starts)), np.zeros(len(starts), dtype=np.int64)
         for depth, (lower, upper) in enumerate(self.levels):
             if depth:
                 node = (node[:, None] * _FANOUT + np.arange(_FANOUT)).ravel()
-                point = np.repeat(point, _FANOUT)
+                box = np.repeat(box, _FANOUT)
                 exists = node < len(lower)
-                point, node = point[exists], node[exists]
+                box, node = box[exists], node[exists]
             for axis in range(x.shape[1]):
-                at = x[point, axis]
-                within = (lower[node, axis] <= at) & (at <= upper[node, axis])
-                point, node = point[within], node[within]
+                within = (lower[node, axis] <= most[box, axis]) & (least[box, axis] <= upper[node, axis])
+                box, node = box[within], node[within]
+        counts = np.diff(starts, append=len(x))[box]
+        node = np.repeat(node, counts)
+        point = order[np.arange(len(node)) + np.repeat(starts[box] - (np.cumsum(counts) - counts), counts)]
+        lower, upper = self.levels[-1]
+        for axis in range(x.shape[1]):
+            at = x[point, axis]
+            within = (lower[node, axis] <= at) & (at <= upper[node, axis])
+            point, node = point[within], node[within]
         return point, self.cells[node]

@@ -13,7 +13,7 @@ import hpfem as hp
 from hpfem import ArgumentError, StateError
 from hpfem.mesh import box, read_mesh
 from hpfem.shapes import BASES, equispaced_nodes
-from hpfem.space.locate import Locator
+from hpfem.space.locate import Locator, _BlockMap
 from meshes import generate
 from tests import samples
 
@@ -271,6 +271,31 @@ def test_cells_that_turn_by_a_right_angle(shapes, rng):
     u = space.project(linear)
     assert np.abs(u.at(x) - linear(*x.T)).max() < 1e-9
     assert np.isnan(u.at([[0.0, 0.0], [0.0, -0.98], [0.0, 0.5]])).all()
+
+
+@pytest.mark.parametrize("name", [*samples.NAMES, "curved_mixed", "pipe_mixed", "ball"])
+def test_short_cuts_change_nothing(name, rng, monkeypatch):
+    """What is found quickly, or left out, is what careful inversion in every box around a point finds."""
+    mesh = samples.curved(name, 3) if name in samples.NAMES else file(name)
+    low, high = mesh.points.min(axis=0), mesh.points.max(axis=0)
+    # A third of the points is close to vertices, most of which are on the boundary.
+    x = rng.uniform(low - 0.02, high + 0.02, (600, mesh.dim))
+    x[::3] = rng.choice(mesh.points, 200) + rng.normal(size=(200, mesh.dim)) * 10.0 ** rng.uniform(-12, -2, (200, 1))
+    block, element, xi = hp.Space(mesh, 1).locator.find(x)
+
+    def undecided(self, elements, points):
+        no = np.zeros(len(points), dtype=bool)
+        return no, np.zeros((len(points), mesh.dim)), no
+
+    monkeypatch.setattr(_BlockMap, "quick", undecided)
+    careful = hp.Space(mesh, 1).locator
+    for own in careful._maps:
+        own.departure[:] = np.inf
+    wanted = careful.find(x)
+    assert np.array_equal(block < 0, wanted[0] < 0)
+    same = (block == wanted[0]) & (element == wanted[1]) & (block >= 0)
+    assert same.sum() > 0.9 * (block >= 0).sum() > 90  # others are on sides that cells share
+    assert np.abs(xi[same] - wanted[2][same]).max() < 1e-8
 
 
 OURS = str(Path(hp.__file__).parent)
