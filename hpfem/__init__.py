@@ -40,7 +40,7 @@ from .operators import (
     WeakForm,
     tune,
 )
-from .solvers import Problem, SolveInfo, cg, l2_error, l2_project, solve, solve_helmholtz
+from .solvers import Problem, SolveInfo, cg, h1_error, l2_error, l2_project, solve, solve_helmholtz
 from .space import Block, Field, Space, by_region
 from .support.progress import progress
 from .version import __version__ as __version__
@@ -85,6 +85,7 @@ __all__ = [
     "cg",
     "choose_backend",
     "from_meshio",
+    "h1_error",
     "l2_error",
     "l2_project",
     "progress",

@@ -263,6 +263,10 @@ class World:
             Call("Field.like", u.like, {"state": "phys", "components": 2}),
             Call("Field.component", u.component, {"number": 0}),
             Call("Field.axpy", u.copy().axpy, {"scale": 2.0, "other": u}),
+            Call("Field()", u, {"*0": [[0.1, 0.2]]}),
+            Call("Field() of coordinates", lambda x, y: u(x, y), {"x": [0.1, 0.2], "y": 0.2}),
+            Call("Field item", lambda i: u[i], {"i": 0}),
+            Call("Space.interpolate", space.interpolate, {"field": self.other.zeros("coeff"), "tolerance": 1e-10}),
             Call("Field.dot", u.dot, {"other": self.dual}),
             Call("Field.at", u.at, {"points": [[0.1, 0.2]]}),
             Call(
@@ -440,6 +444,17 @@ class World:
             ),
             Call("GlobalOperator.diagonal", self.A.diagonal, {"elliptic": False}),
             Call("l2_error", hp.l2_error, {"field": self.u, "exact": lambda x, y: x + 1, "relative": True, "more": 2}),
+            Call(
+                "h1_error",
+                hp.h1_error,
+                {
+                    "field": self.u,
+                    "exact": lambda x, y: x + 1,
+                    "gradient": lambda x, y: [1 + 0 * x, 0],
+                    "relative": True,
+                    "more": 2,
+                },
+            ),
             Call("l2_project", hp.l2_project, {"c0": c0, "function": lambda x, y: x, "tol": 1e-8}),
             Call("make_preconditioner", solvers.make_preconditioner, {"name": "jacobi", "A": self.A, "definite": True}),
             Call(

@@ -28,7 +28,7 @@ from ..errors import ArgumentError, MeshError, StateError
 from ..memory import HOST, Device
 from ..space.field import Field
 from ..space.space import Space
-from ..support.immutable import Immutable
+from ..support.immutable import Immutable, frozen
 from .connected import Parts, connected_parts
 from .interpolation import Piece, interpolate
 from .numbering import LocalToGlobal, Numbering, Seen
@@ -212,6 +212,31 @@ class C0Space(Immutable):
             ids = np.concatenate([self.numbering.of_group(group, dim).ids.ravel() for group in groups])
             shared.append(np.bincount(ids, minlength=len(sizes)))
         return self.numbering.of_unknowns(shared, xp)
+
+    @cached_property
+    def coordinates(self) -> NDArray[np.float64]:
+        """Where each global degree of freedom is, [size, D]; read-only.
+
+        Of the basis "lagrange" that is its node; a mode of the basis "modified" is of its vertex, edge, face or cell
+        as a whole, and what is given is its middle. On periodic sides it is on one of them.
+        """
+        places = [np.empty((len(sizes), self.space.dim)) for sizes in self.numbering.sizes]
+        nodes = np.empty((self.size, self.space.dim))
+        for number, (block, part) in enumerate(zip(self.space.blocks, self._parts, strict=True)):
+            geometry, basis = block.geometry, block.basis
+            if basis.nodes is not None:
+                nodes[part.codes.on(np) >> 1] = geometry.positions(geometry.basis.evaluate(basis.nodes)).transpose(1, 2, 0)
+                continue
+            for own, seen, entities in zip(places, self.seen(number), block.shape.entities, strict=True):
+                middles = [block.shape.vertices[list(entity.vertices)].mean(axis=0) for entity in entities]
+                x = geometry.positions(geometry.basis.evaluate(np.array(middles)))
+                own[seen.ids] = x.transpose(1, 2, 0)
+        if self.numbering.name != "lagrange":
+            nodes = np.stack(
+                [self.numbering.of_unknowns(list(columns)) for columns in zip(*(p.T for p in places), strict=True)],
+                axis=1,
+            )
+        return frozen(nodes)
 
     @cached_property
     def parts(self) -> Parts:

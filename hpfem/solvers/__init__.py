@@ -4,7 +4,7 @@ from .cg import cg
 from .helmholtz import solve_helmholtz
 from .info import SolveInfo
 from .l2_projection import l2_project
-from .norms import l2_error
+from .norms import h1_error, l2_error
 from .preconditioners import make_preconditioner
 from .problem import Problem, Solution
 from .solve import solve
@@ -16,6 +16,7 @@ __all__ = [
     "Solution",
     "SolveInfo",
     "cg",
+    "h1_error",
     "l2_error",
     "l2_project",
     "make_preconditioner",

@@ -26,6 +26,7 @@ from ..forms.form import BWD_TRANS, IPRODUCT_WRT_BASE, BlockProblem, Form
 from ..geometry import BlockGeometry
 from ..geometry.block_geometry import AFFINE
 from ..geometry.element_map import ElementMap
+from ..operators import BwdTrans, PhysDeriv
 from ..space import Field, Space
 from ..space.arguments import MAX_POINTS, chosen_rule
 from ..space.block import Block
@@ -197,9 +198,10 @@ class Loads:
         if isinstance(f, Field) and f.state == "dual":
             found = [pair.read(device) for pair in f.data]
         else:
-            tests = self._of_blocks(callable(f))
+            function = f if callable(f) and not isinstance(f, Field) else None
+            tests = self._of_blocks(function is not None)
             blocks = [test.block for test in tests]
-            compiled = compiled_function(f, blocks, self.backend) if callable(f) else None
+            compiled = None if function is None else compiled_function(function, blocks, self.backend)
             found = [self._moments(f, test, number, compiled) for number, test in enumerate(tests)]
         rows = [self.c0.gathered([own[c] for own in found], device) for c in range(self.components)]
         return rows[0] if self.components == 1 else vectors_on(device).xp.stack(rows)
@@ -230,7 +232,7 @@ class Loads:
 
 def _values(f: Any, block: Block, number: int, xp: Any, device: Any, compiled: Any) -> Iterator[tuple[slice, Any]]:
     """Values of a right-hand side at the points of a block by component, a bounded number of elements at a time."""
-    if callable(f):
+    if callable(f) and not isinstance(f, Field):
         yield from values_by_chunk(f, block, np.dtype(np.float64), xp, compiled)
         return
     given = f.data[number].read(device) if isinstance(f, Field) else None
@@ -282,4 +284,58 @@ def l2_error(
             for own, exactly in zip(coefficients, values, strict=True):
                 misfit.add(evaluate(own[chunk]) - exactly, measure)
                 norm.add(exactly, measure)
-    return misfit.root() / (norm.root() if flag(relative, "relative") else 1.0)
+    return _ratio(misfit.root(), norm.root(), relative)
+
+
+def _ratio(misfit: float, norm: float, relative: bool) -> float:
+    if not flag(relative, "relative"):
+        return misfit
+    if norm == 0:
+        raise ArgumentError("there is no error relative to a function that is zero everywhere; give relative=False")
+    return misfit / norm
+
+
+def h1_error(
+    field: Field, exact: Callable[..., Any], gradient: Callable[..., Any], relative: bool = True, more: int = 3
+) -> float:
+    """H1 norm of the difference of a field and a function: of values and of first derivatives.
+
+    Parameters
+    ----------
+    field : Field
+        State "coeff".
+    exact : callable
+        Of the D coordinates.
+    gradient : callable
+        Its derivatives: a component for each of the D coordinates, of several components of the function one after
+        the other.
+    relative : bool
+        Whether to divide by the function's norm.
+    more : int
+        Points more than the default rule in each direction.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    StateError
+        If the field is not in state "coeff".
+    ArgumentError
+        If it is no field, or the functions do not fit.
+    """
+    check_state(instance(field, Field, "the field"), "coeff", "h1_error")
+    space = field.space.at(quadrature=integer(more, 0, "more", MAX_POINTS), dtype=np.float64)
+    arrays = [pair.read().astype(np.float64) for pair in field.data]
+    values = BwdTrans(space)(space.field("coeff", arrays))
+    misfit = norm = 0.0
+    for found, function in ((values, exact), (PhysDeriv(space)(values), gradient)):
+        exactly = space.evaluate(function)
+        if exactly.components != found.components:
+            raise ArgumentError(
+                f"the function has {field.components} component(s) and {found.components} values or derivatives are"
+                f" compared, but {exactly.components} are given"
+            )
+        misfit, norm = float(np.hypot(misfit, space.norm(found - exactly))), float(np.hypot(norm, space.norm(exactly)))
+    return _ratio(misfit, norm, relative)

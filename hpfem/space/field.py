@@ -14,14 +14,14 @@ from __future__ import annotations
 import math
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from hpfem.shapes.arguments import integer, is_real, name_of, shown
+from hpfem.shapes.arguments import integer, is_real, name_of, reals, shown
 
 from ..errors import ArgumentError, StateError
 from ..memory import HOST, Device, PairArray
@@ -280,6 +280,37 @@ class Field:
         number = integer(number, -n, f"the number of a component of a field with {n}", n - 1)
         return self._map(lambda a: a[[number]])
 
+    def __getitem__(self, number: int | slice) -> Field:
+        """Make a field of one component, or of several ones, of this one (a copy).
+
+        Parameters
+        ----------
+        number : int or slice
+            Of components; negative numbers count from the end.
+
+        Returns
+        -------
+        Field
+
+        Raises
+        ------
+        ArgumentError
+            If there is no such component.
+        """
+        if not isinstance(number, slice):
+            return self.component(number)
+        try:
+            chosen = list(range(self.components))[number]
+        except (TypeError, ValueError):
+            chosen = []
+        if not chosen:
+            raise ArgumentError(f"a field with {self.components} component(s) has none in {shown(number)}")
+        return self._map(lambda a: a[chosen])
+
+    def __iter__(self) -> Iterator[Field]:
+        """The components, one after the other."""
+        return map(self.component, range(self.components))
+
     def _map(self, function: Callable[..., Any], *others: Field) -> Field:
         device = self.home
         blocks = zip(self.data, *(other.data for other in others), strict=True)
@@ -300,7 +331,7 @@ class Field:
         if isinstance(other, Field):
             self._check_matching(other, what, (self.state,))
             return self._map(function, other)
-        if is_real(other) or isinstance(other, bool):
+        if is_real(other) or isinstance(other, (bool, np.bool_)):
             scalar = self._number(other)
             return self._map(lambda a: function(a, scalar))
         return NotImplemented
@@ -343,6 +374,18 @@ class Field:
     def __truediv__(self, other: Any) -> Any:
         self._check_pointwise(other, "divided")
         return self._combine(other, operator.truediv, "quotient")
+
+    def __rtruediv__(self, other: Any) -> Any:
+        self._check_values("divide")
+        return self._combine(other, lambda a, b: b / a, "quotient")
+
+    def __pow__(self, exponent: Any) -> Any:
+        self._check_values("are raised to powers")
+        return NotImplemented if isinstance(exponent, Field) else self._combine(exponent, operator.pow, "power")
+
+    def _check_values(self, what: str) -> None:
+        if self.state != "phys":
+            raise StateError(f"fields {what} point by point in state 'phys', not {self.state!r}; use BwdTrans first")
 
     def _check_pointwise(self, other: Any, what: str) -> None:
         if isinstance(other, Field) and self.state != "phys":
@@ -422,6 +465,41 @@ class Field:
     def norm(self) -> float:
         """L2 norm over the mesh; see `Space.norm`. A dual field has none."""
         return self.space.norm(self)
+
+    def __call__(self, *points: ArrayLike) -> NDArray[np.float64]:
+        """Values at any points of the mesh: ``u(points)`` is `at`, ``u(x, y, z)`` the same for arrays of coordinates.
+
+        So a field is a function of the coordinates, which others on other meshes can be made of, or compared with.
+
+        Parameters
+        ----------
+        *points : array_like
+            One array [n, D], or an array or number for each of the D coordinates, of shapes that broadcast.
+
+        Returns
+        -------
+        ndarray, [n], or of the coordinates' shape; with [components, ...] in front where there are several
+            NaN at points outside the mesh.
+
+        Raises
+        ------
+        StateError
+            If the field is not in state "coeff".
+        ArgumentError
+            If the points are not finite numbers, or not as many coordinates as the mesh has.
+        """
+        if len(points) == 1:
+            return self.at(points[0])
+        columns = [reals(given, "coordinates") for given in points]
+        if len(columns) != self.space.dim:
+            raise ArgumentError(f"a field in {self.space.dim}-D takes points or {self.space.dim} coordinates")
+        try:
+            columns = list(np.broadcast_arrays(*columns))
+        except ValueError:
+            shapes = [list(column.shape) for column in columns]
+            raise ArgumentError(f"coordinates are arrays of one shape, got {shapes}") from None
+        values = self.at(np.stack([column.ravel() for column in columns], axis=1))
+        return values.reshape((*values.shape[:-1], *columns[0].shape))
 
     def at(self, points: ArrayLike) -> NDArray[np.float64]:
         """Values at any points of the mesh.

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from hpfem.shapes import BASES, Shape, Tabulation, make_basis
-from hpfem.shapes.arguments import integer, name_of
+from hpfem.shapes.arguments import integer, name_of, real
 from hpfem.shapes.cached import cached_property
 
 from ..backends.base import BACKENDS, Backend, checked_name, choose_backend, vectors_on
@@ -23,8 +23,8 @@ from ..support.immutable import Immutable
 from .arguments import MAX_COMPONENTS, checked_dtype, checked_orders, chosen_rule
 from .block import Block
 from .evaluation import evaluate_on_blocks
-from .field import STATES, Field, held_by_fields
-from .locate import Locator
+from .field import STATES, Field, check_state, held_by_fields
+from .locate import TOLERANCE, Locator
 from .regions import RegionValue, regional
 from .sides import boundary_values, sides_of
 from .transforms import ForwardTransform, backward_transform
@@ -352,6 +352,58 @@ class Space(Immutable):
         """
         values = function if isinstance(function, Field) else self.evaluate(function)
         return ForwardTransform(self).apply_to_field(values)
+
+    def interpolate(self, field: Field, tolerance: float = TOLERANCE) -> Field:
+        """Take over a field of another space: of another mesh, order, basis or dtype.
+
+        It is evaluated at Gauss points, all inside of cells, and projected cell by cell in L2: what is of this space
+        comes out as it is, also where it jumps between cells that both meshes have.
+
+        Parameters
+        ----------
+        field : Field
+            In state "coeff", on a mesh that covers this one.
+        tolerance : float
+            How far outside of the other mesh points may be, relative to the size of its cells: larger than the default
+            where both approximate the same curved boundary.
+
+        Returns
+        -------
+        Field
+            State "coeff", on this space.
+
+        Raises
+        ------
+        StateError
+            If the field is not in state "coeff".
+        ArgumentError
+            If it is no field, or points of this mesh are outside the other one.
+        """
+        if not isinstance(field, Field):
+            raise ArgumentError(f"interpolate takes a Field, got {type(field).__name__}; functions go to project")
+        check_state(field, "coeff", "interpolate")
+        if field.space.dim != self.dim:
+            raise ArgumentError(f"a field in {field.space.dim}-D is not taken over to a mesh in {self.dim}-D")
+        other, tolerance = field.space, real(tolerance, "the tolerance", least=0)
+        locator = other.locator if tolerance == TOLERANCE else Locator(other, tolerance)
+        coefficients = [pair.read() for pair in field.data]
+        inner = self.at(quadrature="gauss")
+        values = []
+        for block in inner.blocks:
+            own = np.empty((field.components, block.n_elements, block.n_points))
+            for part in block.geometry.chunks():
+                x = block.geometry.coordinates(part)
+                points = x.reshape(self.dim, -1).T
+                found = locator.evaluate(coefficients, points)
+                outside = np.flatnonzero(np.isnan(found[0]))
+                if len(outside):
+                    raise ArgumentError(
+                        f"{len(outside)} points of {self.mesh.name}, the first at {points[outside[0]].tolist()}, are"
+                        f" outside {other.mesh.name}; give a larger tolerance if they are only just"
+                    )
+                own[:, part] = found.reshape(len(own), *x.shape[1:])
+            values.append(own.astype(self.dtype, copy=False))
+        return Field(self, "coeff", inner.project(inner.field("phys", values)).data)
 
     def integrate(self, field: Field) -> float | NDArray[np.float64]:
         """Integrate over the mesh.

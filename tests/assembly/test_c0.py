@@ -9,6 +9,7 @@ import hpfem as hp
 from hpfem.mesh import box, read_mesh
 from hpfem.shapes import make_basis
 from tests.assembly.meshes import OURS, SHARED, THEIRS, ours, rotated
+from tests.samples import NAMES, curved
 
 
 def jumps(c0, vector, rng, n=3):
@@ -204,3 +205,32 @@ def test_errors():
 def test_shared_meshes_are_all_tried(shared_meshes):
     files = {str(p.relative_to(SHARED)) for p in shared_meshes.rglob("*") if p.is_file()}
     assert files == set(THEIRS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("order", [1, 2, 4])
+def test_coordinates_of_nodes(name, order):
+    """Nodal coefficients are values at the nodes."""
+    c0 = hp.C0Space(hp.Space(curved(name, 2), order, basis="lagrange"))
+    x = c0.coordinates
+    assert x.shape == (c0.size, c0.space.dim) and not x.flags.writeable
+    u = c0.scatter(np.sin(x[:, 0]) + x[:, 1])
+    assert np.abs(u.at(x) - np.sin(x[:, 0]) - x[:, 1]).max() < 1e-9
+    assert len(np.unique(x.round(9), axis=0)) == c0.size
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_coordinates_of_modes(name):
+    """Of vertices first; all modes of an entity are at its middle."""
+    mesh = curved(name, 2)
+    c0 = hp.C0Space(hp.Space(mesh, 3))
+    x = c0.coordinates
+    vertices = x[: mesh.n_vertices]
+    assert all(np.abs(mesh.points - vertex).max(axis=1).min() < 1e-12 for vertex in vertices)
+    linear = c0.project(lambda *x: 1 + x[0] - 2 * x[1])
+    assert np.abs(linear[: mesh.n_vertices] - (1 + vertices[:, 0] - 2 * vertices[:, 1])).max() < 1e-12
+    on_edges = x[mesh.n_vertices : mesh.n_vertices + 2 * mesh.edges.count]
+    assert np.array_equal(on_edges[::2], on_edges[1::2])
+    straight = hp.C0Space(hp.Space(hp.box("hex", (2, 1, 1)), 2)).coordinates
+    assert np.array_equal(np.unique(straight[:, 0].round(12)), [0, 0.25, 0.5, 0.75, 1])
+    assert np.abs(straight[-2:] - [[0.25, 0.5, 0.5], [0.75, 0.5, 0.5]]).max() < 1e-13

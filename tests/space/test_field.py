@@ -304,3 +304,47 @@ def test_what_is_no_field_is_refused():
         space.field("coeff", None)
     with pytest.raises(StateError, match="it is a functional, not a function"):
         hp.Mass(space)(hp.Mass(space)(u))
+
+
+class TestNumbersAndComponents:
+    """Numbers of NumPy, powers, quotients; components by index."""
+
+    @pytest.mark.parametrize("kind", [float, int, np.float64, np.float32, np.int64, np.uint8, np.array])
+    def test_numbers_of_all_kinds(self, space, kind, rng):
+        two = kind(2)
+        for state in ("coeff", "phys"):
+            u = random_field(space, rng, state)
+            for found in (two * u, u * two):
+                assert same(found, lambda a: 2 * a, u)
+            assert same(u / two, lambda a: a / 2, u)
+        v = random_field(space, rng, "phys")
+        assert same(two / v, lambda a: 2 / a, v)
+        assert same(two + v, lambda a: a + 2, v) and same(two - v, lambda a: 2 - a, v)
+        assert same(v**two, lambda a: a**2, v)
+
+    def test_only_values_have_powers_and_quotients(self, space):
+        u = space.zeros("coeff")
+        with pytest.raises(StateError, match="raised to powers point by point in state 'phys', not 'coeff'"):
+            u**2
+        with pytest.raises(StateError, match="divide point by point in state 'phys', not 'coeff'"):
+            1 / u
+        with pytest.raises(TypeError):
+            space.zeros("phys") ** space.zeros("phys")
+
+    def test_components_by_index(self, space, rng):
+        u = random_field(space, rng, components=3)
+        assert same(u[1], lambda a: a[[1]], u) and same(u[-1], lambda a: a[[2]], u)
+        assert same(u[np.int64(0)], lambda a: a[[0]], u)
+        assert same(u[1:], lambda a: a[1:], u) and same(u[::-1], lambda a: a[::-1], u)
+        first, second, third = u
+        assert [c.components for c in (first, second, third)] == [1, 1, 1]
+        assert same(third, lambda a: a[[2]], u)
+        u[0].arrays[0][...] = 7
+        assert not (u.arrays[0] == 7).any()
+
+    @pytest.mark.parametrize(
+        "number", [3, -4, "a", 1.5, None, (0, 1), slice(3, None), slice("a"), slice(None, None, 0)]
+    )
+    def test_components_that_are_not_there(self, space, number):
+        with pytest.raises(ArgumentError, match="component"):
+            space.zeros("coeff", 3)[number]

@@ -1,0 +1,52 @@
+"""Errors in H1."""
+
+import numpy as np
+import pytest
+
+import hpfem as hp
+from hpfem.errors import ArgumentError, StateError
+from tests.samples import NAMES, Polynomial, box_integral, dimension, straight
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_norm_of_a_polynomial(name, rng):
+    d = dimension(name)
+    p = Polynomial(rng, d, 3)
+    space = hp.Space(straight(name), 3)
+
+    def gradient(*x):
+        return [p.derivative(i, *x) for i in range(d)]
+
+    u = space.project(p)
+    assert hp.h1_error(u, p, gradient) < 1e-12
+    zero = space.zeros("coeff")
+    squares = box_integral(lambda *x: p(*x) ** 2 + sum(g**2 for g in gradient(*x)), d)
+    assert hp.h1_error(zero, p, gradient, relative=False) == pytest.approx(np.sqrt(squares), rel=1e-12)
+    assert hp.h1_error(zero, p, gradient) == pytest.approx(1)
+    both = space.project(lambda *x: [p(*x), 2 * p(*x)])
+    wanted = (lambda *x: [p(*x), 2 * p(*x)], lambda *x: [*gradient(*x), *(2 * g for g in gradient(*x))])
+    assert hp.h1_error(both, *wanted) < 1e-12
+
+
+@pytest.mark.parametrize("order", [1, 2, 4])
+def test_it_falls_with_order_p(order):
+    errors = []
+    for count in (4, 8):
+        space = hp.Space(hp.box(("quad", "tri"), count), order)
+        u = space.project(lambda x, y: np.sin(2 * x + y))
+        errors.append(
+            hp.h1_error(u, lambda x, y: np.sin(2 * x + y), lambda x, y: [2 * np.cos(2 * x + y), np.cos(2 * x + y)])
+        )
+    assert np.log2(errors[0] / errors[1]) == pytest.approx(order, abs=0.2)
+
+
+def test_what_does_not_fit():
+    space = hp.Space(hp.box("quad", 1), 1)
+    u = space.zeros("coeff")
+    with pytest.raises(ArgumentError, match="2 values or derivatives are compared, but 1 are given"):
+        hp.h1_error(u, lambda x, y: x, lambda x, y: x)
+    with pytest.raises(StateError):
+        hp.h1_error(space.zeros("phys"), lambda x, y: x, lambda x, y: [x, y])
+    with pytest.raises(ArgumentError, match="zero everywhere; give relative=False"):
+        hp.l2_error(u, lambda x, y: 0)
+    assert hp.l2_error(u, lambda x, y: 0, relative=False) == 0
