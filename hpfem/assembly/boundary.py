@@ -29,6 +29,7 @@ from ..mesh import Mesh
 from ..mesh.symmetry import entity_nodes, outward_signs
 from ..space.arguments import MAX_COMPONENTS
 from ..space.evaluation import positional
+from ..support.notebook import Printed
 from .c0 import C0Space
 from .conflicts import warn_of_conflicts
 from .entries import block_diagonal
@@ -132,7 +133,7 @@ def facet_blocks(c0: C0Space, facets: Indices) -> list[FacetBlock]:
     return blocks
 
 
-class BoundaryConditions:
+class BoundaryConditions(Printed):
     """What is prescribed on the boundary of a continuous space; natural (zero flux) where nothing is.
 
     Parameters
@@ -212,6 +213,10 @@ class BoundaryConditions:
             self._flux.append((facets, *pair))
         for facets, alpha, g in self._flux:
             self._integrate(facets, alpha, g, "neumann" if alpha is None else "robin")
+
+    def __repr__(self) -> str:
+        size, given = self.constrained.size, int(self.constrained.sum())
+        return f"BoundaryConditions({given} of {size} unknowns given, {len(self.dirichlet_facets)} Dirichlet facets)"
 
     def restriction(self, device: Device) -> ElementRestriction:
         """The space's Q on a device, without the columns with Dirichlet values; made and moved there once.

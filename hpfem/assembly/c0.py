@@ -225,7 +225,9 @@ class C0Space(Immutable):
         for number, (block, part) in enumerate(zip(self.space.blocks, self._parts, strict=True)):
             geometry, basis = block.geometry, block.basis
             if basis.nodes is not None:
-                nodes[part.codes.on(np) >> 1] = geometry.positions(geometry.basis.evaluate(basis.nodes)).transpose(1, 2, 0)
+                nodes[part.codes.on(np) >> 1] = geometry.positions(geometry.basis.evaluate(basis.nodes)).transpose(
+                    1, 2, 0
+                )
                 continue
             for own, seen, entities in zip(places, self.seen(number), block.shape.entities, strict=True):
                 middles = [block.shape.vertices[list(entity.vertices)].mean(axis=0) for entity in entities]

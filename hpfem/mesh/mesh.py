@@ -24,6 +24,7 @@ from hpfem.shapes.cached import cached_property
 from ..geometry.element_map import ElementMap, elevated_nodes
 from ..support.files import atomic_path, file_path, path_text
 from ..support.immutable import Immutable, frozen
+from ..support.notebook import Printed
 from . import checks
 from .aligned import AlignedTopology
 from .cells import Array, CellArray, Labels, cell_arrays, merged, ordered, used_points
@@ -42,12 +43,15 @@ from .topology import Entities, Facets, Topology, identified, numbered
 _MOST_REFINEMENTS = 20
 
 
-@dataclass(frozen=True, eq=False)
-class CellGroup(CellArray):
+@dataclass(frozen=True, eq=False, repr=False)
+class CellGroup(CellArray, Printed):
     """The cells of one shape and geometry order of a mesh: a `CellArray` with its vertices, edges and faces."""
 
     _topology: Topology = field(repr=False)
     _position: int = field(repr=False)
+
+    def __repr__(self) -> str:
+        return f"CellGroup({len(self)} {self.shape.name} of order {self.order})"
 
     @property
     def vertices(self) -> Indices:
@@ -97,7 +101,7 @@ class CellGroup(CellArray):
 
 
 @dataclass(frozen=True, eq=False)
-class Mesh(Immutable):
+class Mesh(Immutable, Printed):
     """A conforming mesh of any of the shapes, of one dimension. Made by `read_mesh`, `box` or `Mesh.from_cells`.
 
     Attributes
@@ -580,6 +584,15 @@ class Mesh(Immutable):
     def __repr__(self) -> str:
         counts = ", ".join(f"{len(group)} {group.shape.name} of order {group.order}" for group in self.cells)
         return f"<Mesh {self.name}: {counts}>"
+
+    def __str__(self) -> str:
+        named = {"regions": self.regions, "boundaries": self.boundary_sides}
+        sets = [
+            f"  {kind}: " + ", ".join(f"{name} ({len(own):,})" for name, own in of_kind.items())
+            for kind, of_kind in named.items()
+            if of_kind
+        ]
+        return "\n".join([repr(self), *sets])
 
 
 def _is_made(made: Callable[[str], Mesh], ordering: str) -> bool:

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from ..geometry.element_map import ElementMap
+from ..support.notebook import Printed
 from .cells import Array
 from .symmetry import Indices
 from .topology import Topology
 
 
-@dataclass(frozen=True)
-class MeshSummary:
+@dataclass(frozen=True, repr=False)
+class MeshSummary(Printed):
     """Counts and quality of a mesh.
 
     Attributes
@@ -121,6 +122,8 @@ class MeshSummary:
             )
             lines.append(f"  {self.n_unnamed:,} boundary facets without a name, within {ranges}")
         return "\n".join(lines)
+
+    __repr__ = __str__
 
 
 def cell_statistics(points: Array, topology: Topology) -> dict[str, Any]:

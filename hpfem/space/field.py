@@ -25,6 +25,7 @@ from hpfem.shapes.arguments import integer, is_real, name_of, reals, shown
 
 from ..errors import ArgumentError, StateError
 from ..memory import HOST, Device, PairArray
+from ..support.notebook import Printed
 from .block import Block
 
 STATES = ("coeff", "phys", "dual")
@@ -113,7 +114,7 @@ class FieldSpace(Protocol):
         """Make a field; see `Space.empty`."""
 
 
-class Field:
+class Field(Printed):
     """Values on a space. Made by `Space.zeros`, `Space.evaluate`, `Space.project`, `Space.field` and by operators.
 
     On a space with one block a field is taken by other libraries without a copy, as `numpy.asarray(field)`,
@@ -232,6 +233,16 @@ class Field:
 
     def __repr__(self) -> str:
         return f"Field({self.state!r}, components={self.components}, size={self.size}, dtype={self.dtype})"
+
+    def __str__(self) -> str:
+        basis = self.space.basis
+        means = {
+            "coeff": f"coefficients of the {basis!r} basis"
+            + ("" if basis == "lagrange" else ", not values; u(points) has those"),
+            "phys": "values at the quadrature points",
+            "dual": "inner products with the basis",
+        }
+        return f"{self!r}: {means[self.state]}\n  on {self.space!r}"
 
     def like(self, state: str | None = None, components: int | None = None) -> Field:
         """Make an unwritten field on the same space.

@@ -27,6 +27,7 @@ from ..errors import ArgumentError, DeviceError, NotSuitable
 from ..forms.form import BlockProblem, FieldValues
 from ..memory import PairArray
 from ..support.log import report_once
+from ..support.notebook import Printed
 from ..support.progress import progress
 from .key import timed_elements, tuning_key
 from .race import Race
@@ -48,8 +49,8 @@ TOLERANCE = {8: 1e-9, 4: 1e-3}
 _REFUSALS = (NotSuitable, ArgumentError, DeviceError)
 
 
-@dataclass(frozen=True)
-class Tuning:
+@dataclass(frozen=True, repr=False)
+class Tuning(Printed):
     """What the tuner did on a block, and the record that it keeps.
 
     Attributes
@@ -78,6 +79,18 @@ class Tuning:
     unsuitable: tuple[str, ...]
     elements: int
     spent: float
+
+    def __str__(self) -> str:
+        head = f"{self.operator}, {self.block}: "
+        if self.record is None:
+            return head + f"nothing was compared in {self.spent:.2g} s"
+        chosen = f"{self.record.winner}, {'new' if self.changed else 'as before'}"
+        lines = [head + f"{chosen}; {self.elements:,} elements timed, {self.spent:.2g} s"]
+        by_time = sorted(self.seconds.items(), key=lambda item: item[1])
+        lines += [f"  {1e6 * seconds:10.4g} us  {config}" for config, seconds in by_time]
+        return "\n".join([*lines, *(f"  not {reason}" for reason in self.unsuitable)])
+
+    __repr__ = __str__
 
 
 def sample(problem: BlockProblem, n: int) -> BlockProblem:
