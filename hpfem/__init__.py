@@ -14,6 +14,7 @@ if not Path(__file__).with_name("shapes").exists() and (_shapes / "polynomials.p
 
 from .assembly import BoundaryConditions, C0Space, GlobalOperator
 from .backends import BACKENDS, Backend, choose_backend
+from .checkpoint import load, save
 from .errors import (
     ArgumentError,
     DeviceError,
@@ -80,16 +81,18 @@ __all__ = [
     "StateError",
     "Vector",
     "WeakForm",
-    "by_region",
     "box",
+    "by_region",
     "cg",
     "choose_backend",
     "from_meshio",
     "h1_error",
     "l2_error",
     "l2_project",
+    "load",
     "progress",
     "read_mesh",
+    "save",
     "solve",
     "solve_helmholtz",
     "tune",

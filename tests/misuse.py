@@ -226,7 +226,11 @@ class World:
 
     def _files(self, folder: Any) -> list[Call]:
         inside = partial(_inside, folder)
-        return [Call("Mesh.write", lambda path: self.mesh.write(inside(path)), {"path": "a.msh"})]
+        return [
+            Call("Mesh.write", lambda path: self.mesh.write(inside(path)), {"path": "a.msh"}),
+            Call("save", lambda path, fields: hp.save(inside(path), fields), {"path": "a.h5", "fields": {"u": self.u}}),
+            Call("load", lambda path, backend: hp.load(inside(path), backend), {"path": "b.h5", "backend": "numpy"}),
+        ]
 
     def _space(self) -> list[Call]:
         space, u, values = self.space, self.u, self.values

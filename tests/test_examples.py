@@ -70,6 +70,15 @@ def test_advection_diffusion(backend):
 
 
 @on_both
+def test_refinement(backend):
+    rows = load("refinement").main(order=2, times=2, backend=backend)
+    assert [row["cells"] for row in rows] == [130, 1120, 9440]
+    assert np.log2(rows[1]["l2"] / rows[2]["l2"]) == pytest.approx(3, abs=0.25)
+    assert np.log2(rows[1]["h1"] / rows[2]["h1"]) == pytest.approx(2, abs=0.25)
+    assert rows[2]["l2"] < 1e-4
+
+
+@on_both
 def test_bratu(backend):
     found = load("bratu").main(order=4, backend=backend)
     assert found["error"] < 5e-6
@@ -155,5 +164,6 @@ def test_every_example_is_here():
         "bratu",
         "composite",
         "elasticity",
+        "refinement",
     }
     assert own <= tests and own <= {path.stem for path in EXAMPLES.glob("*.py")}

@@ -19,7 +19,7 @@ FLOORS = [
     {"backends"},
     {"tuning"},
     {"space"},
-    {"vtu"},
+    {"vtu", "checkpoint"},
     {"operators"},
     {"assembly", "solvers"},
     {"benchmarks", "plots"},

@@ -273,7 +273,7 @@ class Mesh(Immutable, Printed):
     @cached_property
     def aligned(self) -> tuple[CellGroup, ...]:
         """The cells as spaces take them: in an order, and with their vertices in an order, of `hpfem.mesh.aligned`."""
-        return _groups(self.aligned_topology)
+        return groups_of(self.aligned_topology)
 
     @cached_property
     def aligned_topology(self) -> AlignedTopology:
@@ -458,7 +458,7 @@ class Mesh(Immutable, Printed):
         return replace(
             self,
             points=frozen(points),
-            cells=_groups(topology),
+            cells=groups_of(topology),
             boundary_sides=MappingProxyType(sides),
             n_mirrored=self.n_mirrored + _count(mirrored),
         )
@@ -489,7 +489,7 @@ class Mesh(Immutable, Printed):
             arrays.append(CellArray(group.shape, order, nodes, group.indices))
         same = merged(arrays)
         vertices = [np.concatenate([g.vertices for g in self.cells if g.shape is array.shape]) for array in same]
-        return replace(self, points=frozen(points), cells=_groups(Topology(same, vertices, self.n_vertices)))
+        return replace(self, points=frozen(points), cells=groups_of(Topology(same, vertices, self.n_vertices)))
 
     def refined(self, times: int = 1) -> Mesh:
         """The same mesh with every cell cut into smaller ones of half its size.
@@ -532,7 +532,7 @@ class Mesh(Immutable, Printed):
         return replace(
             self,
             points=frozen(result.points),
-            cells=_groups(result.topology),
+            cells=groups_of(result.topology),
             regions=MappingProxyType({name: frozen(result.pieces(cells)) for name, cells in self.regions.items()}),
             boundary_sides=MappingProxyType(sides),
             n_vertices=result.topology.n_vertices,
@@ -658,7 +658,7 @@ def mesh_of(
         topology = _periodic(topology, [rows[(rows >= 0).all(axis=1)] for rows in pairs], labels)
     return Mesh(
         frozen(points),
-        _groups(topology),
+        groups_of(topology),
         regions_of(regions, sum(map(len, arrays))),
         MappingProxyType(sides),
         topology.n_vertices,
@@ -674,7 +674,18 @@ def _count(mirrored: Sequence[NDArray[np.bool_]]) -> int:
     return sum(int(own.sum()) for own in mirrored)
 
 
-def _groups(topology: Topology) -> tuple[CellGroup, ...]:
+def groups_of(topology: Topology) -> tuple[CellGroup, ...]:
+    """Make cells that know their topology.
+
+    Parameters
+    ----------
+    topology : Topology
+
+    Returns
+    -------
+    tuple of CellGroup
+        One for each of its cell arrays.
+    """
     return tuple(
         CellGroup(array.shape, array.order, frozen(array.nodes), frozen(array.indices), topology, position)
         for position, array in enumerate(topology.cells)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ..support.notebook import Printed
 
-@dataclass(frozen=True, eq=False)
-class SolveInfo:
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SolveInfo(Printed):
     """How a solve went.
 
     Attributes
@@ -59,3 +61,5 @@ class SolveInfo:
         lines += [f"  {name:<18}{seconds:9.3f} s" for name, seconds in self.phases.items()]
         lines.append(f"  {'iterations':<18}{iterating:9.3f} s   {self.iterations}{per}")
         return "\n".join(lines)
+
+    __repr__ = __str__

@@ -1,0 +1,194 @@
+"""Fields with their spaces and meshes in HDF5 files, every bit of them, to go on with later or elsewhere.
+
+/                attributes "format" and "version"
+/meshes/i        points, regions, sides of boundaries; /cells/j: shape, order, nodes, numbers, vertices
+/spaces/i        mesh, orders, basis, quadrature, dtype; for each block what its coefficients refer to
+/fields/i        name, space, state; an array for each block
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from os import PathLike
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpfem.shapes import SHAPES
+from hpfem.shapes.arguments import shown
+
+from .errors import ArgumentError, HpfemError
+from .mesh import CellArray, Mesh, Topology
+from .mesh.mesh import groups_of
+from .space import Block, Field, Space
+from .support.files import atomic_path, file_path, opened, path_text
+from .support.immutable import frozen
+from .version import __version__
+
+_FORMAT = "hpfem checkpoint 1"
+# What of a mesh is a number or a text.
+_PLAIN = ("n_vertices", "name", "n_mirrored", "n_stray", "periodic")
+
+
+def save(path: str | PathLike[str], fields: Field | Mapping[str, Field]) -> None:
+    """Save fields with their spaces and meshes to an HDF5 file, from which `load` makes the same, bit by bit.
+
+    Parameters
+    ----------
+    path : path
+        File to write; an old one is replaced when the new one is whole.
+    fields : Field or mapping of str to Field
+        In any state, on one space or several; a single field is called "u".
+
+    Raises
+    ------
+    ArgumentError
+        If there are no fields, the file cannot be written, or h5py is not installed.
+    """
+    h5py = _h5py("hp.save")
+    named = {"u": fields} if isinstance(fields, Field) else fields
+    if not isinstance(named, Mapping) or not named or not all(isinstance(name, str) for name in named):
+        raise ArgumentError(f"save takes a field, or a mapping from names to fields, got {shown(fields)}")
+    for name, field in named.items():
+        if not isinstance(field, Field):
+            raise ArgumentError(f"save takes fields; {shown(name)} is a {type(field).__name__}")
+        if "\0" in name:
+            raise ArgumentError(f"a field cannot be called {shown(name)} in a file")
+    arrays = {name: [pair.read() for pair in field.data] for name, field in named.items()}
+    spaces = list(dict.fromkeys(field.space for field in named.values()))
+    meshes = list(dict.fromkeys(space.mesh for space in spaces))
+    with atomic_path(path) as temporary, h5py.File(temporary, "w", track_order=True) as file:
+        file.attrs["format"], file.attrs["version"] = _FORMAT, __version__
+        for i, mesh in enumerate(meshes):
+            _write_mesh(file.create_group(f"meshes/{i}"), mesh)
+        for i, space in enumerate(spaces):
+            _write_space(file.create_group(f"spaces/{i}"), space, meshes.index(space.mesh))
+        for i, (name, field) in enumerate(named.items()):
+            group = file.create_group(f"fields/{i}")
+            group.attrs["name"], group.attrs["state"] = name, field.state
+            group.attrs["space"] = spaces.index(field.space)
+            for block, array in enumerate(arrays[name]):
+                group[str(block)] = array
+
+
+def load(path: str | PathLike[str], backend: str = "auto") -> dict[str, Field]:
+    """Load the fields of a file that `save` wrote.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    backend : str
+        Of their spaces, as for `Space`.
+
+    Returns
+    -------
+    dict of str to Field
+        By name, in the order they were saved in. Those that were on one space are so again, on the host.
+
+    Raises
+    ------
+    ArgumentError
+        If the file cannot be read, is none of `save` or damaged, or h5py is not installed.
+    """
+    h5py = _h5py("hp.load")
+    file = file_path(path)
+    try:
+        with opened(file), h5py.File(file, "r") as content:
+            if content.attrs.get("format") != _FORMAT:
+                raise ArgumentError(f"{path_text(file)} is no file that hp.save of this version writes")
+            meshes = [_read_mesh(content[f"meshes/{i}"]) for i in range(len(content["meshes"]))]
+            spaces = [_read_space(content[f"spaces/{i}"], meshes, backend) for i in range(len(content["spaces"]))]
+            found = {}
+            for i in range(len(content["fields"])):
+                group = content[f"fields/{i}"]
+                space = spaces[int(group.attrs["space"])]
+                arrays = [group[str(block)][()] for block in range(len(space.blocks))]
+                found[str(group.attrs["name"])] = space.field(str(group.attrs["state"]), arrays)
+            return found
+    except HpfemError:
+        raise
+    except (OSError, KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or f"it is no whole file of hp.save ({str(error)[:100]})"
+        raise ArgumentError(f"{path_text(file)} cannot be loaded: {reason}") from error
+
+
+def _h5py(what: str) -> Any:
+    try:
+        import h5py
+    except ImportError:
+        raise ArgumentError(f"{what} takes h5py, which is not installed: pip install 'hpfem[checkpoint]'") from None
+    return h5py
+
+
+def _write_mesh(group: Any, mesh: Mesh) -> None:
+    group["points"] = mesh.points
+    for name in _PLAIN:
+        group.attrs[name] = getattr(mesh, name)
+    if mesh.numbers is not None:
+        group["numbers"] = mesh.numbers
+    for kind, sets in (("regions", mesh.regions), ("sides", mesh.boundary_sides)):
+        for i, (name, members) in enumerate(sets.items()):
+            group[f"{kind}/{i}"] = members
+            group[f"{kind}/{i}"].attrs["name"] = name
+    for i, cells in enumerate(mesh.cells):
+        own = group.create_group(f"cells/{i}")
+        own.attrs["shape"], own.attrs["order"] = cells.shape.name, cells.order
+        own["nodes"], own["indices"], own["vertices"] = cells.nodes, cells.indices, cells.vertices
+
+
+def _read_mesh(group: Any) -> Mesh:
+    arrays, vertices = [], []
+    for i in range(len(group["cells"])):
+        own = group[f"cells/{i}"]
+        shape, order = SHAPES[str(own.attrs["shape"])], int(own.attrs["order"])
+        arrays.append(CellArray(shape, order, own["nodes"][()], own["indices"][()]))
+        vertices.append(own["vertices"][()])
+    sets: dict[str, Mapping[str, NDArray[np.int64]]] = {}
+    for kind in ("regions", "sides"):
+        members = [group[f"{kind}/{i}"] for i in range(len(group[kind]))] if kind in group else []
+        sets[kind] = MappingProxyType({str(own.attrs["name"]): frozen(own[()]) for own in members})
+    return Mesh(
+        frozen(group["points"][()]),
+        groups_of(Topology(arrays, vertices, int(group.attrs["n_vertices"]))),
+        sets["regions"],
+        sets["sides"],
+        int(group.attrs["n_vertices"]),
+        str(group.attrs["name"]),
+        frozen(group["numbers"][()]) if "numbers" in group else None,
+        int(group.attrs["n_mirrored"]),
+        int(group.attrs["n_stray"]),
+        bool(group.attrs["periodic"]),
+    )
+
+
+def _write_space(group: Any, space: Space, mesh: int) -> None:
+    group.attrs["mesh"], group.attrs["basis"], group.attrs["dtype"] = mesh, space.basis, str(space.dtype)
+    group.attrs["quadrature"] = "" if space.quadrature is None else space.quadrature
+    for name, order in space.orders.items():
+        group.attrs[f"order of {name}"] = order
+    group.attrs["blocks"] = [_fingerprint(space, block) for block in space.blocks]
+
+
+def _fingerprint(space: Space, block: Block) -> int:
+    """A number that changes with the cells of a block, their order, and the order of their nodes."""
+    mesh = space.mesh
+    group = mesh.aligned[int(mesh.locations[0][block.elements[0]])]
+    nodes = group.nodes[mesh.aligned_topology.rows[block.elements]]
+    return zlib.crc32(nodes.tobytes(), zlib.crc32(block.elements.tobytes()))
+
+
+def _read_space(group: Any, meshes: list[Mesh], backend: str) -> Space:
+    mesh, quadrature = meshes[int(group.attrs["mesh"])], group.attrs["quadrature"]
+    if not isinstance(quadrature, str):
+        quadrature = int(quadrature)
+    orders = {shape.name: int(group.attrs[f"order of {shape.name}"]) for shape in mesh.shapes}
+    space = Space(
+        mesh, orders, str(group.attrs["basis"]), quadrature or None, str(group.attrs["dtype"]), backend=backend
+    )
+    if [_fingerprint(space, block) for block in space.blocks] != [int(own) for own in group.attrs["blocks"]]:
+        raise ArgumentError("the file was written by a version of hpfem that orders cells otherwise; load it with that")
+    return space
