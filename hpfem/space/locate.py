@@ -47,6 +47,7 @@ _FANOUT = 4  # children of a node of the tree of boxes
 _ROUNDINGS = 16  # what is left of a distance by rounding, in units of the last place of the coordinates
 _MAX_STEPS = 50
 _QUICK_STEPS = 7
+_LAST_STEP = 1e-9
 _SMALLEST_STEP = 1.0 / 32
 _POINTS_AT_A_TIME = 100_000
 _POINTS_OF_A_BOX = 16
@@ -391,10 +392,13 @@ class _BlockMap:
                     distance = np.sqrt((residual**2).sum(axis=1))
                     # What is not half as far as before takes more care.
                     moves = (distance > goal[active]) & (distance < 0.5 * before) & (np.abs(step).max(axis=1) < _FAR)
-                active, before = active[moves], distance[moves]
+                active, before, step = active[moves], distance[moves], step[moves]
+                xi[active] += step
+                # The error after a step is of the size of the step's square.
+                far = np.abs(step).max(axis=1, initial=0.0) > _LAST_STEP
+                active, before = active[far], before[far]
                 if not len(active):
                     break
-                xi[active] += step[moves]
         clipped = self._clipped(xi)
         state = self._at(elements, x, clipped)
         inside = state.distance <= rounding
@@ -459,11 +463,11 @@ class _BoxTree:
 
     def __init__(self, lower: Array, upper: Array) -> None:
         self.cells = order = along_curve((lower + upper) / 2)
-        levels = [(lower[order], upper[order])]
-        while len(levels[-1][0]) > 1:
+        levels = [(lower.T.take(order, axis=1), upper.T.take(order, axis=1))]
+        while levels[-1][0].shape[1] > 1:
             low, high = levels[-1]
-            starts = np.arange(0, len(low), _FANOUT)
-            levels.append((np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)))
+            starts = np.arange(0, low.shape[1], _FANOUT)
+            levels.append((np.minimum.reduceat(low, starts, axis=1), np.maximum.reduceat(high, starts, axis=1)))
         self.levels = levels[::-1]
 
     def pairs(self, x: Array) -> tuple[Indices, Indices]:
@@ -482,23 +486,23 @@ class _BoxTree:
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
         order = along_curve(x)
         starts = np.arange(0, len(x), _POINTS_OF_A_BOX)
-        least, most = np.minimum.reduceat(x[order], starts), np.maximum.reduceat(x[order], starts)
+        columns = x.T.take(order, axis=1)
+        least, most = (ends.reduceat(columns, starts, axis=1) for ends in (np.minimum, np.maximum))
         box, node = np.arange(len(starts)), np.zeros(len(starts), dtype=np.int64)
         for depth, (lower, upper) in enumerate(self.levels):
             if depth:
                 node = (node[:, None] * _FANOUT + np.arange(_FANOUT)).ravel()
                 box = np.repeat(box, _FANOUT)
-                exists = node < len(lower)
+                exists = node < lower.shape[1]
                 box, node = box[exists], node[exists]
-            for axis in range(x.shape[1]):
-                within = (lower[node, axis] <= most[box, axis]) & (least[box, axis] <= upper[node, axis])
+            for low, high, first, last in zip(lower, upper, least, most, strict=True):
+                within = (low.take(node) <= last.take(box)) & (first.take(box) <= high.take(node))
                 box, node = box[within], node[within]
         counts = np.diff(starts, append=len(x))[box]
         node = np.repeat(node, counts)
-        point = order[np.arange(len(node)) + np.repeat(starts[box] - (np.cumsum(counts) - counts), counts)]
-        lower, upper = self.levels[-1]
-        for axis in range(x.shape[1]):
-            at = x[point, axis]
-            within = (lower[node, axis] <= at) & (at <= upper[node, axis])
-            point, node = point[within], node[within]
-        return point, self.cells[node]
+        place = np.arange(len(node)) + np.repeat(starts[box] - (np.cumsum(counts) - counts), counts)
+        for low, high, column in zip(*self.levels[-1], columns, strict=True):
+            at = column.take(place)
+            within = (low.take(node) <= at) & (at <= high.take(node))
+            place, node = place[within], node[within]
+        return order[place], self.cells[node]
