@@ -50,7 +50,7 @@ _QUICK_STEPS = 7
 _LAST_STEP = 1e-9
 _SMALLEST_STEP = 1.0 / 32
 _POINTS_AT_A_TIME = 100_000
-_POINTS_OF_A_BOX = 16
+_POINTS_OF_A_BOX = 16  # at most
 _DEPARTURE = 1.5  # by how much more than at its nodes a cell's map may depart from the affine one
 _SLOPE = 0.5  # below which, at some points, the slope of a map's departure is below 1 everywhere
 _FAR = 10.0  # local coordinates where Newton's method has left
@@ -485,7 +485,9 @@ class _BoxTree:
         if not len(self.cells) or not len(x):
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
         order = along_curve(x)
-        starts = np.arange(0, len(x), _POINTS_OF_A_BOX)
+        # Boxes that are not much larger than a cell, if points lie as dense everywhere.
+        together = int(np.clip(4 * len(x) / len(self.cells), 1, _POINTS_OF_A_BOX))
+        starts = np.arange(0, len(x), together)
         columns = x.T.take(order, axis=1)
         least, most = (ends.reduceat(columns, starts, axis=1) for ends in (np.minimum, np.maximum))
         box, node = np.arange(len(starts)), np.zeros(len(starts), dtype=np.int64)
