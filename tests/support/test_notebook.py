@@ -20,7 +20,7 @@ def shown():
         "coeff": (u, ["Field('coeff', components=1", "coefficients of the 'modified' basis, not values; u(points)"]),
         "phys": (space.zeros("phys"), ["values at the quadrature points", "on Space(6 cells"]),
         "nodal": (hp.Space(mesh, 2, "lagrange").zeros("coeff"), ["coefficients of the 'lagrange' basis\n"]),
-        "info": (u.info, ["unknowns, preconditioner jacobi", "iterations"]),
+        "info": (u.info, ["preconditioner jacobi, residual", "iterations"]),
         "conditions": (
             hp.BoundaryConditions(c0, dirichlet={"xmin": 0.0}),
             [f"BoundaryConditions(7 of {c0.size} unknowns given, 2 Dirichlet facets)"],
