@@ -10,11 +10,12 @@ changes its sign and place with the entity's orientation as that does, but on ro
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
+from scipy.sparse import csr_array, eye_array, kron
 
 from .basis import Basis, make_basis
 from .quadrature import default_counts, quadrature
@@ -24,8 +25,8 @@ from .shape import Shape
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-# Of the largest entry of a matrix: what is zero but for rounding, as between even and odd functions.
-_ROUNDING = 1e-13
+# Of entries beside those on the diagonal: what is zero but for rounding, as between even and odd functions.
+_ROUNDING = 3e-15
 
 
 @cache
@@ -143,7 +144,7 @@ def eigenbasis(shape: Shape, order: int) -> Array:
     Returns
     -------
     ndarray, [n, n]
-        Of mass 1. A change of orientation that makes a mode the negative of another does the same to the columns.
+        A change of orientation that makes a mode the negative of another does the same to the columns.
     """
     if shape.dim == 0:
         return np.eye(1)
@@ -162,7 +163,8 @@ def eigenbasis(shape: Shape, order: int) -> Array:
         same = np.array([m for m, indices in enumerate(modes) if indices[0] % 2 == parity], dtype=np.int64)
         if len(same):
             vectors[np.ix_(same, same)] = eigh(A[np.ix_(same, same)], M[np.ix_(same, same)])[1]
-    return vectors
+    # Of any size: of low orders they are modes. Those of tris, which turn into each other, are of one mass.
+    return vectors / np.abs(vectors).max(axis=0 if shape.dim == 1 else None, initial=_ROUNDING)
 
 
 def _inner(shape: Shape, order: int) -> list[tuple[int, ...]]:
@@ -170,8 +172,35 @@ def _inner(shape: Shape, order: int) -> list[tuple[int, ...]]:
     return [mode.indices for mode in make_basis("modified", shape, order).modes if mode.entity[0] == shape.dim]
 
 
-def low_energy_functions(shape: Shape, order: int, A: Array, orders: tuple[tuple[int, ...], ...]) -> Array:
-    """Functions of low energy of a cell, as coefficients of modified modes.
+@cache
+def eigenbasis_factors(shape: Shape, order: int) -> list[csr_array]:
+    """Factors of `eigenbasis`: in a product of entities one per direction.
+
+    Parameters
+    ----------
+    shape : Shape
+    order : int
+
+    Returns
+    -------
+    list of csr_array, [n, n]
+        Whose product it is.
+    """
+    if shape.dim < 2 or shape.base is None or shape.collapsed:
+        return [csr_array(eigenbasis(shape, order))]
+    pairs = [(*b, *a) for b in _inner(shape.base, order) for a in _inner(SEGMENT, order)]
+    own = [pairs.index(indices) for indices in _inner(shape, order)]
+    n, m = len(_inner(shape.base, order)), len(_inner(SEGMENT, order))
+    factors = [kron(part, eye_array(m)) for part in eigenbasis_factors(shape.base, order)]
+    factors.append(kron(eye_array(n), csr_array(eigenbasis(SEGMENT, order))))
+    return [csr_array(csr_array(part)[own][:, own]) for part in factors]
+
+
+def low_energy_factors(shape: Shape, order: int, A: Array, orders: tuple[tuple[int, ...], ...]) -> list[csr_array]:
+    """Functions of low energy of a cell, as coefficients of modified modes: a product of sparse matrices.
+
+    First, which is last in the product, entity by entity from the cell to its edges, what the functions of those around
+    it are inside, in its own; then, direction by direction, from the eigenbases of all entities to modes.
 
     Parameters
     ----------
@@ -184,33 +213,68 @@ def low_energy_functions(shape: Shape, order: int, A: Array, orders: tuple[tuple
 
     Returns
     -------
-    ndarray, [n_modes, n_modes]
-        In columns; those of modes that an entity of lower order does not have are zero.
+    list of csr_array, [n_modes, n_modes]
+        Whose product has the functions in columns; those of modes that an entity of lower order does not have are zero.
     """
-    basis, T = make_basis("modified", shape, order), np.zeros(A.shape)
+    n, (change, entities) = len(A), _entities(shape, order, orders)
+    # In the eigenbases, where few functions meet in a product of segments.
+    for U in change:
+        A = U.T @ A @ U
+    size = np.sqrt(np.abs(A.diagonal()))
+    A = np.where(np.abs(A) < _ROUNDING * np.outer(size, size), 0, A)
+    # The interior follows from the rest: its part is eliminated once for all entities.
+    inner = entities[-1][0]
+    outer = np.concatenate([modes for modes, _ in entities[:-1]])
+    extension = -np.linalg.solve(A[np.ix_(inner, inner)], A[np.ix_(inner, outer)])
+    schur, T = A.copy(), np.eye(n)
+    schur[np.ix_(outer, outer)] += A[np.ix_(outer, inner)] @ extension
+    for modes, around in entities:
+        if len(around) and len(modes):
+            T[np.ix_(around, modes)] = -np.linalg.solve(schur[np.ix_(around, around)], schur[np.ix_(around, modes)])
+    T[np.ix_(inner, outer)] = extension @ T[np.ix_(outer, outer)]
+    T[np.abs(T) < _ROUNDING] = 0
+    parts = [_identity_but(T, np.sort(modes)) for modes, _ in entities[len(shape.vertices) :] if len(modes)]
+    return [*change, *parts]
+
+
+def _identity_but(T: Array, modes: Indices) -> csr_array:
+    """The identity with some rows of a matrix, given in order."""
+    row, column = T[modes].nonzero()
+    counts = np.ones(len(T), dtype=np.int64)
+    counts[modes] = np.bincount(row, minlength=len(modes))
+    columns, ends = np.repeat(np.arange(len(T)), counts), np.concatenate([[0], np.cumsum(counts)])
+    own = np.isin(columns, modes, kind="table")
+    values, columns[own] = np.ones(len(columns)), column
+    values[own] = T[modes[row], column]
+    return csr_array((values, columns.astype(np.int32), ends.astype(np.int32)), shape=T.shape)
+
+
+@lru_cache(maxsize=256)
+def _entities(
+    shape: Shape, order: int, orders: tuple[tuple[int, ...], ...]
+) -> tuple[list[csr_array], list[tuple[Indices, Indices]]]:
+    """What entities of given orders have: factors of the change from all their eigenbases to modes, without modes that
+    none has; and for each, from the vertices to the cell, its modes and those of what is around it, without the cell.
+    """
+    basis = make_basis("modified", shape, order)
     own = {
         (dim, number): modal_entity_modes(basis, dim, number)[kept_modes(entity.shape, order, orders[dim][number])]
         for dim in range(shape.dim + 1)
         for number, entity in enumerate(shape.entities[dim])
     }
-    # The interior follows from the rest: its part is eliminated once for all entities.
-    inner = own.pop((shape.dim, 0))
-    outer = np.concatenate(list(own.values()))
-    T[np.ix_(inner, inner)] = eigenbasis(shape, orders[-1][0])
-    extension = -np.linalg.solve(A[np.ix_(inner, inner)], A[np.ix_(inner, outer)])
-    schur = A.copy()
-    schur[np.ix_(outer, outer)] += A[np.ix_(outer, inner)] @ extension
+    change, n = [np.eye(basis.n_modes)], basis.n_modes
+    change[0][np.setdiff1d(np.arange(n), np.concatenate(list(own.values())))] = 0
+    entities = []
     for (dim, number), modes in own.items():
         entity = shape.entities[dim][number]
-        T[np.ix_(modes, modes)] = U = eigenbasis(entity.shape, orders[dim][number])
+        for k, U in enumerate(eigenbasis_factors(entity.shape, orders[dim][number])):
+            if k == len(change):
+                change.append(np.eye(n))
+            change[k][np.ix_(modes, modes)] = U.toarray()
         around = [
-            m
+            others
             for (d, i), others in own.items()
-            if d > dim and set(entity.vertices) <= set(shape.entities[d][i].vertices)
-            for m in others
+            if dim < d < shape.dim and set(entity.vertices) <= set(shape.entities[d][i].vertices)
         ]
-        if around and len(modes):
-            T[np.ix_(around, modes)] = -np.linalg.solve(schur[np.ix_(around, around)], schur[np.ix_(around, modes)] @ U)
-    T[np.ix_(inner, outer)] = extension @ T[np.ix_(outer, outer)]
-    T[np.abs(T) < _ROUNDING * np.abs(T).max()] = 0
-    return T
+        entities.append((modes, np.concatenate([modes[:0], *around])))
+    return [csr_array(U) for U in change], entities

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+from scipy.sparse import csr_array
 
 from hpfem.shapes.arguments import name_of
 
@@ -24,7 +25,8 @@ from ..support.registry import Registry
 from .roofline import Roofline
 from .strategy import Strategy
 from .timer import HostTimer, Timer
-from .vectors import HOST_VECTORS, BlockMatrix, CellwiseProduct, VectorSpace
+from .cellwise import CellwiseProduct
+from .vectors import HOST_VECTORS, BlockMatrix, VectorSpace
 
 
 class Backend(Immutable, ABC):
@@ -121,7 +123,7 @@ class Backend(Immutable, ABC):
         return None
 
     def cellwise(
-        self, matrices: Sequence[NDArray[np.float64]], Q: BlockMatrix, back: BlockMatrix, dtype: DTypeLike
+        self, matrices: Sequence[Sequence[csr_array]], Q: BlockMatrix, back: BlockMatrix, dtype: DTypeLike
     ) -> Any:
         """Make products with a matrix per group of cells, between global vectors.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
+from scipy.sparse import csr_array
 
 from ...errors import NotSuitable
 from ...forms import Trace
@@ -119,7 +120,7 @@ class CpuBackend(Backend):
         return product_of(own, Q) if len(own) == len(kernels) and 4 * Q.starts[-1] < 2**31 else None
 
     def cellwise(
-        self, matrices: Sequence[NDArray[np.float64]], Q: BlockMatrix, back: BlockMatrix, dtype: DTypeLike
+        self, matrices: Sequence[Sequence[csr_array]], Q: BlockMatrix, back: BlockMatrix, dtype: DTypeLike
     ) -> CpuCellwise | CellwiseProduct:
         """The product without local arrays, where signs and places are those of Q; see `Backend.cellwise`."""
         if back.blocks is not Q.blocks or 4 * Q.starts[-1] >= 2**31:

@@ -12,10 +12,14 @@ from scipy.sparse import csr_array, diags_array
 from ...assembly import C0Space
 from ...backends import vectors_on
 from ...backends.base import Backend
+from ...backends.cellwise import product
 from ...backends.vectors import BlockMatrix
 from ...memory import as_numpy
 
 Array = NDArray[np.float64]
+
+# Of the largest entry of a matrix: what is zero but for rounding.
+_ROUNDING = 1e-14
 
 
 class CellMap:
@@ -29,8 +33,8 @@ class CellMap:
         Local coefficients from global ones; its blocks are groups of cells that have a matrix.
     back : BlockMatrix
         Q_a.
-    matrices : sequence of ndarray, [n_modes, n_modes]
-        One per block of Q.
+    matrices : sequence of sequence of csr_array, [n_modes, n_modes]
+        One per block of Q, as factors.
     c0 : C0Space
         Where the results are.
     backend : Backend
@@ -43,7 +47,7 @@ class CellMap:
         self,
         Q: BlockMatrix,
         back: BlockMatrix,
-        matrices: Sequence[Array],
+        matrices: Sequence[Sequence[csr_array]],
         c0: C0Space,
         backend: Backend,
         dtype: DTypeLike,
@@ -113,7 +117,9 @@ class CellMap:
         back = csr_array(csr_array(self._back.matrix)[:, chosen])
         local = np.flatnonzero(np.diff(back.indptr))
         Q, entries = self._Q, []
-        for M, start, end, codes in zip(self._matrices, Q.starts, Q.starts[1:], Q.codes, strict=False):
+        for factors, start, end, codes in zip(self._matrices, Q.starts, Q.starts[1:], Q.codes, strict=False):
+            M = product(factors)
+            M[np.abs(M) < _ROUNDING * np.abs(M).max()] = 0
             own = np.flatnonzero((local >= start) & (local < end))
             element, mode = np.divmod(local[own] - start, codes.shape[1])
             for m in np.unique(mode):

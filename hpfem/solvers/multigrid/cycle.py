@@ -308,7 +308,7 @@ def _in_modes(A: GlobalOperator, space: Space) -> tuple[GlobalOperator, CellMap]
     """An operator between modes in place of nodes, and the change from modes to nodes."""
     c0 = A.c0.at(space)
     blocks = zip(space.blocks, A.c0.space.blocks, strict=True)
-    values = [block.basis.evaluate(np.asarray(own.basis.nodes)).T for block, own in blocks]
+    values = [[csr_array(block.basis.evaluate(np.asarray(own.basis.nodes)).T)] for block, own in blocks]
     change = CellMap(c0.block_matrix, A.c0.inverse_matrix, values, A.c0, A.operator.backend, space.dtype)
     bc = None
     if A.bc is not None:

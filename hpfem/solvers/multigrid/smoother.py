@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from hpfem.shapes.low_energy import low_energy_functions, reference_energies
+from hpfem.shapes.low_energy import low_energy_factors, reference_energies
 
 from ...assembly import C0Space
 from ...backends import vectors_on
 from ...backends.base import Backend
+from ...backends.cellwise import product
 from ...backends.vectors import BlockMatrix
 from ...errors import SolverError
 from .cell_map import CellMap
@@ -29,7 +30,7 @@ Array = NDArray[np.float64]
 class _Cells:
     """Cells of one block and class, whose entities have the same orders."""
 
-    def __init__(self, block: int, rows: Any, T: Array, energies: Array) -> None:
+    def __init__(self, block: int, rows: Any, T: list[csr_array], energies: Array) -> None:
         self.block, self.rows, self.T, self.energies = block, rows, T, energies
 
 
@@ -57,9 +58,10 @@ def _alike(c0: C0Space, number: int, energies: Energies) -> list[_Cells]:
         own = tuple(tuple(int(p) for p in orders[dim][part.ids[first]]) for dim, part in enumerate(seen))
         S, m = energies.classes[int(energies.own[first])]
         A = np.einsum("ij,ijmn->mn", S, K) + m * M
-        T = low_energy_functions(shape, block.order, A, own)
+        factors = low_energy_factors(shape, block.order, A, own)
+        T = product(factors)
         of_K = [np.einsum("mk,mk->k", T, part @ T) for part in K.reshape(-1, *M.shape)]
-        cells.append(_Cells(number, rows, T, np.array([*of_K, np.einsum("mk,mk->k", T, M @ T)])))
+        cells.append(_Cells(number, rows, factors, np.array([*of_K, np.einsum("mk,mk->k", T, M @ T)])))
     return cells
 
 

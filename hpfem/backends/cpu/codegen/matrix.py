@@ -1,73 +1,160 @@
-"""One matrix for all elements, between global vectors: y = M x, one element per lane, zeros of M left out.
+"""A product of sparse matrices for all elements, between global vectors: y = F_1 F_2 .. x, one element per lane.
 
-The matrix is read at run time: kernels are the same for all matrices with the same zeros. Rows that have their entries
-in the same columns are computed together, so many at a time as registers hold.
+Entries are read at run time: kernels are the same for all matrices with the same zeros. Each factor is cut into dense
+tiles. It works in place where its tiles have rows that are their columns, or where it adds to some rows what it takes
+from others; else from one array into another. Tiles that do not touch each other are sorted by size: a loop each.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+from scipy.sparse import csr_array
 
 from .indexed import write_indexed_reader, write_indexed_writer
 from .ir import ARGUMENTS, Builder, Index, Program
 
 Indices = NDArray[np.int64]
+Tile = tuple[Indices, Indices]
 
 # Rows that are formed together: what the registers of AVX-512 hold beside an input.
 _SUMS = 28
 
 
-def tiles(filled: NDArray[np.bool_]) -> list[tuple[Indices, Indices]]:
-    """Rows and columns of the dense parts of a matrix, those of one size after each other.
+@dataclass(frozen=True, eq=False)
+class Step:
+    """Tiles of one size, whose order does not matter.
+
+    Attributes
+    ----------
+    rows : ndarray of int, [k, r]
+    columns : ndarray of int, [k, c]
+    factors : ndarray of int, [k]
+        Whose entries they are.
+    add : bool
+        Whether products are added to what is there.
+    source, target : int
+        Arrays, 0 or 1.
+    """
+
+    rows: Indices
+    columns: Indices
+    factors: Indices
+    add: bool
+    source: int
+    target: int
+
+
+def _alike(rows: Indices, columns: Indices) -> list[Tile]:
+    """Rows with entries in the same columns, and these columns; of entries in any order."""
+    order = np.lexsort((columns, rows))
+    rows, columns = rows[order], columns[order].astype(np.int64)
+    starts = np.flatnonzero(np.diff(rows, prepend=-1))
+    found: dict[bytes, list[int]] = {}
+    for first, last in pairwise([*starts.tolist(), len(rows)]):
+        found.setdefault(columns[first:last].tobytes(), []).append(int(rows[first]))
+    return [(np.array(own), np.frombuffer(key, dtype=np.int64)) for key, own in found.items()]
+
+
+def _cut(tiles: Sequence[Tile]) -> list[Tile]:
+    """The same with no more rows than can be formed together."""
+    return [(own, columns) for rows, columns in tiles for own in np.array_split(rows, -(-len(rows) // _SUMS))]
+
+
+def _loads(tiles: Sequence[Tile]) -> int:
+    return sum(2 * rows.size + columns.size for rows, columns in tiles)
+
+
+def _tiles(factor: csr_array) -> tuple[list[Tile], bool, bool]:
+    """Tiles of a factor, whether they are added, and whether in place."""
+    n, columns = factor.shape[0], factor.indices
+    rows, one = np.repeat(np.arange(n), np.diff(factor.indptr)), factor.diagonal() == 1
+    off = rows != columns
+    changed, read = ~one, np.zeros(n, dtype=bool)
+    changed[rows[off]] = read[columns[off]] = True
+    if not np.any(changed & (read | ~one)):
+        by_rows, by_columns = _alike(rows[off], columns[off]), _alike(columns[off], rows[off])
+        return min(_cut(by_rows), _cut([(r, c) for c, r in by_columns]), key=_loads), True, True
+    # Zeros on the diagonal count: their rows are to be written.
+    own = np.flatnonzero(changed)
+    blocks = _alike(np.concatenate([rows[off], own]), np.concatenate([columns[off], own]))
+    if all(len(r) <= _SUMS and np.array_equal(r, c) for r, c in blocks):
+        return blocks, False, True
+    empty = np.flatnonzero(np.diff(factor.indptr) == 0)
+    return _cut([*_alike(rows, columns), *([(empty, empty[:0])] if len(empty) else [])]), False, False
+
+
+def steps_of(factors: Sequence[csr_array]) -> list[Step]:
+    """Cut a product of matrices into steps.
 
     Parameters
     ----------
-    filled : ndarray of bool, [n, n]
-        Where it has entries.
+    factors : sequence of csr_array, [n, n]
 
     Returns
     -------
-    list of (rows [k, r], columns [k, c])
-        k tiles of one size each.
+    list of Step
+        In the order in which they are done.
     """
-    found: dict[tuple[int, int], list[tuple[Indices, Indices]]] = {}
-    kinds, which = np.unique(filled, axis=0, return_inverse=True)
-    for kind, pattern in enumerate(kinds):
-        rows, columns = np.flatnonzero(which.ravel() == kind), np.flatnonzero(pattern)
-        parts = -(-len(rows) // _SUMS)
-        for own in np.array_split(rows, parts):
-            found.setdefault((len(own), len(columns)), []).append((own, columns))
-    return [tuple(np.array(part) for part in zip(*same, strict=True)) for same in found.values()]  # type: ignore[misc]
+    n, source = factors[0].shape[0], 0
+    written, seen = np.zeros((2, n), dtype=np.int64)
+    found: dict[tuple[int, bool, int, int, int, int], list[tuple[Indices, Indices, int]]] = {}
+    for number, factor in reversed(list(enumerate(factors))):
+        tiles, add, within = _tiles(factor)
+        target = source if within else 1 - source
+        if not within:
+            written[:] = seen[:] = max(written.max(), seen.max()) + 1
+        for rows, columns in tiles:
+            # After what has written its columns, and read or overwritten its rows.
+            level = int(max(written[columns].max(initial=0), seen[rows].max() + 1) if within else written[0])
+            found.setdefault((level, add, source, target, len(rows), len(columns)), []).append((rows, columns, number))
+            if within:
+                written[rows], seen[columns] = np.maximum(written[rows], level + 1), np.maximum(seen[columns], level)
+        if not within:
+            written, seen, source = written + 1, seen + 1, target
+    steps = []
+    for (_, add, before, after, *_), own in sorted(found.items(), key=lambda item: item[0]):
+        rows, columns, numbers = (np.array(part) for part in zip(*own, strict=True))
+        steps.append(Step(rows, columns, numbers, add, before, after))
+    return steps
 
 
-def packed(matrix: NDArray[np.float64], filled: NDArray[np.bool_], dtype: DTypeLike) -> NDArray[np.floating[Any]]:
-    """Entries of a matrix in the order in which its kernel reads them.
+def packed(factors: Sequence[csr_array], steps: Sequence[Step], dtype: DTypeLike) -> NDArray[Any]:
+    """Entries of factors in the order in which their kernel reads them.
 
     Parameters
     ----------
-    matrix : ndarray, [n, n]
-    filled : ndarray of bool, [n, n]
-        As for `write_matrix`.
+    factors : sequence of csr_array, [n, n]
+    steps : list of Step
+        `steps_of` these, or of others with the same zeros.
     dtype : dtype
 
     Returns
     -------
     ndarray
     """
-    parts = [matrix[r[:, None, :], c[:, :, None]].ravel() for r, c in tiles(filled)]
-    return np.concatenate(parts).astype(dtype)
+    parts = [np.empty((len(step.rows), step.columns.shape[1], step.rows.shape[1]), dtype) for step in steps]
+    for number, factor in enumerate(factors):
+        dense = factor.toarray()
+        for step, part in zip(steps, parts, strict=True):
+            own = step.factors == number
+            part[own] = dense[step.rows[own][:, None, :], step.columns[own][:, :, None]]
+    return np.concatenate([part.ravel() for part in parts]) if parts else np.zeros(0, dtype)
 
 
-def write_matrix(filled: NDArray[np.bool_], lanes: int, dtype: DTypeLike) -> Program:
-    """Write the kernel of all matrices with entries in the same places; `packed` ones are its `geometry`.
+def write_matrix(n: int, steps: Sequence[Step], lanes: int, dtype: DTypeLike) -> Program:
+    """Write the kernel of all matrices of the same steps; `packed` ones are its `geometry`.
 
     Parameters
     ----------
-    filled : ndarray of bool, [n, n]
-        Where the matrix has entries.
+    n : int
+        Rows.
+    steps : sequence of Step
     lanes : int
         Elements of a group.
     dtype : dtype
@@ -76,42 +163,43 @@ def write_matrix(filled: NDArray[np.bool_], lanes: int, dtype: DTypeLike) -> Pro
     -------
     Program
     """
-    b, n = Builder(lanes, dtype), len(filled)
+    b, last = Builder(lanes, dtype), steps[-1].target if steps else 0
     write_indexed_reader(b, "read_modes", n, None)
     write_indexed_writer(b, "write_modes", n, None)
     with b.function("run", ARGUMENTS, internal=False):
-        target = b.at("%scratch", (n, 1))
+        arrays = ["%scratch", b.at("%scratch", (n, 1))]
         with b.loop("%g1", "%g0") as group, b.loop("%components") as c:
             codes = b.at("%codes", (group, n), unit=f"<{lanes} x i32>")
-            step = b.new(f"mul nsw i64 {c.value}, %stride")
-            source = b.new(f"getelementptr {b.real}, ptr %in, i64 {step}")
-            result = b.new(f"getelementptr {b.real}, ptr %out, i64 {step}")
+            offset = b.new(f"mul nsw i64 {c.value}, %stride")
+            source = b.new(f"getelementptr {b.real}, ptr %in, i64 {offset}")
+            result = b.new(f"getelementptr {b.real}, ptr %out, i64 {offset}")
             b.emit(f"call void @read_modes(ptr {source}, ptr %scratch, ptr {codes})")
             start = 0
-            for rows, columns in tiles(filled):
-                _write_tiles(b, rows, columns, start, target)
-                start += rows.size * columns.shape[1]
-            b.emit(f"call void @write_modes(ptr {result}, ptr {target}, ptr {codes})")
-    return Program(b.module(), b.flops, 2 * n, 0)
+            for step in steps:
+                _write_step(b, step, start, arrays[step.source], arrays[step.target])
+                start += step.rows.size * step.columns.shape[1]
+            b.emit(f"call void @write_modes(ptr {result}, ptr {arrays[last]}, ptr {codes})")
+    return Program(b.module(), b.flops, (1 + any(step.target for step in steps)) * n, 0)
 
 
-def _write_tiles(b: Builder, rows: Indices, columns: Indices, start: int, target: str) -> None:
-    (count, r), c = rows.shape, columns.shape[1]
+def _write_step(b: Builder, step: Step, start: int, source: str, target: str) -> None:
+    (count, r), c = step.rows.shape, step.columns.shape[1]
     if c == 0:
-        for row in rows.ravel().tolist():
+        for row in step.rows.ravel().tolist():
             b.store(b.operand(0.0), target, row)
         return
-    of_rows, of_columns = b.index_table(rows), b.index_table(columns)
+    of_rows, of_columns = b.index_table(step.rows), b.index_table(step.columns)
     with b.loop(count) as tile:
         entries = b.at("%geometry", (start, 1), (tile, r * c), unit=b.real)
+        places = [b.at(target, (b.load_index(of_rows, _sum(b, tile, r, i)), 1)) for i in range(r)]
 
         def column(j: Index, sums: list[str]) -> list[str]:
-            x = b.load(b.at("%scratch", (b.load_index(of_columns, _sum(b, tile, c, j)), 1)))
+            x = b.load(b.at(source, (b.load_index(of_columns, _sum(b, tile, c, j)), 1)))
             return [b.fma(b.load_scalar(entries, (j, r), (i, 1)), x, s) for i, s in enumerate(sums)]
 
-        for i, value in enumerate(b.reduce(c, [0.0] * r, column)):
-            place = b.load_index(of_rows, _sum(b, tile, r, i))
-            b.store(value, b.at(target, (place, 1)))
+        given = [b.load(place) if step.add else 0.0 for place in places]
+        for value, place in zip(b.reduce(c, given, column), places, strict=True):
+            b.store(value, place)
 
 
 def _sum(b: Builder, tile: Index, stride: int, other: Index | int) -> Index:

@@ -9,16 +9,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+from scipy.sparse import csr_array
 
 from hpfem.shapes.cached import cached_property
 
 from ....forms.cost import operator_bytes, operator_flops
 from ....forms.form import BlockKernel, BlockProblem
 from ....support.pool import Pool
+from ...cellwise import transposed as transposes
 from ..codegen.dense import write_dense
 from ..codegen.diagonal import write_diagonal
 from ..codegen.ir import Program
-from ..codegen.matrix import packed, write_matrix
+from ..codegen.matrix import Step, packed, steps_of, write_matrix
 from ..codegen.pointwise import field_inputs, parameter_inputs
 from ..codegen.sumfac import write_sumfac
 from .buffers import aligned
@@ -115,10 +117,38 @@ class GroupKernel:
         self.code.run(*arguments)
 
 
+# Places of entries and of ones on the diagonal, for each factor of a product of sparse matrices.
+_Zeros = tuple[tuple[bytes, bytes, bytes], ...]
+
+
+def _zeros(factors: Sequence[csr_array]) -> _Zeros:
+    kind = np.int32
+    return tuple(
+        (m.indptr.astype(kind).tobytes(), m.indices.astype(kind).tobytes(), (m.diagonal() == 1).tobytes())
+        for m in factors
+    )
+
+
 @lru_cache(maxsize=64)
-def _matrix_program(filled: bytes, n: int, lanes: int, dtype: str) -> Program:
+def _steps(zeros: _Zeros, across: bool) -> tuple[list[Step], NDArray[np.int64]]:
+    """`steps_of` products with the same zeros, or of these transposed, and which entries are packed; -1 for none."""
+    kinds, numbers, start = [], [], 1
+    for parts in zeros:
+        ends, columns, one = (np.frombuffer(part, kind) for part, kind in zip(parts, (np.int32, np.int32, bool)))
+        n, rows = len(one), np.repeat(np.arange(len(one)), np.diff(ends))
+        kinds.append(csr_array((np.where((rows == columns) & one[rows], 1.0, 2.0), columns, ends), shape=(n, n)))
+        numbers.append(csr_array((np.arange(start, start + len(columns)), columns, ends), shape=(n, n)))
+        start += len(columns)
+    if across:
+        kinds, numbers = transposes(kinds), transposes(numbers)
+    steps = steps_of(kinds)
+    return steps, packed(numbers, steps, np.int64) - 1
+
+
+@lru_cache(maxsize=64)
+def _matrix_program(zeros: _Zeros, across: bool, lanes: int, dtype: str) -> Program:
     """`write_matrix`, written once for all matrices with the same zeros."""
-    return write_matrix(np.frombuffer(filled, dtype=bool).reshape(n, n), lanes, dtype)
+    return write_matrix(len(zeros[0][2]), _steps(zeros, across)[0], lanes, dtype)
 
 
 class MatrixKernel(GroupKernel):
@@ -126,24 +156,26 @@ class MatrixKernel(GroupKernel):
 
     Parameters
     ----------
-    matrix : ndarray, [n, n]
-    filled : ndarray of bool, [n, n]
-        Where its entries may be: matrices with equal ones have the same code.
+    factors : sequence of csr_array, [n, n]
+        Whose product it is; those with the same zeros, and ones on the diagonals, have the same code.
     n_elements : int
     dtype : dtype
+    transposed : bool
+        Whether the product is transposed.
     """
 
     def __init__(
         self,
-        matrix: NDArray[np.float64],
-        filled: NDArray[np.bool_],
+        factors: Sequence[csr_array],
         n_elements: int,
         dtype: DTypeLike,
+        transposed: bool = False,
     ) -> None:
-        target = host()
-        program = _matrix_program(filled.tobytes(), len(filled), target.lanes(dtype), np.dtype(dtype).name)
+        target, zeros = host(), _zeros(factors)
+        program = _matrix_program(zeros, transposed, target.lanes(dtype), np.dtype(dtype).name)
         super().__init__(program, n_elements, dtype, target)
-        self._entries = packed(matrix, filled, dtype)
+        entries = np.concatenate([*(factor.data for factor in factors), [0.0]])
+        self._entries = entries[_steps(zeros, transposed)[1]].astype(dtype)
 
     def indexed(self, codes: NDArray[np.int32]) -> MatrixKernel:
         """The same on some unknowns; see `CpuKernel.indexed`."""

@@ -196,14 +196,11 @@ class CpuCellwise:
     """Products with a matrix per block of Q, without local arrays; see `CellwiseProduct`."""
 
     def __init__(
-        self, matrices: Sequence[NDArray[np.float64]], Q: BlockMatrix, back: BlockMatrix, dtype: DTypeLike
+        self, matrices: Sequence[Sequence[csr_array]], Q: BlockMatrix, back: BlockMatrix, dtype: DTypeLike
     ) -> None:
-        filled: dict[int, NDArray[np.bool_]] = {}
-        for M in matrices:  # one kernel for all that are of one size
-            filled[len(M)] = filled.get(len(M), M != 0) | (M != 0)
-        pairs = list(zip(matrices, Q.codes, strict=True))
-        there = [MatrixKernel(M, filled[len(M)], len(codes), dtype) for M, codes in pairs]
-        again = [MatrixKernel(M.T, filled[len(M)].T, len(codes), dtype) for M, codes in pairs]
+        pairs = [(M, own.shape[0]) for M, own in zip(matrices, Q.blocks, strict=True)]
+        there = [MatrixKernel(M, n_elements, dtype) for M, n_elements in pairs]
+        again = [MatrixKernel(M, n_elements, dtype, transposed=True) for M, n_elements in pairs]
         self.restriction = HOST_VECTORS.restriction(Q, dtype)
         self._forward = CpuProduct(there, Q, back)
         self._backward = CpuProduct(again, back, Q, self._forward)

@@ -1,0 +1,122 @@
+"""Products with one small matrix per group of cells, between global vectors: changes of basis in the cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+from scipy.sparse import csr_array
+
+from .vectors import BlockMatrix, VectorSpace
+
+
+def product(factors: Sequence[csr_array]) -> NDArray[np.float64]:
+    """Multiply matrices.
+
+    Parameters
+    ----------
+    factors : sequence of csr_array, [n, n]
+
+    Returns
+    -------
+    ndarray, [n, n]
+    """
+    result = factors[-1].toarray()
+    for factor in factors[-2::-1]:
+        result = factor @ result
+    return np.asarray(result, dtype=np.float64)
+
+
+def transposed(factors: Sequence[csr_array]) -> list[csr_array]:
+    """Transpose a product of matrices.
+
+    Parameters
+    ----------
+    factors : sequence of csr_array, [n, n]
+
+    Returns
+    -------
+    list of csr_array, [n, n]
+    """
+    return [csr_array(factor.T) for factor in reversed(factors)]
+
+
+class CellwiseProduct:
+    """x -> Q_a^t M Q x and its transpose, by the vector space's restrictions and products of dense matrices.
+
+    Parameters
+    ----------
+    matrices : sequence of sequence of csr_array, [n_modes, n_modes]
+        M: one per block of Q, as factors, whose product is formed here.
+    Q, back : BlockMatrix
+        Q and Q_a.
+    vectors : VectorSpace
+    dtype : dtype
+        Of the vectors.
+
+    Attributes
+    ----------
+    restriction : ElementRestriction
+        Q.
+    """
+
+    def __init__(
+        self,
+        matrices: Sequence[Sequence[csr_array]],
+        Q: BlockMatrix,
+        back: BlockMatrix,
+        vectors: VectorSpace,
+        dtype: DTypeLike,
+    ) -> None:
+        self._vectors, self._Q, self._dtype, self._pool = vectors, Q, dtype, vectors.pool()
+        self.restriction = vectors.restriction(Q, dtype)
+        self._outer = self.restriction if back is Q else vectors.restriction(back, dtype)
+        self._there = [self._operand(M, self.restriction, number) for number, M in enumerate(matrices)]
+        self._back = [self._operand(transposed(M), self._outer, number) for number, M in enumerate(matrices)]
+
+    def _operand(self, factors: Sequence[csr_array], restriction: Any, number: int) -> Any:
+        """What multiplies the numbers of a block that a restriction writes."""
+        return self._vectors.xp.asarray(np.ascontiguousarray(product(factors).T), self._dtype)
+
+    def _in_cells(self, there: Any, operands: Sequence[Any], x: Any, given: Sequence[Any], out: Sequence[Any]) -> None:
+        """Write M Q x, through the arrays `given`."""
+        there.scatter(x[None], given)
+        for source, target, M in zip(given, out, operands, strict=True):
+            self._vectors.multiply(source[0], M, target[0])
+
+    def _new_scratch(self) -> list[tuple[Any, list[Any]]]:
+        """Arrays of local numbers before and after M, and the blocks of each."""
+        return [self._new_local(), self._new_local()]
+
+    def _new_local(self) -> tuple[Any, list[Any]]:
+        starts, blocks = self._Q.starts, self._Q.blocks
+        flat = self._vectors.xp.empty((starts[-1],), self._dtype)
+        return flat, [flat[a:b].reshape(1, *own.shape) for a, b, own in zip(starts, starts[1:], blocks, strict=False)]
+
+    def apply(self, x: Any) -> Any:
+        """Q_a^t M Q x.
+
+        Parameters
+        ----------
+        x : array, [size]
+
+        Returns
+        -------
+        array, [size]
+            A new one.
+        """
+        return self._through(self.restriction, self._there, self._outer, x)
+
+    def transposed(self, r: Any) -> Any:
+        """Q^t M^t Q_a r; see `apply`."""
+        return self._through(self._outer, self._back, self.restriction, r)
+
+    def _through(self, there: Any, operands: Sequence[Any], back: Any, x: Any) -> Any:
+        scratch = self._pool.take(self._new_scratch)
+        (_, first), (flat, second) = scratch
+        self._in_cells(there, operands, x, first, second)
+        result = back.gather(flat)[0]
+        self._pool.give(scratch)
+        return result
