@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import DTypeLike
+from scipy.sparse import csr_array
 
 from ...forms import Trace
 from ...geometry import BlockGeometry
@@ -12,6 +15,7 @@ from ...support.cache import Cache
 from ...support.machine import DEVICE_NAMES
 from ..base import BACKENDS, Backend
 from ..roofline import Roofline
+from ..vectors import BlockMatrix
 from .dense.strategy import CudaDense
 from .runtime.device import CudaDevice, CudaTimer, all_names, current_device, missing
 from .runtime.kernel import held
@@ -20,6 +24,7 @@ from .runtime.nvrtc import kernel_cache
 from .stdmat.strategy import CudaStdMat
 from .sumfac.strategy import CudaSumFac
 from .sumfac_top.strategy import CudaSumFacTop
+from .vectors.cellwise import CudaCellwise
 from .vectors.function import CudaFunction
 from .vectors.space import CudaVectors
 
@@ -41,6 +46,12 @@ class CudaBackend(Backend):
     def vectors(self, device: Device) -> CudaVectors | None:
         """Vectors of CuPy; see `Backend.vectors`."""
         return CudaVectors(device) if isinstance(device, CudaDevice) else None
+
+    def cellwise(
+        self, matrices: Sequence[Sequence[csr_array]], Q: BlockMatrix, back: BlockMatrix, dtype: DTypeLike
+    ) -> CudaCellwise:
+        """Products in shared memory, where matrices are sparse enough; see `Backend.cellwise`."""
+        return CudaCellwise(matrices, Q, back, CudaVectors(current_device()), dtype)
 
     def function(self, trace: Trace) -> CudaFunction:
         """A kernel of one thread a point; see `Backend.function`."""

@@ -71,15 +71,16 @@ extern "C" int run_{name}(int blocks, long long shared, int descending, void **a
     return compiled(text + runs, folder, bounds)
 
 
-def run(own, name, blocks, sums, *arguments, descending=False, guard=None):
+def run(own, name, blocks, sums, *arguments, descending=False, guard=None, shared=None):
     """Launch a kernel; arguments are NumPy scalars, arrays, or None. With a guard, shared memory is at the border."""
+    shared = sum_bytes(sums) if shared is None else shared
     values = [
         np.array(a) if isinstance(a, np.generic) else np.array(0 if a is None else a.ctypes.data, np.uint64)
         for a in arguments
     ]
     pointers = (ctypes.c_void_p * len(values))(*[v.ctypes.data for v in values])
-    with shared_at(guard, own, sum_bytes(sums)):
-        outcome = getattr(own, f"run_{name}")(blocks, ctypes.c_longlong(sum_bytes(sums)), int(descending), pointers)
+    with shared_at(guard, own, shared):
+        outcome = getattr(own, f"run_{name}")(blocks, ctypes.c_longlong(shared), int(descending), pointers)
     assert outcome == 0
 
 

@@ -178,6 +178,20 @@ class IndexedRestriction(ElementRestriction):
             signed.append((own.reshape(len(own), -1) * sign).astype(self._dtype).reshape(-1))
         return self.gather(cupy.concatenate(signed)).astype(np.float64)
 
+    def block(self, number: int) -> tuple[Any, ...]:
+        """Rows of one block, for other kernels.
+
+        Parameters
+        ----------
+        number : int
+
+        Returns
+        -------
+        tuple of array
+            Codes of the block; row starts, columns and values of what is not one entry +-1.
+        """
+        return self._codes[number], self._tables.row_starts, self._tables.columns, self._tables.values
+
     @property
     def blocks(self) -> int:
         """Blocks of `gather`, each of which leaves a sum."""
@@ -195,12 +209,14 @@ class IndexedRestriction(ElementRestriction):
         Parameters
         ----------
         vector, targets
-            As there.
+            As there; None for a block that is left out.
         stop : int, optional
             Address of an int on the device; nothing is done if it is not zero.
         """
         function, a = self._kernel(len(vector))[0], self._tables
         for codes, target in zip(self._codes, targets, strict=True):
+            if target is None:
+                continue
             n = len(codes)
             function(
                 (-(-n // THREADS),),
