@@ -22,10 +22,10 @@ from ..support.immutable import Immutable
 from ..support.log import report_once
 from ..support.machine import processor_name
 from ..support.registry import Registry
+from .cellwise import CellwiseProduct
 from .roofline import Roofline
 from .strategy import Strategy
 from .timer import HostTimer, Timer
-from .cellwise import CellwiseProduct
 from .vectors import HOST_VECTORS, BlockMatrix, VectorSpace
 
 

@@ -15,9 +15,10 @@ from ...forms.form import BlockKernel, BlockProblem
 from ...support.cache import Cache
 from ...support.machine import processor_name
 from ..base import BACKENDS, Backend
+from ..cellwise import CellwiseProduct
 from ..roofline import Roofline, array_bytes
 from ..strategy import Options, Strategy, no_options
-from ..vectors import BlockMatrix, CellwiseProduct
+from ..vectors import BlockMatrix
 from .runtime.cache import kernel_cache
 from .runtime.function import CpuFunction, function_of
 from .runtime.kernel import CpuKernel
