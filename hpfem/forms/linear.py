@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
-
 import numpy as np
 
 from ..errors import NotSuitable
@@ -64,45 +61,22 @@ def is_symmetric(trace: Trace | None) -> bool:
     """
     if trace is None:
         return False
-    value, scaled = trace.value or (), [scale for terms in trace.scaled or () for scale in terms.values()]
-    if any(is_linear(node, "u", "du") is not None for node in scaled):
+    try:
+        graph, K = coefficients(trace)
+    except NotSuitable:
         return False
-    if trace.components == 1 and not trace.general:
-        return not value or is_linear(value[0], "u") is True
-    given = [*value, *(part for flux in trace.flux or () for part in flux)]
-    zero = [node.op == "const" and node.payload == 0 for node in given]
-    if not all(none or is_linear(node, "u", "du") for node, none in zip(given, zero, strict=True)):
-        return False
-    return not any(node.op in _NOT_ANALYTIC for node in trace.live) and _symmetric_at_random(trace)
-
-
-def _symmetric_at_random(trace: Trace) -> bool:
-    """Whether what takes the components' values and derivatives to what tests them is symmetric for random data.
-
-    Analytic functions that agree there agree everywhere.
-    """
-    rng, n, d = np.random.default_rng(0), trace.components, trace.dim
-    data = {key: rng.uniform(0.5, 1.5, _SAMPLES) for key in trace.inputs if key[0] not in ("u", "du")}
-    matrix = np.zeros((_SAMPLES, n, 1 + d, n, 1 + d))
-    for c in range(n):
-        for j in range(1 + d):
-            unit: tuple[Any, ...] = ("u", c) if j == 0 else ("du", c, j - 1)
-            found = evaluate(trace, partial(_datum, data, unit))
-            for t, node in enumerate(trace.value or ()):
-                matrix[:, t, 0, c, j] = found[node.index]
-            for t, flux in enumerate(trace.flux or ()):
-                for i, node in enumerate(flux):
-                    matrix[:, t, 1 + i, c, j] = found[node.index]
-            for t, terms in enumerate(trace.scaled or ()):
-                if j and c in terms:
-                    matrix[:, t, j, c, j] = found[terms[c].index]
-    apart = np.abs(matrix - matrix.transpose(0, 3, 4, 1, 2)).reshape(_SAMPLES, -1).max(axis=1)
-    return bool(np.all(apart <= 1e-13 * np.abs(matrix).reshape(_SAMPLES, -1).max(axis=1)))
-
-
-def _datum(data: dict[tuple[Any, ...], Any], unit: tuple[Any, ...], key: tuple[Any, ...]) -> Any:
-    """An input where one of the trial function's values and derivatives is 1, the others 0."""
-    return data[key] if key in data else float(key == unit)
+    pairs = [(node, K.get((column, row), graph.constant(0.0))) for (row, column), node in K.items()]
+    pairs = [(node, other) for node, other in pairs if node is not other]
+    entries = Trace(graph, trace.dim, len(K), tuple(K.values()))
+    if not pairs or any(node.op in _NOT_ANALYTIC for node in entries.live):
+        return not pairs
+    # Analytic functions that agree at random data agree everywhere.
+    rng = np.random.default_rng(0)
+    data = {key: rng.uniform(0.5, 1.5, _SAMPLES) for key in entries.inputs}
+    found = evaluate(entries, data.__getitem__)
+    largest = np.max([np.abs(value) * np.ones(_SAMPLES) for value in found.values()], axis=0)
+    apart = [np.abs(found[node.index] - found.get(other.index, 0.0)) for node, other in pairs]
+    return all(bool(np.all(own <= 1e-13 * largest)) for own in apart)
 
 
 def check_linear(problem: BlockProblem) -> None:
