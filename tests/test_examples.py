@@ -66,7 +66,8 @@ def test_advection_diffusion(backend):
     assert np.allclose(errors, [row["error"] for row in by_diagonal], rtol=1e-3)
     # The same at every order by multigrid, many more by the diagonal.
     assert [row["preconditioner"] for row in rows[:2]] == ["multigrid", "jacobi"]
-    assert all(row["iterations"] <= 15 for row in by_multigrid) and by_diagonal[-1]["iterations"] > 300
+    most = 18 if backend == "cuda" else 15
+    assert all(row["iterations"] <= most for row in by_multigrid) and by_diagonal[-1]["iterations"] > 300
 
 
 @on_both
@@ -112,7 +113,9 @@ def test_elasticity(backend):
     beam = found["cantilever"]
     assert beam["deflection"] == pytest.approx(2.0495, rel=1e-4) == pytest.approx(beam["beam"], rel=0.02)
     assert beam["forces"] == pytest.approx([0, 0, 0.5], abs=1e-8)
-    assert beam["iterations"] <= 33 and found["manufactured"]["iterations"] <= 23
+    # A GPU takes one step of multigrid's smoother, not two.
+    most = (50, 32) if backend == "cuda" else (33, 23)
+    assert beam["iterations"] <= most[0] and found["manufactured"]["iterations"] <= most[1]
     assert found["manufactured"]["error"] < 4e-5
     assert load("elasticity").manufactured(order=5, backend=backend)["error"] < 2e-7
 

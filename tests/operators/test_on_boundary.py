@@ -57,10 +57,14 @@ def test_greens_formula(name, backend):
     curvature = space.evaluate(lambda *x: 2 * x[1] - 6 * (1 + 0 * x[0]) + (2 * x[0] * 0 if d == 2 else 0))
     inside = c0.gather(hp.Laplacian(space)(u)) + c0.gather(hp.IProductWRTBase(space)(curvature))
     for way in [{"strategy": "auto"}, {"strategy": "stdmat"}, {"strategy": "sumfac", "algorithm": "noncollocated"}]:
-        forms = [
-            hp.WeakForm(space, lambda du, n: du.dot(n), test="value", on=boundary, backend=backend, **way)
-            for boundary in space.mesh.boundaries
-        ]
+        try:
+            forms = [
+                hp.WeakForm(space, lambda du, n: du.dot(n), test="value", on=boundary, backend=backend, **way)
+                for boundary in space.mesh.boundaries
+            ]
+        except hp.NotSuitable:  # more than the registers of a GPU's thread hold
+            assert backend == "cuda" and way["strategy"] == "sumfac"
+            continue
         outside = sum(c0.gather(form(u)) for form in forms)
         assert np.abs(outside - inside).max() < 1e-11 * np.abs(inside).max(), way
 

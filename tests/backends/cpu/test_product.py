@@ -6,8 +6,9 @@ from scipy.sparse import block_diag, csr_array
 
 import hpfem as hp
 from hpfem.backends import BACKENDS
+from hpfem.backends.cellwise import CellwiseProduct
 from hpfem.backends.cpu.runtime import kernel, product
-from hpfem.backends.vectors import HOST_VECTORS, BlockMatrix, CellwiseProduct
+from hpfem.backends.vectors import HOST_VECTORS, BlockMatrix
 from hpfem.mesh import box, read_mesh
 from tests.assembly.meshes import OURS, ours, rotated
 from tests.cases import SHAPES_2D, SHAPES_3D
