@@ -403,9 +403,10 @@ class Problem:
         """Flux of k du/dn out through a boundary.
 
         Where u is prescribed it comes from the residual of the weak form: as accurate as the solution's energy, unlike
-        the integral of a derivative. What unknowns on a common edge say is shared between its boundaries. Elsewhere it
-        is the integral of what is prescribed for it: g of Neumann data, g - alpha u of Robin data, else nothing. The
-        fluxes through all boundaries balance the sources.
+        the integral of a derivative. What unknowns say where two such boundaries meet is shared evenly between them
+        and may be due to one alone: the sum is accurate, each by itself as far as the cells along the edge are small.
+        Elsewhere it is the integral of what is prescribed for it: g of Neumann data, g - alpha u of Robin data, else
+        nothing. The fluxes through all boundaries balance the sources.
 
         Parameters
         ----------
