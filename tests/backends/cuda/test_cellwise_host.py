@@ -56,7 +56,7 @@ def test_products_are_those_of_the_matrices(mesh, order, dtype, folder, rng, mon
     mesh = ours("cube_mixed.msh") if mesh == "cube" else rotated(ours("cube_mixed.msh"), rng)
     c0 = hp.C0Space(hp.Space(mesh, order, dtype=dtype))
     Q, x = c0.low_energy_matrix, rng.standard_normal(c0.size).astype(dtype)
-    index, local = IndexTables.of(Q), Q.matrix @ x
+    index, local = IndexTables(Q), Q.matrix @ x
     for number, (block, codes) in enumerate(zip(c0.space.blocks, Q.codes, strict=True)):
         given, rows = factors(block.shape, order), slice(Q.starts[number], Q.starts[number + 1])
         for own in (given, transposed(given)):
