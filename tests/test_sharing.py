@@ -232,9 +232,10 @@ def test_what_is_made_when_it_is_first_asked_for(basis, backend, rng):
 
 
 def test_kernels_compiled_at_the_same_time(monkeypatch, tmp_path, rng):
-    monkeypatch.setenv("HPFEM_CACHE_DIR", str(tmp_path))
     space = hp.Space(mesh(), 2, backend="cpu")
     (u,) = fields(space, "coeff", 1, rng, 1)
+    hp.Laplacian(space)(u)  # the kernel that makes the geometry's factors is none of those counted here
+    monkeypatch.setenv("HPFEM_CACHE_DIR", str(tmp_path))
     found = {}
 
     def work(number):
