@@ -44,7 +44,8 @@ def alarm():
 
     yield set_alarm
     signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)
+    # One that is on its way to another thread would end the process, as signals without a handler do.
+    signal.signal(signal.SIGALRM, before if callable(before) else signal.SIG_IGN)
 
 
 def raise_interrupt(*_):
