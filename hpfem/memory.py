@@ -12,16 +12,18 @@ it: what the pool gives out again is for the same stream, and work on a stream i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from .errors import ArgumentError, DeviceError, StateError
 from .support.machine import available_memory
+
+T = TypeVar("T")
 
 # Device types of DLPack whose memory is the host's: plain and pinned.
 _DLPACK_HOST = (1, 3)
@@ -266,6 +268,35 @@ def device_of(xp: Any) -> str:
     str
     """
     return str(getattr(xp.empty(0), "device", "the only one"))
+
+
+class PerDevice(Generic[T]):
+    """What an object makes once per device; a copy of it is empty."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, T] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PerDevice, ()
+
+    def get(self, device: Device | str, make: Callable[[], T]) -> T:
+        """Take what there is for a device.
+
+        Parameters
+        ----------
+        device : Device or str
+            A name is that of `device_of`.
+        make : callable
+            () -> object, called the first time.
+
+        Returns
+        -------
+        object
+        """
+        name = device if isinstance(device, str) else device.name
+        if name not in self._made:
+            self._made[name] = make()
+        return self._made[name]
 
 
 def as_numpy(array: Any) -> Any:

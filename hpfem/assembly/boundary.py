@@ -21,10 +21,10 @@ from hpfem.shapes import Basis, default_counts, make_basis, quadrature
 from hpfem.shapes.arguments import instance, integer, is_real, name_of, real, shown
 from hpfem.shapes.cached import cached_property
 
-from ..backends.vectors import ElementRestriction, PerDevice
+from ..backends.vectors import ElementRestriction
 from ..errors import ArgumentError
 from ..geometry import GENERAL, BlockGeometry, ElementMap
-from ..memory import Device
+from ..memory import Device, PerDevice
 from ..mesh import Mesh
 from ..mesh.symmetry import entity_nodes, outward_signs
 from ..space.arguments import MAX_COMPONENTS

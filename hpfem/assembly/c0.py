@@ -23,9 +23,9 @@ from hpfem.shapes.arguments import shown
 from hpfem.shapes.cached import cached_property
 
 from ..backends import vectors_on
-from ..backends.vectors import BlockMatrix, ElementRestriction, PerDevice
+from ..backends.vectors import BlockMatrix, ElementRestriction
 from ..errors import ArgumentError, MeshError, StateError
-from ..memory import HOST, Device
+from ..memory import HOST, Device, PerDevice
 from ..space.field import Field
 from ..space.space import Space
 from ..support.immutable import Immutable, frozen

@@ -15,11 +15,11 @@ from hpfem.shapes.arguments import flag, instance, integer, shown
 from hpfem.shapes.cached import cached_property
 
 from ..backends import vectors_on
-from ..backends.vectors import PerDevice, VectorSpace
+from ..backends.vectors import VectorSpace
 from ..errors import ArgumentError, StateError
 from ..forms.form import BlockKernel
 from ..forms.linear import is_symmetric
-from ..memory import HOST, Device
+from ..memory import HOST, Device, PerDevice
 from ..operators import Operator
 from ..space.arguments import MAX_COMPONENTS
 from .boundary import BoundaryConditions
@@ -179,15 +179,9 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
 
     @cached_property
     def symmetric(self) -> bool:
-        """Whether it is symmetric: by its form, else (u, A v) = (v, A u) for random u and v, up to rounding.
-
-        What is not symmetric in a single cell of very many shows in that, as rounding is small against it.
-        """
-        if is_symmetric(self.operator.form.trace):
-            return True
-        vectors, n = self.vectors, self.shape[0]
-        found = vectors.asymmetry(self.product_on(self.device), *vectors.random_pair(n, self.dtype))
-        return found <= 1e3 * float(np.finfo(self.dtype).eps)
+        """Whether it is symmetric: by its form, else on random vectors (`VectorSpace.seems_symmetric`)."""
+        by_form = is_symmetric(self.operator.form.trace)
+        return by_form or self.vectors.seems_symmetric(self.product_on(self.device), self.shape[0], self.dtype)
 
     def is_positive(self) -> bool:
         """Tell whether (u, A u) >= 0 for all u, by the present coefficients at all points.

@@ -26,7 +26,7 @@ from hpfem.shapes.low_energy import eigenbasis, interior_modes, kept_modes
 from ..backends.vectors import BlockMatrix, Codes
 from ..errors import ArgumentError
 from ..geometry.element_map import CACHED, chunks
-from ..memory import device_of
+from ..memory import PerDevice, device_of
 from ..mesh import Mesh
 from ..mesh.aligned import AlignedTopology
 from ..mesh.sorting import sorted_rows
@@ -63,15 +63,15 @@ class Seen:
         """
         if xp is np:
             return self.ids, self.codes
-        device = device_of(xp)
-        if device not in self._copies:
-            kind = np.int32 if not self.ids.size or self.ids.max() < 2**31 else np.int64
-            self._copies[device] = xp.asarray(self.ids.astype(kind)), xp.asarray(self.codes)
-        return self._copies[device]
+        return self._copies.get(device_of(xp), lambda: self._copied(xp))
+
+    def _copied(self, xp: Any) -> tuple[Any, Any]:
+        kind = np.int32 if not self.ids.size or self.ids.max() < 2**31 else np.int64
+        return xp.asarray(self.ids.astype(kind)), xp.asarray(self.codes)
 
     @cached_property
-    def _copies(self) -> dict[str, tuple[Any, Any]]:
-        return {}
+    def _copies(self) -> PerDevice[tuple[Any, Any]]:
+        return PerDevice()
 
 
 # What each topology's cells see: what is copied to a device serves the numberings of all orders.

@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -23,36 +23,10 @@ from ..geometry.element_map import CACHED, chunks
 from ..memory import HOST, Device, PairArray
 from ..support.pool import Pool
 
-T = TypeVar("T")
 Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.integer[Any]]
-
-
-class PerDevice(Generic[T]):
-    """What an object makes once per device; a copy of it is empty."""
-
-    def __init__(self) -> None:
-        self._made: dict[str, T] = {}
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return PerDevice, ()
-
-    def get(self, device: Device, make: Callable[[], T]) -> T:
-        """Take what there is for a device.
-
-        Parameters
-        ----------
-        device : Device
-        make : callable
-            () -> object, called the first time.
-
-        Returns
-        -------
-        object
-        """
-        if device.name not in self._made:
-            self._made[device.name] = make()
-        return self._made[device.name]
+# Times rounding: what the products of a symmetric operator with random vectors differ by at most.
+_SYMMETRY_ROUNDING = 1e3
 
 
 def row_entries(matrix: csr_array, rows: Indices) -> tuple[Indices, Indices]:
@@ -732,6 +706,25 @@ class VectorSpace:
         rng = np.random.default_rng(0)
         u, v = (self.xp.asarray(rng.standard_normal(n), dtype) for _ in range(2))
         return u, v
+
+    def seems_symmetric(self, apply: Callable[[Any], Any], n: int, dtype: DTypeLike) -> bool:
+        """Tell whether an operator is symmetric on random vectors, up to rounding.
+
+        What is not symmetric in a single cell of very many shows in that, as rounding is small against it.
+
+        Parameters
+        ----------
+        apply : callable
+            x -> A x.
+        n : int
+            Entries of x.
+        dtype : dtype
+
+        Returns
+        -------
+        bool
+        """
+        return self.asymmetry(apply, *self.random_pair(n, dtype)) <= _SYMMETRY_ROUNDING * float(np.finfo(dtype).eps)
 
     def asymmetry(self, apply: Callable[[Any], Any], u: Any, v: Any) -> float:
         """Measure how far an operator is from a symmetric one: |(u, A v) - (v, A u)| over |A u| + |A v|.

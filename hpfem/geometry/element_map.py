@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from hpfem.shapes import Basis, Shape, default_counts, equispaced_nodes, make_basis, quadrature
 from hpfem.shapes.cached import cached_property
 
-from ..memory import device_of
+from ..memory import PerDevice, device_of
 from .jacobians import determinant, normal, scaled_jacobian
 
 Array = NDArray[np.float64]
@@ -140,7 +140,7 @@ class ElementMap:
         self.shape = shape
         self.order = order
         self.coefficients = coefficients
-        self._copies: dict[str, Any] = {}
+        self._copies: PerDevice[Any] = PerDevice()
         self.dim, self.space_dim = shape.dim, int(coefficients.shape[1])
 
     @staticmethod
@@ -218,10 +218,8 @@ class ElementMap:
         """Coefficients of some elements. Those of all stay on a device once they are there."""
         if xp is np:
             return self.coefficients[elements]
-        device = device_of(xp)
-        if device not in self._copies:
-            self._copies[device] = xp.asarray(self.coefficients)
-        return self._copies[device][elements if isinstance(elements, slice) else xp.asarray(elements)]
+        copied = self._copies.get(device_of(xp), lambda: xp.asarray(self.coefficients))
+        return copied[elements if isinstance(elements, slice) else xp.asarray(elements)]
 
     def jacobian(self, gradient: Array, elements: Elements = slice(None), xp: Any = np) -> Any:
         """Derivatives dx_i/d xi_a, or by other coordinates if the gradient is.

@@ -10,6 +10,7 @@ import numpy as np
 
 from hpfem.shapes.arguments import is_real
 
+from ..geometry.block_geometry import symmetric_pairs
 from ..mesh import Mesh
 from ..space.evaluation import evaluated
 from ..space.field import Field
@@ -17,21 +18,6 @@ from ..space.regions import ByRegion, regional
 
 # Of the largest entry at a point: what two entries differ by that are meant to be equal.
 _ROUNDING = 64
-
-
-def upper(dim: int) -> list[tuple[int, int]]:
-    """Places of the entries that make a symmetric tensor, row by row.
-
-    Parameters
-    ----------
-    dim : int
-        D.
-
-    Returns
-    -------
-    list of (int, int)
-    """
-    return [(i, j) for i in range(dim) for j in range(i, dim)]
 
 
 def entries(components: Any, dim: int) -> Callable[[int, int], Any]:
@@ -54,7 +40,7 @@ def entries(components: Any, dim: int) -> Callable[[int, int], Any]:
         return lambda i, j: components[i % count] if i == j else 0.0
     if count == dim * dim:
         return lambda i, j: components[i * dim + j]
-    place = {pair: number for number, pair in enumerate(upper(dim))}
+    place = {pair: number for number, pair in enumerate(symmetric_pairs(dim))}
     return lambda i, j: components[place[min(i, j), max(i, j)]]
 
 
@@ -148,7 +134,7 @@ def kept_components(given: Any, mesh: Mesh) -> int:
         count = sample_components(flat(given), mesh)
     else:  # what is no coefficient is told where it is taken
         count = len(matrix_numbers(given, dim) or [0] * dim)
-    return len(upper(dim)) if count == dim * dim else count
+    return len(symmetric_pairs(dim)) if count == dim * dim else count
 
 
 def _counted(given: ByRegion) -> list[int]:
@@ -207,8 +193,8 @@ def symmetric_part(arrays: Sequence[Any], dim: int) -> list[Any] | None:
     """
     for values in arrays:
         size = abs(values).max(axis=0)
-        for i, j in upper(dim):
+        for i, j in symmetric_pairs(dim):
             apart = abs(values[i * dim + j] - values[j * dim + i])
             if not bool((apart <= _ROUNDING * np.finfo(values.dtype).eps * size).all()):
                 return None
-    return [values[[i * dim + j for i, j in upper(dim)]] for values in arrays]
+    return [values[[i * dim + j for i, j in symmetric_pairs(dim)]] for values in arrays]

@@ -8,8 +8,9 @@ import numpy as np
 
 from ..backends import vectors_on
 from ..errors import ArgumentError
+from ..geometry.block_geometry import symmetric_pairs
 from ..operators import Operator
-from ..operators.tensors import entries, upper
+from ..operators.tensors import entries
 
 
 def check_positive(operator: Operator, key: str, name: str, *, zero: bool = False) -> None:
@@ -73,16 +74,16 @@ def _least_pivot(components: Any, dim: int, zero: bool, xp: Any) -> Any:
     """
     entry, size = entries(components, dim), abs(components).max(axis=0)
     rounding = 64 * np.finfo(components.dtype).eps * size
-    A = {(i, j): entry(i, j) + rounding * (zero and i == j) for i, j in upper(dim)}
+    A = {(i, j): entry(i, j) + rounding * (zero and i == j) for i, j in symmetric_pairs(dim)}
     least, one = xp.full(size.shape, xp.inf), xp.where(size > 0, size, 1)
     for k in range(dim):
         pivot, given = A[k, k], entry(k, k)
         least = xp.minimum(least, pivot / xp.where(given > 0, given, one))
         if zero:
             least = xp.where(size > 0, least, 1)
-        for i, j in upper(dim):
+        for i, j in symmetric_pairs(dim):
             if i > k:
                 A[i, j] = A[i, j] - A[k, i] * A[k, j] / xp.where(pivot > 0, pivot, one)
-    for i, j in upper(dim):
+    for i, j in symmetric_pairs(dim):
         least = xp.where(abs(entry(i, j) - entry(j, i)) <= rounding, least, -1)
     return least

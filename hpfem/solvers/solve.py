@@ -29,9 +29,6 @@ from .minres import minres
 from .preconditioners import Jacobi, Preconditioner, checked_preconditioner, make_preconditioner, without_zeros
 from .problem import Solution
 
-# Two products with random vectors that differ by more than this many times rounding are not those of a symmetric one.
-_ROUNDING = 1e3
-
 
 def solve(
     A: Any,
@@ -267,8 +264,7 @@ def _is_symmetric(A: Any, apply: Timed, vectors: VectorSpace, rhs: Any) -> bool:
     """Whether an operator is symmetric: as it says, else on random vectors up to rounding."""
     if isinstance(A, GlobalOperator):
         return A.symmetric
-    found = vectors.asymmetry(apply, *vectors.random_pair(len(rhs), rhs.dtype))
-    return found <= _ROUNDING * float(np.finfo(rhs.dtype).eps)
+    return vectors.seems_symmetric(apply, len(rhs), rhs.dtype)
 
 
 def _of_matrix(

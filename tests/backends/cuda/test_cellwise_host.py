@@ -100,7 +100,7 @@ def test_products_there_and_back(folder, rng, monkeypatch):
         lambda self, n: [function(sources(self, n), name) for name in ("scatter", "gather")],
     )
     monkeypatch.setattr(IndexedRestriction, "blocks", 3)
-    monkeypatch.setattr(cellwise, "_function", lambda source, *_: function(source, "cellwise"))
+    monkeypatch.setattr(cellwise, "functions", lambda source, *_, **__: [function(source, "cellwise")])
     monkeypatch.setattr(cellwise, "upload", lambda array: array)
     monkeypatch.setattr(cellwise, "current_device", lambda: HOST)
     c0 = hp.C0Space(hp.Space(rotated(ours("cube_mixed.msh"), rng), 4))

@@ -139,7 +139,7 @@ def load(cubin: Path, name: str, shared_bytes: int) -> Any:
 
 
 @cache
-def functions(source: str, device: str, *names: str) -> tuple[Any, ...]:
+def functions(source: str, device: str, *names: str, shared_bytes: int = 0) -> tuple[Any, ...]:
     """Compile kernels that belong to no form and load them onto the current device, once for each.
 
     Parameters
@@ -150,6 +150,8 @@ def functions(source: str, device: str, *names: str) -> tuple[Any, ...]:
         Name of the current device.
     *names : str
         Of the kernels.
+    shared_bytes : int
+        As for `load`.
 
     Returns
     -------
@@ -161,7 +163,7 @@ def functions(source: str, device: str, *names: str) -> tuple[Any, ...]:
         As `load`.
     """
     cubin = start(program(source), architecture()).result()
-    return tuple(load(cubin, name, 0) for name in names)
+    return tuple(load(cubin, name, shared_bytes) for name in names)
 
 
 class CudaKernel(BlockKernel):

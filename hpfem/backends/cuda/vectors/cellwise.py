@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -13,10 +12,9 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array, eye_array
 
 from ...cellwise import CellwiseProduct
-from ..codegen.prelude import header, program
-from ..runtime.device import architecture, current_device, upload
-from ..runtime.kernel import load
-from ..runtime.nvrtc import start
+from ..codegen.prelude import header
+from ..runtime.device import current_device, upload
+from ..runtime.kernel import functions
 from .indexed import THREADS, IndexedRestriction, c_type
 
 WARP = 32
@@ -186,11 +184,6 @@ def _joined(parts: Sequence[NDArray[Any]], dtype: DTypeLike) -> NDArray[Any]:
     return np.concatenate([np.zeros(0), *(part.ravel() for part in parts)]).astype(dtype)
 
 
-@cache
-def _function(source: str, shared_bytes: int, device: str) -> Any:
-    return load(start(program(source), architecture()).result(), "cellwise", shared_bytes)
-
-
 class _Sparse:
     """A product of sparse factors with a block of Q."""
 
@@ -199,7 +192,8 @@ class _Sparse:
         elements = len(self._Q[0]) // tables.n
         self._blocks, self._elements = -(-elements // (tables.elements * tables.groups)), np.int64(elements)
         self._shared, self._tables = tables.shared_bytes, [upload(array) for array in tables.arrays]
-        self._function = _function(tables.source(self._Q[0].dtype), self._shared, current_device().name)
+        source, device = tables.source(self._Q[0].dtype), current_device().name
+        (self._function,) = functions(source, device, "cellwise", shared_bytes=self._shared)
 
     def __call__(self, x: Any, out: Any) -> None:
         """Write local numbers, those of one vector."""
