@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 
 import hpfem as hp
-from hpfem.assembly import facet_blocks
 from hpfem.mesh import box, read_mesh
 from hpfem.solvers import AcousticWave, point_source, ricker
+from hpfem.space import facet_sides
 from hpfem.vtu import write_vtu
 
 SOURCE = (0.5, 0.75)
@@ -122,8 +122,7 @@ def seismogram(times, traces, path):
 
 def edges(c0, facets):
     """Points along edges of the cells, [edge, point, 2]."""
-    blocks = facet_blocks(c0, facets)
-    return np.concatenate([np.moveaxis(block.geometry.coordinates(), 0, -1) for block in blocks])
+    return np.concatenate([np.moveaxis(side.coordinates, 0, -1) for side in facet_sides(c0.space, facets)])
 
 
 def movie(pictures, lines, interface, folder):

@@ -1,7 +1,7 @@
 """Global problems: continuous spaces over elements, boundary conditions, global operators."""
 
-from .boundary import BoundaryConditions, facet_blocks
+from .boundary import BoundaryConditions
 from .c0 import C0Space
 from .global_operator import GlobalOperator
 
-__all__ = ["BoundaryConditions", "C0Space", "GlobalOperator", "facet_blocks"]
+__all__ = ["BoundaryConditions", "C0Space", "GlobalOperator"]

@@ -4,37 +4,34 @@
     Neumann      k du/dn = g               adds (g, v) over the facets to the right-hand side
     Robin        k du/dn + alpha u = g     adds (g, v) to the right-hand side and (alpha u, v) to the operator
 
-Facets are elements of one dimension less: the same shapes, bases, rules and geometry, embedded in space.
+Integrals are over sides of cells: rules with points on facets, on which the cells' own modes are evaluated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from hpfem.shapes import Basis, default_counts, make_basis, quadrature
 from hpfem.shapes.arguments import instance, integer, is_real, name_of, real, shown
-from hpfem.shapes.cached import cached_property
 
 from ..backends.vectors import ElementRestriction
 from ..errors import ArgumentError
-from ..geometry import GENERAL, BlockGeometry, ElementMap
 from ..memory import Device, PerDevice
 from ..mesh import Mesh
-from ..mesh.symmetry import entity_nodes, outward_signs
 from ..space.arguments import MAX_COMPONENTS
 from ..space.evaluation import positional
+from ..space.sides import Side, facet_sides
 from ..support.notebook import Printed
 from .c0 import C0Space
 from .conflicts import warn_of_conflicts
 from .entries import block_diagonal
-from .interpolation import Function, Mask, Patch, Piece, interpolate, values_of
-from .traces import Array, Indices
+from .interpolation import Function, Mask, Piece, interpolate, values_of
+from .numbering import Seen
+from .traces import Array, Indices, entity_modes
 
 # Data: a function or a number, or one for each component; None where a component has no Dirichlet value.
 Data = Function | Sequence[Function | None]
@@ -46,51 +43,8 @@ RobinCondition = tuple[Function, Data] | Mapping[str, tuple[Function, Data]]
 Named = dict[str, tuple[Indices, Any]]
 
 
-# Further points: data and curved facets are not polynomial.
-_MORE = 6
-
-
 class _Parts(tuple[Any, ...]):
     """Dirichlet data of each component: a number, a function or None."""
-
-
-@dataclass(frozen=True, eq=False)
-class FacetBlock:
-    """Facets of one shape, order and geometry order, with the same place in their cells.
-
-    Attributes
-    ----------
-    basis : Basis
-        Of the facets: the trace of the cells'.
-    geometry : BlockGeometry
-        Embedded in space.
-    matrix : csr_array, [facet * n_modes, global]
-        Local from global coefficients.
-    sign : int
-        +1 where the facets' vertex order gives the outward normal, else -1.
-    """
-
-    basis: Basis
-    geometry: BlockGeometry
-    matrix: csr_array
-    sign: int
-
-    @cached_property
-    def values(self) -> Array:
-        """Modes at the points, [n_modes, Q]."""
-        return self.basis.evaluate_eta(self.geometry.rule.eta)
-
-    @cached_property
-    def weights(self) -> Array:
-        """Weights times surface element, [n, Q]."""
-        return self.geometry.weights()
-
-    @cached_property
-    def normals(self) -> Array:
-        """Outward unit normals, [D, n, Q]."""
-        if self.geometry.space_dim != self.geometry.dim + 1:
-            raise ArgumentError("the outward normal of the sides of a surface in space is not provided; give g itself")
-        return self.sign * self.geometry.normals()
 
 
 def _by_place(mesh: Mesh, facets: Indices) -> Iterator[tuple[int, int, Indices]]:
@@ -102,8 +56,8 @@ def _by_place(mesh: Mesh, facets: Indices) -> Iterator[tuple[int, int, Indices]]
         yield int(key // 64), int(key % 64), row[cells[keys == key]]
 
 
-def facet_blocks(c0: C0Space, facets: Indices) -> list[FacetBlock]:
-    """Blocks of the facets with these numbers.
+def sides_with_traces(c0: C0Space, facets: Indices) -> Iterator[tuple[Side, csr_array, Array]]:
+    """Sides of cells on facets, and the modes that do not vanish there.
 
     Parameters
     ----------
@@ -111,26 +65,30 @@ def facet_blocks(c0: C0Space, facets: Indices) -> list[FacetBlock]:
     facets : ndarray of int, [n]
         Facet numbers of the mesh.
 
-    Returns
-    -------
-    list of FacetBlock
+    Yields
+    ------
+    side : Side
+    matrix : csr_array, [element * n_trace + mode, size]
+        The coefficients of these modes from global ones.
+    values : ndarray, [n_trace, Q]
+        These modes at the points of the side.
     """
-    numbering, mesh = c0.numbering, c0.space.mesh
-    blocks = []
-    for group, number, rows in _by_place(mesh, facets):
-        own = mesh.cells[group]
-        entity = own.shape.facets[number]
-        order = c0.space.orders[own.shape.name]
-        basis = make_basis(c0.space.basis, entity.shape, order)
-        rule = quadrature(entity.shape, default_counts(entity.shape, order, _MORE))
-        nodes = own.nodes[rows][:, entity_nodes(own.shape, own.order, mesh.dim - 1, number)]
-        elements = ElementMap.of(Patch(entity.shape, own.order, nodes), mesh.points)
-        geometry = BlockGeometry(entity.shape, own.order, elements.coefficients, rule, GENERAL)
-        vertices = own.vertices[rows][:, entity.vertices]
-        seen = [numbering.of_vertices(entity.shape, vertices, dim) for dim in range(mesh.dim)]
-        matrix = numbering.local_to_global(basis, seen).matrix
-        blocks.append(FacetBlock(basis, geometry, matrix, int(outward_signs(own.shape)[number])))
-    return blocks
+    dims = range(c0.space.mesh.dim)
+    for side in facet_sides(c0.space, facets):
+        basis, entities = side.block.basis, side.block.shape.entities
+        corners = set(entities[-2][side.facet].vertices)
+        modes = np.concatenate(
+            [
+                entity_modes(basis, dim, number)
+                for dim in dims
+                for number, entity in enumerate(entities[dim])
+                if corners.issuperset(entity.vertices)
+            ]
+        )
+        seen = [Seen(own.ids[side.rows], own.codes[side.rows]) for own in c0.seen(side.number)[: len(dims)]]
+        matrix = c0.numbering.local_to_global(basis, seen).matrix
+        rows = np.arange(len(side.rows))[:, None] * basis.n_modes + modes
+        yield side, matrix[rows.ravel()], side.block.tabulation.dense[modes]
 
 
 class BoundaryConditions(Printed):
@@ -396,13 +354,13 @@ class BoundaryConditions(Printed):
             raise ArgumentError(f"boundary {name!r} lies between cells, where no flux is prescribed")
         total = np.zeros(n)
         for facets, alpha, g in self._flux:
-            for block in facet_blocks(self.c0, np.intersect1d(facets, own)):
-                flux = _side_values(_per_component(g, n, "a flux"), block, "a flux", n)
+            for side, matrix, modes in sides_with_traces(self.c0, np.intersect1d(facets, own)):
+                flux = _side_values(_per_component(g, n, "a flux"), side, "a flux", n)
                 if alpha is not None:
-                    local = (block.matrix @ vector.reshape(n, -1).T).reshape(*block.weights.shape[:1], -1, n)
-                    u = np.einsum("emc,mq->ceq", local, block.values)
-                    flux = flux - _side_values(alpha, block, "alpha", 1) * u
-                total += np.einsum("ceq,eq->c", flux, block.weights)
+                    local = (matrix @ vector.reshape(n, -1).T).reshape(len(side.rows), -1, n)
+                    u = np.einsum("emc,mq->ceq", local, modes)
+                    flux = flux - _side_values(alpha, side, "alpha", 1) * u
+                total += np.einsum("ceq,eq->c", flux, side.weights)
         return total
 
     @property
@@ -484,16 +442,16 @@ class BoundaryConditions(Printed):
         return masks
 
     def _integrate(self, facets: Indices, alpha: Any, g: Any, what: str) -> None:
-        for block in facet_blocks(self.c0, facets):
-            flux = _side_values(_per_component(g, self.components, what), block, what, self.components)
+        for side, matrix, modes in sides_with_traces(self.c0, facets):
+            flux = _side_values(_per_component(g, self.components, what), side, what, self.components)
             for row, own in zip(self.load.reshape(self.components, -1), flux, strict=True):
-                row += block.matrix.T @ ((own * block.weights) @ block.values.T).ravel()
+                row += matrix.T @ ((own * side.weights) @ modes.T).ravel()
             if alpha is None:
                 continue
-            (scale,) = _side_values(alpha, block, what, 1)
+            (scale,) = _side_values(alpha, side, what, 1)
             self.positive &= bool((scale >= 0).all())
-            mass = np.einsum("mq,eq,nq->emn", block.values, scale * block.weights, block.values, optimize=True)
-            added = csr_array(block.matrix.T @ block_diagonal(mass) @ block.matrix)
+            mass = np.einsum("mq,eq,nq->emn", modes, scale * side.weights, modes, optimize=True)
+            added = csr_array(matrix.T @ block_diagonal(mass) @ matrix)
             self.matrix = added if self.matrix is None else self.matrix + added
 
 
@@ -565,15 +523,15 @@ def _part(data: Any, number: int, components: int) -> Function:
     return part
 
 
-def _side_values(function: Any, block: FacetBlock, what: str, components: int) -> Array:
-    """Values of a user's function at the points of facets, [components, n, Q]."""
-    x = block.geometry.coordinates()
-    seen = np.concatenate([x, block.normals]) if positional(function) == 2 * len(x) else x
+def _side_values(function: Any, side: Side, what: str, components: int) -> Array:
+    """Values of a user's function at the points of a side, [components, E, Q]."""
+    x = side.coordinates
+    seen = np.concatenate([x, side.normals]) if positional(function) == 2 * len(x) else x
     data = values_of(function, seen, what)
     if len(data) == components:
         return data
     if components > 1:
         raise ArgumentError(f"{what}: the function has {len(data)} components, not {components}")
     if len(data) == len(x):
-        return np.asarray(np.sum(data * block.normals, axis=0))[None]
+        return np.asarray(np.sum(data * side.normals, axis=0))[None]
     raise ArgumentError(f"{what}: the function has {len(data)} components; one, or {len(x)} for a vector")

@@ -31,7 +31,7 @@ from hpfem.shapes.cached import cached_property
 from ..errors import ArgumentError
 from ..memory import as_numpy
 from .element_map import CACHED, CHUNK, FLAT_TOLERANCE, SURE, Cells, ElementMap, Elements, Indices, chunks
-from .jacobians import determinant, determinant_and_inverse, inverse_collapse, normal, scaled_jacobian
+from .jacobians import determinant, determinant_and_inverse, inverse_collapse, scaled_jacobian
 
 Array = NDArray[np.float64]
 
@@ -311,16 +311,6 @@ class BlockGeometry(ElementMap):
         array of xp, [D, E, Q]
         """
         return self.positions(self.values, elements, xp)
-
-    def normals(self) -> Array:
-        """Unit normals of curves in the plane or surfaces in space, at the points; see `normal`.
-
-        Returns
-        -------
-        ndarray, [D, E, Q]
-        """
-        normals = normal(self.jacobian(self.gradient_eta))
-        return normals / np.linalg.norm(normals, axis=0)
 
     def weights(self) -> Array:
         """Make the quadrature weights times |J|.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hpfem.shapes.arguments import instance
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
-from ..assembly.boundary import facet_blocks
+from ..assembly.boundary import sides_with_traces
 from ..assembly.interpolation import values_of
 from ..backends.vectors import HOST_VECTORS, scaled
 from ..errors import ArgumentError
@@ -84,11 +84,11 @@ def domain_boundary_values(c0: C0Space, function: Callable[..., Any], bc: Bounda
     values = np.where(bc.constrained, inside, 0.0)
     unit = -HOST_VECTORS.exponent(given)  # squares of values of any size
     misfit, norm = [0.0, 0.0], 0.0
-    for block in facet_blocks(c0, bc.dirichlet_facets):
-        exact = scaled(values_of(function, block.geometry.coordinates(), "dirichlet")[0], unit)
-        norm += float(np.sum(block.weights * exact**2))
+    for side, matrix, modes in sides_with_traces(c0, bc.dirichlet_facets):
+        exact = scaled(values_of(function, side.coordinates, "dirichlet")[0], unit)
+        norm += float(np.sum(side.weights * exact**2))
         for i, own in enumerate((values, given)):
-            found = (block.matrix @ scaled(own, unit)).reshape(len(exact), -1) @ block.values
-            misfit[i] += float(np.sum(block.weights * (found - exact) ** 2))
+            found = (matrix @ scaled(own, unit)).reshape(len(exact), -1) @ modes
+            misfit[i] += float(np.sum(side.weights * (found - exact) ** 2))
     meant = misfit[0] <= min(_RATIO**2 * misfit[1], _SHARE**2 * norm)
     return values if meant else given

@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 # Further points than P + 1 in each direction: data and curved facets are not polynomial.
-_MORE = 3
+_MORE = 6
 
 
 class Sided(Protocol):
@@ -58,16 +58,15 @@ class Side:
         Of the block of the space.
     rows : ndarray of int, [E]
         Elements of that block.
-    direction, end : int
-        The collapsed coordinate that is -1 or 1 there, and which.
+    facet : int
+        Of the cells.
     block : Block
         The elements on a rule with points on the facets.
     """
 
     number: int
     rows: Indices
-    direction: int
-    end: int
+    facet: int
     block: Block
 
     @property
@@ -83,14 +82,16 @@ class Side:
     @cached_property
     def weights(self) -> Array:
         """Weights times surface element, [E, Q]."""
-        own = self.block.rule.weights / self.block.rule.rules[self.direction].weights.sum()
-        others = [a for a in range(self.block.shape.dim) if a != self.direction]
+        direction, _ = _place(self.block.shape, self.facet)
+        own = self.block.rule.weights / self.block.rule.rules[direction].weights.sum()
+        others = [a for a in range(self.block.shape.dim) if a != direction]
         return np.asarray(own * _area(self._jacobian[:, others]))
 
     @cached_property
     def normals(self) -> Array:
         """Outward unit normals, [D, E, Q]; of a surface in space those in the surface."""
-        outward = self.end * determinant_and_inverse(self._jacobian)[1][self.direction]
+        direction, end = _place(self.block.shape, self.facet)
+        outward = end * determinant_and_inverse(self._jacobian)[1][direction]
         return np.asarray(outward / np.linalg.norm(outward, axis=0))
 
 
@@ -100,7 +101,7 @@ def _area(tangents: Array) -> Array:
 
 
 def sides_of(space: Sided, boundary: str) -> list[Side]:
-    """Facets of a boundary, in the cells of a space that they belong to; between two cells in the first of them.
+    """Facets of a boundary, in the cells of a space that they belong to.
 
     Parameters
     ----------
@@ -117,8 +118,24 @@ def sides_of(space: Sided, boundary: str) -> list[Side]:
     ArgumentError
         If there is no such boundary.
     """
+    named = space.mesh.boundaries
+    return facet_sides(space, named[name_of(boundary, named, "boundary")])
+
+
+def facet_sides(space: Sided, facets: Indices) -> list[Side]:
+    """Facets in the cells of a space that they belong to; between two cells in the first of them.
+
+    Parameters
+    ----------
+    space : Space
+    facets : ndarray of int, [n]
+        Facet numbers of the mesh.
+
+    Returns
+    -------
+    list of Side
+    """
     mesh, topology = space.mesh, space.mesh.aligned_topology
-    facets = mesh.boundaries[name_of(boundary, mesh.boundaries, "boundary")]
     cells = mesh.facets.cells[facets, 0]
     local = np.empty(len(cells), dtype=np.int64)
     group = mesh.locations[0][cells]
@@ -132,16 +149,17 @@ def sides_of(space: Sided, boundary: str) -> list[Side]:
         rows = row[cells]
         for facet in np.unique(local[rows >= 0]):
             own = rows[(rows >= 0) & (local == facet)]
-            found.append(_side(number, block, own, *_place(block.shape, int(facet))))
+            found.append(_side(number, block, own, int(facet)))
     return found
 
 
-def _side(number: int, block: Block, rows: Indices, direction: int, end: int) -> Side:
+def _side(number: int, block: Block, rows: Indices, facet: int) -> Side:
+    direction, end = _place(block.shape, facet)
     rules = [make_rule("gauss", block.order + 1 + _MORE)] * block.shape.dim
     rules[direction] = make_rule("radau" if end < 0 else "right radau", 1)
     rule, own = TensorRule(tuple(rules)), block.geometry
     geometry = BlockGeometry(own.shape, own.order, own.coefficients[rows], rule, own.kind)
-    return Side(number, rows, direction, end, Block(Tabulation(block.basis, rule), geometry, block.elements[rows]))
+    return Side(number, rows, facet, Block(Tabulation(block.basis, rule), geometry, block.elements[rows]))
 
 
 def check_outer(mesh: Mesh, boundary: str) -> None:

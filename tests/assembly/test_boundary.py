@@ -6,18 +6,17 @@ import numpy as np
 import pytest
 
 import hpfem as hp
-from hpfem.assembly.boundary import facet_blocks
 from hpfem.mesh import box
+from hpfem.space import facet_sides
 from tests.assembly.meshes import OURS, ours
 
 
 def surface(mesh, order=2):
     """Area of the boundary and the integral of the outward normal."""
-    c0 = hp.C0Space(hp.Space(mesh, order))
-    blocks = facet_blocks(c0, mesh.facets.boundary)
-    area = sum(float(block.weights.sum()) for block in blocks)
-    normal = sum(np.sum(block.normals * block.weights, axis=(1, 2)) for block in blocks)
-    flux = sum(float(np.sum(np.sum(b.normals * b.geometry.coordinates(), axis=0) * b.weights)) for b in blocks)
+    sides = facet_sides(hp.Space(mesh, order), mesh.facets.boundary)
+    area = sum(float(side.weights.sum()) for side in sides)
+    normal = sum(np.sum(side.normals * side.weights, axis=(1, 2)) for side in sides)
+    flux = sum(float(np.sum(np.sum(s.normals * s.coordinates, axis=0) * s.weights)) for s in sides)
     return area, normal, flux / mesh.dim
 
 
@@ -54,10 +53,10 @@ def test_boundary_integrals_are_those_of_the_traces(name, basis, rng):
     bc = hp.BoundaryConditions(c0, robin=(quadratic, cubic))
     one = c0.project(1.0)
     exact = exact_alpha = 0.0
-    for block in facet_blocks(c0, mesh.facets.boundary):
-        x = block.geometry.coordinates()
-        exact += float(np.sum(cubic(*x) * block.weights))
-        exact_alpha += float(np.sum(quadratic(*x) * block.weights))
+    for side in facet_sides(c0.space, mesh.facets.boundary):
+        x = side.coordinates
+        exact += float(np.sum(cubic(*x) * side.weights))
+        exact_alpha += float(np.sum(quadratic(*x) * side.weights))
     assert one @ bc.load == pytest.approx(exact, rel=1e-12)
     assert one @ (bc.matrix @ one) == pytest.approx(exact_alpha, rel=1e-12)
     assert np.abs(bc.matrix - bc.matrix.T).max() < 1e-14
