@@ -64,6 +64,7 @@ class Product:
         self.shape = components, restriction.size
         self._pool, self._join = vectors.pool(), whole
         self._joined: tuple[Any, Callable[[Any], Any] | None] = None, None
+        self._on_global: tuple[Any, list[Callable[[Any, Any], None] | None]] = None, []
         if self.whole is None:
             self._pool.give(self._pool.take(self._new_scratch))
 
@@ -142,6 +143,18 @@ class Product:
         steps = self._parts(self._new_scratch(), vector, *sums)
         return dict(zip(("scatter", "operator", "gather"), steps, strict=True))
 
+    @property
+    def _scattered(self) -> list[Callable[[Any, Any], None] | None]:
+        """The operator's present kernels on global vectors; None where there is none."""
+        choices, here = self._operator.choices, self._operator.device.name == self.vectors.device.name
+        if self._on_global[0] is not choices:
+            found = [
+                choice.kernel.scattered(self._restriction, number) if here else None
+                for number, choice in enumerate(choices)
+            ]
+            self._on_global = choices, found
+        return self._on_global[1]
+
     def _parts(
         self, scratch: _Scratch, vector: Any, out: Any = None, partials: Any = None, stop: int | None = None
     ) -> tuple[Callable[[], Any], Callable[[], Any], Callable[[], Any]]:
@@ -149,15 +162,26 @@ class Product:
         sums = () if out is None else (out.reshape(self.shape), partials, stop)
         stops = () if stop is None else (stop,)
 
+        own, local, results = self._scattered, scratch.local.data, scratch.result.data
+
         def scatter() -> None:
-            self._restriction.scatter(rows, [pair.write(device) for pair in scratch.local.data], *stops)
+            targets = [None if kernel else pair.write(device) for kernel, pair in zip(own, local, strict=True)]
+            self._restriction.scatter(rows, targets, *stops)
+
+        def apply() -> None:
+            for choice, kernel, source, result in zip(self._operator.choices, own, local, results, strict=True):
+                if kernel is None:
+                    choice.kernel.apply(source.read(device), result.write(device))
+                else:
+                    kernel(rows, result.write(device))
 
         def gather() -> Any:
             for pair in scratch.result.data:
                 pair.read(device)  # brings it here, where the operator computes elsewhere
             return self._restriction.gather(scratch.results, rows, *sums)
 
-        return scatter, partial(self._operator, scratch.local, out=scratch.result), gather
+        whole = apply if any(own) else partial(self._operator, scratch.local, out=scratch.result)
+        return scatter, whole, gather
 
     def __call__(self, vector: Any) -> Any:
         """The product, in a new array of the vector's shape.

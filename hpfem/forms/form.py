@@ -12,7 +12,7 @@ Coefficients are evaluated through the basis, values at the points are there alr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -288,6 +288,23 @@ class BlockKernel:
         -------
         array, [components, E, n_modes], or None
             Where fields of the kernel are; None if it has no way of its own.
+        """
+        return None
+
+    def scattered(self, restriction: Any, number: int) -> Callable[[Any, Any], None] | None:
+        """Offer the kernel with the product with Q in its loads, where that is faster than scatter and `apply`.
+
+        Parameters
+        ----------
+        restriction : ElementRestriction
+            Q, on the kernel's device.
+        number : int
+            Of the block.
+
+        Returns
+        -------
+        callable or None
+            (global vector [components, size], out) -> None; out as for `apply`.
         """
         return None
 

@@ -175,7 +175,7 @@ def products(folder, dtype, components, general):
                 rest = (a["row_starts"], a["columns"], a["values"], vector, out, going)
                 run(own, "scatter", -(-n // THREADS), 0, *head, *rest, guard=guard)
             local, out = guard.array(components * rows, dtype), guard.array((components, columns), dtype)
-            head = (np.int64(columns), np.int64(tables.single), a["starts"], a["column_starts"])
+            head = (np.int64(columns), np.int64(tables.single), a["starts"], a["order"], a["slice_starts"])
             head += (a["entry_codes"], a["entry_rows"], a["entry_values"], local)
             for blocks in (1, 2):
                 sums = guard.array(blocks, np.float64)

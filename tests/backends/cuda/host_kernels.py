@@ -34,6 +34,7 @@ class Case:
     levels: Levels
     name: str
     alteration: tuple[str, str] | None = None
+    scattered: bool = False
 
     @classmethod
     def of(cls, problem, name, options=None):
@@ -72,24 +73,29 @@ class Case:
         if self.alteration is not None:
             assert self.alteration[0] in body
             body = body.replace(*self.alteration)
+        if self.scattered:
+            body = f"#define HPFEM_INDEX int\n{body}\n#undef HPFEM_INDEX"
         given = [f"fields[{i}]" for i in range(len(arrays))] + [
             f"real(parameters[{i}])" for i in range(len(parameters))
         ]
+        if self.scattered:
+            given += ["*(const long long *)Q[0]", *(f"(const int *)Q[{i}]" for i in (1, 2, 3)), "(const real *)Q[4]"]
         call = ", ".join(["n", "in", "out", "factors", "points", *given])
         return f"""
 namespace {self.name}_ {{
 {body}
 static long long n; static const real *in, *factors, *points; static real *out;
-static const real **fields; static const double *parameters;
+static const real **fields; static const double *parameters; static const void **Q;
 static void call() {{ {self.name}({call}); }}
 }}
 extern "C" int run_{self.name}(long long n, int groups, int batches, const void *in, void *out, const void *factors,
-    const void *points, const void **fields, const double *parameters, int threads, long long shared, int descending) {{
+    const void *points, const void **fields, const double *parameters, int threads, long long shared, int descending,
+    const void **Q) {{
   using namespace {self.name}_;
   {self.name}_::n = n; {self.name}_::in = (const real *)in;
   {self.name}_::out = (real *)out; {self.name}_::factors = (const real *)factors;
   {self.name}_::points = (const real *)points; {self.name}_::fields = (const real **)fields;
-  {self.name}_::parameters = parameters;
+  {self.name}_::parameters = parameters; {self.name}_::Q = Q;
   return hpfem_host::launch(call, groups, batches, threads, shared, descending);
 }}
 """
@@ -166,10 +172,11 @@ def shared_at(guard, library, nbytes):
     given.value = None
 
 
-def apply(library, case, source, descending=False, guard=None):
+def apply(library, case, source, descending=False, guard=None, Q=()):
     """Result of a case for an array [components, E, n_input] of the tree's modes or of points.
 
-    With a guard all that the kernel sees is at the border.
+    With a guard all that the kernel sees is at the border. One that is scattered takes [components, size], and Q as its
+    further arguments.
     """
     place = np.ascontiguousarray if guard is None else guard.copy
     problem, layout = case.problem, (case.problem, case.levels, case.group)
@@ -182,6 +189,8 @@ def apply(library, case, source, descending=False, guard=None):
     held = [place(problem.fields[name].values.astype(problem.dtype)) for name in arrays]
     fields = (ctypes.c_void_p * max(len(held), 1))(*[a.ctypes.data for a in held])
     parameters = (ctypes.c_double * max(len(names), 1))(*[problem.parameters[name] for name in names])
+    held_Q = [place(np.atleast_1d(array)) for array in Q]
+    further = (ctypes.c_void_p * max(len(Q), 1))(*[array.ctypes.data for array in held_Q])
     elements, threads, shared = case.block
     groups = -(-problem.n_elements // elements)
     with shared_at(guard, library, shared):
@@ -198,6 +207,7 @@ def apply(library, case, source, descending=False, guard=None):
             threads,
             ctypes.c_longlong(shared),
             int(descending),
+            further,
         )
     assert outcome == 0, f"{case.name}: {OUTCOMES[outcome]}"
     return out

@@ -4,12 +4,17 @@ Every case runs with the threads of a block in both orders: a result that depend
 barrier, mean that a barrier is missing.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import hpfem as hp
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions
+from hpfem.backends.cuda.vectors.indexed import IndexTables
+from hpfem.errors import NotSuitable
 from hpfem.mesh import box
+from tests.assembly.meshes import ours, rotated
 from tests.backends.cuda.host_kernels import Case, apply, build
 from tests.samples import NAMES, bulge, curved, norm_error, skewed, straight
 
@@ -93,6 +98,37 @@ def test_stages_surfaces_and_components(tmp_path, rng):
         cases.append(Case.of(kernel.problem, f"case{len(cases)}", None))
         kernels.append(kernel)
     check(cases, kernels, tmp_path, rng)
+
+
+def test_kernels_on_global_vectors(tmp_path, rng):
+    """They read what scatter would write, to the same bits: signs, rotated faces, masked columns, all families."""
+    cases, given = [], []
+    for dtype, components in ((np.float64, 1), (np.float32, 2)):
+        space = hp.Space(rotated(ours("cube_mixed.msh"), rng), 3, dtype=dtype)
+        c0 = hp.C0Space(space)
+        keep = rng.random(c0.size) < 0.8
+        tables = IndexTables(c0.block_matrix, keep)
+        vector = rng.standard_normal((components, c0.size)).astype(dtype)
+        local = ((c0.matrix * keep) @ vector.T).T.astype(dtype)
+        assert (tables.codes < -1).any()
+        form = hp.Helmholtz(space, lam=0.7, algorithm="noncollocated", backend="numpy")
+        for choice, first, last in zip(form.choices, tables.starts[:-1], tables.starts[1:], strict=True):
+            problem, rows = choice.kernel.problem, (tables.row_starts, tables.columns, tables.values)
+            Q = (np.int64(c0.size), tables.codes[first:last], *rows)
+            alone = np.ascontiguousarray(local[:, first:last]).reshape(components, problem.n_elements, -1)
+            for options in (None, SumFacTopOptions(3, split=3), "sumfac"):
+                try:
+                    case = Case.of(problem, f"case{len(cases)}", options)
+                except NotSuitable:
+                    continue
+                cases += [case, replace(case, name=f"case{len(cases) + 1}", scattered=True)]
+                given.append((vector, alone, Q))
+    library = build(cases, tmp_path)
+    for plain, scattered, (vector, alone, Q) in zip(cases[::2], cases[1::2], given, strict=True):
+        wanted = apply(library, plain, alone)
+        assert np.abs(wanted).max() > 0
+        for descending in (False, True):
+            assert np.array_equal(apply(library, scattered, vector, descending, Q=Q), wanted), scattered.name
 
 
 def test_long_functions_are_called(tmp_path, rng):

@@ -77,7 +77,7 @@ def test_products_are_those_of_the_sparse_matrix(case, masked, folder, rng):
     # Gather, with the identity where nothing is, and the sums of the product.
     local = rng.standard_normal((components, Q.shape[0])).astype(dtype)
     packed = np.concatenate([local[:, i:j].ravel() for i, j in zip(tables.starts, tables.starts[1:], strict=False)])
-    head = (np.int64(c0.size), np.int64(tables.single), a.starts, a.column_starts, a.entry_codes, a.entry_rows)
+    head = (np.int64(c0.size), np.int64(tables.single), a.starts, a.order, a.slice_starts, a.entry_codes, a.entry_rows)
     wanted = (Q.T @ local.T).T
     scale = np.abs(wanted).max()
     out = np.full((components, c0.size), np.nan, dtype)

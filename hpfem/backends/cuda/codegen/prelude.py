@@ -9,7 +9,7 @@ from string import Template
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ....forms.form import BlockProblem
 from .layout import lines_padded, stored_kinds
@@ -17,9 +17,16 @@ from .pointwise import field_keys, parameter_names, physics
 from .tables import Collapse, Levels
 
 HERE = Path(__file__).parent.parent
-# Small helpers, factors of the geometry and the pointwise function, in the order in which they build on each other.
-COMMON_HEADERS = ("codegen/helpers.h", "codegen/geometry.h", "codegen/pointwise.h")
+# What most kernels share, in the order in which it builds on each other.
+COMMON_HEADERS = (
+    "codegen/helpers.h",
+    "codegen/geometry.h",
+    "codegen/pointwise.h",
+    "codegen/restriction.h",
+    "codegen/coefficients.h",
+)
 _FLUX_KIND = {"wJ": 0, "metric": 1, "jacobian": 2, None: 0}
+_TYPES = {"f8": "double", "f4": "float", "i8": "long long", "i4": "int"}
 Array = NDArray[np.float64]
 
 
@@ -37,6 +44,20 @@ def header(name: str) -> str:
     str
     """
     return (HERE / name).read_text(encoding="utf-8")
+
+
+def c_type(dtype: DTypeLike) -> str:
+    """Name of a type in C.
+
+    Parameters
+    ----------
+    dtype : dtype
+
+    Returns
+    -------
+    str
+    """
+    return _TYPES[np.dtype(dtype).str[1:]]
 
 
 def fill(name: str, values: Mapping[str, Any], *owners: object) -> str:
@@ -137,7 +158,7 @@ def constants(problem: BlockProblem, levels: Levels, kernel: str, elements: int 
     form = problem.form
     values = {
         "kernel": kernel,
-        "real": "double" if problem.dtype == np.float64 else "float",
+        "real": c_type(problem.dtype),
         "HAS_FUNCTION": form.trace is not None,
         "COLLOCATED": form.gradients and problem.collocated,
         "SOURCES": problem.coupled,

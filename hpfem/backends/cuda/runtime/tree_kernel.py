@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ....forms.form import BlockProblem
-from ..codegen.prelude import program
+from ..codegen.prelude import c_type, program
 from ..codegen.tables import Levels
 from .cublas import handle, multiply
-from .device import upload
-from .kernel import CudaKernel
+from .device import CudaTimer, upload
+from .kernel import CudaKernel, functions
 from .scratch import StreamPool
+
+# Whether kernels on global vectors were faster: by source, device and about how many elements.
+_FASTER: dict[tuple[str, str, int], bool] = {}
 
 
 class TreeKernel(CudaKernel):
@@ -40,6 +44,7 @@ class TreeKernel(CudaKernel):
         self._scratch: StreamPool[dict[tuple[str, int], Any]] = StreamPool()
         super().__init__(problem, strategy, levels)
         self.elements, self.threads, self.shared_bytes = block
+        self._source = source
         self._compile(program(source), strategy.replace("-", "_"), self.shared_bytes)
         self.factors, self.points = self._layouts(group)
         transform = problem.tabulation.basis.transform
@@ -79,13 +84,49 @@ class TreeKernel(CudaKernel):
         finally:
             self._scratch.give(scratch)
 
-    def _launch(self, source: Any, out: Any) -> None:
-        """The kernel alone, on modes of the tree."""
+    def scattered(self, restriction: Any, number: int) -> Callable[[Any, Any], None] | None:
+        """The kernel that reads global vectors, where it is timed to be the faster one; see `BlockKernel.scattered`."""
+        if self.transforms is not None or not self.problem.form.from_modes or not self.problem.n_elements:
+            return None
+        codes, *rows = restriction.block(number)
+        name, index = self.strategy.replace("-", "_"), f"#define HPFEM_INDEX {c_type(codes.dtype)}\n"
+        (function,) = functions(index + self._source, self.device.name, name, shared_bytes=self.shared_bytes)
+        given = np.int64(restriction.size), codes, *rows
+
+        def kernel(vector: Any, out: Any) -> None:
+            self._launch(vector, out, function, given)
+
+        key = self._source, self.device.name, self.problem.n_elements.bit_length()
+        if key not in _FASTER:
+            _FASTER[key] = self._is_faster(kernel, restriction, number)
+        return kernel if _FASTER[key] else None
+
+    def _is_faster(self, kernel: Callable[[Any, Any], None], restriction: Any, number: int) -> bool:
+        """Whether a kernel on global vectors takes less time than scatter and this one."""
+        p, empty = self.problem, self.device.empty
+        vector, local = (
+            empty((p.coupled, restriction.size), p.dtype),
+            empty((p.coupled, p.n_elements, p.n_modes), p.dtype),
+        )
+        out = empty((p.given, p.n_elements, p.n_output), p.dtype)
+        vector.fill(0)
+        targets = [local if other == number else None for other in range(restriction.n_blocks)]
+
+        def apart() -> None:
+            restriction.scatter(vector, targets)
+            self._launch(local, out)
+
+        ways: list[Callable[[], None]] = [lambda: kernel(vector, out), apart]
+        times = [[CudaTimer().seconds(way, 2) for way in ways] for _ in range(4)]
+        return bool(np.less(*np.min(times[1:], axis=0)))
+
+    def _launch(self, source: Any, out: Any, function: Any = None, further: tuple[Any, ...] = ()) -> None:
+        """The kernel alone, on modes of the tree; or another one, with further arguments."""
         n = self.problem.n_elements
         if n:
-            self.function(
+            (self.function if function is None else function)(
                 (-(-n // self.elements), len(source) // self.problem.coupled),
                 (self.threads,),
-                (np.int64(n), source, out, self.factors, self.points, *self._extra),
+                (np.int64(n), source, out, self.factors, self.points, *self._extra, *further),
                 shared_mem=self.shared_bytes,
             )

@@ -9,7 +9,7 @@ constexpr int PITCH = N_MODES | 1;
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     HPFEM_KERNEL(const long long n_elements, const real *__restrict__ in, real *__restrict__ out,
-                 const real *__restrict__ factors, const real *__restrict__ points HPFEM_ARGUMENTS) {
+                 const real *__restrict__ factors, const real *__restrict__ points HPFEM_ARGUMENTS HPFEM_Q_ARGUMENTS) {
   HPFEM_SHARED(shared);
   const real parameters[N_PARAMETERS + 1] = {HPFEM_PARAMETERS real(0)};
   const real *const fields[N_FIELD_ARRAYS + 1] = {HPFEM_FIELDS nullptr};
@@ -17,13 +17,17 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const long long batch = blockIdx.y, first = (long long)blockIdx.x * THREADS;
   const int live = n_elements - first < THREADS ? int(n_elements - first) : THREADS;
   const long long element = first + (t < live ? t : live - 1), group = element / GROUP;
-  in += batch * SOURCES * n_elements * (FROM_MODES ? N_MODES : POINTS);
+  in += batch * SOURCES * HPFEM_IN_SIZE;
   out += batch * SINKS * n_elements * (TO_MODES ? N_MODES : POINTS);
   real *const mine = shared + t * PITCH;
 
   if constexpr (FROM_MODES) {
     for (int item = t; item < live * N_MODES; item += THREADS) {
-      shared[item / N_MODES * PITCH + item % N_MODES] = HPFEM_STREAM(in + first * N_MODES + item);
+      const Coefficients from = HPFEM_COEFFICIENTS(0, first);
+      const Coefficients::Asked asked[1] = {from.ask(item)};
+      real v[1];
+      from.take(asked, v);
+      shared[item / N_MODES * PITCH + item % N_MODES] = v[0];
     }
     __syncthreads();
   }

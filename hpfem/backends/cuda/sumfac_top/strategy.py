@@ -23,6 +23,8 @@ from .search import search
 HEADERS = (
     "codegen/geometry.h",
     "codegen/pointwise.h",
+    "codegen/restriction.h",
+    "codegen/coefficients.h",
     "sumfac_top/arrays.h",
     "sumfac_top/evaluate.h",
     "sumfac_top/test.h",

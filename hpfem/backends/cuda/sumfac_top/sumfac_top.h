@@ -13,7 +13,7 @@
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     HPFEM_KERNEL(const long long n_elements, const real *__restrict__ in, real *__restrict__ out,
-                 const real *__restrict__ factors, const real *__restrict__ points HPFEM_ARGUMENTS) {
+                 const real *__restrict__ factors, const real *__restrict__ points HPFEM_ARGUMENTS HPFEM_Q_ARGUMENTS) {
   HPFEM_SHARED(shared);
   real *const S = shared, *const modes = S + TOTAL_ARRAYS * ARRAY;
   Entry *const c_table = reinterpret_cast<Entry *>(modes + MODES_SIZE);
@@ -30,7 +30,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   real *const own = S + j * LS + lane;
 
   const long long batch = blockIdx.y;
-  in += batch * SOURCES * n_elements * (FROM_MODES ? N_MODES : POINTS);
+  in += batch * SOURCES * HPFEM_IN_SIZE;
   out += batch * SINKS * n_elements * (TO_MODES ? N_MODES : POINTS);
 
   const long long group = blockIdx.x;
@@ -38,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   const int live = n_elements - first < E ? int(n_elements - first) : E;
   Factors ahead[larger(PREFETCH, 1)];
   Line line;
-  if constexpr (L2_PREFETCH && N_FACTORS > 0 && !AFFINE) {
+  if constexpr ((L2_PREFETCH || SCATTERED) && N_FACTORS > 0 && !AFFINE) {
     constexpr int numbers = Q1 * N_FACTORS * LINES_PADDED;
     if (t == 0) HPFEM_PREFETCH_L2(factors + group * (long long)numbers, numbers * int(sizeof(real)));
   }
@@ -53,7 +53,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   // Load.
   if constexpr (FROM_MODES) {
     HPFEM_UNROLL for (int c = 0; c < SOURCES; c++) {
-      const real *const from = in + (c * n_elements + first) * N_MODES;
+      const Coefficients from = HPFEM_COEFFICIENTS(c, first);
       const auto between = [&]() { fetch(!LATE && c == 0); };
       if constexpr (REVERSED) load_lines(from, live, S + c * ARRAYS * ARRAY, between);
       else load_modes(from, live, modes + c * E * MODES_PITCH, between);

@@ -20,16 +20,18 @@ HPFEM_DEVICE void load_tables(Entry *b, Entry *c) {
 }
 
 // Coefficients of the block's elements, coalesced; `between` happens while they are under way.
-template <class F> HPFEM_DEVICE void load_modes(const real *from, int live, real *modes, F &&between) {
+template <class F> HPFEM_DEVICE void load_modes(const Coefficients &from, int live, real *modes, F &&between) {
   constexpr int items = SPLIT_IN ? N_LEAVES : N_MODES, rounds = (E * items + THREADS - 1) / THREADS;
   const int t = threadIdx.x;
-  real v[rounds];
+  Coefficients::Asked asked[rounds];
   HPFEM_UNROLL for (int n = 0; n < rounds; n++) {
     const int item = n * THREADS + t, e = item / items, l = item % items;
     const int m = SPLIT_IN && !LEAVES_ARE_MODES ? LEAF_TO_MODE[l] : l;
-    v[n] = e < live ? HPFEM_STREAM(from + e * N_MODES + m) : real(0);
+    asked[n] = e < live ? from.ask(e * N_MODES, m) : from.none();
   }
   between();
+  real v[rounds];
+  from.take(asked, v);
   HPFEM_UNROLL for (int n = 0; n < rounds; n++) {
     const int item = n * THREADS + t, e = item / items, l = item % items;
     if (e < E) modes[e * MODES_PITCH + l] = v[n];
@@ -79,16 +81,18 @@ HPFEM_DEVICE constexpr real last_value(int n) { return DIM > 2 ? B3[n] : B2[n]; 
 HPFEM_DEVICE constexpr real last_derivative(int n) { return DIM > 2 ? D3[n] : D2[n]; }
 HPFEM_DEVICE int last_line(int s) { return (DIM > 2 ? s % N1 * R2 + s / N1 : s * R2) * LS; }
 
-template <class F> HPFEM_DEVICE void load_lines(const real *from, int live, real *S, F &&between) {
+template <class F> HPFEM_DEVICE void load_lines(const Coefficients &from, int live, real *S, F &&between) {
   constexpr int items = LAST_LINES * E, rounds = (items + THREADS - 1) / THREADS;
-  real v[rounds][LAST_COUNT];
+  Coefficients::Asked asked[rounds][LAST_COUNT];
   HPFEM_UNROLL for (int n = 0; n < rounds; n++) {
     const int item = n * THREADS + threadIdx.x, e = item / LAST_LINES, s = item % LAST_LINES;
     HPFEM_UNROLL for (int r = 0; r < LAST_COUNT; r++) {
-      v[n][r] = e < live ? HPFEM_STREAM(from + e * N_MODES + r * LAST_LINES + s) : real(0);
+      asked[n][r] = e < live ? from.ask(e * N_MODES, r * LAST_LINES, s) : from.none();
     }
   }
   between();
+  real v[rounds][LAST_COUNT];
+  HPFEM_UNROLL for (int n = 0; n < rounds; n++) from.take(asked[n], v[n]);
   HPFEM_UNROLL for (int n = 0; n < rounds; n++) {
     const int item = n * THREADS + threadIdx.x, e = item / LAST_LINES, s = item % LAST_LINES;
     if (item < items) {

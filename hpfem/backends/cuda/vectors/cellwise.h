@@ -24,20 +24,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   // x[group * MODES + mode].of[element of the group]
   Several *x = reinterpret_cast<Several *>(shared);
   const long long first = (long long)blockIdx.x * ALL;
+  const Restriction<Index> Q{row_starts, places, entries};
   for (int i = threadIdx.x; i < ALL * MODES; i += THREADS) {
     const int e = i / MODES, m = i - e * MODES;
-    real value = 0;
-    if (first + e < elements) {
-      const Index code = codes[first * MODES + i];
-      if (code >= 0) {
-        value = global[code / 2];
-        if (code % 2) value = -value;
-      } else {
-        const Index row = -1 - code;
-        for (Index k = row_starts[row]; k < row_starts[row + 1]; k++) value += entries[k] * global[places[k]];
-      }
-    }
-    x[e / ELEMENTS * MODES + m].of[e % ELEMENTS] = value;
+    x[e / ELEMENTS * MODES + m].of[e % ELEMENTS] = first + e < elements ? Q(codes[first * MODES + i], global) : real(0);
   }
   __syncthreads();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

@@ -12,10 +12,10 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array, eye_array
 
 from ...cellwise import CellwiseProduct
-from ..codegen.prelude import header
+from ..codegen.prelude import c_type, header
 from ..runtime.device import current_device, upload
 from ..runtime.kernel import functions
-from .indexed import THREADS, IndexedRestriction, c_type
+from .indexed import THREADS, IndexedRestriction
 
 WARP = 32
 # Shared memory of a block that there is without asking, and what is used of it: several blocks are to fit.
@@ -166,6 +166,7 @@ class SlicedFactors:
             f"using Index = {c_type(index)};",
             f"constexpr int MODES = {self.n}, FACTORS = {len(self.factor_starts) - 1}, THREADS = {THREADS};",
             f"constexpr int ELEMENTS = {self.elements}, GROUPS = {self.groups}, ROUNDS = {self.rounds};",
+            header("codegen/restriction.h"),
             header("vectors/cellwise.h"),
         ])  # fmt: skip
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ..codegen.prelude import header
+from ..codegen.prelude import c_type, header
 from ..runtime.device import current_device
 from ..runtime.kernel import functions
-from .indexed import THREADS, c_type, sum_blocks, sum_bytes
+from .indexed import THREADS, sum_blocks, sum_bytes
 
 # Iterations whose numbers the device keeps: more than are under way before the host looks at them.
 RING = 64

@@ -10,29 +10,18 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
 from ...vectors import HOST_VECTORS, BlockMatrix, ElementRestriction, VectorSpace, row_entries
-from ..codegen.prelude import header
+from ..codegen.prelude import c_type, header
 from ..runtime.device import current_device, limits, upload
 from ..runtime.kernel import functions
 
 THREADS = 256
+# Columns of a slice.
+SLICE = 32
 # Blocks on a multiprocessor of kernels that sum: as many as run at once, and of `gather`.
 SUM_BLOCKS, GATHER_BLOCKS = 6, 4
-_TYPES = {"f8": "double", "f4": "float", "i8": "long long", "i4": "int"}
+# Rows whose columns `gather` sums up at one time; those of some such parts fit the second cache.
+ORDERED = 1 << 21
 Indices = NDArray[np.integer[Any]]
-
-
-def c_type(dtype: DTypeLike) -> str:
-    """Name of a type in C.
-
-    Parameters
-    ----------
-    dtype : dtype
-
-    Returns
-    -------
-    str
-    """
-    return _TYPES[np.dtype(dtype).str[1:]]
 
 
 def sum_bytes(sums: int) -> int:
@@ -49,6 +38,11 @@ def sum_bytes(sums: int) -> int:
         Bytes.
     """
     return 8 * sums * (THREADS + 32)
+
+
+def _stable(keys: Any) -> Any:
+    """Places of an array in ascending order, equal ones as they come."""
+    return keys.argsort(kind="stable") if isinstance(keys, np.ndarray) else keys.argsort()  # CuPy's is stable
 
 
 class IndexTables:
@@ -72,8 +66,9 @@ class IndexTables:
         First row of every block, and the number of rows.
     codes, row_starts, columns, values : ndarray
         For scatter: the code of every row; those that are not one entry +-1 as a CSR matrix.
-    column_starts, entry_codes, entry_rows, entry_values : ndarray
-        For gather: where the entries of a column start, their codes; rows and values of those that are not +-1.
+    order, slice_starts, entry_codes, entry_rows, entry_values : ndarray
+        For gather: columns before `single` in the order in which they are summed up; where the entries of the slices of
+        columns start in this order, their codes; rows and values of those that are not +-1.
     """
 
     def __init__(
@@ -104,12 +99,26 @@ class IndexTables:
         place = (self.codes >= 0).nonzero()[0]
         single = self.codes[place]
         keys = xp.concatenate([single >> 1, on(columns.astype(kind))])
-        codes = xp.concatenate([(2 * place + (single & 1)).astype(kind), on(-1 - np.arange(len(columns), dtype=kind))])
-        order = keys.argsort(kind="stable") if isinstance(keys, np.ndarray) else keys.argsort()  # CuPy's is stable
-        self.entry_codes = codes[order]
-        self.column_starts = xp.searchsorted(keys[order], xp.arange(Q.size + 1, dtype=kind)).astype(kind)
-        not_one = (xp.diff(self.column_starts) != 1).nonzero()[0]
+        codes = xp.concatenate([(2 * place + (single & 1)).astype(kind), on(-2 - np.arange(len(columns), dtype=kind))])
+        entries = _stable(keys)
+        columns = keys[entries]
+        starts = xp.searchsorted(columns, xp.arange(Q.size + 1, dtype=kind))
+        counts = xp.diff(starts)
+        not_one = (counts != 1).nonzero()[0]
         self.single = int(not_one[-1]) + 1 if len(not_one) else 0
+        # Columns by parts of their first rows, those with as many entries together.
+        first = xp.append(xp.concatenate([place.astype(kind), self.entry_rows])[entries], 0)[starts[:-1]]
+        parts = xp.where(counts > 0, first, 0)[: self.single] // ORDERED
+        self.order = _stable(parts.astype(np.int64) * (len(columns) + 1) + counts[: self.single]).astype(kind)
+        rank = xp.arange(Q.size)
+        rank[self.order] = xp.arange(self.single)
+        padded = xp.zeros(-(-Q.size // SLICE) * SLICE, dtype=np.int64)
+        padded[rank] = counts
+        widths = padded.reshape(-1, SLICE).max(axis=1)
+        self.slice_starts = xp.concatenate([xp.zeros(1, dtype=np.int64), xp.cumsum(SLICE * widths)])
+        self.entry_codes = xp.full(int(self.slice_starts[-1]), -1, dtype=kind)
+        at, among = rank[columns], xp.arange(len(columns)) - starts[columns]
+        self.entry_codes[self.slice_starts[at // SLICE] + SLICE * among + at % SLICE] = codes[entries]
 
     def source(self, real: DTypeLike, components: int) -> str:
         """Source of the kernels.
@@ -130,6 +139,7 @@ class IndexTables:
             f"constexpr int COMPONENTS = {components}, BLOCKS = {len(self.starts) - 1}, THREADS = {THREADS};",
             f"constexpr int GATHER_BLOCKS = {GATHER_BLOCKS};",
             header("codegen/reduction.h"),
+            header("codegen/restriction.h"),
             header("vectors/indexed.h"),
         ])  # fmt: skip
 
@@ -193,6 +203,11 @@ class IndexedRestriction(ElementRestriction):
         return self._codes[number], self._tables.row_starts, self._tables.columns, self._tables.values
 
     @property
+    def n_blocks(self) -> int:
+        """Blocks of the space."""
+        return len(self._codes)
+
+    @property
     def blocks(self) -> int:
         """Blocks of `gather`, each of which leaves a sum."""
         return sum_blocks(self.size, GATHER_BLOCKS)
@@ -252,7 +267,7 @@ class IndexedRestriction(ElementRestriction):
             (self.blocks,),
             (THREADS,),
             (
-                np.int64(self.size), np.int64(self._tables.single), a.starts, a.column_starts, a.entry_codes,
+                np.int64(self.size), np.int64(a.single), a.starts, a.order, a.slice_starts, a.entry_codes,
                 a.entry_rows, a.entry_values, local, none if vector is None else vector, out,
                 none if partials is None else partials, np.uint64(stop or 0),
             ),
