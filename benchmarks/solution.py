@@ -156,6 +156,59 @@ def ngsolve_solved(clock: Clock, hexes: bool, n: int, order: int) -> None:
     clock.found["ngsolve, error"] = float(ng.sqrt(ng.Integrate((gf - u_exact) ** 2, mesh)))
 
 
+def mfem_solved(clock: Clock, hexes: bool, n: int, order: int) -> None:
+    """The same by MFEM's serial library: partial assembly and the diagonal on hexes, a matrix and Gauss-Seidel on tets.
+
+    Functions of the coordinates are Python's there, called point by point: what they take is shown apart.
+    """
+    try:
+        import mfem.ser as mfem
+    except ImportError:
+        clock.found["mfem"] = "not installed"
+        return
+
+    class Function(mfem.PyCoefficient):  # type: ignore[misc]
+        def __init__(self, scale: float) -> None:
+            super().__init__()
+            self.scale = scale
+
+        def EvalValue(self, x: Any) -> float:
+            return float(self.scale * np.sin(1.5 * x[0]) * np.sin(1.5 * x[1] + 0.3) * np.sin(1.5 * x[2] + 0.6))
+
+    kind = mfem.Element.HEXAHEDRON if hexes else mfem.Element.TETRAHEDRON
+    mesh, f, u_exact = mfem.Mesh.MakeCartesian3D(n, n, n, kind), Function(6.75), Function(1.0)
+    collection, one = mfem.H1_FECollection(order, 3), mfem.ConstantCoefficient(1.0)
+    with clock.phase("mfem, space, operator, preconditioner and iterations"):
+        space = mfem.FiniteElementSpace(mesh, collection)
+        a, b, u = mfem.BilinearForm(space), mfem.LinearForm(space), mfem.GridFunction(space)
+        u.Assign(0.0)
+        boundary, fixed = mfem.intArray(mesh.bdr_attributes.Max()), mfem.intArray()
+        boundary.Assign(1)
+        space.GetEssentialTrueDofs(boundary, fixed)
+        with clock.phase("mfem, of that functions of the coordinates"):
+            b.AddDomainIntegrator(mfem.DomainLFIntegrator(f))
+            b.Assemble()
+            u.ProjectBdrCoefficient(u_exact, boundary)
+        if hexes:
+            a.SetAssemblyLevel(mfem.AssemblyLevel_PARTIAL)
+        a.AddDomainIntegrator(mfem.DiffusionIntegrator(one))
+        a.Assemble()
+        A, rhs, x = mfem.OperatorPtr(), mfem.Vector(), mfem.Vector()
+        a.FormLinearSystem(fixed, u, b, A, x, rhs)
+        matrix = None if hexes else mfem.OperatorHandle2SparseMatrix(A)
+        preconditioner = mfem.OperatorJacobiSmoother(a, fixed) if hexes else mfem.GSSmoother(matrix)
+        solver = mfem.CGSolver()
+        solver.SetRelTol(1e-8)
+        solver.SetMaxIter(3000)
+        solver.SetPrintLevel(0)
+        solver.SetPreconditioner(preconditioner)
+        solver.SetOperator(A.Ptr())
+        solver.Mult(rhs, x)
+        a.RecoverFEMSolution(x, b, u)
+    clock.found["mfem, iterations"] = solver.GetNumIterations()
+    clock.found["mfem, error"] = u.ComputeL2Error(u_exact)
+
+
 @row("cpu")
 def box_hexes(clock: Clock, small: bool) -> None:
     """16^3 hexes, P = 4."""
@@ -164,6 +217,7 @@ def box_hexes(clock: Clock, small: bool) -> None:
     n = 4 if small else 16
     solved(clock, box("hex", (n, n, n)), 4, ("jacobi", "multigrid"), "cpu")
     ngsolve_solved(clock, True, n, 4)
+    mfem_solved(clock, True, n, 4)
 
 
 @row("cpu")
@@ -174,6 +228,7 @@ def box_tets(clock: Clock, small: bool) -> None:
     n = 4 if small else 16
     solved(clock, box("tet", (n, n, n)), 4, ("jacobi", "multigrid"), "cpu")
     ngsolve_solved(clock, False, n, 4)
+    mfem_solved(clock, False, n, 4)
 
 
 @row("cpu")
