@@ -45,6 +45,7 @@ from .solvers import Problem, SolveInfo, cg, h1_error, l2_error, l2_project, sol
 from .space import Block, Field, Space, by_region
 from .support.progress import progress
 from .version import __version__ as __version__
+from .view import Picture
 from .vtu import write_vtu
 
 __all__ = [
@@ -73,6 +74,7 @@ __all__ = [
     "NotSuitable",
     "OutOfMemory",
     "PhysDeriv",
+    "Picture",
     "Pointwise",
     "Problem",
     "SolveInfo",

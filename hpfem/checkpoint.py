@@ -26,6 +26,7 @@ from .mesh.mesh import groups_of
 from .space import Block, Field, Space
 from .support.files import atomic_path, file_path, opened, path_text
 from .support.immutable import frozen
+from .support.optional import needed
 from .version import __version__
 
 _FORMAT = "hpfem checkpoint 1"
@@ -48,7 +49,7 @@ def save(path: str | PathLike[str], fields: Field | Mapping[str, Field]) -> None
     ArgumentError
         If there are no fields, the file cannot be written, or h5py is not installed.
     """
-    h5py = _h5py("hp.save")
+    h5py = needed("h5py", "hp.save", "hpfem[checkpoint]")
     named = {"u": fields} if isinstance(fields, Field) else fields
     if not isinstance(named, Mapping) or not named or not all(isinstance(name, str) for name in named):
         raise ArgumentError(f"save takes a field, or a mapping from names to fields, got {shown(fields)}")
@@ -94,7 +95,7 @@ def load(path: str | PathLike[str], backend: str = "auto") -> dict[str, Field]:
     ArgumentError
         If the file cannot be read, is none of `save` or damaged, or h5py is not installed.
     """
-    h5py = _h5py("hp.load")
+    h5py = needed("h5py", "hp.load", "hpfem[checkpoint]")
     file = file_path(path)
     try:
         with opened(file), h5py.File(file, "r") as content:
@@ -114,14 +115,6 @@ def load(path: str | PathLike[str], backend: str = "auto") -> dict[str, Field]:
     except (OSError, KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or f"it is no whole file of hp.save ({str(error)[:100]})"
         raise ArgumentError(f"{path_text(file)} cannot be loaded: {reason}") from error
-
-
-def _h5py(what: str) -> Any:
-    try:
-        import h5py
-    except ImportError:
-        raise ArgumentError(f"{what} takes h5py, which is not installed: pip install 'hpfem[checkpoint]'") from None
-    return h5py
 
 
 def _write_mesh(group: Any, mesh: Mesh) -> None:

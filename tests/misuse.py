@@ -203,6 +203,7 @@ class World:
             Call("Mesh.refined", lambda t: mesh.refined(min(t, 2) if is_real(t) and t == t else t), {"t": 1}),
             Call("Mesh.describe_cell", mesh.describe_cell, {"cell": 0}),
             Call("Mesh.with_sides", mesh.with_sides, {"sides": {"a": [[0, 1]]}}),
+            Call("Mesh.plot", mesh.plot, {"by": "regions", "edges": False}),
             Call("Mesh.facet_numbers", mesh.facet_numbers, {"cells": np.array([0]), "local": np.array([1])}),
             Call("Mesh.coordinates", mesh.coordinates, {"group": mesh.cells[0]}),
             Call("Mesh.affine", mesh.affine, {"group": mesh.cells[0]}),
@@ -227,6 +228,9 @@ class World:
     def _files(self, folder: Any) -> list[Call]:
         inside = partial(_inside, folder)
         return [
+            Call("Mesh.plot to", lambda path: self.mesh.plot(inside(path)), {"path": "a.png"}),
+            Call("Field.plot to", lambda path: self.u.plot(inside(path)), {"path": "a.png"}),
+            Call("Picture.save", lambda path: self.u.plot().save(inside(path)), {"path": "a.svg"}),
             Call("Mesh.write", lambda path: self.mesh.write(inside(path)), {"path": "a.msh"}),
             Call("save", lambda path, fields: hp.save(inside(path), fields), {"path": "a.h5", "fields": {"u": self.u}}),
             Call("load", lambda path, backend: hp.load(inside(path), backend), {"path": "b.h5", "backend": "numpy"}),
@@ -271,6 +275,12 @@ class World:
             Call("Field() of coordinates", lambda x, y: u(x, y), {"x": [0.1, 0.2], "y": 0.2}),
             Call("Field item", lambda i: u[i], {"i": 0}),
             Call("Space.interpolate", space.interpolate, {"field": self.other.zeros("coeff"), "tolerance": 1e-10}),
+            Call(
+                "Field.plot",
+                u.plot,
+                {"component": 0, "name": "u", "edges": True, "cmap": "viridis", "limits": (0.0, 1.0)},
+            ),
+            Call("Field.to_pyvista", u.to_pyvista, {"name": "u", "subdivide": 2}),
             Call("Field.dot", u.dot, {"other": self.dual}),
             Call("Field.at", u.at, {"points": [[0.1, 0.2]]}),
             Call(

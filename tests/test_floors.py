@@ -19,7 +19,7 @@ FLOORS = [
     {"backends"},
     {"tuning"},
     {"space"},
-    {"vtu", "checkpoint"},
+    {"vtu", "checkpoint", "view"},
     {"operators"},
     {"assembly", "solvers"},
     {"benchmarks", "plots"},

@@ -1,4 +1,4 @@
-"""The command `hpfem`: look at a mesh, apply an operator, solve, compare algorithms, measure throughput, draw it, tune.
+"""The command `hpfem`: look at a mesh, apply an operator, solve, draw, compare algorithms, measure throughput, tune.
 
 Exit codes: 0 done, 2 bad input (one line on standard error says what), 130 interrupted, 143 terminated.
 
@@ -7,6 +7,7 @@ Examples
   hpfem info meshes/cube_mixed.msh
   hpfem apply meshes/cube_mixed.msh --operator helmholtz --order 4 -o helmholtz.vtu
   hpfem solve meshes/cube_mixed.msh --order 5 --dirichlet 0 -o u.vtu
+  hpfem view u.vtu -o u.png
   hpfem compare meshes/curved_mixed.msh --order 2:8
   hpfem bench --quick -o results.json
   hpfem plot results.json
@@ -31,7 +32,7 @@ from typing import Any, NoReturn
 from ..errors import HpfemError, HpfemWarning
 from ..support.files import path_text
 from ..version import __version__
-from . import apply, bench, cache, compare, info, output, plot, solve, tune
+from . import apply, bench, cache, compare, info, output, plot, solve, tune, view
 
 __all__ = ["main"]
 
@@ -69,7 +70,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hpfem {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in (info, apply, solve, compare, bench, plot, tune, cache):
+    for module in (info, apply, solve, view, compare, bench, plot, tune, cache):
         title, description, examples = _told(module.__doc__)
         command = commands.add_parser(
             module.__name__.rpartition(".")[2],

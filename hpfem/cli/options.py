@@ -392,15 +392,15 @@ def space_options(arguments: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(arguments, name) for name in ("basis", "quadrature", "dtype", "backend")}
 
 
-def output_file(text: str, suffix: str) -> Path:
+def output_file(text: str, suffix: str | None = None) -> Path:
     """Check, before any work, that a file can be written.
 
     Parameters
     ----------
     text : str
         Its path.
-    suffix : str
-        What the name ends in.
+    suffix : str, optional
+        What the name ends in; by default something else checks that.
 
     Returns
     -------
@@ -412,7 +412,7 @@ def output_file(text: str, suffix: str) -> Path:
         If its name ends otherwise, it is no regular file, or its folder is absent or closed to us.
     """
     path = file_path(text)
-    if path.suffix != suffix:
+    if suffix is not None and path.suffix != suffix:
         raise ArgumentError(f"cannot write {path_text(text)!r}: give a name that ends in {suffix}")
     _open_folder(output_path(path).parent)
     return path

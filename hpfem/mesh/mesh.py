@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from os import PathLike
 from types import MappingProxyType
+from typing import Any
 from warnings import warn
 
 import numpy as np
@@ -25,6 +26,7 @@ from ..geometry.element_map import ElementMap, elevated_nodes
 from ..support.files import atomic_path, file_path, path_text
 from ..support.immutable import Immutable, frozen
 from ..support.notebook import Printed
+from ..support.views import VIEWS
 from . import checks
 from .aligned import AlignedTopology
 from .cells import Array, CellArray, Labels, cell_arrays, merged, ordered, used_points
@@ -540,6 +542,44 @@ class Mesh(Immutable, Printed):
             n_mirrored=0,
             n_stray=0,
         )
+
+    def plot(self, path: str | PathLike[str] | None = None, *, by: str | None = None, edges: bool = True) -> Any:
+        """Draw the mesh: in the plane by matplotlib, solids' outsides and surfaces in space by pyvista.
+
+        Parameters
+        ----------
+        path : path, optional
+            File to write: .png, in the plane also .pdf or .svg.
+        by : "regions" or "boundaries", optional
+            What has colours, with their names. By default both, on solids boundaries if any has a name, else regions.
+        edges : bool
+            Whether to draw the cells' edges.
+
+        Returns
+        -------
+        Picture
+            A notebook shows it, ``save(path)`` writes it.
+
+        Raises
+        ------
+        ArgumentError
+            If `by` is something else, the file cannot be written, or pyvista (extra `view`) or OpenGL are not there.
+        """
+        return VIEWS["Mesh.plot"](self, path, by=by, edges=edges)
+
+    def to_pyvista(self) -> Any:
+        """Make a grid of pyvista of the cells, curved as they are, with "cell" and "region" numbers.
+
+        Returns
+        -------
+        pyvista.UnstructuredGrid
+
+        Raises
+        ------
+        ArgumentError
+            If pyvista (extra `view`) is not installed.
+        """
+        return VIEWS["Mesh.to_pyvista"](self)
 
     def write(self, path: str | PathLike[str]) -> None:
         """Write the mesh to a file in gmsh's format, which `read_mesh` reads back as it is.

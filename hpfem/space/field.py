@@ -15,6 +15,7 @@ import math
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -26,6 +27,7 @@ from hpfem.shapes.arguments import integer, is_real, name_of, reals, shown
 from ..errors import ArgumentError, StateError
 from ..memory import HOST, Device, PairArray
 from ..support.notebook import Printed
+from ..support.views import VIEWS
 from .block import Block
 
 STATES = ("coeff", "phys", "dual")
@@ -537,3 +539,73 @@ class Field(Printed):
             raise StateError(f"at() evaluates 'coeff' fields, this one is {self.state!r}; use FwdTrans first")
         found = self.space.locator.evaluate([pair.read() for pair in self.data], points)
         return found[0] if self.components == 1 else found
+
+    def plot(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        component: int | None = None,
+        name: str = "u",
+        edges: bool = True,
+        cmap: str = "viridis",
+        limits: tuple[float, float] | None = None,
+    ) -> Any:
+        """Draw the field: in the plane by matplotlib, on solids' outsides and surfaces in space by pyvista.
+
+        Cells are drawn as curved, and values as smooth, as they are; what jumps between cells does so. A field in
+        state "phys" is projected first.
+
+        Parameters
+        ----------
+        path : path, optional
+            File to write: .png, in the plane also .pdf or .svg.
+        component : int, optional
+            Which one; by default the magnitude of all, if there are several.
+        name : str
+            What the colour bar says.
+        edges : bool
+            Whether to draw the cells' edges.
+        cmap : str
+            Map of colours, by matplotlib's name.
+        limits : (float, float), optional
+            Values at the ends of the colours; by default the least and the largest that are drawn.
+
+        Returns
+        -------
+        Picture
+            A notebook shows it, ``save(path)`` writes it.
+
+        Raises
+        ------
+        StateError
+            For a "dual" field, which is no function.
+        ArgumentError
+            If something has no such name or number, a value is not finite, the file cannot be written, or pyvista
+            (extra `view`) or OpenGL are not there.
+        """
+        options = {"component": component, "name": name, "edges": edges, "cmap": cmap, "limits": limits}
+        return VIEWS["Field.plot"](self, path, **options)
+
+    def to_pyvista(self, name: str = "u", subdivide: int | None = None) -> Any:
+        """Make a grid of pyvista with the values of the field, as `write_vtu` writes them.
+
+        Parameters
+        ----------
+        name : str
+            Of the values in the grid.
+        subdivide : int, optional
+            Make linear cells, this many along each edge, instead of VTK's cells of high order; filters of pyvista
+            that cut and slice take the latter for linear ones.
+
+        Returns
+        -------
+        pyvista.UnstructuredGrid
+
+        Raises
+        ------
+        StateError
+            For a "dual" field, which is no function.
+        ArgumentError
+            If pyvista (extra `view`) is not installed, a value is not finite, or `subdivide` is no number from 1 on.
+        """
+        return VIEWS["Field.to_pyvista"](self, name, subdivide)

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from hpfem.shapes.arguments import flag
 
-from hpfem.shapes.arguments import MAX_ORDER, flag, integer
-
-from ..errors import ArgumentError, StateError
-from ..mesh.io.vtk_cells import LINEAR_TYPES
-from ..space import Block, Field, Space
+from ..errors import ArgumentError
+from ..space import Field
 from ..support.files import atomic_path, file_path, path_text
-from .pattern import Pattern, linear_pattern, vtk_pattern
+from .grid import grid_of
 from .xml import write_unstructured_grid
-
-Array = NDArray[np.float64]
 
 
 def write_vtu(
@@ -63,108 +56,9 @@ def write_vtu(
     # Programs choose their reader by it.
     if target.suffix != ".vtu":
         raise ArgumentError(f"cannot write {path_text(path)}: give a name that ends in .vtu")
-    named = _checked(fields, subdivide)
     compress = flag(compress, "compress")
-    space = next(iter(named.values())).space
-    patterns = [_pattern(block, subdivide) for block in space.blocks]
-    point_data = {name: _values(field, patterns) for name, field in named.items()}
-    points = np.concatenate([_points(block, p) for block, p in zip(space.blocks, patterns, strict=True)])
-    cells, cell_data = _cells(space, patterns)
-    names = enumerate(space.mesh.regions, start=1)
-    regions = {name: np.array([[number, space.mesh.dim]], dtype=np.int32) for number, name in names}
+    grid = grid_of(fields, subdivide)
     with atomic_path(target) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
-        write_unstructured_grid(file, points, cells, point_data, cell_data, regions, compress)
-
-
-def _checked(fields: Field | Mapping[str, Field], subdivide: int | None) -> dict[str, Field]:
-    """Fields by name, all in state "coeff"."""
-    if subdivide is not None:
-        integer(subdivide, 1, "subdivide", MAX_ORDER)
-    named = {"u": fields} if isinstance(fields, Field) else fields
-    if not isinstance(named, Mapping):
-        raise ArgumentError(f"fields must be a Field or a mapping of names to Fields, got {type(fields).__name__}")
-    if not named:
-        raise ArgumentError("there are no fields to write; give a Field or a mapping of names to Fields")
-    result: dict[str, Field] = {}
-    for name, field in named.items():
-        if not isinstance(name, str) or not name:
-            given = "an empty one" if isinstance(name, str) else type(name).__name__
-            raise ArgumentError(f"the name of a field must be a text that is not empty, got {given}")
-        if not isinstance(field, Field):
-            raise ArgumentError(f"{name!r} is no Field but a {type(field).__name__}; make one with space.project")
-        if result and field.space is not next(iter(result.values())).space:
-            raise StateError(f"field {name!r} is on another space than the first; write one file per space")
-        if field.state == "dual":
-            raise StateError(
-                f"field {name!r} is in state 'dual': a functional, which has no values at points; solve with the mass"
-                " for the function it stands for, or write the 'coeff' field it was made from"
-            )
-        # Before the projection, which would spread a NaN over its cell and stop at nothing.
-        _check_finite(name, field)
-        result[name] = field if field.state == "coeff" else field.space.project(field)
-    return result
-
-
-def _check_finite(name: str, field: Field) -> None:
-    """Refuse a field with a value that is not finite."""
-    for pair, block in zip(field.data, field.space.blocks, strict=True):
-        finite = np.isfinite(pair.read()).all(axis=(0, 2))
-        if not finite.all():
-            cell = block.elements[np.argmin(finite)]
-            raise ArgumentError(
-                f"field {name!r} is not finite in {field.space.mesh.describe_cell(cell)}; {np.count_nonzero(~finite)}"
-                f" {block.shape.name} cell(s) are not"
-            )
-
-
-def _pattern(block: Block, subdivide: int | None) -> Pattern:
-    if subdivide is not None:
-        return linear_pattern(block.shape, int(subdivide))
-    return vtk_pattern(block.shape, max(block.order, block.geometry.order))
-
-
-def _points(block: Block, pattern: Pattern) -> Array:
-    """Coordinates of the points of a block's elements, [E n, 3]."""
-    geometry = block.geometry
-    x = np.zeros((block.n_elements, len(pattern.nodes), 3))
-    x[:, :, : geometry.space_dim] = geometry.positions(geometry.basis.evaluate(pattern.nodes)).transpose(1, 2, 0)
-    return x.reshape(-1, 3)
-
-
-def _values(field: Field, patterns: list[Pattern]) -> NDArray[Any]:
-    """Values of a field at the points of all blocks, [n, components]."""
-    parts = []
-    for pair, block, pattern in zip(field.data, field.space.blocks, patterns, strict=True):
-        modes = block.basis.evaluate(pattern.nodes).astype(field.dtype, copy=False)
-        values = (pair.read() @ modes).transpose(1, 2, 0)
-        parts.append(values.reshape(-1, field.components))
-    result = np.concatenate(parts)
-    if field.components == 2:
-        result = np.column_stack([result, np.zeros(len(result), dtype=result.dtype)])
-    return np.ascontiguousarray(result)
-
-
-def _cells(space: Space, patterns: list[Pattern]) -> tuple[list[tuple[int, NDArray[np.int64]]], dict[str, Any]]:
-    """Connectivity by VTK cell type, and what is said of each cell."""
-    cells: list[tuple[int, NDArray[np.int64]]] = []
-    owners: list[NDArray[np.int64]] = []
-    facts: list[NDArray[np.int32]] = []
-    first = 0
-    for number, (block, pattern) in enumerate(zip(space.blocks, patterns, strict=True)):
-        starts = first + len(pattern.nodes) * np.arange(block.n_elements, dtype=np.int64)
-        first += len(pattern.nodes) * block.n_elements
-        told = np.array([LINEAR_TYPES[block.shape.name], block.order, block.geometry.order, number], dtype=np.int32)
-        for kind, rows in pattern.cells:
-            cells.append((kind, (starts[:, None, None] + rows[None]).reshape(-1, rows.shape[1])))
-            owners.append(np.repeat(block.elements, len(rows)))
-            facts.append(np.tile(told, (len(owners[-1]), 1)))
-    owner, table = np.concatenate(owners), np.concatenate(facts)
-    data: dict[str, Any] = {"cell": owner}
-    for column, name in enumerate(("shape", "order", "geometry_order", "block")):
-        data[name] = np.ascontiguousarray(table[:, column])
-    if len(space.mesh.regions):
-        region = np.zeros(space.mesh.n_cells, dtype=np.int32)
-        for number, members in reversed(list(enumerate(space.mesh.regions.values(), start=1))):
-            region[members] = number
-        data["region"] = region[owner]
-    return cells, data
+        write_unstructured_grid(
+            file, grid.points, grid.cells, grid.point_data, grid.cell_data, grid.field_data, compress
+        )

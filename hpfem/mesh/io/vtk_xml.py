@@ -7,7 +7,8 @@ import binascii
 import lzma
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from xml.etree import ElementTree
 from xml.parsers import expat
@@ -160,13 +161,51 @@ def read_vtu(data: bytes) -> MeshFile:
     MeshError
         If it cannot be read; the message does not name the file.
     """
-    try:
+    with _decoding():
         return _read(data)
+
+
+def read_vtu_data(data: bytes) -> tuple[dict[str, NDArray[np.generic]], NDArray[np.generic] | None]:
+    """Read what a VTK XML file of an unstructured grid has at its points.
+
+    Parameters
+    ----------
+    data : bytes
+        The whole file.
+
+    Returns
+    -------
+    values : dict of str to ndarray, [n_points, components]
+        By name; none where the file has several pieces.
+    cells : ndarray, [n_cells], or None
+        Of files of `write_vtu`: the cell that each of the file's cells is, or is a piece of.
+
+    Raises
+    ------
+    MeshError
+        If it cannot be read; the message does not name the file.
+    """
+    with _decoding():
+        root, arrays, _ = _opened(data)
+        pieces = root.findall("./UnstructuredGrid/Piece")
+        if len(pieces) != 1:
+            return {}, None
+        values = _data(pieces[0], arrays, "PointData", _stated(pieces[0], "NumberOfPoints"), bool)
+        named = _data(pieces[0], arrays, "CellData", _stated(pieces[0], "NumberOfCells"), lambda name: name == "cell")
+        return values, named["cell"][:, 0] if named else None
+
+
+@contextmanager
+def _decoding() -> Iterator[None]:
+    """Say what is wrong with encoded data."""
+    try:
+        yield
     except (binascii.Error, zlib.error, lzma.LZMAError, EOFError) as error:
         raise MeshError(f"its encoded data are damaged: {error}") from None
 
 
-def _read(data: bytes) -> MeshFile:
+def _opened(data: bytes) -> tuple[ElementTree.Element, _Arrays, bool]:
+    """The tree, what reads its arrays, and whether the file's version is before 2.1."""
     markup, appended, raw = _split(data)
     root = _parsed(markup)
     if root.tag != "VTKFile" or root.get("type") != "UnstructuredGrid":
@@ -174,8 +213,11 @@ def _read(data: bytes) -> MeshFile:
     found = re.fullmatch(r"\s*([0-9]{1,4})\.([0-9]{1,4})\s*", root.get("version", "0.1"))
     if not found:
         raise MeshError(f"version {root.get('version')!r} is not one of VTK's XML formats")
-    before_2_1 = (int(found[1]), int(found[2])) < (2, 1)
-    arrays = _Arrays(root, appended, raw=raw)
+    return root, _Arrays(root, appended, raw=raw), (int(found[1]), int(found[2])) < (2, 1)
+
+
+def _read(data: bytes) -> MeshFile:
+    root, arrays, before_2_1 = _opened(data)
     points, blocks, n_points, n_cells = [], [], 0, 0
     for piece in root.findall("./UnstructuredGrid/Piece"):
         own = _points(piece, arrays)
@@ -266,12 +308,19 @@ def _points(piece: ElementTree.Element, arrays: _Arrays) -> NDArray[np.float64]:
 
 def _cell_data(piece: ElementTree.Element, arrays: _Arrays, count: int) -> dict[str, NDArray[np.generic]]:
     """Cell data that may name something."""
+    return _data(piece, arrays, "CellData", count, lambda name: name.lower() in _CELL_DATA)
+
+
+def _data(
+    piece: ElementTree.Element, arrays: _Arrays, section: str, count: int, wanted: Callable[[str], bool]
+) -> dict[str, NDArray[np.generic]]:
+    """Arrays [count, components] of a section, by name."""
     result: dict[str, NDArray[np.generic]] = {}
-    for array in piece.findall("./CellData/DataArray"):
+    for array in piece.findall(f"./{section}/DataArray"):
         name, columns = array.get("Name", ""), count_in(array.get("NumberOfComponents", "1"))
-        if name.lower() in _CELL_DATA and columns is not None:
+        if wanted(name) and columns is not None:
             values = arrays.read(array, count * max(columns, 3))
             if len(values) % max(count, 1) or len(values) < count:
-                raise MeshError(f"array {name[:40]!r} has {len(values)} numbers for {count} cells")
+                raise MeshError(f"array {name[:40]!r} has {len(values)} numbers for {count} {section[:-4].lower()}s")
             result[name] = values.reshape(count, len(values) // max(count, 1))
     return result

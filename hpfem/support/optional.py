@@ -1,0 +1,36 @@
+"""Packages that only some of what we offer takes."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from ..errors import ArgumentError
+
+
+def needed(module: str, what: str, install: str) -> Any:
+    """Import a package where it is used.
+
+    Parameters
+    ----------
+    module : str
+        To import.
+    what : str
+        What takes it, for the message.
+    install : str
+        What pip installs it as.
+
+    Returns
+    -------
+    module
+
+    Raises
+    ------
+    ArgumentError
+        If it is not installed.
+    """
+    try:
+        return import_module(module)
+    except ImportError:
+        name = module.partition(".")[0]
+        raise ArgumentError(f"{what} takes {name}, which is not installed: pip install '{install}'") from None

@@ -1,0 +1,14 @@
+"""Pictures of what stands below the code that draws them: methods there ask for it by name.
+
+`hpfem.view` registers its functions when hpfem is imported, as backends do; matplotlib and pyvista are imported when
+one of them is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .registry import Registry
+
+VIEWS: Registry[Callable[..., Any]] = Registry("view")

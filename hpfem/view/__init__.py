@@ -1,0 +1,17 @@
+"""Pictures of fields and meshes, and what they are for pyvista; `Field` and `Mesh` have methods that ask for them."""
+
+from .drawing import Look, field_picture, mesh_picture
+from .from_file import file_picture
+from .grids import field_grid, mesh_grid
+from .picture import Picture, check_picture
+
+__all__ = [
+    "Look",
+    "Picture",
+    "check_picture",
+    "field_grid",
+    "field_picture",
+    "file_picture",
+    "mesh_grid",
+    "mesh_picture",
+]

@@ -1,0 +1,88 @@
+"""Colours: of a field's values, or of the regions and boundaries of a mesh."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..mesh import Mesh
+from ..vtu.grid import first_set
+from .surface import Surface
+
+# Of regions, of boundaries, and of what has no name.
+_FILLS = ("#a6cee3", "#fdd49e", "#b2df8a", "#cab2d6", "#fb9a99", "#ffff99", "#d9c7a8", "#c7e9e4")
+_STROKES = ("#c8352b", "#2166ac", "#2e8b3d", "#e08214", "#8c5aa8", "#17888f", "#7f5539", "#d6569b")
+_PLAIN = "#d5dbe3"
+
+
+@dataclass(frozen=True, eq=False)
+class Paint:
+    """Colours of a surface.
+
+    Attributes
+    ----------
+    values : ndarray, [n], or None
+        At the points, for a map of colours; the others are for a surface without.
+    name : str
+        Of the values.
+    limits : (float, float)
+        Values at the ends of the map of colours.
+    colours : str
+        Its name, as matplotlib has it.
+    fills, strokes : tuple of (str, str)
+        Name and colour of the labels of triangles and lines; an empty name is not shown.
+    labels, stroke_labels : ndarray of int
+        By triangle and line; -1 where there is no stroke.
+    """
+
+    values: NDArray[np.float64] | None = None
+    name: str = ""
+    limits: tuple[float, float] = (0.0, 1.0)
+    colours: str = "viridis"
+    fills: tuple[tuple[str, str], ...] = ()
+    strokes: tuple[tuple[str, str], ...] = ()
+    labels: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    stroke_labels: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+
+def paint_of_names(mesh: Mesh, surface: Surface, by: str | None) -> Paint:
+    """Colour regions and boundaries by name.
+
+    Parameters
+    ----------
+    mesh : Mesh
+    surface : Surface
+        Of the mesh.
+    by : "regions", "boundaries", "nothing" or None
+        By what; None: flat meshes by both, solids by their boundaries where these have names, else by regions.
+
+    Returns
+    -------
+    Paint
+    """
+    solid = mesh.dim == 3
+    regions, boundaries = by in ("regions", None), by in ("boundaries", None)
+    named = first_set(mesh.boundaries.values(), len(mesh.facets))
+    if solid:
+        on_facets = boundaries and (len(mesh.boundaries) > 0 or by is not None)
+        sets, palette = (mesh.boundaries, _STROKES) if on_facets else (mesh.regions if regions else {}, _FILLS)
+        labels = named[surface.facets] if on_facets else first_set(sets.values(), mesh.n_cells)[surface.cells]
+        return Paint(fills=_named(sets, palette, labels), labels=labels.astype(np.int64))
+    sets = mesh.regions if regions else {}
+    labels = first_set(sets.values(), mesh.n_cells)[surface.cells]
+    strokes = _named(mesh.boundaries, _STROKES, named)[1:] if boundaries else ()
+    return Paint(
+        fills=_named(sets, _FILLS, labels),
+        labels=labels.astype(np.int64),
+        strokes=strokes,
+        stroke_labels=named[surface.edges].astype(np.int64) - 1,
+    )
+
+
+def _named(names: object, palette: tuple[str, ...], labels: NDArray[np.int32]) -> tuple[tuple[str, str], ...]:
+    """Names and colours of the labels, that without a name first."""
+    found = list(names)  # type: ignore[call-overload]
+    rest = "(no name)" if found and (labels == 0).any() else ""
+    return ((rest, _PLAIN), *((name, palette[i % len(palette)]) for i, name in enumerate(found)))

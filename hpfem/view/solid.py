@@ -1,0 +1,198 @@
+"""Pictures of solids and of surfaces in space, by pyvista, without a display."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ctypes.util import find_library
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ArgumentError
+from ..support.optional import needed
+from .paint import Paint
+from .surface import Surface
+
+_WHAT = "a picture in 3-D"
+_SIZE = [1200, 900]
+_BAR = {
+    "vertical": True,
+    "color": "black",
+    "n_labels": 5,
+    "fmt": "%.3g",
+    "title_font_size": 22,
+    "label_font_size": 18,
+    "position_x": 0.88,
+    "position_y": 0.2,
+    "height": 0.6,
+    "width": 0.06,
+}
+
+
+def needed_pyvista(what: str) -> Any:
+    """Import pyvista.
+
+    Parameters
+    ----------
+    what : str
+        What takes it, for the message.
+
+    Returns
+    -------
+    module
+
+    Raises
+    ------
+    ArgumentError
+        If it is not installed.
+    """
+    return needed("pyvista", what, "hpfem[view]")
+
+
+def draw_solid(surface: Surface, paint: Paint, edges: bool) -> bytes:
+    """Draw a surface in space.
+
+    Parameters
+    ----------
+    surface : Surface
+    paint : Paint
+        Its colours.
+    edges : bool
+        Whether to draw the cells' edges.
+
+    Returns
+    -------
+    bytes
+        A PNG file.
+
+    Raises
+    ------
+    ArgumentError
+        If pyvista or OpenGL are not there.
+    """
+    with plotter() as scene:
+        add_surface(scene, surface, paint)
+        if edges:
+            add_lines(scene, surface)
+        return rendered(scene)
+
+
+@contextmanager
+def plotter() -> Iterator[Any]:
+    """An empty scene of pyvista, for as long as it is drawn into.
+
+    Yields
+    ------
+    Plotter
+
+    Raises
+    ------
+    ArgumentError
+        If pyvista or OpenGL are not there.
+    """
+    pv = needed_pyvista(_WHAT)
+    with _quiet():
+        if missing_opengl():
+            raise ArgumentError(f"{_WHAT} takes OpenGL, which is not there; EGL with Mesa does: apt install libegl1")
+        scene = pv.Plotter(
+            off_screen=True, window_size=_SIZE, line_smoothing=True, lighting="none", theme=pv.themes.DocumentTheme()
+        )
+        scene.add_light(pv.Light(light_type="headlight"))
+        try:
+            yield scene
+        finally:
+            scene.close()
+
+
+def rendered(scene: Any) -> bytes:
+    """Draw a scene.
+
+    Parameters
+    ----------
+    scene : Plotter
+
+    Returns
+    -------
+    bytes
+        A PNG file.
+    """
+    file = BytesIO()
+    scene.enable_anti_aliasing("ssaa")
+    scene.camera.zoom(1.15)
+    scene.screenshot(file)
+    return file.getvalue()
+
+
+def add_surface(scene: Any, surface: Surface, paint: Paint) -> None:
+    """Add a coloured surface to a scene.
+
+    Parameters
+    ----------
+    scene : Plotter
+    surface : Surface
+    paint : Paint
+    """
+    pv = needed_pyvista(_WHAT)
+
+    def add(triangles: NDArray[np.int64], values: NDArray[np.float64] | None = None, **how: Any) -> None:
+        mesh = pv.PolyData.from_regular_faces(surface.points, triangles)
+        actor = scene.add_mesh(mesh, scalars=values, smooth_shading=True, ambient=0.5, diffuse=0.55, **how)
+        # Behind the lines that lie on it.
+        actor.mapper.SetResolveCoincidentTopologyToPolygonOffset()
+        actor.mapper.SetRelativeCoincidentTopologyPolygonOffsetParameters(2, 2)
+
+    if paint.values is not None:
+        bar = {"title": f"{paint.name}\n", **_BAR}
+        add(surface.triangles, paint.values, cmap=paint.colours, clim=paint.limits, scalar_bar_args=bar)
+        return
+    for number, (_, colour) in enumerate(paint.fills):
+        own = surface.triangles[paint.labels == number]
+        if len(own):
+            add(own, color=colour)
+    legend = [(name, colour) for name, colour in paint.fills if name]
+    if legend:
+        size = (0.2, 0.04 * len(legend))
+        scene.add_legend(legend, face="rectangle", size=size, loc="upper right", font_family="arial")
+
+
+def add_lines(scene: Any, surface: Surface) -> None:
+    """Add the cells' edges to a scene.
+
+    Parameters
+    ----------
+    scene : Plotter
+    surface : Surface
+    """
+    pv = needed_pyvista(_WHAT)
+    n, k = surface.lines.shape[:2]
+    rows = np.column_stack([np.full(n, k), np.arange(n * k).reshape(n, k)])
+    lines = pv.PolyData(surface.lines.reshape(n * k, -1), lines=rows.ravel())
+    scene.add_mesh(lines, color="black", line_width=1.0, opacity=0.6, lighting=False)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what VTK says of displays that it has tried."""
+    from vtkmodules.vtkCommonCore import vtkLogger
+
+    before = vtkLogger.GetCurrentVerbosityCutoff()
+    vtkLogger.SetStderrVerbosity(vtkLogger.VERBOSITY_OFF)
+    try:
+        yield
+    finally:
+        vtkLogger.SetStderrVerbosity(before)
+
+
+def missing_opengl() -> bool:
+    """Whether VTK would end the process: its last choice of a window takes OSMesa.
+
+    Returns
+    -------
+    bool
+    """
+    from pyvista import _vtk
+
+    return _vtk.vtkRenderWindow().GetClassName() == "vtkOSOpenGLRenderWindow" and find_library("OSMesa") is None

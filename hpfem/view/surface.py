@@ -1,0 +1,242 @@
+"""What is seen of a mesh: its cells where they are flat or a surface, the outer facets of solid cells.
+
+Each is cut into triangles on an equispaced lattice, and its edges into short lines. Points are those of the cells'
+own maps and values those of the fields' own polynomials, so that curved cells look curved and fields smooth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpfem.shapes import Basis, Entity, Shape, equispaced_nodes
+
+from ..geometry import ElementMap
+from ..mesh import Mesh
+from ..mesh.mesh import CellGroup
+from ..space import Field
+from ..vtu.pattern import linear_pattern
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+_MOST_TRIANGLES = 400_000
+# Of two sides of a periodic mesh that are one, over their distance from the origin of the box around the mesh.
+_APART = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Cells that are looked at together.
+
+    Attributes
+    ----------
+    geometry : ElementMap
+        Of the cells.
+    group : CellGroup
+        What they are part of, and which rows of it they are.
+    rows : ndarray of int, [E]
+    basis : Basis, optional
+    coefficients : ndarray, [components, E, n_modes], optional
+        Of a field on the cells.
+    whole : ndarray of bool, [E], optional
+        Cells that are no pieces of others, of which edges are shown; by default all.
+    """
+
+    geometry: ElementMap
+    group: CellGroup
+    rows: Indices
+    basis: Basis | None = None
+    coefficients: NDArray[Any] | None = None
+    whole: NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Surface:
+    """Triangles and lines.
+
+    Attributes
+    ----------
+    points : ndarray, [n, D]
+    triangles : ndarray of int, [m, 3]
+        Rows of `points`; triangles of one cell or facet only share points.
+    cells, facets : ndarray of int, [m]
+        Of the mesh, by triangle; facets are -1 where whole cells are seen.
+    lines : ndarray, [l, k, D]
+        Points along each edge that is seen.
+    edges : ndarray of int, [l]
+        The edges' numbers.
+    values : ndarray, [n, components], or None
+        Of a field at the points.
+    """
+
+    points: Array
+    triangles: Indices
+    cells: Indices
+    facets: Indices
+    lines: Array
+    edges: Indices
+    values: Array | None
+
+
+def field_pieces(field: Field) -> list[Piece]:
+    """Take the blocks of a field's space as pieces.
+
+    Parameters
+    ----------
+    field : Field
+        In state "coeff".
+
+    Returns
+    -------
+    list of Piece
+    """
+    mesh, pieces = field.space.mesh, []
+    for pair, block in zip(field.data, field.space.blocks, strict=True):
+        group = mesh.aligned[int(mesh.locations[0][block.elements[0]])]
+        pieces.append(
+            Piece(block.geometry, group, mesh.aligned_topology.rows[block.elements], block.basis, pair.read())
+        )
+    return pieces
+
+
+def mesh_pieces(mesh: Mesh) -> list[Piece]:
+    """Take the cells of a mesh as pieces.
+
+    Parameters
+    ----------
+    mesh : Mesh
+
+    Returns
+    -------
+    list of Piece
+    """
+    return [Piece(ElementMap.of(g, mesh.points), g, np.arange(len(g))) for g in mesh.cells]
+
+
+def nodal_pieces(mesh: Mesh, values: Array, whole: NDArray[np.bool_]) -> list[Piece]:
+    """Take the cells of a mesh as pieces, with values at its points.
+
+    Parameters
+    ----------
+    mesh : Mesh
+    values : ndarray, [n, components]
+        Of functions of the cells' order.
+    whole : ndarray of bool, [n_cells]
+        Cells that are no pieces of others.
+
+    Returns
+    -------
+    list of Piece
+    """
+    pieces = []
+    for g in mesh.cells:
+        geometry, coefficients = ElementMap.of(g, mesh.points), ElementMap.of(g, values).coefficients.swapaxes(0, 1)
+        pieces.append(Piece(geometry, g, np.arange(len(g)), geometry.basis, coefficients, whole[g.indices]))
+    return pieces
+
+
+def surface_of(mesh: Mesh, pieces: Sequence[Piece], subdivide: int) -> Surface:
+    """Cut what is seen into triangles and lines.
+
+    Parameters
+    ----------
+    mesh : Mesh
+    pieces : sequence of Piece
+    subdivide : int
+        Lines along each edge, fewer where there would be too many triangles.
+
+    Returns
+    -------
+    Surface
+    """
+    seen = [_seen(mesh, piece) for piece in pieces]
+    count = max(1, min(subdivide, int(np.sqrt(_MOST_TRIANGLES / (2 * sum(int(own.sum()) for own in seen))))))
+    points, triangles, values, cells, facets, lines, edges = ([] for _ in range(7))
+    first = 0
+    for piece, own in zip(pieces, seen, strict=True):
+        shape, geometry, group = piece.geometry.shape, piece.geometry, piece.group
+        for number, side in enumerate(_sides(shape)):
+            rows = np.flatnonzero(own[:, number])
+            nodes, cut = _triangles(side.shape, count)
+            xi = _placed(shape, side, nodes)
+            points.append(_positions(geometry, xi, rows).reshape(-1, geometry.space_dim))
+            if piece.basis is not None and piece.coefficients is not None:
+                own_values = piece.coefficients[:, rows] @ piece.basis.evaluate(xi)
+                values.append(own_values.reshape(len(own_values), -1).T.astype(np.float64))
+            triangles.append(first + (len(nodes) * np.arange(len(rows))[:, None, None] + cut).reshape(-1, 3))
+            first += len(nodes) * len(rows)
+            cells.append(np.repeat(group.indices[piece.rows[rows]], len(cut)))
+            ids = group.facets[piece.rows[rows], number] if shape.dim == 3 else np.full(len(rows), -1)
+            facets.append(np.repeat(ids, len(cut)))
+        for number, edge in enumerate(shape.edges):
+            beside = [set(edge.vertices) <= set(side.vertices) for side in _sides(shape)]
+            shown = own[:, beside].any(axis=1)
+            rows = np.flatnonzero(shown if piece.whole is None else shown & piece.whole)
+            lines.append(_positions(geometry, _placed(shape, edge, equispaced_nodes(edge.shape, count)), rows))
+            edges.append(group.edges[piece.rows[rows], number])
+    line, edge_ids = np.concatenate(lines), np.concatenate(edges)
+    if not mesh.periodic:  # else an edge may be seen in several places
+        edge_ids, once = np.unique(edge_ids, return_index=True)
+        line = line[once]
+    return Surface(
+        np.concatenate(points),
+        np.concatenate(triangles),
+        np.concatenate(cells),
+        np.concatenate(facets),
+        line,
+        edge_ids,
+        np.concatenate(values) if values else None,
+    )
+
+
+def _sides(shape: Shape) -> tuple[Entity, ...]:
+    """What may be seen of a cell."""
+    return shape.facets if shape.dim == 3 else (Entity(shape, tuple(range(shape.n_vertices))),)
+
+
+def _seen(mesh: Mesh, piece: Piece) -> NDArray[np.bool_]:
+    """Which sides of each cell are seen, [E, n]."""
+    if mesh.dim == 2:
+        return np.ones((len(piece.rows), 1), dtype=bool)
+    return _outer(mesh)[piece.group.facets[piece.rows]]
+
+
+def _outer(mesh: Mesh) -> NDArray[np.bool_]:
+    """Facets with a cell on one side only, or with cells that are neighbours because the mesh is periodic."""
+    outer = mesh.facets.on_boundary
+    if not mesh.periodic:
+        return outer
+    lowest, highest = np.full((2, len(outer), mesh.points.shape[1]), [[[np.inf]], [[-np.inf]]])
+    for group in mesh.cells:
+        for number, facet in enumerate(group.shape.facets):
+            middle = mesh.points[group.corners[:, list(facet.vertices)]].mean(axis=1)
+            np.minimum.at(lowest, group.facets[:, number], middle)
+            np.maximum.at(highest, group.facets[:, number], middle)
+    return outer | (np.max(highest - lowest, axis=1) > _APART * np.ptp(mesh.points, axis=0).max())
+
+
+@cache
+def _triangles(shape: Shape, count: int) -> tuple[Array, Indices]:
+    """Lattice points of a shape of two dimensions, and the triangles between them."""
+    pattern = linear_pattern(shape, count)
+    # A polygon in VTK's order is a fan of triangles around its first corner.
+    fans = [rows[:, [0, i, i + 1]] for _, rows in pattern.cells for i in range(1, rows.shape[1] - 1)]
+    return pattern.nodes, np.concatenate(fans)
+
+
+def _placed(shape: Shape, entity: Entity, nodes: Array) -> Array:
+    """Points of an entity's shape in the cell; each is a segment, a triangle or a parallelogram there."""
+    own = np.column_stack([np.ones(entity.shape.n_vertices), entity.shape.vertices])
+    matrix = np.linalg.lstsq(own, shape.vertices[list(entity.vertices)], rcond=None)[0]
+    return np.clip(np.column_stack([np.ones(len(nodes)), nodes]) @ matrix, -1, 1)
+
+
+def _positions(geometry: ElementMap, xi: Array, rows: Indices) -> Array:
+    """Points of some cells in space, [E, n, D]."""
+    return np.asarray(geometry.positions(geometry.basis.evaluate(xi), rows).transpose(1, 2, 0))
