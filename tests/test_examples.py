@@ -22,6 +22,14 @@ def load(name):
     return module
 
 
+def test_demo(tmp_path, capsys):
+    found = load("demo").main(tmp_path, order=8, orders=(1, 3), dofs=(1000, 3000))
+    assert found["error"] < 1e-6 and found["difference"] < 1e-12 and len(found["throughput"]) == 4
+    assert sorted(path.stem for path in tmp_path.iterdir()) == ["compare", "mesh", "solution", "throughput"]
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 11 and max(map(len, lines)) < 130
+
+
 @on_both
 def test_load_and_apply(backend, tmp_path):
     output = tmp_path / "out.vtu"
@@ -159,6 +167,7 @@ def test_every_example_takes_a_backend():
 def test_every_example_is_here():
     tests = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
     own = {
+        "demo",
         "load_and_apply",
         "compare_collocation",
         "throughput_by_shape",

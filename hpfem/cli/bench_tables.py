@@ -25,7 +25,8 @@ def print_bench(result: Record) -> None:
     free = {name: "auto" for name, names in asked.items() if tuple(names) == ("auto",)}
     records: list[Record] = [{**record, **free} for record in result["results"]]
     what = f"{settings['benchmark']}, {roofline['backend']}, {settings['dtype']}"
-    beside = "iterations" if any("iterations" in record for record in records) else "share of the roofline"
+    solves = any("iterations" in record for record in records)
+    beside = "iterations" if solves else "of main memory's limit; above 100%: in cache"
     _print_by_order(
         f"{what}: best throughput in MDoF/s ({beside})",
         ("shape", "geometry", *phases, "strategy", "algorithm"),

@@ -117,7 +117,9 @@ def _figures(records: Sequence[Record], heading: Callable[[str], str], over_size
         for geometry in _values(records, "geometry"):
             own = _having(records, geometry=geometry)
             best = _best(own, "shape", "strategy", "order", "n_dofs")
-            yield geometry, _over_size(best, heading(f", {geometry} elements"), "strategy", _strategy_look(own))
+            strategies = _values(own, "strategy")
+            look = _strategy_look(own) if len(strategies) > 1 else _order_look(own, strategies[0])
+            yield geometry, _over_size(best, heading(f", {geometry} elements"), "strategy", look)
         yield from _geometries(records, heading(""))
         yield from _collocation(records, heading(""))
     if _on_gpu(records):
@@ -454,7 +456,7 @@ def _roofline(records: Sequence[Record], heading: Callable[[str], str]) -> Figur
         notes.append(style.handle("sustained", color="black", marker="_", markersize=8, linestyle="none"))
     legend = [[Patch(label=f"{s}, {g}", facecolor=colour(s, g)) for s, g in series if s == own] for own in strategies]
     figure, axes = style.columns([shape.capitalize() for shape in shapes], [*filter(None, legend), notes])
-    style.heading(figure, heading(f", {whose}share of the roofline"))
+    style.heading(figure, heading(f", {whose}speed over the roofline"))
     width = 0.8 / len(slots)
     top = 1.0
     for axis, shape in zip(axes, shapes, strict=True):
@@ -482,7 +484,7 @@ def _roofline(records: Sequence[Record], heading: Callable[[str], str]) -> Figur
     axes[0].set_ylim(0, 1.06 * top)
     # Bounds are of memory's bandwidth and of nominal operations.
     note = "" if top == 1.0 else "\n(above 1: in cache, fewer flops, tensor cores)"
-    axes[0].set_ylabel(f"Share of the roofline{note}", fontsize=9 if top == 1.0 else 8)
+    axes[0].set_ylabel(f"Speed over main memory's limit{note}", fontsize=9 if top == 1.0 else 8)
     return figure
 
 

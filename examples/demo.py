@@ -1,0 +1,155 @@
+"""What hpfem does, in ten lines and four pictures: `make demo` runs this, in about a minute on a core.
+
+python examples/demo.py --output demo-output
+"""
+
+import argparse
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+import hpfem as hp
+from hpfem.benchmarks import (
+    BenchSettings,
+    ThroughputRun,
+    compare_algorithms,
+    document,
+    machine_description,
+    thread_limit,
+)
+from hpfem.plots import plot_results
+
+MESHES = Path(__file__).resolve().parent.parent / "meshes"
+
+
+def wave(x, y):
+    """The solution of the demo's problem."""
+    return np.sin(6 * x) * np.cos(5 * y)
+
+
+def solve(output, order, backend):
+    """Draw a mesh, solve on it, draw the solution.
+
+    Returns
+    -------
+    float
+        The relative error in L2.
+    """
+    mesh = hp.read_mesh(MESHES / "curved_mixed_2d.msh")
+    mesh.plot(output / "mesh.png")
+    kinds = " and ".join(f"{len(group)} {group.shape.name}s" for group in mesh.cells)
+    print(f"mesh.png: {kinds} of order {mesh.cells[0].order} with names, read from a file of gmsh")
+    u = hp.solve_helmholtz(hp.Space(mesh, order, backend=backend), f=lambda *x: 62 * wave(*x), dirichlet=wave)
+    u.plot(output / "solution.png")
+    error = hp.l2_error(u, wave)
+    print(
+        f"solution.png: -div grad u + u = f at order {order}: {u.info.size} unknowns, {u.info.iterations} iterations,"
+        f" relative error {error:.1e}"
+    )
+    return error
+
+
+def compare(output, orders, backend):
+    """Compare algorithms on a mesh of all solid shapes.
+
+    Returns
+    -------
+    float
+        The largest relative difference of their results.
+    """
+    rows = [
+        row
+        for order in orders
+        for row in compare_algorithms(hp.read_mesh(MESHES / "curved_mixed.msh"), order, backend=backend, repeats=5)
+    ]
+    plot_results(
+        document(
+            "hpfem-compare",
+            [row.as_dict() for row in rows],
+            True,
+            mesh="curved_mixed.msh",
+            machine=machine_description(),
+        ),
+        output,
+    )
+    difference = max(row.difference for row in rows)
+    best = {(row.shape, row.algorithm): row for row in rows if "sumfac" in row.strategy and row.order == orders[-1]}
+    gains = [
+        f"{shape} {best[shape, 'noncollocated'].seconds / row.seconds:.2f}"
+        for (shape, algorithm), row in best.items()
+        if algorithm == "collocated"
+    ]
+    print(f"compare.png: all algorithms give the same numbers, to {difference:.0e} relative;")
+    print(f"  collocation at order {orders[-1]} is this many times as fast: {', '.join(gains)}")
+    return difference
+
+
+def measure(output, orders, dofs, backend):
+    """Measure the throughput of the fastest strategy, shape by shape.
+
+    Returns
+    -------
+    dict
+        {shape: its measurements}.
+    """
+    backend = hp.choose_backend(backend).name
+    with thread_limit() as threads:
+        limits = hp.choose_backend(backend).roofline("float64", True)
+        settings = BenchSettings(
+            "bk3",
+            orders=orders,
+            dofs=dofs,
+            geometries=("deformed",),
+            strategies=("auto",),
+            algorithms=("auto",),
+            backend=backend,
+            repeats=3,
+            min_seconds=5e-3,
+        )
+        run = ThroughputRun(settings, limits)
+        for _ in run:
+            pass
+    about = {"machine": machine_description(), "threads": threads, "roofline": limits.as_dict()}
+    with TemporaryDirectory(dir=output) as folder:
+        plot_results(document("hpfem-bench", [m.as_dict() for m in run.measurements], True, **about), folder)
+        (Path(folder) / "bk3_deformed.png").replace(output / "throughput.png")
+    speed = f"{limits.bandwidth / 1e9:.0f} GB/s"
+    print(f"throughput.png: the Helmholtz operator on curved cells, on one core whose main memory gives {speed}:")
+    found = {}
+    for shape in settings.shapes:
+        own = found[shape] = [m for m in run.measurements if m.shape == shape]
+        best = [max((m for m in own if m.order == order), key=lambda m: m.dofs_per_second) for order in orders]
+        rates = ", ".join(f"{m.dofs_per_second / 1e6:.0f}" for m in best)
+        pace = max(m.fraction for m in best)
+        print(f"  {shape:8} {rates} MDoF/s at orders {orders}; at best {pace:.1f} times the pace of main memory")
+    print("  (main memory's pace is what it allows if all data came from there once: those in cache come faster)")
+    return found
+
+
+def main(output="demo-output", order=10, orders=(1, 2, 4, 6), dofs=(1e3, 1e4, 1e5), backend="auto"):
+    """Run all of it.
+
+    Returns
+    -------
+    dict
+        "error", "difference", "throughput".
+    """
+    start, output = time.perf_counter(), Path(output)
+    output.mkdir(parents=True, exist_ok=True)
+    found = {
+        "error": solve(output, order, backend),
+        "difference": compare(output, orders, backend),
+        "throughput": measure(output, orders, dofs, backend),
+    }
+    print(f"four pictures in {output}, after {time.perf_counter() - start:.0f} s")
+    return found
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="What hpfem does, in ten lines and four pictures.")
+    parser.add_argument("--backend", default="auto", help="auto, numpy, cpu or cuda")
+    parser.add_argument("--output", default="demo-output", help="folder for the pictures")
+    given = parser.parse_args()
+    main(given.output, backend=given.backend)
