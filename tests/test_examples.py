@@ -129,6 +129,13 @@ def test_elasticity(backend):
 
 
 @on_both
+def test_picture(backend):
+    found = load("picture").main(order=4, backend=backend)
+    assert found["heat"] == pytest.approx(found["lost"], rel=1e-9) == pytest.approx(6.4251, rel=1e-3)
+    assert found["iterations"] < 25
+
+
+@on_both
 def test_radiation(backend):
     found = load("radiation").main(backend=backend)
     assert found["error"] < 1e-10 and found["heat"] == pytest.approx(found["exact"], rel=1e-10)

@@ -1,6 +1,7 @@
 """README and ARCHITECTURE are true: commands exist, the snippet runs, files are there, the floors are those tested."""
 
 import argparse
+import importlib.util
 import re
 import shlex
 import tomllib
@@ -9,17 +10,19 @@ from pathlib import Path
 import pytest
 
 from hpfem.cli import main
+from hpfem.view.solid import missing_opengl
 from tests.test_floors import FLOORS
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
 def blocks(language):
-    """Code blocks of the README in a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+    """Code blocks of the README and the guide in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", README + GUIDE, flags=re.MULTILINE | re.DOTALL)
 
 
 COMMANDS = [shlex.split(line, comments=True) for block in blocks("sh") for line in block.splitlines() if line.strip()]
@@ -114,27 +117,34 @@ def test_dependencies_are_justified():
         assert name in ARCHITECTURE.split("## Dependencies")[1].lower()
 
 
-def test_the_snippets_print_what_they_say(monkeypatch, capsys):
-    monkeypatch.chdir(ROOT)
+@pytest.mark.skipif(importlib.util.find_spec("pyvista") is None, reason="pyvista is absent")
+def test_the_snippets_print_what_they_say(monkeypatch, capsys, tmp_path):
+    if missing_opengl():
+        pytest.skip("OpenGL is absent")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "meshes").symlink_to(ROOT / "meshes")
     printed = []
     for snippet in blocks("python"):
         exec(compile(snippet, "README.md", "exec"), {})
         printed.append([float(word) for word in capsys.readouterr().out.split()])
-    [[energy], [error, iterations], [of_gmres], [flux], [volume]] = printed
-    assert energy == pytest.approx(85 / 36, rel=1e-10)
+    [[temperature, heat], [value, square, energy], [error, iterations], [of_gmres], [flux], [volume]] = printed
+    assert (temperature, heat) == pytest.approx((0.43959, 6.42514), rel=2e-5)
+    assert (value, square, energy) == pytest.approx((3 / 4, 25 / 36, 85 / 36), rel=1e-10)
+    assert [path.name for path in tmp_path.glob("*.png")] == ["temperature.png"]
     assert flux == pytest.approx(-1.2014, rel=1e-4)
     assert volume == pytest.approx(1, rel=1e-12)
     assert error == pytest.approx(4.4e-7, rel=0.02) and iterations == pytest.approx(12, abs=2)
     assert of_gmres == pytest.approx(13, abs=2)
 
 
-@pytest.mark.parametrize("text", [README, ARCHITECTURE], ids=["README", "ARCHITECTURE"])
-def test_files_that_are_named_exist(text):
-    links = re.findall(r"\]\(([^)#]+)\)", text)
+@pytest.mark.parametrize("name", ["README.md", "ARCHITECTURE.md", "examples/README.md", "examples/tasks/README.md"])
+def test_files_that_are_named_exist(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    links = [link for link in re.findall(r"\]\(([^)#]+)\)", text) if not link.startswith("http")]
     paths = re.findall(r"`((?:hpfem|shapes|meshes|examples|tests|benchmarks)/[\w./]*)`", text)
     assert links or paths
-    for path in [*links, *paths]:
-        assert (ROOT / path).exists(), path
+    for path in [*((ROOT / name).parent / link for link in links), *(ROOT / path for path in paths)]:
+        assert path.exists(), path
 
 
 def test_architecture_has_the_tested_floors():
