@@ -193,6 +193,7 @@ def missing_opengl() -> bool:
     -------
     bool
     """
-    from pyvista import _vtk
+    import vtkmodules.vtkRenderingOpenGL2  # noqa: F401  what makes windows
+    from vtkmodules.vtkRenderingCore import vtkRenderWindow
 
-    return _vtk.vtkRenderWindow().GetClassName() == "vtkOSOpenGLRenderWindow" and find_library("OSMesa") is None
+    return vtkRenderWindow().GetClassName() == "vtkOSOpenGLRenderWindow" and find_library("OSMesa") is None

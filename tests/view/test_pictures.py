@@ -1,7 +1,10 @@
 """Pictures and grids: what is in them, their names and limits, and one line where something is missing."""
 
 import importlib.util
+import os
+import subprocess
 import sys
+from ctypes.util import find_library
 from io import BytesIO
 
 import matplotlib.image
@@ -219,6 +222,15 @@ class TestSolid:
         monkeypatch.setattr(solid, "missing_opengl", lambda: True)
         with pytest.raises(ArgumentError, match="takes OpenGL, which is not there.*libegl1"):
             hp.box("hex", 1).plot()
+
+
+@needs_pyvista
+@pytest.mark.skipif(find_library("OSMesa") is not None, reason="OSMesa is here")
+def test_vtk_does_not_end_a_process_without_opengl(tmp_path):
+    command = [sys.executable, "-m", "hpfem", "view", SOLID, "-o", str(tmp_path / "a.png")]
+    without = {**os.environ, "VTK_DEFAULT_OPENGL_WINDOW": "vtkOSOpenGLRenderWindow"}
+    done = subprocess.run(command, env=without, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "OpenGL" in done.stderr
 
 
 @needs_pyvista
