@@ -3,12 +3,11 @@
 from .drawing import Look, field_picture, mesh_picture
 from .from_file import file_picture
 from .grids import field_grid, mesh_grid
-from .picture import Picture, check_picture
+from .picture import Picture
 
 __all__ = [
     "Look",
     "Picture",
-    "check_picture",
     "field_grid",
     "field_picture",
     "file_picture",

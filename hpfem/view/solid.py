@@ -121,7 +121,7 @@ def rendered(scene: Any) -> bytes:
     """
     file = BytesIO()
     scene.enable_anti_aliasing("ssaa")
-    scene.camera.zoom(1.15)
+    scene.camera.zoom(0.93)
     scene.screenshot(file)
     return file.getvalue()
 
