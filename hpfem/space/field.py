@@ -553,7 +553,7 @@ class Field(Printed):
         """Draw the field: in the plane by matplotlib, on solids' outsides and surfaces in space by pyvista.
 
         Cells are drawn as curved, and values as smooth, as they are; what jumps between cells does so. A field in
-        state "phys" is projected first.
+        state "phys" is projected first. For the inside of a solid cut what `to_pyvista` makes.
 
         Parameters
         ----------
@@ -607,5 +607,9 @@ class Field(Printed):
             For a "dual" field, which is no function.
         ArgumentError
             If pyvista (extra `view`) is not installed, a value is not finite, or `subdivide` is no number from 1 on.
+
+        Examples
+        --------
+        >>> u.to_pyvista(subdivide=6).clip("x").plot()  # doctest: +SKIP
         """
         return VIEWS["Field.to_pyvista"](self, name, subdivide)

@@ -73,70 +73,27 @@ def draw_solid(surface: Surface, paint: Paint, edges: bool) -> bytes:
     ArgumentError
         If pyvista or OpenGL are not there.
     """
-    with plotter() as scene:
-        add_surface(scene, surface, paint)
-        if edges:
-            add_lines(scene, surface)
-        return rendered(scene)
-
-
-@contextmanager
-def plotter() -> Iterator[Any]:
-    """An empty scene of pyvista, for as long as it is drawn into.
-
-    Yields
-    ------
-    Plotter
-
-    Raises
-    ------
-    ArgumentError
-        If pyvista or OpenGL are not there.
-    """
     pv = needed_pyvista(_WHAT)
     with _quiet():
         if missing_opengl():
             raise ArgumentError(f"{_WHAT} takes OpenGL, which is not there; EGL with Mesa does: apt install libegl1")
-        scene = pv.Plotter(
-            off_screen=True, window_size=_SIZE, line_smoothing=True, lighting="none", theme=pv.themes.DocumentTheme()
-        )
-        scene.add_light(pv.Light(light_type="headlight"))
+        theme = pv.themes.DocumentTheme()
+        scene = pv.Plotter(off_screen=True, window_size=_SIZE, line_smoothing=True, lighting="none", theme=theme)
         try:
-            yield scene
+            scene.add_light(pv.Light(light_type="headlight"))
+            _add_surface(pv, scene, surface, paint)
+            if edges:
+                _add_lines(pv, scene, surface)
+            scene.enable_anti_aliasing("ssaa")
+            scene.camera.zoom(0.93)  # so that no corner is cut off
+            file = BytesIO()
+            scene.screenshot(file)
+            return file.getvalue()
         finally:
             scene.close()
 
 
-def rendered(scene: Any) -> bytes:
-    """Draw a scene.
-
-    Parameters
-    ----------
-    scene : Plotter
-
-    Returns
-    -------
-    bytes
-        A PNG file.
-    """
-    file = BytesIO()
-    scene.enable_anti_aliasing("ssaa")
-    scene.camera.zoom(0.93)
-    scene.screenshot(file)
-    return file.getvalue()
-
-
-def add_surface(scene: Any, surface: Surface, paint: Paint) -> None:
-    """Add a coloured surface to a scene.
-
-    Parameters
-    ----------
-    scene : Plotter
-    surface : Surface
-    paint : Paint
-    """
-    pv = needed_pyvista(_WHAT)
-
+def _add_surface(pv: Any, scene: Any, surface: Surface, paint: Paint) -> None:
     def add(triangles: NDArray[np.int64], values: NDArray[np.float64] | None = None, **how: Any) -> None:
         mesh = pv.PolyData.from_regular_faces(surface.points, triangles)
         actor = scene.add_mesh(mesh, scalars=values, smooth_shading=True, ambient=0.5, diffuse=0.55, **how)
@@ -158,15 +115,7 @@ def add_surface(scene: Any, surface: Surface, paint: Paint) -> None:
         scene.add_legend(legend, face="rectangle", size=size, loc="upper right", font_family="arial")
 
 
-def add_lines(scene: Any, surface: Surface) -> None:
-    """Add the cells' edges to a scene.
-
-    Parameters
-    ----------
-    scene : Plotter
-    surface : Surface
-    """
-    pv = needed_pyvista(_WHAT)
+def _add_lines(pv: Any, scene: Any, surface: Surface) -> None:
     n, k = surface.lines.shape[:2]
     rows = np.column_stack([np.full(n, k), np.arange(n * k).reshape(n, k)])
     lines = pv.PolyData(surface.lines.reshape(n * k, -1), lines=rows.ravel())
