@@ -76,7 +76,9 @@ def draw_solid(surface: Surface, paint: Paint, edges: bool) -> bytes:
     pv = needed_pyvista(_WHAT)
     with _quiet():
         if missing_opengl():
-            raise ArgumentError(f"{_WHAT} takes OpenGL, which is not there; EGL with Mesa does: apt install libegl1")
+            raise ArgumentError(
+                f"{_WHAT} takes OpenGL, which is not there; with Mesa: apt install libegl1 libgl1-mesa-dri"
+            )
         theme = pv.themes.DocumentTheme()
         scene = pv.Plotter(off_screen=True, window_size=_SIZE, line_smoothing=True, lighting="none", theme=theme)
         try:
