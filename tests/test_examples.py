@@ -132,7 +132,7 @@ def test_elasticity(backend):
 def test_picture(backend):
     found = load("picture").main(order=4, backend=backend)
     assert found["heat"] == pytest.approx(found["lost"], rel=1e-9) == pytest.approx(6.4251, rel=1e-3)
-    assert found["iterations"] < 25
+    assert found["iterations"] < (40 if backend == "cuda" else 25)
 
 
 @on_both
