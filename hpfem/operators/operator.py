@@ -75,7 +75,7 @@ class Operator(FieldMap):
     components : int
         Components that the pointwise function couples.
     target : Space, optional
-        Where the results are: a space on the same mesh, whose points they are at. `space` when left out.
+        Of the results, on the same mesh: at whose points, or with whose functions. `space` when left out.
     strategy : str
         "auto", "stdmat", "sumfac" or another strategy of the backend.
     algorithm : str
@@ -265,14 +265,16 @@ class Operator(FieldMap):
         -------
         BlockProblem
         """
-        block, target = self.space.blocks[number], self.target.blocks[number]
-        tabulation = block.tabulation if target is block else Tabulation(block.basis, target.rule)
+        modes, points = self.space.blocks[number], self.target.blocks[number]
+        if not self.form.from_modes:
+            modes, points = points, modes
+        tabulation = points.tabulation if modes is points else Tabulation(modes.basis, points.rule)
         fields = {
             key: FieldValues(field.data[number], self.device, field.components > 1)
             for key, field in self.fields.items()
         }
         return BlockProblem(
-            self.form, tabulation, target.geometry, self.space.dtype, fields=fields, parameters=self.parameters
+            self.form, tabulation, points.geometry, self.space.dtype, fields=fields, parameters=self.parameters
         )
 
     def _asked(self) -> list[tuple[BlockProblem, str, str, Backend]]:

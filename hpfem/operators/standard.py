@@ -82,12 +82,16 @@ class IProductWRTBase(Operator):
     Parameters
     ----------
     space : Space
+        At whose points the values are.
+    target : Space, optional
+        On the same mesh, with whose functions; `space` when left out. For products that want more points than the
+        space of the result has.
     **options
         strategy, algorithm, backend of `Operator`.
     """
 
-    def __init__(self, space: Space, **options: Unpack[OperatorOptions]) -> None:
-        super().__init__(space, IPRODUCT_WRT_BASE, **options)
+    def __init__(self, space: Space, target: Space | None = None, **options: Unpack[OperatorOptions]) -> None:
+        super().__init__(space, IPRODUCT_WRT_BASE, target=target, **options)
 
 
 @OPERATORS.register("PhysDeriv")
@@ -112,12 +116,15 @@ class IProductWRTDerivBase(Operator):
     Parameters
     ----------
     space : Space
+        At whose points the values are.
+    target : Space, optional
+        As of `IProductWRTBase`.
     **options
         strategy, algorithm, backend of `Operator`.
     """
 
-    def __init__(self, space: Space, **options: Unpack[OperatorOptions]) -> None:
-        super().__init__(space, IPRODUCT_WRT_DERIV_BASE, **options)
+    def __init__(self, space: Space, target: Space | None = None, **options: Unpack[OperatorOptions]) -> None:
+        super().__init__(space, IPRODUCT_WRT_DERIV_BASE, target=target, **options)
 
 
 @OPERATORS.register("Mass")

@@ -1,4 +1,4 @@
-"""Coefficients at the points of another space on the same cells, against the basis evaluated there."""
+"""Coefficients at the points of another space on the same cells, and products by its rule, against the basis there."""
 
 import pickle
 from functools import partial
@@ -42,6 +42,36 @@ def test_values_are_those_of_the_basis(name, bent, basis, backend, rng):
                 assert norm_error(ours, theirs) < 1e-12
 
 
+@pytest.mark.parametrize("basis", ["modified", "orthogonal", "lagrange"])
+@pytest.mark.parametrize("bent", [False, True], ids=["straight", "curved"])
+@pytest.mark.parametrize("name", NAMES)
+def test_products_by_a_finer_rule(name, bent, basis, backend, rng):
+    """Against the rule itself: sums of values and modes, and of vectors and gradients, at the points."""
+    mesh = curved(name) if bent else straight(name)
+    for order in (1, 3, 8):
+        space = hp.Space(mesh, order, basis, backend=backend)
+        fine = space.at(quadrature=2)
+        f = fine.evaluate(lambda *x: np.exp(x[0] - x[1]))
+        make = partial(hp.IProductWRTBase, fine, space)
+        made = [make()]
+        if order == 3:
+            made += [make(**way) for way in ways(backend, gradients=False)]
+            made += [operator for _, operator in special(backend, make)]
+        for operator in made:
+            found = operator(f)
+            assert found.space is space and found.state == "dual"
+            for ours, values, block, other in zip(found.arrays, f.arrays, space.blocks, fine.blocks, strict=True):
+                modes = block.basis.evaluate(block.shape.collapse(other.rule.eta))
+                assert norm_error(ours, (values * other.geometry.weights()) @ modes.T) < 1e-12
+        u, g = random_field(space, rng), fine.evaluate(lambda *x: [np.cos(x[0] + i * x[1]) for i in range(len(x))])
+        slopes = hp.PhysDeriv(fine)(hp.BwdTrans(space, fine)(u))
+        weights = [block.geometry.weights() for block in fine.blocks]
+        terms = [a * b * w for a, b, w in zip(slopes.arrays, g.arrays, weights, strict=True)]
+        found = hp.IProductWRTDerivBase(fine, space)(g).dot(u)
+        size = sum(np.abs(term).sum() for term in terms)
+        assert abs(found - sum(term.sum() for term in terms)) < 1e-12 * size
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_in_float32(name, backend, rng):
     mesh = curved(name)
@@ -79,5 +109,10 @@ def test_what_does_not_fit():
     with pytest.raises(ArgumentError, match="is a Space"):
         hp.BwdTrans(space, 3)
     finer = hp.Space(space.mesh, 2, quadrature=2)
+    for operator in (hp.IProductWRTBase, hp.IProductWRTDerivBase):
+        with pytest.raises(ArgumentError, match="on the same mesh"):
+            operator(space, hp.Space(straight("tet"), 2))
+    with pytest.raises(StateError, match="another space"):
+        hp.IProductWRTBase(finer, space)(space.zeros("phys"))
     with pytest.raises(StateError, match="same space"):
         hp.BwdTrans(space, finer)(space.zeros("coeff"), out=space.empty("phys"))
