@@ -75,7 +75,7 @@ class Constants:
         ndarray, [parts]
         """
         ones, _, _, means_t = self._float64
-        sums, rest = self.vectors.to_host(ones @ rhs), rhs
+        sums, rest = np.array(self.vectors.numbers(ones @ rhs)), rhs
         for _ in range(2):  # twice, so that rounding leaves nothing
             rest = rest - means_t @ (ones @ rest)
         norm = self.vectors.norm
@@ -116,7 +116,7 @@ class Constants:
         """
         # Vertices carry the constants: but for rounding no entry of `ones` is negative.
         ones = self._float64[0]
-        sums, scales = (self.vectors.to_host(own) for own in (abs(ones @ rhs), ones @ abs(rhs)))
+        sums, scales = np.reshape(self.vectors.numbers(abs(ones @ rhs), ones @ abs(rhs)), (2, -1))
         ratios = np.divide(sums, scales, out=np.zeros_like(sums), where=scales > 0)
         found = {name: float(r) for name, r, e in zip(self.names, ratios, self.energies, strict=True) if e == 0}
         off = {name: r for name, r in found.items() if r > _SUM_ROUNDING * np.finfo(dtype).eps}

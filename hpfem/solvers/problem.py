@@ -196,6 +196,7 @@ class Problem:
             self._loads = Loads(c0, self.components)
             self._values, self._load = self._on_device(values), self._on_device(bc.load)
             self._constrained = self.operator.vectors.xp.asarray(bc.constrained)
+            self._sharing: dict[str, tuple[list[bool], Any]] = {}
         self.update()
 
     def __repr__(self) -> str:
@@ -271,7 +272,7 @@ class Problem:
     def solve(
         self,
         f: Source = 0.0,
-        dirichlet: Condition | None = None,
+        dirichlet: Condition | Solution | None = None,
         start: Solution | NDArray[Any] | None = None,
     ) -> Solution:
         """Solve for a right-hand side.
@@ -282,9 +283,10 @@ class Problem:
             Right-hand side: a function of the coordinates, a number, a number for each component, one of these for
             each region (`by_region`), or a field in state "phys" or "dual".
         dirichlet : optional
-            Other values where the problem has some; as there.
-        start : Solution or ndarray, [size] or [components, size], optional
-            First guess, such as the solution of the step before.
+            Other values where the problem has some: as there, or those of a function that is given by its global
+            coefficients, a Solution or an array as `start`. These are taken where they are, and nothing is evaluated.
+        start : Solution or array, [size] or [components, size], optional
+            First guess, such as the solution of the step before; an array of the host, or where the operator computes.
 
         Returns
         -------
@@ -312,7 +314,7 @@ class Problem:
         with self._phase("right-hand side", phases):
             values = self._values
             if dirichlet is not None:
-                values = self._on_device(self._domain_values(dirichlet, self.conditions.values_of(dirichlet)))
+                values = self._other_values(dirichlet)
             rhs, guess = self._right_hand_side(f, values), None if start is None else self._guess(start, values)
             if any(constants):
                 rows: list[tuple[Any, Any]] = []
@@ -376,20 +378,34 @@ class Problem:
         """A vector of the unknowns, zero where values are prescribed."""
         return self.operator.vectors.xp.where(self._constrained, 0.0, vector)
 
-    def _guess(self, start: Solution | NDArray[Any], values: Any) -> Any:
+    def _other_values(self, dirichlet: Any) -> Any:
+        """Values of a condition, or of a function that is given by its coefficients, where there are conditions."""
+        if isinstance(dirichlet, Solution) or getattr(dirichlet, "shape", None) == self.conditions.load.shape:
+            xp = self.operator.vectors.xp
+            return xp.where(self._constrained, self._coefficients(dirichlet, "dirichlet"), 0.0)
+        return self._on_device(self._domain_values(dirichlet, self.conditions.values_of(dirichlet)))
+
+    def _guess(self, start: Any, values: Any) -> Any:
         """A first guess of the unknowns."""
+        given = self._coefficients(start, "start")
+        return self._freed(given if values is None else given - values)
+
+    def _coefficients(self, given: Any, what: str) -> Any:
+        """Global coefficients of the caller's, in float64 where the operator computes."""
         vectors = self.operator.vectors
-        if isinstance(start, Solution):
-            given = start.pair.read(vectors.device).astype(np.float64)
+        if isinstance(given, Solution):
+            found = given.pair.read(vectors.device).astype(np.float64)
+        elif vectors.has(given):
+            found = vectors.checked(given, what).astype(np.float64)
         else:
-            given = vectors.from_host(reals(start, "start"), np.float64)
+            found = vectors.from_host(reals(given, what), np.float64)
         wanted = self.conditions.load.shape
-        if given.shape != wanted or not bool(vectors.xp.isfinite(given).all()):
+        if found.shape != wanted or not bool(vectors.xp.isfinite(found).all()):
             raise ArgumentError(
-                f"start is {shown(start)} of shape {given.shape}; give a finite vector of"
+                f"{what} is {shown(given)} of shape {found.shape}; give a finite vector of"
                 f" {' x '.join(map(str, wanted))} unknowns"
             )
-        return self._freed(given if values is None else given - values)
+        return found
 
     def _applied(self, values: Any) -> Any:
         """The operator without the conditions, but with what Robin ones add, on values of any size."""
@@ -428,22 +444,28 @@ class Problem:
         """
         if not isinstance(u, Solution) or u.c0 is not self.c0:
             raise ArgumentError("flux takes a solution of this problem")
-        conditions, n, mesh = self.conditions, self.components, self.space.mesh
-        own = mesh.boundaries[name_of(boundary, mesh.boundaries, "boundary")]
-        of_each = [conditions.of_component(c) for c in range(n)]
-        fixed = [bool(np.isin(own, bc.dirichlet_facets).any()) for bc in of_each]
+        conditions, n, vectors = self.conditions, self.components, self.operator.vectors
+        fixed, shares = self._shares(boundary)
         found = np.zeros(n)
         if not all(fixed):
             found += np.where(fixed, 0.0, conditions.prescribed_flux(boundary, u.vector.astype(np.float64)))
         if any(fixed):
-            shares = np.stack(
-                [bc.shares(boundary) if own else 0 * bc.values for bc, own in zip(of_each, fixed, strict=True)]
-            )
-            vectors = self.operator.vectors
-            vector = u.pair.read(vectors.device).astype(np.float64)
-            residual = vectors.to_host(self._applied(vector) - self._loads(f)) - conditions.load
-            found += np.sum(shares * residual.reshape(n, -1), axis=1)
+            residual = self._applied(u.pair.read(vectors.device).astype(np.float64)) - self._loads(f)
+            if self._load is not None:
+                residual = residual - self._load
+            found += vectors.numbers((shares * residual.reshape(n, -1)).sum(axis=1))
         return float(found[0]) if n == 1 else found
+
+    def _shares(self, boundary: str) -> tuple[list[bool], Any]:
+        """Which components have values on a boundary, and `BoundaryConditions.shares` of them; made once."""
+        boundaries = self.space.mesh.boundaries
+        if name_of(boundary, boundaries, "boundary") not in self._sharing:
+            own = boundaries[boundary]
+            of_each = [self.conditions.of_component(c) for c in range(self.components)]
+            fixed = [bool(np.isin(own, bc.dirichlet_facets).any()) for bc in of_each]
+            rows = [bc.shares(boundary) if there else 0 * bc.values for bc, there in zip(of_each, fixed, strict=True)]
+            self._sharing[boundary] = fixed, self.operator.vectors.from_host(np.stack(rows))
+        return self._sharing[boundary]
 
 
 def _only_function(condition: Condition | None) -> Callable[..., Any] | None:

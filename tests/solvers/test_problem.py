@@ -47,6 +47,27 @@ def test_it_solves_as_solve_helmholtz_does(name, backend):
     assert np.abs(twice.vector - 2 * u.vector).max() < 1e-8 * np.abs(u.vector).max()
 
 
+@pytest.mark.parametrize("name", ["mixed", "tet"])
+@pytest.mark.parametrize("components", [1, 2])
+def test_values_and_guesses_are_taken_as_vectors(name, components, backend):
+    """Of the host, of where it computes, or of a solution: as the function does whose coefficients they are."""
+    space = space_on(name, backend, 3)
+
+    def values(scale):
+        return lambda *x: exact(*x) * scale if components == 1 else [exact(*x) * scale, x[0] * scale]
+
+    problem = hp.Problem(space, 1.0, {"xmin": values(1), "zmax": values(1)}, components=components, tol=1e-12)
+    wanted = problem.solve(0.5, dirichlet={"xmin": values(3), "zmax": values(3)})
+    vectors, host = problem.operator.vectors, problem.c0.project(values(3))
+    for given in (host, vectors.from_host(host), wanted):
+        found = problem.solve(0.5, dirichlet=given)
+        assert np.abs(found.vector - wanted.vector).max() < 1e-9 * np.abs(wanted.vector).max()
+    for start in (wanted, wanted.vector, vectors.from_host(wanted.vector)):
+        with count_transfers() as moved:
+            again = problem.solve(0.5, dirichlet=wanted, start=start)
+        assert again.info.iterations <= 1 and moved.total <= (start is wanted.vector)
+
+
 def test_numbers_are_updated_without_compiling(backend, monkeypatch):
     space = space_on("prism", backend, 3)
     problem = hp.Problem(space, lam=1.0, diffusivity=2.0, dirichlet=exact, preconditioner="jacobi")
@@ -113,6 +134,9 @@ def test_fluxes_are_exact_and_balance_the_sources(name, backend):
     u = problem.solve(-2.0)
     assert problem.flux(u, "xmin", -2.0) == pytest.approx(0.0, abs=1e-9)
     assert problem.flux(u, "xmax", -2.0) == pytest.approx(2.0, abs=1e-9)
+    with count_transfers() as moved:
+        assert problem.flux(u, "xmax", -2.0) == pytest.approx(2.0, abs=1e-9)
+    assert moved.total == 0  # what it takes besides u stays where the operator computes
     # What is prescribed elsewhere.
     assert problem.flux(u, "ymin", -2.0) == pytest.approx(-0.5) and problem.flux(u, "zmax") == pytest.approx(0.5)
     with pytest.raises(hp.ArgumentError, match="unknown boundary 'inlet'"):
@@ -138,6 +162,8 @@ def test_what_does_not_fit(backend):
         problem.solve(1.0, start=np.zeros(3))
     with pytest.raises(hp.ArgumentError, match="other boundaries"):
         problem.solve(1.0, dirichlet={"xmax": 0.0})
+    with pytest.raises(hp.ArgumentError, match="dirichlet is"):
+        problem.solve(1.0, dirichlet=np.full(problem.c0.size, np.nan))
     with pytest.raises(hp.ArgumentError, match="a solution of this problem"):
         problem.flux(space.zeros("coeff"), "xmin")
     with pytest.raises(hp.ArgumentError, match="c0 is of another space"):
