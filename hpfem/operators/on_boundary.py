@@ -11,7 +11,7 @@ import numpy as np
 
 from ..backends import vectors_on
 from ..errors import ArgumentError, StateError
-from ..memory import Device, PairArray
+from ..memory import Device, PairArray, PerDevice
 from ..space import Field, Space
 from ..space.field import check_state
 from ..space.sides import Side, check_outer, sides_of
@@ -72,6 +72,7 @@ class BoundaryForm(FieldMap):
         self.sides, self.on = sides_of(space, on), on
         if not self.sides:
             raise ArgumentError(f"boundary {on!r} has no facets")
+        self._indices: PerDevice[list[Any]] = PerDevice()
         self._inner = self._made(pointwise, fields or {}, test, make)
         self.name, self.backend = self._inner.name, self._inner.backend
 
@@ -115,10 +116,14 @@ class BoundaryForm(FieldMap):
     def _on_sides(self, field: Field, space: Space, device: Device) -> Field:
         """A field's coefficients, side by side."""
         xp, pairs = vectors_on(device).xp, []
-        for side in self.sides:
-            given = field.data[side.number].read(device)[:, xp.asarray(side.rows)]
+        for side, rows in zip(self.sides, self._rows(device), strict=True):
+            given = field.data[side.number].read(device)[:, rows]
             pairs.append(PairArray.of(xp.ascontiguousarray(given), device))
         return Field(space, field.state, pairs)
+
+    def _rows(self, device: Device) -> list[Any]:
+        """The elements of every side, as indices on a device."""
+        return self._indices.get(device, lambda: [vectors_on(device).xp.asarray(side.rows) for side in self.sides])
 
     @property
     def parameters(self) -> Parameters:
@@ -166,8 +171,7 @@ class BoundaryForm(FieldMap):
         out = result_field(self.space, self.name, self.output_state, field.components, out)
         for pair in out.data:
             pair.write(device)[...] = 0
-        for side, pair in zip(self.sides, found.data, strict=True):
-            rows = vectors_on(device).xp.asarray(side.rows)
+        for side, rows, pair in zip(self.sides, self._rows(device), found.data, strict=True):
             out.data[side.number].readwrite(device)[:, rows] += pair.read(device)
         return out
 

@@ -290,8 +290,8 @@ class Field(Printed):
             If there is no such component.
         """
         n = self.components
-        number = integer(number, -n, f"the number of a component of a field with {n}", n - 1)
-        return self._map(lambda a: a[[number]])
+        number = integer(number, -n, f"the number of a component of a field with {n}", n - 1) % n
+        return self._map(lambda a: a[number : number + 1] * 1)
 
     def __getitem__(self, number: int | slice) -> Field:
         """Make a field of one component, or of several ones, of this one (a copy).
@@ -313,12 +313,12 @@ class Field(Printed):
         if not isinstance(number, slice):
             return self.component(number)
         try:
-            chosen = list(range(self.components))[number]
+            there = bool(range(self.components)[number])
         except (TypeError, ValueError):
-            chosen = []
-        if not chosen:
+            there = False
+        if not there:
             raise ArgumentError(f"a field with {self.components} component(s) has none in {shown(number)}")
-        return self._map(lambda a: a[chosen])
+        return self._map(lambda a: a[number] * 1)
 
     def __iter__(self) -> Iterator[Field]:
         """The components, one after the other."""
