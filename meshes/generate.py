@@ -1,8 +1,8 @@
 """Generate the meshes of this folder: `python -m meshes.generate [NAME ...]`.
 
-All but two are built on a lattice (lattice.py) and curved by a map: exact arithmetic, so the same bytes everywhere.
-`ball` and `disc` are unstructured, made by the gmsh wheel (extra `mesh`, version in the file); they are left as they
-are where gmsh cannot be imported.
+All but three are built on a lattice (lattice.py) and curved by a map: exact arithmetic, so the same bytes everywhere.
+`ball`, `disc` and `channel` are unstructured, made by the gmsh wheel (extra `mesh`, version in the file); they are left
+as they are where gmsh cannot be imported.
 
     cube_mixed        unit cube, all four 3-D shapes, every cell affine              4.1
     cube_distorted    the same with vertices above z = 1/2 moved, cells interleaved  2.2
@@ -13,6 +13,7 @@ are where gmsh cannot be imported.
     curved_quad, curved_tri, curved_mixed_2d                                         order 3, the box of `bend_2d`
     ball              unit ball, tets                                                order 3, by gmsh
     disc              unit disc, quads and triangles                                 order 2, by gmsh
+    channel           a cylinder in a channel: quads around it, triangles outside    order 3, by gmsh
 
 `bend` and `bend_2d` are cubic polynomials, which cells of order 3 represent exactly.
 """
@@ -172,7 +173,43 @@ def make_disc(gmsh: Any) -> None:
     gmsh.model.mesh.generate(2)
 
 
-UNSTRUCTURED: dict[str, Callable[[Any], None]] = {"ball": make_ball, "disc": make_disc}
+def make_channel(gmsh: Any) -> None:
+    """Mesh the channel of the benchmark of Schäfer and Turek (1996): 2.2 x 0.41, a cylinder of 0.1 at (0.2, 0.2)."""
+    geo, ring = gmsh.model.geo, ((0.05, 0.02), (0.1, 0.04))
+    middle = geo.addPoint(0.2, 0.2, 0)
+    turns = [np.array([np.cos(a), np.sin(a)]) for a in np.pi / 4 + np.pi / 2 * np.arange(4)]
+    circles = []
+    for radius, size in ring:
+        ends = [geo.addPoint(0.2 + radius * x, 0.2 + radius * y, 0, size) for x, y in turns]
+        circles.append((ends, [geo.addCircleArc(ends[i], middle, ends[(i + 1) % 4]) for i in range(4)]))
+    (inner, wall), (outer, front) = circles
+    spokes = [geo.addLine(a, b) for a, b in zip(inner, outer)]
+    quads = []
+    for i in range(4):
+        loop = geo.addCurveLoop([spokes[i], front[i], -spokes[(i + 1) % 4], -wall[i]])
+        quads.append(geo.addPlaneSurface([loop]))
+        for curve in (wall[i], front[i]):
+            geo.mesh.setTransfiniteCurve(curve, 5)
+        geo.mesh.setTransfiniteCurve(spokes[i], 3, "Progression", 1.6)
+        geo.mesh.setTransfiniteSurface(quads[i])
+        geo.mesh.setRecombine(2, quads[i])
+    corners = [
+        geo.addPoint(x, y, 0, size) for x, y, size in ((0, 0, 0.1), (2.2, 0, 0.12), (2.2, 0.41, 0.12), (0, 0.41, 0.1))
+    ]
+    sides = [geo.addLine(corners[i], corners[(i + 1) % 4]) for i in range(4)]
+    rest = geo.addPlaneSurface([geo.addCurveLoop(sides), geo.addCurveLoop(front)])
+    # Finer where the wake is.
+    wake = [geo.addPoint(x, 0.2, 0, size) for x, size in ((0.4, 0.05), (0.8, 0.07), (1.3, 0.09))]
+    geo.synchronize()
+    gmsh.model.mesh.embed(0, wake, 2, rest)
+    gmsh.model.addPhysicalGroup(2, [*quads, rest], name="fluid")
+    for curves, name in (([sides[3]], "inlet"), ([sides[1]], "outlet"), (sides[::2], "walls"), (wall, "cylinder")):
+        gmsh.model.addPhysicalGroup(1, curves, name=name)
+    gmsh.option.setNumber("Mesh.ElementOrder", 3)
+    gmsh.model.mesh.generate(2)
+
+
+UNSTRUCTURED: dict[str, Callable[[Any], None]] = {"ball": make_ball, "disc": make_disc, "channel": make_channel}
 
 
 def import_gmsh() -> Any | None:
@@ -184,7 +221,7 @@ def import_gmsh() -> Any | None:
 
 
 def generate(name: str, folder: Path) -> Path:
-    """Write one mesh; `ball` and `disc` need gmsh."""
+    """Write one mesh; those that are unstructured need gmsh."""
     path = folder / f"{name}.msh"
     if name in LATTICE:
         version, make = LATTICE[name]

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import hpfem as hp
+from hpfem.memory import count_transfers
 from hpfem.mesh import box
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
@@ -140,6 +142,55 @@ def test_radiation(backend):
     found = load("radiation").main(backend=backend)
     assert found["error"] < 1e-10 and found["heat"] == pytest.approx(found["exact"], rel=1e-10)
     assert found["residuals"][-1] < 1e-12 and len(found["residuals"]) <= 7
+
+
+@on_both
+class TestIncompressibleFlow:
+    def test_kovasznay(self, backend):
+        found = load("incompressible_flow").convergence(backend, orders=(2, 5, 8), times=(0.04, 0.02))
+        assert found["space"][0] < 3e-2 and found["space"][1] < 2e-5 and found["space"][2] < 1.5e-8
+        for order, (coarse, fine) in found["time"].items():
+            assert np.log2(coarse / fine) == pytest.approx(order, abs=0.1)
+        assert found["time"][3][1] < 5e-7
+
+    @pytest.mark.skipif(importlib.util.find_spec("h5py") is None, reason="h5py is absent")
+    def test_cylinder(self, backend):
+        """From a flow that has developed, over a period: within 2 % of what Schäfer and Turek give."""
+        example = load("incompressible_flow")
+        found = example.cylinder(4, 8e-4, 430, start=example.MESHES / "channel_flow.h5", backend=backend)
+        for name, least, most in (
+            ("largest drag", 3.22, 3.24),
+            ("largest lift", 0.99, 1.01),
+            ("Strouhal", 0.295, 0.305),
+        ):
+            assert 0.98 * least < found[name] < 1.02 * most, name
+        # What finer spaces and shorter steps give.
+        assert found["largest drag"] == pytest.approx(3.2278, rel=1e-3)
+        assert found["largest lift"] == pytest.approx(0.9864, rel=2e-3)
+        assert found["Strouhal"] == pytest.approx(0.30185, rel=1e-3)
+
+    def test_taylor_green(self, backend, tmp_path):
+        example = load("incompressible_flow")
+        found = example.taylor_green(5, 3, 0.05, 40, backend=backend, output=tmp_path)
+        for time in (1.0, 2.0):
+            for kind in ("dissipation", "lost"):
+                assert np.interp(time, found["times"], found[kind]) == pytest.approx(example.BRACHET[time], rel=0.02)
+        assert {path.name for path in tmp_path.iterdir()} == {"taylor_green.png", "taylor_green.vtu"}
+
+    def test_nothing_leaves_the_device_in_a_step(self, backend):
+        """Dirichlet and Neumann boundaries, new data at every step, and the forces."""
+        mesh = box(("quad", "tri"), 12)
+        c0 = hp.C0Space(hp.Space(mesh, 4, backend=backend))
+        walls = dict.fromkeys(("xmin", "ymin", "ymax"), lambda x, y: [4 * y * (1 - y), 0 * x])
+        flow = load("incompressible_flow").Flow(c0, 0.01, 1e-3, 1, walls)
+        flow.start(c0.project(walls["xmin"]))
+        for _ in range(2):
+            flow.step(flow.wall_values)
+        flow.force_on("ymin")
+        with count_transfers() as moved:
+            flow.step(flow.wall_values * 1.01)
+            flow.force_on("ymin")
+        assert moved.total == 0
 
 
 @pytest.mark.cuda

@@ -203,6 +203,7 @@ PIPE = np.pi * (1 - 0.5**2)
         ("pipe_mixed", PIPE, 2e-4),
         ("ball", 4 / 3 * np.pi, 5e-4),
         ("disc", np.pi, 2e-5),
+        ("channel", 2.2 * 0.41 - np.pi * 0.05**2, 1e-6),
     ],
 )
 def test_meshes_are_read_and_have_their_volume(name, volume, tolerance):

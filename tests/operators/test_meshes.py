@@ -13,6 +13,7 @@ COMMITTED = Path(__file__).resolve().parent.parent.parent / "meshes"
 VOLUMES = {
     "ball": None,  # of geometry order 3: near 4 pi / 3
     "bench_mixed": 1,
+    "channel": None,
     "cube_distorted": 1,
     "cube_mixed": 1,
     "curved_hex": None,
