@@ -634,7 +634,8 @@ class VectorSpace:
         alpha : float
         x, y : array, [n]
         """
-        y += alpha * x
+        for part in chunks(len(y), 1, most=CACHED):  # products stay in the cache
+            y[part] += alpha * x[part]
 
     def axpby(self, alpha: float, x: Any, beta: float, y: Any) -> None:
         """Y = alpha x + beta y, in place.

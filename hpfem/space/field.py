@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from hpfem.shapes.arguments import integer, is_real, name_of, reals, shown
 
+from ..backends.base import vectors_on
 from ..errors import ArgumentError, StateError
 from ..memory import HOST, Device, PairArray
 from ..support.notebook import Printed
@@ -440,7 +441,7 @@ class Field(Printed):
         ]
         try:
             for array, values in pairs:
-                array += scalar * values
+                vectors_on(device).axpy(scalar, values.reshape(-1), array.reshape(-1))
         except BaseException:
             self.discard()
             raise

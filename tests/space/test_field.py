@@ -148,11 +148,17 @@ class TestArithmetic:
         f = random_field(space, rng, "phys")
         assert f.dot(f) > 0
 
+    def test_axpy_of_many_numbers_is_the_same(self, rng):
+        """They are taken a cache's worth at a time."""
+        space = hp.Space(box("quad", 60), 5)
+        u, w = random_field(space, rng, "phys"), random_field(space, rng, "phys")
+        expected = [a + 0.3 * b for a, b in zip(u.arrays, w.arrays, strict=True)]
+        assert u.axpy(0.3, w).size > 1 << 17
+        assert all(np.array_equal(a, b) for a, b in zip(u.arrays, expected, strict=True))
+
     def test_axpy_that_is_interrupted_leaves_no_half(self, space, rng):
         class Interrupting:
-            __array_ufunc__ = None
-
-            def __rmul__(self, scale):
+            def reshape(self, *shape):
                 raise KeyboardInterrupt
 
         u, w = random_field(space, rng), random_field(space, rng)

@@ -108,6 +108,10 @@ class CudaVectors(VectorSpace):
         """Tell whether something is an array of CuPy; see `VectorSpace.has`."""
         return type(array).__module__.partition(".")[0] == "cupy"
 
+    def axpy(self, alpha: float, x: Any, y: Any) -> None:
+        """Y += alpha x in one pass; see `VectorSpace.axpy`."""
+        self.axpby(alpha, x, 1.0, y)
+
     def axpby(self, alpha: float, x: Any, beta: float, y: Any) -> None:
         """Y = alpha x + beta y in one pass; see `VectorSpace.axpby`."""
         _axpby()(x.dtype.type(alpha), x, x.dtype.type(beta), y)
