@@ -120,7 +120,7 @@ def test_a_condition_on_an_operator_is_found():
 def test_references_are_listed():
     listed = set(re.findall(r"^\| \[(\w+)\]", (ROOT / "REFERENCES.md").read_text(encoding="utf-8"), flags=re.MULTILINE))
     cited = set()
-    for path in [*MODULES.values(), *(ROOT / "hpfem").rglob("*.h")]:
+    for path in [*MODULES.values(), *(ROOT / "hpfem").rglob("*.h"), *(ROOT / "examples").glob("*.py")]:
         text = path.read_text(encoding="utf-8")
         assert "DESIGN section" not in text, path
         cited |= set(re.findall(r"\[([A-Z]\w+)\](?= (?:eq|Alg|Fig|section|chapter)\b|[,:;.)]| [a-z]*$)", text))

@@ -1,0 +1,152 @@
+"""Time steps of incompressible flow: how many a second, and where their time goes.
+
+    HPFEM_NUM_THREADS=1 python benchmarks/flow.py [--backend cuda] [--small] [-o OUT.json]
+    python benchmarks/flow.py --show OUT.json
+
+The flows of examples/incompressible_flow.py. On a CPU times are those of its processor, with one thread. What of them
+is inside of compiled kernels is summed up besides, by clocks that take about 2 % of a step: the rest is Python, NumPy's
+array operations, and SciPy's sparse products.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from time import thread_time
+from typing import Any
+from unittest.mock import patch
+
+from hpfem.backends import choose_backend
+from hpfem.backends.cpu.runtime import kernel
+from hpfem.memory import count_transfers
+from hpfem.support.files import write_json
+from hpfem.support.machine import machine_description
+
+EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "incompressible_flow.py"
+# Of `channel`: order and time step; of `vortex`: order, boxes across and time step.
+CASES: dict[str, list[tuple[str, tuple[Any, ...]]]] = {
+    "cpu": [
+        ("channel", (5, 5e-4)),
+        ("channel", (8, 2e-4)),
+        ("vortex", (5, 6, 0.02)),
+        ("vortex", (7, 6, 0.01)),
+        ("vortex", (4, 12, 0.02)),
+    ],
+    "cuda": [
+        ("channel", (8, 2e-4)),
+        ("vortex", (7, 6, 0.01)),
+        ("vortex", (4, 24, 0.01)),
+        ("vortex", (7, 16, 0.005)),
+    ],
+}
+SMALL = [("channel", (2, 5e-4)), ("vortex", (2, 3, 0.02))]
+# Steps that are not measured.
+BEFORE = 6
+
+
+class Counted:
+    """Compiled code whose seconds of the processor are summed up, all of them together.
+
+    Parameters
+    ----------
+    code : Code
+    """
+
+    seconds = 0.0
+
+    def __init__(self, code: Any) -> None:
+        self._code = code
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._code, name)
+
+    def run(self, *arguments: int) -> None:
+        """Run the kernel."""
+        began = thread_time()
+        self._code.run(*arguments)
+        Counted.seconds += thread_time() - began
+
+
+def measured(name: str, arguments: tuple[Any, ...], backend: str, seconds: float = 6.0) -> dict[str, Any]:
+    """Times in milliseconds of a step of one flow."""
+    spec = importlib.util.spec_from_file_location("incompressible_flow", EXAMPLE)
+    assert spec is not None and spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    compiled, timer = kernel.compiled, choose_backend(backend).timer()
+    with patch.object(kernel, "compiled", lambda *given: Counted(compiled(*given))):
+        flow = getattr(example, name)(*arguments, backend=backend)
+        for _ in range(BEFORE):
+            flow.step()
+    solves: list[Any] = []
+
+    def step() -> None:
+        flow.step()
+        solves.append((flow.p.info, flow.solution.info))
+
+    steps = max(2, int(seconds / timer.seconds(flow.step, 2) * 2))
+    Counted.seconds, began = 0.0, thread_time()
+    with count_transfers() as moved:
+        elapsed = timer.seconds(step, steps)
+    whole = thread_time() - began if backend == "cpu" else elapsed
+    unknowns = (flow.dim + 1) * flow.c0.size
+
+    def mean(which: int, what: str) -> float:
+        return float(sum(getattr(both[which], what) for both in solves)) / steps
+
+    found = {
+        "flow": name,
+        "order": arguments[0],
+        "cells": flow.c0.space.n_cells,
+        "unknowns": unknowns,
+        "step": round(1e3 * whole / steps, 3),
+        "pressure": round(1e3 * mean(0, "time") * whole / elapsed, 3),
+        "velocity": round(1e3 * mean(1, "time") * whole / elapsed, 3),
+        "iterations": [round(mean(which, "iterations"), 1) for which in (0, 1)],
+        "unknowns_per_second": round(unknowns * steps / whole),
+        "bytes_moved": (moved.bytes_to_host + moved.bytes_to_device) // steps,
+    }
+    return found | ({"kernels": round(Counted.seconds / whole, 3)} if backend == "cpu" else {})
+
+
+def text_of(content: dict[str, Any]) -> str:
+    """The table of a file, in Markdown."""
+    lines = [
+        "| flow | cells | unknowns | ms a step | pressure | velocity | iterations | steps/s | unknowns/s | kernels |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for case in content["cases"]:
+        share = f"{case['kernels']:.2f}" if "kernels" in case else ""
+        lines.append(
+            f"| {case['flow']}, P={case['order']} | {case['cells']} | {case['unknowns']:.2e} | {case['step']:.1f} |"
+            f" {case['pressure']:.1f} | {case['velocity']:.1f} | {' + '.join(map(str, case['iterations']))} |"
+            f" {1e3 / case['step']:.3g} | {case['unknowns_per_second']:.2e} | {share} |"
+        )
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--backend", choices=tuple(CASES), default="cpu")
+    parser.add_argument("--small", action="store_true", help="small meshes, to try the script")
+    parser.add_argument("--show", metavar="FILE", help="measure nothing, print the table of a file")
+    parser.add_argument("-o", "--output", metavar="FILE", help="JSON file to write")
+    given = parser.parse_args(arguments)
+    if given.show:
+        content = json.loads(Path(given.show).read_text(encoding="utf-8"))
+    else:
+        content = {"machine": machine_description(), "unit": "ms", "cases": []}
+        for name, own in SMALL if given.small else CASES[given.backend]:
+            content["cases"].append(measured(name, own, given.backend, 0.1 if given.small else 6.0))
+            if given.output:
+                write_json(given.output, content)
+    print(text_of(content))
+    return content
+
+
+if __name__ == "__main__":
+    main()
