@@ -384,7 +384,7 @@ class World:
                 lambda d, n: solve(space, 1.0, 1.0, {"left": d}, {"right": n}, c0=c0),
                 {"d": 1.0, "n": 1.0},
             ),
-            Call("Problem", hp.Problem, {key: value for key, value in helmholtz.items() if key != "f"}),
+            Call("Problem", hp.Problem, {key: v for key, v in helmholtz.items() if key != "f"} | {"data_tol": 0.1}),
             Call(
                 "Problem.solve",
                 lambda f, start: hp.Problem(space, c0=c0).solve(f, start=start),

@@ -101,7 +101,7 @@ class Constants:
         _, means, ones_t, _ = self._float64
         return rest + ones_t @ (self.vectors.from_host(constants) - means @ rest)
 
-    def incompatibility(self, rhs: Any, dtype: DTypeLike) -> dict[str, float]:
+    def incompatibility(self, rhs: Any, dtype: DTypeLike, allowed: float = 0.0) -> dict[str, float]:
         """By part with E = 0, the sum of the right-hand side over that of its absolute values; warns if it is not 0.
 
         Parameters
@@ -109,6 +109,8 @@ class Constants:
         rhs : array of float64, [size]
         dtype : dtype
             Of the data.
+        allowed : float
+            Ratio up to which nothing is said.
 
         Returns
         -------
@@ -119,7 +121,7 @@ class Constants:
         sums, scales = np.reshape(self.vectors.numbers(abs(ones @ rhs), ones @ abs(rhs)), (2, -1))
         ratios = np.divide(sums, scales, out=np.zeros_like(sums), where=scales > 0)
         found = {name: float(r) for name, r, e in zip(self.names, ratios, self.energies, strict=True) if e == 0}
-        off = {name: r for name, r in found.items() if r > _SUM_ROUNDING * np.finfo(dtype).eps}
+        off = {name: r for name, r in found.items() if r > max(allowed, _SUM_ROUNDING * np.finfo(dtype).eps)}
         if off:
             said = ", ".join(f"{ratio:.1e} on {name}" for name, ratio in list(off.items())[:5])
             warn(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hpfem.shapes.arguments import flag, instance, integer, name_of, reals, shown
+from hpfem.shapes.arguments import flag, instance, integer, name_of, real, reals, shown
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..assembly.boundary import Condition, RobinCondition
@@ -120,6 +120,10 @@ class Problem:
         numbers has one for each; that of a Dirichlet condition has None for a component that is free there.
     bar : bool, optional
         Whether to show progress, on a terminal or in a notebook.
+    data_tol : float, optional
+        Where nothing fixes a constant: the sum of the data over that of their absolute values up to which they are
+        taken to be compatible, without a warning. More than 0 where the data are those of another computation, which
+        have its errors.
 
     Attributes
     ----------
@@ -168,9 +172,11 @@ class Problem:
         c0: C0Space | None = None,
         components: int = 1,
         bar: bool = True,
+        data_tol: float = 0.0,
     ) -> None:
         self._tol, self._most = checked_limits(tol, max_iterations, "Helmholtz")
         self.components, self._bar = integer(components, 1, "components", MAX_COMPONENTS), flag(bar, "bar")
+        self._data_tol = real(data_tol, "data_tol", least=0)
         self.phases: dict[str, float] = {}
         with self._phase("continuous space"):
             c0 = C0Space(space) if c0 is None else instance(c0, C0Space, "c0")
@@ -320,7 +326,7 @@ class Problem:
                 rows: list[tuple[Any, Any]] = []
                 for c, (row, own) in enumerate(zip(rhs.reshape(n, -1), constants, strict=True)):
                     of = "" if n == 1 else f", component {c}"
-                    found = {} if own is None else own.incompatibility(row, space.dtype)
+                    found = {} if own is None else own.incompatibility(row, space.dtype, self._data_tol)
                     incompatibility |= {name + of: ratio for name, ratio in found.items()}
                     rows.append((row, None) if own is None else own.split(row))
                 rhs = xp.stack([rest for rest, _ in rows]).reshape(rhs.shape)

@@ -94,6 +94,13 @@ def test_an_incompatible_problem_is_said():
         v = hp.solve_helmholtz(space, 0.0, lambda *x: cosine(*x) + 1e-6)
     assert caught[0].filename == __file__  # the line that the user wrote
     assert np.abs(u.vector - v.vector).max() < 1e-9
+    tolerant = hp.Problem(space, 0.0, data_tol=1e-5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = tolerant.solve(lambda *x: cosine(*x) + 1e-6)
+    assert again.info.incompatibility == pytest.approx(v.info.incompatibility, rel=1e-6)
+    with pytest.warns(hp.HpfemWarning, match="must sum up to 0"):
+        tolerant.solve(lambda *x: cosine(*x) + 1e-3)
     # The sum over that of the absolute values: 1 for a constant.
     assert 1e-8 < v.info.incompatibility["the mesh"] < 1e-6
     with pytest.warns(hp.HpfemWarning, match="the sum is 1.0e"):
