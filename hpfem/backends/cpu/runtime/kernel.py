@@ -72,13 +72,18 @@ class GroupKernel:
         target: Target,
         codes: NDArray[np.int32] | None = None,
     ) -> None:
-        self.target, self.dtype, self._n_elements, self._codes = target, np.dtype(dtype), n_elements, codes
+        self.target, self.dtype, self._n_elements = target, np.dtype(dtype), n_elements
+        self._take_codes(codes)
         self.lanes = target.lanes(dtype)
         self.groups = -(-n_elements // self.lanes)
         self.code = compiled(program.text, target)
         self.group_flops = program.flops * self.lanes
         self._scratch_size = program.scratch_size * self.lanes
         self._scratch: Pool[tuple[Array, int]] = Pool()
+
+    def _take_codes(self, codes: NDArray[np.int32] | None) -> None:
+        # Asking an array for its address takes as long as the call of a small kernel.
+        self._codes, self._codes_at = codes, 0 if codes is None else codes.ctypes.data
 
     def _new_scratch(self) -> tuple[Array, int]:
         array = aligned((self._scratch_size,), self.dtype)
@@ -101,8 +106,7 @@ class GroupKernel:
         """
         if not self.groups:
             return
-        codes = 0 if self._codes is None else self._codes.ctypes.data
-        common = self._n_elements, components, *addresses
+        codes, common = self._codes_at, (self._n_elements, components, *addresses)
         scratch = [self._scratch.take(self._new_scratch) for _ in bounds[1:]]
         if len(scratch) == 1:
             self.code.run(bounds[0], bounds[1], *common, scratch[0][1], codes, stride)
@@ -176,16 +180,18 @@ class MatrixKernel(GroupKernel):
         super().__init__(program, n_elements, dtype, target)
         entries = np.concatenate([*(factor.data for factor in factors), [0.0]])
         self._entries = entries[_steps(zeros, transposed)[1]].astype(dtype)
+        self._entries_at = self._entries.ctypes.data
 
     def indexed(self, codes: NDArray[np.int32]) -> MatrixKernel:
         """The same on some unknowns; see `CpuKernel.indexed`."""
         other = copy(self)
-        other._codes, other._scratch = codes, Pool()
+        other._scratch = Pool()
+        other._take_codes(codes)
         return other
 
     def apply_indexed(self, source: Array, out: Array, bounds: Sequence[int]) -> None:
         """Add the product with a global vector to another one; see `CpuKernel.apply_indexed`."""
-        addresses = (source.ctypes.data, out.ctypes.data, self._entries.ctypes.data, 0, 0, 0)
+        addresses = (source.ctypes.data, out.ctypes.data, self._entries_at, 0, 0, 0)
         used = source, out, self._entries
         self._launch(self._shares_among(len(source), bounds), len(source), addresses, source.shape[1], used)
 
@@ -234,7 +240,6 @@ class CpuKernel(GroupKernel, BlockKernel):
             self._geometry = self._stored(kind, program.direction)
         if like is None and uses_point:
             self._points = self._stored("points", program.direction)
-        # Asking an array for its address takes as long as the call of a small kernel.
         self._addresses = tuple(array.ctypes.data for array in (self._geometry, self._points, self._parameters))
 
     def _stored(self, kind: str, direction: int) -> Array:
@@ -297,8 +302,11 @@ class CpuKernel(GroupKernel, BlockKernel):
         problem = self.problem
         for i, name in enumerate(self._parameter_names):
             self._parameters[i] = problem.parameters[name]
-        fields = [np.ascontiguousarray(problem.fields[name].values[c], problem.dtype) for name, c in self._fields]
-        pointers = np.array([field.ctypes.data for field in fields], dtype=np.uint64)
         geometry, points, parameters = self._addresses
-        arrays = source.ctypes.data, target.ctypes.data, geometry, points, pointers.ctypes.data if fields else 0
+        fields, pointers, at = [], None, 0
+        if self._fields:
+            fields = [np.ascontiguousarray(problem.fields[name].values[c], problem.dtype) for name, c in self._fields]
+            pointers = np.array([field.ctypes.data for field in fields], dtype=np.uint64)
+            at = pointers.ctypes.data
+        arrays = source.ctypes.data, target.ctypes.data, geometry, points, at
         self._launch(bounds, components, (*arrays, parameters), stride, (source, target, fields, pointers))

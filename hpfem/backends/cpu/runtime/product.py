@@ -152,18 +152,19 @@ class CpuProduct:
         """
         n, size = len(vector), self._size
         shape = n, size + self._tail.shape[0]
-        given = self._pool.take(lambda: np.empty(shape, self._dtype))
+        given = self._pool.take(lambda: np.zeros(shape, self._dtype))
         if given.shape != shape:
-            given = np.empty(shape, self._dtype)
+            given = np.zeros(shape, self._dtype)
         given[:, :size] = vector
         given[:, constrained] = 0
-        for row in given:
+        among = len(self._shared) > 0
+        for row in given if among else ():
             row[size:] = self._tail @ row[self._shared]
         out = np.zeros(shape, self._dtype)
         for kernel, bounds in self._kernels:
             kernel.apply_indexed(given, out, bounds)
         self._pool.give(given)
-        for row in out:
+        for row in out if among else ():
             row[self._shared] += self._tail_t @ row[size:]
         out[:, constrained] = vector[:, constrained]
         return out[:, :size]

@@ -120,7 +120,8 @@ def shares(groups: int, work: int, smallest: int) -> list[int]:
     list of int
         First groups of the shares, and the number of groups.
     """
-    count = int(max(1, min(thread_count(), groups, work // smallest)))
+    most = int(min(groups, work // smallest))
+    count = min(thread_count(), most) if most > 1 else 1  # little work does not ask
     return [groups * share // count for share in range(count + 1)]
 
 
