@@ -100,8 +100,10 @@ class Flow:
         """Keep a velocity, and its advection -u . grad u at the points."""
         values, advection = self._at_points(vector), []
         for u, du in zip(values.data, self.derivatives(values, out=self.slopes).data, strict=True):
-            u, du = u.read(self.device), du.read(self.device)
-            advection.append(combined(-u, [du[i :: self.dim] for i in range(self.dim)]))
+            u, du = u.read(self.device), du.readwrite(self.device)
+            terms = du.reshape(self.dim, *u.shape)
+            terms *= -u
+            advection.append(terms.sum(axis=1))
         self.u = vector
         self.past.appendleft((vector, self.fine.field("phys", advection)))
 
