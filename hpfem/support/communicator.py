@@ -1,0 +1,314 @@
+"""Processes that work together, each on a part of a mesh: MPI's, or one alone.
+
+All of them run the same script, and what is called collective is called by all, in the same order. A process that ends
+by an exception ends the others: they would wait for it without end.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from types import TracebackType
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpfem.shapes.arguments import shown
+
+from ..errors import ArgumentError, DeviceError, HpfemError
+
+T = TypeVar("T")
+
+# What launchers tell the processes that they start: how many these are.
+_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
+# Looks at a message before other processes of the same core are let in, which it may be waiting for.
+_LOOKS = 300
+# Seconds that the first process has to say what all would say, and its exit code.
+_HEAD_START, _FAILED = 1.0, 1
+
+
+class Communicator:
+    """Processes that work together; of one process where there is no MPI.
+
+    Parameters
+    ----------
+    mpi : mpi4py.MPI.Comm, optional
+        One alone when left out.
+
+    Attributes
+    ----------
+    rank, size : int
+        Number of this process, and how many there are.
+    """
+
+    def __init__(self, mpi: Any = None) -> None:
+        self._mpi = mpi
+        self.rank, self.size = (0, 1) if mpi is None else (int(mpi.rank), int(mpi.size))
+
+    def __repr__(self) -> str:
+        return f"Communicator({self.rank} of {self.size})"
+
+    def all(self, value: T) -> list[T]:
+        """What every process gives, on every process; collective.
+
+        Parameters
+        ----------
+        value : object
+            Of this process.
+
+        Returns
+        -------
+        list
+            By rank.
+        """
+        return [value] if self.size == 1 else list(self._mpi.allgather(value))
+
+    def of_first(self, value: T) -> T:
+        """What the first process gives, on every process; collective.
+
+        Parameters
+        ----------
+        value : object
+            That of others does not count.
+
+        Returns
+        -------
+        object
+        """
+        return value if self.size == 1 else self._mpi.bcast(value)
+
+    def dealt(self, values: Sequence[T] | None) -> T:
+        """What the first process has for this one; collective.
+
+        Parameters
+        ----------
+        values : sequence, [size]
+            By rank; of others it does not count.
+
+        Returns
+        -------
+        object
+        """
+        if self.size == 1:
+            assert values is not None
+            return values[0]
+        return self._mpi.scatter(values)
+
+    def collected(self, value: T) -> list[T] | None:
+        """What every process gives, on the first one; collective.
+
+        Parameters
+        ----------
+        value : object
+
+        Returns
+        -------
+        list or None
+            By rank; None on the others.
+        """
+        return [value] if self.size == 1 else self._mpi.gather(value)
+
+    def swapped(self, values: Mapping[int, T]) -> dict[int, T]:
+        """What others have for this process; collective.
+
+        Parameters
+        ----------
+        values : {rank: object}
+            What it has for others.
+
+        Returns
+        -------
+        {rank: object}
+        """
+        if self.size == 1:
+            return {}
+        found = self._mpi.alltoall([values.get(rank) for rank in range(self.size)])
+        return {rank: value for rank, value in enumerate(found) if value is not None}
+
+    def sum(self, numbers: Any) -> NDArray[np.float64]:
+        """Sums over processes, the same to the last bit on each of them; collective.
+
+        Parameters
+        ----------
+        numbers : array_like of float
+
+        Returns
+        -------
+        ndarray of float64
+        """
+        given = np.array(numbers, dtype=np.float64)
+        if self.size > 1:
+            total = np.empty_like(given)
+            self._wait([self._mpi.Iallreduce(given, total)])
+            return total
+        return given
+
+    def max(self, number: float) -> float:
+        """The largest number of all processes, not a number if one is none; collective.
+
+        Parameters
+        ----------
+        number : float
+
+        Returns
+        -------
+        float
+        """
+        return number if self.size == 1 else float(np.max(self.all(number)))
+
+    def any(self, condition: bool) -> bool:
+        """Whether it is so on some process; collective.
+
+        Parameters
+        ----------
+        condition : bool
+
+        Returns
+        -------
+        bool
+        """
+        return condition if self.size == 1 else bool(self.sum(bool(condition)) > 0)
+
+    def each(self, condition: bool) -> bool:
+        """Whether it is so on every process; collective; see `any`."""
+        return not self.any(not condition)
+
+    def exchanged(self, given: Mapping[int, NDArray[Any]]) -> dict[int, NDArray[Any]]:
+        """Send arrays to neighbours and receive as much of each of them.
+
+        Parameters
+        ----------
+        given : {rank: ndarray}
+            In C order; the neighbour has one of the same shape and type for this process.
+
+        Returns
+        -------
+        {rank: ndarray}
+        """
+        received = {rank: np.empty_like(array) for rank, array in given.items()}
+        requests = [self._mpi.Irecv(array, rank) for rank, array in received.items()]
+        requests += [self._mpi.Isend(array, rank) for rank, array in given.items()]
+        self._wait(requests)
+        return received
+
+    @staticmethod
+    def _wait(requests: list[Any]) -> None:
+        """Wait for messages, and let others run where there are more processes than cores."""
+        looks = 0
+        while requests:
+            requests = [request for request in requests if not request.Test()]
+            looks += 1
+            if looks > _LOOKS:
+                time.sleep(0)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Let an error of hpfem in the body, which is not collective, be raised on all processes; collective.
+
+        Yields
+        ------
+        None
+
+        Raises
+        ------
+        HpfemError
+            That of the body, or of another process.
+        """
+        if self.size == 1:
+            yield
+            return
+        failure: HpfemError | None = None
+        try:
+            yield
+        except HpfemError as error:
+            failure = error
+        found = [error for error in self.all(failure) if error is not None]
+        if found:
+            raise found[0] if failure is None else failure
+
+
+ALONE = Communicator()
+
+
+@cache
+def world() -> Communicator:
+    """All processes that `mpirun` has started; this one alone where it has not.
+
+    Returns
+    -------
+    Communicator
+
+    Raises
+    ------
+    DeviceError
+        If there are others, and no mpi4py, or one for another MPI than that of `mpirun`.
+    """
+    told = max((int(os.environ[name]) for name in _SIZES if os.environ.get(name, "").isdigit()), default=1)
+    if told == 1:
+        return ALONE
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise DeviceError(
+            f"mpirun has started {told} processes, which cannot work together without mpi4py ({error}); do"
+            " pip install 'hpfem[mpi]'"
+        ) from error
+    if MPI.COMM_WORLD.size == 1:
+        raise DeviceError(
+            f"mpirun has started {told} processes, but mpi4py sees one alone: it uses {MPI.get_vendor()[0]}, and this"
+            " mpirun is of another MPI; take the one beside python, or build mpi4py with that MPI"
+        )
+    sys.excepthook = _ending_all(MPI.COMM_WORLD, sys.excepthook)
+    return Communicator(MPI.COMM_WORLD)
+
+
+Hook = Callable[[type[BaseException], BaseException, TracebackType | None], Any]
+
+
+def _ending_all(mpi: Any, before: Hook) -> Hook:
+    """What ends all processes when one ends by an exception: the first one that fails says so."""
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if mpi.rank:
+            time.sleep(_HEAD_START)
+            lines = traceback.format_exception(kind, error, trace)
+            sys.stderr.write("".join([f"on process {mpi.rank} of {mpi.size}:\n", *lines]))
+        else:
+            before(kind, error, trace)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        mpi.Abort(_FAILED)
+
+    return hook
+
+
+def communicator(given: Any = None) -> Communicator:
+    """Take a communicator of ours or of mpi4py.
+
+    Parameters
+    ----------
+    given : Communicator, mpi4py.MPI.Comm or None
+        None for `world`.
+
+    Returns
+    -------
+    Communicator
+
+    Raises
+    ------
+    ArgumentError
+        If it is none.
+    """
+    if given is None:
+        return world()
+    if isinstance(given, Communicator):
+        return given
+    if all(hasattr(given, name) for name in ("Iallreduce", "allgather", "rank", "size")):
+        return ALONE if given.size == 1 else Communicator(given)
+    raise ArgumentError(f"comm is a communicator of mpi4py, such as MPI.COMM_WORLD, or hpfem.ALONE; got {shown(given)}")
