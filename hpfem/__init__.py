@@ -27,7 +27,7 @@ from .errors import (
 )
 from .forms import Gradient, Pointwise, Vector
 from .memory import OutOfMemory
-from .mesh import Mesh, box, from_meshio, read_mesh
+from .mesh import Mesh, box, distribute, from_meshio, read_mesh
 from .operators import (
     AdvectionDiffusionReaction,
     BwdTrans,
@@ -43,12 +43,14 @@ from .operators import (
 )
 from .solvers import Problem, SolveInfo, cg, h1_error, l2_error, l2_project, solve, solve_helmholtz
 from .space import Block, Field, Space, by_region
+from .support.communicator import ALONE, Communicator
 from .support.progress import progress
 from .version import __version__ as __version__
 from .view import Picture
 from .vtu import write_vtu
 
 __all__ = [
+    "ALONE",
     "BACKENDS",
     "AdvectionDiffusionReaction",
     "ArgumentError",
@@ -57,6 +59,7 @@ __all__ = [
     "BoundaryConditions",
     "BwdTrans",
     "C0Space",
+    "Communicator",
     "DeviceError",
     "Field",
     "FwdTrans",
@@ -87,6 +90,7 @@ __all__ = [
     "by_region",
     "cg",
     "choose_backend",
+    "distribute",
     "from_meshio",
     "h1_error",
     "l2_error",

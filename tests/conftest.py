@@ -111,7 +111,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """A skip for any other reason than an absent GPU, ../shared or h5py is a failure."""
+    """A skip for any other reason than an absent GPU, ../shared or an extra is a failure."""
     report = yield
     if report.skipped and not hasattr(report, "wasxfail") and not item.get_closest_marker("cuda"):
         fail_unless_shared(report, str(call.excinfo.value))
@@ -128,6 +128,6 @@ def pytest_make_collect_report():
 
 
 def fail_unless_shared(report, reason):
-    """Turn a skip into a failure unless ../shared or h5py, which is an extra, is the reason."""
-    if "../shared" not in reason and "h5py is absent" not in reason:
+    """Turn a skip into a failure unless ../shared or an extra is the reason."""
+    if not any(known in reason for known in ("../shared", "h5py is absent", "mpi4py or mpiexec is absent")):
         report.outcome, report.longrepr = "failed", f"unexpected skip: {reason}"

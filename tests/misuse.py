@@ -197,6 +197,12 @@ class World:
                 ),
                 {"key": "a", "region": [0], "sides": [[0, 1]], "pairs": [[7, 8]]},
             ),
+            Call(
+                "distribute",
+                hp.distribute,
+                {"mesh": mesh, "comm": hp.ALONE, "weights": {"tri": 1.0, "quad": 2.0}, "owners": [0, 0, 0]},
+            ),
+            Call("distribute weights", lambda weights: hp.distribute(mesh, None, weights), {"weights": "auto"}),
             Call("Mesh.transformed", mesh.transformed, {"function": lambda p: 2 * p, "check": True}),
             Call("Mesh.elevated", mesh.elevated, {"order": 2}),
             # More times would take all memory.
@@ -208,7 +214,16 @@ class World:
             Call("Mesh.coordinates", mesh.coordinates, {"group": mesh.cells[0]}),
             Call("Mesh.affine", mesh.affine, {"group": mesh.cells[0]}),
             Call(
-                "box", box, {"shapes": "quad", "counts": (3, 1), "lower": (0, 0), "upper": (1, 1), "periodic": ("x",)}
+                "box",
+                box,
+                {
+                    "shapes": "quad",
+                    "counts": (3, 1),
+                    "lower": (0, 0),
+                    "upper": (1, 1),
+                    "periodic": ("x",),
+                    "comm": None,
+                },
             ),
             Call("choose_backend", hp.choose_backend, {"name": "numpy"}),
             Call("progress", _shown, {"description": "work", "total": 3}),

@@ -144,7 +144,7 @@ def by_kind(cells: Cells, points: Array) -> Iterator[tuple[GeometryKind, NDArray
     Yields
     ------
     kind : GeometryKind
-        Each that has cells, once.
+        Each that has cells, once; the first where there are none.
     chosen : ndarray of int, [n]
         Its cells, ascending.
     elements : ElementMap
@@ -154,7 +154,7 @@ def by_kind(cells: Cells, points: Array) -> Iterator[tuple[GeometryKind, NDArray
     first = np.concatenate([np.argmax([kind.includes(own) for kind in GEOMETRY_KINDS], axis=0) for own in parts])
     for number, kind in enumerate(GEOMETRY_KINDS):
         chosen = np.flatnonzero(first == number)
-        if len(chosen):
+        if len(chosen) or (number == 0 and not len(cells.nodes)):
             yield kind, chosen, ElementMap.of(cells, points, chosen)
 
 

@@ -181,9 +181,10 @@ class ElementMap:
         Yields
         ------
         ElementMap
-            Of the cells that follow those before.
+            Of the cells that follow those before; one where there are no cells.
         """
-        for rows in chunks(len(cells.nodes), cells.nodes.shape[1] * points.shape[1], most=CACHED):
+        some = list(chunks(len(cells.nodes), cells.nodes.shape[1] * points.shape[1], most=CACHED))
+        for rows in some or [slice(0)]:
             yield ElementMap.of(cells, points, rows)
 
     @property

@@ -7,6 +7,7 @@ what cannot be computed on; `named_sets` finds its regions and boundaries. `Mesh
 
 from .box import box
 from .cells import CellArray
+from .distribute import distribute
 from .io.reader import from_meshio, read_mesh
 from .mesh import CellGroup, Mesh
 from .node_order import gmsh_nodes, vtk_nodes
@@ -15,6 +16,6 @@ from .symmetry import symmetries
 from .topology import Entities, Facets, Topology
 
 __all__ = [
-    "CellArray", "CellGroup", "Entities", "Facets", "Mesh", "MeshSummary", "Topology", "box", "from_meshio",
-    "gmsh_nodes", "read_mesh", "symmetries", "vtk_nodes",
+    "CellArray", "CellGroup", "Entities", "Facets", "Mesh", "MeshSummary", "Topology", "box", "distribute",
+    "from_meshio", "gmsh_nodes", "read_mesh", "symmetries", "vtk_nodes",
 ]  # fmt: skip

@@ -53,8 +53,19 @@ def _collapses(shape: Shape) -> dict[tuple[int, ...], list[int]]:
     return found
 
 
-def _ranks(topology: Topology) -> Indices:
-    """The rank of every vertex."""
+def vertex_ranks(topology: Topology) -> Indices:
+    """Rank the vertices.
+
+    Parameters
+    ----------
+    topology : Topology
+        Of all cells.
+
+    Returns
+    -------
+    ndarray of int, [n_vertices]
+        The rank of every vertex.
+    """
     first, ties = np.zeros(topology.n_vertices, dtype=bool), [np.empty((0, 2), dtype=np.int64)]
     for cells, vertices in zip(topology.cells, topology.vertices, strict=True):
         collapses = _collapses(cells.shape)
@@ -89,6 +100,8 @@ class AlignedTopology(Topology):
     topology : Topology
     points : ndarray, [n, D]
         Of the mesh.
+    ranks : ndarray of int, [n_vertices], optional
+        Of the vertices, where cells are missing that have a say; `vertex_ranks` when left out.
 
     Attributes
     ----------
@@ -100,8 +113,9 @@ class AlignedTopology(Topology):
         Whether the cells of the mesh are in no order.
     """
 
-    def __init__(self, topology: Topology, points: NDArray[np.float64]) -> None:
-        self._plain, self._points, self.ranks = topology, points, _ranks(topology)
+    def __init__(self, topology: Topology, points: NDArray[np.float64], ranks: Indices | None = None) -> None:
+        self._plain, self._points = topology, points
+        self.ranks = vertex_ranks(topology) if ranks is None else ranks
         self._kinds: list[tuple[Indices, Indices, Indices]] = []
         self._orders: list[Indices | slice] = []
         self.rows = np.empty(sum(map(len, topology.cells)), dtype=np.int64)
@@ -146,7 +160,8 @@ class AlignedTopology(Topology):
             ]
             here = [orientation_codes(e.shape, ranks[:, e.vertices]) for e in entities]
             own = own if isinstance(order, slice) else own.take(order, axis=0)
-            ids.append(np.take_along_axis(own, np.array(numbers).take(kind, axis=0), axis=1))
+            places = np.array(numbers, dtype=np.int64).reshape(-1, len(entities))
+            ids.append(np.take_along_axis(own, places.take(kind, axis=0), axis=1))
             codes.append(np.stack(here, axis=1).take(kind, axis=0))
         return Entities(plain.count, tuple(ids), tuple(codes), plain.index)
 
@@ -166,5 +181,5 @@ class AlignedTopology(Topology):
         """
         return orientation_codes(shape, self.ranks[vertices])
 
-    def __reduce__(self) -> tuple[type[AlignedTopology], tuple[Topology, NDArray[np.float64]]]:
-        return AlignedTopology, (self._plain, self._points)
+    def __reduce__(self) -> tuple[type[AlignedTopology], tuple[Topology, NDArray[np.float64], Indices]]:
+        return AlignedTopology, (self._plain, self._points, self.ranks)

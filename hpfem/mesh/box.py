@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import permutations, product
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from hpfem.errors import ArgumentError
 from hpfem.shapes import SHAPES, Shape
 from hpfem.shapes.arguments import as_array, name_of, reals, shown
 
+from .distribute import made_on_first
 from .mesh import Mesh
 from .node_order import vertex_positions
 from .symmetry import Indices
@@ -73,6 +75,7 @@ def box(
     lower: Sequence[float] | None = None,
     upper: Sequence[float] | None = None,
     periodic: Sequence[str] = (),
+    comm: Any = None,
 ) -> Mesh:
     """Mesh a box with cells of one shape, or with slabs of several along x.
 
@@ -87,6 +90,9 @@ def box(
     periodic : sequence of str
         Directions, of "x", "y" and "z", in which what leaves the box on one side enters it on the other: vertices,
         edges and faces there are one, and what lives on them is continuous. Three small boxes at least in such one.
+    comm : Communicator or mpi4py.MPI.Comm, optional
+        Processes that get a part each (`distribute`); all that `mpirun` has started when left out, `hpfem.ALONE` for
+        the whole box.
 
     Returns
     -------
@@ -98,6 +104,17 @@ def box(
     ArgumentError
         For shapes of two dimensions or unknown ones, or counts and corners that do not fit them.
     """
+    return made_on_first(comm, lambda: _whole(shapes, counts, lower, upper, periodic))
+
+
+def _whole(
+    shapes: str | Sequence[str],
+    counts: int | Sequence[int],
+    lower: Sequence[float] | None,
+    upper: Sequence[float] | None,
+    periodic: Sequence[str],
+) -> Mesh:
+    """The whole box."""
     names = (shapes,) if isinstance(shapes, str) else shapes
     if not isinstance(names, (list, tuple)) or not names:
         raise ArgumentError(f"a box can be made of {', '.join(_CUTS)}, not of {shown(shapes)}")

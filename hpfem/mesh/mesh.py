@@ -23,6 +23,7 @@ from hpfem.shapes.arguments import MAX_ORDER, as_array, flag, instance, integer,
 from hpfem.shapes.cached import cached_property
 
 from ..geometry.element_map import ElementMap, elevated_nodes
+from ..support.communicator import ALONE, Communicator
 from ..support.files import atomic_path, file_path, path_text
 from ..support.immutable import Immutable, frozen
 from ..support.notebook import Printed
@@ -36,6 +37,7 @@ from .lattice import lattice_numbering
 from .named_sets import boundaries_of, looked_up, regions_of, rows_of_integers, sets
 from .node_order import ORDERINGS
 from .orientation import positively_oriented
+from .part import Part
 from .refine import refined
 from .summary import MeshSummary, cell_statistics, coincident_vertices, unnamed_facets
 from .symmetry import Indices, mirrored_vertices
@@ -128,6 +130,8 @@ class Mesh(Immutable, Printed):
         Boundary elements of the file that are no facet of any cell.
     periodic : bool
         Whether vertices were identified.
+    part : Part or None
+        What it is part of, if processes share the cells (`distribute`).
     """
 
     points: Array
@@ -140,6 +144,7 @@ class Mesh(Immutable, Printed):
     n_mirrored: int = 0
     n_stray: int = 0
     periodic: bool = False
+    part: Part | None = None
 
     @staticmethod
     def from_cells(
@@ -232,6 +237,11 @@ class Mesh(Immutable, Printed):
         return sum(len(group) for group in self.cells)
 
     @property
+    def comm(self) -> Communicator:
+        """The processes that share the cells."""
+        return ALONE if self.part is None else self.part.comm
+
+    @property
     def shapes(self) -> tuple[Shape, ...]:
         """The shapes that occur, each once."""
         return tuple(dict.fromkeys(group.shape for group in self.cells))
@@ -280,11 +290,13 @@ class Mesh(Immutable, Printed):
     @cached_property
     def aligned_topology(self) -> AlignedTopology:
         """Edges and faces as `aligned` cells see them."""
-        return AlignedTopology(self.topology, self.points)
+        return AlignedTopology(self.topology, self.points, None if self.part is None else self.part.ranks)
 
     @cached_property
     def hanging(self) -> Hanging:
         """Vertices inside sides of cells that do not have them as corners: the cells there are not joined."""
+        if self.part is not None:
+            return self.part.hanging
         return hanging_vertices(self.points, self.topology, self._labels)
 
     @property
@@ -454,7 +466,7 @@ class Mesh(Immutable, Printed):
             np.where(own[:, None], old.vertices[:, mirrored_vertices(old.shape)], old.vertices)
             for old, own in zip(self.cells, mirrored, strict=True)
         ]
-        topology = Topology(arrays, vertices, self.n_vertices)
+        topology = Topology(arrays, vertices, self.n_vertices, self.topology.beyond)
         first = np.column_stack([topology.facets.cells[:, 0], topology.facets.local[:, 0]])
         sides = {name: frozen(first[facets]) for name, facets in self.boundaries.items()}
         return replace(
@@ -491,7 +503,8 @@ class Mesh(Immutable, Printed):
             arrays.append(CellArray(group.shape, order, nodes, group.indices))
         same = merged(arrays)
         vertices = [np.concatenate([g.vertices for g in self.cells if g.shape is array.shape]) for array in same]
-        return replace(self, points=frozen(points), cells=groups_of(Topology(same, vertices, self.n_vertices)))
+        topology = Topology(same, vertices, self.n_vertices, self.topology.beyond)
+        return replace(self, points=frozen(points), cells=groups_of(topology))
 
     def refined(self, times: int = 1) -> Mesh:
         """The same mesh with every cell cut into smaller ones of half its size.

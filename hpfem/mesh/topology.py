@@ -9,6 +9,7 @@ orientation code says how a cell's local order becomes it: ``global[i] = local[s
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cache
 from itertools import permutations
@@ -58,9 +59,9 @@ class Facets:
     Attributes
     ----------
     cells : ndarray of int, [F, 2]
-        Cell numbers; -1 in the second column where there is no neighbour.
+        Cell numbers; in the second column -1 where there is no neighbour, -2 where another process has it.
     local : ndarray of int, [F, 2]
-        The number of the facet in each of the cells, -1 where there is none.
+        The number of the facet in each of the cells, -1 where there is none here.
     non_manifold : ndarray of int
         Facets of more than two cells (none in a checked mesh).
     """
@@ -75,7 +76,7 @@ class Facets:
     @property
     def on_boundary(self) -> NDArray[np.bool_]:
         """Whether each facet has a cell on one side only, [F]."""
-        return self.cells[:, 1] < 0
+        return self.cells[:, 1] == -1
 
     @property
     def boundary(self) -> Indices:
@@ -128,15 +129,41 @@ class Topology:
         Topological vertex ids in our vertex order.
     n_vertices : int
         Upper bound of the ids.
+    beyond : ndarray of int, optional
+        Sides on which another process has the cell; see `cut`.
     """
 
-    def __init__(self, cells: Sequence[CellArray], vertices: Sequence[Indices], n_vertices: int) -> None:
+    def __init__(
+        self,
+        cells: Sequence[CellArray],
+        vertices: Sequence[Indices],
+        n_vertices: int,
+        beyond: Indices | None = None,
+    ) -> None:
         self.cells = tuple(cells)
         self.vertices = tuple(map(frozen, vertices))
         self.n_vertices = n_vertices
+        self.beyond = beyond
 
     def __getstate__(self) -> dict[str, object]:
-        return {name: self.__dict__[name] for name in ("cells", "vertices", "n_vertices")}
+        return {name: self.__dict__[name] for name in ("cells", "vertices", "n_vertices", "beyond")}
+
+    def cut(self, beyond: Indices) -> Topology:
+        """The same where some cells are with other processes.
+
+        Parameters
+        ----------
+        beyond : ndarray of int
+            Ids of the sides that have their second cell there.
+
+        Returns
+        -------
+        Topology
+        """
+        other = copy(self)
+        other.beyond = beyond
+        other.__dict__.pop("facets", None)
+        return other
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
@@ -182,6 +209,8 @@ class Topology:
         both = owners.take(np.stack([starts, starts + ~alone], axis=1))
         cells, local = both >> bits, both & ((1 << bits) - 1)
         cells[alone, 1] = local[alone, 1] = -1
+        if self.beyond is not None:
+            cells[self.beyond, 1] = -2
         return Facets(frozen(cells), frozen(local), np.flatnonzero(claims > 2))
 
     def local_entities(self, dim: int) -> Iterator[tuple[int, int, Entity]]:

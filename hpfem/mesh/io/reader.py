@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from hpfem.shapes.arguments import flag
 from ...support.files import file_path, opened, path_text, read_file
 from ...support.immutable import frozen
 from ..cells import CellArray, Labels, merged
+from ..distribute import made_on_first
 from ..mesh import Mesh, mesh_of
 from ..symmetry import Indices
 from . import formats
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def read_mesh(path: str | PathLike[str], periodic: bool = False) -> Mesh:
+def read_mesh(path: str | PathLike[str], periodic: bool = False, comm: Any = None) -> Mesh:
     """Read a mesh of any of the shapes from a file.
 
     gmsh 2.2 and 4.1, text and binary, of order 1 to 9; VTK legacy and XML with linear, complete quadratic and Lagrange
@@ -42,6 +43,9 @@ def read_mesh(path: str | PathLike[str], periodic: bool = False) -> Mesh:
         The file.
     periodic : bool
         Whether to identify the vertices that a gmsh file pairs; by default the pairs are ignored.
+    comm : Communicator or mpi4py.MPI.Comm, optional
+        Processes that get a part each (`distribute`), of which the first one reads; all that `mpirun` has started when
+        left out, `hpfem.ALONE` for the whole mesh.
 
     Returns
     -------
@@ -55,8 +59,11 @@ def read_mesh(path: str | PathLike[str], periodic: bool = False) -> Mesh:
         If the file cannot be read, as pipes and devices cannot, or its mesh cannot be computed on; the message names
         the file, the element and the reason.
     """
-    file = file_path(path)
-    periodic = flag(periodic, "periodic")
+    return made_on_first(comm, lambda: _read(file_path(path), flag(periodic, "periodic")))
+
+
+def _read(file: Path, periodic: bool) -> Mesh:
+    """The whole mesh of a file."""
     try:
         return _mesh(_content(file), str(file), periodic)
     except MeshError as error:

@@ -1,0 +1,236 @@
+"""A mesh cut into parts, one for each process: by METIS, along few facets and into equal amounts of work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hpfem.errors import ArgumentError, DeviceError
+from hpfem.shapes import Shape, make_basis
+from hpfem.shapes.arguments import as_array, reals, shown
+
+from ..support.communicator import Communicator, communicator
+from ..support.immutable import frozen
+from .aligned import vertex_ranks
+from .cells import Array, CellArray
+from .hanging import Hanging
+from .mesh import Mesh, groups_of
+from .part import Part, shared_entities
+from .sorting import run_starts
+from .symmetry import Indices
+from .topology import Topology
+
+# Order of the functions whose number is the work of a cell, where nothing else is said; and units of the least work.
+_ORDER, _UNITS = 4, 100
+
+Weights = str | Mapping[str, float] | ArrayLike
+
+
+def distribute(mesh: Mesh | None, comm: Any = None, weights: Weights = "auto", owners: ArrayLike | None = None) -> Mesh:
+    """Give every process a part of a mesh; collective.
+
+    Parameters
+    ----------
+    mesh : Mesh or None
+        The whole mesh, on the first process; what others give does not count.
+    comm : Communicator or mpi4py.MPI.Comm, optional
+        The processes; all that `mpirun` has started when left out.
+    weights : "auto", {shape name: float} or array_like, [n_cells]
+        Work of each cell. "auto" takes the number of functions of order 4.
+    owners : array_like of int, [n_cells], optional
+        The process of each cell, in place of what METIS finds; a process may have none.
+
+    Returns
+    -------
+    Mesh
+        With the cells of this process, their regions and boundaries; `Mesh.part` says what it is part of. The mesh
+        itself where there is one process.
+
+    Raises
+    ------
+    ArgumentError
+        If it is no whole mesh, or weights or owners do not fit it.
+    DeviceError
+        If pymetis is missing.
+    """
+    comm = communicator(comm)
+    pieces = None
+    with comm.together():
+        if comm.rank == 0:
+            if not isinstance(mesh, Mesh) or mesh.part is not None:
+                raise ArgumentError(f"distribute takes a whole Mesh on the first process, got {shown(mesh)}")
+            chosen = _owners(mesh, comm.size, owners, weights)
+            pieces = [_piece(mesh, chosen, rank) for rank in range(comm.size)] if comm.size > 1 else []
+    if comm.size == 1:
+        assert mesh is not None
+        return mesh
+    return comm.dealt(pieces).mesh(comm)
+
+
+def made_on_first(comm: Any, make: Callable[[], Mesh]) -> Mesh:
+    """Make a mesh on the first process and distribute it; collective.
+
+    Parameters
+    ----------
+    comm : Communicator, mpi4py.MPI.Comm or None
+        As for `distribute`.
+    make : callable
+        What makes the whole mesh.
+
+    Returns
+    -------
+    Mesh
+    """
+    comm, mesh = communicator(comm), None
+    with comm.together():
+        if comm.rank == 0:
+            mesh = make()
+    return distribute(mesh, comm)
+
+
+def _owners(mesh: Mesh, n: int, owners: ArrayLike | None, weights: Weights) -> Indices:
+    """The process of each cell."""
+    work = _work(mesh, weights)
+    if owners is not None:
+        given = as_array(owners, "the owners of cells", "iu").astype(np.int64)
+        if given.shape != (mesh.n_cells,) or np.any((given < 0) | (given >= n)):
+            raise ArgumentError(
+                f"owners are {mesh.n_cells} numbers of processes from 0 to {n - 1}, got {shown(owners)}"
+            )
+        return given
+    if n == 1:
+        return np.zeros(mesh.n_cells, dtype=np.int64)
+    try:
+        from pymetis import part_graph
+    except ImportError as error:
+        raise DeviceError(
+            "a mesh is distributed by pymetis; do pip install 'hpfem[mpi]', or give the owners"
+        ) from error
+    pairs = mesh.facets.cells[mesh.facets.interior]
+    ends = np.concatenate([pairs, pairs[:, ::-1]])
+    ends = ends[np.lexsort((ends[:, 1], ends[:, 0]))]
+    starts = np.searchsorted(ends[:, 0], np.arange(mesh.n_cells + 1))
+    units = np.maximum(1, np.rint(work * (_UNITS / work.min()))).astype(np.int64)
+    _, found = part_graph(n, xadj=starts, adjncy=ends[:, 1], vweights=units)
+    return np.asarray(found, dtype=np.int64)
+
+
+def _work(mesh: Mesh, weights: Weights) -> Array:
+    """Work of each cell, positive."""
+
+    def of_shape(shape: Shape) -> float:
+        if isinstance(weights, Mapping):
+            return float(weights.get(shape.name, np.nan))
+        return float(make_basis("modified", shape, _ORDER).n_modes)
+
+    if isinstance(weights, Mapping) or (isinstance(weights, str) and weights == "auto"):
+        work = np.empty(mesh.n_cells)
+        for group in mesh.cells:
+            work[group.indices] = of_shape(group.shape)
+    else:
+        work = reals(weights, "weights of cells")
+    if work.shape != (mesh.n_cells,) or not np.all(np.isfinite(work) & (work > 0)):
+        raise ArgumentError(
+            f"weights are 'auto', a positive number for each shape, or {mesh.n_cells} positive numbers, got"
+            f" {shown(weights)}"
+        )
+    return work
+
+
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """What the first process sends of a mesh to another one."""
+
+    points: Array
+    cells: list[CellArray]
+    vertices_of: list[Indices]
+    regions: dict[str, Indices]
+    sides: dict[str, Indices]
+    record: dict[str, Any]
+    global_cells: Indices
+    vertices: Indices
+    ranks: Indices
+    shared: dict[int, Indices]
+    hanging: Hanging
+
+    def mesh(self, comm: Communicator) -> Mesh:
+        """The part, once the processes have found the edges and faces that they share; collective."""
+        topology = Topology(self.cells, self.vertices_of, len(self.vertices))
+        shared = shared_entities(topology, self.vertices, self.shared, comm)
+        between = np.concatenate([np.empty(0, dtype=np.int64), *shared[-1].values()])
+        topology = topology.cut(between)
+        part = Part(comm, self.global_cells, self.vertices, self.ranks, self.hanging, shared)
+        return Mesh(
+            frozen(self.points),
+            groups_of(topology),
+            MappingProxyType({name: frozen(own) for name, own in self.regions.items()}),
+            MappingProxyType({name: frozen(own) for name, own in self.sides.items()}),
+            n_vertices=len(self.vertices),
+            part=part,
+            **self.record,
+        )
+
+
+def _piece(mesh: Mesh, owners: Indices, rank: int) -> _Piece:
+    """The cells of one process; every kind of cells, without any where it has none."""
+    mine = owners == rank
+    number = np.where(mine, np.cumsum(mine) - 1, -1)
+    rows = [np.flatnonzero(mine[group.indices]) for group in mesh.cells]
+    new_point = _renumbered(len(mesh.points), [group.nodes[own] for group, own in zip(mesh.cells, rows)])
+    old = [group.vertices[own] for group, own in zip(mesh.cells, rows)]
+    new_vertex = _renumbered(mesh.n_vertices, old)
+    vertices = np.flatnonzero(new_vertex >= 0)
+    cells = [
+        CellArray(group.shape, group.order, new_point[group.nodes[own]], number[group.indices[own]])
+        for group, own in zip(mesh.cells, rows)
+    ]
+    global_cells = np.flatnonzero(mine)
+    numbers = global_cells + 1 if mesh.numbers is None else mesh.numbers[global_cells]
+    sides = {}
+    for name, pairs in mesh.boundary_sides.items():
+        own = pairs[mine[pairs[:, 0]]]
+        sides[name] = np.column_stack([number[own[:, 0]], own[:, 1]])
+    record = {key: getattr(mesh, key) for key in ("name", "n_mirrored", "n_stray", "periodic")}
+    return _Piece(
+        mesh.points[new_point >= 0],
+        cells,
+        [new_vertex[own] for own in old],
+        {name: number[own[mine[own]]] for name, own in mesh.regions.items()},
+        sides,
+        {**record, "numbers": frozen(numbers)},
+        global_cells,
+        vertices,
+        vertex_ranks(mesh.topology)[vertices],
+        {other: new_vertex[own] for other, own in _neighbours(mesh, owners, rank).items()},
+        mesh.hanging,
+    )
+
+
+def _renumbered(n: int, used: list[Indices]) -> Indices:
+    """New numbers, ascending with the old ones, of those that are used; -1 for the others."""
+    kept = np.zeros(n, dtype=bool)
+    for own in used:
+        kept[own.ravel()] = True
+    return np.where(kept, np.cumsum(kept) - 1, -1)
+
+
+def _neighbours(mesh: Mesh, owners: Indices, rank: int) -> dict[int, Indices]:
+    """Vertices, ascending, of a process' cells that others have cells around too, by process."""
+    has = np.zeros(mesh.n_vertices, dtype=bool)
+    for group in mesh.cells:
+        has[group.vertices[owners[group.indices] == rank].ravel()] = True
+    keys = []
+    for group in mesh.cells:
+        vertices, process = group.vertices, np.broadcast_to(owners[group.indices][:, None], group.vertices.shape)
+        other = has[vertices] & (process != rank)
+        keys.append(process[other] * mesh.n_vertices + vertices[other])
+    found = np.unique(np.concatenate(keys))
+    processes, vertices = np.divmod(found, mesh.n_vertices)
+    starts = np.flatnonzero(run_starts(processes))
+    parts = np.split(vertices, starts[1:]) if len(starts) else []
+    return {int(processes[start]): own for start, own in zip(starts, parts, strict=True)}

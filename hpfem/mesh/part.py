@@ -1,0 +1,105 @@
+"""The part of a mesh that one process has: which cells of the whole it has, and what it shares with which process.
+
+Cells belong to one process each; vertices, edges and faces to all that have cells around them. They are known
+everywhere by the ids that their vertices have in the whole mesh: from these alone follow the order in which processes
+list what they share, and, as local ids ascend with them, every orientation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..support.communicator import Communicator
+from .hanging import Hanging
+from .sorting import sorted_rows
+from .symmetry import Indices
+from .topology import Topology
+
+Shared = Mapping[int, Indices]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What a mesh is part of.
+
+    Attributes
+    ----------
+    comm : Communicator
+        The processes that have the parts.
+    cells : ndarray of int, [n_cells]
+        Numbers in the whole mesh.
+    vertices : ndarray of int, [n_vertices]
+        Ids in the whole mesh, ascending.
+    ranks : ndarray of int, [n_vertices]
+        In which order spaces take them: that of the whole mesh; see `hpfem.mesh.aligned`.
+    hanging : Hanging
+        Of the whole mesh.
+    shared : tuple of {rank: ndarray of int}
+        Per dimension below that of the mesh, ids here of what each neighbour has too; it lists its own in the same
+        order.
+    """
+
+    comm: Communicator
+    cells: Indices
+    vertices: Indices
+    ranks: Indices
+    hanging: Hanging
+    shared: tuple[Shared, ...]
+
+
+def shared_entities(topology: Topology, vertices: Indices, shared: Shared, comm: Communicator) -> tuple[Shared, ...]:
+    """Find the edges and faces that neighbours have too; collective.
+
+    Parameters
+    ----------
+    topology : Topology
+        Of the cells of this process.
+    vertices : ndarray of int, [n_vertices]
+        Ids in the whole mesh.
+    shared : {rank: ndarray of int}
+        Vertices here that each neighbour has too, in an order that both agree on.
+    comm : Communicator
+
+    Returns
+    -------
+    tuple of {rank: ndarray of int}
+        Per dimension from 0 to that of the mesh - 1, as `Part.shared`.
+    """
+    result: list[Shared] = [shared]
+    for dim in range(1, topology.dim):
+        corners = _corners(topology, dim)
+        here = {rank: _candidates(corners, own, vertices) for rank, own in shared.items()}
+        theirs = comm.swapped({rank: rows for rank, (_, rows) in here.items()})
+        found = {rank: ids[_common(rows, theirs[rank])] for rank, (ids, rows) in here.items()}
+        result.append({rank: ids for rank, ids in found.items() if len(ids)})
+    return tuple(result)
+
+
+def _corners(topology: Topology, dim: int) -> Indices:
+    """Vertices of every edge or face, ascending, with -1 in front of the fewer ones of tris, [count, 2 or 4]."""
+    entities = topology.edges if dim == 1 else topology.faces
+    rows = np.full((entities.count, 2 * dim), -1, dtype=np.int64)
+    for position, number, entity in topology.local_entities(dim):
+        n = len(entity.vertices)
+        own = sorted_rows(topology.vertices[position][:, list(entity.vertices)])
+        rows[entities.ids[position][:, number], 2 * dim - n :] = own
+    return rows
+
+
+def _candidates(corners: Indices, shared: Indices, vertices: Indices) -> tuple[Indices, Indices]:
+    """Entities whose vertices a neighbour has, and these vertices' ids in the whole mesh, by which they are ordered."""
+    has = np.zeros(len(vertices) + 1, dtype=bool)  # the last one is -1
+    has[shared], has[-1] = True, True
+    ids = np.flatnonzero(has[corners].all(axis=1))
+    rows = np.where(corners[ids] < 0, -1, np.append(vertices, -1)[corners[ids]])
+    order = np.lexsort(rows.T[::-1])
+    return ids[order], rows[order]
+
+
+def _common(rows: Indices, others: Indices) -> Indices:
+    """Which of some distinct rows are among others."""
+    known = {row.tobytes() for row in np.ascontiguousarray(others)}
+    return np.array([row.tobytes() in known for row in np.ascontiguousarray(rows)], dtype=bool)
