@@ -20,7 +20,7 @@ from hpfem.shapes.arguments import instance, integer, is_real, name_of, real, sh
 
 from ..backends.vectors import ElementRestriction
 from ..errors import ArgumentError
-from ..memory import Device, PerDevice
+from ..memory import HOST, Device, PerDevice
 from ..mesh import Mesh
 from ..space.arguments import MAX_COMPONENTS
 from ..space.evaluation import positional
@@ -122,7 +122,7 @@ class BoundaryConditions(Printed):
     load : ndarray, [size] or [components, size] with more than one component
         What Neumann and Robin data add to the right-hand side.
     matrix : csr_array or None, [size, size]
-        What Robin conditions add to the operator.
+        What Robin conditions add to the operator; where processes share the mesh, on the facets of this one.
     positive : bool
         Whether no alpha of theirs is negative anywhere.
 
@@ -147,6 +147,7 @@ class BoundaryConditions(Printed):
         components: int = 1,
     ) -> None:
         self.c0 = instance(c0, C0Space, "c0")
+        comm = c0.space.mesh.comm
         self.components = integer(components, 1, "components", MAX_COMPONENTS)
         flux = {} if neumann is None else self._named(neumann, "neumann", {})
         taken = {**flux}
@@ -171,6 +172,8 @@ class BoundaryConditions(Printed):
             self._flux.append((facets, *pair))
         for facets, alpha, g in self._flux:
             self._integrate(facets, alpha, g, "neumann" if alpha is None else "robin")
+        self.load = c0.vectors_on(HOST).summed(self.load)
+        self.positive = comm.each(self.positive)
 
     def __repr__(self) -> str:
         size, given = self.constrained.size, int(self.constrained.sum())
@@ -314,7 +317,8 @@ class BoundaryConditions(Printed):
         """
         mesh = self.c0.space.mesh
         own = mesh.boundaries[name_of(name, mesh.boundaries, "boundary")]
-        if not np.isin(own, self.dirichlet_facets).all() or not len(own):
+        comm, given = mesh.comm, np.isin(own, self.dirichlet_facets).all()
+        if not comm.each(bool(given)) or not comm.any(len(own) > 0):
             raise ArgumentError(f"boundary {name!r} has Dirichlet values on a part of it only, or none")
         numbering = self.c0.numbering
 
@@ -350,7 +354,7 @@ class BoundaryConditions(Printed):
         """
         mesh, n = self.c0.space.mesh, self.components
         own = mesh.boundaries[name_of(name, mesh.boundaries, "boundary")]
-        if np.any(mesh.facets.cells[own, 1] >= 0):
+        if not mesh.facets.on_boundary[own].all():
             raise ArgumentError(f"boundary {name!r} lies between cells, where no flux is prescribed")
         total = np.zeros(n)
         for facets, alpha, g in self._flux:
@@ -361,7 +365,7 @@ class BoundaryConditions(Printed):
                     u = np.einsum("emc,mq->ceq", local, modes)
                     flux = flux - _side_values(alpha, side, "alpha", 1) * u
                 total += np.einsum("ceq,eq->c", flux, side.weights)
-        return total
+        return mesh.comm.sum(total)
 
     @property
     def free(self) -> Mask:
@@ -380,12 +384,12 @@ class BoundaryConditions(Printed):
         return {what: (rest, condition)}
 
     def _refuse_overlaps(self, fixed: Named, flux: Named) -> None:
-        neighbours = self.c0.space.mesh.facets.cells
-        seen = np.zeros(len(neighbours), dtype=bool)
+        on_boundary = self.c0.space.mesh.facets.on_boundary
+        seen = np.zeros(len(on_boundary), dtype=bool)
         for facets, function in fixed.values():
             seen[facets] = not any(_is_free(function, c) for c in range(self.components))
         for name, (facets, _) in flux.items():
-            if np.any(neighbours[facets, 1] >= 0):
+            if not on_boundary[facets].all():
                 raise ArgumentError(f"{name}: some of its facets lie between two cells; give fluxes on the boundary")
             if seen[facets].any():
                 raise ArgumentError(f"{name}: some of its facets have another condition already")
@@ -417,9 +421,7 @@ class BoundaryConditions(Printed):
             pieces.append(Piece(_per_component(function, components, name), masks))
             found = numbering.of_unknowns(masks)
             constrained[: len(found)] |= found
-        values = interpolate(numbering, pieces)
-        if not pieces:
-            values = np.zeros((components, self.c0.size))
+        values = self.c0.vectors_on(HOST).agreed(interpolate(numbering, pieces, components))
         if len(values) != components:
             wanted = "one component" if components == 1 else f"{components} components, not {len(values)}"
             raise ArgumentError(f"dirichlet functions have {wanted}")
@@ -439,7 +441,7 @@ class BoundaryConditions(Printed):
                 for place, entity in enumerate(shape.entities[dim]):
                     if corners.issuperset(entity.vertices):
                         masks[dim][ids[:, place]] = True
-        return masks
+        return [numbering.common(dim, own, np.logical_or) for dim, own in enumerate(masks)]
 
     def _integrate(self, facets: Indices, alpha: Any, g: Any, what: str) -> None:
         for side, matrix, modes in sides_with_traces(self.c0, facets):

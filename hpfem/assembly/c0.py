@@ -6,7 +6,8 @@ any shapes is conforming as it is, a periodic one too. Its entries are +-1 but f
     scatter: global -> local, Q          gather: local -> global, Q^T (of functionals)
     average: local -> global, the mean of what the cells around an entity say (of functions); average(scatter(g)) = g
 
-A vector of one component is [size], one of several [components, size].
+A vector of one component is [size], one of several [components, size]. Where processes share the mesh (`distribute`) it
+has the unknowns of the process' own cells, with the same numbers on all that have cells around them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from hpfem.shapes.arguments import shown
 from hpfem.shapes.cached import cached_property
 
 from ..backends import vectors_on
-from ..backends.vectors import BlockMatrix, ElementRestriction
+from ..backends.sharing import shared_vectors
+from ..backends.vectors import BlockMatrix, ElementRestriction, VectorSpace
 from ..errors import ArgumentError, MeshError, StateError
 from ..memory import HOST, Device, PerDevice
 from ..space.field import Field
@@ -77,6 +79,7 @@ class C0Space(Immutable):
         ends = np.cumsum([block.n_elements * block.n_modes for block in space.blocks])
         self._rows = [slice(int(end - n), int(end)) for end, n in zip(ends, np.diff(ends, prepend=0), strict=True)]
         self._restrictions: PerDevice[ElementRestriction] = PerDevice()
+        self._vectors: PerDevice[VectorSpace] = PerDevice()
 
     def at(self, space: Space) -> C0Space:
         """Make the continuous functions of another space on the same cells.
@@ -103,8 +106,34 @@ class C0Space(Immutable):
 
     @property
     def size(self) -> int:
-        """Number of global degrees of freedom of one component."""
+        """Number of global degrees of freedom of one component: entries of a vector."""
         return self.numbering.size
+
+    @property
+    def whole_size(self) -> int:
+        """Number of them on all processes that share the mesh, each once; collective when first asked for."""
+        sharing = self.numbering.sharing
+        return self.size if sharing is None else sharing.count
+
+    @property
+    def owned(self) -> NDArray[np.bool_]:
+        """Which of them are this process' own, [size]: each is one process'."""
+        sharing = self.numbering.sharing
+        return np.ones(self.size, dtype=bool) if sharing is None else sharing.owned
+
+    def vectors_on(self, device: Device) -> VectorSpace:
+        """Global vectors on a device.
+
+        Parameters
+        ----------
+        device : Device
+
+        Returns
+        -------
+        VectorSpace
+            That counts what processes share once.
+        """
+        return self._vectors.get(device, lambda: shared_vectors(vectors_on(device), self.numbering.sharing))
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -153,7 +182,8 @@ class C0Space(Immutable):
         if self.signed:
             return None
         turned = sum((part.back.T @ part.rotated for part in self._parts), csr_array((self.size, self.size)))
-        return csr_array(diags_array(1 / self.multiplicity) @ turned) if turned.nnz else None
+        there = self.space.mesh.comm.any(turned.nnz > 0)
+        return csr_array(diags_array(1 / self.multiplicity) @ turned) if there else None
 
     def seen(self, number: int) -> list[Seen]:
         """Entities of the elements of a block.
@@ -169,8 +199,8 @@ class C0Space(Immutable):
             Per dimension.
         """
         mesh, elements = self.space.mesh, self.space.blocks[number].elements
-        own, cells = int(mesh.locations[0][elements[0]]), mesh.aligned_topology.rows[elements]
-        found = [self.numbering.of_group(own, dim) for dim in range(self.space.mesh.dim + 1)]
+        own, cells = mesh.locations[0][elements[:1]].sum(), mesh.aligned_topology.rows[elements]
+        found = [self.numbering.of_group(int(own), dim) for dim in range(self.space.mesh.dim + 1)]
         if np.array_equal(cells, np.arange(len(found[0].ids))):
             return found
         return [Seen(s.ids.take(cells, axis=0), s.codes.take(cells, axis=0)) for s in found]
@@ -211,6 +241,9 @@ class C0Space(Immutable):
             groups = range(len(self.space.mesh.cells))
             ids = np.concatenate([self.numbering.of_group(group, dim).ids.ravel() for group in groups])
             shared.append(np.bincount(ids, minlength=len(sizes)))
+        sharing = self.numbering.sharing
+        if sharing is not None:
+            shared = [self.numbering.common(dim, own, np.add) for dim, own in enumerate(shared)]
         return self.numbering.of_unknowns(shared, xp)
 
     @cached_property
@@ -275,7 +308,7 @@ class C0Space(Immutable):
         """
 
         def make() -> ElementRestriction:
-            return vectors_on(device).restriction(self.block_matrix, self.space.dtype, keep)
+            return self.vectors_on(device).restriction(self.block_matrix, self.space.dtype, keep)
 
         return self._restrictions.get(device, make) if keep is None else make()
 
@@ -304,9 +337,9 @@ class C0Space(Immutable):
         vectors = vectors_on(device)
         rows = vectors.checked(vector, "a global vector")
         shape = rows.shape
-        if len(shape) not in (1, 2) or shape[-1] != self.size or 0 in shape:
+        if len(shape) not in (1, 2) or shape[-1] != self.size or 0 in shape[:-1]:
             raise ArgumentError(f"a global vector is [{self.size}] or [components, {self.size}], got {shown(rows)}")
-        rows = vectors.xp.ascontiguousarray(rows.reshape(-1, self.size), self.space.dtype)
+        rows = vectors.xp.ascontiguousarray(rows if len(shape) == 2 else rows[None], self.space.dtype)
         if out is None:
             out = self.space.empty("coeff", len(rows))
         elif (
@@ -342,7 +375,7 @@ class C0Space(Immutable):
         StateError
             If the field is on another space, or in state "phys".
         """
-        out = self.restriction(device).gather(self._local(field, device))
+        out = self.vectors_on(device).summed(self.restriction(device).gather(self._local(field, device)))
         return out[0] if len(out) == 1 else out
 
     def gathered(self, local: Sequence[Any], device: Device) -> Any:
@@ -359,11 +392,12 @@ class C0Space(Immutable):
         array of float64, [size]
             On `device`.
         """
-        vectors = vectors_on(device)
+        vectors = self.vectors_on(device)
         if device.name == HOST.name or self.space.dtype != np.float64:
-            return vectors.from_host(self.block_matrix.gathered([vectors.to_host(own) for own in local]))
-        flat = vectors.xp.concatenate([own.reshape(-1) for own in local])
-        return self.restriction(device).gather(flat)[0]
+            total = vectors.from_host(self.block_matrix.gathered([vectors.to_host(own) for own in local]))
+        else:
+            total = self.restriction(device).gather(vectors.xp.concatenate([own.reshape(-1) for own in local]))[0]
+        return vectors.summed(total)
 
     def average(self, field: Field) -> Array:
         """Global coefficients of an element-local function: the mean of the cells around each entity.
@@ -380,9 +414,9 @@ class C0Space(Immutable):
         self._check_modal(field)
         arrays = [pair.read(HOST) for pair in field.data]
         sums = [self.inverse_matrix.gathered([own[c] for own in arrays]) for c in range(field.components)]
-        means = np.array(sums) / self.multiplicity
+        means = self.vectors_on(HOST).summed(np.array(sums)) / self.multiplicity
         if self.face_correction is not None:
-            means -= (self.face_correction @ means.T).T
+            means -= self.vectors_on(HOST).summed(np.ascontiguousarray((self.face_correction @ means.T).T))
         means = means.astype(self.space.dtype)
         return means[0] if len(means) == 1 else means
 
@@ -413,5 +447,5 @@ class C0Space(Immutable):
         ndarray, [size] or [components, size] with more than one component
             Its error falls like the best approximation's, and a continuous function of the space comes out as it is.
         """
-        values = interpolate(self.numbering, [Piece(function)])
+        values = self.vectors_on(HOST).agreed(interpolate(self.numbering, [Piece(function)]))
         return values[0] if len(values) == 1 else values

@@ -14,7 +14,6 @@ from scipy.sparse.linalg import LinearOperator
 from hpfem.shapes.arguments import flag, instance, integer, shown
 from hpfem.shapes.cached import cached_property
 
-from ..backends import vectors_on
 from ..backends.vectors import VectorSpace
 from ..errors import ArgumentError, StateError
 from ..forms.form import BlockKernel
@@ -89,7 +88,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
     @property
     def vectors(self) -> VectorSpace:
         """Vectors where the operator's kernels compute."""
-        return vectors_on(self.device)
+        return self.c0.vectors_on(self.device)
 
     def apply(self, vector: Any, device: Device = HOST) -> Any:
         """Apply to a vector on a device; nothing is transferred if it is the operator's own.
@@ -127,7 +126,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         -------
         Product
         """
-        return self._products.get(device, lambda: self._new_product(vectors_on(device)))
+        return self._products.get(device, lambda: self._new_product(self.c0.vectors_on(device)))
 
     def _new_product(self, vectors: VectorSpace) -> Product:
         bc, extra, fixed, free = self.bc, None, None, np.ones(self.c0.size, dtype=bool)
@@ -143,11 +142,13 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         backend, Q = self.operator.backend, self.c0.block_matrix
 
         def whole(kernels: Sequence[BlockKernel]) -> Callable[[Any], Any] | None:
-            found = backend.product(kernels, Q)
+            found = backend.product(kernels, Q) if Q.size else None
             return None if found is None else lambda vector: found(vector, constrained)
 
         here = vectors.device.name == self.device.name
-        return Product(self.operator, restriction, self.components, vectors, extra, whole if here else None, fixed)
+        return Product(
+            self.operator, restriction, self.components, vectors, extra, whole if here else None, fixed, constrained
+        )
 
     def on_device(self) -> Any:
         """The same operator for arrays of its device, for solvers of the library that these are of.
@@ -192,7 +193,8 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
             False where that is not seen: a coefficient, or one of a Robin condition, is negative somewhere, the form is
             not linear, or what its terms of first order do is not told by its coefficients.
         """
-        return (self.bc is None or self.bc.positive) and is_positive(self.operator, self.vectors.xp)
+        here = (self.bc is None or self.bc.positive) and is_positive(self.operator, self.vectors.xp)
+        return self.vectors.comm.each(here)
 
     def elliptic_part(self) -> GlobalOperator:
         """Make the operator of the form's diffusion and reaction (`hpfem.forms.linear.elliptic_part`).
@@ -235,11 +237,13 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         if self.bc is not None:
             if self.bc.matrix is not None and (self.bc.positive or not elliptic):
                 rows += self.bc.matrix.diagonal()
+        rows = self.c0.vectors_on(HOST).summed(rows)
+        if self.bc is not None:
             rows[self.bc.fixed(self.components)] = 1.0
         return rows.ravel()
 
     def assemble(self) -> csr_array:
-        """The matrix, for small problems and tests.
+        """The matrix, for small problems and tests; where processes share the mesh, what the cells here have of it.
 
         Returns
         -------

@@ -159,7 +159,7 @@ def _fit(basis: Basis) -> tuple[Array, Array, tuple[Array, Array]]:
     return xi, values, (left * root[:, None], upper)
 
 
-def interpolate(numbering: Numbering, pieces: Sequence[Piece]) -> Array:
+def interpolate(numbering: Numbering, pieces: Sequence[Piece], components: int = 1) -> Array:
     """Global vector of given functions on given entities, zero elsewhere.
 
     Parameters
@@ -167,6 +167,8 @@ def interpolate(numbering: Numbering, pieces: Sequence[Piece]) -> Array:
     numbering : Numbering
     pieces : sequence of Piece
         Where two have the same entity the first one counts.
+    components : int
+        Of the vector where no entity is given.
 
     Returns
     -------
@@ -203,7 +205,7 @@ def interpolate(numbering: Numbering, pieces: Sequence[Piece]) -> Array:
                                 f"functions of {len(result)} and of {len(values)} components on one field"
                             )
                         result[:, columns] = values
-    return np.zeros((1, numbering.size)) if result is None else result
+    return np.zeros((components, numbering.size)) if result is None else result
 
 
 def _fitted(

@@ -9,7 +9,7 @@ it, and the coefficients of the higher modes of the other cells are zero. It nee
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -23,6 +23,7 @@ from hpfem.shapes import Basis, Shape, make_basis
 from hpfem.shapes.cached import cached_property
 from hpfem.shapes.low_energy import eigenbasis, interior_modes, kept_modes
 
+from ..backends.sharing import Sharing
 from ..backends.vectors import BlockMatrix, Codes
 from ..errors import ArgumentError
 from ..geometry.element_map import CACHED, chunks
@@ -226,7 +227,41 @@ class Numbering:
         lowest = np.full(count, np.iinfo(np.int64).max)
         for group, cells in enumerate(self.cells):
             np.minimum.at(lowest, self.of_group(group, dim).ids.ravel(), orders[cells.shape.name])
-        return lowest
+        return self.common(dim, lowest, np.minimum)
+
+    def common(self, dim: int, values: NDArray[Any], operation: Callable[..., Any]) -> NDArray[Any]:
+        """Combine what the processes that share the mesh have of its entities; collective.
+
+        Parameters
+        ----------
+        dim : int
+        values : ndarray, [n_entities]
+            Of the vertices, edges, faces or cells here.
+        operation : ufunc
+            Such as `numpy.logical_or`.
+
+        Returns
+        -------
+        ndarray, [n_entities]
+        """
+        part = self.mesh.part
+        if part is None or dim == self.mesh.dim:
+            return values
+        return Sharing(part.comm, len(values), part.shared[dim]).combined(values, operation)
+
+    @cached_property
+    def sharing(self) -> Sharing | None:
+        """Which degrees of freedom other processes have too; None where there are no others."""
+        part = self.mesh.part
+        if part is None:
+            return None
+        found: dict[int, list[Indices]] = {}
+        for dim, neighbours in enumerate(part.shared):
+            for rank, ids in neighbours.items():
+                sizes = self.sizes[dim][ids]
+                within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+                found.setdefault(rank, []).append(np.repeat(self.offsets[dim][ids], sizes) + within)
+        return Sharing(part.comm, self.size, {rank: np.concatenate(own) for rank, own in found.items()})
 
     def _sizes(self, dim: int, order: Indices, orders: dict[str, int]) -> Indices:
         """The degrees of freedom of every entity, of these orders."""

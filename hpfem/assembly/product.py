@@ -39,6 +39,8 @@ class Product:
         Kernels of A -> Q^T A Q in one piece or None (`Backend.product`).
     fixed : array of bool, [components, size], optional
         Further unknowns that are those of the identity.
+    constrained : ndarray of int, optional
+        The unknowns without entries of `restriction`, on the host.
 
     Attributes
     ----------
@@ -58,9 +60,14 @@ class Product:
         extra: Any = None,
         whole: Callable[[Sequence[BlockKernel]], Callable[[Any], Any] | None] | None = None,
         fixed: Any = None,
+        constrained: Any = None,
     ) -> None:
         self._operator, self._restriction, self._extra, self._fixed = operator, restriction, extra, fixed
-        self.vectors, self.dtype, self.alone = vectors, operator.space.dtype, extra is None and fixed is None
+        self.vectors, self.dtype = vectors, operator.space.dtype
+        self.alone = extra is None and fixed is None and vectors.comm.size == 1
+        self._constrained = None
+        if vectors.comm.size > 1 and constrained is not None and len(constrained):
+            self._constrained = vectors.from_host(constrained)
         self.shape = components, restriction.size
         self._pool, self._join = vectors.pool(), whole
         self._joined: tuple[Any, Callable[[Any], Any] | None] = None, None
@@ -96,7 +103,7 @@ class Product:
         return Field(space, state, pairs), flat
 
     def into(self, vector: Any, *sums: Any) -> Any:
-        """Compute the product, without `extra` and `fixed`.
+        """Compute the product, without `extra`, `fixed` and what other processes have of it.
 
         Parameters
         ----------
@@ -200,6 +207,9 @@ class Product:
         if self._extra is not None:
             for result, row in zip(out, given, strict=True):
                 result += self._extra @ row
+        out = self.vectors.summed(out)
+        if self._constrained is not None:
+            out[:, self._constrained] = given[:, self._constrained]
         if self._fixed is not None:
             out = xp.where(self._fixed, rows, out)
         return out.reshape(vector.shape)

@@ -21,6 +21,7 @@ from hpfem.shapes.cached import cached_property
 
 from ..geometry.element_map import CACHED, chunks
 from ..memory import HOST, Device, PairArray
+from ..support.communicator import ALONE, Communicator
 from ..support.pool import Pool
 
 Array = NDArray[np.floating[Any]]
@@ -219,7 +220,7 @@ class BlockMatrix:
         -------
         array, [components, global]
         """
-        local, components = local.reshape(-1), local.size // self.starts[-1]
+        local, components = local.reshape(-1), max(1, local.size // max(1, self.starts[-1]))
         if components == 1:
             return (matrix @ local)[None]
         ends = zip(self.starts, self.starts[1:])
@@ -304,6 +305,8 @@ class ElementRestriction:
         -------
         array, [components, size]
         """
+        if not self.size and vector is not None:
+            return self._xp.zeros_like(vector)
         out = self._Q.summed(self._transpose, local, self._xp)
         if vector is not None and self._keep is not None:
             out *= self._keep
@@ -596,6 +599,69 @@ class VectorSpace:
         from scipy.sparse.linalg import LinearOperator
 
         return LinearOperator(shape, matvec=matvec, dtype=dtype)
+
+    @property
+    def comm(self) -> Communicator:
+        """The processes that share vectors."""
+        return ALONE
+
+    def summed(self, rows: Any) -> Any:
+        """Add up, in place, what processes say of entries that they share; collective.
+
+        Parameters
+        ----------
+        rows : array, [components, n] or [components * n]
+
+        Returns
+        -------
+        array
+            The same one.
+        """
+        return rows
+
+    def agreed(self, rows: Any) -> Any:
+        """Take, in place, one process' numbers for entries that several share; collective; see `summed`."""
+        return rows
+
+    def count(self, vector: Any) -> int:
+        """Tell how many entries a vector has on all processes; collective.
+
+        Parameters
+        ----------
+        vector : array, [n]
+
+        Returns
+        -------
+        int
+        """
+        return int(vector.size)
+
+    def inner(self, a: Any, b: Any) -> Any:
+        """Sums of products, where the vectors are; collective.
+
+        Parameters
+        ----------
+        a : array, [n] or [k, n]
+        b : array, [n]
+
+        Returns
+        -------
+        array, [] or [k]
+        """
+        return a @ b
+
+    def dots(self, *pairs: tuple[Any, Any]) -> list[float]:
+        """Sums of products, on the host, which waits for all at once; collective.
+
+        Parameters
+        ----------
+        *pairs : tuple of array, [n]
+
+        Returns
+        -------
+        list of float
+        """
+        return self.numbers(*(self.inner(a, b) for a, b in pairs))
 
     def dot(self, a: Any, b: Any) -> float:
         """Sum of products, on the host.

@@ -21,6 +21,7 @@ from .breakdown import bad_operator, bad_preconditioner, no_convergence, not_fin
 from .device_cg import iterate_on_device
 from .frame import Timed, iterated, read_only
 from .info import SolveInfo
+from .preconditioners import Jacobi
 
 Array = NDArray[np.float64]
 
@@ -35,6 +36,7 @@ def cg(
     start: Any | None = None,
     name: str = "CG",
     bar: bool = True,
+    shared: VectorSpace | None = None,
 ) -> tuple[Any, SolveInfo]:
     """Solve A x = b with a symmetric positive definite A.
 
@@ -58,6 +60,8 @@ def cg(
         For messages and the progress bar.
     bar : bool
         Whether to show one: not where a solve is one of many.
+    shared : VectorSpace, optional
+        `C0Space.vectors_on`, where processes share the vectors of a function; a GlobalOperator knows them.
 
     Returns
     -------
@@ -91,6 +95,7 @@ def cg(
         start=start,
         name=name,
         bar=bar,
+        shared=shared,
     )
 
 
@@ -126,7 +131,7 @@ def cg_of_any_size(
     """
     unit = vectors.exponent(rhs)
     given = None if start is None else scaled(start, -unit).astype(dtype, copy=False)
-    x, info = cg(apply, scaled(rhs, -unit).astype(dtype, copy=False), *args, start=given, **options)
+    x, info = cg(apply, scaled(rhs, -unit).astype(dtype, copy=False), *args, start=given, shared=vectors, **options)
     return scaled(x.astype(np.float64, copy=False), unit), info
 
 
@@ -144,20 +149,34 @@ def _iterate(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, ru
 
 
 def _iterate_on_host(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, run: Iteration) -> None:
-    """Iterate with the scalars on the host, x and r in place, and add to the residuals."""
+    """Iterate with the scalars on the host, x and r in place, and add to the residuals.
+
+    Where processes share vectors each sum waits for all of them: those of r are made at once, unless M r takes longer.
+    """
     residuals, name = run.residuals, run.name
-    first = len(residuals)
-    residuals.append(vectors.dot(r, r) ** 0.5 / run.scale)
+    first, diagonal = len(residuals), M is not None and isinstance(M.function, Jacobi)
     p, before = r * 1, 1.0
     seen_r, seen_p = read_only(r), read_only(p)
-    while not residuals[-1] <= run.tol:
+    while True:
+        z = r
+        if M is not None and diagonal:
+            z = M(seen_r)
+            rr, rho = vectors.dots((r, r), (r, z))
+        else:
+            rr = rho = vectors.dot(r, r)
+        residuals.append(rr**0.5 / run.scale)
         done = len(residuals) - 1
+        if done > first:
+            run.advance(description=f"{name} {residuals[-1]:.1e}")
+        if residuals[-1] <= run.tol:
+            return
         if isnan(residuals[-1]):
             raise not_finite(name, done)
         if done >= run.most:
             raise no_convergence(name, residuals[-1], run.tol, done)
-        z = r if M is None else M(seen_r)
-        rho = vectors.dot(r, z)
+        if M is not None and not diagonal:
+            z = M(seen_r)
+            rho = vectors.dot(r, z)
         if not 0 < rho < inf:
             raise bad_preconditioner(name, rho, done)
         p *= 0 if done == first else rho / before
@@ -169,5 +188,3 @@ def _iterate_on_host(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r:
         vectors.axpy(rho / curvature, p, x)
         vectors.axpy(-rho / curvature, q, r)
         before = rho
-        residuals.append(vectors.dot(r, r) ** 0.5 / run.scale)
-        run.advance(description=f"{name} {residuals[-1]:.1e}")

@@ -22,7 +22,7 @@ from hpfem.shapes.arguments import flag, instance
 
 from ..assembly import GlobalOperator
 from ..backends import vectors_of
-from ..backends.vectors import HOST_VECTORS, VectorSpace, scaled
+from ..backends.vectors import VectorSpace, scaled
 from ..errors import ArgumentError, SolverError
 from ..memory import HOST
 from ..support.progress import progress
@@ -140,6 +140,7 @@ def rounding(vectors: VectorSpace, A: Timed, x: Any) -> float:
     """
     mixed = x * 1
     mixed[::2] *= -1
+    vectors.agreed(mixed)
     return float(np.finfo(x.dtype).eps) * vectors.norm(A(mixed))
 
 
@@ -156,6 +157,7 @@ def iterated(
     start: Any | None,
     name: str,
     bar: bool,
+    shared: VectorSpace | None = None,
 ) -> tuple[Any, SolveInfo]:
     """Solve A x = b by the iterations of a method; see `hpfem.cg` for what it takes, returns and raises.
 
@@ -168,6 +170,8 @@ def iterated(
         As for `hpfem.cg`.
     symmetric : bool
         Whether A must be.
+    shared : VectorSpace, optional
+        Where the vectors are, if processes share them and A is a function.
 
     Returns
     -------
@@ -183,6 +187,10 @@ def iterated(
     name, bar = instance(name, str, "name"), flag(bar, "bar")
     tol, max_iterations = checked_limits(tol, max_iterations, name)
     vectors = vectors_of(rhs)
+    if isinstance(apply, GlobalOperator):
+        vectors = apply.c0.vectors_on(vectors.device)
+    elif shared is not None:
+        vectors = shared
     rhs = checked_vector(vectors, rhs, f"the right-hand side of {name}")
     if start is not None:
         start = checked_vector(vectors, start, f"the first guess of {name}")
@@ -192,13 +200,14 @@ def iterated(
     if rhs.dtype not in (np.float64, np.float32):
         raise ArgumentError(f"{name} takes vectors of float64 or float32, got {rhs.dtype}")
     wanted = default_tolerance(rhs.dtype) if tol is None else tol
-    most = 10 * int(rhs.shape[0]) + 100 if max_iterations is None else max_iterations
+    size = vectors.count(rhs)
+    most = 10 * size + 100 if max_iterations is None else max_iterations
     operator: GlobalOperator | None = None
     if isinstance(apply, GlobalOperator):
         operator, there = apply, apply.vectors.has(rhs)
         if symmetric and not operator.symmetric:
             raise not_symmetric(name)
-        if not there and vectors is not HOST_VECTORS:
+        if not there and vectors.device.name != HOST.name:
             raise ArgumentError(f"{name}: {operator.operator.name} computes on the host, the vectors are on a device")
         apply = partial(operator.apply, device=operator.device if there else HOST)
     elif symmetric:
@@ -219,7 +228,7 @@ def iterated(
             0.0 if M is None else M.time,
             preconditioner=name_of_preconditioner(precondition),
             method=method,
-            size=int(rhs.shape[0]),
+            size=size,
             residual=residual,
         )
 

@@ -100,7 +100,7 @@ class _Basis:
 
     def products(self, vector: Any) -> Any:
         """Products of each with a vector, [count]."""
-        return self._vectors.xp.concatenate([chunk @ vector for _, chunk in self._filled()])
+        return self._vectors.xp.concatenate([self._vectors.inner(chunk, vector) for _, chunk in self._filled()])
 
     def combination(self, numbers: Any) -> Any:
         """Their sum with these factors, [at most count]."""
@@ -151,7 +151,7 @@ def _cycle(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, run:
         p = p - V.combination(h)
         again = V.products(p)
         p -= V.combination(again)
-        *column, square = vectors.numbers(h + again, p @ p)
+        *column, square = vectors.numbers(h + again, vectors.inner(p, p))
         below = square**0.5
         length = hypot(*column, below)
         if not isfinite(length):

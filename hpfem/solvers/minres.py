@@ -77,7 +77,7 @@ def _iterate(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, ru
     v, v_before = r * 1, r * 0
     w, w_before = r * 0, r * 0
     z = v if M is None else M(read_only(v))
-    rr, rho = vectors.numbers(r @ r, v @ z)
+    rr, rho = vectors.dots((r, r), (v, z))
     residuals.append(sqrt(rr) / run.scale)
     first = len(residuals) - 1
     gamma_before, eta = 1.0, sqrt(max(rho, 0.0))
@@ -97,10 +97,12 @@ def _iterate(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, ru
         gamma = sqrt(rho)
         z = z / gamma
         p = A(read_only(z))
-        delta = p @ z
+        delta = vectors.inner(p, z)
         v, v_before = p - v * (delta / gamma) - v_before * (gamma / gamma_before), v
         following = v if M is None else M(read_only(v))
-        diagonal, rho, rv, vv = vectors.numbers(delta, v @ following, r @ v, v @ v)
+        diagonal, rho, rv, vv = vectors.numbers(
+            delta, *(vectors.inner(*pair) for pair in ((v, following), (r, v), (v, v)))
+        )
         if not isfinite(diagonal + rho + rv + vv):
             raise not_finite(name, done)
         gamma_after = sqrt(max(rho, 0.0))

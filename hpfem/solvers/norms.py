@@ -90,7 +90,7 @@ class _Reference:
 
     def __init__(self, form: Form, block: Block, backend: Backend) -> None:
         self.block, self.xp = block, vectors_on(backend.device()).xp
-        self.size = next(value_chunks(block, self.xp)).stop
+        self.size = max(1, next(value_chunks(block, self.xp)).stop)
         nodes = equispaced_nodes(block.shape, 1)
         cell = ElementMap.of(_Cell(block, len(nodes)), nodes)
         coefficients = np.repeat(cell.coefficients, self.size, axis=0)
@@ -119,6 +119,8 @@ class _Squares:
 
     def add(self, values: Any, measure: Any) -> None:
         """Add measure * values^2."""
+        if not values.size:
+            return
         k = frexp(float(abs(values).max()))[1]
         if k > self._k:
             self._sum, self._k = self._sum * 4.0 ** max(self._k - k, -500), k

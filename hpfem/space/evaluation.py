@@ -160,8 +160,10 @@ def value_chunks(block: Block, xp: Any) -> Iterator[slice]:
     Returns
     -------
     iterator of slice
+        One at least: of no elements a function tells how many components it has.
     """
-    return block.geometry.chunks(size=element_map.CHUNK // 2 * (1 if xp is np else _ON_DEVICE))
+    some = block.geometry.chunks(size=element_map.CHUNK // 2 * (1 if xp is np else _ON_DEVICE))
+    return some if block.n_elements else iter([slice(0)])
 
 
 def values_by_chunk(
@@ -204,7 +206,7 @@ def values_by_chunk(
         else:
             values = _called(function, x, xp) if compiled is None else compiled(x)
         largest = np.finfo(dtype).max
-        if not bool(xp.maximum(values.max(), -values.min()) <= largest):
+        if values.size and not bool(xp.maximum(values.max(), -values.min()) <= largest):
             bad = ~(abs(values) <= largest).all(axis=0)
             e, q = (int(i) for i in xp.argwhere(bad)[0])
             where = ", ".join(f"{float(c):.6g}" for c in x[:, e, q])
@@ -286,7 +288,7 @@ def evaluate_on_blocks(
     compiled = None if backend is None else compiled_function(function, blocks, backend)
     xp = np if backend is None else vectors_on(backend.device()).xp
     found = [_on_block(function, block, dtype, xp, compiled) for block in blocks]
-    arrays, largest = [values for values, _ in found], max(size for _, size in found)
+    arrays, largest = [values for values, _ in found], max((size for _, size in found), default=0.0)
     if 0 < largest < np.finfo(dtype).tiny:
         raise ArgumentError(
             f"the function's values, up to {largest:.1e}, are out of the range of {dtype}; take other units,"
@@ -307,6 +309,7 @@ def _on_block(
         if out is None:
             out = xp.empty((len(values), block.n_elements, block.n_points), dtype)
         out[:, chunk] = values
-        largest = max(largest, float(values.max()), -float(values.min()))
+        if values.size:
+            largest = max(largest, float(values.max()), -float(values.min()))
     assert out is not None  # a block has elements
     return out, largest

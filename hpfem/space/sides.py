@@ -175,7 +175,7 @@ def check_outer(mesh: Mesh, boundary: str) -> None:
     ArgumentError
         If a facet lies between two cells.
     """
-    if np.any(mesh.facets.cells[mesh.boundaries[boundary], 1] >= 0):
+    if not mesh.facets.on_boundary[mesh.boundaries[boundary]].all():
         raise ArgumentError(f"boundary {boundary!r} lies between cells in part: its normal has no one direction there")
 
 

@@ -161,7 +161,9 @@ class Space(Immutable):
 
     def _make_blocks(self) -> list[Block]:
         blocks = []
-        for group in self.mesh.aligned:
+        # A process without cells has a block without elements.
+        groups = [group for group in self.mesh.aligned if len(group)] or self.mesh.aligned[:1]
+        for group in groups:
             tabulation = self._tabulation(group.shape)
             for kind, chosen, elements in by_kind(group, self.mesh.points):
                 geometry = BlockGeometry(group.shape, group.order, elements.coefficients, tabulation.rule, kind)
@@ -205,7 +207,7 @@ class Space(Immutable):
         limits, digits = np.finfo(self.dtype), np.log10(np.finfo(self.dtype).eps)
         coefficients = geometry.coefficients
         widths = np.empty(len(coefficients))
-        for part in chunks(len(coefficients), coefficients[0].size, most=CACHED):
+        for part in chunks(len(coefficients), coefficients[:1].size, most=CACHED):
             own = np.abs(coefficients[part, :, 1:])
             widths[part] = own.reshape(len(own), -1).max(axis=1)
         volumes = geometry.dim * np.log10(widths)

@@ -1,0 +1,217 @@
+"""What processes share of a vector: unknowns on the vertices, edges and faces between their cells.
+
+Every process has all unknowns of its cells, those that others have too included, and all have the same numbers there,
+to the last bit: sums are made in the order of the processes. The first process that has an unknown owns it. So all that
+is done entry by entry is done without the others; sums of what cells say are exchanged with neighbours (`summed`), and
+sums over entries count what is owned (`inner`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from hpfem.shapes.cached import cached_property
+
+from ..memory import as_numpy
+from ..support.communicator import Communicator
+from .vectors import VectorSpace
+
+Indices = NDArray[np.int64]
+
+
+class Sharing:
+    """Which of some things that a process has others have too.
+
+    Parameters
+    ----------
+    comm : Communicator
+    size : int
+        Number of things here.
+    neighbours : {rank: ndarray of int}
+        Which of them each neighbour has too, each once; it lists its own in the same order.
+
+    Attributes
+    ----------
+    comm, size
+    shared : ndarray of int, ascending
+        Those that any other has too.
+    ghosts : ndarray of int, ascending
+        Those that a process of lower rank has too: it owns them.
+    """
+
+    def __init__(self, comm: Communicator, size: int, neighbours: Mapping[int, Indices]) -> None:
+        self.comm, self.size = comm, size
+        none = np.empty(0, dtype=np.int64)
+        self._neighbours = {rank: neighbours[rank] for rank in sorted(neighbours) if len(neighbours[rank])}
+        self.shared = np.unique(np.concatenate([none, *self._neighbours.values()]))
+        lower = [own for rank, own in self._neighbours.items() if rank < comm.rank]
+        self.ghosts = np.unique(np.concatenate([none, *lower]))
+        # Where the numbers of each neighbour are among the shared ones.
+        self.places = {rank: np.searchsorted(self.shared, own) for rank, own in self._neighbours.items()}
+
+    @cached_property
+    def owned(self) -> NDArray[np.bool_]:
+        """Which things this process owns, [size]."""
+        result = np.ones(self.size, dtype=bool)
+        result[self.ghosts] = False
+        return result
+
+    @cached_property
+    def count(self) -> int:
+        """How many there are on all processes; collective when first asked for."""
+        return int(self.comm.sum(self.size - len(self.ghosts)))
+
+    def combined(self, values: NDArray[Any], operation: Callable[..., Any]) -> NDArray[Any]:
+        """Combine what all processes have of each thing; collective.
+
+        Parameters
+        ----------
+        values : ndarray, [size]
+        operation : ufunc
+            Such as `numpy.minimum` or `numpy.logical_or`, whose result does not depend on the order.
+
+        Returns
+        -------
+        ndarray, [size]
+        """
+        result, own = values.copy(), values[self.shared]
+        total = own.copy()
+        for rank, other in self.comm.exchanged({rank: own[at] for rank, at in self.places.items()}).items():
+            total[self.places[rank]] = operation(total[self.places[rank]], other)
+        result[self.shared] = total
+        return result
+
+
+class SharedVectors(VectorSpace):
+    """A mix-in for vector spaces: vectors of which processes share entries; see the module.
+
+    Attributes
+    ----------
+    sharing : Sharing
+        Of the entries of one component.
+    """
+
+    iteration = None
+    sharing: Sharing
+
+    @cached_property
+    def _here(self) -> tuple[Any, Any, dict[int, Any]]:
+        """Shared entries, ghosts and places as arrays of the device."""
+        on, own = self.from_host, self.sharing
+        return on(own.shared), on(own.ghosts), {rank: on(places) for rank, places in own.places.items()}
+
+    def _by_component(self, vectors: Any) -> Any:
+        """Entries of each component, [..., components, size]."""
+        return vectors.reshape(*vectors.shape[:-1], -1, max(1, self.sharing.size))
+
+    @property
+    def comm(self) -> Communicator:
+        """The processes that share vectors; see `VectorSpace.comm`."""
+        return self.sharing.comm
+
+    def summed(self, rows: Any) -> Any:
+        """Add up what processes say of entries that they share, in place; see `VectorSpace.summed`."""
+        shared, _, places = self._here
+        whole = rows if rows.ndim == 2 else self._by_component(rows)
+        own = whole[:, shared]
+        received = self.swapped({rank: own[:, at] for rank, at in places.items()})
+        total = self.xp.zeros_like(own)
+        for rank in sorted([self.comm.rank, *places]):
+            if rank == self.comm.rank:
+                total += own
+            else:
+                total[:, places[rank]] += received[rank]
+        whole[:, shared] = total
+        return rows
+
+    def agreed(self, rows: Any) -> Any:
+        """Take the owners' numbers, in place; see `VectorSpace.agreed`."""
+        shared, _, places = self._here
+        whole = rows if rows.ndim == 2 else self._by_component(rows)
+        own = whole[:, shared]
+        received = self.swapped({rank: own[:, at] for rank, at in places.items()})
+        for rank in sorted(received, reverse=True):
+            if rank < self.comm.rank:
+                own[:, places[rank]] = received[rank]
+        whole[:, shared] = own
+        return rows
+
+    def swapped(self, given: Mapping[int, Any]) -> dict[int, Any]:
+        """Exchange arrays with neighbours.
+
+        Parameters
+        ----------
+        given : {rank: array}
+
+        Returns
+        -------
+        {rank: array}
+            Of the same shapes.
+        """
+        sent = {rank: np.ascontiguousarray(self.to_host(own)) for rank, own in given.items()}
+        return {rank: self.from_host(own) for rank, own in self.comm.exchanged(sent).items()}
+
+    def _owned(self, a: Any, b: Any) -> Any:
+        """Sum of products of what this process owns."""
+        whole, ghosts = a @ b, self._here[1]
+        if not len(ghosts):
+            return whole
+        mine, other = (self._by_component(v)[..., ghosts] for v in (a, b))
+        return whole - mine.reshape(*a.shape[:-1], -1) @ other.reshape(-1)
+
+    def inner(self, a: Any, b: Any) -> Any:
+        """Sums of products; see `VectorSpace.inner`."""
+        return self.xp.asarray(self.comm.sum(as_numpy(self._owned(a, b))), a.dtype)
+
+    def dot(self, a: Any, b: Any) -> float:
+        """Sum of products, on the host; see `VectorSpace.dot`."""
+        return self.dots((a, b))[0]
+
+    def dots(self, *pairs: tuple[Any, Any]) -> list[float]:
+        """Sums of products, in one sum over all processes; see `VectorSpace.dots`."""
+        found: list[float] = self.comm.sum(self.numbers(*(self._owned(a, b) for a, b in pairs))).tolist()
+        return found
+
+    def max_norm(self, vector: Any) -> float:
+        """Largest absolute value, on the host; see `VectorSpace.max_norm`."""
+        return self.comm.max(super().max_norm(vector))
+
+    def count(self, vector: Any) -> int:
+        """Number of entries; see `VectorSpace.count`."""
+        ghosts = self._by_component(vector)[:, self._here[1]].size
+        return int(self.comm.sum(vector.size - ghosts))
+
+    def random_pair(self, n: int, dtype: DTypeLike) -> tuple[Any, Any]:
+        """Make two random vectors; see `VectorSpace.random_pair`."""
+        u, v = super().random_pair(n, dtype)
+        return self.agreed(u), self.agreed(v)
+
+
+def _shared_class(kind: Any) -> type[SharedVectors]:
+    """Vectors of a kind of device, shared."""
+    return type(f"Shared{kind.__name__}", (SharedVectors, kind), {})
+
+
+def shared_vectors(vectors: VectorSpace, sharing: Sharing | None) -> VectorSpace:
+    """Vectors of which processes share entries, where others are.
+
+    Parameters
+    ----------
+    vectors : VectorSpace
+        Of one process.
+    sharing : Sharing or None
+
+    Returns
+    -------
+    VectorSpace
+        The same where nothing is shared.
+    """
+    if sharing is None:
+        return vectors
+    made = _shared_class(type(vectors))(vectors.device)
+    made.sharing = sharing
+    return made

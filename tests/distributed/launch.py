@@ -1,0 +1,72 @@
+"""Cases that several processes run together, started by pytest itself with the `mpiexec` of this Python.
+
+    python -m tests.distributed.launch MODULE FUNCTION
+
+runs a function of a module in one process of them.
+"""
+
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+# Beyond this a test hangs.
+LIMIT = 240
+MISSING = "mpi4py or mpiexec is absent"
+
+
+def mpiexec():
+    """The launcher beside this Python, or that of the system; None where there is none, or no mpi4py or pymetis."""
+    if any(importlib.util.find_spec(name) is None for name in ("mpi4py", "pymetis")):
+        return None
+    beside = Path(sys.executable).with_name("mpiexec")
+    return str(beside) if beside.exists() else shutil.which("mpiexec")
+
+
+needs_mpi = pytest.mark.skipif(mpiexec() is None, reason=MISSING)
+
+
+def start(n, *command, limit=LIMIT, environment=None):
+    """Run Python with arguments in n processes; what came of it."""
+    settings = {
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "PYTHONPATH": str(ROOT),
+        # Open MPI asks for these where there are few cores, and of root.
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    }
+    return subprocess.run(
+        [mpiexec(), "-n", str(n), sys.executable, *command],
+        cwd=ROOT,
+        env={**os.environ, **settings, **(environment or {})},
+        capture_output=True,
+        text=True,
+        timeout=limit,
+        check=False,
+    )
+
+
+def run(n, module, function):
+    """Run a case of a module in n processes; it fails as they do."""
+    found = start(n, "-m", "tests.distributed.launch", module, function)
+    assert found.returncode == 0, f"{function} on {n} processes:\n{found.stdout[-3000:]}\n{found.stderr[-6000:]}"
+    return found.stdout
+
+
+if __name__ == "__main__":
+    # As pytest has them: warnings of floating point are errors.
+    import warnings
+
+    from hpfem.support.communicator import world
+
+    comm = world()
+    assert comm.size > 1, "start it with mpiexec"
+    warnings.simplefilter("error", RuntimeWarning)
+    getattr(importlib.import_module(sys.argv[1]), sys.argv[2])(comm)

@@ -1,0 +1,112 @@
+"""Operators, products and conjugate gradients: equal to those of one process."""
+
+import numpy as np
+
+import hpfem as hp
+from hpfem.solvers.preconditioners import jacobi
+from tests.distributed.meshes import BOXES, bent, by_cell, difference, exact, random_owners, whole
+
+CLOSE = 1e-12
+
+
+def problem(mesh, order=3, basis="modified", orders=None, function=exact):
+    """An operator with all kinds of conditions, and its right-hand side."""
+    space = hp.Space(mesh, orders or order, basis)
+    c0 = hp.C0Space(space)
+    bc = hp.BoundaryConditions(
+        c0,
+        dirichlet={"xmin": function, "ymin": function},
+        neumann={"xmax": function},
+        robin={"ymax": (2.0, function)},
+    )
+    A = hp.GlobalOperator(hp.Helmholtz(space, 1.5), c0, bc)
+    f = c0.gather(hp.IProductWRTBase(space)(space.evaluate(function)))
+    return A, A.right_hand_side(f)
+
+
+def check(mesh, part, comm, function=exact, **options):
+    """Everything that an operator does is the same on the whole mesh and on its parts."""
+    (A, b), (P, c) = (problem(own, function=function, **options) for own in (mesh, part))
+    assert P.c0.whole_size == A.c0.size
+    assert comm.sum(P.c0.owned.sum()) == A.c0.size
+    pairs = [(A.c0.project(function), P.c0.project(function)), (b, c), (A.diagonal(), P.diagonal())]
+    pairs += [(A.c0.multiplicity * 1.0, P.c0.multiplicity * 1.0), (A.bc.values, P.bc.values), (A.bc.load, P.bc.load)]
+    pairs += [(A.apply(pairs[0][0]), P.apply(pairs[0][1]))]
+    for one, other in pairs:
+        assert difference(by_cell(A.c0.scatter(one), comm), by_cell(P.c0.scatter(other), comm)) < CLOSE
+        agreed = P.vectors.agreed(other.copy())
+        assert np.array_equal(agreed, other)  # to the last bit on all processes
+        for dot, own in ((A.vectors.dot, one), (P.vectors.dot, other)):
+            assert abs(dot(own, own) / A.vectors.dot(one, one) - 1) < CLOSE
+        assert abs(P.vectors.norm(other) / A.vectors.norm(one) - 1) < CLOSE
+        assert P.vectors.max_norm(other) == P.vectors.max_norm(agreed)
+    field = P.c0.scatter(pairs[0][1])
+    assert np.abs(P.c0.average(field) - pairs[0][1]).max(initial=0.0) < CLOSE
+    return A, b, P, c
+
+
+def solved(A, b, P, c, comm, tol=1e-6):
+    """Conjugate gradients take as many iterations, and find the same."""
+    u, one = hp.cg(A, b, jacobi(A), tol=tol, bar=False)
+    v, other = hp.cg(P, c, jacobi(P), tol=tol, bar=False)
+    assert abs(one.iterations - other.iterations) <= 1, (one.residuals[-5:], other.residuals[-5:])
+    assert one.size == other.size == len(b)
+    assert abs(other.residual - one.residual) < tol
+    assert difference(by_cell(A.c0.scatter(u), comm), by_cell(P.c0.scatter(v), comm)) < 1e-4
+    return one, other
+
+
+def shapes(comm):
+    """All shapes, cut by METIS and at random."""
+    for name in BOXES:
+        mesh = whole(name)
+        for owners in (None, random_owners(mesh, comm)):
+            solved(*check(mesh, hp.distribute(mesh, comm, owners=owners), comm), comm)
+
+
+def orders(comm):
+    """Orders 1 to 8, different ones that meet, and nodes."""
+    mesh = whole("mixed")
+    part = hp.distribute(mesh, comm, owners=random_owners(mesh, comm, 1))
+    for order in (1, 2, 5, 8):
+        check(mesh, part, comm, order=order)
+    check(mesh, part, comm, orders={"hex": 4, "prism": 2, "pyramid": 3, "tet": 5})
+    check(mesh, part, comm, order=4, basis="lagrange")
+
+
+def curved_and_periodic(comm):
+    """Curved cells, and boxes closed in themselves."""
+    for name in ("tri", "hex", "mixed"):
+        mesh = whole(name)
+        part = hp.distribute(mesh, comm, owners=random_owners(mesh, comm, 2))
+        check(mesh.elevated(2).transformed(bent), part.elevated(2).transformed(bent), comm)
+    for name in ("hex", "tet"):
+        mesh = hp.box(name, (2, 2, 3), periodic=("z",), comm=hp.ALONE)
+        part = hp.distribute(mesh, comm, owners=random_owners(mesh, comm, 3))
+        solved(*check(mesh, part, comm, function=lambda x, y, z: exact(x, y) * np.cos(2 * np.pi * z)), comm)
+
+
+def empty(comm):
+    """Processes without cells, and one with all of them."""
+    for name in ("quad", "mixed"):
+        mesh = whole(name)
+        for ranks in ([0], [comm.size - 1], range(1, comm.size)):
+            solved(*check(mesh, hp.distribute(mesh, comm, owners=random_owners(mesh, comm, 4, ranks)), comm), comm)
+
+
+def generated(comm):
+    """What every process makes by itself: boxes and files, with and without naming the processes."""
+    part = hp.box("hex", 4)
+    assert part.part is not None
+    assert comm.sum(part.n_cells) == 64
+    assert hp.box("hex", 4, comm=hp.ALONE).part is None
+    read = hp.read_mesh("meshes/cube_mixed.msh", comm=comm)
+    alone = hp.read_mesh("meshes/cube_mixed.msh", comm=hp.ALONE)
+    assert comm.sum(read.n_cells) == alone.n_cells
+    for name, facets in alone.boundaries.items():
+        assert comm.sum(len(read.boundaries[name])) == len(facets)
+    for name, cells in alone.regions.items():
+        assert comm.sum(len(read.regions[name])) == len(cells)
+    assert comm.sum(len(read.facets.boundary)) == len(alone.facets.boundary)
+    work = comm.all(hp.Space(read, 4).n_dofs)
+    assert max(work) <= 1.1 * np.mean(work)

@@ -1,0 +1,13 @@
+"""Processes with a part of the mesh each compute what one process does."""
+
+import pytest
+
+from tests.distributed.launch import needs_mpi, run
+
+CASES = [("shapes", 3), ("shapes", 4), ("orders", 2), ("curved_and_periodic", 3), ("empty", 3), ("generated", 2)]
+
+
+@needs_mpi
+@pytest.mark.parametrize(("case", "n"), CASES)
+def test_operators(case, n):
+    run(n, "tests.distributed.operator_cases", case)
