@@ -329,7 +329,7 @@ class BoundaryConditions(Printed):
 
         named = [np.intersect1d(facets, self.dirichlet_facets) for facets in mesh.boundaries.values()]
         rest = np.setdiff1d(self.dirichlet_facets, np.concatenate(named))
-        count = np.sum([closed(facets) for facets in (*named, rest) if len(facets)], axis=0)
+        count = np.sum([closed(facets) for facets in (*named, rest)], axis=0)
         one = interpolate(numbering, [Piece(1.0, self._closure(own))])[0]
         return np.asarray(np.where(self.constrained, one / np.maximum(count, 1.0), 0.0))
 

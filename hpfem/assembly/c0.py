@@ -221,8 +221,13 @@ class C0Space(Immutable):
 
     @cached_property
     def multiplicity(self) -> NDArray[np.int64]:
-        """Number of cells that share each global degree of freedom, [size]."""
+        """Number of cells that share each global degree of freedom, those of other processes included, [size]."""
         return np.asarray(self.multiplicity_on(np))
+
+    @cached_property
+    def multiplicity_here(self) -> NDArray[np.int64]:
+        """Number of cells of this process that share each global degree of freedom, [size]."""
+        return np.asarray(self.numbering.of_unknowns(self._cells_around()))
 
     def multiplicity_on(self, xp: Any) -> Any:
         """Number of cells that share each global degree of freedom, where it is wanted.
@@ -236,15 +241,17 @@ class C0Space(Immutable):
         -------
         array of int, [size]
         """
-        shared = []
+        shared = [self.numbering.common(dim, own, np.add) for dim, own in enumerate(self._cells_around())]
+        return self.numbering.of_unknowns(shared, xp)
+
+    def _cells_around(self) -> list[NDArray[np.int64]]:
+        """Number of cells here that have each entity, per dimension."""
+        found = []
         for dim, sizes in enumerate(self.numbering.sizes):
             groups = range(len(self.space.mesh.cells))
             ids = np.concatenate([self.numbering.of_group(group, dim).ids.ravel() for group in groups])
-            shared.append(np.bincount(ids, minlength=len(sizes)))
-        sharing = self.numbering.sharing
-        if sharing is not None:
-            shared = [self.numbering.common(dim, own, np.add) for dim, own in enumerate(shared)]
-        return self.numbering.of_unknowns(shared, xp)
+            found.append(np.bincount(ids, minlength=len(sizes)))
+        return found
 
     @cached_property
     def coordinates(self) -> NDArray[np.float64]:
@@ -394,10 +401,10 @@ class C0Space(Immutable):
         """
         vectors = self.vectors_on(device)
         if device.name == HOST.name or self.space.dtype != np.float64:
-            total = vectors.from_host(self.block_matrix.gathered([vectors.to_host(own) for own in local]))
-        else:
-            total = self.restriction(device).gather(vectors.xp.concatenate([own.reshape(-1) for own in local]))[0]
-        return vectors.summed(total)
+            total = self.block_matrix.gathered([vectors.to_host(own) for own in local])
+            return vectors.from_host(self.vectors_on(HOST).summed(total))
+        flat = vectors.xp.concatenate([own.reshape(-1) for own in local])
+        return vectors.summed(self.restriction(device).gather(flat)[0])
 
     def average(self, field: Field) -> Array:
         """Global coefficients of an element-local function: the mean of the cells around each entity.

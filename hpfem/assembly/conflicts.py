@@ -34,7 +34,7 @@ def warn_of_conflicts(mesh: Mesh, names: Sequence[str], pieces: Sequence[Piece])
     """
     if len(pieces) < 2:
         return
-    place = np.empty(mesh.n_vertices, dtype=np.int64)
+    place = np.zeros(mesh.n_vertices, dtype=np.int64)
     for cells in mesh.cells:
         place[cells.vertices] = cells.nodes[:, vertex_positions(cells.shape, cells.order)]
     vertices = [np.flatnonzero(piece.masks[0]) if piece.masks else np.arange(len(place)) for piece in pieces]
@@ -43,7 +43,8 @@ def warn_of_conflicts(mesh: Mesh, names: Sequence[str], pieces: Sequence[Piece])
         for piece, ids, name in zip(pieces, vertices, names, strict=True)
     ]
     # Of all: a function that vanishes where boundaries meet is no measure of its rounding.
-    least = _ROUNDING * max((float(np.abs(values).max()) for values in found if values.size), default=0.0)
+    largest = max((float(np.abs(values).max()) for values in found if values.size), default=0.0)
+    least = _ROUNDING * mesh.comm.max(largest)
     worst, text, count = least, "", 0
     for i, j in combinations(range(len(pieces)), 2):
         shared, in_i, in_j = np.intersect1d(vertices[i], vertices[j], assume_unique=True, return_indices=True)
@@ -54,7 +55,8 @@ def warn_of_conflicts(mesh: Mesh, names: Sequence[str], pieces: Sequence[Piece])
             at = np.unravel_index(int(np.argmax(apart)), apart.shape)
             worst, where = float(apart[at]), ", ".join(f"{c:.6g}" for c in mesh.points[place[shared[at[1]]]])
             text = f"{names[i]} and {names[j]} meet at ({where}) with the values {a[at]:.6g} and {b[at]:.6g}"
-    if count:
+    worst, text, count = max(mesh.comm.all((worst, text, count)))
+    if count and mesh.comm.rank == 0:
         others = f" ({count} such vertices, there they differ most)" if count > 1 else ""
         warn(
             f"{text}{others}; the value of the boundary that comes first in the mesh is taken. Where that is not meant,"

@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from ..mesh import Mesh
+from ..mesh.topology import classes
 from ..space.space import Space
 from .numbering import Numbering
 
@@ -34,7 +35,7 @@ class Parts:
     of_unknowns: Indices
 
     def name(self, number: int, mesh: Mesh) -> str:
-        """What a part is called in messages: its regions and the middle of its cells.
+        """What a part is called in messages: its regions and the middle of its cells; collective.
 
         Parameters
         ----------
@@ -49,12 +50,16 @@ class Parts:
         if self.count == 1:
             return "the mesh"
         chosen = self.of_cells == number
-        regions = [name for name, cells in mesh.regions.items() if chosen[cells].any()]
+        inside = mesh.comm.all({name for name, cells in mesh.regions.items() if chosen[cells].any()})
+        regions = [name for name in mesh.regions if name in set().union(*inside)]
         nodes = [cells.nodes[chosen[cells.indices]].ravel() for cells in mesh.cells]
         points = mesh.points[np.unique(np.concatenate(nodes))]
-        middle = ", ".join(f"{x:.3g}" for x in (points.min(axis=0) + points.max(axis=0)) / 2)
+        ends = [points.min(axis=0, initial=np.inf), -points.max(axis=0, initial=-np.inf)]
+        lower, upper = np.min(mesh.comm.all(np.array(ends)), axis=0)
+        middle = ", ".join(f"{x:.3g}" for x in (lower - upper) / 2)
         named = f"{', '.join(regions)}, " if regions else ""
-        return f"part {number + 1} of {self.count} ({named}{np.count_nonzero(chosen)} cells around ({middle}))"
+        count = int(mesh.comm.sum(np.count_nonzero(chosen)))
+        return f"part {number + 1} of {self.count} ({named}{count} cells around ({middle}))"
 
 
 def connected_parts(numbering: Numbering, space: Space) -> Parts:
@@ -79,9 +84,25 @@ def connected_parts(numbering: Numbering, space: Space) -> Parts:
     of_cells = np.empty(space.n_cells, dtype=np.int64)
     of_cells[np.concatenate([cells.indices for cells in numbering.cells])] = of_all[n:]
     has_cells = np.bincount(of_cells, minlength=count) > 0  # a vertex of no cell is no part
-    of_cells = (np.cumsum(has_cells) - 1)[of_cells]
+    new = np.cumsum(has_cells) - 1
+    total, of_parts = _joined(space.mesh, int(has_cells.sum()), new[of_all[:n]])
+    of_cells = of_parts[new[of_cells]]
     of_entities = [np.zeros(len(sizes), dtype=np.int64) for sizes in numbering.sizes]
-    for cells in numbering.cells if count > 1 else ():
+    for cells in numbering.cells if total > 1 else ():
         for dim, found in enumerate(of_entities):
             found[cells.ids(dim)] = of_cells[cells.indices][:, None]
-    return Parts(int(has_cells.sum()), of_cells, numbering.of_unknowns(of_entities))
+    return Parts(total, of_cells, numbering.of_unknowns(of_entities))
+
+
+def _joined(mesh: Mesh, count: int, of_vertices: Indices) -> tuple[int, Indices]:
+    """Number of parts of the whole mesh, and which of them each part here belongs to; collective."""
+    if mesh.part is None:
+        return count, np.arange(count)
+    comm, counts = mesh.comm, mesh.comm.all(count)
+    first = sum(counts[: comm.rank])
+    here = {rank: first + of_vertices[ids] for rank, ids in mesh.part.shared[0].items()}
+    theirs = comm.swapped(here)
+    pairs = [np.column_stack([own, theirs[rank]]) for rank, own in here.items()]
+    links = comm.all(np.unique(np.concatenate([np.empty((0, 2), dtype=np.int64), *pairs]), axis=0))
+    total, of_all = classes(sum(counts), np.concatenate(links))
+    return total, of_all[first : first + count]

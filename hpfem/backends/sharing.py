@@ -163,13 +163,13 @@ class SharedVectors(VectorSpace):
         mine, other = (self._by_component(v)[..., ghosts] for v in (a, b))
         return whole - mine.reshape(*a.shape[:-1], -1) @ other.reshape(-1)
 
+    def total(self, numbers: Any) -> Any:
+        """Sum over processes; see `VectorSpace.total`."""
+        return self.xp.asarray(self.comm.sum(as_numpy(numbers)), numbers.dtype)
+
     def inner(self, a: Any, b: Any) -> Any:
         """Sums of products; see `VectorSpace.inner`."""
-        return self.xp.asarray(self.comm.sum(as_numpy(self._owned(a, b))), a.dtype)
-
-    def dot(self, a: Any, b: Any) -> float:
-        """Sum of products, on the host; see `VectorSpace.dot`."""
-        return self.dots((a, b))[0]
+        return self.total(self._owned(a, b))
 
     def dots(self, *pairs: tuple[Any, Any]) -> list[float]:
         """Sums of products, in one sum over all processes; see `VectorSpace.dots`."""

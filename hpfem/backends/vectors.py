@@ -636,6 +636,21 @@ class VectorSpace:
         """
         return int(vector.size)
 
+    def total(self, numbers: Any) -> Any:
+        """Sum over processes; collective.
+
+        Parameters
+        ----------
+        numbers : array
+            Few, where the vectors are.
+
+        Returns
+        -------
+        array
+            Of the same shape and type.
+        """
+        return numbers
+
     def inner(self, a: Any, b: Any) -> Any:
         """Sums of products, where the vectors are; collective.
 
@@ -674,7 +689,7 @@ class VectorSpace:
         -------
         float
         """
-        return float(a @ b)
+        return float(self.inner(a, b))
 
     def numbers(self, *arrays: Any) -> list[float]:
         """Read some numbers, which the host waits for once.

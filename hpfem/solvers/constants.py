@@ -21,12 +21,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, diags_array
 
 from hpfem.shapes.cached import cached_property
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..backends.vectors import VectorSpace
+from ..memory import HOST
 from ..support.log import warn
 from .breakdown import bad_operator
 from .norms import load
@@ -54,6 +55,8 @@ class Constants:
         Of the parts.
     vectors : VectorSpace
         Of the vectors that are split.
+    owned : ndarray of bool, [size]
+        What counts in sums.
     """
 
     ones: csr_array
@@ -61,6 +64,7 @@ class Constants:
     energies: Array
     names: list[str]
     vectors: VectorSpace
+    owned: Mask
 
     def split(self, rhs: Any) -> tuple[Any, Array]:
         """The right-hand side of w, and the constants c.
@@ -75,9 +79,10 @@ class Constants:
         ndarray, [parts]
         """
         ones, _, _, means_t = self._float64
-        sums, rest = np.array(self.vectors.numbers(ones @ rhs)), rhs
+        total = self.vectors.total
+        sums, rest = np.array(self.vectors.numbers(total(ones @ rhs))), rhs
         for _ in range(2):  # twice, so that rounding leaves nothing
-            rest = rest - means_t @ (ones @ rest)
+            rest = rest - means_t @ total(ones @ rest)
         norm = self.vectors.norm
         if norm(rest) <= 100 * np.finfo(np.float64).eps * norm(rhs):
             rest = 0 * rest
@@ -99,7 +104,7 @@ class Constants:
         array, [size]
         """
         _, means, ones_t, _ = self._float64
-        return rest + ones_t @ (self.vectors.from_host(constants) - means @ rest)
+        return rest + ones_t @ (self.vectors.from_host(constants) - self.vectors.total(means @ rest))
 
     def incompatibility(self, rhs: Any, dtype: DTypeLike, allowed: float = 0.0) -> dict[str, float]:
         """By part with E = 0, the sum of the right-hand side over that of its absolute values; warns if it is not 0.
@@ -117,8 +122,8 @@ class Constants:
         {part: ratio}
         """
         # Vertices carry the constants: but for rounding no entry of `ones` is negative.
-        ones = self._float64[0]
-        sums, scales = np.reshape(self.vectors.numbers(abs(ones @ rhs), ones @ abs(rhs)), (2, -1))
+        ones, total = self._float64[0], self.vectors.total
+        sums, scales = np.reshape(self.vectors.numbers(abs(total(ones @ rhs)), total(ones @ abs(rhs))), (2, -1))
         ratios = np.divide(sums, scales, out=np.zeros_like(sums), where=scales > 0)
         found = {name: float(r) for name, r, e in zip(self.names, ratios, self.energies, strict=True) if e == 0}
         off = {name: r for name, r in found.items() if r > max(allowed, _SUM_ROUNDING * np.finfo(dtype).eps)}
@@ -143,19 +148,25 @@ class Constants:
         tuple of callable
         """
         ones, means, ones_t, means_t = self._float64 if np.dtype(dtype) == np.float64 else self._matrices(dtype)
-        return lambda r: r - means_t @ (ones @ r), lambda z: z - ones_t @ (means @ z)
+        total = self.vectors.total
+        return lambda r: r - means_t @ total(ones @ r), lambda z: z - ones_t @ total(means @ z)
 
     @cached_property
     def _float64(self) -> tuple[Any, Any, Any, Any]:
         return self._matrices(np.float64)
 
     def _matrices(self, dtype: DTypeLike) -> tuple[Any, Any, Any, Any]:
-        """Of a type where the vectors are: `ones`, `means`, and their transposes."""
+        """Of a type where the vectors are: `ones` and `means` of what is owned, and the transposes of all."""
         vectors = self.vectors
         if len(self.names) == 1:  # dense products are faster
-            ones, means = (vectors.from_host(part.toarray(), dtype) for part in (self.ones, self.means))
-            return ones, means, ones.T, means.T
-        parts = (self.ones, self.means, self.ones.T, self.means.T)
+            given = [part.toarray() for part in (self.ones, self.means)]
+            ones_t, means_t = (vectors.from_host(part, dtype).T for part in given)
+            if self.owned.all():
+                return ones_t.T, means_t.T, ones_t, means_t
+            ones, means = (vectors.from_host(part * self.owned, dtype) for part in given)
+            return ones, means, ones_t, means_t
+        own = diags_array(self.owned.astype(np.float64))
+        parts = (self.ones @ own, self.means @ own, self.ones.T, self.means.T)
         ones, means, ones_t, means_t = (vectors.sparse(csr_array(part).astype(dtype)) for part in parts)
         return ones, means, ones_t, means_t
 
@@ -180,26 +191,29 @@ def hidden_constants(A: GlobalOperator, bc: BoundaryConditions) -> Constants | N
         If the energy of a constant that the operator sees is not positive.
     """
     c0 = A.c0
-    parts = c0.parts
+    parts, comm, vectors = c0.parts, c0.space.mesh.comm, c0.vectors_on(HOST)
     held = np.zeros(parts.count, dtype=bool)
     held[parts.of_unknowns[bc.constrained]] = True
+    held = comm.sum(held) > 0
     if held.all():
         return None
     integral, functional, reacting = _reaction(A, c0)
     fixed = np.zeros(parts.count, dtype=bool)
     fixed[parts.of_cells[reacting]] = True
     one = c0.project(1.0)
-    if bc.matrix is not None:
-        fixed[parts.of_unknowns[np.unique(bc.matrix.nonzero()[0])]] = True
-        functional = functional + bc.matrix @ one
+    if comm.any(bc.matrix is not None):
+        matrix = csr_array((c0.size, c0.size)) if bc.matrix is None else bc.matrix
+        fixed[parts.of_unknowns[np.unique(matrix.nonzero()[0])]] = True
+        functional = functional + vectors.summed(matrix @ one)
+    fixed = comm.sum(fixed) > 0
 
     def sums(vector: Array) -> Array:
-        return np.asarray(np.bincount(parts.of_unknowns, vector, parts.count), dtype=np.float64)
+        return comm.sum(np.bincount(parts.of_unknowns, vector * c0.owned, parts.count))
 
     energies = np.where(fixed, sums(one * functional), 0.0)
     if np.any(energies[fixed & ~held] <= 0):
         raise bad_operator("Helmholtz", float(energies[fixed & ~held].min()), 0)
-    probe = np.random.default_rng(0).standard_normal(c0.size)
+    probe = vectors.agreed(np.random.default_rng(0).standard_normal(c0.size))
     image = A.apply(probe.astype(A.dtype)).astype(np.float64)
     hidden = ~held & (energies <= np.sqrt(np.finfo(A.dtype).eps) * sums(probe * image))
     if not hidden.any():
@@ -212,7 +226,7 @@ def hidden_constants(A: GlobalOperator, bc: BoundaryConditions) -> Constants | N
     shape = (int(hidden.sum()), c0.size)
     ones, means = (csr_array((part[columns], (rows, columns)), shape=shape) for part in (one, mean))
     names = [parts.name(int(number), c0.space.mesh) for number in np.flatnonzero(hidden)]
-    return Constants(ones, means, energies[hidden], names, A.vectors)
+    return Constants(ones, means, energies[hidden], names, A.vectors, c0.owned)
 
 
 def _reaction(A: GlobalOperator, c0: C0Space) -> tuple[Array, Array, Mask]:

@@ -13,8 +13,9 @@ from hpfem.shapes.arguments import instance
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..assembly.boundary import sides_with_traces
 from ..assembly.interpolation import values_of
-from ..backends.vectors import HOST_VECTORS, scaled
+from ..backends.vectors import scaled
 from ..errors import ArgumentError
+from ..memory import HOST
 from ..operators import Mass
 from .cg import cg_of_any_size
 from .norms import finer_space, load
@@ -82,7 +83,8 @@ def domain_boundary_values(c0: C0Space, function: Callable[..., Any], bc: Bounda
     except ArgumentError:
         return given
     values = np.where(bc.constrained, inside, 0.0)
-    unit = -HOST_VECTORS.exponent(given)  # squares of values of any size
+    comm = c0.space.mesh.comm
+    unit = -c0.vectors_on(HOST).exponent(given)  # squares of values of any size
     misfit, norm = [0.0, 0.0], 0.0
     for side, matrix, modes in sides_with_traces(c0, bc.dirichlet_facets):
         exact = scaled(values_of(function, side.coordinates, "dirichlet")[0], unit)
@@ -90,5 +92,6 @@ def domain_boundary_values(c0: C0Space, function: Callable[..., Any], bc: Bounda
         for i, own in enumerate((values, given)):
             found = (matrix @ scaled(own, unit)).reshape(len(exact), -1) @ modes
             misfit[i] += float(np.sum(side.weights * (found - exact) ** 2))
+    *misfit, norm = comm.sum([*misfit, norm]).tolist()
     meant = misfit[0] <= min(_RATIO**2 * misfit[1], _SHARE**2 * norm)
     return values if meant else given

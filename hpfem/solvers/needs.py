@@ -118,7 +118,7 @@ def _factors(block: Block, kind: str, number: int) -> float:
 def _chunk(block: Block, xp: Any) -> float:
     """Bytes of what is made of a bounded number of elements at a time: geometry, and values of functions."""
     geometry = block.geometry
-    elements = next(geometry.chunks()).stop
+    elements = next(iter(geometry.chunks()), slice(0)).stop
     arrays = _AFFINE_CHUNKS if geometry.affine else _CHUNKS
     made = arrays * 8.0 * elements * 2 * block.n_points * geometry.dim * geometry.space_dim
     return max(made, 8.0 * _VALUES * next(value_chunks(block, xp)).stop * block.n_points)

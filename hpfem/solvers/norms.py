@@ -7,7 +7,7 @@ operators compute.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import frexp
+from math import frexp, hypot
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from ..space.block import Block
 from ..space.evaluation import compiled_function, value_chunks, values_by_chunk
 from ..space.field import check_state
 from ..space.regions import ByRegion, RegionValue, regional
+from ..support.communicator import Communicator
 from ..tuning import choose
 
 Array = NDArray[np.float64]
@@ -126,9 +127,9 @@ class _Squares:
             self._sum, self._k = self._sum * 4.0 ** max(self._k - k, -500), k
         self._sum += float((scaled(values, -self._k) ** 2 * measure).sum())
 
-    def root(self) -> float:
-        """The root of the sum."""
-        return float(scaled(self._sum**0.5, self._k))
+    def root(self, comm: Communicator) -> float:
+        """The root of the sum over processes."""
+        return hypot(*comm.all(float(scaled(self._sum**0.5, self._k))))
 
 
 class _Cell:
@@ -203,8 +204,9 @@ class Loads:
             function = f if callable(f) and not isinstance(f, Field) else None
             tests = self._of_blocks(function is not None)
             blocks = [test.block for test in tests]
-            compiled = None if function is None else compiled_function(function, blocks, self.backend)
-            found = [self._moments(f, test, number, compiled) for number, test in enumerate(tests)]
+            with space.mesh.comm.together():
+                compiled = None if function is None else compiled_function(function, blocks, self.backend)
+                found = [self._moments(f, test, number, compiled) for number, test in enumerate(tests)]
         rows = [self.c0.gathered([own[c] for own in found], device) for c in range(self.components)]
         return rows[0] if self.components == 1 else vectors_on(device).xp.stack(rows)
 
@@ -286,7 +288,8 @@ def l2_error(
             for own, exactly in zip(coefficients, values, strict=True):
                 misfit.add(evaluate(own[chunk]) - exactly, measure)
                 norm.add(exactly, measure)
-    return _ratio(misfit.root(), norm.root(), relative)
+    comm = field.space.mesh.comm
+    return _ratio(misfit.root(comm), norm.root(comm), relative)
 
 
 def _ratio(misfit: float, norm: float, relative: bool) -> float:

@@ -141,7 +141,7 @@ def taken(name: str, c0: C0Space, components: int = 1, symmetric: bool = True) -
     space = c0.space
     low = max(1.0, _LOW_ORDER / max(space.orders.values()))
     limit = _SMALL * low**2 if space.mesh.dim == 3 else _SMALL_FLAT
-    return "multigrid" if components * c0.size > limit * (1 if symmetric else _LONG) else "jacobi"
+    return "multigrid" if components * c0.whole_size > limit * (1 if symmetric else _LONG) else "jacobi"
 
 
 def make_preconditioner(name: str, A: GlobalOperator, *, definite: bool = True) -> tuple[Preconditioner | None, str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from math import isfinite
 from time import perf_counter
 from typing import Any
 
@@ -219,7 +220,9 @@ class Problem:
     def _domain_values(self, dirichlet: Condition | None, values: Array) -> Array:
         """Boundary values of a condition, from the domain where they are better."""
         function = _only_function(dirichlet)
-        if function is None or max(self.space.orders.values()) > _DOMAIN_ORDER or not self.conditions.constrained.any():
+        if function is None or max(self.space.orders.values()) > _DOMAIN_ORDER:
+            return values
+        if not self.space.mesh.comm.any(bool(self.conditions.constrained.any())):
             return values
         rows = [
             domain_boundary_values(self.c0, _component(function, c, self.components), self.conditions, own)
@@ -353,7 +356,7 @@ class Problem:
             vector = xp.stack(joined).reshape(vector.shape)
         if values is not None:
             vector = vector + values
-        if not bool(xp.isfinite(vector).all()):
+        if not isfinite(A.vectors.max_norm(vector.reshape(-1))):
             raise SolverError("solve_helmholtz: the solution is not finite; look at the data and the coefficients")
         vector = unscaled(vector.reshape(-1), 0, space.dtype, "Helmholtz", A.vectors).reshape(vector.shape)
         solution = Solution.of(vector.astype(space.dtype, copy=False), A.device, self.c0, info)
@@ -369,7 +372,8 @@ class Problem:
 
     def _on_device(self, values: Array) -> Any:
         """Global numbers where the operator computes; None if all are zero."""
-        return self.operator.vectors.from_host(values, np.float64) if values.any() else None
+        there = self.space.mesh.comm.any(bool(values.any()))
+        return self.operator.vectors.from_host(values, np.float64) if there else None
 
     def _right_hand_side(self, f: Source, values: Any) -> Any:
         """What the unknowns are solved for, with boundary values taken to the right."""
@@ -459,7 +463,8 @@ class Problem:
             residual = self._applied(u.pair.read(vectors.device).astype(np.float64)) - self._loads(f)
             if self._load is not None:
                 residual = residual - self._load
-            found += vectors.numbers((shares * residual.reshape(n, -1)).sum(axis=1))
+            here = np.array(vectors.numbers((shares * residual.reshape(shares.shape)).sum(axis=1)))
+            found += self.space.mesh.comm.sum(here)
         return float(found[0]) if n == 1 else found
 
     def _shares(self, boundary: str) -> tuple[list[bool], Any]:
@@ -468,9 +473,9 @@ class Problem:
         if name_of(boundary, boundaries, "boundary") not in self._sharing:
             own = boundaries[boundary]
             of_each = [self.conditions.of_component(c) for c in range(self.components)]
-            fixed = [bool(np.isin(own, bc.dirichlet_facets).any()) for bc in of_each]
+            fixed = [self.space.mesh.comm.any(bool(np.isin(own, bc.dirichlet_facets).any())) for bc in of_each]
             rows = [bc.shares(boundary) if there else 0 * bc.values for bc, there in zip(of_each, fixed, strict=True)]
-            self._sharing[boundary] = fixed, self.operator.vectors.from_host(np.stack(rows))
+            self._sharing[boundary] = fixed, self.operator.vectors.from_host(np.stack(rows) * self.c0.owned)
         return self._sharing[boundary]
 
 

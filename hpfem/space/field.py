@@ -27,6 +27,7 @@ from hpfem.shapes.arguments import integer, is_real, name_of, reals, shown
 from ..backends.base import vectors_on
 from ..errors import ArgumentError, StateError
 from ..memory import HOST, Device, PairArray
+from ..support.communicator import Communicator
 from ..support.notebook import Printed
 from ..support.views import VIEWS
 from .block import Block
@@ -112,6 +113,10 @@ class FieldSpace(Protocol):
     @property
     def blocks(self) -> Sequence[Block]:
         """Elements that are alike."""
+
+    @property
+    def comm(self) -> Communicator:
+        """The processes that share the mesh."""
 
     def empty(self, state: str, components: int = 1) -> Field:
         """Make a field; see `Space.empty`."""
@@ -450,6 +455,8 @@ class Field(Printed):
     def dot(self, other: Field) -> float:
         """Plain sum of products over all entries; of a coeff and a dual field it is the functional's value.
 
+        It is collective where processes share the mesh.
+
         Parameters
         ----------
         other : Field
@@ -468,13 +475,13 @@ class Field(Printed):
         device = self.home
         pairs = zip(self.data, other.data, strict=True)
         arrays = [(mine.read(device).ravel(), theirs.read(device).ravel()) for mine, theirs in pairs]
-        single = self.dtype == np.float32
+        single, comm = self.dtype == np.float32, self.space.comm
         with np.errstate(**_SILENT if single else {}):
-            total = float(sum(a.dot(b) for a, b in arrays))
-        if not single or _UNDERFLOW * sum(len(a) for a, _ in arrays) <= abs(total) < math.inf:
+            total = float(comm.sum(float(sum(a.dot(b) for a, b in arrays))))
+        if not single or _UNDERFLOW * comm.sum(sum(len(a) for a, _ in arrays)) <= abs(total) < math.inf:
             return total
         # Products that are out of the range of float32 are not in that of float64.
-        return float(sum(_dot64(a, b) for a, b in arrays))
+        return float(comm.sum(float(sum(_dot64(a, b) for a, b in arrays))))
 
     def norm(self) -> float:
         """L2 norm over the mesh; see `Space.norm`. A dual field has none."""
@@ -516,7 +523,7 @@ class Field(Printed):
         return values.reshape((*values.shape[:-1], *columns[0].shape))
 
     def at(self, points: ArrayLike) -> NDArray[np.float64]:
-        """Values at any points of the mesh.
+        """Values at any points of the mesh; collective where processes share it, with the same points on all of them.
 
         Parameters
         ----------
@@ -539,6 +546,8 @@ class Field(Printed):
         if self.state != "coeff":
             raise StateError(f"at() evaluates 'coeff' fields, this one is {self.state!r}; use FwdTrans first")
         found = self.space.locator.evaluate([pair.read() for pair in self.data], points)
+        for other in self.space.comm.all(found) if self.space.comm.size > 1 else ():
+            found = np.where(np.isnan(found), other, found)
         return found[0] if self.components == 1 else found
 
     def plot(

@@ -19,6 +19,7 @@ from ..geometry.block_geometry import BlockGeometry, by_kind
 from ..geometry.element_map import CACHED, CHUNK, FLAT_TOLERANCE, chunks
 from ..memory import HOST, PairArray
 from ..mesh import Mesh
+from ..support.communicator import Communicator
 from ..support.immutable import Immutable
 from .arguments import MAX_COMPONENTS, checked_dtype, checked_orders, chosen_rule
 from .block import Block
@@ -227,6 +228,11 @@ class Space(Immutable):
         return int(self.mesh.points.shape[1])
 
     @property
+    def comm(self) -> Communicator:
+        """The processes that share the mesh."""
+        return self.mesh.comm
+
+    @property
     def n_cells(self) -> int:
         """Number of cells."""
         return sum(block.n_elements for block in self.blocks)
@@ -408,7 +414,7 @@ class Space(Immutable):
         return Field(self, "coeff", inner.project(inner.field("phys", values)).data)
 
     def integrate(self, field: Field) -> float | NDArray[np.float64]:
-        """Integrate over the mesh.
+        """Integrate over the mesh; collective where processes share it.
 
         Parameters
         ----------
@@ -428,12 +434,12 @@ class Space(Immutable):
         for values, block in zip(arrays, self.blocks, strict=True):
             weights = block.geometry.weights()
             total += np.einsum("ceq,eq->c", np.asarray(values, dtype=np.float64), weights, optimize=True)
-        return total
+        return self.mesh.comm.sum(total)
 
     def integrate_boundary(
         self, function: Field | Callable[..., Any] | float | Mapping[str, RegionValue], boundary: str
     ) -> float | NDArray[np.float64]:
-        """Integrate over a boundary.
+        """Integrate over a boundary; collective where processes share the mesh.
 
         Parameters
         ----------
@@ -465,10 +471,12 @@ class Space(Immutable):
         for side in sides_of(self, boundary):
             values = boundary_values(given, side, boundary, self.mesh)
             total = total + np.einsum("ceq,eq->c", values, side.weights)
+        components = int(self.mesh.comm.max(len(total)))  # of facets elsewhere
+        total = self.mesh.comm.sum(np.broadcast_to(total, components))
         return float(total[0]) if len(total) == 1 else total
 
     def norm(self, field: Field) -> float:
-        """L2 norm over the mesh, all components together.
+        """L2 norm over the mesh, all components together; collective where processes share the mesh.
 
         Parameters
         ----------
@@ -480,7 +488,7 @@ class Space(Immutable):
         float
         """
         values = self._values(field, "norm")
-        largest = max(float(np.abs(pair.read()).max()) for pair in values.data)
+        largest = self.mesh.comm.max(max(float(np.abs(pair.read()).max(initial=0.0)) for pair in values.data))
         if largest == 0 or not np.isfinite(largest):
             return largest
         # Squares of values of any size.

@@ -272,7 +272,7 @@ class BlockProjection:
         SolverError
             If the mass system of an element does not converge.
         """
-        largest = max(moments.max(), -moments.min())
+        largest = np.abs(moments).max(initial=0.0)
         if not np.isfinite(largest):
             cell = self.block.elements[np.argmin(np.isfinite(moments).all(axis=(0, 2)))]
             raise StateError(f"{name} got a field that is not finite in cell {cell} ({self.block.shape.name})")

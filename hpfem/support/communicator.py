@@ -114,6 +114,35 @@ class Communicator:
         """
         return [value] if self.size == 1 else self._mpi.gather(value)
 
+    def on_first(
+        self, given: NDArray[Any], sizes: Sequence[int], function: Callable[[list[NDArray[Any]]], list[NDArray[Any]]]
+    ) -> NDArray[Any]:
+        """Apply a function of all processes' arrays on the first one; collective.
+
+        Parameters
+        ----------
+        given : ndarray, [n]
+            Of this process.
+        sizes : sequence of int, [size]
+            Entries of each process' array; known on the first one.
+        function : callable
+            Arrays by rank -> arrays by rank, of the same sizes and type.
+
+        Returns
+        -------
+        ndarray, [n]
+            What it made for this process.
+        """
+        if self.rank:
+            found = np.empty_like(given)
+            self._wait([self._mpi.Irecv(found, 0), self._mpi.Isend(given, 0)])
+            return found
+        parts = [given, *(np.empty(n, given.dtype) for n in sizes[1:])]
+        self._wait([self._mpi.Irecv(part, rank) for rank, part in enumerate(parts) if rank])
+        made = [np.ascontiguousarray(part) for part in function(parts)]
+        self._wait([self._mpi.Isend(part, rank) for rank, part in enumerate(made) if rank])
+        return made[0]
+
     def swapped(self, values: Mapping[int, T]) -> dict[int, T]:
         """What others have for this process; collective.
 
@@ -142,12 +171,17 @@ class Communicator:
         -------
         ndarray of float64
         """
+        return self._reduced(numbers, "SUM")
+
+    def _reduced(self, numbers: Any, operation: str) -> NDArray[np.float64]:
         given = np.array(numbers, dtype=np.float64)
-        if self.size > 1:
-            total = np.empty_like(given)
-            self._wait([self._mpi.Iallreduce(given, total)])
-            return total
-        return given
+        if self.size == 1:
+            return given
+        from mpi4py import MPI
+
+        found = np.empty_like(given)
+        self._wait([self._mpi.Iallreduce(given, found, getattr(MPI, operation))])
+        return found
 
     def max(self, number: float) -> float:
         """The largest number of all processes, not a number if one is none; collective.
@@ -160,7 +194,11 @@ class Communicator:
         -------
         float
         """
-        return number if self.size == 1 else float(np.max(self.all(number)))
+        if self.size == 1:
+            return number
+        known = not np.isnan(number)
+        found, unknown = self._reduced([number if known else -np.inf, not known], "MAX")
+        return float(found) if unknown == 0 else float("nan")
 
     def any(self, condition: bool) -> bool:
         """Whether it is so on some process; collective.
@@ -228,8 +266,8 @@ class Communicator:
             yield
         except HpfemError as error:
             failure = error
-        found = [error for error in self.all(failure) if error is not None]
-        if found:
+        if self.any(failure is not None):
+            found = [error for error in self.all(failure) if error is not None]
             raise found[0] if failure is None else failure
 
 

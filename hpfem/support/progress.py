@@ -12,6 +12,8 @@ from typing import Any
 
 from hpfem.shapes.arguments import instance, integer
 
+from .communicator import world
+
 # Seconds after which the user is told what takes so long.
 PATIENCE = 1.0
 # Seconds between two states of a line of text; what is over before the first shows nothing.
@@ -166,8 +168,8 @@ def _terminal_bars() -> Any:
 
 
 def _shown() -> bool:
-    """Whether somebody looks who has not asked for silence."""
-    return not _silent and (_on_terminal() or _in_notebook())
+    """Whether somebody looks who has not asked for silence; of several processes the first one shows."""
+    return not _silent and (_on_terminal() or _in_notebook()) and world().rank == 0
 
 
 def _on_terminal() -> bool:

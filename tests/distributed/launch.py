@@ -61,12 +61,15 @@ def run(n, module, function):
 
 
 if __name__ == "__main__":
-    # As pytest has them: warnings of floating point are errors.
+    import faulthandler
     import warnings
+
+    # What hangs says where.
+    faulthandler.dump_traceback_later(float(os.environ.get("HPFEM_TEST_LIMIT", LIMIT - 30)), exit=True)
 
     from hpfem.support.communicator import world
 
     comm = world()
     assert comm.size > 1, "start it with mpiexec"
-    warnings.simplefilter("error", RuntimeWarning)
+    warnings.simplefilter("error", RuntimeWarning)  # as pytest has them
     getattr(importlib.import_module(sys.argv[1]), sys.argv[2])(comm)

@@ -155,10 +155,10 @@ def test_the_preconditioner_is_in_the_record(problem):
 
 def test_all_sums_are_those_of_the_vector_space(problem, monkeypatch):
     A, b = problem
-    dot, M = VectorSpace.dot, make_preconditioner("jacobi", A)[0]
+    inner, M = VectorSpace.inner, make_preconditioner("jacobi", A)[0]
     x, info = hp.cg(A, b, M, tol=1e-9)
     # As if three others had the same vectors; a sum that is ours alone would spoil the iterations.
-    monkeypatch.setattr(VectorSpace, "dot", lambda self, u, v: 4 * dot(self, u, v))
+    monkeypatch.setattr(VectorSpace, "inner", lambda self, u, v: 4 * inner(self, u, v))
     y, found = hp.cg(A, b, M, tol=1e-9)
     assert np.array_equal(x, y) and found.residuals == info.residuals and found.residual == info.residual
 

@@ -10,7 +10,6 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array, diags_array
 
 from ...assembly import C0Space
-from ...backends import vectors_on
 from ...backends.base import Backend
 from ...backends.cellwise import product
 from ...backends.vectors import BlockMatrix
@@ -52,7 +51,7 @@ class CellMap:
         backend: Backend,
         dtype: DTypeLike,
     ) -> None:
-        self._vectors = vectors = vectors_on(backend.device())
+        self._vectors = vectors = c0.vectors_on(backend.device())
         self._Q, self._back, self._matrices, self._c0 = Q, back, list(matrices), c0
         self._product = backend.cellwise(matrices, Q, back, dtype)
         self._weights = (1 / c0.multiplicity_on(vectors.xp)).astype(dtype)
@@ -71,16 +70,18 @@ class CellMap:
         array, [size]
             A new one.
         """
-        y = self._product.apply(x)
+        y = self._vectors.summed(self._product.apply(x))
         y *= self._weights
-        return y if self._C is None else y - self._C[0] @ y
+        return y if self._C is None else y - self._vectors.summed(self._C[0] @ y)
 
     def transposed(self, r: Any) -> Any:
         """Map a vector by the transpose; see `__call__`."""
-        return self._product.transposed(self._weights * (r if self._C is None else r - self._C[1] @ r))
+        summed = self._vectors.summed
+        r = r if self._C is None else r - summed(self._C[1] @ r)
+        return summed(self._product.transposed(self._weights * r))
 
     def squares(self, local: Sequence[Any]) -> Any:
-        """Sum local numbers by the squares of the entries of Q.
+        """Sum local numbers by the squares of the entries of Q, those of this process' cells.
 
         Parameters
         ----------
@@ -100,7 +101,7 @@ class CellMap:
         return total
 
     def congruent(self, R: csr_array) -> tuple[csr_array, NDArray[np.int64]]:
-        """Transform a matrix that has entries on the boundary alone, on the host.
+        """Transform a matrix that has entries on the boundary alone, on the host; with the means of the cells here.
 
         Parameters
         ----------
@@ -129,7 +130,9 @@ class CellMap:
                 entries.append((i.ravel(), j.ravel(), np.broadcast_to(M[m, columns], i.shape).ravel()))
         i, j, values = (np.concatenate(parts) for parts in zip(*entries, strict=True))
         in_cells = csr_array((values, (i, j)), shape=(len(local), Q.starts[-1])) @ Q.matrix
-        rows = diags_array(1 / self._c0.multiplicity[chosen]) @ (back[local].T @ in_cells)
+        here = self._c0.multiplicity_here[chosen]
+        rows = diags_array(1 / here) @ (back[local].T @ in_cells)
         if self._c0.face_correction is not None:
-            rows = rows - self._c0.face_correction[chosen][:, chosen] @ rows
+            more = diags_array(self._c0.multiplicity[chosen] / here)  # it is for the means of all cells
+            rows = rows - more @ self._c0.face_correction[chosen][:, chosen] @ rows
         return csr_array(rows), chosen

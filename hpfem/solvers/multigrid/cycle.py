@@ -23,6 +23,7 @@ from .algebraic import AlgebraicMultigrid
 from .cell_map import CellMap
 from .chebyshev import WEIGHTS, chebyshev, largest_eigenvalue, noise, rest
 from .energies import Energies, element_energies
+from .gathered import GatheredVertices
 from .smoother import LowEnergySmoother
 
 # Steps of the smoother on the host, and on a device that iterates without it, where more of them do not pay.
@@ -93,7 +94,7 @@ class Level:
         robin = None if self.A.bc is None else self.A.bc.matrix
         together, xp = _together(self.A), vectors.xp
         free = xp.tile(xp.asarray(self.free[:together].ravel()), self.n // together)
-        start = noise(self.A.shape[0], xp).astype(dtype) * free
+        start = vectors.agreed(noise(self.A.shape[0], xp).astype(dtype) * free)
         for one_class in (False, True):
             chosen = [[part.in_one_class() if one_class else part for part in own] for own in energies]
             self.smoothers = [
@@ -101,7 +102,8 @@ class Level:
                 for c in range(together)
             ]
             found.append((largest_eigenvalue(self.apply, self.smooth, vectors, start), self.smoothers))
-            if found[0][0] <= _LARGEST or all(len(part.classes) == 1 for own in energies for part in own):
+            alike = all(len(part.classes) == 1 for own in energies for part in own)
+            if found[0][0] <= _LARGEST or vectors.comm.each(alike):
                 break
         self.largest, self.smoothers = min(found, key=lambda pair: pair[0])
 
@@ -122,7 +124,7 @@ class Multigrid:
     ----------
     levels : list of Level
         Finest first; the last is of order 1, where `vertices` serves.
-    vertices : AlgebraicMultigrid
+    vertices : AlgebraicMultigrid, GatheredVertices or None
     phases : {str: float}
         Seconds of each part of the set-up.
     costly : bool
@@ -170,7 +172,8 @@ class Multigrid:
         self._pool = vectors.pool()
         with self._phase("levels"):
             self._change = None
-            top = space.at(None, "modified", space.quadrature, dtype)
+            with vectors.comm.together():
+                top = space.at(None, "modified", space.quadrature, dtype)
             if space.basis != "modified":
                 first, self._change = _in_modes(A, top)
             else:
@@ -183,7 +186,9 @@ class Multigrid:
         last = self.levels[-1]
         with self._phase("energies"):
             coupled, blocks = A.operator.form.components, range(len(space.blocks))
-            energies = [[element_energies(last.A.operator, b, c, vectors.xp) for b in blocks] for c in range(coupled)]
+            with vectors.comm.together():
+                of_all = [element_energies(last.A.operator, b, c, vectors.xp) for c in range(coupled) for b in blocks]
+            energies = [of_all[len(blocks) * c :][: len(blocks)] for c in range(coupled)]
         with self._phase("smoothers"):
             for level in self.levels[:-1]:
                 level.make_smoothers(energies)
@@ -191,12 +196,16 @@ class Multigrid:
             n, size = _together(last.A), last.A.c0.size
             single = last.A if last.n == n else GlobalOperator(last.A.operator, last.A.c0, last.A.bc)
             inside = np.flatnonzero(last.free[:n])
-            self._inside, self.vertices = None, None
-            if len(inside):
+            self._inside: Any = None
+            self.vertices: AlgebraicMultigrid | GatheredVertices | None = None
+            if vectors.comm.any(len(inside) > 0):
                 near = np.kron(np.eye(n), np.ones((size, 1)))[inside]
                 matrix = csr_array(single.assemble().astype(np.float64)[inside][:, inside])
                 self._inside = vectors.xp.asarray(inside)
-                self.vertices = AlgebraicMultigrid(matrix, near, vectors, dtype)
+                if vectors.comm.size == 1:
+                    self.vertices = AlgebraicMultigrid(matrix, near, vectors, dtype)
+                else:
+                    self.vertices = GatheredVertices(matrix, near, last.A.c0, inside, vectors, dtype)
 
     def __call__(self, r: Any) -> Any:
         """Apply to a residual on the operator's device.
@@ -296,12 +305,14 @@ def _together(A: GlobalOperator) -> int:
 
 def _truncated(A: GlobalOperator, space: Space) -> tuple[GlobalOperator, Any]:
     """An operator between modes of lower order or another type, and the numbers of these modes."""
+    with A.vectors.comm.together():
+        operator = A.operator.at(space)
     c0 = A.c0.at(space)
     kept = A.c0.numbering.truncation(c0.numbering, A.vectors.xp)
     bc = None
     if A.bc is not None:
         bc = A.bc.at(c0, kept if isinstance(kept, slice) else A.vectors.to_host(kept))
-    return GlobalOperator(A.operator.at(space), c0, bc, A.components), kept
+    return GlobalOperator(operator, c0, bc, A.components), kept
 
 
 def _in_modes(A: GlobalOperator, space: Space) -> tuple[GlobalOperator, CellMap]:

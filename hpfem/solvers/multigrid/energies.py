@@ -123,7 +123,8 @@ def _classified(shape: Shape, means: Any, xp: Any) -> Energies:
         [S.reshape(n, -1), xp.linalg.inv(S).reshape(n, -1), reaction[:, None], 1 / reaction[:, None]], axis=1
     )
     far = 4 * (SPREAD + 1 / SPREAD - 2) if d > 1 else 2 * (SPREAD**2 + SPREAD**-2 - 2)
-    centres = [np.concatenate([np.eye(d).ravel(), np.eye(d).ravel(), [r := float(xp.median(reaction)), 1 / r]])]
+    r = float(xp.median(reaction)) if n else 1.0
+    centres = [np.concatenate([np.eye(d).ravel(), np.eye(d).ravel(), [r, 1 / r]])]
     nearest, own = xp.full(n, xp.inf), xp.zeros(n, dtype=np.int64)
     while True:
         c = centres[-1]

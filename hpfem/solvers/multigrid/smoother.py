@@ -16,7 +16,6 @@ from scipy.sparse import csr_array
 from hpfem.shapes.low_energy import low_energy_factors, reference_energies
 
 from ...assembly import C0Space
-from ...backends import vectors_on
 from ...backends.base import Backend
 from ...backends.cellwise import product
 from ...backends.vectors import BlockMatrix
@@ -89,8 +88,12 @@ class LowEnergySmoother:
         robin: csr_array | None,
         backend: Backend,
     ) -> None:
-        vectors, dtype = vectors_on(backend.device()), c0.space.dtype
+        vectors, dtype = c0.vectors_on(backend.device()), c0.space.dtype
         xp = vectors.xp
+        self._T: CellMap | None = None
+        if not c0.size:  # of a process without cells
+            with c0.space.mesh.comm.together():
+                return
         cells = [own for number, means in enumerate(energies) for own in _alike(c0, number, means)]
         whole = c0.low_energy_matrix
         Q = BlockMatrix([whole.blocks[own.block].part(own.rows) for own in cells], whole.rows)
@@ -100,16 +103,19 @@ class LowEnergySmoother:
         if robin is not None:
             rows, chosen = self._T.congruent(robin)
             D += vectors.from_host(np.asarray(rows.multiply(robin[chosen][:, chosen] @ rows).sum(axis=0)).ravel())
-        D = xp.where(xp.asarray(free), D, xp.inf)
-        if not bool((D > 0).all()):
-            raise SolverError(
-                "the operator is singular on a part of the mesh: is a coefficient zero there, or is there nothing that"
-                " fixes the solution?"
-            )
+        D = xp.where(xp.asarray(free), vectors.summed(D), xp.inf)
+        with c0.space.mesh.comm.together():
+            if not bool((D > 0).all()):
+                raise SolverError(
+                    "the operator is singular on a part of the mesh: is a coefficient zero there, or is there nothing"
+                    " that fixes the solution?"
+                )
         self._inverse = (1 / D).astype(dtype)
 
     def __call__(self, r: Any) -> Any:
         """Apply to a vector, [size]; a new one."""
+        if self._T is None:
+            return r * 1
         z = self._T.transposed(r)
         z *= self._inverse
         return self._T(z)

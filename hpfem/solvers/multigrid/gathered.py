@@ -1,0 +1,81 @@
+"""The vertices of a mesh that processes share: gathered on the first process, solved there, and dealt out again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+from scipy.sparse import coo_array, csr_array
+
+from ...assembly import C0Space
+from ...backends import vectors_on
+from ...backends.vectors import VectorSpace
+from .algebraic import AlgebraicMultigrid
+
+Indices = NDArray[np.int64]
+
+
+class GatheredVertices:
+    """r -> M^-1 r for the sum of the processes' sparse matrices, by `AlgebraicMultigrid` of the first process.
+
+    Parameters
+    ----------
+    A : csr_array, [n, n]
+        What the cells of this process have of it.
+    near : ndarray, [n, k]
+        As for `AlgebraicMultigrid`.
+    c0 : C0Space
+        Of order 1.
+    inside : ndarray of int, [n]
+        Which unknowns the rows are, of all components one after the other.
+    vectors : VectorSpace
+        Those that processes share.
+    dtype : dtype
+        Of the vectors.
+    """
+
+    def __init__(
+        self,
+        A: csr_array,
+        near: NDArray[np.floating[Any]],
+        c0: C0Space,
+        inside: Indices,
+        vectors: VectorSpace,
+        dtype: DTypeLike,
+    ) -> None:
+        self._vectors, self._dtype, part = vectors, np.dtype(dtype), c0.space.mesh.part
+        assert part is not None
+        # Unknowns by the ids of their vertices in the whole mesh: in the order that one process has them in.
+        vertex = np.empty(c0.size, dtype=np.int64)
+        vertex[c0.numbering.offsets[0]] = part.vertices
+        most = int(vectors.comm.max(float(part.vertices.max(initial=0)))) + 1
+        keys = inside // max(1, c0.size) * most + vertex[inside % max(1, c0.size)]
+        entries = A.tocoo()
+        given = vectors.comm.collected((keys, keys[entries.row], keys[entries.col], entries.data, near))
+        self._solver: AlgebraicMultigrid | None = None
+        self._all: list[Indices] = []  # on the first process, which rows each process has
+        if given is not None:
+            known = np.unique(np.concatenate([own for own, *_ in given]))
+            self._all = [np.searchsorted(known, own) for own, *_ in given]
+            rows, columns = (np.searchsorted(known, np.concatenate([part[i] for part in given])) for i in (1, 2))
+            matrix = coo_array((np.concatenate([own[3] for own in given]), (rows, columns)), (len(known),) * 2)
+            whole = np.empty((len(known), near.shape[1]))
+            for places, (*_, own) in zip(self._all, given, strict=True):
+                whole[places] = own
+            self._solver = AlgebraicMultigrid(csr_array(matrix), whole, vectors_on(vectors.device), dtype)
+
+    def __call__(self, r: Any) -> Any:
+        """Apply to a vector, [n]; a new one; collective."""
+        vectors, sizes = self._vectors, [len(places) for places in self._all]
+        given = np.ascontiguousarray(vectors.to_host(r))
+        return vectors.from_host(vectors.comm.on_first(given, sizes, self._solved))
+
+    def _solved(self, given: list[NDArray[Any]]) -> list[NDArray[Any]]:
+        """On the first process: of the rows of each process, the solution of each."""
+        assert self._solver is not None
+        whole = np.empty(1 + max(int(own.max(initial=-1)) for own in self._all), self._dtype)
+        for places, own in zip(self._all, given, strict=True):
+            whole[places] = own
+        x = self._vectors.to_host(self._solver(self._vectors.from_host(whole)))
+        return [x[places] for places in self._all]

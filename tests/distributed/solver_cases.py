@@ -1,0 +1,152 @@
+"""Problems, multigrid and what is summed over the mesh: as on one process."""
+
+import numpy as np
+import pytest
+
+import hpfem as hp
+from hpfem.solvers.preconditioners import make_preconditioner
+from tests.distributed.meshes import BOXES, bent, by_cell, difference, exact, random_owners, whole
+
+
+def source(x, *y):
+    """-laplace(exact) + exact."""
+    return (5 - 0.09 * len(y)) * exact(x, *y)
+
+
+def gradient(x, *y):
+    """Of the function."""
+    e = np.exp(0.3 * sum(y))
+    return [2 * np.cos(2 * x) * e, *([0.3 * np.sin(2 * x) * e] * len(y))]
+
+
+def both(mesh, part, comm, close, **options):
+    """Solve on the whole mesh and on parts of it."""
+    order = options.pop("order", 3)
+    found = []
+    for own in (mesh, part):
+        space = hp.Space(own, order, options.get("basis", "modified"), backend="numpy")
+        given = {key: value for key, value in options.items() if key != "basis"}
+        found.append(hp.solve_helmholtz(space, **{"f": source, "bar": False, "tol": 1e-10, **given}))
+    u, v = found
+    # With the diagonal, after many iterations, rounding decides: other kernels differ as much.
+    allowed = 1 if u.info.preconditioner == "multigrid" else 0.05 * u.info.iterations
+    assert abs(u.info.iterations - v.info.iterations) <= allowed, (u.info.iterations, v.info.iterations)
+    assert u.info.size == v.info.size
+    found = difference(by_cell(u, comm), by_cell(v, comm))
+    assert found < close, found
+    return u, v
+
+
+def multigrid(comm):
+    """Multigrid takes as many iterations, on all shapes."""
+    for name in BOXES:
+        mesh = whole(name)
+        for order, owners in ((4, None), (3, random_owners(mesh, comm))):
+            part = hp.distribute(mesh, comm, owners=owners)
+            both(mesh, part, comm, 1e-6, dirichlet=exact, preconditioner="multigrid", order=order)
+
+
+def conditions(comm):
+    """All kinds of conditions, with multigrid and Jacobi, both bases, several components, curved cells."""
+    mesh = whole("mixed")
+    part = hp.distribute(mesh, comm, owners=random_owners(mesh, comm, 5))
+    curved, bits = mesh.elevated(2).transformed(bent), part.elevated(2).transformed(bent)
+    robin = {"xmax": (1.0, exact), "ymin": (0.5, 1.0)}
+    for preconditioner, basis in (("multigrid", "modified"), ("multigrid", "lagrange"), ("jacobi", "modified")):
+        given = {"preconditioner": preconditioner, "basis": basis, "order": 4 if preconditioner == "multigrid" else 2}
+        both(mesh, part, comm, 1e-6, dirichlet={"xmin": exact}, robin=robin, **given)
+        both(curved, bits, comm, 1e-6, neumann=gradient, **given)
+    both(mesh, part, comm, 1e-6, dirichlet=exact, order=2)  # values from the domain
+    both(mesh, part, comm, 1e-6, dirichlet=exact, order={"hex": 2, "prism": 3, "pyramid": 3, "tet": 4})
+    differ = {"xmin": (0.0, None), "ymin": (None, 1.0)}
+    for dirichlet in (differ, {"xmin": (0.0, 1.0)}):
+        both(mesh, part, comm, 1e-6, f=[1.0, 2.0], dirichlet=dirichlet, components=2, preconditioner="multigrid")
+    lam = {"hex": 1.0, "prism": 2.0, "pyramid": 1.0, "tet": 0.0}
+    given = {"lam": lam, "diffusivity": lambda x, y, z: 1 + x, "preconditioner": "multigrid"}
+    both(mesh, part, comm, 1e-6, f=1.0, dirichlet={"xmax": 0.0}, **given)
+
+
+def hidden(comm):
+    """Constants that nothing fixes, on meshes of one and of several parts, which lie on several processes."""
+    one = whole("hex")
+    two = two_boxes()
+    for mesh in (one, two):
+        for owners in (random_owners(mesh, comm, 6), np.zeros(mesh.n_cells, dtype=int)):
+            part = hp.distribute(mesh, comm, owners=owners)
+            u, v = both(mesh, part, comm, 1e-6, lam=0.0, f=lambda x, *y: np.cos(np.pi * x), order=3)
+            assert u.info.incompatibility.keys() == v.info.incompatibility.keys()
+            assert hp.C0Space(hp.Space(part, 2)).parts.count == (2 if mesh is two else 1)
+
+
+def two_boxes():
+    """Two boxes side by side that share nothing."""
+    box = hp.box("tet", 2, comm=hp.ALONE)
+    points = np.concatenate([box.points, box.points + np.array([2.0, 0, 0])])
+    nodes = box.cells[0].nodes
+    return hp.Mesh.from_cells(points, [("tet", 1, np.concatenate([nodes, nodes + len(box.points)]))])
+
+
+def sums(comm):
+    """What is summed over the mesh, and values at points."""
+    mesh = whole("mixed")
+    part = hp.distribute(mesh, comm, owners=random_owners(mesh, comm, 7, range(comm.size - 1)))
+    found = []
+    for own in (mesh, part):
+        space = hp.Space(own, 4)
+        problem = hp.Problem(space, 1.0, {"xmin": exact}, {"xmax": 1.0}, {"ymin": (2.0, 1.0)}, bar=False)
+        u = problem.solve(source)
+        two = space.project(lambda x, y, z: [x * y, z])
+        w = hp.Helmholtz(space, 1.0)(u)
+        numbers = [space.integrate(u), *space.integrate(two), space.norm(u), two.norm(), u.dot(w), w.dot(u)]
+        numbers += [space.integrate_boundary(u, "xmin"), *space.integrate_boundary(two, "zmax")]
+        numbers += [space.integrate_boundary(lambda x, y, z, nx, ny, nz: x * nx, "xmax")]
+        numbers += [hp.l2_error(u, exact), hp.l2_error(u, exact, relative=False), hp.h1_error(u, exact, gradient)]
+        numbers += [problem.flux(u, name, source) for name in ("xmin", "xmax", "ymin", "zmin")]
+        points = np.random.default_rng(0).random((20, 3)) * 1.1
+        x = points.T
+        numbers += [*np.nan_to_num(u(points)), *np.nan_to_num(u(*x)), *np.nan_to_num(two(points)).ravel()]
+        numbers += [problem.c0.whole_size, hp.l2_project(problem.c0, exact)[:0].sum()]
+        found.append(np.array(numbers))
+    assert np.abs(found[0] - found[1]).max() < 1e-10, np.abs(found[0] - found[1])
+    assert all(np.array_equal(found[1], other) for other in comm.all(found[1]))
+
+
+def other_methods(comm):
+    """MINRES and GMRES, with and without multigrid; CG of a function."""
+    mesh = whole("prism")
+    part = hp.distribute(mesh, comm, owners=random_owners(mesh, comm, 8))
+    for velocity, lam in (([0.0, 0.0, 0.0], -30.0), ([3.0, 1.0, 0.0], 0.0)):
+        for preconditioner in ("multigrid", "jacobi"):
+            found = []
+            for own in (mesh, part):
+                space = hp.Space(own, 3)
+                c0 = hp.C0Space(space)
+                flow = hp.AdvectionDiffusionReaction(space, velocity=velocity, diffusivity=0.5, reaction=lam)
+                A = hp.GlobalOperator(flow, c0, hp.BoundaryConditions(c0, dirichlet=exact))
+                b = A.right_hand_side(c0.gather(hp.IProductWRTBase(space)(space.evaluate(source))))
+                u, info = hp.solve(A, b, preconditioner, tol=1e-9, bar=False)
+                found.append((by_cell(c0.scatter(u), comm), info.iterations, info.method))
+            assert found[0][2] == found[1][2]
+            allowed = 1 if preconditioner == "multigrid" else 0.05 * found[0][1]
+            assert abs(found[0][1] - found[1][1]) <= allowed, (preconditioner, found[0][1:], found[1][1:])
+            assert difference(found[0][0], found[1][0]) < 1e-6
+    x, info = hp.cg(A.elliptic_part().apply, b, make_preconditioner("jacobi", A.elliptic_part())[0], shared=A.vectors)
+    assert A.vectors.norm(A.elliptic_part().apply(x) - b) < 1e-11 * A.vectors.norm(b)
+
+
+def failing(comm):
+    """An error on one process, where others go on, is one on all."""
+    mesh = hp.box("hex", 3)
+    space = hp.Space(mesh, 2)
+
+    def bad(x, y, z):
+        return np.where(x > 0.9, np.nan, x)
+
+    with pytest.raises(hp.ArgumentError, match="not finite"):
+        hp.solve_helmholtz(space, f=bad, dirichlet=0.0)
+    with pytest.raises(hp.MeshError, match=r"absent\.msh"):
+        hp.read_mesh("absent.msh")
+    with pytest.raises(hp.NotSuitable, match="not elliptic"):
+        c0 = hp.C0Space(space)
+        k = space.evaluate(lambda x, y, z: np.where(x > 0.7, -1.0, 1.0))
+        make_preconditioner("multigrid", hp.GlobalOperator(hp.Helmholtz(space, 1.0, k), c0))

@@ -1,0 +1,13 @@
+"""Processes with a part of the mesh each solve and integrate as one process does."""
+
+import pytest
+
+from tests.distributed.launch import needs_mpi, run
+
+CASES = [("multigrid", 3), ("conditions", 2), ("hidden", 2), ("sums", 3), ("other_methods", 2), ("failing", 2)]
+
+
+@needs_mpi
+@pytest.mark.parametrize(("case", "n"), CASES)
+def test_solvers(case, n):
+    run(n, "tests.distributed.solver_cases", case)
