@@ -39,7 +39,7 @@ from .node_order import ORDERINGS
 from .orientation import positively_oriented
 from .part import Part
 from .refine import refined
-from .summary import MeshSummary, cell_statistics, coincident_vertices, unnamed_facets
+from .summary import MeshSummary, cell_statistics, coincident_vertices, together, unnamed_facets
 from .symmetry import Indices, mirrored_vertices
 from .topology import Entities, Facets, Topology, identified, numbered
 
@@ -397,7 +397,7 @@ class Mesh(Immutable, Printed):
         return self._labels.cell(self.cells, integer(cell, 0, "the number of a cell", self.n_cells - 1))
 
     def summary(self) -> MeshSummary:
-        """Counts, orders, affine share, volume, worst scaled Jacobian, names.
+        """Counts, orders, affine share, volume, worst scaled Jacobian, names; collective where processes share it.
 
         Returns
         -------
@@ -405,7 +405,7 @@ class Mesh(Immutable, Printed):
         """
         statistics = cell_statistics(self.points, self.topology)
         n_unnamed, unnamed = unnamed_facets(self.points, self.topology, self.boundaries.values())
-        return MeshSummary(
+        found = MeshSummary(
             name=self.name,
             dim=self.dim,
             n_coordinates=self.points.shape[1],
@@ -413,10 +413,12 @@ class Mesh(Immutable, Printed):
             n_vertices=self.n_vertices,
             n_points=len(self.points),
             **statistics,
-            worst_label=self.describe_cell(statistics["worst_cell"]),
+            worst_label=self.describe_cell(statistics["worst_cell"]) if self.n_cells else "",
             n_mirrored=self.n_mirrored,
             n_stray=self.n_stray,
-            n_coincident=0 if self.periodic else coincident_vertices(self.points, self.topology),
+            n_coincident=0
+            if self.periodic or self.part is not None
+            else coincident_vertices(self.points, self.topology),
             n_hanging=len(self.hanging),
             hanging=str(self.hanging) if len(self.hanging) else "",
             periodic=self.periodic,
@@ -425,6 +427,10 @@ class Mesh(Immutable, Printed):
             n_unnamed=n_unnamed,
             unnamed=unnamed,
         )
+        if self.part is None:
+            return found
+        n_vertices, n_points = self.part.counts(self.points, self.topology)
+        return together(self.comm.all(replace(found, n_vertices=n_vertices, n_points=n_points)))
 
     def transformed(self, function: Callable[[Array], ArrayLike], *, check: bool = True) -> Mesh:
         """The mesh with its points moved; topology, regions and boundaries stay.
@@ -528,9 +534,15 @@ class Mesh(Immutable, Printed):
         ------
         MeshError
             If a piece is tangled, where its cell was so between the points that are checked.
+        ArgumentError
+            If processes share the mesh.
         """
-        mesh = self
-        for _ in range(integer(times, 0, "how often a mesh is refined", _MOST_REFINEMENTS)):
+        mesh, times = self, integer(times, 0, "how often a mesh is refined", _MOST_REFINEMENTS)
+        if self.part is not None and times:
+            raise ArgumentError(
+                f"{self.name}: a mesh is refined before it is distributed: read it with comm=hpfem.ALONE"
+            )
+        for _ in range(times):
             mesh = mesh._halved()
         return mesh
 
@@ -608,7 +620,8 @@ class Mesh(Immutable, Printed):
         Raises
         ------
         ArgumentError
-            If the file cannot be written, its name ends otherwise, or the format cannot have a name or an order.
+            If the file cannot be written, its name ends otherwise, the format cannot have a name or an order, or
+            processes share the mesh.
 
         Warns
         -----
@@ -618,6 +631,10 @@ class Mesh(Immutable, Printed):
         if file_path(path).suffix != ".msh":
             raise ArgumentError(
                 f"a mesh is written to a file that ends in .msh, not to {path_text(path)}; fields go to write_vtu"
+            )
+        if self.part is not None:
+            raise ArgumentError(
+                f"{self.name}: a mesh is written before it is distributed: read it with comm=hpfem.ALONE"
             )
         if self.periodic:
             warn(f"{self.name}: the file does not say which sides are one in this periodic mesh", HpfemWarning, 2)

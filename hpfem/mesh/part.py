@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..support.communicator import Communicator
+from .cells import Array
 from .hanging import Hanging
 from .sorting import sorted_rows
 from .symmetry import Indices
@@ -48,6 +49,26 @@ class Part:
     ranks: Indices
     hanging: Hanging
     shared: tuple[Shared, ...]
+
+    def counts(self, points: Array, topology: Topology) -> tuple[int, int]:
+        """Count vertices and points such that each is one process'.
+
+        Parameters
+        ----------
+        points : ndarray, [n, D]
+        topology : Topology
+
+        Returns
+        -------
+        tuple of int
+            Vertices and points that no process of lower rank has; of the points inside curved edges and faces all.
+        """
+        n, corners = np.array([topology.n_vertices, len(points)]), [array.corners for array in topology.cells]
+        lower = [ids for rank, ids in self.shared[0].items() if rank < self.comm.rank]
+        ghosts = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *lower]))
+        at = [own[np.isin(v, ghosts)] for own, v in zip(corners, topology.vertices, strict=True)]
+        found = n - (len(ghosts), len(np.unique(np.concatenate(at))))
+        return int(found[0]), int(found[1])
 
 
 def shared_entities(topology: Topology, vertices: Indices, shared: Shared, comm: Communicator) -> tuple[Shared, ...]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -126,6 +126,33 @@ class MeshSummary(Printed):
     __repr__ = __str__
 
 
+def together(parts: Sequence[MeshSummary]) -> MeshSummary:
+    """Join the summaries of the parts of a mesh.
+
+    Parameters
+    ----------
+    parts : sequence of MeshSummary
+        Of all parts; vertices and points each in one of them.
+
+    Returns
+    -------
+    MeshSummary
+    """
+    first, worst = parts[0], min(parts, key=lambda part: part.worst_scaled_jacobian)
+
+    def total(name: str) -> dict[str, int]:
+        return {key: sum(getattr(part, name)[key] for part in parts) for key in getattr(first, name)}
+
+    boxes = np.array([part.unnamed for part in parts if part.unnamed])
+    lower, upper = np.split(boxes, 2, axis=1) if len(boxes) else (boxes, boxes)
+    numbers = ("n_cells", "n_vertices", "n_points", "volume", "n_unnamed")
+    changes: dict[str, Any] = {name: sum(getattr(part, name) for part in parts) for name in numbers}
+    changes |= {name: total(name) for name in ("counts", "affine", "regions", "boundaries")}
+    changes |= {name: getattr(worst, name) for name in ("worst_scaled_jacobian", "worst_cell", "worst_label")}
+    changes["unnamed"] = (*lower.min(axis=0).tolist(), *upper.max(axis=0).tolist()) if len(boxes) else ()
+    return replace(first, **changes)
+
+
 def cell_statistics(points: Array, topology: Topology) -> dict[str, Any]:
     """Look at every cell of a mesh.
 
@@ -153,7 +180,7 @@ def cell_statistics(points: Array, topology: Topology) -> dict[str, Any]:
         affine[name] = affine.get(name, 0) + int(elements.affine_elements.sum())
         volume += float(elements.volumes().sum())
         ratio = elements.quality().ratio
-        if ratio.min() < worst:
+        if ratio.min(initial=np.inf) < worst:
             worst, worst_cell = float(ratio.min()), int(group.indices[np.argmin(ratio)])
     return {
         "counts": counts,

@@ -1,6 +1,7 @@
 """Operators, products and conjugate gradients: equal to those of one process."""
 
 import numpy as np
+import pytest
 
 import hpfem as hp
 from hpfem.solvers.preconditioners import jacobi
@@ -110,3 +111,19 @@ def generated(comm):
     assert comm.sum(len(read.facets.boundary)) == len(alone.facets.boundary)
     work = comm.all(hp.Space(read, 4).n_dofs)
     assert max(work) <= 1.1 * np.mean(work)
+
+
+def summaries(comm):
+    """What a mesh says of itself is of all of it."""
+    for name in ("meshes/cube_mixed.msh", "meshes/curved_mixed.msh"):
+        alone, part = (hp.read_mesh(name, comm=own) for own in (hp.ALONE, comm))
+        one, other = alone.summary(), part.summary()
+        assert all(str(other) == text for text in comm.all(str(other)))
+        assert str(one).split("worst")[0] == str(other).split("worst")[0] or "curved" in name
+        assert abs(other.volume / one.volume - 1) < CLOSE
+        assert other.n_vertices == one.n_vertices and other.counts == one.counts and other.n_unnamed == one.n_unnamed
+    for call in (part.refined, lambda: part.write("a.msh"), lambda: hp.distribute(part, comm)):
+        with pytest.raises(hp.ArgumentError, match="distribute"):
+            call()
+    refined = hp.distribute(alone.refined(), comm)
+    check(alone.refined(), refined, comm, order=2)
