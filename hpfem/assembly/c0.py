@@ -178,12 +178,16 @@ class C0Space(Immutable):
 
     @cached_property
     def face_correction(self) -> csr_array | None:
-        """What edges reach into rotated faces, to be taken from means of what cells say; [size, size] or None."""
-        if self.signed:
+        """What edges reach into rotated faces, to be taken from means of what cells say; [size, size] or None.
+
+        Where processes share the mesh, what the cells here have of it; collective when first asked for.
+        """
+        turned = csr_array((self.size, self.size))
+        if not self.signed:
+            turned = sum((part.back.T @ part.rotated for part in self._parts), turned)
+        if not self.space.mesh.comm.any(turned.nnz > 0):
             return None
-        turned = sum((part.back.T @ part.rotated for part in self._parts), csr_array((self.size, self.size)))
-        there = self.space.mesh.comm.any(turned.nnz > 0)
-        return csr_array(diags_array(1 / self.multiplicity) @ turned) if there else None
+        return csr_array(diags_array(1 / self.multiplicity) @ turned)
 
     def seen(self, number: int) -> list[Seen]:
         """Entities of the elements of a block.

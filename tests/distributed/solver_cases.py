@@ -66,6 +66,18 @@ def conditions(comm):
     both(mesh, part, comm, 1e-6, f=1.0, dirichlet={"xmax": 0.0}, **given)
 
 
+def rotated(comm):
+    """Faces of tris that cells see rotated: an unstructured, curved mesh."""
+    mesh, name = hp.read_mesh("meshes/curved_mixed.msh", comm=hp.ALONE), "multigrid"
+    assert not hp.C0Space(hp.Space(mesh, 3)).signed
+    for owners in (None, random_owners(mesh, comm, 9, range(comm.size - 1)), random_owners(mesh, comm, 10)):
+        part = hp.distribute(mesh, comm, owners=owners)
+        u, v = both(mesh, part, comm, 1e-6, dirichlet=exact, preconditioner=name, order=3)
+        one, other = (w.c0.average(w.space.project(exact)) for w in (u, v))
+        assert difference(by_cell(u.c0.scatter(one), comm), by_cell(v.c0.scatter(other), comm)) < 1e-12
+    both(mesh, part, comm, 1e-6, robin=(1.0, exact), preconditioner=name, order=3)
+
+
 def hidden(comm):
     """Constants that nothing fixes, on meshes of one and of several parts, which lie on several processes."""
     one = whole("hex")

@@ -4,7 +4,15 @@ import pytest
 
 from tests.distributed.launch import needs_mpi, run
 
-CASES = [("multigrid", 3), ("conditions", 2), ("hidden", 2), ("sums", 3), ("other_methods", 2), ("failing", 2)]
+CASES = [
+    ("multigrid", 3),
+    ("conditions", 2),
+    ("rotated", 3),
+    ("hidden", 2),
+    ("sums", 3),
+    ("other_methods", 2),
+    ("failing", 2),
+]
 
 
 @needs_mpi

@@ -263,8 +263,8 @@ class Multigrid:
     def _at_vertices(self, level: Level, r: Any) -> Any:
         x = self.A.vectors.xp.zeros_like(r)
         if self.vertices is not None:
-            together = _together(level.A) * level.A.c0.size
-            for given, out in zip(r.reshape(-1, together), x.reshape(-1, together), strict=True):
+            alike = level.n // _together(level.A)
+            for given, out in zip(r.reshape(alike, -1), x.reshape(alike, -1), strict=True):
                 out[self._inside] = self.vertices(given[self._inside])
         return x
 

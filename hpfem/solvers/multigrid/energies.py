@@ -120,7 +120,7 @@ def _classified(shape: Shape, means: Any, xp: Any) -> Energies:
     reaction = 1 + m / scale
     # tr(A C^-1) + tr(C A^-1) - 2 d: how far A is from C, 0 where they are equal; a product of what each has.
     given = xp.concatenate(
-        [S.reshape(n, -1), xp.linalg.inv(S).reshape(n, -1), reaction[:, None], 1 / reaction[:, None]], axis=1
+        [S.reshape(n, d * d), xp.linalg.inv(S).reshape(n, d * d), reaction[:, None], 1 / reaction[:, None]], axis=1
     )
     far = 4 * (SPREAD + 1 / SPREAD - 2) if d > 1 else 2 * (SPREAD**2 + SPREAD**-2 - 2)
     r = float(xp.median(reaction)) if n else 1.0

@@ -91,7 +91,8 @@ class LowEnergySmoother:
         vectors, dtype = c0.vectors_on(backend.device()), c0.space.dtype
         xp = vectors.xp
         self._T: CellMap | None = None
-        if not c0.size:  # of a process without cells
+        _ = c0.face_correction  # all processes find it together
+        if not c0.size:
             with c0.space.mesh.comm.together():
                 return
         cells = [own for number, means in enumerate(energies) for own in _alike(c0, number, means)]
