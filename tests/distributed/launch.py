@@ -67,7 +67,12 @@ if __name__ == "__main__":
     # What hangs says where.
     faulthandler.dump_traceback_later(float(os.environ.get("HPFEM_TEST_LIMIT", LIMIT - 30)), exit=True)
 
+    import hypothesis
+
     from hpfem.support.communicator import world
+
+    hypothesis.settings.register_profile("same", deadline=None, derandomize=True, database=None)
+    hypothesis.settings.load_profile("same")
 
     comm = world()
     assert comm.size > 1, "start it with mpiexec"

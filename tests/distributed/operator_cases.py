@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import hpfem as hp
 from hpfem.solvers.preconditioners import jacobi
@@ -127,3 +129,21 @@ def summaries(comm):
             call()
     refined = hp.distribute(alone.refined(), comm)
     check(alone.refined(), refined, comm, order=2)
+
+
+def partitions(comm):
+    """Any partition of any mesh: every cell its own whim, all with one process, none."""
+    choice = st.sampled_from(sorted(BOXES))
+
+    @settings(max_examples=8)
+    @given(
+        choice, st.integers(0, 2**30), st.sampled_from([2, 3, 5]), st.sets(st.integers(0, comm.size - 1), min_size=1)
+    )
+    def same(name, seed, order, ranks):
+        mesh = whole(name)
+        # All processes take the same examples, so that none goes on alone.
+        assert len(set(comm.all((name, seed, order)))) == 1
+        owners = random_owners(mesh, comm, seed, sorted(ranks))
+        check(mesh, hp.distribute(mesh, comm, owners=owners), comm, order=order)
+
+    same()

@@ -5,13 +5,13 @@ import pytest
 from tests.distributed.launch import needs_mpi, run
 
 CASES = [
-    ("shapes", 3),
     ("shapes", 4),
     ("orders", 2),
     ("curved_and_periodic", 3),
     ("empty", 3),
     ("generated", 2),
     ("summaries", 2),
+    ("partitions", 3),
 ]
 
 
