@@ -62,21 +62,23 @@ def main(path=MESH, order=5, lam=2.0, backend="auto", tol=1e-11, most=10):
     device = residual.device
     # The Laplacian is near enough to every linearisation.
     precondition, used = make_preconditioner("multigrid", hp.GlobalOperator(hp.Laplacian(space), c0, bc))
-    print(f"{c0.size:,} unknowns on {device.name}, preconditioner {used}")
+    print(f"{c0.whole_size:,} unknowns on {device.name}, preconditioner {used}")
 
     u = residual.vectors.from_host(np.zeros(c0.size))
     w, r = c0.scatter(u, device=device), residual.apply(u, device)
-    residuals, iterations, first = [], [], float(r @ r) ** 0.5
+    norm = residual.vectors.norm  # of vectors that processes may share
+    residuals, iterations, first = [], [], norm(r)
     with count_transfers() as moved:
         for step in range(most):
-            residuals.append(float(r @ r) ** 0.5 / first)
+            residuals.append(norm(r) / first)
             print(f"step {step}: residual {residuals[-1]:.1e}")
             if residuals[-1] < tol:
                 break
             tangent = hp.GlobalOperator(hp.WeakForm(space, linearised, fields={"lam": lam, "w": w}), c0, bc)
             # No more digits than Newton's method can use: its residual is squared by a step.
             wanted = max(1e-2 * residuals[-1], 1e-2 * tol / residuals[-1], 1e-13)
-            correction, info = hp.cg(lambda v, A=tangent: A.apply(v, device), -r, precondition, tol=wanted, bar=False)
+            options = {"tol": wanted, "bar": False, "shared": tangent.vectors}
+            correction, info = hp.cg(lambda v, A=tangent: A.apply(v, device), -r, precondition, **options)
             iterations.append(info.iterations)
             u = u + correction
             w, r = c0.scatter(u, device=device), residual.apply(u, device)

@@ -44,7 +44,7 @@ def solve(space, lam, mu, dirichlet, neumann):
     x, info = hp.cg(A, A.right_hand_side(np.zeros(A.shape[0])), precondition, tol=1e-10)
     x = A.vectors.to_host(x)
     rest = hp.GlobalOperator(form, c0, conditions.natural) @ x - conditions.load.ravel()
-    forces = rest.reshape(3, -1) @ c0.project(1.0)
+    forces = c0.vectors_on().inner(rest.reshape(3, -1), c0.project(1.0))
     return c0.scatter(x.reshape(3, -1)), forces, info.iterations
 
 

@@ -35,7 +35,7 @@ def solve(c0, lam, components, preconditioner, tol, options, limits):
 
     # The right-hand side of a known smooth solution that vanishes on the boundary, times random numbers near one.
     shape = c0.project(lambda x, y, z: np.sin(np.pi * x) * np.sin(np.pi * y) * np.sin(np.pi * z))
-    noise = np.random.default_rng(1).uniform(0.9, 1.1, (components, c0.size))
+    noise = c0.vectors_on().agreed(np.random.default_rng(1).uniform(0.9, 1.1, (components, c0.size)))
     known = (shape * noise * bc.free).ravel()
     rhs = A.apply(A.vectors.from_host(known), device)
     precondition, _ = make_preconditioner(preconditioner, A)

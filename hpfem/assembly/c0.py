@@ -121,8 +121,8 @@ class C0Space(Immutable):
         sharing = self.numbering.sharing
         return np.ones(self.size, dtype=bool) if sharing is None else sharing.owned
 
-    def vectors_on(self, device: Device) -> VectorSpace:
-        """Global vectors on a device.
+    def vectors_on(self, device: Device = HOST) -> VectorSpace:
+        """Global vectors on a device: their sums, norms and products.
 
         Parameters
         ----------

@@ -88,9 +88,10 @@ class AcousticWave:
         self._free = self.vectors.from_host(bc.free, c0.space.dtype)
         diagonal = self.M.diagonal()
         # A diagonal matrix is what it does to any vector; a random one tells.
-        probe = np.random.default_rng(0).uniform(0.5, 1.5, c0.size).astype(c0.space.dtype)
-        error = np.abs(self.M.apply(probe) - diagonal * probe).max()
-        self.diagonal_mass = bool(error < 1e4 * np.finfo(c0.space.dtype).eps * diagonal.max())
+        probe = c0.vectors_on().agreed(np.random.default_rng(0).uniform(0.5, 1.5, c0.size)).astype(c0.space.dtype)
+        largest = c0.vectors_on().max_norm
+        error = largest(self.M.apply(probe) - diagonal * probe)
+        self.diagonal_mass = bool(error < 1e4 * np.finfo(c0.space.dtype).eps * largest(diagonal))
         self._inverse = self.vectors.from_host(1.0 / diagonal, c0.space.dtype)
         self._precondition = jacobi(self.M)
         self.mass_iterations = 0
@@ -141,7 +142,9 @@ class AcousticWave:
         float
         """
         rng, vectors = np.random.default_rng(1), self.vectors
-        x = self._free * vectors.from_host(rng.standard_normal(self.c0.size), self.c0.space.dtype)
+        x = self._free * vectors.from_host(
+            self.c0.vectors_on().agreed(rng.standard_normal(self.c0.size)), self.c0.space.dtype
+        )
 
         def mass(p: Any) -> float:
             return vectors.dot(p, self.M.apply(p, self.device))
@@ -258,7 +261,7 @@ class AcousticWave:
 
 
 def point_source(c0: C0Space, point: Any) -> Array:
-    """The functional v -> v(point): a point source of strength one, or a receiver.
+    """The functional v -> v(point): a point source of strength one, or a receiver; collective where processes share c0.
 
     Parameters
     ----------
@@ -276,10 +279,12 @@ def point_source(c0: C0Space, point: Any) -> Array:
     """
     space = instance(c0, C0Space, "c0").space
     block, element, xi = space.locator.find(reals(point, "a point")[None])
-    if block[0] < 0:
+    found = space.comm.all(bool(block[0] >= 0))
+    if not any(found):
         raise ArgumentError(f"the point {shown(point)} is in no cell of the mesh")
     load = space.zeros("dual")
-    load.arrays[block[0]][0, element[0]] = space.blocks[block[0]].basis.evaluate(xi)[:, 0]
+    if found.index(True) == space.comm.rank:
+        load.arrays[block[0]][0, element[0]] = space.blocks[block[0]].basis.evaluate(xi)[:, 0]
     return np.asarray(c0.gather(load), dtype=np.float64)
 
 
