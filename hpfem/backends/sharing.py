@@ -16,7 +16,6 @@ from numpy.typing import DTypeLike, NDArray
 
 from hpfem.shapes.cached import cached_property
 
-from ..memory import as_numpy
 from ..support.communicator import Communicator
 from .vectors import VectorSpace
 
@@ -118,7 +117,7 @@ class SharedVectors(VectorSpace):
         shared, _, places = self._here
         whole = rows if rows.ndim == 2 else self._by_component(rows)
         own = whole[:, shared]
-        received = self.swapped({rank: own[:, at] for rank, at in places.items()})
+        received = self.exchanged(self.comm, {rank: own[:, at] for rank, at in places.items()})
         total = self.xp.zeros_like(own)
         for rank in sorted([self.comm.rank, *places]):
             if rank == self.comm.rank:
@@ -133,27 +132,12 @@ class SharedVectors(VectorSpace):
         shared, _, places = self._here
         whole = rows if rows.ndim == 2 else self._by_component(rows)
         own = whole[:, shared]
-        received = self.swapped({rank: own[:, at] for rank, at in places.items()})
+        received = self.exchanged(self.comm, {rank: own[:, at] for rank, at in places.items()})
         for rank in sorted(received, reverse=True):
             if rank < self.comm.rank:
                 own[:, places[rank]] = received[rank]
         whole[:, shared] = own
         return rows
-
-    def swapped(self, given: Mapping[int, Any]) -> dict[int, Any]:
-        """Exchange arrays with neighbours.
-
-        Parameters
-        ----------
-        given : {rank: array}
-
-        Returns
-        -------
-        {rank: array}
-            Of the same shapes.
-        """
-        sent = {rank: np.ascontiguousarray(self.to_host(own)) for rank, own in given.items()}
-        return {rank: self.from_host(own) for rank, own in self.comm.exchanged(sent).items()}
 
     def _owned(self, a: Any, b: Any) -> Any:
         """Sum of products of what this process owns."""
@@ -165,7 +149,7 @@ class SharedVectors(VectorSpace):
 
     def total(self, numbers: Any) -> Any:
         """Sum over processes; see `VectorSpace.total`."""
-        return self.xp.asarray(self.comm.sum(as_numpy(numbers)), numbers.dtype)
+        return self.sum_over(self.comm, numbers)
 
     def inner(self, a: Any, b: Any) -> Any:
         """Sums of products; see `VectorSpace.inner`."""
@@ -173,7 +157,8 @@ class SharedVectors(VectorSpace):
 
     def dots(self, *pairs: tuple[Any, Any]) -> list[float]:
         """Sums of products, in one sum over all processes; see `VectorSpace.dots`."""
-        found: list[float] = self.comm.sum(self.numbers(*(self._owned(a, b) for a, b in pairs))).tolist()
+        own = [self.xp.atleast_1d(self._owned(a, b)).astype(np.float64) for a, b in pairs]
+        found: list[float] = self.total(self.xp.concatenate(own)).tolist()
         return found
 
     def max_norm(self, vector: Any) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ from hpfem.shapes.arguments import reals
 from hpfem.shapes.cached import cached_property
 
 from ..geometry.element_map import CACHED, chunks
-from ..memory import HOST, Device, PairArray
+from ..memory import HOST, Device, PairArray, as_numpy
 from ..support.communicator import ALONE, Communicator
 from ..support.pool import Pool
 
@@ -622,6 +622,35 @@ class VectorSpace:
     def agreed(self, rows: Any) -> Any:
         """Take, in place, one process' numbers for entries that several share; collective; see `summed`."""
         return rows
+
+    def exchanged(self, comm: Communicator, given: Mapping[int, Any]) -> dict[int, Any]:
+        """Exchange arrays with other processes; see `Communicator.exchanged`.
+
+        Parameters
+        ----------
+        comm : Communicator
+        given : {rank: array}
+
+        Returns
+        -------
+        {rank: array}
+        """
+        sent = {rank: np.ascontiguousarray(self.to_host(own)) for rank, own in given.items()}
+        return {rank: self.from_host(own) for rank, own in comm.exchanged(sent).items()}
+
+    def sum_over(self, comm: Communicator, numbers: Any) -> Any:
+        """Sum over processes; see `total`.
+
+        Parameters
+        ----------
+        comm : Communicator
+        numbers : array
+
+        Returns
+        -------
+        array
+        """
+        return self.xp.asarray(comm.sum(as_numpy(numbers)), numbers.dtype)
 
     def count(self, vector: Any) -> int:
         """Tell how many entries a vector has on all processes; collective.

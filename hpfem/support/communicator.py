@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from socket import gethostname
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -45,11 +46,17 @@ class Communicator:
     ----------
     rank, size : int
         Number of this process, and how many there are.
+    host : str
+        Name of its machine.
+    local_rank : int
+        Number of this process among those of its machine.
     """
 
     def __init__(self, mpi: Any = None) -> None:
         self._mpi = mpi
         self.rank, self.size = (0, 1) if mpi is None else (int(mpi.rank), int(mpi.size))
+        self.host = gethostname()
+        self.local_rank = self.all(self.host)[: self.rank].count(self.host)
 
     def __repr__(self) -> str:
         return f"Communicator({self.rank} of {self.size})"

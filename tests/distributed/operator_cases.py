@@ -12,9 +12,9 @@ from tests.distributed.meshes import BOXES, bent, by_cell, difference, exact, ra
 CLOSE = 1e-12
 
 
-def problem(mesh, order=3, basis="modified", orders=None, function=exact):
+def problem(mesh, order=3, basis="modified", orders=None, function=exact, backend="auto"):
     """An operator with all kinds of conditions, and its right-hand side."""
-    space = hp.Space(mesh, orders or order, basis)
+    space = hp.Space(mesh, orders or order, basis, backend=backend)
     c0 = hp.C0Space(space)
     bc = hp.BoundaryConditions(
         c0,
@@ -55,7 +55,7 @@ def solved(A, b, P, c, comm, tol=1e-6):
     assert abs(one.iterations - other.iterations) <= 1, (one.residuals[-5:], other.residuals[-5:])
     assert one.size == other.size == len(b)
     assert abs(other.residual - one.residual) < tol
-    assert difference(by_cell(A.c0.scatter(u), comm), by_cell(P.c0.scatter(v), comm)) < 1e-4
+    assert difference(by_cell(A.c0.scatter(u), comm), by_cell(P.c0.scatter(v), comm)) < 1e-3
     return one, other
 
 

@@ -17,6 +17,7 @@ from hpfem.shapes.cached import cached_property
 
 from ....errors import ArgumentError
 from ....memory import Device, OutOfMemory, dlpack_device
+from ....support.communicator import world
 from ...timer import Timer
 
 
@@ -221,7 +222,18 @@ def current_device() -> CudaDevice:
     """
     import cupy
 
+    _take_own()
     return cuda_device(int(cupy.cuda.runtime.getDevice()))
+
+
+@cache
+def _take_own() -> None:
+    """Of several processes on a machine let each have a GPU of its own, in turn where there are fewer."""
+    comm = world()
+    if comm.size > 1:
+        import cupy
+
+        cupy.cuda.Device(comm.local_rank % cupy.cuda.runtime.getDeviceCount()).use()
 
 
 def upload(array: np.ndarray[Any, Any]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -12,9 +12,11 @@ from numpy.typing import DTypeLike
 from scipy.sparse import csr_array
 
 from ....errors import DeviceError
+from ....support.communicator import Communicator
 from ....support.log import report_once
 from ...vectors import BlockMatrix, DeviceIteration, VectorSpace
 from ..runtime.cublas import multiply
+from ..runtime.nccl import nccl_of
 from ..runtime.scratch import StreamPool, captured
 from .conjugate import CudaConjugateVectors
 from .indexed import IndexedRestriction, SparseMatrix
@@ -103,6 +105,16 @@ class CudaVectors(VectorSpace):
     def xp(self) -> Any:
         """CuPy."""
         return import_module("cupy")
+
+    def exchanged(self, comm: Communicator, given: Mapping[int, Any]) -> dict[int, Any]:
+        """Exchange arrays with other processes, between GPUs where NCCL can; see `VectorSpace.exchanged`."""
+        between = nccl_of(comm)
+        return super().exchanged(comm, given) if between is None else between.exchanged(given)
+
+    def sum_over(self, comm: Communicator, numbers: Any) -> Any:
+        """Sum over processes, between GPUs where NCCL can; see `VectorSpace.sum_over`."""
+        between = nccl_of(comm)
+        return super().sum_over(comm, numbers) if between is None else between.sum(numbers)
 
     def has(self, array: Any) -> bool:
         """Tell whether something is an array of CuPy; see `VectorSpace.has`."""

@@ -1,0 +1,117 @@
+"""Messages and sums between the GPUs of processes, one GPU each: NCCL's, on the current stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from ....support.communicator import Communicator
+from ....support.log import report_once
+
+_MADE: WeakKeyDictionary[Communicator, Nccl | None] = WeakKeyDictionary()
+
+
+class Nccl:
+    """NCCL's communicator of the processes that share vectors.
+
+    Parameters
+    ----------
+    comm : Communicator
+        Each with a GPU of its own, the current one; it is made by all of them together.
+    """
+
+    def __init__(self, comm: Communicator) -> None:
+        from cupy.cuda import nccl
+
+        self._nccl = nccl
+        number = comm.of_first(nccl.get_unique_id() if comm.rank == 0 else None)
+        self._comm = nccl.NcclCommunicator(comm.size, number, comm.rank)
+
+    def _type(self, array: Any) -> int:
+        """NCCL's number of the type of an array."""
+        return int({"f8": self._nccl.NCCL_FLOAT64, "f4": self._nccl.NCCL_FLOAT32}[np.dtype(array.dtype).str[1:]])
+
+    def exchanged(self, given: Mapping[int, Any]) -> dict[int, Any]:
+        """Send arrays to neighbours and receive as much of each; see `Communicator.exchanged`.
+
+        Parameters
+        ----------
+        given : {rank: cupy.ndarray}
+            Of float64 or float32.
+
+        Returns
+        -------
+        {rank: cupy.ndarray}
+        """
+        import cupy
+
+        stream = cupy.cuda.get_current_stream().ptr
+        sent = {rank: cupy.ascontiguousarray(own) for rank, own in given.items()}
+        received = {rank: cupy.empty_like(own) for rank, own in sent.items()}
+        self._nccl.groupStart()
+        for rank, own in sent.items():
+            self._comm.send(own.data.ptr, own.size, self._type(own), rank, stream)
+            self._comm.recv(received[rank].data.ptr, own.size, self._type(own), rank, stream)
+        self._nccl.groupEnd()
+        return received
+
+    def sum(self, numbers: Any) -> Any:
+        """Sum over processes; see `Communicator.sum`.
+
+        Parameters
+        ----------
+        numbers : cupy.ndarray
+            Of float64 or float32.
+
+        Returns
+        -------
+        cupy.ndarray
+            A new one.
+        """
+        import cupy
+
+        given = cupy.ascontiguousarray(numbers)
+        total, stream = cupy.empty_like(given), cupy.cuda.get_current_stream().ptr
+        operation = self._nccl.NCCL_SUM
+        self._comm.allReduce(given.data.ptr, total.data.ptr, given.size, self._type(given), operation, stream)
+        return total.reshape(numbers.shape)
+
+
+def nccl_of(comm: Communicator) -> Nccl | None:
+    """NCCL between processes, made when first asked for; collective then.
+
+    Parameters
+    ----------
+    comm : Communicator
+
+    Returns
+    -------
+    Nccl or None
+        None where a process has no NCCL, or several share a GPU: their arrays go through the host.
+    """
+    if comm not in _MADE:
+        reason = next((own for own in comm.all(_missing()) if own), None)
+        places = comm.all(_place(comm))
+        if reason is None and len(set(places)) < len(places):
+            reason = f"{len(places)} processes share {len(set(places))} GPU(s); start one for each"
+        if reason is not None and comm.rank == 0:
+            report_once(f"nccl/{reason}", f"what processes exchange goes through the host: {reason}")
+        _MADE[comm] = Nccl(comm) if reason is None else None
+    return _MADE[comm]
+
+
+def _missing() -> str | None:
+    """What keeps NCCL from working here."""
+    from cupy.cuda import nccl
+
+    return None if nccl.available else "CuPy finds no NCCL; pip install nvidia-nccl-cu13 (or -cu12)"
+
+
+def _place(comm: Communicator) -> tuple[str, str]:
+    """Machine and GPU of this process."""
+    import cupy
+
+    return comm.host, cupy.cuda.Device().pci_bus_id

@@ -1,0 +1,65 @@
+"""Vectors that stay on GPUs, of which each process has one: as on one process, and as on the host."""
+
+import numpy as np
+
+import hpfem as hp
+from hpfem.memory import count_transfers
+from hpfem.solvers.preconditioners import jacobi
+from tests.distributed.meshes import BOXES, by_cell, difference, exact, random_owners, whole
+from tests.distributed.operator_cases import CLOSE, problem
+from tests.distributed.solver_cases import both
+
+
+def operators(comm, backend="cuda"):
+    """Products, sums and conjugate gradients of vectors on the device."""
+    for name in BOXES:
+        mesh = whole(name)
+        part = hp.distribute(mesh, comm, owners=random_owners(mesh, comm))
+        (A, b), (P, c) = (problem(own, backend=backend) for own in (mesh, part))
+        x, y = (own.vectors.from_host(own.c0.project(exact)) for own in (A, P))
+        for one, other in ((b, c), (A.apply(x, A.device), P.apply(y, P.device))):
+            assert P.vectors.has(other)
+            found = [by_cell(o.c0.scatter(o.vectors.to_host(v)), comm) for o, v in ((A, one), (P, other))]
+            assert difference(*found) < CLOSE
+            assert abs(P.vectors.norm(other) / A.vectors.norm(one) - 1) < CLOSE
+            agreed = P.vectors.agreed(other.copy())
+            assert bool((agreed == other).all())  # to the last bit on all processes
+        (u, one), (v, other) = (hp.cg(o, f, jacobi(o), tol=1e-6, bar=False) for o, f in ((A, b), (P, c)))
+        assert abs(one.iterations - other.iterations) <= 1
+        found = [by_cell(o.c0.scatter(o.vectors.to_host(w)), comm) for o, w in ((A, u), (P, v))]
+        assert difference(*found) < 1e-4
+
+
+def multigrid(comm, backend="cuda"):
+    """Multigrid, all on the device but for the vertices."""
+    for name in BOXES:
+        mesh = whole(name)
+        part = hp.distribute(mesh, comm)
+        for own in (mesh, part):  # the degree of the smoother is another where the device iterates alone
+            space = hp.Space(own, 4, backend=backend)
+            u = hp.solve_helmholtz(space, f=1.0, dirichlet=exact, preconditioner="multigrid", tol=1e-10, bar=False)
+            assert u.info.iterations < 25
+        both(mesh, part, comm, 1e-6, f=1.0, dirichlet=exact, preconditioner="jacobi", order=2, backend=backend)
+
+
+def between(comm, backend="cuda"):
+    """What processes exchange goes from GPU to GPU."""
+    _, P = mesh_and_operator(comm, backend)
+    x = P.vectors.from_host(P.c0.project(exact))
+    P.apply(x, P.device)
+    with count_transfers() as moved:
+        P.apply(x, P.device)
+        P.vectors.dots((x, x), (x, x))
+    assert moved.to_host == moved.to_device == 0, moved
+
+
+def mesh_and_operator(comm, backend):
+    mesh = whole("mixed")
+    part = hp.distribute(mesh, comm, owners=random_owners(mesh, comm, 3))
+    return part, problem(part, backend=backend)[0]
+
+
+def on_host(comm):
+    """The same without GPUs, so that these cases are tried everywhere."""
+    operators(comm, "numpy")
+    assert np.isfinite(mesh_and_operator(comm, "numpy")[1].diagonal()).all()

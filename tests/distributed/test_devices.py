@@ -1,0 +1,33 @@
+"""Processes with a GPU each; where they share one, what they exchange goes over the host."""
+
+import pytest
+
+from tests.distributed.launch import needs_mpi, run
+
+MODULE = "tests.distributed.device_cases"
+
+
+def gpus():
+    """How many GPUs there are."""
+    import cupy
+
+    return cupy.cuda.runtime.getDeviceCount()
+
+
+@needs_mpi
+@pytest.mark.cuda
+@pytest.mark.parametrize("case", ["operators", "multigrid"])
+def test_on_gpus(case):
+    run(2, MODULE, case)
+
+
+@needs_mpi
+@pytest.mark.cuda
+def test_nccl():
+    if gpus() > 1:
+        run(2, MODULE, "between")
+
+
+@needs_mpi
+def test_on_the_host():
+    run(2, MODULE, "on_host")
