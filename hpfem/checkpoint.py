@@ -61,6 +61,8 @@ def save(path: str | PathLike[str], fields: Field | Mapping[str, Field]) -> None
     arrays = {name: [pair.read() for pair in field.data] for name, field in named.items()}
     spaces = list(dict.fromkeys(field.space for field in named.values()))
     meshes = list(dict.fromkeys(space.mesh for space in spaces))
+    if any(mesh.part is not None for mesh in meshes):
+        raise ArgumentError("save does not keep fields of a mesh that processes share yet; run it in one process")
     with atomic_path(path) as temporary, h5py.File(temporary, "w", track_order=True) as file:
         file.attrs["format"], file.attrs["version"] = _FORMAT, __version__
         for i, mesh in enumerate(meshes):

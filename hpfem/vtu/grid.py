@@ -54,11 +54,18 @@ def grid_of(fields: Field | Mapping[str, Field], subdivide: int | None = None) -
     Returns
     -------
     Grid
+
+    Raises
+    ------
+    ArgumentError
+        As `write_vtu`.
     """
     if subdivide is not None:
         integer(subdivide, 1, "subdivide", MAX_ORDER)
     named = as_functions(fields)
     space = next(iter(named.values())).space
+    if space.comm.size > 1:
+        raise ArgumentError("write_vtu does not write fields of a mesh that processes share yet; run it in one process")
     patterns = [
         vtk_pattern(block.shape, max(block.order, block.geometry.order))
         if subdivide is None

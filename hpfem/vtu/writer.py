@@ -50,7 +50,7 @@ def write_vtu(
         For a "dual" field, or fields on different spaces.
     ArgumentError
         For no fields, anything that is no field, a value that is not finite, a bad number of subdivisions, a path that
-        does not end in .vtu, or a file that cannot be written.
+        does not end in .vtu, a file that cannot be written, or a mesh that processes share.
     """
     target = file_path(path)
     # Programs choose their reader by it.
