@@ -10,7 +10,16 @@ from .nodes import equispaced_nodes, interpolation_nodes, lattice, node_entities
 from .prism import PRISM
 from .pyramid import PYRAMID
 from .quad import QUAD
-from .quadrature import Rule, TensorRule, default_counts, make_rule, quadrature
+from .quadrature import (
+    PointRule,
+    Rule,
+    ShapeRule,
+    TensorRule,
+    default_counts,
+    make_rule,
+    quadrature,
+    simplex_quadrature,
+)
 from .segment import SEGMENT
 from .shape import POINT, Direction, Entity, Shape, cone, get_shape, product
 from .tabulation import Tabulation
@@ -22,8 +31,8 @@ SHAPES: dict[str, Shape] = {shape.name: shape for shape in (SEGMENT, QUAD, TRI, 
 
 __all__ = [
     "BASES", "HEX", "POINT", "PRISM", "PYRAMID", "QUAD", "SEGMENT", "SHAPES", "TET", "TRI", "ArgumentError", "Basis",
-    "Direction", "Entity", "HpfemError", "Mode", "ModeTree", "Rule", "Shape", "Tabulation", "TensorRule", "cone",
-    "default_counts",
+    "Direction", "Entity", "HpfemError", "Mode", "ModeTree", "PointRule", "Rule", "Shape", "ShapeRule", "Tabulation",
+    "TensorRule", "cone", "default_counts",
     "equispaced_nodes", "get_shape", "interpolation_nodes", "lattice", "make_basis", "make_rule", "node_entities",
-    "product", "quadrature",
+    "product", "quadrature", "simplex_quadrature",
 ]  # fmt: skip

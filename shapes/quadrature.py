@@ -1,6 +1,6 @@
-"""Quadrature rules of one direction, and their tensor products over a shape.
+"""Quadrature rules of one direction, their tensor products over a shape, and symmetric rules of simplices.
 
-A rule integrates against the collapse factor of its direction: ``sum(w f(z)) = integral of f(z) ((1-z)/2)^alpha dz``
+A rule of one direction integrates against its collapse factor: ``sum(w f(z)) = integral of f(z) ((1-z)/2)^alpha dz``
 over [-1, 1], so that the product of the directions' weights integrates over the reference shape and sums to its volume.
 """
 
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from itertools import permutations
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -115,6 +116,53 @@ def _jacobi_zeros(n: int, alpha: int, beta: int) -> Array:
     return z
 
 
+class ShapeRule(Protocol):
+    """A quadrature rule of a shape: a `TensorRule` or a `PointRule`.
+
+    Attributes
+    ----------
+    tensor : bool
+        Whether it is a tensor product of rules of one direction.
+    eta : ndarray, [Q, dim]
+        Points in collapsed coordinates.
+    weights : ndarray, [Q]
+        Weights, collapse included: their sum is the reference volume.
+    """
+
+    tensor: ClassVar[bool]
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Points per direction; their number where there are no directions."""
+
+    @property
+    def key(self) -> tuple[tuple[str, int, int], ...]:
+        """What identifies the rule."""
+
+    @property
+    def eta(self) -> Array:
+        """Points in collapsed coordinates, [Q, dim]."""
+
+    @property
+    def weights(self) -> Array:
+        """Weights, collapse included: their sum is the reference volume, [Q]."""
+
+    def __len__(self) -> int: ...
+
+    def resolves(self, order: int) -> bool:
+        """Tell whether values at the points determine polynomials, and products of two of them are integrated.
+
+        Parameters
+        ----------
+        order : int
+            Of the polynomials.
+
+        Returns
+        -------
+        bool
+        """
+
+
 @dataclass(frozen=True, eq=False)
 class TensorRule:
     """The tensor product of one rule per direction, first direction slowest.
@@ -126,6 +174,7 @@ class TensorRule:
     """
 
     rules: tuple[Rule, ...]
+    tensor: ClassVar[bool] = True
 
     def __reduce__(self) -> tuple[Callable[..., TensorRule], tuple[tuple[Rule, ...]]]:
         return TensorRule, (self.rules,)
@@ -160,6 +209,107 @@ class TensorRule:
         for rule in self.rules:
             weights = np.multiply.outer(weights, rule.weights).ravel()
         return weights
+
+    def resolves(self, order: int) -> bool:
+        """Tell whether each direction has enough points; see `ShapeRule.resolves`."""
+        return min(self.counts) > order
+
+
+@dataclass(frozen=True, eq=False)
+class PointRule:
+    """A rule without directions, the same seen from every vertex; made by `simplex_quadrature`.
+
+    Points that are mirror images in eta_1 come in pairs: q and `pairs` + q for q < `pairs`. Behind them are those on
+    the mirror.
+
+    Attributes
+    ----------
+    shape : Shape
+    degree : int
+        Highest degree integrated exactly.
+    pairs : int
+        Pairs of mirror images.
+    """
+
+    shape: Shape
+    degree: int
+    eta: Array = field(repr=False)
+    weights: Array = field(repr=False)
+    pairs: int
+    tensor: ClassVar[bool] = False
+
+    def __reduce__(self) -> tuple[Callable[..., PointRule], tuple[Shape, int]]:
+        return simplex_quadrature, (self.shape, self.degree // 2)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The number of points."""
+        return (len(self),)
+
+    @property
+    def key(self) -> tuple[tuple[str, int, int], ...]:
+        """What identifies the rule: its name, number of points and degree."""
+        return (("simplex", len(self), self.degree),)
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def resolves(self, order: int) -> bool:
+        """Tell whether products of two polynomials are integrated; see `ShapeRule.resolves`."""
+        return self.degree >= 2 * order
+
+
+def simplex_quadrature(shape: Shape, order: int) -> PointRule:
+    """Symmetric quadrature of a triangle ([XG]) or a tet ([JS]), of degree 2P: all points inside, all weights positive.
+
+    Parameters
+    ----------
+    shape : Shape
+    order : int
+        Polynomial order P; the same arguments give the same object.
+
+    Returns
+    -------
+    PointRule
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such rule of this shape or order.
+    """
+    from .simplex_rules import ORBITS  # for those who ask for it
+
+    instance(shape, Shape, "the shape of a quadrature")
+    order = integer(order, 1, "the order", MAX_ORDER)
+    if order not in ORBITS.get(shape.name, {}):
+        known = ", ".join(f"{name} up to order {max(orders)}" for name, orders in ORBITS.items())
+        raise ArgumentError(f"there is no simplex rule of order {order} on a {shape.name}; there are those of {known}")
+    return _simplex_quadrature(shape, order)
+
+
+@cache
+def _simplex_quadrature(shape: Shape, order: int) -> PointRule:
+    from .simplex_rules import ORBITS
+
+    points: list[tuple[float, ...]] = []
+    shares: list[float] = []
+    for share, *others in ORBITS[shape.name][order]:
+        point = [*others, 1 - sum(others)]
+        point = [next(other for other in point if abs(x - other) < 1e-9) for x in point]  # equal ones to the last bit
+        orbit = sorted(set(permutations(point)))
+        points += orbit
+        shares += [share] * len(orbit)
+    barycentric, weights = np.array(points), np.array(shares) * shape.volume
+    # Vertices 0 and 1 change places in the mirror.
+    first = np.flatnonzero(barycentric[:, 1] > barycentric[:, 0])
+    middle = np.flatnonzero(barycentric[:, 1] == barycentric[:, 0])
+    chosen = np.concatenate([first, middle])
+    eta = shape.inverse_collapse(barycentric[chosen] @ shape.vertices)
+    eta[len(first) :, 0] = 0
+    eta = np.concatenate([eta[: len(first)], eta[: len(first)] * ([-1.0] + [1.0] * (shape.dim - 1)), eta[len(first) :]])
+    weights = weights[np.concatenate([first, first, middle])]
+    eta.flags.writeable = weights.flags.writeable = False
+    return PointRule(shape, 2 * order, eta, weights, len(first))
 
 
 def quadrature(shape: Shape, counts: Sequence[int], kinds: Sequence[str] | None = None) -> TensorRule:

@@ -1,44 +1,65 @@
-"""A basis tabulated on a tensor rule: the tables that every strategy and backend starts from."""
+"""A basis tabulated on a rule: the tables that every strategy and backend starts from."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
+from typing import Any
 
 import numpy as np
 
-from .basis import Basis
+from .basis import Basis, make_basis
 from .cached import cached_property
-from .polynomials import Array, differentiation_matrix
-from .quadrature import TensorRule
+from .errors import ArgumentError
+from .polynomials import Array, differentiation_matrix, lagrange
+from .quadrature import Rule, ShapeRule, TensorRule
 
 
 @dataclass(frozen=True, eq=False)
 class Tabulation:
-    """A basis on a tensor rule: everything a kernel is specialised by.
+    """A basis on a rule: everything a kernel is specialised by.
 
     Attributes
     ----------
     basis : Basis
-    rule : TensorRule
+    rule : ShapeRule
     """
 
     basis: Basis
-    rule: TensorRule
+    rule: ShapeRule
 
-    def __reduce__(self) -> tuple[Callable[..., Tabulation], tuple[Basis, TensorRule]]:
+    def __reduce__(self) -> tuple[Callable[..., Tabulation], tuple[Basis, ShapeRule]]:
         return Tabulation, (self.basis, self.rule)
+
+    @property
+    def directions(self) -> tuple[Rule, ...]:
+        """The rules of the directions.
+
+        Raises
+        ------
+        ArgumentError
+            If the rule has none.
+        """
+        if not isinstance(self.rule, TensorRule):
+            raise ArgumentError("a simplex rule has no directions; take the tables of all points")
+        return self.rule.rules
 
     @cached_property
     def values(self) -> tuple[Array, ...]:
         """Tables of values, one per direction, [n_functions, Q_k]."""
-        return self.basis.tables(self.rule.points)
+        return self.basis.tables(rule.points for rule in self.directions)
 
     @cached_property
     def nodal(self) -> bool:
         """Whether mode m is 1 at point m and 0 at the others: coefficients are the values at the points."""
         basis, tree = self.basis, self.basis.tree
-        if basis.transform is not None or basis.n_modes != len(self.rule) or tree.n_leaves != basis.n_modes:
+        if (
+            not self.rule.tensor
+            or basis.transform is not None
+            or basis.n_modes != len(self.rule)
+            or tree.n_leaves != basis.n_modes
+        ):
             return False
         in_order = np.array_equal(tree.leaf_to_mode, np.arange(basis.n_modes))
         square = all(len(own) == count for own, count in zip(self.values, self.rule.counts, strict=True))
@@ -47,7 +68,7 @@ class Tabulation:
     @cached_property
     def derivatives(self) -> tuple[Array, ...]:
         """Tables of derivatives, one per direction, [n_functions, Q_k]."""
-        return self.basis.tables(self.rule.points, 1)
+        return self.basis.tables((rule.points for rule in self.directions), 1)
 
     @cached_property
     def dense(self) -> Array:
@@ -61,5 +82,69 @@ class Tabulation:
 
     @cached_property
     def differentiation(self) -> tuple[Array, ...]:
-        """Collocated differentiation matrices, one per direction, [Q_k, Q_k]."""
-        return tuple(differentiation_matrix(points) for points in self.rule.points)
+        """Matrices that differentiate values at the points by a collapsed coordinate each.
+
+        On a tensor rule [Q_k, Q_k], along the direction; else [Q, Q], of the values' projection onto the basis' space.
+        """
+        if isinstance(self.rule, TensorRule):
+            return tuple(differentiation_matrix(points) for points in self.rule.points)
+        basis, projection = projection_of_values(self.basis, self.rule)
+        return tuple(gradient.T @ projection for gradient in basis.gradient_eta(self.rule.eta))
+
+    @cached_property
+    def dense_differentiation(self) -> Array:
+        """`differentiation` as matrices of all points, [dim, Q, Q]."""
+        matrices = self.differentiation
+        if not self.rule.tensor:
+            return np.array(matrices)
+        kron: Callable[[Any, Any], Any] = np.kron
+        ones = [np.eye(len(matrix)) for matrix in matrices]
+        products = ([*ones[:k], matrix, *ones[k + 1 :]] for k, matrix in enumerate(matrices))
+        return np.array([reduce(kron, factors) for factors in products])
+
+
+def projection_of_values(basis: Basis, rule: ShapeRule) -> tuple[Basis, Array]:
+    """Project values at points onto the polynomials of a basis, in the sense of the rule.
+
+    Parameters
+    ----------
+    basis : Basis
+    rule : ShapeRule
+        That `resolves` its order.
+
+    Returns
+    -------
+    orthogonal : Basis
+        The orthogonal basis of its order.
+    matrix : ndarray, [n_modes, Q]
+        Coefficients in that from the values.
+    """
+    orthogonal, root = make_basis("orthogonal", basis.shape, basis.order), np.sqrt(rule.weights)
+    return orthogonal, np.asarray(np.linalg.pinv((orthogonal.evaluate_eta(rule.eta) * root).T) * root, dtype=float)
+
+
+def interpolation(tabulation: Tabulation, rule: ShapeRule) -> Array:
+    """Values at the points of another rule from those at the tabulation's.
+
+    Parameters
+    ----------
+    tabulation : Tabulation
+    rule : ShapeRule
+        Of the same shape.
+
+    Returns
+    -------
+    ndarray, [Q there, Q here]
+        From a tensor rule of the polynomials through the values, else of their projection onto the basis' space.
+    """
+    own = tabulation.rule
+    if not isinstance(own, TensorRule):
+        basis, projection = projection_of_values(tabulation.basis, own)
+        return basis.evaluate_eta(rule.eta).T @ projection
+    if isinstance(rule, TensorRule):
+        kron: Callable[[Any, Any], Any] = np.kron
+        return reduce(kron, [lagrange(z, x).T for z, x in zip(own.points, rule.points, strict=True)])
+    products = np.ones((1, len(rule)))
+    for z, x in zip(own.points, rule.eta.T, strict=True):
+        products = (products[:, None] * lagrange(z, x)).reshape(-1, len(rule))
+    return products.T

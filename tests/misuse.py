@@ -136,6 +136,7 @@ class World:
             Call("shapes.make_basis", s.make_basis, {"name": "modified", "shape": tri, "order": 2}),
             Call("shapes.make_rule", s.make_rule, {"kind": "gauss", "n": 3, "alpha": 1}),
             Call("shapes.quadrature", s.quadrature, {"shape": tri, "counts": [3, 3], "kinds": ["gauss", "gauss"]}),
+            Call("shapes.simplex_quadrature", s.simplex_quadrature, {"shape": tri, "order": 2}),
             Call("shapes.default_counts", s.default_counts, {"shape": tri, "order": 2, "more": 1}),
             Call("shapes.lattice", s.lattice, {"shape": tri, "order": 2}),
             Call("shapes.node_entities", s.node_entities, {"shape": tri, "order": 2}),

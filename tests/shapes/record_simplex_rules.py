@@ -1,0 +1,111 @@
+"""Writes shapes/simplex_rules.py from modepy's tables: `python tests/shapes/record_simplex_rules.py` (modepy 2026.1).
+
+Triangles: [XG]; tets: [JS]. An orbit of points under the permutations of the vertices is kept as its weight and the
+barycentric coordinates of one point, the last left out. Coordinates that are equal but for rounding are made equal, and
+Newton's method takes what is left of the error away.
+"""
+
+import itertools
+import math
+from pathlib import Path
+
+import numpy as np
+
+TEXT = '''"""Symmetric quadrature of simplices, for degrees 2P; written by tests/shapes/record_simplex_rules.py.
+
+By shape and P: per orbit under the permutations of the vertices, its share of the volume a point and the barycentric
+coordinates of one point, the last left out. Triangles [XG], tets [JS].
+"""
+
+from __future__ import annotations
+
+# fmt: off
+ORBITS: dict[str, dict[int, tuple[tuple[float, ...], ...]]] = {
+'''
+
+
+def orbit(point):
+    """All permutations of barycentric coordinates, once each."""
+    return np.array(sorted(set(itertools.permutations(point.tolist()))))
+
+
+def moments(points, weights, degree):
+    """Relative errors of the monomials of barycentric coordinates of one degree, of sorted exponents."""
+    n = points.shape[1]
+    found = []
+    for powers in itertools.product(range(degree + 1), repeat=n):
+        if sum(powers) == degree and list(powers) == sorted(powers):
+            exact = math.prod(map(math.factorial, powers)) * math.factorial(n - 1) / math.factorial(degree + n - 1)
+            found.append(weights @ np.prod(points ** np.array(powers), axis=1) / exact - 1)
+    return np.array(found)
+
+
+def orbits(nodes, weights):
+    """Sorted barycentric coordinates, with equal ones equal, and weights of the orbits of a rule."""
+    unit = (1 + nodes) / 2
+    points = np.vstack([unit, 1 - unit.sum(axis=0)]).T
+    points.sort(axis=1)
+    weights = weights / weights.sum()
+    found = []
+    left = np.ones(len(points), bool)
+    while left.any():
+        own = left & (np.abs(points - points[left][0]).max(axis=1) < 1e-9)
+        left &= ~own
+        point = points[own].mean(axis=0)
+        classes = np.cumsum(np.diff(point, prepend=point[0]) > 1e-9)
+        found.append((np.array([point[classes == c].mean() for c in classes]), weights[own].mean(), classes))
+        assert len(orbit(found[-1][0])) == own.sum()
+    return found
+
+
+def polished(found, degree):
+    """Newton's method, least norm, on weights and distinct coordinates."""
+
+    def unpack(x):
+        rows, at = [], 0
+        for _, _, classes in found:
+            n = classes[-1]  # the last class follows from the others
+            values, sizes = x[at + 1 : at + 1 + n], np.bincount(classes)
+            last = (1 - values @ sizes[:n]) / sizes[n]
+            rows.append((np.append(values, last)[classes], x[at]))
+            at += 1 + n
+        return rows
+
+    def errors(x):
+        rows = unpack(x)
+        points = [np.array(list(dict.fromkeys(itertools.permutations(p.tolist())))) for p, _ in rows]
+        weights = np.concatenate([np.full(len(p), w) for p, (_, w) in zip(points, rows)])
+        return moments(np.concatenate(points), weights, degree)
+
+    x = np.concatenate([[w, *[p[c == k][0] for k in range(c[-1])]] for p, w, c in found])
+    for _ in range(2):
+        step = 1e-20
+        jacobian = np.array([errors(x + 1j * step * e).imag / step for e in np.eye(len(x))]).T
+        x = x - np.linalg.lstsq(jacobian, errors(x), rcond=1e-10)[0]
+    return unpack(x), np.abs(errors(x)).max()
+
+
+def main():
+    import modepy
+
+    lines = [TEXT]
+    for shape, most, rule in (
+        ("tri", 15, lambda p: modepy.XiaoGimbutasSimplexQuadrature(2 * p, 2)),
+        ("tet", 10, lambda p: modepy.JaskowiecSukumarQuadrature(2 * p - 1, 3)),
+    ):
+        lines.append(f'    "{shape}": {{\n')
+        for p in range(1, most + 1):
+            made = rule(p)
+            rows, error = polished(orbits(made.nodes, made.weights), 2 * p)
+            print(shape, p, len(made.weights), error)
+            lines.append(f"        {p}: (\n")
+            for point, weight in rows:
+                lines.append("            (" + ", ".join(repr(float(x)) for x in (weight, *point[:-1])) + "),\n")
+            lines.append("        ),\n")
+        lines.append("    },\n")
+    lines.append("}\n")
+    Path("shapes/simplex_rules.py").write_text("".join(lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
