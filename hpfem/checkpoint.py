@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Mapping
 from os import PathLike
@@ -162,7 +163,7 @@ def _read_mesh(group: Any) -> Mesh:
 
 def _write_space(group: Any, space: Space, mesh: int) -> None:
     group.attrs["mesh"], group.attrs["basis"], group.attrs["dtype"] = mesh, space.basis, str(space.dtype)
-    group.attrs["quadrature"] = "" if space.quadrature is None else space.quadrature
+    group.attrs["quadrature"] = json.dumps(space.quadrature, default=int)
     for name, order in space.orders.items():
         group.attrs[f"order of {name}"] = order
     group.attrs["blocks"] = [_fingerprint(space, block) for block in space.blocks]
@@ -177,13 +178,9 @@ def _fingerprint(space: Space, block: Block) -> int:
 
 
 def _read_space(group: Any, meshes: list[Mesh], backend: str) -> Space:
-    mesh, quadrature = meshes[int(group.attrs["mesh"])], group.attrs["quadrature"]
-    if not isinstance(quadrature, str):
-        quadrature = int(quadrature)
+    mesh, quadrature = meshes[int(group.attrs["mesh"])], json.loads(group.attrs["quadrature"])
     orders = {shape.name: int(group.attrs[f"order of {shape.name}"]) for shape in mesh.shapes}
-    space = Space(
-        mesh, orders, str(group.attrs["basis"]), quadrature or None, str(group.attrs["dtype"]), backend=backend
-    )
+    space = Space(mesh, orders, str(group.attrs["basis"]), quadrature, str(group.attrs["dtype"]), backend=backend)
     if [_fingerprint(space, block) for block in space.blocks] != [int(own) for own in group.attrs["blocks"]]:
         raise ArgumentError("the file was written by a version of hpfem that orders cells otherwise; load it with that")
     return space

@@ -24,10 +24,13 @@ class Strategy(Protocol):
         What users ask for: "stdmat", "sumfac", ...
     special : bool
         Whether it is meant for some problems only, so that its refusal is no fall from a fast path.
+    tensor : bool
+        Whether it needs quadrature that is a tensor product of rules of one direction.
     """
 
     name: str
     special: bool
+    tensor: bool = False
 
     def default(self, problem: BlockProblem) -> Options:
         """Name the options that `build` takes by itself: the shipped table's or the model's.

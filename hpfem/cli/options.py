@@ -148,7 +148,7 @@ def parse_names(text: str) -> tuple[str, ...]:
 
 
 def parse_quadrature(text: str) -> str | int | None:
-    """Read a quadrature: "default", "gauss", "collocated" or a number of further points.
+    """Read a quadrature: "default", "gauss", "collocated", "simplex" or a number of further points.
 
     Parameters
     ----------
@@ -164,13 +164,15 @@ def parse_quadrature(text: str) -> str | int | None:
     ArgumentError
         For anything else.
     """
-    if text in ("gauss", "collocated"):
+    if text in ("gauss", "collocated", "simplex"):
         return text
     if text == "default":
         return None
     if re.fullmatch(r"-?\d{1,2}", text, re.ASCII) and abs(int(text)) <= MAX_ORDER:
         return int(text)
-    raise ArgumentError(f"unknown quadrature {text!r}; valid: default, gauss, collocated or a number of further points")
+    raise ArgumentError(
+        f"unknown quadrature {text!r}; valid: default, gauss, collocated, simplex or a number of further points"
+    )
 
 
 def parse_positive(text: str) -> int:
@@ -341,7 +343,7 @@ def add_space_options(parser: argparse.ArgumentParser, both: bool = False) -> No
     group = parser.add_argument_group("space")
     text = f"{', '.join(BASES)} (default modified{'; lagrange of bp5' if both else ''})"
     group.add_argument("--basis", default=None if both else "modified", metavar="NAME", help=text)
-    text = "default, gauss, collocated, or a number of further points in each direction"
+    text = "default, gauss, collocated, simplex, or a number of further points in each direction"
     add(group, "--quadrature", parse_quadrature, "RULE", text)
     dtypes, dtype = ((*DTYPES, "both"), None) if both else (DTYPES, "float64")
     group.add_argument("--dtype", default=dtype, choices=dtypes, help="precision (default float64)")

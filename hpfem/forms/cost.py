@@ -64,15 +64,16 @@ def stage_flops(tabulation: Tabulation, strategy: str) -> StageFlops:
     ----------
     tabulation : Tabulation
     strategy : str
-        "stdmat" counts dense matrices, anything else sum factorisation.
+        "stdmat" counts dense matrices, anything else sum factorisation, where the rule has directions.
 
     Returns
     -------
     StageFlops
     """
     basis, rule = tabulation.basis, tabulation.rule
-    along = sum(2 * len(rule) * q for q in rule.counts)
-    if strategy == "stdmat":
+    lines = rule.counts if rule.tensor else [len(rule)] * basis.shape.dim
+    along = sum(2 * len(rule) * q for q in lines)
+    if strategy == "stdmat" or not rule.tensor:
         value = 2 * basis.n_modes * len(rule)
         return StageFlops(value, basis.shape.dim * value, along, 0)
     steps = tree_steps(basis.tree, rule.counts)

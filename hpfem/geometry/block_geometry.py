@@ -25,7 +25,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from hpfem.shapes import Shape, TensorRule
+from hpfem.shapes import Shape, ShapeRule
 from hpfem.shapes.cached import cached_property
 
 from ..errors import ArgumentError
@@ -168,7 +168,7 @@ class BlockGeometry(ElementMap):
         Geometry order k.
     coefficients : ndarray, [E, D, n_geometry_modes]
         Coordinates in the orthogonal basis of order k.
-    rule : TensorRule
+    rule : ShapeRule
         Where the factors are needed.
     kind : GeometryKind
         What is known of all the elements.
@@ -183,7 +183,7 @@ class BlockGeometry(ElementMap):
 
     by_element = True
 
-    def __init__(self, shape: Shape, order: int, coefficients: Array, rule: TensorRule, kind: GeometryKind) -> None:
+    def __init__(self, shape: Shape, order: int, coefficients: Array, rule: ShapeRule, kind: GeometryKind) -> None:
         super().__init__(shape, order, coefficients)
         self.rule = rule
         self.kind, self.affine = kind, kind is AFFINE
@@ -208,12 +208,12 @@ class BlockGeometry(ElementMap):
         """
         return BlockGeometry(self.shape, self.order, self.coefficients[:n_elements], self.rule, self.kind)
 
-    def on_rule(self, rule: TensorRule) -> BlockGeometry:
+    def on_rule(self, rule: ShapeRule) -> BlockGeometry:
         """Take the same elements at the points of a rule.
 
         Parameters
         ----------
-        rule : TensorRule
+        rule : ShapeRule
 
         Returns
         -------

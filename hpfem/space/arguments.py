@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from hpfem.shapes import SHAPES, Shape, TensorRule, default_counts, quadrature
+from hpfem.shapes import SHAPES, Shape, ShapeRule, default_counts, quadrature, simplex_quadrature
 from hpfem.shapes.arguments import integer, name_of, shown
 
 from ..errors import ArgumentError
@@ -18,6 +18,9 @@ from ..mesh import Mesh
 MAX_ORDER = 32
 MAX_POINTS = 100
 MAX_COMPONENTS = 100_000
+
+# What a user asks for as quadrature: a name, a number of further points, or those by shape.
+Quadrature = str | int | None | Mapping[str, str | int | None]
 
 
 def checked_dtype(given: DTypeLike) -> np.dtype[Any]:
@@ -76,31 +79,59 @@ def checked_orders(order: int | Mapping[str, int], mesh: Mesh) -> dict[str, int]
     return {name: int(order[name]) for name in names}
 
 
-def chosen_rule(shape: Shape, order: int, choice: str | int | None) -> TensorRule:
+def checked_quadrature(quadrature: Quadrature) -> Quadrature:
+    """Check that choices by shape are of shapes, and keep a copy of them.
+
+    Parameters
+    ----------
+    quadrature : Quadrature
+        As `Space` takes it.
+
+    Returns
+    -------
+    Quadrature
+
+    Raises
+    ------
+    ArgumentError
+        For an unknown shape.
+    """
+    if not isinstance(quadrature, Mapping):
+        return quadrature
+    for name in quadrature:
+        name_of(name, SHAPES, "shape", " in quadrature")
+    return dict(quadrature)
+
+
+def chosen_rule(shape: Shape, order: int, choice: Quadrature) -> ShapeRule:
     """Quadrature of a shape.
 
     Parameters
     ----------
     shape : Shape
     order : int
-    choice : None, "gauss", "collocated" or int
+    choice : Quadrature
         As `Space` takes it.
 
     Returns
     -------
-    TensorRule
+    ShapeRule
 
     Raises
     ------
     ArgumentError
         If there is no such rule.
     """
+    if isinstance(choice, Mapping):
+        choice = choice.get(shape.name)
     if choice is None:
         return quadrature(shape, default_counts(shape, order))
     if isinstance(choice, str) and choice == "gauss":
         return quadrature(shape, default_counts(shape, order), ["gauss"] * shape.dim)
     if isinstance(choice, str) and choice == "collocated":
         return quadrature(shape, [order + 1] * shape.dim)
+    if isinstance(choice, str) and choice == "simplex":
+        return simplex_quadrature(shape, order)
     if isinstance(choice, (int, np.integer)) and not isinstance(choice, bool):
         counts = default_counts(shape, order, int(choice)) if abs(choice) <= MAX_POINTS else (0,)
         if not 2 <= min(counts) <= max(counts) <= MAX_POINTS:
@@ -110,5 +141,6 @@ def chosen_rule(shape: Shape, order: int, choice: str | int | None) -> TensorRul
             )
         return quadrature(shape, counts)
     raise ArgumentError(
-        f"unknown quadrature {shown(choice)}; valid: None, 'gauss', 'collocated' or a number of further points"
+        f"unknown quadrature {shown(choice)}; valid: None, 'gauss', 'collocated', 'simplex' or a number of further"
+        " points"
     )

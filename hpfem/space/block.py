@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hpfem.shapes import Basis, Shape, Tabulation, TensorRule
+from hpfem.shapes import Basis, Shape, ShapeRule, Tabulation
 
 from ..geometry.block_geometry import BlockGeometry
 from ..support.immutable import Immutable
@@ -45,7 +45,7 @@ class Block(Immutable):
         return self.tabulation.basis
 
     @property
-    def rule(self) -> TensorRule:
+    def rule(self) -> ShapeRule:
         """The elements' quadrature."""
         return self.tabulation.rule
 

@@ -21,7 +21,7 @@ from ..memory import HOST, PairArray
 from ..mesh import Mesh
 from ..support.communicator import Communicator
 from ..support.immutable import Immutable
-from .arguments import MAX_COMPONENTS, checked_dtype, checked_orders, chosen_rule
+from .arguments import MAX_COMPONENTS, Quadrature, checked_dtype, checked_orders, checked_quadrature, chosen_rule
 from .block import Block
 from .evaluation import evaluate_on_blocks
 from .field import STATES, Field, check_state, held_by_fields
@@ -41,10 +41,13 @@ class Space(Immutable):
         Polynomial order P >= 1, of all shapes or of each.
     basis : str
         "modified" (C0 hierarchical), "orthogonal" or "lagrange" (nodal).
-    quadrature : None, "gauss", "collocated" or int
+    quadrature : None, "gauss", "collocated", "simplex", int or {shape name: those}
         None: Gauss-Lobatto with P+2 points in ordinary, Gauss-Radau-Jacobi with P+1 points in collapsed directions.
         "gauss": Gauss(-Jacobi) rules with as many points. "collocated": P+1 points in every direction, on
-        quads and hexes the nodes of the "lagrange" basis. An integer k: k more points than the default.
+        quads and hexes the nodes of the "lagrange" basis. An integer k: k more points than the default. "simplex", of
+        triangles and tets: the symmetric rule of degree 2P, a third to a half of the default's points in no tensor
+        structure, so that nothing is collocated and "phys" values are differentiated through coefficients. By shape:
+        None where a shape is left out.
     dtype : dtype
         float64 or float32.
     backend : str
@@ -63,7 +66,7 @@ class Space(Immutable):
         mesh: Mesh,
         order: int | Mapping[str, int],
         basis: str = "modified",
-        quadrature: str | int | None = None,
+        quadrature: Quadrature = None,
         dtype: DTypeLike = np.float64,
         backend: str = "auto",
     ) -> None:
@@ -71,7 +74,7 @@ class Space(Immutable):
             raise ArgumentError(f"a space is made on a Mesh, got {type(mesh).__name__}; use read_mesh(path)")
         self.mesh = mesh
         self.basis = name_of(basis, BASES, "basis")
-        self.quadrature = quadrature
+        self.quadrature = checked_quadrature(quadrature)
         self.dtype = checked_dtype(dtype)
         self.backend = checked_name(backend)
         self.orders = checked_orders(order, mesh)
@@ -82,7 +85,7 @@ class Space(Immutable):
         self,
         order: int | Mapping[str, int] | None = None,
         basis: str | None = None,
-        quadrature: str | int | None = None,
+        quadrature: Quadrature = None,
         dtype: DTypeLike | None = None,
     ) -> Space:
         """Make a space on the same cells, of which nothing is checked or computed again.
@@ -91,7 +94,7 @@ class Space(Immutable):
         ----------
         order, basis, dtype : optional
             As for `Space`; this space's when left out.
-        quadrature : None, "gauss", "collocated" or int
+        quadrature : Quadrature
             As for `Space`.
 
         Returns
@@ -107,7 +110,7 @@ class Space(Immutable):
             If the volume of a cell is out of the dtype's range.
         """
         other = Space.__new__(Space)
-        other.mesh, other.quadrature, other.backend = self.mesh, quadrature, self.backend
+        other.mesh, other.quadrature, other.backend = self.mesh, checked_quadrature(quadrature), self.backend
         other.basis = self.basis if basis is None else name_of(basis, BASES, "basis")
         other.dtype = self.dtype if dtype is None else checked_dtype(dtype)
         other.orders = self.orders if order is None else checked_orders(order, self.mesh)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpfem.shapes import Basis, Shape, Tabulation, make_basis, quadrature
-from hpfem.shapes.polynomials import lagrange
+from hpfem.shapes.tabulation import interpolation
 
 from ..backends.base import Backend, choose_backend, vectors_on
 from ..errors import ArgumentError, SolverError, StateError
@@ -160,9 +160,7 @@ def resampled(field: Field, space: FieldSpace, device: Device) -> Field:
     for pair, old, new in zip(field.data, field.space.blocks, space.blocks, strict=True):
         values = pair.read(device)
         if old.rule.key != new.rule.key:
-            matrix: NDArray[Any] = np.ones((1, 1))
-            for there, here in zip(old.rule.points, new.rule.points, strict=True):
-                matrix = np.kron(matrix, lagrange(there, here).T)
+            matrix = interpolation(old.tabulation, new.rule)
             least, most = values.min(axis=2, keepdims=True), values.max(axis=2, keepdims=True)
             values = xp.clip(values @ xp.asarray(matrix.T.astype(values.dtype)), least, most)
         pairs.append(PairArray.of(xp.ascontiguousarray(values, space.dtype), device))
@@ -211,7 +209,7 @@ class BlockProjection:
     """
 
     def __init__(self, block: Block, strategy: str, algorithm: str, backend: Backend) -> None:
-        if min(block.rule.counts) <= block.order:
+        if not block.rule.resolves(block.order):
             raise ArgumentError(
                 f"FwdTrans of order {block.order} on {block.shape.name} needs at least {block.order + 1} points in each"
                 f" direction, the rule has {block.rule.counts}: the mass matrix is singular; use more points"

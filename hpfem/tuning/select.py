@@ -55,8 +55,13 @@ def _algorithms(problem: BlockProblem, asked: str) -> list[str]:
     gradients = problem.form.has_algorithms
     name_of(asked, ("auto", *ALGORITHMS), "algorithm")
     rule, order = problem.tabulation.rule, problem.tabulation.basis.order
-    enough = min(rule.counts) >= order + 1
+    enough = rule.resolves(order)
     always = problem.form.always_collocated
+    if gradients and asked == "collocated" and not rule.tensor:
+        raise ArgumentError(
+            f"{problem.form.name} on {problem.shape.name}: a simplex rule has no directions to differentiate along;"
+            " use algorithm='noncollocated'"
+        )
     if not enough and (always or (gradients and asked == "collocated")):
         other = "" if always else " or algorithm='noncollocated'"
         raise ArgumentError(
@@ -67,7 +72,7 @@ def _algorithms(problem: BlockProblem, asked: str) -> list[str]:
         return ["collocated"]
     if asked != "auto":
         return [asked]
-    return list(ALGORITHMS) if enough else ["noncollocated"]
+    return list(ALGORITHMS) if enough and rule.tensor else ["noncollocated"]
 
 
 def candidates(
@@ -91,14 +96,22 @@ def candidates(
     ------
     ArgumentError
         For an unknown strategy or algorithm.
+    NotSuitable
+        If the strategy asked for needs another rule.
     """
     names = backend.strategy_names
     name_of(strategy, ["auto", *names], "strategy", f" of backend {backend.name!r}")
+    offered = [provider for provider in backend.strategies if strategy in ("auto", provider.name)]
+    if not problem.tabulation.rule.tensor:
+        offered = [provider for provider in offered if not provider.tensor]
+        if not offered:
+            able = ", ".join(provider.name for provider in backend.strategies if not provider.tensor)
+            raise NotSuitable(
+                f"{problem.form.name} on {problem.shape.name}: {strategy} factorises along directions, which a simplex"
+                f" rule has none of; there: {able}"
+            )
     found = [
-        (provider, replace(problem, algorithm=name))
-        for name in _algorithms(problem, algorithm)
-        for provider in backend.strategies
-        if strategy in ("auto", provider.name)
+        (provider, replace(problem, algorithm=name)) for name in _algorithms(problem, algorithm) for provider in offered
     ]
     found.sort(key=lambda pair: pair[0].cost(pair[1]))
     gradients = problem.form.has_algorithms

@@ -1,4 +1,5 @@
-"""Writes shapes/simplex_rules.py from modepy's tables: `python tests/shapes/record_simplex_rules.py` (modepy 2026.1).
+"""Writes shapes/simplex_rules.py from modepy's tables: `python tests/shapes/record_simplex_rules.py` (modepy 2026.1
+beside hpfem).
 
 Triangles: [XG]; tets: [JS]. An orbit of points under the permutations of the vertices is kept as its weight and the
 barycentric coordinates of one point, the last left out. Coordinates that are equal but for rounding are made equal, and
@@ -6,10 +7,11 @@ Newton's method takes what is left of the error away.
 """
 
 import itertools
-import math
 from pathlib import Path
 
 import numpy as np
+
+from hpfem.shapes import SHAPES, make_basis, quadrature
 
 TEXT = '''"""Symmetric quadrature of simplices, for degrees 2P; written by tests/shapes/record_simplex_rules.py.
 
@@ -27,17 +29,6 @@ ORBITS: dict[str, dict[int, tuple[tuple[float, ...], ...]]] = {
 def orbit(point):
     """All permutations of barycentric coordinates, once each."""
     return np.array(sorted(set(itertools.permutations(point.tolist()))))
-
-
-def moments(points, weights, degree):
-    """Relative errors of the monomials of barycentric coordinates of one degree, of sorted exponents."""
-    n = points.shape[1]
-    found = []
-    for powers in itertools.product(range(degree + 1), repeat=n):
-        if sum(powers) == degree and list(powers) == sorted(powers):
-            exact = math.prod(map(math.factorial, powers)) * math.factorial(n - 1) / math.factorial(degree + n - 1)
-            found.append(weights @ np.prod(points ** np.array(powers), axis=1) / exact - 1)
-    return np.array(found)
 
 
 def orbits(nodes, weights):
@@ -58,8 +49,14 @@ def orbits(nodes, weights):
     return found
 
 
-def polished(found, degree):
-    """Newton's method, least norm, on weights and distinct coordinates."""
+def polished(shape, found, degree):
+    """Newton's method, least norm, on weights and distinct coordinates, for integrals of orthogonal polynomials.
+
+    Monomials would not do: their integrals are right to rounding where those of polynomials of high degree are not.
+    """
+    basis = make_basis("orthogonal", shape, degree)
+    fine = quadrature(shape, [degree + 1] * shape.dim, ["gauss"] * shape.dim)
+    norms = np.sqrt(basis.evaluate_eta(fine.eta) ** 2 @ fine.weights / shape.volume)
 
     def unpack(x):
         rows, at = [], 0
@@ -73,14 +70,16 @@ def polished(found, degree):
 
     def errors(x):
         rows = unpack(x)
-        points = [np.array(list(dict.fromkeys(itertools.permutations(p.tolist())))) for p, _ in rows]
+        points = [orbit(point) for point, _ in rows]
         weights = np.concatenate([np.full(len(p), w) for p, (_, w) in zip(points, rows)])
-        return moments(np.concatenate(points), weights, degree)
+        integrals = basis.evaluate(np.concatenate(points) @ shape.vertices) @ weights / norms
+        integrals[0] -= 1
+        return integrals
 
     x = np.concatenate([[w, *[p[c == k][0] for k in range(c[-1])]] for p, w, c in found])
-    for _ in range(2):
-        step = 1e-20
-        jacobian = np.array([errors(x + 1j * step * e).imag / step for e in np.eye(len(x))]).T
+    for _ in range(3):
+        steps = 1e-7 * np.eye(len(x))
+        jacobian = np.array([errors(x + step) - errors(x - step) for step in steps]).T / 2e-7
         x = x - np.linalg.lstsq(jacobian, errors(x), rcond=1e-10)[0]
     return unpack(x), np.abs(errors(x)).max()
 
@@ -96,7 +95,7 @@ def main():
         lines.append(f'    "{shape}": {{\n')
         for p in range(1, most + 1):
             made = rule(p)
-            rows, error = polished(orbits(made.nodes, made.weights), 2 * p)
+            rows, error = polished(SHAPES[shape], orbits(made.nodes, made.weights), 2 * p)
             print(shape, p, len(made.weights), error)
             lines.append(f"        {p}: (\n")
             for point, weight in rows:

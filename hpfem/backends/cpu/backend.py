@@ -40,7 +40,7 @@ _LONGEST_FIBER = 32
 class CpuSumFac(Strategy):
     """Sum factorisation, one element per SIMD lane, fused over all stages ([Xing] Alg. 3)."""
 
-    name, special = "sumfac", False
+    name, special, tensor = "sumfac", False, True
 
     def build(self, problem: BlockProblem, options: Options = None) -> CpuKernel:
         """Build the kernel, unless its unrolled fibers take minutes to compile; see `Strategy.build`."""
@@ -59,7 +59,7 @@ class CpuSumFac(Strategy):
 class CpuPlain(Strategy):
     """Sum factorisation by NumPy, for what is too large to compile."""
 
-    name, special = "numpy", True
+    name, special, tensor = "numpy", True, True
 
     def build(self, problem: BlockProblem, options: Options = None) -> BlockKernel:
         """Build the kernel, unless compiled sum factorisation serves; see `Strategy.build`."""

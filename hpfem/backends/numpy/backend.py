@@ -33,6 +33,7 @@ class NumpyStrategy(Strategy):
 
     def __init__(self, name: str, speed: float) -> None:
         self.name, self._speed = name, speed
+        self.tensor = name == "sumfac"
 
     def build(self, problem: BlockProblem, options: Options = None) -> NumpyKernel:
         """Build the kernel, which serves every form; see `Strategy.build`."""

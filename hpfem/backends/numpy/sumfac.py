@@ -26,11 +26,12 @@ class Collocation:
     """
 
     def __init__(self, tabulation: Tabulation, dtype: DTypeLike) -> None:
-        counts = tabulation.rule.counts
-        # Views [points before, Q_k, the rest] whose middle axis runs along direction k.
-        self._lines = [(int(np.prod(counts[:k], dtype=int)), q, -1) for k, q in enumerate(counts)]
-        self._matrices = [np.ascontiguousarray(d, dtype) for d in tabulation.differentiation]
-        self._transposes = [np.ascontiguousarray(d.T, dtype) for d in tabulation.differentiation]
+        counts, matrices = tabulation.rule.counts, tabulation.differentiation
+        # Views [points before, Q_k, the rest] whose middle axis runs along direction k, or through all points.
+        before = [int(np.prod(counts[:k], dtype=int)) if tabulation.rule.tensor else 1 for k in range(len(matrices))]
+        self._lines = [(n, len(matrix), -1) for n, matrix in zip(before, matrices, strict=True)]
+        self._matrices = [np.ascontiguousarray(d, dtype) for d in matrices]
+        self._transposes = [np.ascontiguousarray(d.T, dtype) for d in matrices]
 
     def allocate(self) -> None:
         """Begin the plans, which are made for the buffers of a kernel."""

@@ -194,7 +194,7 @@ class Context:
         """What the matrices that test carry: the rule's weights for affine elements."""
         if not self.problem.geometry.affine:
             return np.ones(self.counts[direction])
-        return self.problem.tabulation.rule.rules[direction].weights
+        return self.problem.tabulation.directions[direction].weights
 
     def line(self, kind: str, direction: int, functions: slice, test: bool = False) -> Line:
         """Table of some 1-D functions, points by functions.

@@ -74,6 +74,8 @@ class Levels:
         Levels
         """
         tree, rule, dim = tabulation.basis.tree, tabulation.rule, tabulation.basis.shape.dim
+        if not rule.tensor:
+            return cls._of_points(len(rule), tree.n_modes, dim)
         more = 3 - dim
         start = [*tree.start, *[np.zeros(tree.n_leaves, np.int64)] * more]
         count = [*tree.count, *[np.ones(tree.n_leaves, np.int64)] * more]
@@ -82,6 +84,12 @@ class Levels:
         tables = values, derivatives, [*tabulation.differentiation, *[zero] * more]
         nodes = start, count, [np.cumsum(n) - n for n in count]
         return cls((*rule.counts, *[1] * more), *tables, *nodes, tree.leaf_to_mode, tree.n_modes, dim)
+
+    @classmethod
+    def _of_points(cls, count: int, n_modes: int, dim: int) -> Levels:
+        """All points along the first direction, and no tree: for kernels that take the tables of all points."""
+        one, zero, node = [np.ones((1, 1))] * 3, [np.zeros((1, 1))] * 3, [np.zeros(1, np.int64)] * 3
+        return cls((count, 1, 1), one, zero, zero, node, [n + 1 for n in node], node, node[0], n_modes, dim)
 
     @classmethod
     def of(cls, tabulation: Tabulation) -> Levels:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import reduce
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....errors import NotSuitable
 from ....forms.cost import operator_bytes, operator_flops
@@ -74,7 +71,7 @@ class StdMatKernel(CudaKernel):
         self.slots = slots(problem)
         chain = [tabulation.dense]  # matrices from the modes [n_modes, Q], or the points, to the slots
         if self.slots > 1 and problem.collocated:
-            lines = np.concatenate([np.eye(len(tabulation.rule)), *_dense_differentiation(tabulation.differentiation)])
+            lines = np.concatenate([np.eye(len(tabulation.rule)), *tabulation.dense_differentiation])
             chain = [*(chain if form.from_modes or form.to_modes else []), lines.T]
         elif self.slots > 1:
             chain = [np.concatenate([*chain, *tabulation.dense_gradient], axis=1)]
@@ -148,13 +145,6 @@ def _multiply_in_turn(arrays: list[Any], matrices: list[Any]) -> None:
     """Each array is the one before it times a matrix."""
     for before, matrix, after in zip(arrays, matrices, arrays[1:]):
         multiply(before, matrix, after)
-
-
-def _dense_differentiation(matrices: tuple[NDArray[np.float64], ...]) -> list[NDArray[np.float64]]:
-    """Collocated differentiation in each direction as matrices of all points, [Q, Q] each."""
-    kron: Callable[[Any, Any], Any] = np.kron
-    ones = [np.eye(len(matrix)) for matrix in matrices]
-    return [reduce(kron, [*ones[:k], matrix, *ones[k + 1 :]]) for k, matrix in enumerate(matrices)]
 
 
 # Matrices of StdMat that are larger take longer to make than they are worth.

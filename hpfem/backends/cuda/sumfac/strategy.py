@@ -106,7 +106,7 @@ class SumFacKernel(TreeKernel):
 class CudaSumFac(Strategy):
     """Sum factorisation, one element per thread ([Xing] Alg. 3): small orders only."""
 
-    name, special = "sumfac", True
+    name, special, tensor = "sumfac", True, True
 
     def measured(self, problem: BlockProblem) -> str | None:
         """Speed in the shipped table; see `Strategy.measured`."""

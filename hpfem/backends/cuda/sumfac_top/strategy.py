@@ -103,7 +103,7 @@ class SumFacTopKernel(TreeKernel):
 class CudaSumFacTop(Strategy):
     """Sum factorisation, some elements per block of threads ([Xing] Alg. 4), 1-D lines in registers."""
 
-    name, special = "sumfac-top", False
+    name, special, tensor = "sumfac-top", False, True
 
     def default(self, problem: BlockProblem) -> Options:
         """The measured options if they fit, else the model's best number of elements; see `Strategy.default`."""

@@ -1,0 +1,205 @@
+"""Spaces on symmetric rules of simplices: every operator and what fields and solvers do, against their definition."""
+
+import copy
+
+import numpy as np
+import pytest
+
+import hpfem as hp
+from hpfem.backends import BACKENDS
+from hpfem.errors import NotSuitable
+from hpfem.memory import HOST
+from hpfem.mesh import box
+from hpfem.space.transforms import resampled
+from tests.operators.reference import random_field, references
+from tests.operators.ways import SPECIAL
+from tests.samples import curved, norm_error, skewed, straight
+
+MOST = {"tri": 15, "tet": 10}
+each_simplex = pytest.mark.parametrize("name", MOST)
+each_case = pytest.mark.parametrize(
+    ("name", "order"), [(name, order) for name, most in MOST.items() for order in range(1, most + 1)]
+)
+
+
+def ways(backend):
+    """The strategies that need no directions."""
+    names = [strategy.name for strategy in BACKENDS[backend].strategies if not strategy.tensor]
+    return [{"strategy": name, "backend": backend} for name in names if (backend, name) not in SPECIAL]
+
+
+def variable(*x):
+    """A coefficient that is no polynomial."""
+    return 2.0 + np.sin(x[0] + x[1])
+
+
+@each_case
+def test_operators_on_curved_cells(backend, name, order, rng):
+    space = hp.Space(curved(name, order=2), order, quadrature="simplex")
+    ref, u = references(space)[0], random_field(space, rng)
+    value, gradient = ref.trial(u.arrays[0])
+    k = variable(*ref.x)
+    expected = {
+        hp.Mass: ref.test(value),
+        hp.Laplacian: ref.test(flux=gradient),
+        hp.Helmholtz: ref.test(1.7 * value, k * gradient),
+    }
+    for way in ways(backend):
+        for make, wanted in expected.items():
+            given = {"lam": 1.7, "diffusivity": variable} if make is hp.Helmholtz else {}
+            assert norm_error(make(space, **given, **way)(u).arrays[0], wanted) < 1e-12, way
+
+
+@pytest.mark.parametrize("order", [1, 2, 5])
+@each_simplex
+def test_transforms_and_derivatives(backend, name, order, rng):
+    for mesh in (curved(name, order=2), skewed(straight(name))):
+        space = hp.Space(mesh, order, quadrature="simplex")
+        ref, u = references(space)[0], random_field(space, rng, components=2)
+        d, values = space.dim, random_field(space, rng, "phys", 2 * space.dim)
+        value, gradient = ref.trial(u.arrays[0])
+        for way in ways(backend):
+            phys = hp.BwdTrans(space, **way)(u)
+            assert norm_error(phys.arrays[0], value) < 1e-12
+            found = hp.PhysDeriv(space, **way)(phys).arrays[0]
+            assert norm_error(found, gradient.reshape(found.shape)) < 1e-12
+            assert norm_error(hp.IProductWRTBase(space, **way)(values).arrays[0], ref.test(values.arrays[0])) < 1e-12
+            flux = values.arrays[0].reshape(2, d, *values.arrays[0].shape[1:])
+            assert norm_error(hp.IProductWRTDerivBase(space, **way)(values).arrays[0], ref.test(flux=flux)) < 1e-12
+
+
+@each_case
+def test_affine_cells_are_those_of_the_default_rule(backend, name, order, rng):
+    mesh, results = skewed(straight(name)), []
+    u = None
+    for quadrature in (None, "simplex"):
+        space = hp.Space(mesh, order, quadrature=quadrature)
+        u = random_field(space, rng).arrays if u is None else u
+        results.append([hp.Helmholtz(space, lam=1.3, backend=backend)(u)[0], hp.Mass(space, backend=backend)(u)[0]])
+    for found, expected in zip(*results, strict=True):
+        assert norm_error(found, expected) < 1e-12
+
+
+def form(u, du, x, k):
+    """A nonlinear form of two components."""
+    return [k * u[0] * u[1], np.sin(u[1]) + x[0]], [du[0] + u[1] * du[1], k * du[1]]
+
+
+@each_simplex
+def test_weak_forms(backend, name, rng):
+    for mesh in (curved(name, order=2), skewed(straight(name))):
+        space = hp.Space(mesh, 3, quadrature="simplex")
+        ref, u = references(space)[0], random_field(space, rng, components=2)
+        (a, b), (da, db) = ref.trial(u.arrays[0])
+        k = variable(*ref.x)
+        expected = ref.test(np.array([k * a * b, np.sin(b) + ref.x[0]]), np.array([da + b * db, k * db]))
+        for way in ways(backend):
+            found = hp.WeakForm(space, form, fields={"k": variable}, components=2, **way)(u)
+            assert norm_error(found.arrays[0], expected) < 1e-12, way
+
+
+@each_simplex
+def test_single_precision_other_bases_and_surfaces(backend, name, rng):
+    mesh = curved(name, order=2)
+    for basis in ("orthogonal", "lagrange"):
+        space = hp.Space(mesh, 4, basis=basis, quadrature="simplex", dtype=np.float32)
+        ref, u = references(space)[0], random_field(space, rng)
+        value, gradient = ref.trial(u.arrays[0].astype(np.float64))
+        found = hp.Helmholtz(space, lam=1.7, backend=backend)(u).arrays[0]
+        assert found.dtype == np.float32
+        assert norm_error(found, ref.test(1.7 * value, gradient)) < 1e-5
+    if name == "tri":
+        bent = mesh.transformed(lambda x: np.column_stack([x, 0.3 * x[:, 0] ** 2]))
+        space = hp.Space(bent, 3, quadrature="simplex")
+        ref, u = references(space)[0], random_field(space, rng)
+        value, gradient = ref.trial(u.arrays[0])
+        found = hp.Helmholtz(space, lam=1.7, backend=backend)(u).arrays[0]
+        assert norm_error(found, ref.test(1.7 * value, gradient)) < 1e-12
+
+
+@each_simplex
+def test_fields(name, tmp_path, rng):
+    space = hp.Space(box(name, (2,) * (2 if name == "tri" else 3)), 3, quadrature="simplex")
+
+    def cubic(*x):
+        return x[0] ** 3 - x[0] * x[1] ** 2 + 2
+
+    u = space.project(cubic)
+    assert hp.l2_error(u, cubic) < 1e-13
+    assert u(*[0.3] * space.dim) == pytest.approx(cubic(*[0.3] * space.dim), rel=1e-13)
+    assert space.integrate(space.evaluate(cubic)) == pytest.approx(2.25 - 1 / 6, rel=1e-13)
+    assert space.integrate_boundary(u, "xmax") == pytest.approx(3 - 1 / 3, rel=1e-13)
+    other = hp.Space(space.mesh, 3)
+    assert hp.l2_error(other.interpolate(u), cubic) < 1e-12
+    assert hp.l2_error(space.interpolate(other.project(cubic)), cubic) < 1e-12
+    hp.save(tmp_path / "u.h5", {"u": u})
+    again = hp.load(tmp_path / "u.h5")["u"]
+    assert again.space.quadrature == "simplex"
+    assert np.array_equal(again.arrays[0], u.arrays[0])
+    hp.write_vtu(tmp_path / "u.vtu", {"u": u})
+    assert copy.deepcopy(u).space is u.space
+
+
+@each_simplex
+def test_values_at_other_points(name):
+    """Multigrid takes coefficients to the points of lower orders: polynomials are exact, between their extremes."""
+    space = hp.Space(skewed(straight(name)), 4, quadrature="simplex")
+    targets = [space.at(2, quadrature="simplex"), space.at(2), space.at(), space]
+    for source, target in [*((space, target) for target in targets), (space.at(), space)]:
+        values, exact = (own.evaluate(lambda *x: 1 + x[0] ** 2).arrays[0] for own in (source, target))
+        least, most = values.min(axis=2, keepdims=True), values.max(axis=2, keepdims=True)
+        found = resampled(source.field("phys", [values]), target, HOST).arrays[0]
+        assert norm_error(found, np.clip(exact, least, most)) < 1e-13
+
+
+@pytest.mark.parametrize("preconditioner", ["jacobi", "multigrid"])
+@each_simplex
+def test_solve(name, preconditioner):
+    mesh = hp.box(name, (3,) * (2 if name == "tri" else 3)).elevated(2)
+    mesh = mesh.transformed(lambda x: x + 0.05 * np.sin(np.pi * x) * np.roll(x, 1, axis=1))
+
+    def exact(*x):
+        return np.sin(x[0]) * np.exp(x[1])
+
+    errors = []
+    for quadrature in (None, "simplex"):
+        space = hp.Space(mesh, 4, quadrature=quadrature)
+        k = {"diffusivity": lambda *x: 1.0 + 0 * x[0]} if preconditioner == "multigrid" else {}
+        u = hp.solve_helmholtz(space, lam=1.0, f=exact, dirichlet=exact, preconditioner=preconditioner, tol=1e-11, **k)
+        errors.append(hp.l2_error(u, exact))
+    assert errors[1] < 1.5 * errors[0] < 1e-4
+
+
+def test_by_shape():
+    mesh = hp.Mesh.from_cells(
+        [[0, 0], [1, 0], [1, 1], [0, 1], [2, 0], [2, 1]],
+        [("tri", 1, [[0, 1, 2], [0, 2, 3]]), ("quad", 1, [[1, 4, 2, 5]])],
+    )
+    space = hp.Space(mesh, 2, quadrature={"tri": "simplex"})
+    assert {block.shape.name: block.rule.tensor for block in space.blocks} == {"tri": False, "quad": True}
+    u = hp.solve_helmholtz(space, lam=1.0, f=lambda x, y: 1 + 0 * x, preconditioner="multigrid")
+    assert hp.l2_error(u, lambda x, y: 1 + 0 * x) < 1e-8
+    assert space.at(1, quadrature=space.quadrature).quadrature == {"tri": "simplex"}
+    with pytest.raises(hp.ArgumentError, match="no simplex rule of order 2 on a quad"):
+        hp.Space(mesh, 2, quadrature="simplex")
+    with pytest.raises(hp.ArgumentError, match="unknown shape 'tris' in quadrature"):
+        hp.Space(mesh, 2, quadrature={"tris": "simplex"})
+
+
+def test_refused():
+    space = hp.Space(box("tet", 1), 2, quadrature="simplex")
+    for backend in ("numpy", "cpu"):
+        if BACKENDS[backend].missing() is None:
+            with pytest.raises(NotSuitable, match="sumfac factorises along directions.*stdmat"):
+                hp.Helmholtz(space, lam=1.0, strategy="sumfac", backend=backend)
+    for make in (hp.Laplacian, hp.IProductWRTDerivBase):
+        with pytest.raises(hp.ArgumentError, match="no directions to differentiate along; use algorithm='noncoll"):
+            make(space, algorithm="collocated")
+    with pytest.raises(hp.ArgumentError, match="no simplex rule of order 11 on a tet"):
+        hp.Space(box("tet", 1), 11, quadrature="simplex")
+
+
+def test_tuning_and_explanation():
+    operator = hp.Helmholtz(hp.Space(curved("tri", order=2), 3, quadrature="simplex"), lam=1.0)
+    operator.tune(seconds=1.0)
+    assert "Q=(12,)" in str(operator.explain())
