@@ -17,6 +17,7 @@ from ..base import BACKENDS, Backend
 from ..roofline import Roofline
 from ..vectors import BlockMatrix
 from .dense.strategy import CudaDense
+from .fused.strategy import CudaFused
 from .runtime.device import CudaDevice, CudaTimer, all_names, current_device, missing
 from .runtime.kernel import held
 from .runtime.limits import measure_gpu
@@ -33,7 +34,7 @@ class CudaBackend(Backend):
     """Kernels on an NVIDIA GPU, through CuPy and NVRTC."""
 
     name, device_type = "cuda", CudaDevice
-    strategies = (CudaSumFacTop(), CudaSumFac(), CudaStdMat(), CudaDense())
+    strategies = (CudaSumFacTop(), CudaSumFac(), CudaStdMat(), CudaDense(), CudaFused())
 
     def missing(self) -> str | None:
         """Say what keeps CUDA from working here; see `Backend.missing`."""

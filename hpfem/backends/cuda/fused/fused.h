@@ -1,0 +1,266 @@
+// A form on elements whose rule has no directions: dense products with the tables of all points on FP64 tensor cores, and
+// what happens at the points between them, in one kernel.
+//
+// A warp takes 16 elements as the rows of the products: rows g and g + 8 are elements 2 g and 2 g + 1. At a pair of points
+// {q, image of q} even modes give one part of a quantity and odd ones the other: the table of q serves both, which halves
+// the products. A lane has all quantities of its points and two elements; what it gets from one product, C[g, g + 8]
+// [2 t, 2 t + 1], is what it gives to the next as A[g, g + 8][t, t + 4] with columns permuted: 2 t is term t, 2 t + 1 is
+// t + 4. Of eight modes the first four are at even places and the others at odd ones, for the same reason.
+//
+// Tables are tiles of 8 columns by 8 places of modes in the order of use: [step][eight modes, even ones first][product].
+// `FusedPlan.tables` swizzles them so that both ways through a tile are free of bank conflicts. Factors are
+// [16 elements][point][factor][element]; in shared memory the eights of pairs of elements are rotated by twice the point.
+
+struct alignas(16) Two {
+  real x, y;
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
+    HPFEM_KERNEL(const long long n_elements, const real *__restrict__ in, real *__restrict__ out,
+                 const real *__restrict__ factors, const real *__restrict__ points,
+                 const real *__restrict__ tables HPFEM_ARGUMENTS) {
+  HPFEM_SHARED(shared);
+  const real parameters[N_PARAMETERS + 1] = {HPFEM_PARAMETERS real(0)};
+  const real *const fields[N_FIELD_ARRAYS + 1] = {HPFEM_FIELDS nullptr};
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, t = lane % 4, g = lane / 4;
+  // Where a lane reads in a tile: places 2 t and 2 t + 1 of column g; place g of columns 2 t and 2 t + 1.
+  const int forward = g / 2 * 16 + ((g ^ g / 2) & 1) * 8 + (t ^ (2 * (g / 4))) * 2;
+  const int back = t * 16 + t % 2 * 8 + (g / 2 ^ (2 * (t / 2))) * 2 + g % 2;
+  real *const stages = shared + TABLES + warp * WARP_SIZE;
+  Two *const given = reinterpret_cast<Two *>(stages + AHEAD * STAGE) + lane;
+  const long long groups = (n_elements + 15) / 16, stride = (long long)gridDim.x * WARPS;
+  in += blockIdx.y * n_elements * N_MODES;
+  out += blockIdx.y * n_elements * N_MODES;
+
+  // Tables: a ring of the block. Factors: a ring of the warp, which runs ahead of the steps into the next group.
+  int table_step = 0, table_stage = 0;
+  const auto ask_tables = [&] {
+    const Step next = step_at(table_step);
+    for (int i = threadIdx.x; i < next.tiles * 32; i += THREADS) {
+      HPFEM_COPY(shared + table_stage * (CHUNK * 64) + 2 * i, tables + next.tile * 64 + 2 * i, 16);
+    }
+    HPFEM_COPY_COMMIT();
+    table_step = table_step + 1 == STEPS ? 0 : table_step + 1;
+    table_stage = table_stage + 1 == STAGES ? 0 : table_stage + 1;
+  };
+  int factor_step = 0, factor_stage = 0;
+  long long factor_group = (long long)blockIdx.x * WARPS + warp;
+  const auto ask_factors = [&] {
+    if (STORED && factor_group < groups) {
+      const Step next = step_at(factor_step);
+      const int sides = next.kind == PAIR ? 2 : 1;
+      HPFEM_ROLLED for (int side = 0; side < sides; side++) {
+        const int first = (next.kind == PAIR ? side * PAIRS : 2 * PAIRS) + next.first;
+        const real *const from = factors + (factor_group * POINTS + first) * POINT;
+        Two *const to = reinterpret_cast<Two *>(stages + factor_stage * STAGE) + side * (most_points(PAIR) * POINT / 2);
+        HPFEM_UNROLL for (int n = 0; n < most_points(SINGLE) * POINT / 2; n += 32) {
+          const int i = n + lane;
+          if (n >= next.points * (POINT / 2)) break;
+          if (i < next.points * (POINT / 2)) HPFEM_COPY(to + (i / 8 * 8 + (i + 2 * (i / (POINT / 2))) % 8), from + 2 * i, 16);
+        }
+      }
+      if (++factor_step == STEPS) {
+        factor_step = 0;
+        factor_group += stride;
+      }
+      factor_stage = factor_stage + 1 == AHEAD ? 0 : factor_stage + 1;
+    }
+    HPFEM_COPY_COMMIT();
+  };
+  if constexpr (STAGES == 0) {
+    for (int i = threadIdx.x; i < N_TILES * 32; i += THREADS) HPFEM_COPY(shared + 2 * i, tables + 2 * i, 16);
+    HPFEM_COPY_COMMIT();
+    HPFEM_COPY_WAIT(0);
+    __syncthreads();
+  }
+  // Groups of copies are in the order tables, factors, tables, factors, ...; without a ring of tables there are none of those.
+  HPFEM_UNROLL for (int s = 0; s < (AHEAD > STAGES - 1 ? AHEAD : STAGES - 1); s++) {
+    if constexpr (STAGES > 0) {
+      if (s >= (AHEAD > STAGES - 1 ? AHEAD : STAGES - 1) - (STAGES - 1)) ask_tables();
+      else HPFEM_COPY_COMMIT();
+    }
+    if (s >= (AHEAD > STAGES - 1 ? AHEAD : STAGES - 1) - AHEAD) ask_factors();
+    else HPFEM_COPY_COMMIT();
+  }
+  int stage = 0, tables_at = 0;
+
+  HPFEM_ROLLED for (long long base = (long long)blockIdx.x * WARPS; base < groups; base += stride) {
+    const long long group = base + warp, first = group * 16 + 2 * g;
+    if (STAGES == 0 && group >= groups) break; // otherwise the warp keeps up with its block
+    const bool live[2] = {first < n_elements, first + 1 < n_elements};
+    // Coefficients of both elements: of the even modes of an eight, then of the odd ones, each at even and odd places.
+    const real *const u = in + first * N_MODES;
+    Two kept[KEPT ? KEPT : 1][2];
+    const auto keep = [&](int k, int place, Two x) {
+      if (k < KEPT) kept[k < KEPT ? k : 0][place] = x;
+      else given[(k - KEPT) * 64 + place * 32] = x;
+    };
+    HPFEM_UNROLL for (int k = 0; k < MOST_TILES; k++) {
+      HPFEM_UNROLL for (int place = 0; place < 2; place++) {
+        const int i = 8 * k + 4 * place + t;
+        Two even = {0, 0}, odd = {0, 0};
+        if (i < (EVEN > ODD ? EVEN : ODD)) {
+          const int a = FIRST[i], b = SECOND[i];
+          if (live[0] && a >= 0) even.x = u[a];
+          if (live[1] && a >= 0) even.y = u[N_MODES + a];
+          if (live[0] && b >= 0) odd.x = u[b];
+          if (live[1] && b >= 0) odd.y = u[N_MODES + b];
+          if (i < PAIRED) {
+            const Two x = even, y = odd;
+            even = {x.x + y.x, x.y + y.y};
+            odd = {x.x - y.x, x.y - y.y};
+          }
+        }
+        if (k < EVEN_TILES) keep(k, place, even);
+        if (k < ODD_TILES) keep(EVEN_TILES + k, place, odd);
+      }
+    }
+    __syncwarp();
+    const auto coefficients = [&](int k, int place) -> Two {
+      return k < KEPT ? kept[k < KEPT ? k : 0][place] : given[(k - KEPT) * 64 + place * 32];
+    };
+    Line line[2];
+    HPFEM_UNROLL for (int h = 0; h < 2; h++) line[h].start(factors, live[h] ? first + h : n_elements - 1, 0);
+    real y[K_TILES][4] = {};
+    const real *tile = shared;
+
+    const auto step = [&](auto kind_, auto points_, int number) {
+      constexpr int kind = decltype(kind_)::value, count = decltype(points_)::value, fours = (count + 3) / 4;
+      constexpr int even_products = products(even_columns(kind), count), odd_products = products(odd_columns(kind), count);
+      if constexpr (STAGES > 0) {
+        // The tables of this step are there for all, and all have left those of the step before: others take their place.
+        HPFEM_COPY_WAIT(2 * STAGES - 3);
+        __syncthreads();
+        ask_tables();
+        tile = shared + tables_at * (CHUNK * 64);
+        tables_at = tables_at + 1 == STAGES ? 0 : tables_at + 1;
+      }
+      // Even and odd modes in turn: products that do not wait for each other.
+      real e[even_products][4] = {}, o[larger(odd_products, 1)][4] = {};
+      HPFEM_UNROLL for (int n = 0; n < 2 * MOST_TILES; n++) {
+        const bool odd = n % 2;
+        const int k = n / 2;
+        if (k >= (odd ? (odd_products ? ODD_TILES : 0) : EVEN_TILES)) continue;
+        const Two x = coefficients(odd ? EVEN_TILES + k : k, 0), z = coefficients(odd ? EVEN_TILES + k : k, 1);
+        const bool half = odd ? ODD_HALF && k == ODD_TILES - 1 : EVEN_HALF && k == EVEN_TILES - 1;
+        HPFEM_UNROLL for (int i = 0; i < (odd ? odd_products : even_products); i++) {
+          const int at = odd ? EVEN_TILES * even_products + k * odd_products + i : k * even_products + i;
+          const Two b = *reinterpret_cast<const Two *>(tile + at * 64 + forward);
+          real(&s)[4] = odd ? o[i < odd_products ? i : 0] : e[i < even_products ? i : 0];
+          if (half) {
+            HPFEM_MULTIPLY_4(s, x.x, x.y, b.x);
+          } else {
+            HPFEM_MULTIPLY_8(s, x.x, x.y, z.x, z.y, b.x, b.y);
+          }
+        }
+      }
+      if constexpr (STORED) {
+        HPFEM_COPY_WAIT(STAGES > 0 ? 2 * AHEAD - 1 : AHEAD - 1);
+        __syncwarp();
+      }
+      const Two *const mine = reinterpret_cast<const Two *>(stages + stage * STAGE) + (g + 2 * t) % 8;
+      stage = stage + 1 == AHEAD ? 0 : stage + 1;
+      // What is tested at a point, of what is evaluated there: quantities of element h.
+      const auto at = [&](int slot, int q, int h, real(&v)[QUANTITIES], bool there) {
+        if (!there) {
+          HPFEM_UNROLL for (int a = 0; a < QUANTITIES; a++) v[a] = 0;
+          return;
+        }
+        Factors f;
+        if constexpr (STORED) {
+          HPFEM_UNROLL for (int c = 0; c < N_FACTORS; c++) {
+            const Two both = mine[(slot + t) * (POINT / 2) + c * 8];
+            f.g[c] = h ? both.y : both.x;
+          }
+        }
+        const long long element = live[h] ? first + h : n_elements - 1;
+        const Surroundings around{points, fields, element, n_elements, element / 16, int(element % 16)};
+        real x[SPACE], extra[N_FIELDS + 1], value[SINKS], flux[SINKS][VECTOR];
+        around.coordinates(q, x);
+        around.values(q, extra);
+        real u[SOURCES], s[SOURCES][DIM];
+        u[0] = VALUE ? v[0] : real(0);
+        HPFEM_UNROLL for (int d = 0; d < DIM; d++) s[0][d] = GRADIENT ? v[(VALUE + d) % QUANTITIES] : real(0);
+        at_point(line[h], f, q, x, extra, parameters, u, s, value, flux);
+        if constexpr (VALUE) v[0] = TEST_VALUE ? value[0] : real(0);
+        if constexpr (GRADIENT) {
+          HPFEM_UNROLL for (int d = 0; d < DIM; d++) v[VALUE + d] = TEST_GRADIENT ? flux[0][d] : real(0);
+        }
+      };
+      HPFEM_UNROLL for (int r = 0; r < fours; r++) {
+        const bool there = count % 4 == 0 || 4 * r + t < count;
+        HPFEM_UNROLL for (int h = 0; h < 2; h++) {
+          if constexpr (kind == PAIR) {
+            real v[QUANTITIES], w[QUANTITIES];
+            HPFEM_UNROLL for (int a = 0; a < QUANTITIES; a++) {
+              const int c = r * QUANTITIES + a;
+              const real even = e[c / 2][2 * h + c % 2], odd = o[c / 2][2 * h + c % 2];
+              v[a] = even + odd;
+              w[a] = GRADIENT && a == ACROSS ? odd - even : even - odd;
+            }
+            const int q = number * most_points(PAIR) + 4 * r + t;
+            at(4 * r, q, h, v, there);
+            at(most_points(PAIR) + 4 * r, PAIRS + q, h, w, there);
+            HPFEM_UNROLL for (int a = 0; a < QUANTITIES; a++) {
+              const int c = r * QUANTITIES + a;
+              const real image = GRADIENT && a == ACROSS ? -w[a] : w[a];
+              e[c / 2][2 * h + c % 2] = v[a] + image;
+              o[c / 2][2 * h + c % 2] = v[a] - image;
+            }
+          } else {
+            real v[QUANTITIES];
+            constexpr bool apart = ODD > 0 && GRADIENT; // derivatives across the mirror are those of odd modes
+            const auto column = [&](int a) -> real & {
+              if (apart && a == ACROSS) return o[r / 2][2 * h + r % 2];
+              const int c = r * even_columns(kind) + a - (apart && a > ACROSS);
+              return e[c / 2][2 * h + c % 2];
+            };
+            HPFEM_UNROLL for (int a = 0; a < QUANTITIES; a++) v[a] = column(a);
+            at(4 * r, 2 * PAIRS + number * 8 + 4 * r + t, h, v, there);
+            HPFEM_UNROLL for (int a = 0; a < QUANTITIES; a++) column(a) = v[a];
+          }
+        }
+      }
+      __syncwarp();
+      ask_factors();
+      // Products that do not wait for each other.
+      HPFEM_UNROLL for (int i = 0; i < larger(even_products, odd_products); i++) {
+        HPFEM_UNROLL for (int k = 0; k < K_TILES; k++) {
+          const bool odd = k >= EVEN_TILES;
+          if (i >= (odd ? odd_products : even_products)) continue;
+          const int at = odd ? EVEN_TILES * even_products + (k - EVEN_TILES) * odd_products + i : k * even_products + i;
+          const real *const b = tile + at * 64;
+          const real(&s)[4] = odd ? o[i < odd_products ? i : 0] : e[i < even_products ? i : 0];
+          HPFEM_MULTIPLY_8(y[k], s[0], s[2], s[1], s[3], b[back], b[back ^ 8]);
+        }
+      }
+      if constexpr (STAGES == 0) tile += tiles_of(kind, count) * 64;
+    };
+    HPFEM_ROLLED for (int n = 0; n < PAIR_STEPS; n++) step(Int<PAIR>{}, Int<most_points(PAIR)>{}, n);
+    if constexpr (PAIR_REST > 0) step(Int<PAIR>{}, Int<PAIR_REST>{}, PAIR_STEPS);
+    HPFEM_ROLLED for (int n = 0; n < SINGLE_STEPS; n++) step(Int<SINGLE>{}, Int<8>{}, n);
+    if constexpr (SINGLE_REST > 0) step(Int<SINGLE>{}, Int<SINGLE_REST>{}, SINGLE_STEPS);
+
+    real *const to = out + first * N_MODES;
+    HPFEM_UNROLL for (int k = 0; k < MOST_TILES; k++) {
+      HPFEM_UNROLL for (int place = 0; place < 2; place++) {
+        const int i = 8 * k + 4 * place + t;
+        if (i >= (EVEN > ODD ? EVEN : ODD)) continue;
+        const int a = FIRST[i], b = SECOND[i];
+        HPFEM_UNROLL for (int h = 0; h < 2; h++) {
+          real even = k < EVEN_TILES ? y[k < EVEN_TILES ? k : 0][2 * h + place] : real(0);
+          real odd = k < ODD_TILES ? y[k < ODD_TILES ? EVEN_TILES + k : 0][2 * h + place] : real(0);
+          if (i < PAIRED) {
+            const real x = even;
+            even = x + odd;
+            odd = x - odd;
+          }
+          if (live[h] && a >= 0) HPFEM_STORE(to + h * N_MODES + a, even);
+          if (live[h] && b >= 0) HPFEM_STORE(to + h * N_MODES + b, odd);
+        }
+      }
+    }
+    __syncwarp();
+  }
+  HPFEM_COPY_WAIT(0);
+}

@@ -1,0 +1,112 @@
+"""Modes and points under the mirror eta_1 -> -eta_1, in which even and odd modes need half of the tables each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpfem.shapes import PointRule, Tabulation
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+# What modes differ by, relative to their size, that are images of each other but for rounding.
+ROUNDING = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class Mirror:
+    """Modes that are even and odd, each a mode of the basis or half of the sum or difference of two that are images.
+
+    Attributes
+    ----------
+    even, odd : int
+        Numbers of them.
+    paired : int
+        The first of both are half of the sum and of the difference of two modes.
+    first, second : ndarray of int, [max(even, odd)]
+        Of the i-th: those two modes, or the i-th even and the i-th odd mode; -1: none.
+    pairs, singles : int
+        Pairs of points that are images, and points on the mirror.
+    """
+
+    even: int
+    odd: int
+    paired: int
+    first: Indices
+    second: Indices
+    pairs: int
+    singles: int
+
+    def of_modes(self, values: Array) -> tuple[Array, Array]:
+        """Even and odd modes from those of the basis.
+
+        Parameters
+        ----------
+        values : ndarray, [n_modes, ...]
+
+        Returns
+        -------
+        even, odd : ndarray, [even, ...] and [odd, ...]
+        """
+        n = self.paired
+        even, odd = values[self.first[: self.even]].copy(), values[self.second[: self.odd]].copy()
+        even[:n], odd[:n] = (even[:n] + odd[:n]) / 2, (even[:n] - odd[:n]) / 2
+        return even, odd
+
+
+def without_mirror(tabulation: Tabulation) -> Mirror:
+    """All modes even, all points on the mirror: no symmetry is used.
+
+    Parameters
+    ----------
+    tabulation : Tabulation
+
+    Returns
+    -------
+    Mirror
+    """
+    n = tabulation.basis.n_modes
+    return Mirror(n, 0, 0, np.arange(n), np.full(n, -1), 0, len(tabulation.rule))
+
+
+@lru_cache(maxsize=64)
+def mirror_of(tabulation: Tabulation) -> Mirror | None:
+    """Sort modes by what the mirror does to them.
+
+    Parameters
+    ----------
+    tabulation : Tabulation
+
+    Returns
+    -------
+    Mirror or None
+        None if the rule is not its own image, or a mode's image is neither itself, its negative nor another mode.
+    """
+    rule, values = tabulation.rule, tabulation.dense
+    if not isinstance(rule, PointRule):
+        return None
+    points = np.arange(len(rule))
+    n = rule.pairs
+    points[:n], points[n : 2 * n] = points[n : 2 * n].copy(), points[:n].copy()
+    even, odd, pairs = list[int](), list[int](), list[tuple[int, int]]()
+    for mode, image in enumerate(values[:, points]):
+        close = ROUNDING * np.abs(image).max()
+        found = np.flatnonzero(np.abs(values - image).max(axis=1) <= close)
+        if len(found) == 1:
+            if found[0] == mode:
+                even.append(mode)
+            elif found[0] > mode:
+                pairs.append((mode, int(found[0])))
+        elif np.abs(values[mode] + image).max() <= close:
+            odd.append(mode)
+        else:
+            return None
+    n_even, n_odd = len(pairs) + len(even), len(pairs) + len(odd)
+    first, second = np.full((2, max(n_even, n_odd)), -1)
+    first[:n_even] = [*(pair[0] for pair in pairs), *even]
+    second[:n_odd] = [*(pair[1] for pair in pairs), *odd]
+    return Mirror(n_even, n_odd, len(pairs), first, second, n, len(rule) - 2 * n)

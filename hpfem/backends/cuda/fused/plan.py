@@ -1,0 +1,366 @@
+"""Plans of the fused kernels: options, sizes, tables as the kernel reads them, source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....errors import NotSuitable
+from ....forms.form import BlockProblem
+from ..codegen.prelude import COMMON_HEADERS, constants, fill, header, program
+from ..codegen.tables import Levels
+from ..runtime.device import REGISTERS, Limits
+from .mirror import mirror_of, without_mirror
+
+Array = NDArray[np.float64]
+
+# Elements of a warp: those whose factors are stored side by side.
+GROUP = 16
+# Modes beyond which the results of 16 elements do not fit the registers of a warp.
+MODES = 144
+# Place of a tile's (column, place of a mode), so that both ways of reading it are free of bank conflicts.
+_COLUMN, _MODE = np.indices((8, 8))
+_SWIZZLED = _COLUMN // 2 * 16 + (_COLUMN ^ _COLUMN // 2) % 2 * 8 + (_MODE // 2 ^ 2 * (_COLUMN // 4)) * 2 + _MODE % 2
+# Of eight modes, the first four are at even places.
+_PLACES = np.array([0, 2, 4, 6, 1, 3, 5, 7])
+
+
+@dataclass(frozen=True)
+class FusedOptions:
+    """Free choices of the fused kernels.
+
+    Attributes
+    ----------
+    warps : int
+        Per block of threads.
+    stages : int
+        Stages of the ring that tables go through; 0: all of them stay in shared memory.
+    ahead : int
+        Steps of points whose factors are in shared memory or on their way.
+    kept : int
+        Eights of modes whose coefficients are kept in registers.
+    mirror : bool
+        Whether products are halved by the mirror symmetry of rule and basis.
+    min_blocks : int
+        Blocks per multiprocessor that registers have to leave room for.
+    """
+
+    warps: int = 8
+    stages: int = 0
+    ahead: int = 2
+    kept: int = 0
+    mirror: bool = True
+    min_blocks: int = 1
+
+
+@dataclass(frozen=True)
+class Step:
+    """Points that a warp works on together.
+
+    Attributes
+    ----------
+    first, count : int
+        Of the pairs of points, or of the points on the mirror.
+    paired : bool
+        Which of the two.
+    even, odd : list of (int, int)
+        Columns of the products with even and odd modes: four of points, quantity.
+    """
+
+    first: int
+    count: int
+    paired: bool
+    even: list[tuple[int, int]]
+    odd: list[tuple[int, int]]
+
+
+class FusedPlan:
+    """Sizes of a fused kernel for a problem and options, its tables, its source.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    options : FusedOptions
+
+    Attributes
+    ----------
+    threads : int
+        Of a block.
+    elements : int
+        That a block has in work at a time.
+    sorted : Mirror
+        Modes as the kernel takes them.
+    steps : list of Step
+    n_tiles : int
+        Tiles of all tables.
+    """
+
+    def __init__(self, problem: BlockProblem, options: FusedOptions) -> None:
+        self.problem, self.options = problem, options
+        self.threads, self.elements = 32 * options.warps, GROUP * options.warps
+        found = mirror_of(problem.tabulation) if options.mirror else None
+        self.sorted = without_mirror(problem.tabulation) if found is None else found
+        form = problem.form
+        self.value, self.gradient = form.trial_value or form.test_value, form.gradients
+        self.quantities = self.value + problem.shape.dim * self.gradient
+        self.most_pairs = 8 if self.quantities % 2 else 4
+        self.steps = list(self._steps())
+        self.even_tiles, self.odd_tiles = -(-self.sorted.even // 8), -(-self.sorted.odd // 8)
+        self.n_tiles = sum(map(self._tiles, self.steps))
+
+    def _steps(self) -> Iterator[Step]:
+        names, across = range(self.quantities), int(self.value)
+        apart = self.sorted.odd > 0 and self.gradient
+        for paired, n, most in ((True, self.sorted.pairs, self.most_pairs), (False, self.sorted.singles, 8)):
+            for first in range(0, n, most):
+                count = min(most, n - first)
+                fours = range(-(-count // 4))
+                every = [(r, a) for r in fours for a in names]
+                even, odd = every, every if paired else []
+                if apart and not paired:
+                    even, odd = [(r, a) for r, a in every if a != across], [(r, across) for r in fours]
+                yield Step(first, count, paired, even, odd)
+
+    def _tiles(self, step: Step) -> int:
+        return -(-len(step.even) // 2) * self.even_tiles + -(-len(step.odd) // 2) * self.odd_tiles
+
+    def tables(self) -> Array:
+        """Put the tables in the order of their use.
+
+        Returns
+        -------
+        ndarray, [n_tiles, 64]
+            By step, eight modes (even ones first) and product, swizzled.
+        """
+        tabulation = self.problem.tabulation
+        parts = [tabulation.dense[None]] if self.value else []
+        parts += [tabulation.dense_gradient] if self.gradient else []
+        by_mode = np.concatenate(parts).transpose(1, 0, 2)  # [mode, quantity, point]
+        kinds = []
+        for modes, n_tiles in zip(self.sorted.of_modes(by_mode), (self.even_tiles, self.odd_tiles), strict=True):
+            padded = np.zeros((8 * n_tiles, *by_mode.shape[1:]))
+            padded[: len(modes)] = modes
+            kinds.append(padded.reshape(n_tiles, 8, *by_mode.shape[1:]))
+        tiles: list[Array] = []
+        for step in self.steps:
+            start = step.first + (0 if step.paired else 2 * self.sorted.pairs)
+            for modes, columns in zip(kinds, (step.even, step.odd), strict=True):
+                for eight in modes:
+                    for i in range(0, len(columns), 2):
+                        tiles.append(self._tile(eight, columns[i : i + 2], start, step.count))
+        return np.array(tiles).reshape(-1, 64)
+
+    @staticmethod
+    def _tile(modes: Array, columns: list[tuple[int, int]], start: int, count: int) -> Array:
+        """Eight modes [8, quantity, point] in eight columns: two quantities at four points each."""
+        tile = np.zeros(64)
+        for side, (four, quantity) in enumerate(columns):
+            for t in range(min(4, count - 4 * four)):
+                tile[_SWIZZLED[2 * t + side, _PLACES]] = modes[:, quantity, start + 4 * four + t]
+        return tile
+
+    @property
+    def stored(self) -> int:
+        """Factors that are stored at a point."""
+        kind, geometry = self.problem.form.factor_kind, self.problem.geometry
+        return 0 if kind is None or geometry.affine else geometry.n_factors(kind)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block."""
+        v = self.options
+        chunk = max(map(self._tiles, self.steps))
+        points = max([2 * self.most_pairs] * (self.sorted.pairs > 0) + [8] * (self.sorted.singles > 0))
+        stage = points * GROUP * self.stored
+        kept = 128 * (self.even_tiles + self.odd_tiles - v.kept)
+        return 8 * (64 * (v.stages * chunk if v.stages else self.n_tiles) + v.warps * (v.ahead * stage + kept))
+
+    @property
+    def registers(self) -> int:
+        """Estimate of a thread's registers (of 4 bytes)."""
+        products = max(-(-len(step.even) // 2) + -(-len(step.odd) // 2) for step in self.steps)
+        affine = (
+            2 * self.problem.geometry.n_factors(self.problem.form.factor_kind or "wJ") * self.problem.geometry.affine
+        )
+        tiles = self.even_tiles + self.odd_tiles
+        numbers = 4 * (tiles + self.options.kept + products) + 2 * self.stored + 2 * self.quantities + affine
+        return 2 * numbers + 60
+
+    def multiplications(self) -> int:
+        """Count the multiply-adds of an element.
+
+        Returns
+        -------
+        int
+        """
+        return 2 * 64 * self.n_tiles
+
+    def constants(self) -> dict[str, Any]:
+        """Tell the kernel's compile-time constants.
+
+        Returns
+        -------
+        dict
+            Name -> value, for parameters.h.
+        """
+        v, modes = self.options, self.sorted
+        return {
+            "WARPS": v.warps,
+            "MIN_BLOCKS": v.min_blocks,
+            "STAGES": v.stages,
+            "AHEAD": v.ahead,
+            "KEPT": v.kept,
+            "EVEN": modes.even,
+            "ODD": modes.odd,
+            "PAIRED": modes.paired,
+            "PAIRS": modes.pairs,
+            "SINGLES": modes.singles,
+            "FIRST": modes.first,
+            "SECOND": modes.second,
+        }
+
+    def source(self, name: str = "fused") -> str:
+        """Source of the kernel, `language.h` apart.
+
+        Parameters
+        ----------
+        name : str
+            Of the kernel in C++.
+
+        Returns
+        -------
+        str
+        """
+        parts = [
+            constants(self.problem, Levels.plain(self.problem.tabulation), name, GROUP),
+            fill("fused/parameters.h", self.constants()),
+            *map(header, COMMON_HEADERS),
+            *(header(f"fused/{own}") for own in ("sizes.h", "fused.h")),
+        ]
+        return "\n".join(parts)
+
+    def program(self) -> str:
+        """Source of the kernel for the compiler.
+
+        Returns
+        -------
+        str
+        """
+        return program(self.source())
+
+    def misfit(self, limits: Limits) -> str | None:
+        """Say why the kernel does not fit a device.
+
+        Parameters
+        ----------
+        limits : Limits
+            Of the device.
+
+        Returns
+        -------
+        str or None
+            None if it fits.
+        """
+        v = self.options
+        if self.threads > limits.threads or min(v.warps, v.min_blocks, v.ahead) < 1:
+            return f"{self.threads} threads, {v.min_blocks} blocks, {v.ahead} steps ahead"
+        if v.stages == 1:
+            return "a ring needs two stages"
+        if v.kept > self.even_tiles + self.odd_tiles:
+            return f"there are {self.even_tiles + self.odd_tiles} eights of modes, not {v.kept}"
+        if self.shared_bytes > limits.shared_block:
+            return f"{self.shared_bytes} bytes of shared memory are needed, a block has {limits.shared_block}"
+        if (self.shared_bytes + 1024) * v.min_blocks > limits.shared_multiprocessor:
+            return f"{v.min_blocks} blocks do not fit the shared memory of a multiprocessor"
+        if self.registers > min(255, REGISTERS // (self.threads * v.min_blocks)) + 12:
+            return f"about {self.registers} registers a thread are needed"
+        return None
+
+
+def check_fused(problem: BlockProblem) -> None:
+    """Check that a problem is one for the fused kernels.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+
+    Raises
+    ------
+    NotSuitable
+        With the reason, if it is not.
+    """
+    form = problem.form
+    if problem.tabulation.rule.tensor:
+        raise NotSuitable("products and points are fused on rules without directions only")
+    if not (form.from_modes and form.to_modes and form.trace):
+        raise NotSuitable("products and points are fused for weak forms only")
+    if form.components > 1:
+        raise NotSuitable("products and points of coupled components are not fused")
+    if problem.dtype != np.float64:
+        raise NotSuitable("tensor cores are used in float64 only")
+    if problem.n_modes > MODES:
+        raise NotSuitable(f"results of {problem.n_modes} modes do not fit the registers of a warp, {MODES} do")
+
+
+def fitting_options(problem: BlockProblem, limits: Limits) -> list[FusedOptions]:
+    """Options that fit, the most promising first.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    limits : Limits
+        Of the device.
+
+    Returns
+    -------
+    list of FusedOptions
+
+    Raises
+    ------
+    NotSuitable
+        If none fits, or the problem is none for the fused kernels.
+    """
+    check_fused(problem)
+    found: list[FusedOptions] = []
+    sizes = [FusedPlan(problem, FusedOptions(mirror=mirror)) for mirror in (True, False)]
+    sizes.sort(key=lambda plan: plan.n_tiles)  # a tie: with the mirror
+    for plan in sizes:
+        most = plan.even_tiles + plan.odd_tiles
+        # Tables in shared memory, then many factors on their way, then coefficients in registers.
+        for stages, ahead in ((0, 4), (0, 3), (0, 2), (3, 2), (3, 1), (2, 1), (0, 1)):
+            own = (FusedOptions(8, stages, ahead, kept, plan.options.mirror) for kept in range(most, -1, -1))
+            found += [v for v in own if FusedPlan(problem, v).misfit(limits) is None][:1]
+    if not found:
+        raise NotSuitable(f"the tables of {problem.n_modes} modes do not fit a block's shared memory")
+    return found
+
+
+def checked_plan(problem: BlockProblem, options: FusedOptions, limits: Limits) -> FusedPlan:
+    """Plan of options that are to fit on a device.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    options : FusedOptions
+    limits : Limits
+        Of the device.
+
+    Returns
+    -------
+    FusedPlan
+
+    Raises
+    ------
+    NotSuitable
+        If they do not fit, or the problem is none for the fused kernels.
+    """
+    check_fused(problem)
+    plan = FusedPlan(problem, options)
+    why = plan.misfit(limits)
+    if why is not None:
+        raise NotSuitable(f"fused products: {why}")
+    return plan

@@ -1,0 +1,54 @@
+// Steps, and what each takes.
+//
+// A step takes FOURS times four pairs of points, or eight single ones. Its products have eight columns, two for each of
+// four points: of the quantities (value and derivatives, as far as the form has them) of one four after the other.
+
+constexpr int THREADS = 32 * WARPS, STAGES_OR_1 = STAGES > 0 ? STAGES : 1;
+constexpr int EVEN_TILES = (EVEN + 7) / 8, ODD_TILES = (ODD + 7) / 8, K_TILES = EVEN_TILES + ODD_TILES;
+constexpr int MOST_TILES = EVEN_TILES > ODD_TILES ? EVEN_TILES : ODD_TILES;
+// Whether the last eight of them are at most four.
+constexpr bool EVEN_HALF = EVEN % 8 >= 1 && EVEN % 8 <= 4, ODD_HALF = ODD % 8 >= 1 && ODD % 8 <= 4;
+
+constexpr bool VALUE = TRIAL_VALUE || TEST_VALUE, GRADIENT = TRIAL_GRADIENT || TEST_GRADIENT;
+constexpr int QUANTITIES = VALUE + DIM * GRADIENT, ACROSS = VALUE; // the derivative across the mirror is number ACROSS
+constexpr int FOURS = QUANTITIES % 2 ? 2 : 1;
+
+enum Kind { PAIR, SINGLE };
+HPFEM_DEVICE constexpr int most_points(int kind) { return kind == PAIR ? 4 * FOURS : 8; }
+// Columns of a four of points that even and odd modes contribute to. On the mirror derivatives across it are those of odd
+// modes, and all others those of even ones.
+HPFEM_DEVICE constexpr int even_columns(int kind) {
+  return kind == SINGLE && ODD > 0 ? QUANTITIES - GRADIENT : QUANTITIES;
+}
+HPFEM_DEVICE constexpr int odd_columns(int kind) { return ODD == 0 ? 0 : kind == PAIR ? QUANTITIES : int(GRADIENT); }
+HPFEM_DEVICE constexpr int products(int columns, int points) { return ((points + 3) / 4 * columns + 1) / 2; }
+HPFEM_DEVICE constexpr int tiles_of(int kind, int points) {
+  return products(even_columns(kind), points) * EVEN_TILES + products(odd_columns(kind), points) * ODD_TILES;
+}
+
+constexpr int PAIR_STEPS = PAIRS / most_points(PAIR), PAIR_REST = PAIRS % most_points(PAIR);
+constexpr int SINGLE_STEPS = SINGLES / 8, SINGLE_REST = SINGLES % 8;
+constexpr int PAIR_END = PAIR_STEPS + (PAIR_REST > 0), STEPS = PAIR_END + SINGLE_STEPS + (SINGLE_REST > 0);
+constexpr int PAIR_TILES = tiles_of(PAIR, most_points(PAIR)), SINGLE_TILES = tiles_of(SINGLE, 8);
+constexpr int PAIRS_TILES = PAIR_STEPS * PAIR_TILES + tiles_of(PAIR, PAIR_REST);
+constexpr int N_TILES = PAIRS_TILES + SINGLE_STEPS * SINGLE_TILES + tiles_of(SINGLE, SINGLE_REST);
+constexpr int CHUNK = larger(PAIR_STEPS ? PAIR_TILES : tiles_of(PAIR, PAIR_REST),
+                             SINGLE_STEPS ? SINGLE_TILES : tiles_of(SINGLE, SINGLE_REST));
+// The step's kind, its points (pairs), the first of these, its tiles and the first of those.
+struct Step {
+  int kind, points, first, tiles, tile;
+};
+HPFEM_DEVICE Step step_at(int s) {
+  if (s < PAIR_STEPS) return {PAIR, most_points(PAIR), s * most_points(PAIR), PAIR_TILES, s * PAIR_TILES};
+  if (s < PAIR_END) return {PAIR, PAIR_REST, PAIRS - PAIR_REST, tiles_of(PAIR, PAIR_REST), PAIR_STEPS * PAIR_TILES};
+  const int n = s - PAIR_END;
+  if (n < SINGLE_STEPS) return {SINGLE, 8, 8 * n, SINGLE_TILES, PAIRS_TILES + n * SINGLE_TILES};
+  return {SINGLE, SINGLE_REST, SINGLES - SINGLE_REST, tiles_of(SINGLE, SINGLE_REST), N_TILES - tiles_of(SINGLE, SINGLE_REST)};
+}
+
+// Numbers of shared memory: tables of the block; of a warp the factors of some steps, and coefficients of 16 elements.
+constexpr bool STORED = N_FACTORS > 0 && !AFFINE;
+constexpr int TABLES = 64 * (STAGES > 0 ? STAGES * CHUNK : N_TILES), POINT = 16 * N_FACTORS;
+constexpr int STAGE_POINTS = larger(PAIRS ? 2 * most_points(PAIR) : 0, SINGLES ? 8 : 0);
+constexpr int STAGE = STORED ? STAGE_POINTS * POINT : 0;
+constexpr int WARP_SIZE = AHEAD * STAGE + (K_TILES - KEPT) * 128;

@@ -1,0 +1,90 @@
+"""Runs the fused kernels on the CPU."""
+
+import ctypes
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpfem.backends.cuda.codegen.layout import stored_factors, stored_kinds
+from hpfem.backends.cuda.codegen.prelude import arguments
+from hpfem.backends.cuda.codegen.tables import Levels
+from hpfem.backends.cuda.fused.plan import GROUP, FusedPlan
+from tests.backends.cuda.host_kernels import OUTCOMES, pointer, shared_at
+
+
+@dataclass(frozen=True, eq=False)
+class FusedCase:
+    """One specialisation; `blocks` of them share the elements."""
+
+    plan: FusedPlan
+    name: str
+    blocks: int = 1
+    alteration: tuple[str, str] | None = None
+
+    @classmethod
+    def of(cls, problem, name, options, blocks=1):
+        """A case of options."""
+        return cls(FusedPlan(problem, options), name, blocks)
+
+    @property
+    def problem(self):
+        """The problem."""
+        return self.plan.problem
+
+    def source(self):
+        """C++ of the kernel in a namespace of its own, with a plain function that launches it."""
+        body = self.plan.source(self.name)
+        if self.alteration is not None:
+            assert self.alteration[0] in body
+            body = body.replace(*self.alteration)
+        arrays, parameters, _ = arguments(self.problem)
+        given = [f"fields[{i}]" for i in range(len(arrays))]
+        given += [f"real(parameters[{i}])" for i in range(len(parameters))]
+        call = ", ".join(["n", "in", "out", "factors", "points", "tables", *given])
+        return f"""
+namespace {self.name}_ {{
+{body}
+static long long n; static const real *in, *factors, *points, *tables; static real *out;
+static const real **fields; static const double *parameters;
+static void call() {{ {self.name}({call}); }}
+}}
+extern "C" int run_{self.name}(long long n, int groups, int batches, const void *in, void *out, const void *factors,
+    const void *points, const void *tables, const void **fields, const double *parameters, int threads,
+    long long shared, int descending) {{
+  using namespace {self.name}_;
+  {self.name}_::n = n; {self.name}_::in = (const real *)in; {self.name}_::out = (real *)out;
+  {self.name}_::factors = (const real *)factors; {self.name}_::points = (const real *)points;
+  {self.name}_::tables = (const real *)tables; {self.name}_::fields = (const real **)fields;
+  {self.name}_::parameters = parameters;
+  return hpfem_host::launch(call, groups, batches, threads, shared, descending);
+}}
+"""
+
+
+def apply(library, case, source, descending=False, guard=None):
+    """Result of a case for an array [components, E, n_modes]; with a guard all that it sees is at the border."""
+    place = np.ascontiguousarray if guard is None else guard.copy
+    problem, plan = case.problem, case.plan
+    levels = Levels.plain(problem.tabulation)
+    kinds = stored_kinds(problem)
+    factors, points = (None if k is None else place(stored_factors(problem, levels, GROUP, k)) for k in kinds)
+    tables = place(plan.tables())
+    source, out = place(source), place(np.full_like(source, np.nan))
+    arrays, names, _ = arguments(problem)
+    held = [place(problem.fields[name].values.astype(problem.dtype)) for name in arrays]
+    fields = (ctypes.c_void_p * max(len(held), 1))(*[a.ctypes.data for a in held])
+    parameters = (ctypes.c_double * max(len(names), 1))(*[problem.parameters[name] for name in names])
+    with shared_at(guard, library, plan.shared_bytes):
+        outcome = getattr(library, f"run_{case.name}")(
+            ctypes.c_longlong(problem.n_elements),
+            case.blocks,
+            len(source),
+            *map(pointer, (source, out, factors, points, tables)),
+            fields,
+            parameters,
+            plan.threads,
+            ctypes.c_longlong(plan.shared_bytes),
+            int(descending),
+        )
+    assert outcome == 0, f"{case.name}: {OUTCOMES[outcome]}"
+    return out

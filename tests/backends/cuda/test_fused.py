@@ -1,0 +1,192 @@
+"""The fused kernels on rules without directions: tables, mirrored modes, and the source executed on the CPU."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import hpfem as hp
+from hpfem.backends.cuda.codegen.prelude import fill
+from hpfem.backends.cuda.fused.mirror import mirror_of
+from hpfem.backends.cuda.fused.plan import FusedOptions, FusedPlan, check_fused, checked_plan, fitting_options
+from hpfem.backends.cuda.runtime.device import Limits
+from hpfem.backends.numpy.pipeline import NumpyKernel
+from hpfem.errors import NotSuitable
+from hpfem.mesh import box
+from tests.backends.cuda.fused_host import FusedCase, apply
+from tests.backends.cuda.host_kernels import build
+from tests.samples import bulge, norm_error, skewed
+
+SIMPLICES = ("tri", "tet")
+
+
+def mesh_of(name, counts, kind):
+    """Some cells, not a multiple of 16."""
+    mesh = box(name, counts)
+    return skewed(mesh) if kind == "affine" else mesh.elevated(2).transformed(lambda x: bulge(x, 0.2))
+
+
+def problem_of(name, order, make=hp.Helmholtz, kind="deformed", basis="modified", dtype=np.float64, **options):
+    """Problem of an operator on a simplex rule: 35 triangles would be 36, tets 18 or 42."""
+    counts = (3, 3) if name == "tri" else (3, 1, 1)
+    quadrature = options.pop("quadrature", "simplex")
+    space = hp.Space(mesh_of(name, counts, kind), order, basis=basis, dtype=dtype, quadrature=quadrature)
+    if make is not hp.Mass:
+        options = {"algorithm": "noncollocated", **options}
+    if make is hp.Helmholtz:
+        options = {"lam": 1.3, **options}
+    return make(space, backend="numpy", **options).choices[0].kernel.problem
+
+
+def check(cases, folder, rng):
+    """Compare every case with NumPy, for two components and both orders of threads."""
+    library = build(cases, folder)
+    for case in cases:
+        problem = case.problem
+        source = rng.standard_normal((2, problem.n_elements, problem.n_modes))
+        expected = np.empty_like(source)
+        NumpyKernel(problem, "stdmat").apply(source, expected)
+        found = apply(library, case, source)
+        assert norm_error(found, expected) < 1e-12, case.name
+        assert np.array_equal(found, apply(library, case, source, descending=True)), case.name
+
+
+@pytest.mark.parametrize("basis", ["modified", "lagrange", "orthogonal"])
+@pytest.mark.parametrize("name", SIMPLICES)
+def test_modes_in_the_mirror(name, basis):
+    for order in (1, 2, 3, 6):
+        tabulation = problem_of(name, order, hp.Mass, basis=basis).tabulation
+        mirror, n = mirror_of(tabulation), tabulation.rule.pairs
+        even, odd = mirror.of_modes(tabulation.dense)
+        assert (len(even), len(odd)) == (mirror.even, mirror.odd)
+        assert (mirror.even + mirror.odd, 2 * mirror.pairs + mirror.singles) == tabulation.dense.shape
+        scale = np.abs(tabulation.dense).max()
+        for sign, modes in ((1, even), (-1, odd)):
+            np.testing.assert_allclose(modes[:, :n], sign * modes[:, n : 2 * n], rtol=0, atol=1e-12 * scale)
+        assert np.abs(odd[:, 2 * n :]).max(initial=0) < 1e-12 * scale
+        assert (mirror.paired > 0) == (basis != "orthogonal")
+
+
+@pytest.mark.parametrize("make", [hp.Helmholtz, hp.Laplacian, hp.Mass])
+@pytest.mark.parametrize("name", SIMPLICES)
+def test_kernels_against_numpy(name, make, tmp_path, rng):
+    configs = (
+        FusedOptions(2, 0, 2, 0),
+        FusedOptions(1, 0, 1, 1, False),
+        FusedOptions(2, 2, 1, 1),
+        FusedOptions(1, 3, 3, 0),
+        FusedOptions(2, 3, 1, 2),
+    )
+    cases = []
+    for order in range(1, 6):
+        for turn, basis in enumerate(("modified", "lagrange", "orthogonal")):
+            options = configs[(order + turn) % len(configs)]
+            plan = FusedPlan(problem_of(name, order, make, basis=basis), options)
+            options = replace(options, kept=min(options.kept, plan.even_tiles + plan.odd_tiles))
+            cases.append(FusedCase.of(plan.problem, f"case{len(cases)}", options, blocks=1 + order % 2))
+    check(cases, tmp_path, rng)
+
+
+@pytest.mark.parametrize("name", SIMPLICES)
+def test_default_options(name, tmp_path, rng):
+    cases = []
+    for order in (1, 4, 6, 7) if name == "tet" else (1, 4, 7, 10, 15):
+        problem = problem_of(name, order)
+        options = fitting_options(problem, Limits())[0]
+        # Fewer warps: the host runs one thread after the other.
+        cases.append(FusedCase.of(problem, f"case{order}", replace(options, warps=2)))
+    check(cases, tmp_path, rng)
+
+
+def transport(u, du, x, v, lam):
+    """A form of everything: value, gradient, point, a field and a parameter."""
+    return v * du[0] + lam * u * x[1] + np.sin(u), [lam * d + u * v for d in du]
+
+
+@pytest.mark.parametrize("kind", ["affine", "deformed"])
+@pytest.mark.parametrize("name", SIMPLICES)
+def test_forms(name, kind, tmp_path, rng):
+    fields = {"v": lambda *x: 1 + x[0] ** 2, "lam": 0.7}
+    made = [
+        problem_of(name, 3, hp.WeakForm, kind, pointwise=transport, fields=fields),
+        problem_of(name, 2, kind=kind, diffusivity=lambda *x: 1 + x[0] ** 2, lam=lambda *x: np.exp(x[1])),
+        problem_of(name, 4, kind=kind),
+        problem_of(name, 3, hp.WeakForm, kind, pointwise=lambda u, du: du[0] * du[0], test=("value",)),
+        problem_of(name, 3, hp.WeakForm, kind, pointwise=lambda u, x: [u * u * x[0]] * len(x), test=("grad",)),
+        problem_of(name, 2, hp.WeakForm, kind, pointwise=lambda u: u * u, test=("value",), algorithm="auto"),
+    ]
+    cases = [FusedCase.of(p, f"case{i}", FusedOptions(1 + i % 2, 2 * (i % 2), 2)) for i, p in enumerate(made)]
+    check(cases, tmp_path, rng)
+
+
+def test_surfaces(tmp_path, rng):
+    bent = mesh_of("tri", (3, 3), "deformed").transformed(lambda x: np.column_stack([x, 0.3 * x[:, 0] ** 2]))
+    cases = []
+    for make, given in ((hp.Helmholtz, {"lam": 1.3}), (hp.WeakForm, {"pointwise": lambda u, du: (u * du[0], u * du)})):
+        space = hp.Space(bent, 3, quadrature="simplex")
+        problem = make(space, backend="numpy", **given).choices[0].kernel.problem
+        cases.append(FusedCase.of(problem, f"case{len(cases)}", FusedOptions(2)))
+    check(cases, tmp_path, rng)
+
+
+def test_the_shim_sees_missing_waits(tmp_path, rng):
+    problem = problem_of("tet", 4)
+    case = FusedCase.of(problem, "case0", FusedOptions(2, 2, 1))
+    source = rng.standard_normal((1, problem.n_elements, problem.n_modes))
+    good = apply(build([case], tmp_path), case, source)
+    for n, (old, new) in enumerate(
+        (
+            ("        HPFEM_COPY_WAIT(2 * STAGES - 3);\n", ""),
+            ("        HPFEM_COPY_WAIT(STAGES > 0 ? 2 * AHEAD - 1 : AHEAD - 1);\n", ""),
+            ("        HPFEM_COPY_WAIT(STAGES > 0 ? 2 * AHEAD - 1 : AHEAD - 1);\n        __syncwarp();\n", ""),
+        )
+    ):
+        broken = FusedCase(case.plan, f"case{n + 1}", alteration=(old, new))
+        assert not np.array_equal(good, apply(build([broken], tmp_path), broken, source))
+
+
+def test_every_constant_is_declared_given_and_used():
+    plan = FusedPlan(problem_of("tet", 2), FusedOptions())
+    values = plan.constants()
+    text, source = fill("fused/parameters.h", values), plan.source()
+    assert text in source
+    for key in values:
+        assert re.search(rf"\b{key}\b", source.replace(text, "")), key
+
+
+def test_the_mirror_halves_the_products():
+    for order in range(3, 8):
+        half, whole = (FusedPlan(problem_of("tet", order), FusedOptions(mirror=m)).n_tiles for m in (True, False))
+        assert half < 0.67 * whole
+        assert fitting_options(problem_of("tet", order), Limits())[0].mirror
+    assert FusedPlan(problem_of("tet", 7, basis="lagrange"), FusedOptions()).n_tiles < 0.6 * whole
+
+
+def test_reasons():
+    for problem, reason in (
+        (problem_of("tet", 2, quadrature=None), "rules without directions"),
+        (problem_of("tet", 2, dtype=np.float32), "float64 only"),
+        (problem_of("tet", 9), "modes do not fit"),
+        (problem_of("tet", 2, hp.IProductWRTDerivBase), "weak forms"),
+        (
+            problem_of(
+                "tri", 1, hp.WeakForm, pointwise=lambda u: [u[1], u[0]], test=("value",), components=2, algorithm="auto"
+            ),
+            "coupled components",
+        ),
+    ):
+        with pytest.raises(NotSuitable, match=reason):
+            check_fused(problem)
+    problem = problem_of("tet", 4)
+    for options, reason in (
+        (FusedOptions(stages=1), "two stages"),
+        (FusedOptions(warps=64), "threads"),
+        (FusedOptions(kept=9), "eights of modes"),
+        (FusedOptions(warps=24), "shared memory"),
+        (FusedOptions(min_blocks=2), "blocks"),
+    ):
+        with pytest.raises(NotSuitable, match=reason):
+            checked_plan(problem, options, Limits())
+    with pytest.raises(NotSuitable, match="shared memory"):
+        fitting_options(problem, Limits(shared_block=2048))
