@@ -15,6 +15,7 @@ import numpy as np
 import hpfem as hp
 from hpfem.backends.base import choose_backend
 from hpfem.backends.cuda.dense.strategy import CudaDense
+from hpfem.backends.cuda.fused.strategy import CudaFused
 from hpfem.backends.cuda.stdmat.strategy import CudaStdMat
 from hpfem.backends.cuda.sumfac.strategy import CudaSumFac
 from hpfem.backends.cuda.sumfac_top.strategy import CudaSumFacTop
@@ -43,6 +44,12 @@ CASES = [
     ("dense", "tet", 3, "affine", "bk3", "noncollocated", "warps=2 tiles=1"),
     ("dense", "tet", 5, "affine", "bk3", "noncollocated", "warps=2 tiles=1 stages=3 no-kept"),
     ("dense", "tet", 5, "affine", "bk1", "noncollocated", None),
+    # On simplex rules.
+    ("fused", "tri", 4, "deformed", "bk3", "noncollocated", None),
+    ("fused", "tet", 3, "deformed", "bk1", "collocated", None),
+    ("fused", "tet", 4, "deformed", "bk3", "noncollocated", "warps=2 kept=3"),
+    ("fused", "tet", 5, "deformed", "bk3", "noncollocated", "warps=2 stages=3 ahead=1 no-mirror"),
+    ("fused", "tet", 2, "affine", "bk3", "noncollocated", "warps=2 stages=2"),
 ]
 
 
@@ -50,15 +57,18 @@ def run(strategy: str, shape: str, order: int, geometry: str, benchmark: str, al
     """Largest difference to NumPy, relative to the largest entry."""
     import cupy
 
-    space = hp.Space(few_elements(shape, geometry), order, backend="numpy")
+    quadrature = "simplex" if strategy == "fused" else None
+    space = hp.Space(few_elements(shape, geometry), order, quadrature=quadrature, backend="numpy")
     problem = BENCHMARKS[benchmark](space).choices[0].kernel.problem
     problem = replace(problem, algorithm=algorithm)
-    provider = next(p for p in (CudaSumFacTop(), CudaSumFac(), CudaStdMat(), CudaDense()) if p.name == strategy)
+    provider = next(
+        p for p in (CudaSumFacTop(), CudaSumFac(), CudaStdMat(), CudaDense(), CudaFused()) if p.name == strategy
+    )
     kernel = provider.build(problem, options)
     kernel.finish()
     u = np.random.default_rng(0).standard_normal((2, problem.n_elements, problem.n_modes))
     wanted, out = np.empty_like(u), cupy.full(u.shape, np.nan)
-    NumpyKernel(problem, "sumfac").apply(u, wanted)
+    NumpyKernel(problem, "stdmat" if quadrature else "sumfac").apply(u, wanted)
     kernel.apply(cupy.asarray(u), out)
     return float(np.abs(out.get() - wanted).max() / np.abs(wanted).max())
 

@@ -1,6 +1,7 @@
 """Spaces on symmetric rules of simplices: every operator and what fields and solvers do, against their definition."""
 
 import copy
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hpfem.memory import HOST
 from hpfem.mesh import box
 from hpfem.space.transforms import resampled
 from tests.operators.reference import random_field, references
-from tests.operators.ways import SPECIAL
+from tests.operators.ways import SPECIAL, special
 from tests.samples import curved, norm_error, skewed, straight
 
 MOST = {"tri": 15, "tet": 10}
@@ -48,6 +49,10 @@ def test_operators_on_curved_cells(backend, name, order, rng):
         for make, wanted in expected.items():
             given = {"lam": 1.7, "diffusivity": variable} if make is hp.Helmholtz else {}
             assert norm_error(make(space, **given, **way)(u).arrays[0], wanted) < 1e-12, way
+    for make, wanted in expected.items():
+        given = {"lam": 1.7, "diffusivity": variable} if make is hp.Helmholtz else {}
+        for strategy, operator in special(backend, partial(make, space, **given)):
+            assert norm_error(operator(u).arrays[0], wanted) < 1e-12, strategy
 
 
 @pytest.mark.parametrize("order", [1, 2, 5])

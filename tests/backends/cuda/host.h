@@ -20,6 +20,7 @@
 #define HPFEM_PREFETCH_L2(pointer, bytes) hpfem_host::prefetch(pointer, bytes)
 #define HPFEM_SHARED(name) real *const name = reinterpret_cast<real *>(hpfem_host::shared)
 #define HPFEM_COPY(to, from, bytes) hpfem_host::copy(to, from, bytes)
+#define HPFEM_COPY_ONCE(to, from) hpfem_host::copy(to, from, 16)
 #define HPFEM_COPY_COMMIT() hpfem_host::copies[hpfem_host::current].groups++
 #define HPFEM_COPY_WAIT(groups) hpfem_host::copy_wait(groups)
 #define HPFEM_MULTIPLY_8(c, a0, a1, a2, a3, b0, b1) hpfem_host::multiply(c, a0, a1, a2, a3, b0, b1)

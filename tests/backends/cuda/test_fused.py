@@ -10,7 +10,8 @@ import hpfem as hp
 from hpfem.backends.cuda.codegen.prelude import fill
 from hpfem.backends.cuda.fused.mirror import mirror_of
 from hpfem.backends.cuda.fused.plan import FusedOptions, FusedPlan, check_fused, checked_plan, fitting_options
-from hpfem.backends.cuda.runtime.device import Limits
+from hpfem.backends.cuda.runtime import nvrtc
+from hpfem.backends.cuda.runtime.device import REGISTERS, Limits
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.errors import NotSuitable
 from hpfem.mesh import box
@@ -144,6 +145,17 @@ def test_the_shim_sees_missing_waits(tmp_path, rng):
     ):
         broken = FusedCase(case.plan, f"case{n + 1}", alteration=(old, new))
         assert not np.array_equal(good, apply(build([broken], tmp_path), broken, source))
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100"])
+def test_compiled(architecture):
+    for name, order in (("tet", 3), ("tri", 4), ("tet", 6)):
+        problem = problem_of(name, order)
+        plan = FusedPlan(problem, fitting_options(problem, Limits())[0])
+        resources = nvrtc.compile_source(plan.program(), architecture).resources
+        assert resources.registers * plan.threads <= REGISTERS
+        if architecture == "sm_90":
+            assert resources.spill_bytes <= 4 * max(0, plan.registers - plan.registers_left) + 64 * (order == 6)
 
 
 def test_every_constant_is_declared_given_and_used():

@@ -25,6 +25,10 @@
   asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from),   \
                "n"(bytes)                                                                                              \
                : "memory")
+// The same for 16 bytes that are read once: they leave the first cache alone.
+#define HPFEM_COPY_ONCE(to, from)                                                                                      \
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from)    \
+               : "memory")
 #define HPFEM_COPY_COMMIT() asm volatile("cp.async.commit_group;" ::: "memory")
 #define HPFEM_COPY_WAIT(groups) asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory")
 // FP64 matrix products of a warp, C += A B, of 16 x 8 with 8 (or 4) terms. Lane 4 g + t holds A[g, g + 8][t, t + 4],

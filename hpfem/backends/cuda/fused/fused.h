@@ -9,7 +9,7 @@
 //
 // Tables are tiles of 8 columns by 8 places of modes in the order of use: [step][eight modes, even ones first][product].
 // `FusedPlan.tables` swizzles them so that both ways through a tile are free of bank conflicts. Factors are
-// [16 elements][point][factor][element]; in shared memory the eights of pairs of elements are rotated by twice the point.
+// [16 elements][point][factor][element]; in shared memory eights of pairs of elements are rotated (`rotated`).
 
 struct alignas(16) Two {
   real x, y;
@@ -26,9 +26,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   // Where a lane reads in a tile: places 2 t and 2 t + 1 of column g; place g of columns 2 t and 2 t + 1.
   const int forward = g / 2 * 16 + ((g ^ g / 2) & 1) * 8 + (t ^ (2 * (g / 4))) * 2;
   const int back = t * 16 + t % 2 * 8 + (g / 2 ^ (2 * (t / 2))) * 2 + g % 2;
-  real *const stages = shared + TABLES + warp * WARP_SIZE;
+  real *const stages = shared + TABLES + NAMES + warp * WARP_SIZE;
+  // In shared memory: else the compiler keeps a lane's modes in registers all the time.
+  short *const modes = reinterpret_cast<short *>(shared + TABLES);
+  for (int i = threadIdx.x; i < 2 * PLACES; i += THREADS) {
+    const int n = i % PLACES;
+    modes[i] = n >= (EVEN > ODD ? EVEN : ODD) ? -1 : i < PLACES ? FIRST[n] : SECOND[n];
+  }
   Two *const given = reinterpret_cast<Two *>(stages + AHEAD * STAGE) + lane;
-  const long long groups = (n_elements + 15) / 16, stride = (long long)gridDim.x * WARPS;
+  const int groups = int((n_elements + 15) / 16), stride = gridDim.x * WARPS;
   in += blockIdx.y * n_elements * N_MODES;
   out += blockIdx.y * n_elements * N_MODES;
 
@@ -44,19 +50,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     table_stage = table_stage + 1 == STAGES ? 0 : table_stage + 1;
   };
   int factor_step = 0, factor_stage = 0;
-  long long factor_group = (long long)blockIdx.x * WARPS + warp;
+  const int own_place = rotated(lane);
+  int factor_group = blockIdx.x * WARPS + warp;
   const auto ask_factors = [&] {
     if (STORED && factor_group < groups) {
       const Step next = step_at(factor_step);
       const int sides = next.kind == PAIR ? 2 : 1;
       HPFEM_ROLLED for (int side = 0; side < sides; side++) {
         const int first = (next.kind == PAIR ? side * PAIRS : 2 * PAIRS) + next.first;
-        const real *const from = factors + (factor_group * POINTS + first) * POINT;
+        const real *const from = factors + ((long long)factor_group * POINTS + first) * POINT + 2 * lane;
         Two *const to = reinterpret_cast<Two *>(stages + factor_stage * STAGE) + side * (most_points(PAIR) * POINT / 2);
         HPFEM_UNROLL for (int n = 0; n < most_points(SINGLE) * POINT / 2; n += 32) {
-          const int i = n + lane;
           if (n >= next.points * (POINT / 2)) break;
-          if (i < next.points * (POINT / 2)) HPFEM_COPY(to + (i / 8 * 8 + (i + 2 * (i / (POINT / 2))) % 8), from + 2 * i, 16);
+          if (n + lane < next.points * (POINT / 2)) HPFEM_COPY_ONCE(to + (BY_ROW ? n + own_place : rotated(n + lane)), from + 2 * n);
         }
       }
       if (++factor_step == STEPS) {
@@ -71,8 +77,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     for (int i = threadIdx.x; i < N_TILES * 32; i += THREADS) HPFEM_COPY(shared + 2 * i, tables + 2 * i, 16);
     HPFEM_COPY_COMMIT();
     HPFEM_COPY_WAIT(0);
-    __syncthreads();
   }
+  __syncthreads();
   // Groups of copies are in the order tables, factors, tables, factors, ...; without a ring of tables there are none of those.
   HPFEM_UNROLL for (int s = 0; s < (AHEAD > STAGES - 1 ? AHEAD : STAGES - 1); s++) {
     if constexpr (STAGES > 0) {
@@ -84,8 +90,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   }
   int stage = 0, tables_at = 0;
 
-  HPFEM_ROLLED for (long long base = (long long)blockIdx.x * WARPS; base < groups; base += stride) {
-    const long long group = base + warp, first = group * 16 + 2 * g;
+  HPFEM_ROLLED for (int base = blockIdx.x * WARPS; base < groups; base += stride) {
+    const int group = base + warp;
+    const long long first = group * 16LL + 2 * g;
     if (STAGES == 0 && group >= groups) break; // otherwise the warp keeps up with its block
     const bool live[2] = {first < n_elements, first + 1 < n_elements};
     // Coefficients of both elements: of the even modes of an eight, then of the odd ones, each at even and odd places.
@@ -99,17 +106,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       HPFEM_UNROLL for (int place = 0; place < 2; place++) {
         const int i = 8 * k + 4 * place + t;
         Two even = {0, 0}, odd = {0, 0};
-        if (i < (EVEN > ODD ? EVEN : ODD)) {
-          const int a = FIRST[i], b = SECOND[i];
-          if (live[0] && a >= 0) even.x = u[a];
-          if (live[1] && a >= 0) even.y = u[N_MODES + a];
-          if (live[0] && b >= 0) odd.x = u[b];
-          if (live[1] && b >= 0) odd.y = u[N_MODES + b];
-          if (i < PAIRED) {
-            const Two x = even, y = odd;
-            even = {x.x + y.x, x.y + y.y};
-            odd = {x.x - y.x, x.y - y.y};
-          }
+        const int a = modes[i], b = modes[PLACES + i];
+        if (live[0] && a >= 0) even.x = u[a];
+        if (live[1] && a >= 0) even.y = u[N_MODES + a];
+        if (live[0] && b >= 0) odd.x = u[b];
+        if (live[1] && b >= 0) odd.y = u[N_MODES + b];
+        if (i < PAIRED) {
+          const Two x = even, y = odd;
+          even = {x.x + y.x, x.y + y.y};
+          odd = {x.x - y.x, x.y - y.y};
         }
         if (k < EVEN_TILES) keep(k, place, even);
         if (k < ODD_TILES) keep(EVEN_TILES + k, place, odd);
@@ -136,7 +141,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         tables_at = tables_at + 1 == STAGES ? 0 : tables_at + 1;
       }
       // Even and odd modes in turn: products that do not wait for each other.
-      real e[even_products][4] = {}, o[larger(odd_products, 1)][4] = {};
+      real e[larger(even_products, 1)][4] = {}, o[larger(odd_products, 1)][4] = {};
       HPFEM_UNROLL for (int n = 0; n < 2 * MOST_TILES; n++) {
         const bool odd = n % 2;
         const int k = n / 2;
@@ -158,18 +163,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         HPFEM_COPY_WAIT(STAGES > 0 ? 2 * AHEAD - 1 : AHEAD - 1);
         __syncwarp();
       }
-      const Two *const mine = reinterpret_cast<const Two *>(stages + stage * STAGE) + (g + 2 * t) % 8;
+      const Two *const mine = reinterpret_cast<const Two *>(stages + stage * STAGE) + t * (POINT / 2);
       stage = stage + 1 == AHEAD ? 0 : stage + 1;
-      // What is tested at a point, of what is evaluated there: quantities of element h.
-      const auto at = [&](int slot, int q, int h, real(&v)[QUANTITIES], bool there) {
+      // Replaces the quantities of element h at point q, which `column` finds, by what is tested there.
+      const auto at = [&](int slot, int q, int h, bool there, auto column) {
         if (!there) {
-          HPFEM_UNROLL for (int a = 0; a < QUANTITIES; a++) v[a] = 0;
+          HPFEM_UNROLL for (int a = 0; a < QUANTITIES; a++) column(a) = 0;
           return;
         }
         Factors f;
         if constexpr (STORED) {
           HPFEM_UNROLL for (int c = 0; c < N_FACTORS; c++) {
-            const Two both = mine[(slot + t) * (POINT / 2) + c * 8];
+            const Two both = mine[slot * (POINT / 2) + c * 8 + (g + 2 * (BY_ROW ? t * N_FACTORS + c : t)) % 8];
             f.g[c] = h ? both.y : both.x;
           }
         }
@@ -179,48 +184,51 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         around.coordinates(q, x);
         around.values(q, extra);
         real u[SOURCES], s[SOURCES][DIM];
-        u[0] = VALUE ? v[0] : real(0);
-        HPFEM_UNROLL for (int d = 0; d < DIM; d++) s[0][d] = GRADIENT ? v[(VALUE + d) % QUANTITIES] : real(0);
+        u[0] = VALUE ? column(0) : real(0);
+        HPFEM_UNROLL for (int d = 0; d < DIM; d++) s[0][d] = GRADIENT ? column((VALUE + d) % QUANTITIES) : real(0);
         at_point(line[h], f, q, x, extra, parameters, u, s, value, flux);
-        if constexpr (VALUE) v[0] = TEST_VALUE ? value[0] : real(0);
+        if constexpr (VALUE) column(0) = TEST_VALUE ? value[0] : real(0);
         if constexpr (GRADIENT) {
-          HPFEM_UNROLL for (int d = 0; d < DIM; d++) v[VALUE + d] = TEST_GRADIENT ? flux[0][d] : real(0);
+          HPFEM_UNROLL for (int d = 0; d < DIM; d++) column(VALUE + d) = TEST_GRADIENT ? flux[0][d] : real(0);
         }
       };
+      // Even and odd parts to values at both points of a pair, or back.
+      const auto exchange = [&](bool back) {
+        HPFEM_UNROLL for (int c = 0; c < fours * QUANTITIES; c++) {
+          const bool across = GRADIENT && c % QUANTITIES == ACROSS;
+          HPFEM_UNROLL for (int h = 0; h < 2; h++) {
+            real &x = e[c / 2][2 * h + c % 2], &z = o[c / 2][2 * h + c % 2];
+            const real sum = x + z, difference = across && !back ? z - x : x - z;
+            x = across && back ? difference : sum;
+            z = across && back ? sum : difference;
+          }
+        }
+      };
+      if constexpr (kind == PAIR) exchange(false);
       HPFEM_UNROLL for (int r = 0; r < fours; r++) {
         const bool there = count % 4 == 0 || 4 * r + t < count;
-        HPFEM_UNROLL for (int h = 0; h < 2; h++) {
-          if constexpr (kind == PAIR) {
-            real v[QUANTITIES], w[QUANTITIES];
-            HPFEM_UNROLL for (int a = 0; a < QUANTITIES; a++) {
-              const int c = r * QUANTITIES + a;
-              const real even = e[c / 2][2 * h + c % 2], odd = o[c / 2][2 * h + c % 2];
-              v[a] = even + odd;
-              w[a] = GRADIENT && a == ACROSS ? odd - even : even - odd;
+        const int q = number * most_points(kind) + 4 * r + t;
+        if constexpr (kind == PAIR) {
+          HPFEM_UNROLL for (int side = 0; side < 2; side++) {
+            HPFEM_UNROLL for (int h = 0; h < 2; h++) {
+              at(side * most_points(PAIR) + 4 * r, side * PAIRS + q, h, there, [&](int a) -> real & {
+                const int c = r * QUANTITIES + a;
+                return side ? o[c / 2][2 * h + c % 2] : e[c / 2][2 * h + c % 2];
+              });
             }
-            const int q = number * most_points(PAIR) + 4 * r + t;
-            at(4 * r, q, h, v, there);
-            at(most_points(PAIR) + 4 * r, PAIRS + q, h, w, there);
-            HPFEM_UNROLL for (int a = 0; a < QUANTITIES; a++) {
-              const int c = r * QUANTITIES + a;
-              const real image = GRADIENT && a == ACROSS ? -w[a] : w[a];
-              e[c / 2][2 * h + c % 2] = v[a] + image;
-              o[c / 2][2 * h + c % 2] = v[a] - image;
-            }
-          } else {
-            real v[QUANTITIES];
-            constexpr bool apart = ODD > 0 && GRADIENT; // derivatives across the mirror are those of odd modes
-            const auto column = [&](int a) -> real & {
+          }
+        } else {
+          HPFEM_UNROLL for (int h = 0; h < 2; h++) {
+            at(4 * r, 2 * PAIRS + q, h, there, [&](int a) -> real & {
+              constexpr bool apart = ODD > 0 && GRADIENT; // derivatives across the mirror are those of odd modes
               if (apart && a == ACROSS) return o[r / 2][2 * h + r % 2];
               const int c = r * even_columns(kind) + a - (apart && a > ACROSS);
               return e[c / 2][2 * h + c % 2];
-            };
-            HPFEM_UNROLL for (int a = 0; a < QUANTITIES; a++) v[a] = column(a);
-            at(4 * r, 2 * PAIRS + number * 8 + 4 * r + t, h, v, there);
-            HPFEM_UNROLL for (int a = 0; a < QUANTITIES; a++) column(a) = v[a];
+            });
           }
         }
       }
+      if constexpr (kind == PAIR) exchange(true);
       __syncwarp();
       ask_factors();
       // Products that do not wait for each other.
@@ -237,16 +245,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       if constexpr (STAGES == 0) tile += tiles_of(kind, count) * 64;
     };
     HPFEM_ROLLED for (int n = 0; n < PAIR_STEPS; n++) step(Int<PAIR>{}, Int<most_points(PAIR)>{}, n);
-    if constexpr (PAIR_REST > 0) step(Int<PAIR>{}, Int<PAIR_REST>{}, PAIR_STEPS);
+    if constexpr (PAIR_REST > 0) step(Int<PAIR>{}, Int<larger(PAIR_REST, 1)>{}, PAIR_STEPS);
     HPFEM_ROLLED for (int n = 0; n < SINGLE_STEPS; n++) step(Int<SINGLE>{}, Int<8>{}, n);
-    if constexpr (SINGLE_REST > 0) step(Int<SINGLE>{}, Int<SINGLE_REST>{}, SINGLE_STEPS);
+    if constexpr (SINGLE_REST > 0) step(Int<SINGLE>{}, Int<larger(SINGLE_REST, 1)>{}, SINGLE_STEPS);
 
     real *const to = out + first * N_MODES;
     HPFEM_UNROLL for (int k = 0; k < MOST_TILES; k++) {
       HPFEM_UNROLL for (int place = 0; place < 2; place++) {
         const int i = 8 * k + 4 * place + t;
-        if (i >= (EVEN > ODD ? EVEN : ODD)) continue;
-        const int a = FIRST[i], b = SECOND[i];
+        const int a = modes[i], b = modes[PLACES + i];
         HPFEM_UNROLL for (int h = 0; h < 2; h++) {
           real even = k < EVEN_TILES ? y[k < EVEN_TILES ? k : 0][2 * h + place] : real(0);
           real odd = k < ODD_TILES ? y[k < ODD_TILES ? EVEN_TILES + k : 0][2 * h + place] : real(0);

@@ -22,6 +22,8 @@ Array = NDArray[np.float64]
 GROUP = 16
 # Modes beyond which the results of 16 elements do not fit the registers of a warp.
 MODES = 144
+# Registers that a thread may lack: few spilled ones cost little.
+SPILLED = 28
 # Place of a tile's (column, place of a mode), so that both ways of reading it are free of bank conflicts.
 _COLUMN, _MODE = np.indices((8, 8))
 _SWIZZLED = _COLUMN // 2 * 16 + (_COLUMN ^ _COLUMN // 2) % 2 * 8 + (_MODE // 2 ^ 2 * (_COLUMN // 4)) * 2 + _MODE % 2
@@ -177,7 +179,8 @@ class FusedPlan:
         points = max([2 * self.most_pairs] * (self.sorted.pairs > 0) + [8] * (self.sorted.singles > 0))
         stage = points * GROUP * self.stored
         kept = 128 * (self.even_tiles + self.odd_tiles - v.kept)
-        return 8 * (64 * (v.stages * chunk if v.stages else self.n_tiles) + v.warps * (v.ahead * stage + kept))
+        tables = 64 * (v.stages * chunk if v.stages else self.n_tiles) + 4 * max(self.even_tiles, self.odd_tiles)
+        return 8 * (tables + v.warps * (v.ahead * stage + kept))
 
     @property
     def registers(self) -> int:
@@ -188,16 +191,12 @@ class FusedPlan:
         )
         tiles = self.even_tiles + self.odd_tiles
         numbers = 4 * (tiles + self.options.kept + products) + 2 * self.stored + 2 * self.quantities + affine
-        return 2 * numbers + 60
+        return 2 * numbers + (74 if self.options.stages else 60)
 
-    def multiplications(self) -> int:
-        """Count the multiply-adds of an element.
-
-        Returns
-        -------
-        int
-        """
-        return 2 * 64 * self.n_tiles
+    @property
+    def registers_left(self) -> int:
+        """Registers of a thread, if as many blocks as wanted are on a multiprocessor."""
+        return min(255, REGISTERS // (self.threads * self.options.min_blocks))
 
     def constants(self) -> dict[str, Any]:
         """Tell the kernel's compile-time constants.
@@ -276,7 +275,7 @@ class FusedPlan:
             return f"{self.shared_bytes} bytes of shared memory are needed, a block has {limits.shared_block}"
         if (self.shared_bytes + 1024) * v.min_blocks > limits.shared_multiprocessor:
             return f"{v.min_blocks} blocks do not fit the shared memory of a multiprocessor"
-        if self.registers > min(255, REGISTERS // (self.threads * v.min_blocks)) + 12:
+        if self.registers > self.registers_left + SPILLED:
             return f"about {self.registers} registers a thread are needed"
         return None
 
@@ -332,8 +331,10 @@ def fitting_options(problem: BlockProblem, limits: Limits) -> list[FusedOptions]
         most = plan.even_tiles + plan.odd_tiles
         # Tables in shared memory, then many factors on their way, then coefficients in registers.
         for stages, ahead in ((0, 4), (0, 3), (0, 2), (3, 2), (3, 1), (2, 1), (0, 1)):
-            own = (FusedOptions(8, stages, ahead, kept, plan.options.mirror) for kept in range(most, -1, -1))
-            found += [v for v in own if FusedPlan(problem, v).misfit(limits) is None][:1]
+            own = [FusedOptions(8, stages, ahead, kept, plan.options.mirror) for kept in range(most, -1, -1)]
+            fits = [made for v in own if (made := FusedPlan(problem, v)).misfit(limits) is None]
+            fits.sort(key=lambda plan: plan.registers > plan.registers_left)
+            found += [made.options for made in fits[:1]]
     if not found:
         raise NotSuitable(f"the tables of {problem.n_modes} modes do not fit a block's shared memory")
     return found

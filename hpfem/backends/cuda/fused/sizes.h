@@ -46,9 +46,15 @@ HPFEM_DEVICE Step step_at(int s) {
   return {SINGLE, SINGLE_REST, SINGLES - SINGLE_REST, tiles_of(SINGLE, SINGLE_REST), N_TILES - tiles_of(SINGLE, SINGLE_REST)};
 }
 
-// Numbers of shared memory: tables of the block; of a warp the factors of some steps, and coefficients of 16 elements.
+// Numbers of shared memory: tables of the block, and FIRST and SECOND, two bytes each; of a warp the factors of some steps, and coefficients of 16 elements.
 constexpr bool STORED = N_FACTORS > 0 && !AFFINE;
 constexpr int TABLES = 64 * (STAGES > 0 ? STAGES * CHUNK : N_TILES), POINT = 16 * N_FACTORS;
+constexpr int PLACES = 8 * MOST_TILES, NAMES = PLACES / 2;
 constexpr int STAGE_POINTS = larger(PAIRS ? 2 * most_points(PAIR) : 0, SINGLES ? 8 : 0);
 constexpr int STAGE = STORED ? STAGE_POINTS * POINT : 0;
 constexpr int WARP_SIZE = AHEAD * STAGE + (K_TILES - KEPT) * 128;
+
+// Where the i-th pair of elements' factors of a step are: eights of them rotated by twice their number if that tells the
+// four points of a lane's neighbours apart, else by twice their point's.
+constexpr bool BY_ROW = N_FACTORS % 2;
+HPFEM_DEVICE int rotated(int i) { return i / 8 * 8 + (i + 2 * (i / (BY_ROW ? 8 : larger(POINT / 2, 1)))) % 8; }

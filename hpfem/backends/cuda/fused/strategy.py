@@ -38,6 +38,7 @@ class FusedKernel(CudaKernel):
         self._compile(layout.program(), "fused", layout.shared_bytes)
         self.factors, self.points = self._layouts(GROUP)
         self.tables = upload(layout.tables())
+        self.n_elements = problem.n_elements
         self._resident = limits().multiprocessors * layout.options.min_blocks
 
     def arrays(self) -> list[tuple[str, Any]]:
@@ -46,13 +47,12 @@ class FusedKernel(CudaKernel):
 
     def apply(self, source: Any, out: Any) -> None:
         """Apply to one block of a field; see `BlockKernel.apply`."""
-        n = self.problem.n_elements
-        blocks = min(-(-n // self.plan.elements), self._resident)
+        blocks = min(-(-self.n_elements // self.plan.elements), self._resident)
         if blocks:
             self.function(
                 (blocks, len(source)),
                 (self.plan.threads,),
-                (np.int64(n), source, out, self.factors, self.points, self.tables, *self._extra),
+                (np.int64(self.n_elements), source, out, self.factors, self.points, self.tables, *self._extra),
                 shared_mem=self.plan.shared_bytes,
             )
 
