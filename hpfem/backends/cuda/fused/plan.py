@@ -176,7 +176,7 @@ class FusedPlan:
         """Shared memory of a block."""
         v = self.options
         chunk = max(map(self._tiles, self.steps))
-        points = max([2 * self.most_pairs] * (self.sorted.pairs > 0) + [8] * (self.sorted.singles > 0))
+        points = max(2 * self.most_pairs * (self.sorted.pairs > 0), min(8, -(-self.sorted.singles // 4) * 4))
         stage = points * GROUP * self.stored
         kept = 128 * (self.even_tiles + self.odd_tiles - v.kept)
         tables = 64 * (v.stages * chunk if v.stages else self.n_tiles) + 4 * max(self.even_tiles, self.odd_tiles)
@@ -324,7 +324,7 @@ def fitting_options(problem: BlockProblem, limits: Limits) -> list[FusedOptions]
         If none fits, or the problem is none for the fused kernels.
     """
     check_fused(problem)
-    found: list[FusedOptions] = []
+    found: list[FusedPlan] = []
     sizes = [FusedPlan(problem, FusedOptions(mirror=mirror)) for mirror in (True, False)]
     sizes.sort(key=lambda plan: plan.n_tiles)  # a tie: with the mirror
     for plan in sizes:
@@ -333,11 +333,10 @@ def fitting_options(problem: BlockProblem, limits: Limits) -> list[FusedOptions]
         for stages, ahead in ((0, 4), (0, 3), (0, 2), (3, 2), (3, 1), (2, 1), (0, 1)):
             own = [FusedOptions(8, stages, ahead, kept, plan.options.mirror) for kept in range(most, -1, -1)]
             fits = [made for v in own if (made := FusedPlan(problem, v)).misfit(limits) is None]
-            fits.sort(key=lambda plan: plan.registers > plan.registers_left)
-            found += [made.options for made in fits[:1]]
+            found += sorted(fits, key=lambda plan: plan.registers > plan.registers_left)[:1]
     if not found:
         raise NotSuitable(f"the tables of {problem.n_modes} modes do not fit a block's shared memory")
-    return found
+    return [plan.options for plan in sorted(found, key=lambda plan: plan.registers > plan.registers_left)]
 
 
 def checked_plan(problem: BlockProblem, options: FusedOptions, limits: Limits) -> FusedPlan:

@@ -50,7 +50,7 @@ HPFEM_DEVICE Step step_at(int s) {
 constexpr bool STORED = N_FACTORS > 0 && !AFFINE;
 constexpr int TABLES = 64 * (STAGES > 0 ? STAGES * CHUNK : N_TILES), POINT = 16 * N_FACTORS;
 constexpr int PLACES = 8 * MOST_TILES, NAMES = PLACES / 2;
-constexpr int STAGE_POINTS = larger(PAIRS ? 2 * most_points(PAIR) : 0, SINGLES ? 8 : 0);
+constexpr int STAGE_POINTS = larger(PAIRS ? 2 * most_points(PAIR) : 0, SINGLE_STEPS ? 8 : rounded_up(SINGLE_REST, 4));
 constexpr int STAGE = STORED ? STAGE_POINTS * POINT : 0;
 constexpr int WARP_SIZE = AHEAD * STAGE + (K_TILES - KEPT) * 128;
 
