@@ -16,6 +16,8 @@ from ..errors import NotSuitable
 from ..forms.cost import operator_bytes
 from ..mesh import Mesh
 from ..operators import Helmholtz
+from ..space.arguments import Quadrature, simplex_rules
+from ..space.field import Field
 from ..space.space import Space
 from .problems import random_field
 from .results import rounded
@@ -39,6 +41,8 @@ class ComparisonRow:
         Nominal operations and compulsory bytes of one application.
     difference : float
         Largest difference to the first variant over the largest value, on random coefficients.
+    quadrature : str
+        "simplex" where that is another than all others have: what it would give.
     """
 
     shape: str
@@ -54,11 +58,12 @@ class ComparisonRow:
     flops: float
     nbytes: float
     difference: float
+    quadrature: str = ""
 
     @property
     def variant(self) -> str:
         """Name for tables."""
-        return f"{self.strategy}, {self.algorithm}"
+        return ", ".join(filter(None, (self.strategy, self.algorithm, self.quadrature)))
 
     def as_dict(self) -> dict[str, Any]:
         """Make a record for result files.
@@ -76,7 +81,7 @@ def compare_algorithms(
     *,
     lam: float = 1.0,
     basis: str = "modified",
-    quadrature: str | int | None = None,
+    quadrature: Quadrature = None,
     dtype: DTypeLike = np.float64,
     backend: str = "auto",
     repeats: int = 9,
@@ -108,15 +113,22 @@ def compare_algorithms(
     u = random_field(space, "coeff")
     reference = None
     others = [(name, algorithm) for name in chosen.strategy_names for algorithm in ("noncollocated", "collocated")]
-    for strategy, algorithm in [REFERENCE, *(other for other in others if other[0] != REFERENCE[0])]:
+    ways = [(space, "", *way) for way in (REFERENCE, *(other for other in others if other[0] != REFERENCE[0]))]
+    rules = simplex_rules(space.orders) if quadrature is None else {}
+    if rules:
+        ways.append((space.at(quadrature=dict.fromkeys(rules, "simplex")), "simplex", "auto", "auto"))
+    for on, rule, strategy, algorithm in ways:
         try:
-            operator = Helmholtz(space, lam=lam, strategy=strategy, algorithm=algorithm)
+            operator = Helmholtz(on, lam=lam, strategy=strategy, algorithm=algorithm)
         except NotSuitable:
             continue
+        u = Field(on, "coeff", u.data)
         result, out = operator(u), operator(u)
         reference = reference or result
         device = operator.backend.device()
-        for i, (choice, block) in enumerate(zip(operator.choices, space.blocks, strict=True)):
+        for i, (choice, block) in enumerate(zip(operator.choices, on.blocks, strict=True)):
+            if rule and block.rule.tensor:
+                continue
             call = partial(choice.kernel.apply, u.data[i].read(device), out.data[i].write(device))
             seconds = measure(call, timer, repeats, min_seconds).median
             n_dofs = block.n_elements * block.n_modes
@@ -132,5 +144,6 @@ def compare_algorithms(
                 dofs_per_second=n_dofs / seconds,
                 flops=float(choice.kernel.flops * block.n_elements),
                 nbytes=float(operator_bytes(choice.kernel.problem) * block.n_elements),
+                quadrature=rule,
                 difference=float(np.abs(found - expected).max() / np.abs(expected).max()),
             )

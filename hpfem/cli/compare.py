@@ -1,7 +1,8 @@
 """`hpfem compare`: algorithms against each other.
 
 Apply the Helmholtz operator to random coefficients by dense matrices, by non-collocated and by
-collocated sum factorisation: agreement, time, operations and bytes per shape and order.
+collocated sum factorisation: agreement, time, operations and bytes per shape and order. For triangles and
+tets also by quadrature="simplex", whose results differ on curved cells by what quadrature does.
 
 Examples
 --------
@@ -91,4 +92,5 @@ def _print(rows: list[ComparisonRow]) -> None:
         for row in sorted(rows, key=lambda row: (row.order, row.shape, row.geometry))
     ]
     output.print_table("Helmholtz", columns, lines)
-    output.say(f"largest relative difference {max(row.difference for row in rows):.1e}")
+    same = [row.difference for row in rows if not row.quadrature]
+    output.say(f"largest relative difference {max(same):.1e}")

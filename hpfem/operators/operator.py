@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypedDict
 
 import numpy as np
@@ -21,6 +22,7 @@ from ..forms.linear import elliptic_part
 from ..geometry.element_map import CHUNK
 from ..memory import HOST, Device, OutOfMemory, PairArray
 from ..space import Field, Space
+from ..space.arguments import simplex_rules
 from ..space.evaluation import evaluate_on_blocks
 from ..space.field import check_state
 from ..space.memory_errors import no_room
@@ -366,7 +368,8 @@ class Operator(FieldMap):
         """Say, per block, what was chosen and why, what was not suitable, and which geometric factors are carried.
 
         Why: tuned (`tune`, `hpfem tune`), with how much faster than the runner-up; the shipped table of measured
-        speeds; the least time by a model; or asked for.
+        speeds; the least time by a model; or asked for. Of curved simplices also what quadrature="simplex" would give,
+        which is never chosen by itself: results depend on it.
 
         Returns
         -------
@@ -380,7 +383,19 @@ class Operator(FieldMap):
                 line += f"; {kind}: {block.geometry.n_factors(kind)} numbers per {where}"
             lines.append(line)
             lines += [f"    not {reason}" for reason in choice.unsuitable]
+            lines += self._on_simplex_rule(choice.kernel.problem)
         return "\n".join(lines)
+
+    def _on_simplex_rule(self, problem: BlockProblem) -> list[str]:
+        """A line on what another quadrature would give, where it has fewer points."""
+        basis, rule = problem.tabulation.basis, problem.tabulation.rule
+        other = simplex_rules({problem.shape.name: basis.order}).get(problem.shape.name)
+        if other is None or problem.geometry.affine or len(other) >= len(rule):
+            return []
+        tabulation, geometry = Tabulation(basis, other), problem.geometry.on_rule(other)
+        moved = replace(problem, tabulation=tabulation, geometry=geometry, algorithm="noncollocated")
+        rates = [rate for strategy in self.backend.strategies if (rate := strategy.measured(moved))]
+        return [f"    quadrature='simplex' has {len(other)} points of {len(rule)}" + "".join(f"; {r}" for r in rates)]
 
     def _check(self, field: Field) -> int:
         """Check the argument; returns the components of the result."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from hpfem.shapes import SHAPES, Shape, ShapeRule, default_counts, quadrature, simplex_quadrature
+from hpfem.shapes import SHAPES, PointRule, Shape, ShapeRule, default_counts, quadrature, simplex_quadrature
 from hpfem.shapes.arguments import integer, name_of, shown
 
 from ..errors import ArgumentError
@@ -101,6 +102,25 @@ def checked_quadrature(quadrature: Quadrature) -> Quadrature:
     for name in quadrature:
         name_of(name, SHAPES, "shape", " in quadrature")
     return dict(quadrature)
+
+
+def simplex_rules(orders: Mapping[str, int]) -> dict[str, PointRule]:
+    """Symmetric rules of those shapes that have one.
+
+    Parameters
+    ----------
+    orders : {shape name: int}
+
+    Returns
+    -------
+    dict
+        {shape name: PointRule}.
+    """
+    found = {}
+    for name, order in orders.items():
+        with suppress(ArgumentError):
+            found[name] = simplex_quadrature(SHAPES[name], order)
+    return found
 
 
 def chosen_rule(shape: Shape, order: int, choice: Quadrature) -> ShapeRule:

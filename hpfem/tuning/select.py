@@ -58,7 +58,7 @@ def _algorithms(problem: BlockProblem, asked: str) -> list[str]:
     enough = rule.resolves(order)
     always = problem.form.always_collocated
     if gradients and asked == "collocated" and not rule.tensor:
-        raise ArgumentError(
+        raise NotSuitable(
             f"{problem.form.name} on {problem.shape.name}: a simplex rule has no directions to differentiate along;"
             " use algorithm='noncollocated'"
         )

@@ -152,7 +152,7 @@ def test_compare(capsys, tmp_path):
     assert result["complete"] and result["machine"]["cpu"] and result["threads"]
     rows = result["results"]
     assert len(rows) >= 3 * 3 * 4
-    assert max(row["difference"] for row in rows) <= 1e-12
+    assert max(row["difference"] for row in rows if not row["quadrature"]) <= 1e-12
     assert {(row["strategy"], row["algorithm"]) for row in rows} >= {
         ("stdmat", "noncollocated"),
         ("sumfac", "noncollocated"),

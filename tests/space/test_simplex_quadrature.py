@@ -8,9 +8,11 @@ import pytest
 
 import hpfem as hp
 from hpfem.backends import BACKENDS
+from hpfem.benchmarks import compare_algorithms
 from hpfem.errors import NotSuitable
 from hpfem.memory import HOST
 from hpfem.mesh import box
+from hpfem.shapes import SHAPES, simplex_quadrature
 from hpfem.space.transforms import resampled
 from tests.operators.reference import random_field, references
 from tests.operators.ways import SPECIAL, special
@@ -198,7 +200,7 @@ def test_refused():
             with pytest.raises(NotSuitable, match="sumfac factorises along directions.*stdmat"):
                 hp.Helmholtz(space, lam=1.0, strategy="sumfac", backend=backend)
     for make in (hp.Laplacian, hp.IProductWRTDerivBase):
-        with pytest.raises(hp.ArgumentError, match="no directions to differentiate along; use algorithm='noncoll"):
+        with pytest.raises(NotSuitable, match="no directions to differentiate along; use algorithm='noncoll"):
             make(space, algorithm="collocated")
     with pytest.raises(hp.ArgumentError, match="no simplex rule of order 11 on a tet"):
         hp.Space(box("tet", 1), 11, quadrature="simplex")
@@ -208,3 +210,19 @@ def test_tuning_and_explanation():
     operator = hp.Helmholtz(hp.Space(curved("tri", order=2), 3, quadrature="simplex"), lam=1.0)
     operator.tune(seconds=1.0)
     assert "Q=(12,)" in str(operator.explain())
+
+
+def test_what_it_would_give_is_said_and_not_chosen():
+    for name in MOST:
+        said = hp.Helmholtz(hp.Space(curved(name, order=2), 3, backend="numpy"), lam=1.0).explain()
+        assert f"quadrature='simplex' has {len(simplex_quadrature(SHAPES[name], 3))} points of " in said
+    for space in (
+        hp.Space(curved("tri", order=2), 3, quadrature="simplex"),
+        hp.Space(skewed(straight("tri")), 3),
+        hp.Space(curved("quad", order=2), 3),
+        hp.Space(curved("tri", order=2), 16),
+    ):
+        assert "simplex" not in hp.Helmholtz(space, lam=1.0, strategy="stdmat", backend="numpy").explain()
+    rows = list(compare_algorithms(curved("tri", order=2), 3, backend="numpy", repeats=1, min_seconds=0.0))
+    assert [row.variant for row in rows if row.quadrature] == ["stdmat, noncollocated, simplex"]
+    assert 1e-9 < rows[-1].difference < 1e-2

@@ -17,7 +17,7 @@ from ..runtime.device import architecture, limits, upload
 from ..runtime.kernel import CudaKernel
 from ..runtime.measured import expected_time, known_row, shipped_rate
 from ..runtime.nvrtc import start
-from .plan import GROUP, FusedOptions, FusedPlan, checked_plan, fitting_options
+from .plan import GROUP, FusedOptions, FusedPlan, check_fused, checked_plan, fitting_options
 
 # Bytes and operations per nanosecond that kernels nobody has measured are taken to reach.
 BYTES, FLOPS = 3500.0, 40000.0
@@ -62,7 +62,8 @@ def _search(problem: BlockProblem) -> Generator[list[FusedOptions], Mapping[Fuse
     timed = yield fitting_options(problem, limits())
     best = min(timed, key=lambda options: timed[options])
     near = [replace(best, kept=kept) for kept in (best.kept - 1, best.kept // 2, 0, best.kept + 1) if kept >= 0]
-    near += [replace(best, warps=4, min_blocks=2), replace(best, warps=12), replace(best, ahead=best.ahead + 1)]
+    near += [replace(best, warps=4, min_blocks=2), replace(best, min_blocks=2), replace(best, min_blocks=3)]
+    near += [replace(best, warps=12), replace(best, warps=16), replace(best, ahead=best.ahead + 1)]
     yield [v for v in dict.fromkeys(near) if v not in timed and FusedPlan(problem, v).misfit(limits()) is None]
 
 
@@ -73,6 +74,7 @@ class CudaFused(Strategy):
 
     def default(self, problem: BlockProblem) -> Options:
         """The measured options, if there are some and they fit, else the most promising; see `Strategy.default`."""
+        check_fused(problem)
         promising = fitting_options(problem, limits())
         row = known_row(problem, self.name)
         if row is not None and FusedPlan(problem, known := FusedOptions(*row[1:])).misfit(limits()) is None:
@@ -85,9 +87,11 @@ class CudaFused(Strategy):
 
     def search(self, problem: BlockProblem) -> Search:
         """What fits, then neighbours of the fastest; see `Strategy.search`."""
+        check_fused(problem)
         yield from text.search_in_text(_search(problem), FusedOptions)
 
     def _plan(self, problem: BlockProblem, options: Options) -> FusedPlan:
+        check_fused(problem)
         if options is None:
             options = self.default(problem)
         return checked_plan(problem, text.from_text(FusedOptions, options or ""), limits())
