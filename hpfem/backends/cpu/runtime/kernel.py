@@ -246,9 +246,9 @@ class CpuKernel(GroupKernel, BlockKernel):
         return stored_factors(self.problem.geometry, kind, self.problem.dtype, direction, self.target)
 
     def diagonal(self) -> Array | None:
-        """Diagonals of the element matrices, compiled unless a transform stands before the tree; see `BlockKernel`."""
+        """Diagonals of the element matrices, compiled where modes and points are those of a tree; see `BlockKernel`."""
         p = self.problem
-        if p.tabulation.basis.transform is not None:
+        if p.tabulation.basis.transform is not None or not p.tabulation.rule.tensor:
             return None
         out = np.empty((p.form.components, p.n_elements, p.n_modes), p.dtype)
         self._of_diagonals.apply(np.empty((p.coupled, 0), p.dtype), out)
