@@ -5,7 +5,14 @@ from hpfem.errors import NotSuitable
 from hpfem.forms.form import ALGORITHMS
 
 # Strategies that serve some problems only, and say NotSuitable to the others.
-SPECIAL = {("cpu", "dense"), ("cpu", "numpy"), ("cuda", "sumfac"), ("cuda", "dense"), ("cuda", "fused")}
+SPECIAL = {
+    ("cpu", "dense"),
+    ("cpu", "fused"),
+    ("cpu", "numpy"),
+    ("cuda", "sumfac"),
+    ("cuda", "dense"),
+    ("cuda", "fused"),
+}
 
 
 def ways(backend, gradients=True):

@@ -105,6 +105,28 @@ def test_weak_forms(backend, name, rng):
             assert norm_error(found.arrays[0], expected) < 1e-12, way
 
 
+def transport(u, du, x, v, c):
+    """A nonlinear form of one component, of everything that there is."""
+    return v * du[0] + c * u * x[1] + np.sin(u), [c * d + u * v for d in du]
+
+
+@each_simplex
+def test_forms_of_the_strategies_that_serve_some(backend, name, rng):
+    forms = [
+        (transport, {"v": variable, "c": 0.7}, ("value", "grad")),
+        (lambda u, x: [u * u * x[0]] * len(x), {}, ("grad",)),
+        (lambda u, du: du[0] * du[1], {}, ("value",)),
+    ]
+    for mesh in (curved(name, order=2), skewed(straight(name))):
+        space = hp.Space(mesh, 3, quadrature="simplex")
+        u = random_field(space, rng, components=2)
+        for function, fields, test in forms:
+            make = partial(hp.WeakForm, space, function, fields=fields, test=test)
+            expected = make(backend="numpy")(u).arrays[0]
+            for strategy, operator in special(backend, make):
+                assert norm_error(operator(u).arrays[0], expected) < 1e-12, strategy
+
+
 @each_simplex
 def test_single_precision_other_bases_and_surfaces(backend, name, rng):
     mesh = curved(name, order=2)

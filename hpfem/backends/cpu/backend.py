@@ -30,6 +30,7 @@ from .runtime.threads import thread_count
 # Time per operation against collocated sum factorisation (measured on AVX-512, P = 1..7).
 _NONCOLLOCATED_COST = 0.9
 _DENSE_COST, _DENSE_OVERHEAD = 1.2, 0.6
+_FUSED_COST = 0.6
 # Compiled fibers run at the processor's peak; BLAS streams its arguments and results through memory.
 _BLAS_COST = 4.0
 _NUMPY_COST = 12.0
@@ -90,6 +91,21 @@ class CpuDense(Strategy):
         return (_DENSE_COST * matrices + _DENSE_OVERHEAD) * 2.0 * problem.n_modes**2
 
 
+class CpuFused(Strategy):
+    """Dense products and what is between them, compiled, one element per SIMD lane: on rules without directions."""
+
+    name, special = "fused", True
+
+    def build(self, problem: BlockProblem, options: Options = None) -> CpuKernel:
+        """Build the kernel, if the rule has no directions and elements are curved; see `Strategy.build`."""
+        no_options(self, options)
+        return CpuKernel(problem, "fused")
+
+    def cost(self, problem: BlockProblem) -> float:
+        """Estimate the time by operations, of which the mirror saves half; see `Strategy.cost`."""
+        return _FUSED_COST * operator_flops(problem, "stdmat")
+
+
 class CpuStdMat(Strategy):
     """Dense reference matrices through BLAS."""
 
@@ -109,7 +125,7 @@ class CpuBackend(Backend):
     """Kernels compiled for the processor through LLVM."""
 
     name = "cpu"
-    strategies = (CpuSumFac(), CpuDense(), CpuStdMat(), CpuPlain())
+    strategies = (CpuSumFac(), CpuDense(), CpuFused(), CpuStdMat(), CpuPlain())
 
     def missing(self) -> str | None:
         """Say what keeps LLVM from compiling here; see `Backend.missing`."""

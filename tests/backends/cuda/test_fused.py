@@ -8,13 +8,13 @@ import pytest
 
 import hpfem as hp
 from hpfem.backends.cuda.codegen.prelude import fill
-from hpfem.backends.cuda.fused.mirror import mirror_of
 from hpfem.backends.cuda.fused.plan import FusedOptions, FusedPlan, check_fused, checked_plan, fitting_options
 from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.backends.cuda.runtime.device import REGISTERS, Limits
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.errors import NotSuitable
 from hpfem.mesh import box
+from hpfem.shapes.mirror import mirror_of
 from tests.backends.cuda.fused_host import FusedCase, apply
 from tests.backends.cuda.host_kernels import build
 from tests.samples import bulge, norm_error, skewed

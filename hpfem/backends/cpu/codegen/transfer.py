@@ -44,16 +44,45 @@ def write_transposes(ctx: Context) -> None:
         write_reader(b, "read_field", Layout(problem.n_points))
 
 
-def _call(ctx: Context, name: str, outside: str, inside: str) -> None:
-    """Call a function of `write_transposes` on the present group."""
+def call(ctx: Context, name: str, outside: str, inside: str) -> None:
+    """Call a function that transposes on the present group.
+
+    Parameters
+    ----------
+    ctx : Context
+    name : str
+        "read_input", "write_result" or "read_field".
+    outside, inside : str
+        Pointers to a user's array and to the scratch.
+    """
     where = f"i64 {ctx.group.value}, i64 %last"
     if ctx.indexed and name != "read_field":
         where = f"ptr {ctx.b.at('%codes', (ctx.group, ctx.problem.n_modes), unit=f'<{ctx.b.lanes} x i32>')}"
     ctx.b.emit(f"call void @{name}(ptr {outside}, ptr {inside}, {where})")
 
 
-def _component(ctx: Context, base: str, application: Index, components: int, c: int, numbers: int) -> str:
-    """Pointer to component c of those that an application takes or gives, in a user's array."""
+def component(ctx: Context, base: str, application: Index, components: int, c: int, numbers: int) -> str:
+    """Point at a component of those that an application takes or gives, in a user's array.
+
+    Parameters
+    ----------
+    ctx : Context
+    base : str
+        Pointer to the array.
+    application : Index
+        Number of the application.
+    components : int
+        That it takes or gives.
+    c : int
+        Component among these.
+    numbers : int
+        Of an element.
+
+    Returns
+    -------
+    str
+        Pointer.
+    """
     b = ctx.b
     index = b.new(f"mul nsw i64 {application.value}, {components}")
     index = b.new(f"add nsw i64 {index}, {c}")
@@ -74,7 +103,7 @@ def read_fields(ctx: Context) -> None:
     """
     for i, (name, c) in enumerate(field_inputs(ctx.trace)):
         source = ctx.b.new(f"load ptr, ptr {ctx.b.at('%fields', (i, 1), unit='ptr')}")
-        _call(ctx, "read_field", source, ctx.area("field", name, c, size=ctx.problem.n_points))
+        call(ctx, "read_field", source, ctx.area("field", name, c, size=ctx.problem.n_points))
 
 
 def read_input(ctx: Context, application: Index, c: int) -> None:
@@ -89,35 +118,35 @@ def read_input(ctx: Context, application: Index, c: int) -> None:
         Component among these.
     """
     problem, transform = ctx.problem, ctx.problem.tabulation.basis.transform
-    source = _component(ctx, "%in", application, problem.coupled, c, problem.n_input)
+    source = component(ctx, "%in", application, problem.coupled, c, problem.n_input)
     if not ctx.from_modes:
-        _call(ctx, "read_input", source, ctx.values(c))
+        call(ctx, "read_input", source, ctx.values(c))
         return
     leaves = ctx.level(ctx.dim, "v", c)
     if transform is None:
-        _call(ctx, "read_input", source, leaves)
+        call(ctx, "read_input", source, leaves)
         _share(ctx, leaves, scatter=False)
     else:
         nodal = ctx.area("nodal", size=problem.n_modes)
-        _call(ctx, "read_input", source, nodal)
-        _multiply(ctx, transform[ctx.tree.leaf_to_mode], nodal, leaves)
+        call(ctx, "read_input", source, nodal)
+        multiply(ctx, transform[ctx.tree.leaf_to_mode], nodal, leaves)
 
 
 def write_result(ctx: Context, application: Index, c: int) -> None:
     """Write a component of the result; see `read_input`."""
     problem, transform = ctx.problem, ctx.problem.tabulation.basis.transform
-    target = _component(ctx, "%out", application, problem.given, c, problem.n_output)
+    target = component(ctx, "%out", application, problem.given, c, problem.n_output)
     if not ctx.to_modes:
-        _call(ctx, "write_result", target, ctx.result(c))
+        call(ctx, "write_result", target, ctx.result(c))
         return
     leaves = ctx.level(ctx.dim, "v", c)
     if transform is None:
         _share(ctx, leaves, scatter=True)
-        _call(ctx, "write_result", target, leaves)
+        call(ctx, "write_result", target, leaves)
     else:
         nodal = ctx.area("nodal", size=problem.n_modes)
-        _multiply(ctx, transform[ctx.tree.leaf_to_mode].T, leaves, nodal)
-        _call(ctx, "write_result", target, nodal)
+        multiply(ctx, transform[ctx.tree.leaf_to_mode].T, leaves, nodal)
+        call(ctx, "write_result", target, nodal)
 
 
 def _share(ctx: Context, leaves: str, scatter: bool) -> None:
@@ -134,17 +163,27 @@ def _share(ctx: Context, leaves: str, scatter: bool) -> None:
             b.store(b.load(own), other)
 
 
-def _multiply(ctx: Context, matrix: NDArray[np.floating[Any]], source: str, target: str) -> None:
-    """Store matrix @ source, a few rows at a time."""
+def multiply(ctx: Context, matrix: NDArray[np.floating[Any]], source: str, target: str, together: int = _ROWS) -> None:
+    """Store matrix @ source, a few rows at a time.
+
+    Parameters
+    ----------
+    ctx : Context
+    matrix : ndarray
+    source, target : str
+        Pointers to vectors.
+    together : int
+        Rows that are formed together.
+    """
     b, (rows, columns) = ctx.b, matrix.shape
-    full, rest = divmod(rows, _ROWS)
+    full, rest = divmod(rows, together)
     if full:
-        table = b.real_table(matrix[: full * _ROWS].reshape(full, _ROWS, columns).transpose(0, 2, 1))
+        table = b.real_table(matrix[: full * together].reshape(full, together, columns).transpose(0, 2, 1))
         with b.loop(full) as i:
-            start = b.at(table, (i, _ROWS * columns), unit=b.real)
-            for row, value in enumerate(table_product(b, start, source, columns, _ROWS)):
-                b.store(value, b.at(target, (i, _ROWS), (row, 1)))
+            start = b.at(table, (i, together * columns), unit=b.real)
+            for row, value in enumerate(table_product(b, start, source, columns, together)):
+                b.store(value, b.at(target, (i, together), (row, 1)))
     if rest:
-        table = b.real_table(matrix[full * _ROWS :].T)
+        table = b.real_table(matrix[full * together :].T)
         for row, value in enumerate(table_product(b, table, source, columns, rest)):
-            b.store(value, target, full * _ROWS + row)
+            b.store(value, target, full * together + row)

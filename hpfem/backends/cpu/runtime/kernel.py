@@ -19,6 +19,7 @@ from ....support.pool import Pool
 from ...cellwise import transposed as transposes
 from ..codegen.dense import write_dense
 from ..codegen.diagonal import write_diagonal
+from ..codegen.fused import write_fused
 from ..codegen.ir import Program
 from ..codegen.matrix import Step, packed, steps_of, write_matrix
 from ..codegen.pointwise import field_inputs, parameter_inputs
@@ -37,6 +38,7 @@ _WRITERS: dict[str, Callable[[BlockProblem, int, bool, bool], Program]] = {
     "sumfac": write_sumfac,
     "dense": write_dense,
     "diagonal": write_diagonal,
+    "fused": write_fused,
 }
 
 
@@ -203,8 +205,8 @@ class CpuKernel(GroupKernel, BlockKernel):
     ----------
     problem : BlockProblem
     strategy : str
-        "sumfac", "dense" for reference matrices of affine elements, or "diagonal", which makes the diagonals of the
-        element matrices and takes nothing.
+        "sumfac", "dense" for reference matrices of affine elements, "fused" on rules without directions, or "diagonal",
+        which makes the diagonals of the element matrices and takes nothing.
     target : Target, optional
         This machine's processor when left out.
     like : CpuKernel, optional

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hpfem.shapes.mirror import mirror_of, without_mirror
+
 from ....errors import NotSuitable
 from ....forms.form import BlockProblem
 from ..codegen.prelude import COMMON_HEADERS, constants, fill, header, program
 from ..codegen.tables import Levels
 from ..runtime.device import REGISTERS, Limits
-from .mirror import mirror_of, without_mirror
 
 Array = NDArray[np.float64]
 

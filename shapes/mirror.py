@@ -8,7 +8,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from hpfem.shapes import PointRule, Tabulation
+from .quadrature import PointRule
+from .tabulation import Tabulation
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]

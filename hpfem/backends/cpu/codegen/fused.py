@@ -1,0 +1,236 @@
+"""Weak forms on rules without directions: dense products with the tables of all points, one element per lane.
+
+Values and derivatives at a few points are formed in registers, go through the pointwise function there, and what is
+tested is stored; then one product takes all of that back. With the mirror that rule and basis have, even and odd modes
+need half of the tables each (`hpfem.shapes.mirror`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpfem.shapes.mirror import Mirror, mirror_of, without_mirror
+
+from ....errors import NotSuitable
+from ....forms.form import BlockProblem
+from .context import Context
+from .indexed import write_indexed_reader, write_indexed_writer
+from .ir import ARGUMENTS, Index, Program, Where
+from .levels import Integers
+from .line import table_product
+from .points import at_point
+from .pointwise import field_inputs, load_parameters
+from .transfer import call, component, multiply, read_fields
+from .transpose import Layout, write_reader, write_writer
+
+Array = NDArray[np.floating[Any]]
+
+# Sums that are formed together: what the registers of AVX-512 hold beside an input.
+_SUMS = 24
+# The derivative across the mirror: values have number 0, derivatives come behind.
+_ACROSS = 1
+
+
+def check_fused(problem: BlockProblem) -> None:
+    """Check that a problem is one for the kernel.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+
+    Raises
+    ------
+    NotSuitable
+        With the reason, if it is not.
+    """
+    form = problem.form
+    if problem.tabulation.rule.tensor:
+        raise NotSuitable("products and points are fused on rules without directions only")
+    if not (form.from_modes and form.to_modes and form.trace) or form.components > 1:
+        raise NotSuitable("products and points are fused for weak forms of one component only")
+    if problem.geometry.affine:
+        raise NotSuitable("products and points are fused on curved elements only")
+
+
+class _Writer:
+    """Writes the kernel of a problem.
+
+    Parameters
+    ----------
+    ctx : Context
+    """
+
+    def __init__(self, ctx: Context) -> None:
+        tabulation, form = ctx.problem.tabulation, ctx.form
+        self.ctx, self.b, self.n = ctx, ctx.b, ctx.problem.n_modes
+        self.modes: Mirror = mirror_of(tabulation) or without_mirror(tabulation)
+        tables = np.concatenate([tabulation.dense[None], tabulation.dense_gradient]).transpose(1, 0, 2)
+        self.even, self.odd = self.modes.of_modes(tables)
+        derivatives = list(range(1, 1 + ctx.dim))
+        self.trial = [0] * form.trial_value + derivatives * form.trial_gradient
+        self.test = [0] * form.test_value + derivatives * form.test_gradient
+
+    def columns(self, quantities: list[int], paired: bool) -> tuple[list[int], list[int]]:
+        """Quantities of a point that even and odd modes contribute to; on the mirror each comes from one of them."""
+        if paired:
+            return quantities, quantities
+        across = [a for a in quantities if a == _ACROSS and self.modes.odd]
+        return [a for a in quantities if a not in across], across
+
+    def split(self, modes: str, halves: str, back: bool) -> None:
+        """Even and odd modes from those of the basis, or back."""
+        b, m = self.b, self.modes
+        first, second = Integers(b, m.first), Integers(b, m.second)
+
+        def place(number: Where, odd: bool = False) -> str:
+            return b.at(halves, (number, 1), (m.even * odd, 1))
+
+        if m.paired:
+            with b.each(m.paired) as i:
+                one, other = b.at(modes, (first[i], 1)), b.at(modes, (second[i], 1))
+                targets = [one, other] if back else [place(i), place(i, True)]
+                x, z = (b.load(pointer) for pointer in ([place(i), place(i, True)] if back else [one, other]))
+                total, difference = b.add(x, z), b.sub(x, z)
+                b.store(total, targets[0])
+                b.store(difference, targets[1])
+        for odd, count, numbers in ((False, m.even, first), (True, m.odd, second)):
+            if count > m.paired:
+                with b.each(count - m.paired) as i:
+                    k = b.index((i, 1), (m.paired, 1))
+                    here, there = b.at(modes, (numbers[k], 1)), place(k, odd)
+                    b.store(b.load(there if back else here), here if back else there)
+
+    def points(self, halves: str, even: str, odd: str) -> None:
+        """Evaluate, apply the pointwise function and keep what is tested, a few points at a time."""
+        m = self.modes
+        start = 0, 0
+        for paired, first, count in ((True, 0, m.pairs), (False, 2 * m.pairs, m.singles)):
+            trial, test = self.columns(self.trial, paired), self.columns(self.test, paired)
+            together = max(1, _SUMS // max(len(trial[0]) + len(trial[1]), 1))
+            full, rest = divmod(count, together)
+            targets = self.b.at(even, (start[0], 1)), self.b.at(odd, (start[1], 1))
+            tables = [
+                side[:, quantities, first : first + count].transpose(2, 0, 1)
+                for side, quantities in zip((self.even, self.odd), trial, strict=True)
+            ]
+            if full:
+                with self.ctx.fibers(full) as i:
+                    self.some(paired, first, together, i, [t[: full * together] for t in tables], halves, targets)
+            if rest:
+                last = full * together
+                behind = [self.b.at(t, (last * len(own), 1)) for t, own in zip(targets, test, strict=True)]
+                tail = [t[last:] for t in tables]
+                self.some(paired, first + last, rest, 0, tail, halves, (behind[0], behind[1]))
+            start = start[0] + count * len(test[0]), start[1] + count * len(test[1])
+
+    def some(
+        self,
+        paired: bool,
+        first: int,
+        together: int,
+        i: Where,
+        tables: Sequence[Array],
+        halves: str,
+        targets: tuple[str, str],
+    ) -> None:
+        """Some points, or pairs of them: block i of those of the tables [point, mode, column]."""
+        b, trial, test = self.b, self.columns(self.trial, paired), self.columns(self.test, paired)
+        sums: list[list[str]] = []
+        for table, at, own in zip(tables, (0, self.modes.even), trial, strict=True):
+            size, modes = len(own) * together, table.shape[1]
+            if not own:
+                sums.append([])
+                continue
+            by_block = table.reshape(-1, together, *table.shape[1:]).transpose(0, 2, 1, 3)
+            start = b.at(b.real_table(by_block), (i, modes * size), unit=b.real)
+            sums.append(table_product(b, start, b.at(halves, (at, 1)), modes, size))
+        for r in range(together):
+            even, odd = (dict(zip(own, s[r * len(own) :], strict=False)) for s, own in zip(sums, trial, strict=True))
+            point = b.index((i, together), (first + r, 1))
+            if paired:
+                image = b.index((i, together), (first + r + self.modes.pairs, 1))
+                here = self.at(point, {a: b.add(even[a], odd[a]) for a in even})
+                signs = {a: (odd, even) if a == _ACROSS else (even, odd) for a in even}
+                there = self.at(image, {a: b.sub(x[a], z[a]) for a, (x, z) in signs.items()})
+                total = {a: b.add(here[a], there[a]) for a in here}
+                difference = {a: b.sub(here[a], there[a]) for a in here}
+                tested = (
+                    {a: difference[a] if a == _ACROSS else total[a] for a in total},
+                    {a: total[a] if a == _ACROSS else difference[a] for a in total},
+                )
+            else:
+                found = self.at(point, even | odd)
+                tested = found, found
+            for values, target, own in zip(tested, targets, test, strict=True):
+                for k, a in enumerate(own):
+                    b.store(values[a], b.at(target, (i, together * len(own)), (r * len(own) + k, 1)))
+
+    def at(self, point: Where, found: dict[int, str]) -> dict[int, str]:
+        """What is tested at a point, of what is evaluated there."""
+        ctx = self.ctx
+        ctx.factors.start_fiber(point)
+        values = [found[0]] if 0 in found else []
+        [(value, flux)] = at_point(ctx, point, 0, values, [[found[a] for a in sorted(found) if a]])
+        return dict(zip(self.test, [*value, *flux], strict=True))
+
+    def back(self, even: str, odd: str, halves: str) -> None:
+        """Products of all that is tested with even and odd modes."""
+        m = self.modes
+        for modes, source, number, at in ((self.even, even, 0, 0), (self.odd, odd, 1, m.even)):
+            parts = []
+            for paired, first, count in ((True, 0, m.pairs), (False, 2 * m.pairs, m.singles)):
+                own = modes[:, self.columns(self.test, paired)[number], first : first + count]
+                parts.append(own.transpose(0, 2, 1).reshape(len(modes), -1))
+            if len(modes):
+                multiply(self.ctx, np.concatenate(parts, axis=1), source, self.b.at(halves, (at, 1)), _SUMS)
+
+
+def write_fused(problem: BlockProblem, lanes: int, prefetch: bool = False, indexed: bool = False) -> Program:
+    """Write the kernel of a problem; see `write_sumfac`.
+
+    Raises
+    ------
+    NotSuitable
+        As `check_fused`.
+    """
+    check_fused(problem)
+    ctx, n = Context(problem, lanes, prefetch, indexed), problem.n_modes
+    b, ctx.by_rows, ctx.factors.fiber_points = ctx.b, True, 1  # every point is a fiber of its own
+    writer = _Writer(ctx)
+    if indexed:
+        write_indexed_reader(b, "read_input", n, None)
+        write_indexed_writer(b, "write_result", n, None)
+    else:
+        write_reader(b, "read_input", Layout(n))
+        write_writer(b, "write_result", Layout(n))
+    if field_inputs(ctx.trace):
+        write_reader(b, "read_field", Layout(problem.n_points))
+    modes, halves = ctx.area("modes", size=n), ctx.area("halves", size=n)
+    even, odd = (ctx.area(name, size=max(len(writer.test), 1) * problem.n_points) for name in ("even", "odd"))
+    with b.function("run", ARGUMENTS, internal=False):
+        ctx.parameters = load_parameters(b, ctx.trace)
+        b.emit("%last = sub nsw i64 %elements, 1")
+        with b.loop("%g1", "%g0") as ctx.group:
+            ctx.factors.start_group(ctx.group)
+            ctx.prefetch.start(ctx.group)
+            ctx.coordinates = b.at("%points", (ctx.group, problem.n_points * ctx.space_dim))
+            read_fields(ctx)
+            with b.loop("%components") as application:
+                _apply(ctx, writer, application, modes, halves, even, odd)
+        b.lines[:0] = ctx.area_pointers() + ctx.prefetch.finish()
+    return Program(b.module(), b.flops, ctx.scratch_size, 0)
+
+
+def _apply(ctx: Context, writer: _Writer, application: Index, modes: str, halves: str, even: str, odd: str) -> None:
+    """One component: read, evaluate, apply the pointwise function, test, write."""
+    n = ctx.problem.n_modes
+    call(ctx, "read_input", component(ctx, "%in", application, 1, 0, n), modes)
+    writer.split(modes, halves, back=False)
+    writer.points(halves, even, odd)
+    writer.back(even, odd, halves)
+    writer.split(modes, halves, back=True)
+    call(ctx, "write_result", component(ctx, "%out", application, 1, 0, n), modes)
