@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def rates(block: TiledBlock, strategy: str, algorithm: str, options: str | None,
     return row
 
 
-def best(block: TiledBlock, n: int, search: bool, sustained: float) -> list[dict[str, Any]]:
+def best(block: TiledBlock, n: int, search: bool, sustained: float, tried: list[str]) -> list[dict[str, Any]]:
     """The rates of everything that serves, the fastest first."""
     found = []
     problem = block.tiled(n)
@@ -57,7 +58,11 @@ def best(block: TiledBlock, n: int, search: bool, sustained: float) -> list[dict
         timed: dict[str | None, float] = {}
         try:
             batch = list(next(rounds)) if search else [strategy.default(own)]
+            batch += tried if strategy.name == "fused" else []
             while batch:
+                for options in batch:
+                    with suppress(NotSuitable, ArgumentError):
+                        strategy.prepare(own, options)  # compiles beside others
                 for options in batch:
                     row = rates(block, strategy.name, algorithm, options, n, sustained)
                     if row is not None:
@@ -86,7 +91,9 @@ def main() -> None:
     parser.add_argument(
         "--search", action="store_true", help="time the options of the fused kernels, not only the default"
     )
+    parser.add_argument("--options", default="", help="further options of the fused kernels to time, separated by ;")
     given = parser.parse_args()
+    tried = [text.strip() for text in given.options.split(";") if text.strip()]
     rows = []
     for operator in given.operators:
         for shape in given.shapes:
@@ -96,7 +103,7 @@ def main() -> None:
                     block = TiledBlock(operator, shape, order, given.geometry, given.backend, quadrature=quadrature)
                     n = block.sizes([given.dofs])[0]
                     moved = operator_bytes(block.problem) / block.problem.n_modes
-                    found = best(block, n, given.search and quadrature == "simplex", given.sustained)
+                    found = best(block, n, given.search and quadrature == "simplex", given.sustained, tried)
                     row = {"operator": operator, "shape": shape, "order": order, "geometry": given.geometry}
                     row |= {"quadrature": name, "points": block.problem.n_points, "bytes_per_dof": moved, "runs": found}
                     rows.append(row)

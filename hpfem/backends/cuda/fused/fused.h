@@ -121,6 +121,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       }
     }
     __syncwarp();
+    // The next ones are asked for.
+    const long long next = (group + (long long)stride) * 16;
+    const real *const next_u = in + next * N_MODES;
+    if (lane == 0 && next + 16 <= n_elements && reinterpret_cast<unsigned long long>(next_u) % 16 == 0) {
+      HPFEM_PREFETCH_L2(next_u, 128 * N_MODES);
+    }
     const auto coefficients = [&](int k, int place) -> Two {
       return k < KEPT ? kept[k < KEPT ? k : 0][place] : given[(k - KEPT) * 64 + place * 32];
     };

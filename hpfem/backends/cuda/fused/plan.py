@@ -330,9 +330,15 @@ def fitting_options(problem: BlockProblem, limits: Limits) -> list[FusedOptions]
     sizes.sort(key=lambda plan: plan.n_tiles)  # a tie: with the mirror
     for plan in sizes:
         most = plan.even_tiles + plan.odd_tiles
-        # Tables in shared memory, then many factors on their way, then coefficients in registers.
-        for stages, ahead in ((0, 4), (0, 3), (0, 2), (3, 2), (3, 1), (2, 1), (0, 1)):
-            own = [FusedOptions(8, stages, ahead, kept, plan.options.mirror) for kept in range(most, -1, -1)]
+        # Many warps, then tables in shared memory, then many factors on their way, then coefficients in registers.
+        rings = [
+            (3, 0, 2),
+            (2, 0, 2),
+            *((1, *ring) for ring in ((0, 4), (0, 3), (0, 2), (3, 2), (3, 1), (2, 1), (0, 1))),
+        ]
+        for blocks, stages, ahead in rings:
+            mirror = plan.options.mirror
+            own = [FusedOptions(8, stages, ahead, kept, mirror, blocks) for kept in range(most, -1, -1)]
             fits = [made for v in own if (made := FusedPlan(problem, v)).misfit(limits) is None]
             found += sorted(fits, key=lambda plan: plan.registers > plan.registers_left)[:1]
     if not found:
