@@ -48,11 +48,15 @@ def rates(block: TiledBlock, strategy: str, algorithm: str, options: str | None,
     return row
 
 
-def best(block: TiledBlock, n: int, search: bool, sustained: float, tried: list[str]) -> list[dict[str, Any]]:
+def best(
+    block: TiledBlock, n: int, search: bool, sustained: float, tried: list[str], only: tuple[str, ...] = ()
+) -> list[dict[str, Any]]:
     """The rates of everything that serves, the fastest first."""
     found = []
     problem = block.tiled(n)
     for config, (strategy, own) in candidates(problem, "auto", "auto", block.backend).items():
+        if only and strategy.name not in only:
+            continue
         algorithm = config.algorithm or "collocated"
         rounds = strategy.search(own)
         timed: dict[str | None, float] = {}
@@ -92,6 +96,7 @@ def main() -> None:
         "--search", action="store_true", help="time the options of the fused kernels, not only the default"
     )
     parser.add_argument("--options", default="", help="further options of the fused kernels to time, separated by ;")
+    parser.add_argument("--strategies", type=parse_names, default=(), help="all that serve when left out")
     given = parser.parse_args()
     tried = [text.strip() for text in given.options.split(";") if text.strip()]
     rows = []
@@ -103,7 +108,9 @@ def main() -> None:
                     block = TiledBlock(operator, shape, order, given.geometry, given.backend, quadrature=quadrature)
                     n = block.sizes([given.dofs])[0]
                     moved = operator_bytes(block.problem) / block.problem.n_modes
-                    found = best(block, n, given.search and quadrature == "simplex", given.sustained, tried)
+                    found = best(
+                        block, n, given.search and quadrature == "simplex", given.sustained, tried, given.strategies
+                    )
                     row = {"operator": operator, "shape": shape, "order": order, "geometry": given.geometry}
                     row |= {"quadrature": name, "points": block.problem.n_points, "bytes_per_dof": moved, "runs": found}
                     rows.append(row)

@@ -52,25 +52,42 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   int factor_step = 0, factor_stage = 0;
   const int own_place = rotated(lane);
   int factor_group = blockIdx.x * WARPS + warp;
-  const auto ask_factors = [&] {
-    if (STORED && factor_group < groups) {
-      const Step next = step_at(factor_step);
-      const int sides = next.kind == PAIR ? 2 : 1;
-      HPFEM_ROLLED for (int side = 0; side < sides; side++) {
-        const int first = (next.kind == PAIR ? side * PAIRS : 2 * PAIRS) + next.first;
-        const real *const from = factors + ((long long)factor_group * POINTS + first) * POINT + 2 * lane;
-        Two *const to = reinterpret_cast<Two *>(stages + factor_stage * STAGE) + side * (most_points(PAIR) * POINT / 2);
-        HPFEM_UNROLL for (int n = 0; n < most_points(SINGLE) * POINT / 2; n += 32) {
-          if (n >= next.points * (POINT / 2)) break;
-          if (n + lane < next.points * (POINT / 2)) HPFEM_COPY_ONCE(to + (BY_ROW ? n + own_place : rotated(n + lane)), from + 2 * n);
+  struct Asked {
+    const real *from;
+    Two *to;
+    int units;
+    bool pair;
+  };
+  const auto next_factors = [&]() -> Asked {
+    if (!STORED || factor_group >= groups) return {factors, given, 0, false};
+    const Step next = step_at(factor_step);
+    const int first = (next.kind == PAIR ? 0 : 2 * PAIRS) + next.first;
+    const Asked asked{factors + ((long long)factor_group * POINTS + first) * POINT + 2 * lane,
+                      reinterpret_cast<Two *>(stages + factor_stage * STAGE), next.points * (POINT / 2) - lane,
+                      next.kind == PAIR};
+    if (++factor_step == STEPS) {
+      factor_step = 0;
+      factor_group += stride;
+    }
+    factor_stage = factor_stage + 1 == AHEAD ? 0 : factor_stage + 1;
+    return asked;
+  };
+  // The n-th part of the factors asked for: of a pair of points those of both.
+  const auto ask_part = [&](const Asked &asked, int n) {
+    if constexpr (STORED) {
+      if (32 * n < asked.units) {
+        Two *const to = asked.to + (BY_ROW ? 32 * n + own_place : rotated(32 * n + lane));
+        HPFEM_COPY_ONCE(to, asked.from + 64 * n);
+        if (n < (most_points(PAIR) * POINT / 2 + 31) / 32 && asked.pair) {
+          HPFEM_COPY_ONCE(to + most_points(PAIR) * POINT / 2, asked.from + PAIRS * POINT + 64 * n);
         }
       }
-      if (++factor_step == STEPS) {
-        factor_step = 0;
-        factor_group += stride;
-      }
-      factor_stage = factor_stage + 1 == AHEAD ? 0 : factor_stage + 1;
     }
+  };
+  constexpr int PARTS = STORED ? (most_points(SINGLE) * POINT / 2 + 31) / 32 : 0;
+  const auto ask_factors = [&] {
+    const Asked asked = next_factors();
+    HPFEM_ROLLED for (int n = 0; n < PARTS; n++) ask_part(asked, n);
     HPFEM_COPY_COMMIT();
   };
   if constexpr (STAGES == 0) {
@@ -236,8 +253,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       }
       if constexpr (kind == PAIR) exchange(true);
       __syncwarp();
-      ask_factors();
-      // Products that do not wait for each other.
+      const Asked asked = next_factors();
+      // Products that do not wait for each other, and between them the next factors are asked for.
+      constexpr int total = even_products * EVEN_TILES + odd_products * ODD_TILES;
+      int done = 0;
       HPFEM_UNROLL for (int i = 0; i < larger(even_products, odd_products); i++) {
         HPFEM_UNROLL for (int k = 0; k < K_TILES; k++) {
           const bool odd = k >= EVEN_TILES;
@@ -246,8 +265,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
           const real *const b = tile + at * 64;
           const real(&s)[4] = odd ? o[i < odd_products ? i : 0] : e[i < even_products ? i : 0];
           HPFEM_MULTIPLY_8(y[k], s[0], s[2], s[1], s[3], b[back], b[back ^ 8]);
+          HPFEM_UNROLL for (int n = done * PARTS / total; n < (done + 1) * PARTS / total; n++) ask_part(asked, n);
+          done++;
         }
       }
+      HPFEM_COPY_COMMIT();
       if constexpr (STAGES == 0) tile += tiles_of(kind, count) * 64;
     };
     HPFEM_ROLLED for (int n = 0; n < PAIR_STEPS; n++) step(Int<PAIR>{}, Int<most_points(PAIR)>{}, n);
