@@ -14,13 +14,16 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from hpfem.backends.cuda.dense.plan import DenseOptions
+from hpfem.backends.cuda.fused.plan import FusedOptions, FusedPlan
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions
 from hpfem.backends.cuda.vectors.conjugate import CONTROL
 from hpfem.backends.cuda.vectors.conjugate import source as conjugate_source
 from hpfem.backends.cuda.vectors.indexed import THREADS, IndexTables
-from hpfem.shapes import SHAPES
-from tests.backends.cuda import dense_host, host_kernels, point_host
+from hpfem.shapes import SHAPES, Tabulation
+from hpfem.space.arguments import simplex_rules
+from tests.backends.cuda import dense_host, fused_host, host_kernels, point_host
 from tests.backends.cuda.dense_host import DenseCase
+from tests.backends.cuda.fused_host import FusedCase
 from tests.backends.cuda.host_kernels import Case, build
 from tests.backends.cuda.host_vectors import block_matrix, library, run, widened
 from tests.backends.cuda.host_vectors import tables as arrays_of
@@ -38,6 +41,7 @@ OPTIONS = (
     SumFacTopOptions(2, prefetch=9),
 )
 DENSE = (DenseOptions(2, 0), DenseOptions(2, 1), DenseOptions(1, 1, 2, False), DenseOptions(1, 2, 3))
+FUSED = (FusedOptions(2), FusedOptions(1, 2, 1, 1))
 PLAIN_FORMS = ("BwdTrans", "IProductWRTBase", "PhysDeriv", "IProductWRTDerivBase")
 
 
@@ -86,6 +90,12 @@ def cases(shape):
         problem = problem_of(shape, form, order, False, **plain)
         case = DenseCase.of(problem, next(names), options)
         yield f"dense {form} {options}", case, dense_host, case.plan.elements
+    for rule in simplex_rules({shape.name: 3}).values():
+        for form, options in zip(("Mass", "Helmholtz"), FUSED, strict=True):
+            own = problem_of(shape, form, 3, **plain)
+            tabulation, geometry = Tabulation(own.tabulation.basis, rule), own.geometry.on_rule(rule)
+            case = FusedCase.of(replace(own, tabulation=tabulation, geometry=geometry), next(names), options)
+            yield f"fused {form} {options}", case, fused_host, case.plan.elements
 
 
 def apply(kernels, case, runner, n, guard, components=1):
@@ -93,7 +103,11 @@ def apply(kernels, case, runner, n, guard, components=1):
     problem = of_size(case.problem, n)
     rng = np.random.default_rng(7)
     source = rng.standard_normal((components * problem.coupled, n, problem.n_input)).astype(problem.dtype)
-    sized = case if runner is dense_host else replace(case, problem=problem)
+    sized = case
+    if runner is fused_host:
+        sized = replace(case, plan=FusedPlan(problem, case.plan.options))
+    elif runner is not dense_host:
+        sized = replace(case, problem=problem)
     return runner.apply(kernels, sized, source, guard.side == "end", guard)
 
 
