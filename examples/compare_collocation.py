@@ -32,6 +32,7 @@ def main(path=MESH, orders=(2, 4, 6), backend="auto", output=None):
         rows = [row for order in orders for row in compare_algorithms(mesh, order, backend=backend, repeats=3)]
 
     # Every algorithm computes the same numbers, but for rounding.
+    rows = [row for row in rows if not row.quadrature]  # on the same points
     difference = max(row.difference for row in rows)
     print(f"largest relative difference: {difference:.1e}")
 

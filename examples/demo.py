@@ -63,6 +63,7 @@ def compare(output, orders, backend):
         row
         for order in orders
         for row in compare_algorithms(hp.read_mesh(MESHES / "curved_mixed.msh"), order, backend=backend, repeats=5)
+        if not row.quadrature  # on the same points
     ]
     plot_results(
         document(

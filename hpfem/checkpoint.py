@@ -30,7 +30,7 @@ from .support.immutable import frozen
 from .support.optional import needed
 from .version import __version__
 
-_FORMAT = "hpfem checkpoint 1"
+_FORMAT = "hpfem checkpoint 2"
 # What of a mesh is a number or a text.
 _PLAIN = ("n_vertices", "name", "n_mirrored", "n_stray", "periodic")
 

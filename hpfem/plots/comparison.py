@@ -38,8 +38,12 @@ def plot_comparison(results: Mapping[str, Any], folder: str | os.PathLike[str], 
     rows: Sequence[Row] = results["results"]
     shapes = style.in_order(row["shape"] for row in rows)
     blocks = sorted({(row["shape"], row["geometry"]) for row in rows}, key=lambda b: (shapes.index(b[0]), b[1]))
-    variants = list(dict.fromkeys((row["strategy"], row["algorithm"]) for row in rows))
-    colours = style.strategy_colours(strategy for strategy, _ in variants)
+
+    def way(row: Row) -> tuple[str, str, str]:
+        return row["strategy"], row["algorithm"], row.get("quadrature", "")
+
+    variants = list(dict.fromkeys(map(way, rows)))
+    colours = style.strategy_colours(strategy for strategy, *_ in variants)
     quantities: list[Callable[[Row], float]] = [
         lambda row: row["dofs_per_second"],
         lambda row: row["flops"] / row["n_dofs"],
@@ -50,8 +54,8 @@ def plot_comparison(results: Mapping[str, Any], folder: str | os.PathLike[str], 
     machine = (results.get("machine") or {}).get("cpu", "unknown machine")
     style.heading(figure, f"Helmholtz, algorithms compared — {Path(str(results.get('mesh', ''))).name}, {machine}")
 
-    def look(strategy: str, algorithm: str) -> dict[str, Any]:
-        dash, marker = ("-", "o") if algorithm == "collocated" else ("--", "s")
+    def look(strategy: str, algorithm: str, quadrature: str) -> dict[str, Any]:
+        dash, marker = (":", "^") if quadrature else ("-", "o") if algorithm == "collocated" else ("--", "s")
         return {"color": colours[strategy], "linestyle": dash, "marker": marker, "markersize": 4, "linewidth": 1.2}
 
     for column, block in enumerate(blocks):
@@ -59,20 +63,25 @@ def plot_comparison(results: Mapping[str, Any], folder: str | os.PathLike[str], 
         for line, quantity in enumerate(quantities):
             # The first variant is what differences are taken to.
             for variant in variants[1:] if line == len(quantities) - 1 else variants:
-                own = [row for row in rows if (row["shape"], row["geometry"]) == block]
-                own = [row for row in own if (row["strategy"], row["algorithm"]) == variant]
+                own = [row for row in rows if (row["shape"], row["geometry"]) == block and way(row) == variant]
+                if not own:  # a rule for other shapes
+                    continue
                 axes[line][column].plot([row["order"] for row in own], [quantity(row) for row in own], **look(*variant))
         axes[-1][column].set_xlabel("Order P", fontsize=9)
         axes[-1][column].set_xticks(sorted({row["order"] for row in rows}))
     style.throughput_axis(axes[0][0])
     _log_axis(axes[1][0], "Flops per DoF", (1.0, 2.0, 5.0))
     axes[1][0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    _log_axis(axes[2][0], f"Relative difference to\n{', '.join(variants[0])}")
+    _log_axis(axes[2][0], f"Relative difference to\n{_said(variants[0])}")
     low, high = axes[2][0].get_ylim()
     axes[2][0].set_ylim(min(low, 1e-16), max(high, 1e-14))
-    handles = [style.handle(", ".join(variant), **look(*variant)) for variant in variants]
+    handles = [style.handle(_said(variant), **look(*variant)) for variant in variants]
     style.legend_below(figure, [handles])
     return [style.save(figure, Path(folder) / f"compare{suffix}")]
+
+
+def _said(variant: tuple[str, str, str]) -> str:
+    return ", ".join(filter(None, variant))
 
 
 def _log_axis(axis: Axes, label: str, ticks: Sequence[float] = (1.0,)) -> None:

@@ -97,8 +97,10 @@ class TestChoice:
         text = hp.Helmholtz(space, strategy="sumfac", algorithm="collocated", backend="numpy").explain()
         lines = text.splitlines()
         assert lines[0] == "Helmholtz on backend numpy"
-        assert len(lines) == 1 + len(space.blocks)
-        for line, block in zip(lines[1:], space.blocks, strict=True):
+        # Under a block of simplices stands what a symmetric rule would give.
+        assert all("quadrature='simplex'" in line for line in lines[1:] if line.startswith("    "))
+        of_blocks = [line for line in lines[1:] if not line.startswith("    ")]
+        for line, block in zip(of_blocks, space.blocks, strict=True):
             assert repr(block) in line
             assert "sumfac, collocated (asked for)" in line
             assert f"metric: 4 numbers per {'element' if block.affine else 'point'}" in line

@@ -65,7 +65,7 @@ def test_values_and_guesses_are_taken_as_vectors(name, components, backend):
     for start in (wanted, wanted.vector, vectors.from_host(wanted.vector)):
         with count_transfers() as moved:
             again = problem.solve(0.5, dirichlet=wanted, start=start)
-        assert again.info.iterations <= 1 and moved.total <= (start is wanted.vector)
+        assert again.info.iterations <= 1 and moved.total <= isinstance(start, np.ndarray)
 
 
 def test_numbers_are_updated_without_compiling(backend, monkeypatch):
