@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 OUT    := demo-output
 JOBS   ?= 2
 
-.PHONY: demo test lint types clean
+.PHONY: demo test lint types docs clean
 
 # One thread, so that throughput is that of a core.
 demo: export OMP_NUM_THREADS = 1
@@ -24,8 +24,13 @@ lint: $(VENV)/installed-test
 types: $(VENV)/installed-test
 	$(BIN)/python tests/type_check.py
 
+# The site, in docs/build/html: needs no network once the extra is installed.
+docs: $(VENV)/installed-docs
+	$(BIN)/python -m sphinx -W --keep-going -q docs docs/build/html
+	@echo "$(CURDIR)/docs/build/html/index.html"
+
 clean:
-	rm -rf $(VENV) $(OUT) build dist
+	rm -rf $(VENV) $(OUT) build dist docs/build docs/api
 
 $(VENV)/created:
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || \
@@ -38,5 +43,9 @@ $(VENV)/installed: $(VENV)/created pyproject.toml setup.py
 	touch $@
 
 $(VENV)/installed-test: $(VENV)/created pyproject.toml setup.py
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test,docs]"
+	touch $@ $(VENV)/installed $(VENV)/installed-docs
+
+$(VENV)/installed-docs: $(VENV)/created pyproject.toml setup.py
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"
 	touch $@ $(VENV)/installed

@@ -11,21 +11,21 @@ import pytest
 
 from hpfem.cli import main
 from hpfem.view.solid import missing_opengl
+from tests.pages import ROOT, blocks, printed, workplace
 from tests.test_floors import FLOORS
 
-ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 GUIDE = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
-def blocks(language):
-    """Code blocks of the README and the guide in a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", README + GUIDE, flags=re.MULTILINE | re.DOTALL)
-
-
-COMMANDS = [shlex.split(line, comments=True) for block in blocks("sh") for line in block.splitlines() if line.strip()]
+COMMANDS = [
+    shlex.split(line, comments=True)
+    for block in blocks(README + GUIDE, "sh")
+    for line in block.splitlines()
+    if line.strip()
+]
 
 
 class Parsed(Exception):
@@ -118,16 +118,13 @@ def test_dependencies_are_justified():
 
 
 @pytest.mark.skipif(importlib.util.find_spec("pyvista") is None, reason="pyvista is absent")
-def test_the_snippets_print_what_they_say(monkeypatch, capsys, tmp_path):
+def test_the_snippets_print_what_they_say(tmp_path):
     if missing_opengl():
         pytest.skip("OpenGL is absent")
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "meshes").symlink_to(ROOT / "meshes")
-    printed = []
-    for snippet in blocks("python"):
-        exec(compile(snippet, "README.md", "exec"), {})
-        printed.append([float(word) for word in capsys.readouterr().out.split()])
-    [[temperature, heat], [value, square, energy], [error, iterations], [of_gmres], [flux], [volume]] = printed
+    with workplace(tmp_path):
+        outputs = [printed(snippet, "README.md") for snippet in blocks(README + GUIDE, "python")]
+    numbers = [[float(word) for word in output.split()] for output in outputs]
+    [[temperature, heat], [value, square, energy], [error, iterations], [of_gmres], [flux], [volume]] = numbers
     assert (temperature, heat) == pytest.approx((0.43959, 6.42514), rel=2e-5)
     assert (value, square, energy) == pytest.approx((3 / 4, 25 / 36, 85 / 36), rel=1e-10)
     assert [path.name for path in tmp_path.glob("*.png")] == ["temperature.png"]

@@ -1,0 +1,65 @@
+"""The site: `make docs` builds it into docs/build/html, without the network."""
+
+import sys
+from pathlib import Path
+
+from docutils import nodes
+from latex2mathml.converter import convert
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import hpfem
+
+project = "hpfem"
+author = "The hpfem maintainers"
+release = version = hpfem.__version__
+
+extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.autosummary"]
+exclude_patterns = ["build"]
+nitpicky = False
+myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_heading_anchors = 3
+suppress_warnings = ["config.cache"]
+
+html_theme = "pydata_sphinx_theme"
+html_title = "hpfem"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_math_renderer = "mathml"
+html_theme_options = {
+    "logo": {"text": "hpfem"},
+    "navbar_align": "left",
+    "header_links_before_dropdown": 9,
+    "show_prev_next": True,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+html_sidebars = {name: [] for name in ("index", "start", "limits", "speed", "compared", "references", "changes")}
+copyright = "The hpfem maintainers, MIT licence"
+
+add_module_names = False
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"
+autosummary_generate = True
+autosummary_generate_overwrite = True
+numpydoc_show_class_members = False
+templates_path = ["templates"]
+
+
+def inline(self, node):
+    """A formula in a line, as MathML: browsers draw it themselves, so that no script is fetched."""
+    self.body.append(convert(node.astext()))
+    raise nodes.SkipNode
+
+
+def display(self, node):
+    """A formula of its own."""
+    self.body.append(f'<div class="math">{convert(node.astext(), display="block")}</div>')
+    raise nodes.SkipNode
+
+
+def setup(app):
+    """Register how formulas are written."""
+    app.add_html_math_renderer("mathml", (inline, None), (display, None))
