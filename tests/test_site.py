@@ -34,7 +34,7 @@ def test_pages_print_what_they_say(name, tmp_path):
 
 
 def test_numbers_are_compared_to_the_digits_that_matter():
-    assert same("error 1.23e-07 after 12 iterations", "error 1.24e-07 after 13 iterations")
+    assert same("error 1.23e-07 after 12  iterations", "error 1.24e-07 after 13 iterations")
     assert same("1,000 cells, 0.0", "1,000 cells, 1e-17")
     assert not same("error 1.23e-07", "error 2.23e-07")
     assert not same("12 iterations", "15 iterations") and not same("1,000 cells", "1,010 cells")
