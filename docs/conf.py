@@ -16,10 +16,8 @@ release = version = hpfem.__version__
 
 extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.autosummary"]
 exclude_patterns = ["build"]
-nitpicky = False
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
-suppress_warnings = ["config.cache"]
 
 html_theme = "pydata_sphinx_theme"
 html_title = "hpfem"
@@ -40,6 +38,7 @@ html_sidebars = {name: [] for name in ("index", "start", "limits", "speed", "com
 copyright = "The hpfem maintainers, MIT licence"
 
 add_module_names = False
+default_role = "py:obj"
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 autosummary_generate = True
@@ -56,7 +55,7 @@ def inline(self, node):
 
 def display(self, node):
     """A formula of its own."""
-    self.body.append(f'<div class="math">{convert(node.astext(), display="block")}</div>')
+    self.body.append(f'<div class="formula">{convert(node.astext(), display="block")}</div>')
     raise nodes.SkipNode
 
 

@@ -183,10 +183,10 @@ def box_of(axis, x, y, text, colour="white", width=1.9):
     axis.text(x, y, text, ha="center", va="center", fontsize=9)
 
 
-def arrow(axis, x, y, text="", above=True):
+def arrow(axis, x, y, text):
     """An arrow to the right, from place to place."""
     axis.annotate("", (x[1], y[1]), (x[0], y[0]), arrowprops={"arrowstyle": "->", "color": LINE})
-    axis.text(np.mean(x), np.mean(y) + (0.12 if above else -0.3), text, ha="center", fontsize=9)
+    axis.text(np.mean(x), np.mean(y) + 0.1 + 0.25 * abs(y[1] - y[0]), text, ha="center", fontsize=9)
 
 
 def algorithms():
