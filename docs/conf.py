@@ -1,5 +1,6 @@
 """The site: `make docs` builds it into docs/build/html, without the network."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -59,6 +60,13 @@ def display(self, node):
     raise nodes.SkipNode
 
 
+def link_keys(app, name, source):
+    """Make links to the references of the keys of works, as [KS]."""
+    target = "../" * name.count("/") + "references.md"
+    source[0] = re.sub(r"(?<![\[\w])\[([A-Z]\w+)\](?![\[(:])", rf"[[\1]]({target})", source[0])
+
+
 def setup(app):
-    """Register how formulas are written."""
+    """Register how formulas and keys of works are written."""
+    app.connect("source-read", link_keys)
     app.add_html_math_renderer("mathml", (inline, None), (display, None))
