@@ -63,7 +63,7 @@ def display(self, node):
 def link_keys(app, name, source):
     """Make links to the references of the keys of works, as [KS]."""
     target = "../" * name.count("/") + "references.md"
-    source[0] = re.sub(r"(?<![\[\w])\[([A-Z]\w+)\](?![\[(:])", rf"[[\1]]({target})", source[0])
+    source[0] = re.sub(r"(?<![\[\w])\[([A-Z]\w+)\](?![\[(])", rf"[[\1]]({target})", source[0])
 
 
 def setup(app):
