@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from html.parser import HTMLParser
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -55,6 +56,16 @@ def test_references_exist():
             re.findall(r"(?<!\[)\[[A-Z]\w+\](?![\w(])", re.sub(r"```.*?```|`.*?`", "", path.read_text(), flags=re.S))
         )
         assert cited <= known, name
+
+
+def test_drawings_are_made(tmp_path):
+    spec = importlib.util.spec_from_file_location("drawings", DOCS / "theory" / "drawings.py")
+    drawings = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(drawings)
+    drawings.main(tmp_path)
+    made = {path.name for path in tmp_path.iterdir()}
+    assert made == {path.name for path in PICTURES.glob("theory_*")}
+    assert made <= {Path(name).name for page in PAGES.values() for name in re.findall(r"\]\((.*?)\)", page.read_text())}
 
 
 class Links(HTMLParser):
