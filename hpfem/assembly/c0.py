@@ -80,6 +80,8 @@ class C0Space(Immutable):
         self._rows = [slice(int(end - n), int(end)) for end, n in zip(ends, np.diff(ends, prepend=0), strict=True)]
         self._restrictions: PerDevice[ElementRestriction] = PerDevice()
         self._vectors: PerDevice[VectorSpace] = PerDevice()
+        # Here, where all processes are: whoever asks for it later may be alone.
+        self._whole_size = numbering.size if numbering.sharing is None else numbering.sharing.count
 
     def at(self, space: Space) -> C0Space:
         """Make the continuous functions of another space on the same cells.
@@ -111,9 +113,8 @@ class C0Space(Immutable):
 
     @property
     def whole_size(self) -> int:
-        """Number of them on all processes that share the mesh, each once; collective when first asked for."""
-        sharing = self.numbering.sharing
-        return self.size if sharing is None else sharing.count
+        """Number of them on all processes that share the mesh, each once."""
+        return self._whole_size
 
     @property
     def owned(self) -> NDArray[np.bool_]:

@@ -61,7 +61,7 @@ class Sharing:
 
     @cached_property
     def count(self) -> int:
-        """How many there are on all processes; collective when first asked for."""
+        """How many there are on all processes; collective when first asked for, as a `C0Space` does when it is made."""
         return int(self.comm.sum(self.size - len(self.ghosts)))
 
     def combined(self, values: NDArray[Any], operation: Callable[..., Any]) -> NDArray[Any]:

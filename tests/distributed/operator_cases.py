@@ -30,7 +30,8 @@ def problem(mesh, order=3, basis="modified", orders=None, function=exact, backen
 def check(mesh, part, comm, function=exact, **options):
     """Everything that an operator does is the same on the whole mesh and on its parts."""
     (A, b), (P, c) = (problem(own, function=function, **options) for own in (mesh, part))
-    assert P.c0.whole_size == A.c0.size
+    if comm.rank == comm.size - 1:  # one process may ask alone
+        assert P.c0.whole_size == A.c0.size
     assert comm.sum(P.c0.owned.sum()) == A.c0.size
     pairs = [(A.c0.project(function), P.c0.project(function)), (b, c), (A.diagonal(), P.diagonal())]
     pairs += [(A.c0.multiplicity * 1.0, P.c0.multiplicity * 1.0), (A.bc.values, P.bc.values), (A.bc.load, P.bc.load)]
