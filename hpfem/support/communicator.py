@@ -30,8 +30,8 @@ T = TypeVar("T")
 _SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
 # Looks at a message before other processes of the same core are let in, which it may be waiting for.
 _LOOKS = 300
-# Seconds that the first process has to say what all would say, and its exit code.
-_HEAD_START, _FAILED = 1.0, 1
+# Seconds that the first process has to say what all would say, and that mpirun has to pass it on; its exit code.
+_HEAD_START, _FORWARDED, _FAILED = 2.0, 0.3, 1
 
 
 class Communicator:
@@ -328,6 +328,7 @@ def _ending_all(mpi: Any, before: Hook) -> Hook:
             before(kind, error, trace)
         sys.stdout.flush()
         sys.stderr.flush()
+        time.sleep(_FORWARDED)
         mpi.Abort(_FAILED)
 
     return hook
