@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
+from hpfem.shapes import Shape
 from hpfem.shapes.arguments import instance, integer, is_real, name_of, real, shown
 
 from ..backends.vectors import ElementRestriction
@@ -56,6 +57,15 @@ def _by_place(mesh: Mesh, facets: Indices) -> Iterator[tuple[int, int, Indices]]
         yield int(key // 64), int(key % 64), row[cells[keys == key]]
 
 
+def _entities_of(shape: Shape, facet: int) -> Iterator[tuple[int, int]]:
+    """Vertices, edges and faces of a facet: their dimension and number in the shape."""
+    corners = set(shape.facets[facet].vertices)
+    for dim in range(shape.dim):
+        for number, entity in enumerate(shape.entities[dim]):
+            if corners.issuperset(entity.vertices):
+                yield dim, number
+
+
 def sides_with_traces(c0: C0Space, facets: Indices) -> Iterator[tuple[Side, csr_array, Array]]:
     """Sides of cells on facets, and the modes that do not vanish there.
 
@@ -73,19 +83,10 @@ def sides_with_traces(c0: C0Space, facets: Indices) -> Iterator[tuple[Side, csr_
     values : ndarray, [n_trace, Q]
         These modes at the points of the side.
     """
-    dims = range(c0.space.mesh.dim)
     for side in facet_sides(c0.space, facets):
-        basis, entities = side.block.basis, side.block.shape.entities
-        corners = set(entities[-2][side.facet].vertices)
-        modes = np.concatenate(
-            [
-                entity_modes(basis, dim, number)
-                for dim in dims
-                for number, entity in enumerate(entities[dim])
-                if corners.issuperset(entity.vertices)
-            ]
-        )
-        seen = [Seen(own.ids[side.rows], own.codes[side.rows]) for own in c0.seen(side.number)[: len(dims)]]
+        basis = side.block.basis
+        modes = np.concatenate([entity_modes(basis, *place) for place in _entities_of(basis.shape, side.facet)])
+        seen = [Seen(own.ids[side.rows], own.codes[side.rows]) for own in c0.seen(side.number)[:-1]]
         matrix = c0.numbering.local_to_global(basis, seen).matrix
         rows = np.arange(len(side.rows))[:, None] * basis.n_modes + modes
         yield side, matrix[rows.ravel()], side.block.tabulation.dense[modes]
@@ -434,13 +435,8 @@ class BoundaryConditions(Printed):
         masks = [np.zeros(len(numbering.offsets[dim]), dtype=bool) for dim in range(mesh.dim)]
         for own, number, rows in _by_place(mesh, facets):
             cells = mesh.cells[own]
-            shape = cells.shape
-            corners = set(shape.facets[number].vertices)
-            for dim in range(mesh.dim):
-                ids = cells.ids(dim)[rows]
-                for place, entity in enumerate(shape.entities[dim]):
-                    if corners.issuperset(entity.vertices):
-                        masks[dim][ids[:, place]] = True
+            for dim, place in _entities_of(cells.shape, number):
+                masks[dim][cells.ids(dim)[rows, place]] = True
         return [numbering.common(dim, own, np.logical_or) for dim, own in enumerate(masks)]
 
     def _integrate(self, facets: Indices, alpha: Any, g: Any, what: str) -> None:

@@ -267,10 +267,8 @@ class DensePlan:
             return "tensor cores are used in float64 only"
         elif v.stages == 1:
             return "a ring needs two stages"
-        if self.shared_bytes > limits.shared_block:
-            return f"{self.shared_bytes} bytes of shared memory are needed, a block has {limits.shared_block}"
-        if (self.shared_bytes + 1024) * v.min_blocks > limits.shared_multiprocessor:
-            return f"{v.min_blocks} blocks do not fit the shared memory of a multiprocessor"
+        if (missing := limits.shared_misfit(self.shared_bytes, v.min_blocks)) is not None:
+            return missing
         if self.registers > self.registers_left:
             return f"about {self.registers} registers a thread are needed"
         return None

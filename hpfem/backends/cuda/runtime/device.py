@@ -62,6 +62,27 @@ class Limits:
     threads: int = 1024
     multiprocessors: int = 132
 
+    def shared_misfit(self, nbytes: int, blocks: int) -> str | None:
+        """Say why blocks do not fit the shared memory.
+
+        Parameters
+        ----------
+        nbytes : int
+            That a block takes.
+        blocks : int
+            That a multiprocessor is to hold.
+
+        Returns
+        -------
+        str or None
+            None if they fit.
+        """
+        if nbytes > self.shared_block:
+            return f"{nbytes} bytes of shared memory are needed, a block has {self.shared_block}"
+        if (nbytes + 1024) * blocks > self.shared_multiprocessor:
+            return f"{blocks} blocks do not fit the shared memory of a multiprocessor"
+        return None
+
 
 class CudaDevice(Device):
     """Memory of one GPU.
