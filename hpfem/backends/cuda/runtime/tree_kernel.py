@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....forms.form import BlockProblem
+from ....memory import OutOfMemory
 from ..codegen.prelude import c_type, program
 from ..codegen.tables import Levels
 from .cublas import handle, multiply
@@ -98,7 +99,10 @@ class TreeKernel(CudaKernel):
 
         key = self._source, self.device.name, self.problem.n_elements.bit_length()
         if key not in _FASTER:
-            _FASTER[key] = self._is_faster(kernel, restriction, number)
+            try:
+                _FASTER[key] = self._is_faster(kernel, restriction, number)
+            except OutOfMemory:  # there is no room to time it
+                return None
         return kernel if _FASTER[key] else None
 
     def _is_faster(self, kernel: Callable[[Any, Any], None], restriction: Any, number: int) -> bool:
