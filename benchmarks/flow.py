@@ -5,8 +5,8 @@
 
 The flows of examples/incompressible_flow.py. On a CPU times are those of its processor, with one thread. What of them
 is inside of compiled kernels is summed up besides, by clocks that take about 2 % of a step: the rest is Python, NumPy's
-array operations, and SciPy's sparse products. On a GPU PyTorch's profiler, where there is one, sums up what kernels take
-in steps of their own, which are not timed.
+array operations, and SciPy's sparse products. On a GPU PyTorch's profiler, where there is one, sums up what kernels
+take in steps of their own, which are not timed.
 """
 
 from __future__ import annotations

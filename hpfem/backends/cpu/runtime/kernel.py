@@ -96,8 +96,10 @@ class GroupKernel:
         """First groups of the shares of threads, and the number of groups."""
         return shares(self.groups, self.groups * self.group_flops * components, THREAD_FLOPS)
 
-    def _shares_among(self, components: int, bounds: Sequence[int]) -> list[int]:
+    def _shares_among(self, components: int, bounds: Sequence[int]) -> Sequence[int]:
         """Those of some bounds between groups at which threads take turns."""
+        if len(bounds) == 2:
+            return bounds
         parts = min(len(self._shares(components)), len(bounds)) - 1
         return [bounds[(len(bounds) - 1) * part // parts] for part in range(parts + 1)]
 
@@ -109,14 +111,17 @@ class GroupKernel:
         if not self.groups:
             return
         codes, common = self._codes_at, (self._n_elements, components, *addresses)
-        scratch = [self._scratch.take(self._new_scratch) for _ in bounds[1:]]
-        if len(scratch) == 1:
-            self.code.run(bounds[0], bounds[1], *common, scratch[0][1], codes, stride)
-        else:
-            parts, held = zip(bounds, bounds[1:], scratch), (self, used, scratch)
-            run_all([partial(self._run, held, g0, g1, *common, at, codes, stride) for g0, g1, (_, at) in parts])
+        take, give = self._scratch.take, self._scratch.give
+        if len(bounds) == 2:
+            own = take(self._new_scratch)
+            self.code.run(*bounds, *common, own[1], codes, stride)
+            give(own)
+            return
+        scratch = [take(self._new_scratch) for _ in bounds[1:]]
+        parts, held = zip(bounds, bounds[1:], scratch), (self, used, scratch)
+        run_all([partial(self._run, held, g0, g1, *common, at, codes, stride) for g0, g1, (_, at) in parts])
         for own in scratch:
-            self._scratch.give(own)
+            give(own)
 
     def _run(self, used: object, *arguments: int) -> None:
         """Run a part; the arrays behind the addresses live as long as the task holds them in `used`."""
@@ -191,11 +196,11 @@ class MatrixKernel(GroupKernel):
         other._take_codes(codes)
         return other
 
-    def apply_indexed(self, source: Array, out: Array, bounds: Sequence[int]) -> None:
+    def apply_indexed(self, source: Array, out: Array, bounds: Sequence[int], at: tuple[int, int]) -> None:
         """Add the product with a global vector to another one; see `CpuKernel.apply_indexed`."""
-        addresses = (source.ctypes.data, out.ctypes.data, self._entries_at, 0, 0, 0)
         used = source, out, self._entries
-        self._launch(self._shares_among(len(source), bounds), len(source), addresses, source.shape[1], used)
+        n, stride = source.shape
+        self._launch(self._shares_among(n, bounds), n, (*at, self._entries_at, 0, 0, 0), stride, used)
 
 
 class CpuKernel(GroupKernel, BlockKernel):
@@ -282,11 +287,12 @@ class CpuKernel(GroupKernel, BlockKernel):
         source = np.ascontiguousarray(source, problem.dtype)
         target = out if out.flags.c_contiguous else np.empty(out.shape, problem.dtype)
         components = len(source) // problem.coupled
-        self._run_parts(source, target, components, self._shares(components), 0)
+        at = source.ctypes.data, target.ctypes.data
+        self._run_parts(source, target, at, components, self._shares(components), 0)
         if target is not out:
             out[...] = target
 
-    def apply_indexed(self, source: Array, out: Array, bounds: Sequence[int]) -> None:
+    def apply_indexed(self, source: Array, out: Array, bounds: Sequence[int], at: tuple[int, int]) -> None:
         """Add the product with a global vector to another one.
 
         Parameters
@@ -295,20 +301,24 @@ class CpuKernel(GroupKernel, BlockKernel):
             In C order, of the problem's dtype.
         bounds : sequence of int
             Groups at which the work may be divided: those between two are done by one thread, in order.
+        at : tuple of int
+            Addresses of source and out, which take as long to ask for as a small kernel to run.
         """
-        components = len(source) // self.problem.coupled
-        self._run_parts(source, out, components, self._shares_among(len(source), bounds), source.shape[1])
+        components, (n, stride) = len(source) // self.problem.coupled, source.shape
+        self._run_parts(source, out, at, components, self._shares_among(n, bounds), stride)
 
-    def _run_parts(self, source: Array, target: Array, components: int, bounds: Sequence[int], stride: int) -> None:
+    def _run_parts(
+        self, source: Array, target: Array, at: tuple[int, int], components: int, bounds: Sequence[int], stride: int
+    ) -> None:
         """Run the groups between bounds, each part on a thread."""
         problem = self.problem
         for i, name in enumerate(self._parameter_names):
             self._parameters[i] = problem.parameters[name]
         geometry, points, parameters = self._addresses
-        fields, pointers, at = [], None, 0
+        fields, pointers, fields_at = [], None, 0
         if self._fields:
             fields = [np.ascontiguousarray(problem.fields[name].values[c], problem.dtype) for name, c in self._fields]
             pointers = np.array([field.ctypes.data for field in fields], dtype=np.uint64)
-            at = pointers.ctypes.data
-        arrays = source.ctypes.data, target.ctypes.data, geometry, points, at
-        self._launch(bounds, components, (*arrays, parameters), stride, (source, target, fields, pointers))
+            fields_at = pointers.ctypes.data
+        addresses = *at, geometry, points, fields_at, parameters
+        self._launch(bounds, components, addresses, stride, (source, target, fields, pointers))

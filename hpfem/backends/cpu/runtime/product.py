@@ -133,7 +133,11 @@ class CpuProduct:
             csr_array((tail.data, among[tail.indices], tail.indptr), (tail.shape[0], n_shared)) for tail in tails
         )
         self._tail_t = csr_array(written.T)
-        self._pool: Pool[Array] = Pool()
+        self._pool: Pool[tuple[Array, int]] = Pool()
+
+    def _new_given(self, shape: tuple[int, int]) -> tuple[Array, int]:
+        array = np.zeros(shape, self._dtype)
+        return array, array.ctypes.data
 
     def __call__(self, vector: Array, constrained: NDArray[np.integer[Any]] = _NONE) -> Array:
         """Apply to a vector.
@@ -152,18 +156,20 @@ class CpuProduct:
         """
         n, size = len(vector), self._size
         shape = n, size + self._tail.shape[0]
-        given = self._pool.take(lambda: np.zeros(shape, self._dtype))
-        if given.shape != shape:
-            given = np.zeros(shape, self._dtype)
+        own = self._pool.take(lambda: self._new_given(shape))
+        if own[0].shape != shape:
+            own = self._new_given(shape)
+        given, given_at = own
         given[:, :size] = vector
         given[:, constrained] = 0
         among = len(self._shared) > 0
         for row in given if among else ():
             row[size:] = self._tail @ row[self._shared]
         out = np.zeros(shape, self._dtype)
+        at = given_at, out.ctypes.data
         for kernel, bounds in self._kernels:
-            kernel.apply_indexed(given, out, bounds)
-        self._pool.give(given)
+            kernel.apply_indexed(given, out, bounds, at)
+        self._pool.give(own)
         for row in out if among else ():
             row[self._shared] += self._tail_t @ row[size:]
         out[:, constrained] = vector[:, constrained]

@@ -121,7 +121,9 @@ def shares(groups: int, work: int, smallest: int) -> list[int]:
         First groups of the shares, and the number of groups.
     """
     most = int(min(groups, work // smallest))
-    count = min(thread_count(), most) if most > 1 else 1  # little work does not ask
+    if most <= 1:  # little work does not ask
+        return [0, groups]
+    count = min(thread_count(), most)
     return [groups * share // count for share in range(count + 1)]
 
 
