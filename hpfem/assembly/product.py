@@ -155,11 +155,12 @@ class Product:
         """The operator's present kernels on global vectors; None where there is none."""
         choices, here = self._operator.choices, self._operator.device.name == self.vectors.device.name
         if self._on_global[0] is not choices:
-            found = [
-                choice.kernel.scattered(self._restriction, number) if here else None
-                for number, choice in enumerate(choices)
+            # All are begun before one is waited for.
+            begun = [
+                choice.kernel.scattered(self._restriction, number)
+                for number, choice in enumerate(choices if here else ())
             ]
-            self._on_global = choices, found
+            self._on_global = choices, [finish() for finish in begun] or [None] * len(choices)
         return self._on_global[1]
 
     def _parts(

@@ -291,8 +291,8 @@ class BlockKernel:
         """
         return None
 
-    def scattered(self, restriction: Any, number: int) -> Callable[[Any, Any], None] | None:
-        """Offer the kernel with the product with Q in its loads, where that is faster than scatter and `apply`.
+    def scattered(self, restriction: Any, number: int) -> Callable[[], Callable[[Any, Any], None] | None]:
+        """Begin to make the kernel with the product with Q in its loads.
 
         Parameters
         ----------
@@ -303,10 +303,11 @@ class BlockKernel:
 
         Returns
         -------
-        callable or None
-            (global vector [components, size], out) -> None; out as for `apply`.
+        callable
+            () -> the kernel, (global vector [components, size], out) -> None with out as for `apply`; or None, where
+            scatter and `apply` are faster.
         """
-        return None
+        return lambda: None
 
     def apply(self, source: Any, out: Any) -> None:
         """Apply to one block of a field.

@@ -298,7 +298,7 @@ class Operator(FieldMap):
     def rebuild(self, known: Sequence[Any] = ()) -> None:
         """Choose and build the kernels anew, as after blocks that are alike were tuned elsewhere.
 
-        What they compile is compiled side by side.
+        What they compile is compiled in the background; the first application waits for it.
 
         Parameters
         ----------
@@ -316,8 +316,6 @@ class Operator(FieldMap):
                 choices.append(choose(*asked, known[number] if known else None))
         except OutOfMemory as error:
             raise no_room(self.space, number, self.form, self.form.components, self.device, error) from error
-        for choice in choices:
-            choice.kernel.finish()
         self.choices = tuple(choices)
         self._kernels = [choice.kernel for choice in choices]
 

@@ -228,12 +228,22 @@ def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
     assert "not kept" in reports()["cache"]
 
 
-def test_an_operator_waits_for_all_its_kernels(folder, monkeypatch):
-    waited = []
-    monkeypatch.setattr(NumpyKernel, "finish", lambda self: waited.append(self))
-    operator = hp.Mass(hp.Space(box(("hex", "tet"), (2, 1, 1)), 1), backend="numpy")
-    assert waited == [choice.kernel for choice in operator.choices]
-    assert len(waited) > 1
+def test_kernels_are_all_begun_before_one_is_waited_for(monkeypatch):
+    seen = []
+    monkeypatch.setattr(NumpyKernel, "finish", lambda self: seen.append("finish"))
+
+    def scattered(kernel, restriction, number):
+        seen.append(f"begin {number}")
+        return lambda: seen.append(f"finish {number}")
+
+    monkeypatch.setattr(NumpyKernel, "scattered", scattered)
+    space = hp.Space(box(("hex", "tet"), (2, 1, 1)), 1, backend="numpy")
+    A = hp.GlobalOperator(hp.Mass(space), hp.C0Space(space))
+    assert seen == []  # the first application waits, so that operators are compiled side by side
+    x = np.ones(A.shape[0])
+    assert np.isfinite(A @ x).all() and (A @ x).sum() == pytest.approx(1)
+    n = len(space.blocks)
+    assert n > 1 and seen == [f"{what} {number}" for what in ("begin", "finish") for number in range(n)]
 
 
 def test_a_forked_process_has_threads_of_its_own(folder):

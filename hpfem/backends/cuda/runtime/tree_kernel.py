@@ -12,8 +12,9 @@ from ....memory import OutOfMemory
 from ..codegen.prelude import c_type, program
 from ..codegen.tables import Levels
 from .cublas import handle, multiply
-from .device import CudaTimer, upload
+from .device import CudaTimer, architecture, upload
 from .kernel import CudaKernel, functions
+from .nvrtc import start
 from .scratch import StreamPool
 
 # Whether kernels on global vectors were faster: by source, device and about how many elements.
@@ -85,13 +86,23 @@ class TreeKernel(CudaKernel):
         finally:
             self._scratch.give(scratch)
 
-    def scattered(self, restriction: Any, number: int) -> Callable[[Any, Any], None] | None:
-        """The kernel that reads global vectors, where it is timed to be the faster one; see `BlockKernel.scattered`."""
+    def scattered(self, restriction: Any, number: int) -> Callable[[], Callable[[Any, Any], None] | None]:
+        """Begin to compile the kernel that reads global vectors; taken if timed to be faster; see `BlockKernel`."""
         if self.transforms is not None or not self.problem.form.from_modes or not self.problem.n_elements:
-            return None
+            return super().scattered(restriction, number)
+        source = f"#define HPFEM_INDEX {c_type(restriction.block(number)[0].dtype)}\n{self._source}"
+        compiling = start(program(source), architecture())
+
+        def finish() -> Callable[[Any, Any], None] | None:
+            compiling.result()
+            return self._scattered(source, restriction, number)
+
+        return finish
+
+    def _scattered(self, source: str, restriction: Any, number: int) -> Callable[[Any, Any], None] | None:
+        name = self.strategy.replace("-", "_")
+        (function,) = functions(source, self.device.name, name, shared_bytes=self.shared_bytes)
         codes, *rows = restriction.block(number)
-        name, index = self.strategy.replace("-", "_"), f"#define HPFEM_INDEX {c_type(codes.dtype)}\n"
-        (function,) = functions(index + self._source, self.device.name, name, shared_bytes=self.shared_bytes)
         given = np.int64(restriction.size), codes, *rows
 
         def kernel(vector: Any, out: Any) -> None:
