@@ -66,8 +66,15 @@ def measure(case: Case, candidate: Candidate, dofs: float, repeats: int = 9, sus
     e = layout.elements if candidate.strategy == "dense" else layout.options.elements
     n = int(dofs / block.problem.n_modes) // e * e + 1  # a tail
     problem = block.tiled(n, candidate.algorithm)
-    made = {"sumfac": lambda: SumFacKernel(problem), "dense": lambda: DenseKernel(problem, layout)}
-    kernel = TiledKernel(made.get(candidate.strategy, lambda: SumFacTopKernel(problem, layout))(), block.xp)
+    made = {
+        "sumfac": lambda: SumFacKernel(problem.with_factors(candidate.recomputed)),
+        "dense": lambda: DenseKernel(problem, layout),
+    }
+
+    def tiled_plan() -> SumFacTopPlan:
+        return SumFacTopPlan(problem, case.levels, candidate.options)
+
+    kernel = TiledKernel(made.get(candidate.strategy, lambda: SumFacTopKernel(tiled_plan()))(), block.xp)
     u, out = block.arrays(n)
     error = block.error(kernel, u, out)
     assert error < TOLERANCES[case.row["dtype"]], (candidate, layout, error)
@@ -86,6 +93,11 @@ class Candidate:
     strategy: str
     algorithm: str
     options: SumFacTopOptions | DenseOptions
+
+    @property
+    def recomputed(self) -> bool:
+        """Whether factors are recomputed."""
+        return isinstance(self.options, SumFacTopOptions) and self.options.recomputed
 
 
 class Case:
@@ -126,10 +138,10 @@ class Case:
         """Source of a candidate's kernel."""
         if candidate.strategy == "dense":
             return self.plan(candidate).program()
-        problem, layout = self.problems[candidate.algorithm], self.plan(candidate)
+        layout = self.plan(candidate)
         if candidate.strategy == "sumfac":
-            return program(sumfac_source(problem, self.plain))
-        return program(sumfac_top_source(problem, self.levels, layout))
+            return program(sumfac_source(layout.problem, self.plain))
+        return program(sumfac_top_source(self.levels, layout))
 
     def next_round(self) -> list[Candidate]:
         """What to time next; the first round has the kernel with one element per thread too, where it fits."""
@@ -138,7 +150,8 @@ class Case:
             try:
                 check_sumfac(problem, self.plain)
                 if self.with_sumfac and not self.times and algorithm == "noncollocated":
-                    found.append(Candidate("sumfac", algorithm, SumFacTopOptions(GROUP)))
+                    sources = (False, True)[: 1 + problem.recomputable]
+                    found += [Candidate("sumfac", algorithm, SumFacTopOptions(GROUP, recomputed=r)) for r in sources]
             except NotSuitable:
                 pass
         for (strategy, algorithm), rounds in self.searches.items():
@@ -211,14 +224,15 @@ def main() -> None:
             run_round(pool, [(case, c) for case in cases for c in case.next_round()], options, deadline)
     rows, table = [], dict(measured_table())
     for case in cases:
-        for algorithm, problem in case.problems.items():
-            for strategy in ("sumfac-top", "sumfac", "dense"):
-                ranked = case.best(algorithm, strategy)
+        for algorithm in case.problems:
+            for strategy, recomputed in itertools.product(("sumfac-top", "sumfac", "dense"), (False, True)):
+                ranked = [c for c in case.best(algorithm, strategy) if c.recomputed == recomputed]
                 if not ranked or time.time() > began + options.budget:
                     continue
                 candidate, layout = ranked[0], case.plan(ranked[0])
                 measured = measure(case, candidate, options.dofs, 9, options.sustained)
                 registers, spills = compiled(case.source(candidate))
+                problem = case.problems[algorithm].with_factors(recomputed)
                 nbytes, flops = operator_bytes(problem), operator_flops(problem, "sumfac")
                 rate = measured["dofs"] / measured["seconds"]
                 per_second = {"bandwidth": top["copy"] / nbytes, "fma": top["dfma"] / flops}
@@ -228,9 +242,12 @@ def main() -> None:
                 row.update(fraction=rate / roof, bound=bound, registers=registers, spills=spills, tried=len(case.times))
                 row.update(threads=layout.threads, shared=layout.shared_bytes, options=asdict(candidate.options))
                 row.update(blocks=layout.options.min_blocks or layout.min_blocks)
-                row.update(text=to_text(candidate.options))
+                row.update(text=to_text(candidate.options), recomputed=recomputed)
                 rows.append(row)
-                table[measured_key(problem, strategy)] = [round(rate * 1e-9, 1), *astuple(candidate.options)]
+                known = [round(rate * 1e-9, 1), *astuple(candidate.options)]
+                key = measured_key(problem, strategy)
+                if not recomputed or key not in table or known[0] > table[key][0]:
+                    table[key] = known
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
     device = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
     report = {"command": " ".join(sys.argv), "commit": commit, "device": device, "ceilings": top, "rows": rows}
@@ -250,7 +267,10 @@ def main() -> None:
                 *([f"sust {r['dofs'] / r['sustained_seconds'] / 1e9:.1f}"] if "sustained_seconds" in r else []),
                 f"| {r['text']} T{r['threads']} R{r['registers']}/{r['spills']} B{r['blocks']}"
                 f" {r['strategy']} {r['algorithm'][:3]} |",
-                *[f"{o['strategy']} {o['algorithm'][0]} {o['rate'] / 1e9:.1f}" for o in mine[1:]],
+                *[
+                    f"{o['strategy']} {o['algorithm'][0]}{' recomputed' * o['recomputed']} {o['rate'] / 1e9:.1f}"
+                    for o in mine[1:]
+                ],
             )
 
 

@@ -140,6 +140,36 @@ class Strategy(Protocol):
         """
 
 
+# The one choice of strategies that have no other: factors are recomputed in the kernel, not read.
+RECOMPUTED = "recomputed"
+
+
+def with_source(strategy: Strategy, problem: BlockProblem, options: Options) -> BlockProblem:
+    """Take the source of geometric factors that options name; see `BlockProblem.with_factors`.
+
+    Parameters
+    ----------
+    strategy : Strategy
+    problem : BlockProblem
+    options : str or None
+        None or "recomputed".
+
+    Returns
+    -------
+    BlockProblem
+
+    Raises
+    ------
+    ArgumentError
+        For other options.
+    NotSuitable
+        If factors cannot be recomputed.
+    """
+    if options != RECOMPUTED:
+        no_options(strategy, options)
+    return problem.with_factors(options == RECOMPUTED)
+
+
 def no_options(strategy: Strategy, options: Options) -> None:
     """Refuse options of a strategy that has none.
 

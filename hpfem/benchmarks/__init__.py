@@ -13,7 +13,7 @@ from .cases import BOX_SHAPES, DEFAULT_DOFS, SOLID_SHAPES, BenchSettings, Case, 
 from .comparison import ComparisonRow, compare_algorithms
 from .global_phases import MeasuredOperator
 from .parts import merge_results, settings_of, suite_document
-from .problems import BENCHMARKS, GEOMETRIES, problem_bytes, problem_mesh, problem_sizes, problem_space
+from .problems import BENCHMARKS, BOTH, GEOMETRIES, problem_bytes, problem_mesh, problem_sizes, problem_space
 from .results import Measurement, document, read_results
 from .runner import Runner, ThroughputRun, measure_rooflines
 from .threads import thread_limit
@@ -21,6 +21,7 @@ from .threads import thread_limit
 __all__ = [
     "BAKE_OFFS",
     "BENCHMARKS",
+    "BOTH",
     "BOX_SHAPES",
     "DEFAULT_DOFS",
     "GEOMETRIES",

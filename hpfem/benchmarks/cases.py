@@ -21,7 +21,7 @@ from ..space.arguments import MAX_ORDER
 from ..support.machine import available_memory
 from .bake_off import BAKE_OFFS, BakeOff, GlobalBlock, GlobalSize, global_bytes, global_sizes
 from .global_phases import MATRIX_ENTRIES
-from .problems import BENCHMARKS, GEOMETRIES, MeshBlock, ProblemSize, problem_bytes, problem_sizes
+from .problems import BENCHMARKS, BOTH, GEOMETRIES, MeshBlock, ProblemSize, problem_bytes, problem_sizes
 from .tiled import TiledBlock
 
 GIB = 1 << 30
@@ -152,7 +152,7 @@ class BenchSettings:
     shapes: tuple[str, ...] = SOLID_SHAPES
     orders: tuple[int, ...] = tuple(range(1, 8))
     dofs: tuple[float, ...] = DEFAULT_DOFS
-    geometries: tuple[str, ...] = GEOMETRIES
+    geometries: tuple[str, ...] = BOTH
     strategies: tuple[str, ...] = ()
     algorithms: tuple[str, ...] = ("auto",)
     backend: str = "auto"
@@ -270,7 +270,7 @@ class SuiteSettings:
     benchmarks: tuple[str, ...] = tuple(BENCHMARKS)
     shapes: tuple[str, ...] = BOX_SHAPES
     orders: tuple[int, ...] = ()
-    geometries: tuple[str, ...] = GEOMETRIES
+    geometries: tuple[str, ...] = BOTH
     dtypes: tuple[str, ...] = tuple(TOLERANCES)
     strategies: tuple[str, ...] = ()
     algorithms: tuple[str, ...] = ALGORITHMS

@@ -27,7 +27,8 @@ from ..support.registry import Registry
 from ..tuning import Choice
 from .repeated import RepeatedSpace
 
-GEOMETRIES = ("deformed", "affine")
+GEOMETRIES = ("deformed", "affine", "multilinear")
+BOTH = GEOMETRIES[:2]
 # Small boxes across a patch, and the most along it: multiples of 64 cells, however many lanes a kernel has.
 PATCH = {2: (16, 64), 3: (8, 8, 8)}
 # Curved problems are of geometry order 2 and wavy with this amplitude in units of the box.
@@ -148,7 +149,7 @@ def new_mesh(shape: str, counts: tuple[int, ...], geometry: str) -> Mesh:
     counts : tuple of int
         Small boxes per direction.
     geometry : str
-        "affine": straight, constant Jacobians; "deformed": curved cells of order 2.
+        "affine": straight, constant Jacobians; "multilinear": straight; "deformed": curved cells of order 2.
 
     Returns
     -------
@@ -162,7 +163,9 @@ def new_mesh(shape: str, counts: tuple[int, ...], geometry: str) -> Mesh:
     if geometry not in GEOMETRIES:
         raise ArgumentError(f"unknown geometry {geometry!r}; valid: {', '.join(GEOMETRIES)}, both")
     mesh = box(shape, counts)
-    return mesh if geometry == "affine" else mesh.elevated(2).transformed(_wave, check=False)
+    if geometry == "affine":
+        return mesh
+    return (mesh if geometry == "multilinear" else mesh.elevated(2)).transformed(_wave, check=False)
 
 
 # The same, the last two of which are kept.

@@ -47,7 +47,7 @@ def few_elements(shape: str, geometry: str) -> Mesh:
     shape : str
         One that boxes can be cut into.
     geometry : str
-        "affine": sheared; "deformed": curved, of order 2.
+        "affine": sheared; "multilinear": straight; "deformed": curved, of order 2.
 
     Returns
     -------
@@ -59,7 +59,13 @@ def few_elements(shape: str, geometry: str) -> Mesh:
         mesh = box(shape, (2,) * dim)
     if geometry == "affine":
         return mesh.transformed(lambda x: x @ SHEAR[:dim, :dim].T)
-    return mesh.elevated(2).transformed(lambda x: x + BEND * np.sin(1.3 * np.roll(x, 1, axis=1) + 0.2))
+    if geometry == "multilinear":  # bent once, vertices of a cell are those of a parallelepiped
+        return mesh.transformed(_bent).transformed(_bent)
+    return mesh.elevated(2).transformed(_bent)
+
+
+def _bent(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    return x + BEND * np.sin(1.3 * np.roll(x, 1, axis=1) + 0.2)
 
 
 class TiledKernel:

@@ -41,7 +41,7 @@ from pathlib import Path
 from typing import Any
 
 from ..backends.base import choose_backend
-from ..benchmarks import BAKE_OFFS, BENCHMARKS, BOX_SHAPES, GEOMETRIES, SOLID_SHAPES, document, thread_limit
+from ..benchmarks import BAKE_OFFS, BENCHMARKS, BOTH, BOX_SHAPES, GEOMETRIES, SOLID_SHAPES, document, thread_limit
 from ..benchmarks.cases import BenchSettings, Case, SuiteSettings, check_settings
 from ..benchmarks.global_phases import MATRIX_ENTRIES
 from ..benchmarks.parts import cases_of, merge_results, suite_document, suite_records
@@ -74,8 +74,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--strategies", options.parse_names, "NAMES", text, default=())
     text = f"{', '.join(ALGORITHMS)}, both or auto (default auto)"
     add("--algorithm", lambda name: ALGORITHMS if name == "both" else (name,), "NAME", text, dest="algorithms")
-    text = f"{', '.join(GEOMETRIES)} or both (default both)"
-    add("--geometry", lambda kind: GEOMETRIES if kind == "both" else (kind,), "KIND", text, dest="geometries")
+    text = f"{', '.join(GEOMETRIES)} or both, the first two (default both)"
+    add("--geometry", lambda kind: BOTH if kind == "both" else (kind,), "KIND", text, dest="geometries")
     text = "1e5, 1e4,1e6 or 1e3:1e6 (default 3e3:1e6): elements x modes, or unknowns of bp1, bp3, bp5, solve"
     add("--dofs", options.parse_dofs, "N", text)
     text = "assemble for SciPy where element matrices have fewer entries"

@@ -104,7 +104,21 @@ def pointwise_flops(problem: BlockProblem) -> int:
         flops += push * form.trial_gradient + pull * form.test_gradient
     elif form.trial_gradient:
         flops += d * (2 * d - 1) + _scaling_flops(trace, d)
-    return q * flops
+    return q * flops + (_recomputing_flops(problem) if problem.recomputed else 0)
+
+
+def _recomputing_flops(problem: BlockProblem) -> int:
+    """Operations that make the factors of an element from its map, for all components."""
+    d, lines = problem.shape.dim, problem.geometry.map_lines(range(problem.shape.dim))
+    on_line, at_point = lines.flops(d)
+    cofactors, determinant = 3 * d * d * (d > 2), 2 * d - 1
+    if problem.form.factor_kind == "wJ":
+        return lines.across.shape[1] * on_line + problem.n_points * (at_point + cofactors // d + determinant + 2)
+    each = at_point + cofactors + determinant + 4
+    if problem.form.factor_kind == "metric":
+        each += d  # the adjugate is applied twice, where the metric is applied once
+        each += d * (2 * d - 1)
+    return lines.across.shape[1] * on_line + problem.n_points * each
 
 
 def _scaling_flops(trace: Trace, dim: int) -> int:
@@ -155,7 +169,7 @@ def operator_bytes(problem: BlockProblem) -> int:
     int
     """
     numbers = problem.n_input + problem.n_output * problem.components_out(problem.coupled) / problem.coupled
-    kind = problem.form.factor_kind
+    kind = problem.read_factors
     if kind is not None:
         numbers += problem.geometry.n_factors(kind) * problem.geometry.n_points(kind)
     if problem.form.trace is not None:

@@ -13,7 +13,7 @@ Coefficients are evaluated through the basis, values at the points are there alr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ import numpy as np
 from hpfem.shapes import Tabulation
 from hpfem.shapes.cached import cached_property
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, NotSuitable
 from ..geometry.block_geometry import BlockGeometry
 from ..memory import Device, PairArray
 from . import Trace
@@ -186,6 +186,8 @@ class BlockProblem:
         Name -> `FieldValues` of the form's fields.
     parameters : mapping
         Name -> number. Kernels take them at run time.
+    recomputed : bool
+        Whether the kernel recomputes geometric factors from the elements' maps, and does not read them.
     shape : Shape
         The elements'.
     n_modes, n_points : int
@@ -205,6 +207,7 @@ class BlockProblem:
     algorithm: str = "collocated"
     fields: Mapping[str, FieldValues] = field(default_factory=dict)
     parameters: Mapping[str, float] = field(default_factory=dict)
+    recomputed: bool = False
 
     def __post_init__(self) -> None:
         if self.algorithm not in ALGORITHMS:
@@ -221,6 +224,41 @@ class BlockProblem:
     def n_elements(self) -> int:
         """Number of elements of the block."""
         return self.geometry.n_elements
+
+    @property
+    def recomputable(self) -> bool:
+        """Whether factors may be recomputed: of solids, whose maps are of a low order, at points with directions."""
+        geometry = self.geometry
+        low = geometry.kind.order is not None and geometry.space_dim == geometry.dim
+        return low and self.form.factor_kind is not None and self.tabulation.rule.tensor
+
+    def with_factors(self, recomputed: bool) -> BlockProblem:
+        """Take another source of geometric factors.
+
+        Parameters
+        ----------
+        recomputed : bool
+            See `BlockProblem`.
+
+        Returns
+        -------
+        BlockProblem
+            This one, if that is its source.
+
+        Raises
+        ------
+        NotSuitable
+            If they cannot be recomputed.
+        """
+        if recomputed and not self.recomputable:
+            kind, points = self.geometry.kind.name, "" if self.tabulation.rule.tensor else " on a simplex rule"
+            raise NotSuitable(f"factors of {self.form.name} on {kind} elements{points} are not recomputed")
+        return self if recomputed == self.recomputed else replace(self, recomputed=recomputed)
+
+    @property
+    def read_factors(self) -> str | None:
+        """Kind of the geometric factors that the kernel reads; None where it reads none."""
+        return "map" if self.recomputed else self.form.factor_kind
 
     @cached_property
     def nodal(self) -> bool:

@@ -1,6 +1,16 @@
 """The geometry of elements: coordinate maps, Jacobians, metric factors."""
 
-from .block_geometry import AFFINE, GENERAL, BlockGeometry, GeometryKind
+from .block_geometry import AFFINE, GENERAL, MULTILINEAR, QUADRATIC, BlockGeometry, GeometryKind
 from .element_map import ElementMap
+from .map_lines import MapLines
 
-__all__ = ["AFFINE", "GENERAL", "BlockGeometry", "ElementMap", "GeometryKind"]
+__all__ = [
+    "AFFINE",
+    "GENERAL",
+    "MULTILINEAR",
+    "QUADRATIC",
+    "BlockGeometry",
+    "ElementMap",
+    "GeometryKind",
+    "MapLines",
+]

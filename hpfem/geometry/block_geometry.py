@@ -6,7 +6,9 @@ J = dx/d xi is D x d with D >= d; |J| = sqrt(det(J^T J)), the metric is (J^T J)^
     "wJ"        |J|                                    w |J|
     "metric"    |J| (J^T J)^-1 in xi, then |J|         w |J| (J_eta^T J_eta)^-1 with J_eta = J C, then w |J|
     "jacobian"  d xi_a/dx_i, then |J|                  d eta_a/dx_i, then w |J|
-    "points"    -                                      x_i (for both geometry kinds)
+    "points"    -                                      x_i (for all geometry kinds)
+    "map"       coefficients of x in the orthogonal basis of the kind's order, the constant one left out, one set an
+                element: mode by mode, D numbers each. Kernels recompute factors from them (`MapLines`).
 
 A symmetric matrix is stored as (0,0) (0,1) .. (0,d-1) (1,1) .. ; d xi_a/dx_i as a*D + i. Layout of every array:
 
@@ -18,24 +20,25 @@ them by to get the deformed ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from hpfem.shapes import Shape, ShapeRule
+from hpfem.shapes import Basis, Shape, ShapeRule, make_basis
 from hpfem.shapes.cached import cached_property
 
 from ..errors import ArgumentError
 from ..memory import as_numpy
 from .element_map import CACHED, CHUNK, FLAT_TOLERANCE, SURE, Cells, ElementMap, Elements, Indices, chunks
 from .jacobians import determinant, determinant_and_inverse, inverse_collapse, scaled_jacobian
+from .map_lines import MapLines
 
 Array = NDArray[np.float64]
 
-KINDS = ("wJ", "metric", "jacobian", "points")
+KINDS = ("wJ", "metric", "jacobian", "points", "map")
 
 
 def symmetric_pairs(dim: int) -> list[tuple[int, int]]:
@@ -62,9 +65,12 @@ class GeometryKind:
     ----------
     name : str
         In messages, keys and results.
+    order : int or None
+        Of the maps, where it is low enough for kernels to recompute factors from their coefficients.
     """
 
     name = "deformed"
+    order: int | None = None
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         return _kind_named, (self.name,)
@@ -122,10 +128,30 @@ class _Affine(GeometryKind):
         return np.einsum("q,amq,qab->bm", w, geometry.gradient_eta, collapse, optimize=True)[..., None], np.ones(1)
 
 
+class _OfOrder(GeometryKind):
+    """The maps are those of an order, whatever the order that they are given in.
+
+    Parameters
+    ----------
+    name : str
+    order : int
+    """
+
+    def __init__(self, name: str, order: int) -> None:
+        self.name, self.order = name, order
+
+    def includes(self, elements: ElementMap) -> NDArray[np.bool_]:
+        """Tell the elements whose nodes depart by rounding alone; see `GeometryKind.includes`."""
+        return elements.of_order(self.order or 0)
+
+
 AFFINE = _Affine()
+MULTILINEAR, QUADRATIC = _OfOrder("multilinear", 1), _OfOrder("quadratic", 2)
 GENERAL = GeometryKind()
 # An element is of the first kind that includes it.
-GEOMETRY_KINDS: list[GeometryKind] = [AFFINE, GENERAL]
+GEOMETRY_KINDS: list[GeometryKind] = [AFFINE, MULTILINEAR, QUADRATIC, GENERAL]
+# Elements of such a kind, if fewer, are of the next one where that has elements: small blocks cost launches.
+FEW = 1000
 
 
 def _kind_named(name: str) -> GeometryKind:
@@ -152,6 +178,9 @@ def by_kind(cells: Cells, points: Array) -> Iterator[tuple[GeometryKind, NDArray
     """
     parts = ElementMap.parts(cells, points)
     first = np.concatenate([np.argmax([kind.includes(own) for kind in GEOMETRY_KINDS], axis=0) for own in parts])
+    for number, kind in enumerate(GEOMETRY_KINDS):
+        if kind.order is not None and np.count_nonzero(first == number) < FEW and (first > number).any():
+            first[first == number] = first[first > number].min()
     for number, kind in enumerate(GEOMETRY_KINDS):
         chosen = np.flatnonzero(first == number)
         if len(chosen) or (number == 0 and not len(cells.nodes)):
@@ -235,6 +264,25 @@ class BlockGeometry(ElementMap):
         return self.basis.gradient_eta(self.rule.eta)
 
     @cached_property
+    def map_basis(self) -> Basis:
+        """Basis of the coordinates of the kind's order."""
+        return make_basis("orthogonal", self.shape, self.kind.order or self.order)
+
+    def map_lines(self, axes: Sequence[int]) -> MapLines:
+        """Tables that recompute Jacobians from factors "map"; see `MapLines.of`.
+
+        Parameters
+        ----------
+        axes : sequence of int
+            Direction of the lines, then the others.
+
+        Returns
+        -------
+        MapLines
+        """
+        return MapLines.of(self.map_basis, self.rule, axes)
+
+    @cached_property
     def stored_reference(self) -> tuple[Array, Array]:
         """Reference data of the stored factors; see `GeometryKind.reference`."""
         return self.kind.reference(self)
@@ -245,7 +293,7 @@ class BlockGeometry(ElementMap):
         Parameters
         ----------
         kind : str
-            "wJ", "metric", "jacobian" or "points".
+            One of `KINDS`.
 
         Returns
         -------
@@ -259,6 +307,7 @@ class BlockGeometry(ElementMap):
         """
         d, space_dim = self.dim, self.space_dim
         counts = {"wJ": 1, "metric": d * (d + 1) // 2 + 1, "jacobian": d * space_dim + 1, "points": space_dim}
+        counts["map"] = space_dim * (self.map_basis.n_modes - 1)
         if kind not in counts:
             raise ArgumentError(f"unknown kind of geometric factors {kind!r}; valid: {', '.join(KINDS)}")
         return counts[kind]
@@ -276,6 +325,8 @@ class BlockGeometry(ElementMap):
         int
             Q, or 1 where one set of factors serves an element.
         """
+        if kind == "map":
+            return 1
         return len(self.rule) if kind == "points" else len(self.stored_reference[1])
 
     def chunks(self, lanes: int = 1, size: int | None = None) -> Iterator[slice]:
@@ -402,6 +453,10 @@ class BlockGeometry(ElementMap):
         if kind == "points":
             yield from self.positions(self.values, elements, xp)
             return
+        if kind == "map":
+            modes = self.positions(self.restricted(self.map_basis.order).T[:, 1:], elements, xp)
+            yield from modes.transpose(2, 0, 1).reshape(-1, modes.shape[1], 1)
+            return
         gradient, weights = self.stored_reference
         J, weights = self.jacobian(gradient, elements, xp), xp.asarray(weights)
         if kind == "wJ":
@@ -423,7 +478,7 @@ class BlockGeometry(ElementMap):
         Parameters
         ----------
         kind : str
-            "wJ", "metric", "jacobian" or "points".
+            One of `KINDS`.
         lanes : int
             Elements stored next to each other.
         dtype : dtype
@@ -454,7 +509,7 @@ class BlockGeometry(ElementMap):
         Parameters
         ----------
         kind : str
-            "wJ", "metric", "jacobian" or "points".
+            One of `KINDS`.
         out : array of xp, [groups, n_factors, *points, lanes]
             Overwritten: computed in float64, then rounded; zeros past the last element. It may be a view with any
             strides, with its points in as many axes as that takes, the first direction slowest.

@@ -32,6 +32,9 @@ Elements = slice | Indices
 # Largest departure of an affine element's node from the nearest polynomial of degree 1, relative to the element's size:
 # mesh files carry about 12 digits.
 AFFINE_TOLERANCE = 1e-10
+# The same for maps of a low order, whose factors are as exact as those of all other maps; and what rounding of the
+# coordinates makes of either, relative to the largest of them.
+ORDER_TOLERANCE, COORDINATE_ROUNDING = 1e-13, 8 * 2.0**-53
 FLAT_TOLERANCE = 1e-12
 ROUNDING = 1e-14
 # What a bound of det J must exceed, over the largest length of a column of J to the power of d, to be believed.
@@ -165,7 +168,9 @@ class ElementMap:
         coefficients = np.empty((len(nodes), dim, n))
         for part in chunks(len(coefficients), n * dim, most=CACHED):
             by_coordinate = points.take(nodes[part], axis=0).swapaxes(1, 2).reshape(-1, n)
-            np.matmul(by_coordinate, inverse.T, out=coefficients[part].reshape(-1, n))
+            # From the first node on: far from the origin numbers as small as the element keep their digits.
+            np.matmul(by_coordinate - by_coordinate[:, :1], inverse.T, out=coefficients[part].reshape(-1, n))
+            coefficients[part, :, 0] += by_coordinate[:, 0].reshape(-1, dim) * inverse[0].sum()
         return ElementMap(cells.shape, cells.order, coefficients)
 
     @staticmethod
@@ -282,8 +287,44 @@ class ElementMap:
         for part in chunks(self.n_elements, 2 * self.space_dim * values.shape[1], most=CACHED):
             # One axis at a time: NumPy takes ten times as long for several.
             nodes, departures = (self._combined(table, part) for table in (values.T, rest.T))
-            size = np.ptp(nodes, axis=1).max(axis=0)
-            result[part] = np.abs(departures).max(axis=1).max(axis=0) <= AFFINE_TOLERANCE * size
+            result[part] = _small(departures, nodes, AFFINE_TOLERANCE)
+        return result
+
+    def restricted(self, order: int) -> Array:
+        """Matrix from coefficients to those of the map of a lower order that has the same nodes of that order.
+
+        Parameters
+        ----------
+        order : int
+
+        Returns
+        -------
+        ndarray, [n_modes of that order, n_modes]
+        """
+        values = self.basis.evaluate(equispaced_nodes(self.shape, order))
+        return np.asarray(_inverse_vandermonde(self.shape, order) @ values.T, dtype=np.float64)
+
+    def of_order(self, order: int) -> NDArray[np.bool_]:
+        """Tell the elements whose maps are those of a lower order but for rounding.
+
+        Parameters
+        ----------
+        order : int
+
+        Returns
+        -------
+        ndarray of bool, [E]
+        """
+        if order >= self.order:
+            return np.ones(self.n_elements, dtype=bool)
+        values = _nodes_of_modes(self.shape, self.order)[0]
+        lower = make_basis("orthogonal", self.shape, order).evaluate(equispaced_nodes(self.shape, self.order))
+        rest = values.T - lower.T @ self.restricted(order)
+        rest[:, 0] = 0  # as in `_nodes_of_modes`
+        result = np.empty(self.n_elements, dtype=bool)
+        for part in chunks(self.n_elements, 2 * self.space_dim * values.shape[1], most=CACHED):
+            nodes, departures = (self._combined(table, part) for table in (values.T, rest))
+            result[part] = _small(departures, nodes, ORDER_TOLERANCE)
         return result
 
     def _combined(self, table: Array, part: slice, sizes: bool = False) -> Array:
@@ -369,6 +410,13 @@ class ElementMap:
         return result
 
 
+def _small(departures: Array, nodes: Array, tolerance: float) -> NDArray[np.bool_]:
+    """Which elements' departures [D, n, E] are small beside their nodes' size, or may be by rounding of coordinates."""
+    size, place = np.ptp(nodes, axis=1).max(axis=0), np.abs(nodes).max(axis=1).max(axis=0)
+    largest = np.abs(departures).max(axis=1).max(axis=0)
+    return np.asarray(largest <= np.maximum(tolerance * size, COORDINATE_ROUNDING * place))
+
+
 def _signed_determinant(J: Array) -> Array:
     """Det J, [E, Q]; on a surface in space the area element times the cosine of the angle to its mean normal."""
     if len(J) == J.shape[1]:
@@ -394,8 +442,9 @@ def _nodes_of_modes(shape: Shape, order: int) -> tuple[Array, Array]:
     nodes = equispaced_nodes(shape, order)
     values = make_basis("orthogonal", shape, order).evaluate(nodes)
     linear = np.column_stack([np.ones(len(nodes)), nodes])
-    rest = np.eye(len(nodes)) - linear @ np.linalg.pinv(linear)
-    return values, values @ rest
+    rest = values @ (np.eye(len(nodes)) - linear @ np.linalg.pinv(linear))
+    rest[0] = 0  # the constant mode, exactly: it is large where the mesh is far from the origin
+    return values, rest
 
 
 @cache

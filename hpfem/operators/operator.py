@@ -377,8 +377,10 @@ class Operator(FieldMap):
         for choice, block in zip(self.choices, self.space.blocks, strict=True):
             line, kind = f"  {block!r}: {choice.config} ({choice.reason})", self.form.factor_kind
             if kind is not None:
-                where = "element" if block.affine else "point"
-                line += f"; {kind}: {block.geometry.n_factors(kind)} numbers per {where}"
+                recomputed = choice.kernel.problem.recomputed
+                numbers = block.geometry.n_factors("map" if recomputed else kind)
+                where = "element" if block.affine or recomputed else "point"
+                line += f"; {kind}{', recomputed' * recomputed}: {numbers} numbers per {where}"
             lines.append(line)
             lines += [f"    not {reason}" for reason in choice.unsuitable]
             lines += self._on_simplex_rule(choice.kernel.problem)

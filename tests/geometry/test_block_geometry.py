@@ -7,7 +7,7 @@ import pytest
 
 import hpfem as hp
 from hpfem.errors import ArgumentError
-from hpfem.geometry import AFFINE, GENERAL, ElementMap, GeometryKind
+from hpfem.geometry import AFFINE, GENERAL, MULTILINEAR, QUADRATIC, ElementMap, GeometryKind, MapLines
 from hpfem.geometry.block_geometry import KINDS, BlockGeometry, by_kind, symmetric_pairs
 from hpfem.geometry.element_map import FLAT_TOLERANCE
 from hpfem.mesh.cells import CellArray
@@ -15,6 +15,7 @@ from hpfem.shapes import default_counts, equispaced_nodes, make_basis, quadratur
 from hpfem.tuning.key import tuning_key
 from tests.cases import SHAPES_2D, SHAPES_3D, each_shape
 from tests.samples import (
+    FLAT,
     NAMES,
     NAMES_2D,
     SKEW,
@@ -117,11 +118,14 @@ def test_layouts_hold_the_same_numbers(mesh, name, kind):
 def test_counts_of_numbers(name):
     d = dimension(name)
     geometry = block_of(curved(name)).geometry
-    assert [geometry.n_factors(kind) for kind in KINDS] == [1, d * (d + 1) // 2 + 1, d * d + 1, d]
+    assert [geometry.n_factors(kind) for kind in KINDS] == [
+        *(1, d * (d + 1) // 2 + 1, d * d + 1, d),
+        d * (geometry.basis.n_modes - 1),
+    ]
     assert len(symmetric_pairs(d)) == d * (d + 1) // 2
     affine = block_of(skewed(straight(name))).geometry
-    assert [affine.n_points(kind) for kind in KINDS] == [1, 1, 1, len(affine.rule)]
-    assert [geometry.n_points(kind) for kind in KINDS] == [len(geometry.rule)] * 4
+    assert [affine.n_points(kind) for kind in KINDS] == [1, 1, 1, len(affine.rule), 1]
+    assert [geometry.n_points(kind) for kind in KINDS] == [*[len(geometry.rule)] * 4, 1]
 
 
 @each_name
@@ -252,3 +256,88 @@ def test_elements_are_surely_regular_only_where_they_are(shape, points, rng):
     scaled, sure = geometry.scaled_jacobian(np.arange(count)), geometry.surely_regular()
     assert (scaled[sure] > FLAT_TOLERANCE).all()
     assert sure[: count // 20].all() and not sure[scaled <= 0].any() and (scaled <= 0).any()
+
+
+def kinds_of(mesh):
+    """Kinds of all cells of the mesh's first group."""
+    found = {}
+    for kind, chosen, _ in by_kind(mesh.aligned[0], mesh.points):
+        found |= dict.fromkeys(chosen.tolist(), kind)
+    return [found[number] for number in sorted(found)]
+
+
+@pytest.mark.parametrize("place", [0.0, 1e6, -3e6])
+@each_name
+def test_kinds_depend_on_no_place_and_no_order_of_nodes(name, place):
+    """Midpoints of straight cells are rounded to their coordinates, which are large far from the origin."""
+    straight_kinds = set(kinds_of(tapered(name)))
+    assert straight_kinds == ({AFFINE} if name in FLAT else straight_kinds - {QUADRATIC, GENERAL})
+    assert name in FLAT or MULTILINEAR in straight_kinds
+    for mesh, kinds in (
+        (tapered(name), straight_kinds),
+        (tapered(name).elevated(2), straight_kinds),
+        (tapered(name).elevated(3), straight_kinds),
+        (curved(name, 2), {QUADRATIC}),
+        (curved(name, 2).elevated(4), {QUADRATIC}),
+        (curved(name, 3), {GENERAL}),
+        (skewed(straight(name)).elevated(2), {AFFINE}),
+    ):
+        for moved in (mesh.transformed(lambda x: x + place), mesh.transformed(lambda x: 1e-3 * x + 1e-3 * place)):
+            assert set(kinds_of(moved)) == kinds
+
+
+@pytest.mark.parametrize("name", ["quad", "hex", "prism", "pyramid"])
+@pytest.mark.parametrize("order", [2, 3])
+def test_cells_that_are_bent_a_little_are_not_straight(name, order):
+    """Taken for multilinear, a bend of 1e-9 of the size would change results by more than 1e-12."""
+    mesh = tapered(name).elevated(order)
+    for amount, kind in ((1e-9, QUADRATIC), (1e-12, QUADRATIC), (1e-16, MULTILINEAR)):
+        bend = amount * mesh.points[:, :1] * (1 - mesh.points[:, :1]) * np.sin(40 * mesh.points)
+        bent = mesh.transformed(lambda x, bend=bend: x + bend)
+        found = set(kinds_of(bent)) - {AFFINE}
+        assert found == ({kind} if order == 2 or kind is MULTILINEAR else {GENERAL}), amount
+
+
+def test_few_cells_of_a_kind_are_with_those_of_the_next(monkeypatch):
+    """Unless they are affine: small blocks cost more than they save."""
+    mesh = tapered("hex").elevated(2)
+
+    def bend(x):  # the cells of one side alone
+        return x + 0.05 * np.maximum(x[:, :1] - 0.7, 0) ** 2
+
+    mixed = mesh.transformed(bend)
+    assert kinds_of(mixed) == [QUADRATIC] * 8
+    monkeypatch.setattr("hpfem.geometry.block_geometry.FEW", 4)
+    kinds = kinds_of(mixed)
+    assert sorted(kind.name for kind in kinds) == ["multilinear"] * 4 + ["quadratic"] * 4
+    space = hp.Space(mixed, 3)
+    assert [block.n_elements for block in space.blocks] == [4, 4]
+    u = space.project(lambda x, y, z: x * y + z)
+    monkeypatch.undo()
+    other = hp.Space(mixed, 3)
+    v = other.project(lambda x, y, z: x * y + z)
+    assert hp.Helmholtz(space)(u).dot(u) == pytest.approx(hp.Helmholtz(other)(v).dot(v), rel=1e-12)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@each_shape(SHAPES_2D + SHAPES_3D)
+def test_jacobians_on_lines(shape, order, rng):
+    rule = quadrature(shape, default_counts(shape, 4))
+    basis = make_basis("orthogonal", shape, order)
+    coefficients = rng.standard_normal(basis.n_modes)
+    gradient = np.einsum("m,amq->aq", coefficients, basis.gradient_eta(rule.eta))
+    weights = rule.weights / np.linalg.det(shape.collapse_matrix(rule.eta))
+    for axes in ([*range(shape.dim)], [*range(shape.dim)][::-1], [shape.dim - 1, *range(shape.dim - 1)]):
+        lines = MapLines.of(basis, rule, axes)
+        rows = np.zeros((len(lines.directions), lines.across.shape[1]))
+        for row, mode, function in lines.terms:
+            rows[row] += coefficients[mode + 1] * lines.across[function]
+        found = np.zeros((shape.dim, lines.along.shape[1], lines.across.shape[1]))
+        for row, a in enumerate(lines.directions):
+            found[a] += np.outer(lines.along[row], rows[row])
+        by_line = gradient.reshape(-1, *rule.counts).transpose(0, *(1 + a for a in axes)).reshape(found.shape)
+        assert norm_error(found, by_line) < 1e-14
+        wanted = weights.reshape(rule.counts).transpose(axes).reshape(found.shape[1:])
+        assert norm_error(np.outer(lines.weights_along, lines.weights_across), wanted) < 1e-14
+        most = {"hex": (5, 8), "prism": (5, 8), "quad": (3, 5)}.get(shape.name, (5, 10))
+        assert len(rows) <= most[order - 1]

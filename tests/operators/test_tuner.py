@@ -31,7 +31,7 @@ from hpfem.support.log import forget_reports, reports
 from hpfem.tuning import key, tuner
 from hpfem.tuning.key import form_key, timed_elements, tuning_key
 from tests.operators.reference import random_field
-from tests.samples import curved, norm_error, straight
+from tests.samples import curved, norm_error, straight, tapered
 from tests.standin import StandInBackend, add_strategy
 from tests.tuning.world import World
 
@@ -463,7 +463,8 @@ class DryKernel(PacedKernel):
 
     def __init__(self, problem, plan=None):
         options = getattr(plan, "options", None)
-        seconds = 1e-3 if options is None else 1e-4 * (2 - 0.5 * bool(options.prefetch) + 0.01 * options.elements)
+        gain = bool(options and options.prefetch) + problem.recomputed
+        seconds = 1e-3 if options is None else 1e-4 * (2 - 0.5 * gain + 0.01 * options.elements)
         super().__init__(problem, self.world, seconds, 1.0)
 
 
@@ -482,7 +483,8 @@ def test_options_of_cuda_without_a_gpu(world, monkeypatch):
     monkeypatch.setattr(DryKernel, "world", world)
     kernels = {sumfac_top: "SumFacTopKernel", sumfac: "SumFacKernel", stdmat: "StdMatKernel", dense: "DenseKernel"}
     for module, kernel in kernels.items():
-        monkeypatch.setattr(module, kernel, DryKernel)
+        made = (lambda plan: DryKernel(plan.problem, plan)) if module is sumfac_top else DryKernel
+        monkeypatch.setattr(module, kernel, made)
         for name, stub in (("limits", Limits), ("architecture", lambda: "sm_90"), ("start", start)):
             monkeypatch.setattr(module, name, stub, raising=False)
     space = hp.Space(curved("tet"), 4, backend="cuda")
@@ -497,3 +499,11 @@ def test_options_of_cuda_without_a_gpu(world, monkeypatch):
     assert chosen(hp.Helmholtz(space)) == chosen(operator) == [result.record.winner]
     hp.Helmholtz(space, strategy="sumfac-top", algorithm="collocated").tune(1e9)
     assert len(tuning.entries()) == 2
+    straight_sided = hp.Helmholtz(hp.Space(tapered("hex"), 4, backend="cuda"))
+    assert "metric: 7 numbers per point" in straight_sided.explain() and straight_sided.nbytes == 8 * 8 * (
+        250 + 7 * 216
+    )
+    [result] = straight_sided.tune(1e9)
+    assert from_text(SumFacTopOptions, result.record.winner.options).recomputed
+    assert "metric, recomputed: 21 numbers per element" in straight_sided.explain()
+    assert straight_sided.nbytes == 8 * 8 * (250 + 21)

@@ -17,7 +17,7 @@ from ...support.machine import processor_name
 from ..base import BACKENDS, Backend
 from ..cellwise import CellwiseProduct
 from ..roofline import Roofline, array_bytes
-from ..strategy import Options, Strategy, no_options
+from ..strategy import RECOMPUTED, Options, Search, Strategy, no_options, with_source
 from ..vectors import BlockMatrix
 from .runtime.cache import kernel_cache
 from .runtime.function import CpuFunction, function_of
@@ -43,9 +43,13 @@ class CpuSumFac(Strategy):
 
     name, special, tensor = "sumfac", False, True
 
+    def search(self, problem: BlockProblem) -> Search:
+        """Factors read, and recomputed where they may be; see `Strategy.search`."""
+        yield (None, RECOMPUTED)[: 1 + problem.recomputable]
+
     def build(self, problem: BlockProblem, options: Options = None) -> CpuKernel:
         """Build the kernel, unless its unrolled fibers take minutes to compile; see `Strategy.build`."""
-        no_options(self, options)
+        problem = with_source(self, problem, options)
         points = max(problem.tabulation.rule.counts)
         if points > _LONGEST_FIBER:
             raise NotSuitable(f"fibers of {points} points are too long to compile, the limit is {_LONGEST_FIBER}")

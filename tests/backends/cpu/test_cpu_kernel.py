@@ -15,10 +15,13 @@ from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.errors import ArgumentError, NotSuitable
 from hpfem.forms.cost import operator_flops
 from hpfem.memory import PairArray
+from hpfem.operators import Helmholtz
 from hpfem.shapes import SHAPES as BY_NAME
+from hpfem.space import Space
 from tests.backends.cpu.processors import narrower
 from tests.backends.problems import FORMS, FORMS_WITH_GRADIENT, curve_problems, make_space
 from tests.cases import SHAPES, each_shape
+from tests.samples import FLAT, curved, skewed, straight, tapered
 
 solid_shapes = each_shape([shape for shape in SHAPES if shape.dim > 1])
 
@@ -26,7 +29,7 @@ QUAD, HEX, TET = BY_NAME["quad"], BY_NAME["hex"], BY_NAME["tet"]
 TOLERANCE = {"float64": 1e-12, "float32": 1e-4}
 
 
-def differences(space, form, algorithm, rng, target=None, strategy="sumfac"):
+def differences(space, form, algorithm, rng, target=None, strategy="sumfac", recomputed=False):
     """Largest relative difference between compiled and NumPy results, per block."""
     operator = FORMS[form](space, strategy="sumfac", algorithm=algorithm)
     for choice in operator.choices:
@@ -36,7 +39,7 @@ def differences(space, form, algorithm, rng, target=None, strategy="sumfac"):
         out = np.full((problem.components_out(components), problem.n_elements, problem.n_output), 7, problem.dtype)
         expected = np.empty_like(out)
         choice.kernel.apply(source, expected)
-        CpuKernel(problem, strategy, target).apply(source, out)
+        CpuKernel(problem.with_factors(recomputed and problem.recomputable), strategy, target).apply(source, out)
         yield np.abs(out - expected).max() / np.abs(expected).max()
 
 
@@ -50,6 +53,41 @@ def test_every_form(shape, deformed, rng):
     for form in FORMS_WITH_GRADIENT:
         for difference in differences(space, form, "noncollocated", rng):
             assert difference < 1e-12, form
+
+
+@solid_shapes
+@pytest.mark.parametrize("kind", ["multilinear", "quadratic"])
+def test_factors_recomputed_from_maps(shape, kind, rng):
+    """Forms with every kind of factors at one order, Helmholtz at the others; both algorithms, single precision."""
+    if kind == "multilinear" and shape.name in FLAT:
+        return
+    mesh = tapered(shape.name).elevated(2) if kind == "multilinear" else curved(shape.name, 2)
+    for order in range(1, 9) if shape.name == "hex" and kind == "multilinear" else (1, 2, 4):
+        space = Space(mesh, order, backend="numpy")
+        assert {block.geometry.kind.name for block in space.blocks} - {"affine"} == {kind}
+        for form in ("Helmholtz", "Mass", "IProductWRTDerivBase", "PhysDeriv", "coupled")[: 5 if order == 2 else 1]:
+            for algorithm in ("collocated", "noncollocated")[: 1 + (form in FORMS_WITH_GRADIENT)]:
+                assert max(differences(space, form, algorithm, rng, recomputed=True)) < 1e-12, (order, form, algorithm)
+    single = Space(mesh, 2, dtype="float32", backend="numpy")
+    assert max(differences(single, "Helmholtz", "collocated", rng, recomputed=True)) < TOLERANCE["float32"]
+
+
+def test_what_is_not_recomputed():
+    for mesh, quadrature in ((curved("tet", 2), "simplex"), (curved("tet", 3), None), (skewed(straight("hex")), None)):
+        problem = FORMS["Helmholtz"](Space(mesh, 2, backend="numpy", quadrature=quadrature)).choices[0].kernel.problem
+        with pytest.raises(NotSuitable, match="factors of Helmholtz on .* are not recomputed"):
+            CpuKernel(problem.with_factors(True))
+    operator = Helmholtz(Space(tapered("hex"), 2), backend="cpu")
+    with pytest.raises(ArgumentError, match="'sumfac' has no options 'scaled'"):
+        operator.backend.strategy("sumfac").build(operator.choices[0].kernel.problem, "scaled")
+
+
+@solid_shapes
+def test_diagonals_with_recomputed_factors(shape):
+    operator = FORMS["Helmholtz"](Space(curved(shape.name, 2), 3, backend="numpy"))
+    problem = operator.choices[0].kernel.problem
+    stored, recomputed = (CpuKernel(problem.with_factors(r)).diagonal() for r in (False, True))
+    np.testing.assert_allclose(recomputed, stored, rtol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

@@ -17,6 +17,7 @@
 #define HPFEM_ROLLED
 #define HPFEM_STREAM(pointer) (*(pointer))
 #define HPFEM_STORE(pointer, x) (*(pointer) = (x))
+#define hpfem_reciprocal(x) (1 / (x))
 #define HPFEM_PREFETCH_L2(pointer, bytes) hpfem_host::prefetch(pointer, bytes)
 #define HPFEM_SHARED(name) real *const name = reinterpret_cast<real *>(hpfem_host::shared)
 #define HPFEM_COPY(to, from, bytes) hpfem_host::copy(to, from, bytes)

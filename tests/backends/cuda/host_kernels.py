@@ -38,14 +38,16 @@ class Case:
 
     @classmethod
     def of(cls, problem, name, options=None):
-        """A case of "sumfac-top" with options (None: the default ones), or of "sumfac"."""
-        if options == "sumfac":
+        """A case of "sumfac-top" with options (None: the default ones), or of "sumfac", or that "sumfac recomputed"."""
+        if options in ("sumfac", "sumfac recomputed"):
+            problem = problem.with_factors(options != "sumfac")
             levels = Levels.plain(problem.tabulation)
             check_sumfac(problem, levels)
             return cls(problem, None, levels, name)
         levels = Levels.of(problem.tabulation)
         chosen = default_options(problem, levels, Limits()) if options is None else options
-        return cls(problem, SumFacTopPlan(problem, levels, chosen), levels, name)
+        plan = SumFacTopPlan(problem, levels, chosen)
+        return cls(plan.problem, plan, levels, name)
 
     def altered(self, old, new):
         """The case with a text of its source replaced by another."""
@@ -69,7 +71,7 @@ class Case:
         if self.plan is None:
             body = sumfac_source(self.problem, self.levels, self.name)
         else:
-            body = sumfac_top_source(self.problem, self.levels, self.plan, self.name)
+            body = sumfac_top_source(self.levels, self.plan, self.name)
         if self.alteration is not None:
             assert self.alteration[0] in body
             body = body.replace(*self.alteration)

@@ -16,7 +16,7 @@ from hpfem.errors import NotSuitable
 from hpfem.mesh import box
 from tests.assembly.meshes import ours, rotated
 from tests.backends.cuda.host_kernels import Case, apply, build
-from tests.samples import NAMES, bulge, curved, norm_error, skewed, straight
+from tests.samples import FLAT, NAMES, bulge, curved, norm_error, skewed, straight, tapered
 
 
 def diffusion(u, du, x, k, lam):
@@ -193,3 +193,47 @@ def test_the_shim_sees_parted_threads_and_overruns(tmp_path):
     library = build([unordered], tmp_path)
     ahead, back = (apply(library, unordered, source, descending=d) for d in (False, True))
     assert not np.array_equal(ahead, back)
+
+
+def recomputing(space):
+    """Operators that need factors, each with the options to recompute them with."""
+    n, c = ({"backend": "numpy", "algorithm": algorithm} for algorithm in ("noncollocated", "collocated"))
+    velocity = [0.3, -0.2, 0.5][: space.dim]
+    return [
+        (hp.Helmholtz(space, lam=1.3, **c), SumFacTopOptions(3, recomputed=True)),
+        (hp.Helmholtz(space, lam=1.3, **n), SumFacTopOptions(2, split=3, recomputed=True)),
+        (hp.Helmholtz(space, lam=1.3, **n), "sumfac recomputed"),
+        (hp.Mass(space, backend="numpy"), SumFacTopOptions(4, split=7, recomputed=True)),
+        (hp.Mass(space, backend="numpy"), "sumfac recomputed"),
+        (hp.Laplacian(space, **n), SumFacTopOptions(4, l2=True, prefetch=2, late=True, recomputed=True)),
+        (hp.AdvectionDiffusionReaction(space, velocity, 1.5, 0.4, **c), SumFacTopOptions(1, recomputed=True)),
+        (hp.IProductWRTDerivBase(space, **n), SumFacTopOptions(2, recomputed=True)),
+        (hp.IProductWRTBase(space, backend="numpy"), SumFacTopOptions(3, recomputed=True)),
+        (hp.PhysDeriv(space, backend="numpy"), SumFacTopOptions(2, recomputed=True)),
+        (hp.WeakForm(space, coupled, fields={"lam": 0.7}, components=2, **n), SumFacTopOptions(2, recomputed=True)),
+    ]
+
+
+# All forms at one order, those that count at others; all orders on the device.
+@pytest.mark.parametrize(
+    ("order", "dtype", "most"), [(1, np.float64, 5), (2, np.float64, 11), (2, np.float32, 3), (4, np.float64, 2)]
+)
+@pytest.mark.parametrize("name", NAMES)
+def test_factors_recomputed_from_maps(name, order, dtype, most, tmp_path, rng):
+    """Straight elements, whatever the order of their nodes, and quadratic ones; blocks with tails."""
+    cases, kernels = [], []
+    straight_sided = tapered(name).elevated(1 + order % 3)
+    for mesh in (straight_sided, curved(name, order=2)):
+        for operator, options in recomputing(hp.Space(mesh, order, dtype=dtype))[:most]:
+            for choice in operator.choices:
+                if not choice.kernel.problem.recomputable:
+                    continue
+                try:
+                    cases.append(Case.of(choice.kernel.problem, f"case{len(cases)}", options))
+                except NotSuitable:  # too large for one thread
+                    continue
+                kernels.append(choice.kernel)
+    assert all(case.problem.recomputed for case in cases)
+    kinds = {"quadratic"} if name in FLAT else {"multilinear", "quadratic"}
+    assert {case.problem.geometry.kind.name for case in cases} == kinds
+    check(cases, kernels, tmp_path, rng)

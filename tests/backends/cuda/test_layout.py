@@ -102,10 +102,14 @@ def deformed(name, order):
 def by_index(problem, levels, elements, kind):
     """The layout from its definition: line (j Q3 + k) E + e of a group."""
     factors = problem.geometry.factors(kind, 1, problem.dtype)[..., 0]  # [element, factor, point]
-    if problem.geometry.affine and kind != "points":
+    if problem.geometry.affine and kind not in ("points", "map"):
         return factors[..., None]
     (q1, q2, q3), e = levels.counts, elements
     n, groups = factors.shape[1], -(-len(factors) // e)
+    if kind == "map":
+        out = np.zeros((groups * e, n, 1), problem.dtype)
+        out[: len(factors)] = factors
+        return out.reshape(groups, e, n, 1).transpose(0, 2, 3, 1)
     out = np.zeros((groups, q1, n, lines_padded(levels, e)), problem.dtype)
     element, i, j, k = np.meshgrid(np.arange(len(factors)), *(np.arange(q) for q in (q1, q2, q3)), indexing="ij")
     for f in range(n):

@@ -52,7 +52,7 @@ def test_sumfac_top(name, algorithm, architecture):
     space = hp.Space(curved(name, order=2), 3)
     problem, levels = problem_of(hp.Helmholtz(space, lam=1.0, algorithm=algorithm, backend="numpy"))
     layout = SumFacTopPlan(problem, levels, default_options(problem, levels, Limits()))
-    binary = nvrtc.compile_source(program(sumfac_top_source(problem, levels, layout)), architecture)
+    binary = nvrtc.compile_source(program(sumfac_top_source(levels, layout)), architecture)
     assert binary.cubin.startswith(b"\x7fELF")
     assert binary.resources.spill_bytes == 0
     assert binary.resources.registers * layout.threads * layout.min_blocks <= REGISTERS
@@ -73,7 +73,7 @@ def test_stdmat_and_user_written_forms(architecture):
     problem, levels = problem_of(form)
     for source in (
         stdmat_source(problem, Levels.plain(problem.tabulation)),
-        sumfac_top_source(problem, levels, SumFacTopPlan(problem, levels, SumFacTopOptions(4))),
+        sumfac_top_source(levels, SumFacTopPlan(problem, levels, SumFacTopOptions(4))),
     ):
         assert nvrtc.compile_source(program(source), architecture).resources.spill_bytes == 0
 
@@ -89,7 +89,7 @@ def test_long_functions_are_written_once():
 
     for function in (lambda u, du: (np.sin(u), np.sin(u) * du), nested):
         problem, levels = problem_of(hp.WeakForm(space, function, backend="numpy"))
-        source = sumfac_top_source(problem, levels, SumFacTopPlan(problem, levels, SumFacTopOptions(4)))
+        source = sumfac_top_source(levels, SumFacTopPlan(problem, levels, SumFacTopOptions(4)))
         sizes.append(len(nvrtc.compile_source(program(source), "sm_90").cubin))
     assert sizes[1] < 1.5 * sizes[0]
 
@@ -197,7 +197,7 @@ def test_kernels_of_four_shapes_compile_side_by_side(folder):
     for choice in operator.choices:
         problem, levels = choice.kernel.problem, Levels.of(choice.kernel.problem.tabulation)
         layout = SumFacTopPlan(problem, levels, default_options(problem, levels, Limits()))
-        sources.append(program(sumfac_top_source(problem, levels, layout)))
+        sources.append(program(sumfac_top_source(levels, layout)))
     assert len(sources) == 4
     begun = [nvrtc.start(source, "sm_90") for source in sources]
     found = [future.result() for future in begun]

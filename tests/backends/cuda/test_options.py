@@ -42,7 +42,7 @@ def test_the_table_covers_both_operators(name):
     for order in range(1, 8):
         for algorithm in ("collocated", "noncollocated"):
             problem = problem_of(name, order, hp.Helmholtz, lam=1.0, algorithm=algorithm)
-            assert measured_key(problem, "sumfac-top") in measured_table()
+            assert known_row(problem, "sumfac-top") is not None
         assert measured_key(problem_of(name, order), "sumfac-top") in measured_table()
 
 

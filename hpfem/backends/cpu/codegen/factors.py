@@ -1,5 +1,5 @@
-"""Geometry at a point, inside the kernel: stored factors of deformed elements, or an affine element's few numbers and
-the collapse of its shape, applied on the fly.
+"""Geometry at a point, inside the kernel: stored factors of deformed elements, or such that are recomputed from their
+maps, or an affine element's few numbers and the collapse of its shape, applied on the fly.
 
 The inverse collapse d eta_a/d xi_i is s_a r_ai with r_aa = 1, where the entries depend on few directions: an entry that
 is constant along the fiber is read once a fiber, one that varies along the fiber alone is a constant of the code.
@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....forms.form import BlockProblem
+from ....geometry import MapLines
 from ....geometry.block_geometry import symmetric_pairs
 from ....geometry.jacobians import inverse_collapse
+from .geometry import Matrix, cofactor
 from .ir import Builder, Index, Operand, Where
 
 Array = NDArray[np.floating[Any]]
@@ -101,6 +103,14 @@ class Factors:
         self._group = ""
         self._element: list[str] = []
         self._fiber = ""
+        self._lines: MapLines | None = None
+        if problem.recomputed:
+            others = [a for a in range(self.dim) if a != direction]
+            self._lines = problem.geometry.map_lines([direction, *others])
+            self.per_group = problem.geometry.n_factors("map")
+        self._rows: list[list[str]] = []
+        self._weight = ""
+        self._points: dict[int, tuple[Matrix, str, str]] = {}
 
     def start_group(self, group: Index) -> None:
         """Go to a group of elements.
@@ -125,11 +135,45 @@ class Factors:
         """
         for table in [*self.scale, *self.ratio.values()]:
             table.start(outer)
-        if not self.affine and self.kind is not None:
+        if self._lines is not None:
+            self._start_map(self._lines, outer)
+        elif not self.affine and self.kind is not None:
             self._fiber = self.b.at(self._group, (outer, self.n * self.fiber_points))
 
+    def _start_map(self, lines: MapLines, outer: Where) -> None:
+        """Make the rows of a fiber from the elements' maps."""
+        b = self.b
+        rows: list[list[str | None]] = [[None] * self.dim for _ in lines.directions]
+        functions: dict[int, str] = {}
+        for row, mode, function in lines.terms:
+            if function and function not in functions:
+                functions[function] = b.load_scalar(b.real_table(lines.across[function]), (outer, 1))
+            for x, total in enumerate(rows[row]):
+                number = b.load(self._group, mode * self.dim + x)
+                if function:
+                    rows[row][x] = b.fma(functions[function], number, total)
+                else:
+                    rows[row][x] = number if total is None else b.add(total, number)
+        self._rows = [[number for number in row if number is not None] for row in rows]
+        self._weight = b.load_scalar(b.real_table(lines.weights_across), (outer, 1))
+        self._points = {}
+
+    def _recomputed(self, lines: MapLines, k: int) -> tuple[Matrix, str, str]:
+        """Adjugate of dx/deta [a][x], weight w and determinant at a point, from the rows of its fiber."""
+        if k not in self._points:
+            b = self.b
+            columns: dict[int, list[str]] = {}
+            for a, row, along, one in zip(lines.directions, self._rows, lines.along[:, k], lines.one, strict=True):
+                parts = row if one else [b.mul(float(along), number) for number in row]
+                columns[a] = [b.add(*pair) for pair in zip(columns[a], parts)] if a in columns else parts
+            J = [[columns[a][x] for a in range(self.dim)] for x in range(self.dim)]
+            adjugate = [[cofactor(b, J, a, x) for x in range(self.dim)] for a in range(self.dim)]
+            weight = b.mul(float(lines.weights_along[k]), self._weight)
+            self._points[k] = adjugate, weight, b.dot((J[x][0], adjugate[0][x]) for x in range(self.dim))
+        return self._points[k]
+
     def factor(self, k: int, q: int) -> str:
-        """One of the stored factors at a point, or of an affine element.
+        """One of the stored factors at a point, or of an affine element; of recomputed ones the weight alone.
 
         Parameters
         ----------
@@ -142,6 +186,9 @@ class Factors:
         -------
         str
         """
+        if self._lines is not None:
+            _, weight, det = self._recomputed(self._lines, k)
+            return self.b.mul(weight, det)
         return self._element[q] if self.affine else self.b.load(self._fiber, k * self.n + q % self.n)
 
     def _to_local(self, k: int, derivatives: Sequence[str]) -> list[str]:
@@ -178,6 +225,11 @@ class Factors:
         list of str, [d]
             What multiplies the test function's derivatives by eta.
         """
+        if self._lines is not None:  # w|J| J^-1 J^-T, with the adjugate in place of the inverse
+            adjugate, weight, det = self._recomputed(self._lines, k)
+            scale = self.b.div(weight, det)
+            along = [self.b.mul(scale, own) for own in self._combined(adjugate, derivatives)]
+            return [self.b.dot(zip(row, along, strict=True)) for row in adjugate]
         local, pairs = self._to_local(k, derivatives), symmetric_pairs(self.dim)
         fluxes = [
             self.b.dot((self.factor(k, pairs.index((min(a, c), max(a, c)))), local[c]) for c in range(self.dim))
@@ -198,11 +250,19 @@ class Factors:
         -------
         list of str, [D]
         """
+        if self._lines is not None:
+            adjugate, _, det = self._recomputed(self._lines, k)
+            scale = self.b.div(1.0, det)
+            return [self.b.mul(scale, own) for own in self._combined(adjugate, derivatives)]
         local = self._to_local(k, derivatives)
         return [
             self.b.dot((self.factor(k, a * self.space_dim + i), local[a]) for a in range(self.dim))
             for i in range(self.space_dim)
         ]
+
+    def _combined(self, matrix: Matrix, numbers: Sequence[str]) -> list[str]:
+        """Product of the matrix, transposed, and a vector."""
+        return [self.b.dot(zip(column, numbers, strict=True)) for column in zip(*matrix, strict=True)]
 
     def pull_back(self, k: int, flux: Sequence[Operand]) -> list[str]:
         """Fluxes that multiply derivatives by eta from one in x, weights included.
@@ -217,6 +277,10 @@ class Factors:
         -------
         list of str, [d]
         """
+        if self._lines is not None:
+            adjugate, weight, _ = self._recomputed(self._lines, k)
+            weighted = [self.b.mul(weight, component) for component in flux]
+            return [self.b.dot(zip(row, weighted, strict=True)) for row in adjugate]
         weight = self.factor(k, -1)
         weighted = [self.b.mul(weight, component) for component in flux]
         fluxes = [

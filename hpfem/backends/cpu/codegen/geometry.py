@@ -96,13 +96,26 @@ def _determinant_and_inverse(b: Builder, J: Matrix) -> tuple[str, Matrix]:
         det, inverse = _determinant_and_inverse(b, gram)
         area = b.call("sqrt", b.call("maxnum", det, 0.0))
         return area, [[b.dot(zip(row, coordinate, strict=True)) for coordinate in J] for row in inverse]
-    adjugate = [[_cofactor(b, J, a, i) for i in range(d)] for a in range(d)]
+    adjugate = [[cofactor(b, J, a, i) for i in range(d)] for a in range(d)]
     det = b.dot((J[i][0], adjugate[0][i]) for i in range(d))
     return det, [[b.div(entry, det) for entry in row] for row in adjugate]
 
 
-def _cofactor(b: Builder, J: Matrix, a: int, i: int) -> str:
-    """Cofactor of J[i][a]."""
+def cofactor(b: Builder, J: Matrix, a: int, i: int) -> str:
+    """Write the cofactor of an entry of a square matrix.
+
+    Parameters
+    ----------
+    b : Builder
+    J : list of list of str, [d][d]
+    a, i : int
+        Of the entry J[i][a].
+
+    Returns
+    -------
+    str
+        Entry (a, i) of the adjugate.
+    """
     if len(J) == 1:
         return b.operand(1.0)
     if len(J) == 2:

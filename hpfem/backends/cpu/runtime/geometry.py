@@ -35,16 +35,18 @@ def stored_factors(geometry: BlockGeometry, kind: str, dtype: DTypeLike, directi
     Returns
     -------
     ndarray, [group, point, factor, lane]
-        Points fiber by fiber; one for affine factors. Zeros past the last element.
+        Points fiber by fiber; one for affine factors and maps. Zeros past the last element, of maps that element's.
     """
     lanes = target.lanes(dtype)
     out = aligned((-(-geometry.n_elements // lanes), geometry.n_points(kind), geometry.n_factors(kind), lanes), dtype)
-    if not geometry.by_element:
+    if kind == "map" or not geometry.by_element:
         geometry.write_factors(kind, _as_made(out, geometry, direction))
     elif geometry.n_elements:
         _run(geometry, kind, direction, target, out)
         if rest := geometry.n_elements % lanes:
             out[-1, ..., rest:] = 0
+    if kind == "map" and (rest := geometry.n_elements % lanes):
+        out[-1, ..., rest:] = out[-1, ..., rest - 1 : rest]  # what is recomputed stays finite
     return out
 
 

@@ -235,7 +235,7 @@ class CpuKernel(GroupKernel, BlockKernel):
         program = _WRITERS[strategy](problem, target.lanes(problem.dtype), prefetch, codes is not None)
         super().__init__(program, problem.n_elements, problem.dtype, target, codes)
         self.flops = operator_flops(problem, strategy) if strategy == "sumfac" else program.flops
-        trace, kind = problem.form.trace, problem.form.factor_kind
+        trace, kind = problem.form.trace, problem.read_factors
         self._fields = field_inputs(trace)
         self._parameter_names = parameter_inputs(trace)
         self._parameters = np.zeros(len(self._parameter_names), problem.dtype)

@@ -3,7 +3,9 @@
 // Stored:  factors[group][i][factor][line], line = (j Q3 + k) E + e padded to LINES_PADDED; one set of numbers a point.
 // Affine:  factors[element][factor] in xi, one set an element; the collapse K[a][b] = d eta_a / d xi_b is a product of
 //          1-D functions, KX[n][i] KYZ[n][j Q3 + k] for its n-th entry that is not constantly 0 or 1.
-// A set is: the symmetric metric, or the inverse Jacobian [a][x], or nothing (FLUX_KIND); then w|J|.
+// Recomputed: numbers of an element's map, [group][coefficient][x][e]; the line's Jacobians are KX[r][i] times rows r
+//          that are made of them and functions KYZ[n][j Q3 + k]. A set is the adjugate of dx/d eta [a][x], w|J|, 1/|J|.
+// A set is otherwise: the symmetric metric, or the inverse Jacobian [a][x], or nothing (FLUX_KIND); then w|J|.
 
 // The factors of one point, as loaded.
 struct Factors {
@@ -12,7 +14,7 @@ struct Factors {
 
 HPFEM_DEVICE Factors stored_factors(const real *__restrict__ factors, long long group, int i, int line) {
   Factors f;
-  if constexpr (N_FACTORS > 0 && !AFFINE) {
+  if constexpr (N_FACTORS > 0 && STORED) {
     const real *p = factors + ((group * Q1 + i) * N_FACTORS) * (long long)LINES_PADDED + line;
     HPFEM_UNROLL for (int c = 0; c < N_FACTORS; c++) f.g[c] = HPFEM_STREAM(p + c * LINES_PADDED);
   }
@@ -59,6 +61,7 @@ HPFEM_DEVICE void to_reference(const real *g, real weight, real (&f)[VECTOR]) {
 struct Line {
   real g[larger(N_FACTORS, 1)]; // affine: the element's factors, weights of the other directions in
   real kyz[larger(N_COLLAPSE, 1)];
+  real rows[larger(MAP_ROWS, 1)][SPACE], wyz; // recomputed
 
   HPFEM_DEVICE void start(const real *__restrict__ factors, long long element, int jk) {
     if constexpr (AFFINE && N_FACTORS > 0) {
@@ -70,6 +73,52 @@ struct Line {
         HPFEM_UNROLL for (int n = 0; n < N_COLLAPSE; n++) kyz[n] = KYZ[n * (Q2 * Q3) + jk];
       }
     }
+  }
+  // From numbers of an element's map that are `step` apart.
+  HPFEM_DEVICE void start_map(const real *map, int step, int jk) {
+    if constexpr (RECOMPUTED) {
+      real function[larger(MAP_ACROSS, 1)];
+      HPFEM_UNROLL for (int n = 1; n < MAP_ACROSS; n++) function[n] = KYZ[n * (Q2 * Q3) + jk];
+      HPFEM_UNROLL for (int r = 0; r < MAP_ROWS; r++) HPFEM_UNROLL for (int x = 0; x < SPACE; x++) rows[r][x] = 0;
+      each<0, MAP_TERMS>([&](auto n_) {
+        constexpr int n = decltype(n_)::value;
+        HPFEM_UNROLL for (int x = 0; x < SPACE; x++) {
+          const real c = map[(map_mode(n) * SPACE + x) * step];
+          rows[map_row(n)][x] += map_function(n) == 0 ? c : function[map_function(n)] * c;
+        }
+      });
+      wyz = W23[jk];
+    }
+  }
+  // The factors of point i from the map.
+  HPFEM_DEVICE Factors recomputed(int i) const {
+    Factors f;
+    if constexpr (RECOMPUTED) {
+      real J[DIM][SPACE];
+      each<0, MAP_ROWS>([&](auto r_) {
+        constexpr int r = decltype(r_)::value, a = map_direction(r);
+        constexpr bool first = r == 0 || map_direction(larger(r - 1, 0)) != a;
+        HPFEM_UNROLL for (int x = 0; x < SPACE; x++) {
+          const real y = map_one(r) ? rows[r][x] : KX[r * Q1 + i] * rows[r][x];
+          J[a][x] = first ? y : J[a][x] + y;
+        }
+      });
+      real det = 0;
+      HPFEM_UNROLL for (int a = 0; a < DIM; a++) {
+        HPFEM_UNROLL for (int x = 0; x < SPACE; x++) {
+          real &cofactor = f.g[a * SPACE + x];
+          if constexpr (DIM == 2) cofactor = x == a ? J[1 - a][1 - x] : -J[1 - a][1 - x];
+          else { // cyclic neighbours
+            const int b = (a + 1) % 3, c = (a + 2) % 3, y = (x + 1) % 3, z = (x + 2) % 3;
+            cofactor = J[b][y] * J[c][z] - J[b][z] * J[c][y];
+          }
+          if (a == 0) det += J[0][x] * cofactor;
+        }
+      }
+      f.g[N_FACTORS - 2] = wyz * W1[i] * det;
+      f.g[N_FACTORS - 1] = hpfem_reciprocal(det);
+    }
+    return f;
   }
   HPFEM_DEVICE real collapse(int n, int i) const { return kyz[n] * KX[n * Q1 + i]; }
 
@@ -89,6 +138,7 @@ struct Line {
   }
   HPFEM_DEVICE real weight(const Factors &f, int i) const {
     if constexpr (AFFINE) return g[N_FACTORS - 1] * W1[i];
+    else if constexpr (RECOMPUTED) return f.g[N_FACTORS - 2];
     else return f.g[N_FACTORS - 1];
   }
   // Derivatives by x of one component.
@@ -99,6 +149,7 @@ struct Line {
       to_xi(i, r);
       to_physical(g, r, du);
     } else to_physical(f.g, s, du);
+    if constexpr (RECOMPUTED) { HPFEM_UNROLL for (int x = 0; x < SPACE; x++) du[x] *= f.g[N_FACTORS - 1]; }
   }
   // A flux, in x or a combination of derivatives (FLUX_KIND 1), to what multiplies those of the test function; in place.
   HPFEM_DEVICE void pull_back(const Factors &f, int i, real (&v)[VECTOR]) const {
@@ -108,12 +159,19 @@ struct Line {
         to_xi(i, v);
         times_metric(g, v);
         to_eta(i, v);
+      } else if constexpr (RECOMPUTED) { // w|J| J^-1 J^-T, with the adjugate in place of the inverse
+        real s[DIM], du[SPACE];
+        HPFEM_UNROLL for (int a = 0; a < DIM; a++) s[a] = v[a];
+        to_physical(f.g, s, du);
+        HPFEM_UNROLL for (int x = 0; x < SPACE; x++) v[x] = du[x];
+        to_reference(f.g, wyz * W1[i] * f.g[N_FACTORS - 1], v);
       } else times_metric(f.g, v);
     } else if constexpr (FLUX_KIND == 2) {
       if constexpr (AFFINE) {
         to_reference(g, weight(f, i), v);
         to_eta(i, v);
-      } else to_reference(f.g, f.g[N_FACTORS - 1], v);
+      } else if constexpr (RECOMPUTED) to_reference(f.g, wyz * W1[i], v);
+      else to_reference(f.g, f.g[N_FACTORS - 1], v);
     }
   }
 };

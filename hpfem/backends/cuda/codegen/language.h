@@ -9,6 +9,14 @@
 #define HPFEM_ROLLED _Pragma("unroll 1")
 #define HPFEM_STREAM(pointer) __ldcs(pointer)
 #define HPFEM_STORE(pointer, x) __stcs(pointer, x)
+// 1 / x to a rounding or two; of doubles from an approximation, without the steps that a division takes for extreme ones.
+HPFEM_DEVICE float hpfem_reciprocal(float x) { return 1.0f / x; }
+HPFEM_DEVICE double hpfem_reciprocal(double x) {
+  double r;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(r) : "d"(x));
+  r = fma(r, fma(-x, r, 1.0), r);
+  return fma(r, fma(-x, r, 1.0), r);
+}
 // Asks for bytes (a multiple of 16) from global memory, without waiting; registers are not involved.
 #if __CUDA_ARCH__ >= 900
 #define HPFEM_PREFETCH_L2(pointer, bytes)                                                                              \

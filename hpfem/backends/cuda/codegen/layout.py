@@ -82,14 +82,15 @@ def stored_factors(
     Returns
     -------
     array of xp, [groups, Q1, factors, padded]
-        Affine ones: [elements, factors, 1, 1].
+        Affine ones: [elements, factors, 1, 1]. Maps: [groups, factors, 1, elements of a group].
     """
     geometry = problem.geometry
-    n = geometry.n_factors(kind)
-    if geometry.n_points(kind) == 1:
+    n, groups = geometry.n_factors(kind), -(-geometry.n_elements // elements)
+    if kind == "map":
+        view = out = empty((groups, n, 1, elements), problem.dtype)
+    elif geometry.n_points(kind) == 1:
         view = out = empty((geometry.n_elements, n, 1, 1), problem.dtype)
     else:
-        groups = -(-geometry.n_elements // elements)
         out = empty((groups, levels.counts[0], n, lines_padded(levels, elements)), problem.dtype)
         out[..., levels.counts[1] * levels.counts[2] * elements :] = 0
         view = line_view(out, levels, elements)
@@ -112,4 +113,4 @@ def stored_kinds(problem: BlockProblem) -> tuple[str | None, str | None]:
         "points" if it reads coordinates.
     """
     trace = problem.form.trace
-    return problem.form.factor_kind, "points" if trace is not None and trace.uses_point else None
+    return problem.read_factors, "points" if trace is not None and trace.uses_point else None

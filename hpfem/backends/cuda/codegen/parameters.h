@@ -25,7 +25,13 @@ constexpr int DIM = $DIM;                 // of the reference element
 constexpr int SPACE = $SPACE;             // of the space that it is in
 constexpr int VECTOR = $VECTOR;           // the larger of the two
 constexpr bool AFFINE = $AFFINE;          // one set of factors an element, not a point
+constexpr bool RECOMPUTED = $RECOMPUTED;  // factors are made from the elements' maps, not read
+constexpr bool STORED = !AFFINE && !RECOMPUTED; // they are read at every point
 constexpr int N_FACTORS = $N_FACTORS;     // numbers of a set
+constexpr int N_MAP = $N_MAP;             // numbers of an element's map; 0 where factors are read
+constexpr int MAP_ROWS = $MAP_ROWS;       // rows of a line, terms that make them, functions of the line (`MapLines`)
+constexpr int MAP_TERMS = $MAP_TERMS;
+constexpr int MAP_ACROSS = $MAP_ACROSS;
 constexpr int FLUX_KIND = $FLUX_KIND;     // what they are: 1 symmetric metric, 2 inverse Jacobian; then w|J|. 0: w|J| alone
 constexpr int LINES_PADDED = $LINES_PADDED; // lines of a group of elements in stored factors (geometry.h)
 constexpr int N_COLLAPSE = $N_COLLAPSE;   // entries of the collapse's matrix that are not constantly 0 or 1 (geometry.h)
@@ -72,6 +78,11 @@ HPFEM_LIST(field_component, $field_component) // its component
 HPFEM_LIST(k_row, $k_row)                     // place of an entry of the collapse
 HPFEM_LIST(k_column, $k_column)
 HPFEM_LIST(k_one, $k_one)                     // whether K[a][a] is constantly 1
+HPFEM_LIST(map_direction, $map_direction)     // of row r of a line: by which derivatives are; whether its function is 1
+HPFEM_LIST(map_one, $map_one)
+HPFEM_LIST(map_row, $map_row)                 // of term n: its row, coefficient, and function of the line (0: 1)
+HPFEM_LIST(map_mode, $map_mode)
+HPFEM_LIST(map_function, $map_function)
 #undef HPFEM_LIST
 
 // 1-D functions B and their derivatives D, [function][point], and differentiation C, [point][point]; those of the second
@@ -89,7 +100,8 @@ HPFEM_CONSTANT real D3[] = {$D3};
 HPFEM_CONSTANT real C3[] = {$C3};
 HPFEM_TABLE real G3[] = {$B3};
 HPFEM_TABLE real GD3[] = {$D3};
-// Affine elements: the collapse's entries and the weights as products of functions of i and of j Q3 + k.
+// Products of functions of i and of j Q3 + k. Affine elements: the collapse's entries, and the weights; recomputed factors: the
+// rows' functions, functions of the line, and the weights.
 HPFEM_CONSTANT real KX[] = {$KX};
 HPFEM_TABLE real KYZ[] = {$KYZ};
 HPFEM_CONSTANT real W1[] = {$W1};

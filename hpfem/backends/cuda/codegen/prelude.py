@@ -173,21 +173,35 @@ def _of_geometry(problem: BlockProblem, levels: Levels) -> dict[str, Any]:
     geometry, kind, dim = problem.geometry, problem.form.factor_kind, problem.shape.dim
     affine = geometry.affine and kind is not None
     collapse = Collapse.of(problem.tabulation, levels) if affine else Collapse.none(dim)
+    n_factors = geometry.n_factors(kind) if kind else 0
+    axes = range(dim)[::-1] if levels.reverse else range(dim)
+    lines = geometry.map_lines(axes) if problem.recomputed else None
     return {
         "DIM": dim,
         "SPACE": geometry.space_dim,
         "VECTOR": max(dim, geometry.space_dim),
         "AFFINE": affine,
-        "N_FACTORS": geometry.n_factors(kind) if kind else 0,
+        "RECOMPUTED": problem.recomputed,
+        "N_FACTORS": dim**2 + 2 if lines else n_factors,
+        "N_MAP": geometry.n_factors("map") if lines else 0,
+        "MAP_ROWS": len(lines.directions) if lines else 0,
+        "MAP_TERMS": len(lines.terms) if lines else 0,
+        "MAP_ACROSS": len(lines.across) if lines else 0,
+        # Directions of factors are the user's: sets of a reversed kernel are read through `direction`.
+        "map_direction": lines.directions if lines else [],
+        "map_one": lines.one if lines else [],
+        "map_row": [row for row, _, _ in lines.terms] if lines else [],
+        "map_mode": [mode for _, mode, _ in lines.terms] if lines else [],
+        "map_function": [function for _, _, function in lines.terms] if lines else [],
         "FLUX_KIND": _FLUX_KIND[kind],
         "N_COLLAPSE": len(collapse.entries),
         "k_row": [a for a, _ in collapse.entries],
         "k_column": [b for _, b in collapse.entries],
         "k_one": collapse.ones,
-        "KX": collapse.x,
-        "KYZ": collapse.yz,
-        "W1": collapse.weights_x,
-        "W23": collapse.weights_yz,
+        "KX": lines.along if lines else collapse.x,
+        "KYZ": lines.across if lines else collapse.yz,
+        "W1": lines.weights_along if lines else collapse.weights_x,
+        "W23": lines.weights_across if lines else collapse.weights_yz,
     }
 
 

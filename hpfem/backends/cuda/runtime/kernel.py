@@ -230,8 +230,8 @@ class CudaKernel(BlockKernel):
             if kind is None:
                 arrays.append(np.uint64(0))
                 continue
-            group = elements if p.geometry.n_points(kind) > 1 else 0
+            group = elements if p.geometry.n_points(kind) > 1 or kind == "map" else 0
             make = partial(device_factors, p, self.levels, elements, kind)
-            reverse = self.levels.reverse and group > 0
+            reverse = self.levels.reverse and p.geometry.n_points(kind) > 1
             arrays.append(shared_factors(p.geometry, (kind, group, p.dtype.str, reverse), make))
         return arrays[0], arrays[1]

@@ -11,6 +11,7 @@ import numpy as np
 
 from ....forms.cost import operator_bytes, operator_flops
 from ....forms.form import BlockProblem
+from ....geometry import GENERAL
 
 # Bytes and operations per nanosecond that kernels nobody has measured are taken to reach, and cuBLAS.
 BYTES, FLOPS, DENSE_FLOPS = 3000.0, 8000.0, 25000.0
@@ -29,13 +30,15 @@ def measured_table() -> dict[str, list[Any]]:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
-def measured_key(problem: BlockProblem, strategy: str) -> str:
+def measured_key(problem: BlockProblem, strategy: str, geometry: str = "") -> str:
     """Key of a problem in `measured_table`.
 
     Parameters
     ----------
     problem : BlockProblem
     strategy : str
+    geometry : str
+        Name of a geometry kind; the problem's when left out.
 
     Returns
     -------
@@ -47,7 +50,7 @@ def measured_key(problem: BlockProblem, strategy: str) -> str:
     algorithm = problem.algorithm if form.gradients else "noncollocated"
     counts = "x".join(map(str, problem.tabulation.rule.counts))
     shape, order = problem.shape.name, problem.tabulation.basis.order
-    geometry = problem.geometry.kind.name
+    geometry = geometry or problem.geometry.kind.name
     single = "/float32" if problem.dtype == np.float32 else ""
     return f"{strategy}/{shape}/{order}/{counts}/{kind}/{algorithm}/{geometry}{single}"
 
@@ -63,12 +66,17 @@ def known_row(problem: BlockProblem, strategy: str) -> list[Any] | None:
     Returns
     -------
     list or None
-        In float32 the row of float64 where none was measured; None if neither was.
+        Where none was measured the row of deformed elements, unless they are affine, and in float32 that of float64;
+        None if none of them was.
     """
     if problem.form.trace is None or problem.form.components > 1:
         return None
-    key = measured_key(problem, strategy)
-    return measured_table().get(key, measured_table().get(key.removesuffix("/float32")))
+    kinds = [problem.geometry.kind] if problem.geometry.affine else [problem.geometry.kind, GENERAL]
+    for key in [measured_key(problem, strategy, kind.name) for kind in kinds]:
+        row = measured_table().get(key, measured_table().get(key.removesuffix("/float32")))
+        if row is not None:
+            return row
+    return None
 
 
 def known_rate(problem: BlockProblem, strategy: str) -> float | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ....errors import NotSuitable
 from ....forms.form import BlockProblem
-from ...strategy import Options, Strategy, no_options
+from ...strategy import RECOMPUTED, Options, Search, Strategy, with_source
 from ..codegen.prelude import COMMON_HEADERS, constants, fill, header, program
 from ..codegen.tables import Levels
 from ..runtime.device import architecture
@@ -112,10 +112,13 @@ class CudaSumFac(Strategy):
         """Speed in the shipped table; see `Strategy.measured`."""
         return shipped_rate(problem, self.name)
 
+    def search(self, problem: BlockProblem) -> Search:
+        """Factors read, and recomputed where they may be; see `Strategy.search`."""
+        yield (None, RECOMPUTED)[: 1 + problem.recomputable]
+
     def prepare(self, problem: BlockProblem, options: Options = None) -> Future[Any]:
         """Begin to compile into the cache; see `Strategy.prepare`."""
-        no_options(self, options)
-        levels = Levels.plain(problem.tabulation)
+        problem, levels = with_source(self, problem, options), Levels.plain(problem.tabulation)
         check_sumfac(problem, levels)
         return start(program(source(problem, levels)), architecture())
 
@@ -127,8 +130,7 @@ class CudaSumFac(Strategy):
         NotSuitable
             If an element does not fit a thread's registers, or the algorithm is collocated.
         """
-        no_options(self, options)
-        return SumFacKernel(problem)
+        return SumFacKernel(with_source(self, problem, options))
 
     def cost(self, problem: BlockProblem) -> float:
         """Expected time per element in nanoseconds; others go first if unmeasured; see `Strategy.cost`."""

@@ -33,6 +33,8 @@ class SumFacTopOptions:
     split : int
         Whether lines along the last direction are phases of their own, if they are not anyway: 1 on the way back, 2 on
         the way in, 3 both; 7 both, and a thread takes lines of two elements (of an even number).
+    recomputed : bool
+        Whether factors are recomputed from the elements' maps, which then are all that is read of the geometry.
     """
 
     elements: int
@@ -42,6 +44,7 @@ class SumFacTopOptions:
     l2: bool = False
     late: bool = False
     split: int = 0
+    recomputed: bool = False
 
 
 class SumFacTopPlan:
@@ -56,6 +59,8 @@ class SumFacTopPlan:
 
     Attributes
     ----------
+    problem : BlockProblem
+        With the source of factors that the options name.
     options : SumFacTopOptions
         With what was left open.
     threads, row_stride, rows, array, arrays, total_arrays, modes_size, modes_pitch : int
@@ -76,6 +81,7 @@ class SumFacTopPlan:
     """
 
     def __init__(self, problem: BlockProblem, levels: Levels, options: SumFacTopOptions) -> None:
+        self.problem = problem = problem.with_factors(options.recomputed)
         form = problem.form
         pairs = form.gradients and not problem.collocated
         q1, q2, q3 = levels.counts
@@ -111,6 +117,7 @@ class SumFacTopPlan:
         self.b_table_size = len(levels.values[1]) * q2 if shared else 0
         numbers = self.total_arrays * self.array + self.modes_size
         numbers += (1 + pairs) * (self.b_table_size + self.c_table_size)
+        numbers += problem.geometry.n_factors("map") * e if problem.recomputed else 0
         self.shared_bytes = numbers * problem.dtype.itemsize
         self.min_blocks = options.min_blocks or _blocks_by_registers(problem, levels, self.threads)
 
@@ -133,6 +140,8 @@ def _line_registers(problem: BlockProblem, levels: Levels) -> int:
     """Estimate of the registers (of 4 bytes) that a thread needs on its line along the first direction."""
     form, dim = problem.form, problem.shape.dim
     factors = problem.geometry.n_factors(form.factor_kind) if form.factor_kind else 0
+    if problem.recomputed:  # the rows of a line, and what is made of them at a point
+        factors = (dim * len(problem.geometry.map_lines(range(dim)).directions) + dim**2 + 2) // 2
     if not form.gradients:
         numbers = 2 * form.components * levels.n_rows + 2 * factors + 4
     elif problem.collocated:
@@ -161,10 +170,15 @@ def known_options(problem: BlockProblem) -> SumFacTopOptions | None:
         None if nobody measured it.
     """
     row = known_row(problem, "sumfac-top")
-    return None if row is None else SumFacTopOptions(*row[1:])
+    if row is None:
+        return None
+    known = SumFacTopOptions(*row[1:])
+    return known if problem.recomputable else replace(known, recomputed=False)
 
 
-def default_plans(problem: BlockProblem, levels: Levels, limits: Limits) -> list[SumFacTopPlan]:
+def default_plans(
+    problem: BlockProblem, levels: Levels, limits: Limits, recomputed: bool = False
+) -> list[SumFacTopPlan]:
     """Plans that fit, the most promising first by a model of idle lanes and resident warps.
 
     Parameters
@@ -174,6 +188,8 @@ def default_plans(problem: BlockProblem, levels: Levels, limits: Limits) -> list
         Of the problem's tabulation.
     limits : Limits
         Of the device.
+    recomputed : bool
+        See `SumFacTopOptions`.
 
     Returns
     -------
@@ -190,7 +206,7 @@ def default_plans(problem: BlockProblem, levels: Levels, limits: Limits) -> list
     for e in range(1, 65):
         if e > 1 and q2 * q3 * e > 512:
             break
-        candidate = SumFacTopPlan(problem, levels, SumFacTopOptions(e))
+        candidate = SumFacTopPlan(problem, levels, SumFacTopOptions(e, recomputed=recomputed))
         if not candidate.fits(limits):
             break
         lanes = q3 * e

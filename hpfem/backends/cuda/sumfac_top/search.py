@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import fields, replace
+from itertools import zip_longest
 
 from ....forms.form import BlockProblem
 from ..codegen.tables import Levels
@@ -35,7 +36,7 @@ def first_options(
     limits : Limits
         Of the device.
     most : int
-        Numbers of elements at most; each differs by more than a tenth from the others.
+        Numbers of elements at most, with factors of each source; each differs by more than a tenth from the others.
     table : bool
         Whether measured ones count.
 
@@ -49,15 +50,17 @@ def first_options(
     NotSuitable
         If not even one element fits.
     """
-    modelled = [layout.options.elements for layout in default_plans(problem, levels, limits)]
-    tried: list[int] = []
-    for e in modelled:
-        if len(tried) < most and all(max(e, other) > 1.1 * min(e, other) for other in tried):
-            tried.append(e)
+    tried: list[list[SumFacTopOptions]] = []
+    for recomputed in (False, True)[: 1 + problem.recomputable]:
+        tried.append([])
+        for e in [layout.options.elements for layout in default_plans(problem, levels, limits, recomputed)]:
+            if len(tried[-1]) < most and all(max(e, v.elements) > 1.1 * min(e, v.elements) for v in tried[-1]):
+                tried[-1].append(SumFacTopOptions(e, recomputed=recomputed))
+    in_turns = [v for pair in zip_longest(*tried) for v in pair if v is not None]
     own = [default_options(problem, levels, limits)] if table else []
     split = [v for v in SPLIT if most and _can_split(levels)]
     split = [v for v in split if (p := SumFacTopPlan(problem, levels, v)).fits(limits) and p.threads >= SPLIT_THREADS]
-    return list(dict.fromkeys([*own, *(SumFacTopOptions(e) for e in tried), *split]))
+    return list(dict.fromkeys([*own, *in_turns, *split]))
 
 
 def _can_split(levels: Levels) -> bool:
@@ -89,11 +92,13 @@ def second_options(
         layout = SumFacTopPlan(problem, levels, v)
         found.append(replace(v, min_blocks=layout.min_blocks + 1))
         found += [replace(v, min_blocks=layout.min_blocks - 1)] if layout.min_blocks > 1 else []
-        if not problem.geometry.affine:
+        stored = not (problem.geometry.affine or v.recomputed)
+        if stored:
             found += [replace(v, prefetch=1), replace(v, prefetch=2), replace(v, l2=True)]
             found += [replace(v, prefetch=n, late=True) for n in (1, 2, 4)]
+        if not problem.geometry.affine:
             found += [replace(v, split=n) for n in (0, 1, 2, 3, 7) if _can_split(levels)]
-            found += [] if problem.form.gradients else [replace(v, prefetch=levels.counts[0])]
+            found += [] if problem.form.gradients or not stored else [replace(v, prefetch=levels.counts[0])]
         if not levels.uniform(1):
             found.append(replace(v, tables_shared=not layout.b_table_size))
     return [v for v in dict.fromkeys(found) if v not in timed]
@@ -115,7 +120,8 @@ def third_options(timed: Mapping[SumFacTopOptions, float], kept: int = KEPT) -> 
         Not yet timed.
     """
     found, order = [], sorted(timed, key=lambda options: timed[options])
-    for base in [v for v in order if v == SumFacTopOptions(v.elements, split=v.split)][:kept]:
+    plain = [v for v in order if v == SumFacTopOptions(v.elements, split=v.split, recomputed=v.recomputed)]
+    for base in plain[:kept]:
         better = [v for v in order if v.elements == base.elements and timed[v] < HELPS * timed[base]]
         merged = base
         # The best option of each name last, so that it stays.

@@ -33,12 +33,11 @@ HEADERS = (
 )
 
 
-def source(problem: BlockProblem, levels: Levels, plan: SumFacTopPlan, name: str = "sumfac_top") -> str:
+def source(levels: Levels, plan: SumFacTopPlan, name: str = "sumfac_top") -> str:
     """Source of the kernel, `language.h` apart.
 
     Parameters
     ----------
-    problem : BlockProblem
     levels : Levels
         Of the problem's tabulation.
     plan : SumFacTopPlan
@@ -49,12 +48,14 @@ def source(problem: BlockProblem, levels: Levels, plan: SumFacTopPlan, name: str
     -------
     str
     """
-    options = plan.options
+    problem, options = plan.problem, plan.options
     own = {
         "E": options.elements,
         "LS": plan.row_stride,
         "R2": plan.rows[1],
-        "PREFETCH": min(options.prefetch, levels.counts[0]) if problem.form.factor_kind else 0,
+        "PREFETCH": min(options.prefetch, levels.counts[0])
+        if problem.form.factor_kind and not problem.recomputed
+        else 0,
         "L2_PREFETCH": options.l2,
         **_structures(levels, plan.rows[1]),
     }
@@ -90,14 +91,14 @@ class SumFacTopKernel(TreeKernel):
 
     Parameters
     ----------
-    problem : BlockProblem
     layout : SumFacTopPlan
     """
 
-    def __init__(self, problem: BlockProblem, layout: SumFacTopPlan) -> None:
+    def __init__(self, layout: SumFacTopPlan) -> None:
+        problem = layout.problem
         levels, elements = Levels.of(problem.tabulation), layout.options.elements
         block = elements, layout.threads, layout.shared_bytes
-        super().__init__(problem, "sumfac-top", levels, source(problem, levels, layout), elements, block)
+        super().__init__(problem, "sumfac-top", levels, source(levels, layout), elements, block)
 
 
 class CudaSumFacTop(Strategy):
@@ -126,7 +127,7 @@ class CudaSumFacTop(Strategy):
 
     def prepare(self, problem: BlockProblem, options: Options = None) -> Future[Any]:
         """Begin to compile into the cache; see `Strategy.prepare`."""
-        text_of_kernel = source(problem, Levels.of(problem.tabulation), self._plan(problem, options))
+        text_of_kernel = source(Levels.of(problem.tabulation), self._plan(problem, options))
         return start(program(text_of_kernel), architecture())
 
     def build(self, problem: BlockProblem, options: Options = None) -> SumFacTopKernel:
@@ -137,7 +138,7 @@ class CudaSumFacTop(Strategy):
         NotSuitable
             If one element, or those of the options, do not fit a block.
         """
-        return SumFacTopKernel(problem, self._plan(problem, options))
+        return SumFacTopKernel(self._plan(problem, options))
 
     def cost(self, problem: BlockProblem) -> float:
         """Expected time per element in nanoseconds; see `Strategy.cost`."""

@@ -18,6 +18,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   real *const S = shared, *const modes = S + TOTAL_ARRAYS * ARRAY;
   Entry *const c_table = reinterpret_cast<Entry *>(modes + MODES_SIZE);
   Entry *const b_table = reinterpret_cast<Entry *>(c_table + C_TABLE_SIZE);
+  real *const map = reinterpret_cast<real *>(b_table + B_TABLE_SIZE); // of the block's elements, [number][e]
   const Tables tables{b_table, c_table};
   const int t = threadIdx.x;
   const real parameters[N_PARAMETERS + 1] = {HPFEM_PARAMETERS real(0)};
@@ -38,13 +39,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   const int live = n_elements - first < E ? int(n_elements - first) : E;
   Factors ahead[larger(PREFETCH, 1)];
   Line line;
-  if constexpr ((L2_PREFETCH || SCATTERED) && N_FACTORS > 0 && !AFFINE) {
+  if constexpr ((L2_PREFETCH || SCATTERED) && N_FACTORS > 0 && STORED) {
     constexpr int numbers = Q1 * N_FACTORS * LINES_PADDED;
     if (t == 0) HPFEM_PREFETCH_L2(factors + group * (long long)numbers, numbers * int(sizeof(real)));
   }
+  if constexpr (RECOMPUTED) {
+    for (int n = t; n < N_MAP * E; n += THREADS) HPFEM_COPY(map + n, factors + group * (N_MAP * E) + n, sizeof(real));
+    HPFEM_COPY_COMMIT();
+  }
   // Factors are asked for after the coefficients, which are needed first.
   const auto fetch = [&](bool now) {
-    if (N_FACTORS > 0 && now && on) {
+    if (N_FACTORS > 0 && !RECOMPUTED && now && on) {
       HPFEM_UNROLL for (int i = 0; i < PREFETCH; i++) ahead[i] = stored_factors(factors, group, i, t);
       line.start(factors, first + (e < live ? e : live - 1), jk);
     }
@@ -65,6 +70,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       load_points(in + (c * n_elements + first) * POINTS, live, S + c * ARRAY);
     }
   }
+  if constexpr (RECOMPUTED) HPFEM_COPY_WAIT(0);
   __syncthreads();
 
   // Z and Y.
@@ -108,6 +114,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     __syncthreads();
   }
   if (on) {
+    line.start_map(map + (e < live ? e : live - 1), E, jk);
     if constexpr (COLLOCATED ? LINES_IN && !FROM_MODES : FROM_MODES) {
       HPFEM_UNROLL for (int c = 0; c < SOURCES; c++)
         HPFEM_UNROLL for (int d = 0; d < GIVEN; d++)
@@ -119,7 +126,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
           HPFEM_UNROLL for (int n = 0; n < NUMBERS; n++) b[c][d][n] = 0;
     }
     HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
-      const Factors f = i < PREFETCH ? ahead[i < PREFETCH ? i : 0] : stored_factors(factors, group, i, t);
+      const Factors f = RECOMPUTED     ? line.recomputed(i)
+                        : i < PREFETCH ? ahead[i < PREFETCH ? i : 0]
+                                       : stored_factors(factors, group, i, t);
       real u[SOURCES], s[SOURCES][DIM], value[SINKS], flux[SINKS][VECTOR], x[SPACE], extra[N_FIELDS + 1];
       around.coordinates(i, x);
       around.values(user_point(i, jk), extra);

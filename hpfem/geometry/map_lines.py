@@ -1,0 +1,117 @@
+"""Jacobians along lines of points from an element's own coordinate map: how kernels recompute geometric factors.
+
+On a line of points the derivatives of x by eta are few functions of the place on it (1, eta for a map of the first
+order), each times a vector: a row. Rows are sums over the map's coefficients times functions of the line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpfem.shapes import Basis, ShapeRule, Tabulation
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class MapLines:
+    """Tables that make the derivatives of the map by eta, and the weights, at the points of lines.
+
+    Attributes
+    ----------
+    directions : list of int
+        Per row the direction of eta that its derivative is by, ascending.
+    along : ndarray, [n_rows, n]
+        The rows' functions at the n points of a line.
+    terms : list of (int, int, int)
+        Row, coefficient without counting the constant one, and number of the function that it is multiplied by.
+    across : ndarray, [n_functions, n_lines]
+        Functions of the line; the first is 1.
+    weights_along : ndarray, [n]
+    weights_across : ndarray, [n_lines]
+        What w |det dx/deta| is made with, as a product.
+    """
+
+    directions: list[int]
+    along: Array
+    terms: list[tuple[int, int, int]]
+    across: Array
+    weights_along: Array
+    weights_across: Array
+
+    @classmethod
+    def of(cls, basis: Basis, rule: ShapeRule, axes: Sequence[int]) -> MapLines:
+        """Tables of a basis of coordinates on a rule.
+
+        Parameters
+        ----------
+        basis : Basis
+            Orthogonal: mode 0 is constant.
+        rule : ShapeRule
+            With directions.
+        axes : sequence of int
+            All directions: that of the lines, then the others, the slowest first.
+
+        Returns
+        -------
+        MapLines
+        """
+        tabulation, tree, counts = Tabulation(basis, rule), basis.tree, rule.counts
+        rows: list[tuple[int, Array]] = []
+        across = [(0, np.ones(len(rule) // counts[axes[0]]))]
+        terms: list[tuple[int, int, int]] = []
+        for a in range(tree.dim):
+            tables = [(tabulation.derivatives if k == a else tabulation.values)[k] for k in range(tree.dim)]
+            for mode, functions in zip(tree.leaf_to_mode, tree.leaf_functions, strict=True):
+                along, *others = (tables[k][functions[k]] for k in axes)
+                line = reduce(np.multiply.outer, others, np.ones(())).ravel()
+                if min(np.abs(along).max(), np.abs(line).max()) > 1e-14:
+                    row, scale = _place(rows, a, along)
+                    function = _place(across, 0, scale * line, exactly=True)[0]
+                    terms.append((row, int(mode) - 1, function))
+        weights = rule.weights / np.linalg.det(basis.shape.collapse_matrix(rule.eta))
+        by_line = weights.reshape(counts).transpose(axes).reshape(counts[axes[0]], -1)
+        tables = [np.array([own for _, own in found]) for found in (rows, across)]
+        return cls([a for a, _ in rows], tables[0], terms, tables[1], by_line[:, 0] / by_line[0, 0], by_line[0])
+
+    @property
+    def one(self) -> list[bool]:
+        """Per row, whether its function is 1."""
+        return [bool(np.all(own == 1)) for own in self.along]
+
+    def flops(self, dim: int) -> tuple[int, int]:
+        """Count the operations of the Jacobians.
+
+        Parameters
+        ----------
+        dim : int
+            Of coordinates.
+
+        Returns
+        -------
+        on_line, at_point : int
+            Those that make the rows of a line, and from them the Jacobian at a point of it.
+        """
+        on_line = sum(1 + (function > 0) for _, _, function in self.terms) - len(self.directions)
+        at_point = sum(2 - one for one in self.one) - len(set(self.directions))
+        return dim * on_line, dim * at_point
+
+
+def _place(found: list[tuple[int, Array]], number: int, own: Array, exactly: bool = False) -> tuple[int, float]:
+    """Where a multiple of a function is in a list of those with numbers, at whose end it is put if there is none.
+
+    The second result times what stands there is the function. Constants are put there as 1.
+    """
+    largest = int(np.argmax(np.abs(own)))
+    for place, (other, function) in enumerate(found):
+        scale = 1.0 if exactly or function[largest] == 0 else float(own[largest] / function[largest])
+        if number == other and np.abs(own - scale * function).max() <= 1e-15 * np.abs(own[largest]):
+            return place, scale
+    constant = not exactly and np.ptp(own) <= 1e-15 * np.abs(own[largest])
+    found.append((number, np.ones_like(own) if constant else own))
+    return len(found) - 1, float(own[0]) if constant else 1.0
