@@ -294,7 +294,7 @@ class TestGpu:
             mass(u)
         text = str(caught.value)
         assert type(caught.value) is DeviceError
-        assert "Mass on block 0, Block(64 deformed hex, P=3" in text
+        assert "Mass on block 0, Block(64 quadratic hex, P=3" in text
         assert "cuda:0 has no room for 3.28e-05 GB: 1.64e-05 GB of 2.15 GB are free" in text
         # An argument, a result and 125 weights an element; half the result fits, and half of that in float32.
         assert "takes 0.00013 GB; there is room for about 32 of its 64 elements, or for all of them at order" in text

@@ -38,7 +38,7 @@ class TestBlocks:
         mesh = box("hex", (3, 1, 1)).transformed(lambda x: x + 0.1 * np.outer(x[:, 0] == 1, [0, 1, 1]) * x[:, [1]])
         space = hp.Space(mesh, 2)
         assert [(b.affine, b.elements.tolist()) for b in space.blocks] == [(True, [0, 1]), (False, [2])]
-        assert "1 deformed hex, P=2, Q=(4, 4, 4)" in repr(space.blocks[1])
+        assert "1 multilinear hex, P=2, Q=(4, 4, 4)" in repr(space.blocks[1])
 
     def test_orders_of_shapes(self, mixed):
         orders = {"hex": 3, "prism": 2, "pyramid": 1, "tet": 4}
