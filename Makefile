@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 OUT    := demo-output
 JOBS   ?= 2
 
-.PHONY: demo test lint types docs clean
+.PHONY: demo test lint types docs package tutorial clean
 
 # One thread, so that throughput is that of a core.
 demo: export OMP_NUM_THREADS = 1
@@ -28,6 +28,16 @@ types: $(VENV)/installed-test
 docs: $(VENV)/installed-docs
 	$(BIN)/python -m sphinx -W --keep-going -q docs docs/build/html
 	@echo "$(CURDIR)/docs/build/html/index.html"
+
+# The wheel in a fresh environment, outside the checkout: all tests, or the pages that newcomers follow.
+package: export OMP_NUM_THREADS = 1
+package: export OPENBLAS_NUM_THREADS = 1
+package:
+	$(PYTHON) tests/installed.py tests
+
+tutorial: export OMP_NUM_THREADS = 1
+tutorial:
+	$(PYTHON) tests/installed.py tutorial
 
 clean:
 	rm -rf $(VENV) $(OUT) build dist docs/build docs/api

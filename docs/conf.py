@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import hpfem
 
 project = "hpfem"
-author = "The hpfem maintainers"
+author = "The hpfem developers"
 release = version = hpfem.__version__
 
 extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.autosummary"]
@@ -36,7 +36,7 @@ html_theme_options = {
     "footer_end": [],
 }
 html_sidebars = {name: [] for name in ("index", "start", "limits", "speed", "compared", "references", "changes")}
-copyright = "The hpfem maintainers, MIT licence"
+copyright = "The hpfem developers, MIT licence"
 
 add_module_names = False
 default_role = "py:obj"

@@ -101,6 +101,13 @@ def has_gpu():
         return False
 
 
+def pytest_report_header():
+    """Say which hpfem is tested: that of the checkout, or one that is installed."""
+    import hpfem
+
+    return f"hpfem from {Path(hpfem.__file__).parent}"
+
+
 def pytest_collection_modifyitems(items):
     """Skip the tests marked `cuda` on a machine without a GPU."""
     marked = [item for item in items if item.get_closest_marker("cuda")]
@@ -130,6 +137,7 @@ def pytest_make_collect_report():
 def fail_unless_shared(report, reason):
     """Turn a skip into a failure unless ../shared or an extra is the reason."""
     if not any(
-        known in reason for known in ("../shared", "h5py is absent", "mpi4py or mpiexec is absent", "ngsolve is absent")
+        known in reason
+        for known in ("../shared", "h5py is absent", "mpi4py or mpiexec is absent", "ngsolve is absent", "LLVM for")
     ):
         report.outcome, report.longrepr = "failed", f"unexpected skip: {reason}"

@@ -1,9 +1,11 @@
 """Pages whose code is run: the README, the guide and the site.
 
     python -m tests.pages docs/start.md docs/tutorial/*.md
+    python -m tests.pages --check docs/start.md docs/tutorial/*.md
 
 runs the Python blocks of a page of the site, one after the other as one program. What a block prints is written into
-the text block behind it, and the pictures that it makes into docs/pictures/.
+the text block behind it, and the pictures that it makes into docs/pictures/. With --check nothing is written: the
+program fails where a block prints something else than the page says.
 """
 
 import contextlib
@@ -76,6 +78,21 @@ def _near(says, does, word):
     return abs(a - b) <= max((5e-2 if "e" in says else 2e-5) * abs(a), 1e-9)
 
 
+def check(path, folder):
+    """Run the blocks of a page in a folder and compare what they print with what the page says.
+
+    Raises
+    ------
+    AssertionError
+        Where that differs.
+    """
+    namespace = {"__name__": "__main__"}
+    with workplace(folder):
+        for number, match in enumerate(BLOCK.finditer(path.read_text(encoding="utf-8")), 1):
+            does = printed(match["code"], path.name, namespace)
+            assert same(match["said"] or "", does), f"block {number} of {path.name} prints\n{does}"
+
+
 def rewrite(path):
     """Write into a page what its blocks print."""
     namespace = {"__name__": "__main__"}
@@ -97,4 +114,11 @@ def rewrite(path):
 
 if __name__ == "__main__":
     for name in sys.argv[1:]:
-        rewrite(Path(name).resolve())
+        if name == "--check":
+            continue
+        if "--check" not in sys.argv:
+            rewrite(Path(name).resolve())
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            check(Path(name).resolve(), folder)
+        print(f"{name} prints what it says", flush=True)

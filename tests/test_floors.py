@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
+import hpfem
+from hpfem import shapes
+
 ROOT = Path(__file__).resolve().parent.parent
+# Where the package is: in the checkout, or where a wheel was installed.
+PACKAGE, SHAPES = (Path(package.__file__).resolve().parent for package in (hpfem, shapes))
 
 # From the ground up. A module may import what stands below it and what stands on its own floor.
 FLOORS = [
@@ -34,7 +39,7 @@ SHAPES_MAY_IMPORT = {"numpy", "scipy"}
 
 def modules():
     """Pairs (dotted name, file) of every module of the distribution."""
-    for folder, package in ((ROOT / "hpfem", "hpfem"), (ROOT / "shapes", "hpfem.shapes")):
+    for folder, package in ((PACKAGE, "hpfem"), (SHAPES, "hpfem.shapes")):
         for path in sorted(folder.rglob("*.py")):
             parts = path.relative_to(folder).with_suffix("").parts
             yield ".".join((package, *parts)).removesuffix(".__init__"), path
@@ -125,10 +130,10 @@ def test_no_branching_on_a_shape(module):
     assert compares_shape(ABOVE_SHAPES[module].read_text(encoding="utf-8")) == []
 
 
-@pytest.mark.parametrize("folder", ["hpfem", "shapes", "meshes", "examples", "tests"])
+@pytest.mark.parametrize("folder", [PACKAGE, SHAPES, *(ROOT / name for name in ("meshes", "examples", "tests"))])
 def test_no_folder_with_one_file(folder):
-    folders = [path for path in (ROOT / folder).rglob("*") if path.is_dir() and path.name != "__pycache__"]
-    for path in [ROOT / folder, *folders]:
+    folders = [path for path in folder.rglob("*") if path.is_dir() and path.name != "__pycache__"]
+    for path in [folder, *folders]:
         inside = [entry for entry in path.iterdir() if entry.name not in {"__init__.py", "__pycache__", "py.typed"}]
         assert len(inside) != 1, f"{path} holds only {inside[0].name}"
 

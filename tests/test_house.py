@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from tests.test_floors import MODULES, ROOT, imports
+from tests.test_floors import MODULES, PACKAGE, ROOT, imports
 
-BACKENDS = sorted(path.name for path in (ROOT / "hpfem" / "backends").iterdir() if (path / "backend.py").exists())
+BACKENDS = sorted(path.name for path in (PACKAGE / "backends").iterdir() if (path / "backend.py").exists())
 # Where texts for people may name what they choose from.
 FOR_PEOPLE = ("hpfem.cli", "hpfem.benchmarks", "hpfem.plots")
 
@@ -120,7 +120,7 @@ def test_a_condition_on_an_operator_is_found():
 def test_references_are_listed():
     listed = set(re.findall(r"^\| \[(\w+)\]", (ROOT / "REFERENCES.md").read_text(encoding="utf-8"), flags=re.MULTILINE))
     cited = set()
-    for path in [*MODULES.values(), *(ROOT / "hpfem").rglob("*.h"), *(ROOT / "examples").glob("*.py")]:
+    for path in [*MODULES.values(), *PACKAGE.rglob("*.h"), *(ROOT / "examples").glob("*.py")]:
         text = path.read_text(encoding="utf-8")
         assert "DESIGN section" not in text, path
         cited |= set(re.findall(r"\[([A-Z]\w+)\](?= (?:eq|Alg|Fig|section|chapter)\b|[,:;.)]| [a-z]*$)", text))

@@ -4,15 +4,20 @@ import ast
 import itertools
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
+import hpfem
+from tests.installed import lay_out
 from tests.test_floors import MODULES, imports
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,19 +33,26 @@ def run(*command, cwd, **environment):
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """The wheel, built from a copy of what is packaged so that no build folder appears in the checkout."""
-    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
-        (source / name).write_bytes((ROOT / name).read_bytes())
-    for folder in ("hpfem", "shapes"):
-        for path in (ROOT / folder).rglob("*"):
-            if path.is_file() and "__pycache__" not in path.parts:
-                target = source / path.relative_to(ROOT)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(path.read_bytes())
+def sdist(tmp_path_factory):
+    """The source distribution, built from a copy so that no build folder appears in the checkout."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("sdist")
+    for path in ROOT.iterdir():
+        if path.is_file():
+            shutil.copy(path, source)
+    for name in ("hpfem", "shapes", "tests"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    build = "import sys, setuptools.build_meta as backend; backend.build_sdist(sys.argv[1])"
+    run(sys.executable, "-c", build, str(out), cwd=source)
+    [path] = out.glob("hpfem-*.tar.gz")
+    return path
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist, tmp_path_factory):
+    """The wheel, built from the source distribution: nothing is missing there."""
+    out = tmp_path_factory.mktemp("wheel")
     options = ("--no-deps", "--no-build-isolation", "--quiet", "--disable-pip-version-check")
-    run(sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", str(out), str(source), cwd=source)
+    run(sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", str(out), str(sdist), cwd=out)
     [path] = out.glob("hpfem-*.whl")
     return path
 
@@ -71,6 +83,16 @@ def test_wheel_holds_every_source_file_and_nothing_else(wheel):
     inside = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert inside == expected
     assert {"hpfem/py.typed", "hpfem/shapes/py.typed", "hpfem/shapes/errors.py"} <= inside
+
+
+def test_sdist_holds_what_builds_the_wheel_and_no_more(sdist, wheel):
+    with tarfile.open(sdist) as archive:
+        names = {member.name.partition("/")[2] for member in archive if member.isfile()}
+    inside = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    packages = {re.sub(r"^hpfem/shapes/", "shapes/", name) for name in inside}
+    about = {"CHANGELOG.md", "CITATION.cff", "LICENSE", "MANIFEST.in", "PKG-INFO", "README.md", "REFERENCES.md"}
+    made = {name for name in names if name.startswith("hpfem.egg-info/")} | {"setup.cfg"}
+    assert names - made == packages | about | {"pyproject.toml", "setup.py"}
 
 
 def test_wheel_works_from_an_empty_folder(installed, tmp_path):
@@ -107,6 +129,19 @@ def test_python_m_pytest_from_the_root(installed, which):
     assert "passed" in run(python, "-m", "pytest", *quiet, "tests/test_errors.py", cwd=ROOT)
 
 
+def test_some_tests_pass_outside_the_checkout(installed, tmp_path):
+    """On every backend; `make package` runs all."""
+    lay_out(tmp_path)
+    some = (
+        "tests/shapes/test_basis.py",
+        "tests/mesh/test_box.py",
+        "tests/operators/test_exactness.py",
+        "tests/test_floors.py",
+    )
+    said = run(installed, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", *some, cwd=tmp_path)
+    assert "passed" in said and f"hpfem from {installed.parent.parent}" in said
+
+
 def test_command_is_installed(installed, tmp_path):
     assert "usage: hpfem" in run(installed.with_name("hpfem"), "--help", cwd=tmp_path)
 
@@ -115,6 +150,14 @@ def test_version_and_metadata(installed, tmp_path):
     code = "import hpfem, importlib.metadata as m; print(hpfem.__version__, m.version('hpfem'))"
     ours, metadata = run(installed, "-c", code, cwd=tmp_path).split()
     assert ours == metadata
+
+
+def test_citation_is_complete():
+    """What version 1.2.0 of the format requires, and the version of the package."""
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["cff-version"] == "1.2.0" and citation["type"] == "software"
+    assert citation["title"].startswith("hpfem") and citation["message"] and citation["authors"][0]["name"]
+    assert citation["version"] == hpfem.__version__ and citation["license"] == "MIT"
 
 
 def test_everything_imported_is_declared():

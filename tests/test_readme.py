@@ -12,7 +12,7 @@ import pytest
 from hpfem.cli import main
 from hpfem.view.solid import missing_opengl
 from tests.pages import ROOT, blocks, printed, workplace
-from tests.test_floors import FLOORS
+from tests.test_floors import FLOORS, PACKAGE, SHAPES
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 GUIDE = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
@@ -140,12 +140,14 @@ def test_files_that_are_named_exist(name):
     links = [link for link in re.findall(r"\]\(([^)#]+)\)", text) if not link.startswith("http")]
     paths = re.findall(r"`((?:hpfem|shapes|meshes|examples|tests|benchmarks)/[\w./]*)`", text)
     assert links or paths
-    for path in [*((ROOT / name).parent / link for link in links), *(ROOT / path for path in paths)]:
+    above = {"hpfem": PACKAGE.parent, "shapes": SHAPES.parent}
+    named = [above.get(path.split("/")[0], ROOT) / path for path in paths]
+    for path in [*((ROOT / name).parent / link for link in links), *named]:
         assert path.exists(), path
 
 
 def test_architecture_has_the_tested_floors():
     rows = re.findall(r"^\| (`.*?) \|", ARCHITECTURE, flags=re.MULTILINE)
     floors = [{name.rstrip("/") for name in re.findall(r"`([\w/.]+)`", row)} - {"hpfem.shapes"} for row in rows]
-    present = {path.stem for path in (ROOT / "hpfem").iterdir()} | {"shapes"}
+    present = {path.stem for path in PACKAGE.iterdir()} | {"shapes"}
     assert floors == [floor & present for floor in FLOORS if floor & present]

@@ -12,7 +12,7 @@ import pytest
 
 import hpfem as hp
 from hpfem.view.solid import missing_opengl
-from tests.pages import BLOCK, DOCS, PICTURES, ROOT, blocks, printed, same, workplace
+from tests.pages import DOCS, PICTURES, ROOT, blocks, check, same
 
 PAGES = {str(path.relative_to(DOCS)): path for path in sorted(DOCS.rglob("*.md"))}
 WITH_CODE = [name for name, path in PAGES.items() if blocks(path.read_text(encoding="utf-8"), "python")]
@@ -25,11 +25,7 @@ def test_pages_print_what_they_say(name, tmp_path):
         pytest.importorskip("pyvista", reason="pyvista is absent")
         if missing_opengl():
             pytest.skip("OpenGL is absent")
-    namespace = {"__name__": "__main__"}
-    with workplace(tmp_path):
-        for number, match in enumerate(BLOCK.finditer(page), 1):
-            does = printed(match["code"], name, namespace)
-            assert same(match["said"] or "", does), f"block {number} of {name} prints\n{does}"
+    check(PAGES[name], tmp_path)
     shown = set(re.findall(r"pictures/([\w.]+)\)", page))
     assert {path.name for path in tmp_path.glob("*.png")} <= shown and all((PICTURES / file).exists() for file in shown)
 

@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import hpfem
+from hpfem import shapes
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -14,7 +17,8 @@ def lay_out(folder: Path) -> None:
     """Make `folder`/hpfem, links to everything in hpfem/ and to shapes/, and `folder`/meshes."""
     package = folder / "hpfem"
     package.mkdir(parents=True, exist_ok=True)
-    wanted = {path.name: path for path in (ROOT / "hpfem").iterdir()} | {"shapes": ROOT / "shapes"}
+    sources, folder_of_shapes = (Path(found.__file__).resolve().parent for found in (hpfem, shapes))
+    wanted = {path.name: path for path in sources.iterdir()} | {"shapes": folder_of_shapes}
     for link in package.iterdir():
         if link.name not in wanted or not link.exists():
             link.unlink()
