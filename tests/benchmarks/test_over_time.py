@@ -1,0 +1,45 @@
+"""benchmarks/over_time.py: it keeps a run for each commit and finds what became slower."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+spec = importlib.util.spec_from_file_location("over_time", Path(__file__).parents[2] / "benchmarks" / "over_time.py")
+over_time = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(over_time)
+
+SMALL = ["--sweeps", "1", "--shapes", "quad", "--orders", "2", "--dofs", "1000", "--quick"]
+
+
+def edited(path, **changes):
+    """Change the last run of a file."""
+    runs = json.loads(path.read_text())
+    runs[-1] |= changes
+    path.write_text(json.dumps(runs))
+
+
+def test_a_kernel_that_became_slower_is_found(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("HPFEM_COMMIT", "ffffff")  # where this is no checkout
+    keep = tmp_path / "runs.json"
+
+    def run(*options):
+        return over_time.main(["--keep", str(keep), *SMALL, *options])
+
+    assert run() == 0 and "the first" in capsys.readouterr().out
+    [first] = json.loads(keep.read_text())
+    assert first["commit"] and first["processor"] and all(0 < share < 5 for share in first["shares"].values())
+    assert {case.split(" quad")[0] for case in first["shares"]} == {"bk3", "bp3 application", "bp3 iteration"}
+    # The same commit takes the place of its earlier run; another one is compared with.
+    assert run() == 0 and len(json.loads(keep.read_text())) == 1
+    faster = {case: 10 * share for case, share in first["shares"].items()}
+    edited(keep, commit="0123456789", shares=faster)
+    assert run() == 1 and capsys.readouterr().out.count("slower") == len(faster)
+    assert [kept["commit"] for kept in json.loads(keep.read_text())] == ["0123456789", first["commit"]]
+    assert run("--against", "0123", "--tolerance", "0.999") == 0
+    with pytest.raises(SystemExit):
+        run("--against", "none")
+    # Another processor is another machine.
+    keep.write_text(json.dumps([{**first, "commit": "0", "shares": faster, "processor": "another"}]))
+    assert run() == 0 and len(json.loads(keep.read_text())) == 2
