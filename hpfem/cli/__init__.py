@@ -13,7 +13,7 @@ Examples
   hpfem plot results.json
   hpfem tune meshes/cube_mixed.msh --order 4
 
-hpfem COMMAND --help says more.
+hpfem COMMAND --help lists the options of a command.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`hpfem apply`: apply an operator to a field.
 
-Project a field on a space, apply an operator, and report norms, time and what was chosen.
+Project a field on a space, apply an operator, and report norms, time, strategies and algorithms.
 
 Examples
 --------
@@ -11,9 +11,9 @@ Examples
   hpfem apply meshes/curved_mixed_2d.msh --diffusivity "left: 10" --diffusivity "right: 1 + x"
   hpfem apply meshes/cube_mixed.msh --operator mass --strategy sumfac --algorithm collocated --json
 
-A field is an expression of x, y, z with + - * / **, comparisons, pi, e, sin cos tan sinh cosh tanh exp log sqrt abs
-minimum maximum where; commas separate components. A result that is a functional (that of mass, helmholtz, ...) is
-written to VTU as the function with these mass inner products, element by element.
+A field is a formula in x, y and z. It may use + - * / **, comparisons, pi, e, sin cos tan sinh cosh tanh exp log sqrt
+abs minimum maximum where; commas separate components. The result of mass, helmholtz, ... is a functional, not a
+function. For VTU files it is turned into the function that has these integrals against the basis.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = f"{', '.join(OPERATORS)}; in any case (default helmholtz)"
     parser.add_argument("--operator", default="helmholtz", metavar="NAME", help=text)
     options.add_order_option(parser)
-    parser.add_argument("--field", metavar="EXPR", help="the field; a smooth one when left out")
+    parser.add_argument("--field", metavar="EXPR", help="formula of the field (default: a smooth function)")
     for name in COEFFICIENTS:
         parser.add_argument(
             f"--{name}",
             action="append",
             metavar="[REGION:]EXPR",
-            help=f"coefficient {name}, where the operator has it; given more than once, by region",
+            help=f"coefficient {name} of operators that have it; may be given for each region",
         )
     options.add_space_options(parser)
     options.add_choice_options(parser)
-    parser.add_argument("-o", "--output", metavar="FILE.vtu", help="write field and result for ParaView")
+    parser.add_argument("-o", "--output", metavar="FILE.vtu", help="write the field and the result for ParaView")
 
 
 def operator_class(name: str) -> Any:

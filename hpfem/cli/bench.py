@@ -1,8 +1,8 @@
-"""`hpfem bench`: throughput shape by shape.
+"""`hpfem bench`: measure throughput, shape by shape.
 
-Measure the throughput of the mass (bk1) or Helmholtz (bk3) operator element by element, or of CEED's
-bake-off problems on continuous functions (bp1, bp3, bp5), or of whole solves with multigrid (solve), over shapes,
-orders, sizes, strategies and geometries, and the machine's bandwidth and flop rate in the same run.
+Measure the throughput of the mass (bk1) or Helmholtz (bk3) operator element by element, of CEED's bake-off problems on
+continuous functions (bp1, bp3, bp5), or of whole solves with multigrid (solve). Shapes, orders, sizes, strategies and
+geometries can be chosen. The machine's bandwidth and flop rate are measured in the same run.
 
 Examples
 --------
@@ -16,18 +16,21 @@ Examples
   hpfem bench --benchmark bp5 --shapes quad,hex --backend cuda --dofs 1e5,1e6,1e7 -o bp5.json
   hpfem bench --benchmark solve --shapes all --orders 1:8 --dofs 1e5 --geometry deformed -o solve.json
 
-bp1 (mass), bp3 (stiffness, u = 0 on the boundary) and bp5 (the same on quads and hexes whose points are the nodes) are
-applied to the unknowns of continuous functions: an application with gather and scatter, an iteration of conjugate
-gradients (of 20, Jacobi for bp1), and SciPy's CSR product with the assembled matrix where that fits. Throughput is
-unknowns over the median time.
+bk1 and bk3: throughput is elements x modes over the median time, on one thread unless --threads is given.
 
-solve is -div(grad u) + u = f, u = 0 on the boundary, from the mesh to the solution, to 1e-8 (1e-5 in float32), with
-multigrid: all in, phase by phase, the first time, and on a CPU SciPy with pyamg on the assembled matrix where it fits.
+bp1 (mass), bp3 (stiffness, u = 0 on the boundary) and bp5 (the same on quads and hexes, with quadrature at the nodes)
+act on the unknowns of continuous functions. Three times are measured: an application with gather and scatter, one of 20
+iterations of conjugate gradients (with Jacobi's preconditioner for bp1), and SciPy's product with the assembled CSR
+matrix, if it fits into memory. Throughput is unknowns over the median time.
 
-Of bk1 and bk3 on a GPU, or with --tiled, kernels alone are measured: both, all shapes, P = 1..7 (10 in 2-D), both
-geometries, precisions and algorithms, all strategies, up to 2e7 degrees of freedom, and the fastest for seconds without
-a pause.
-Throughput is elements x modes over the median time, otherwise on one thread unless told so. Draw it with hpfem plot.
+solve: -div(grad u) + u = f with u = 0 on the boundary is solved to 1e-8 (1e-5 in float32) with multigrid. The time from
+the mesh to the solution is measured as a whole, phase by phase, and for the first time, with compilation; on a CPU also
+SciPy with pyamg on the assembled matrix, if it fits into memory.
+
+With --backend cuda, or --tiled, the kernels of bk1 and bk3 are measured alone: all shapes, P = 1..7 (10 in 2-D), both
+geometries, precisions and algorithms, all strategies, up to 2e7 degrees of freedom.
+
+hpfem plot draws the results.
 """
 
 from __future__ import annotations
@@ -78,14 +81,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--geometry", lambda kind: BOTH if kind == "both" else (kind,), "KIND", text, dest="geometries")
     text = "1e5, 1e4,1e6 or 1e3:1e6 (default 3e3:1e6): elements x modes, or unknowns of bp1, bp3, bp5, solve"
     add("--dofs", options.parse_dofs, "N", text)
-    text = "assemble for SciPy where element matrices have fewer entries"
+    text = "assemble a matrix for SciPy if element matrices have fewer entries"
     defaults = f"(default {MATRIX_ENTRIES:.0e}, solve {PEER_ENTRIES:.0e})"
     add("--matrix-entries", options.parse_dofs, "N", f"{text} {defaults}")
     parser.add_argument("--quick", action="store_true", help="fewer sizes and shorter timings")
     options.add_space_options(parser, both=True)
     options.add_timing_options(parser, None)
     bench_suite.add_arguments(parser)
-    text = "write the results, also those of an interrupted run"
+    text = "write the results, even if the run is interrupted"
     parser.add_argument("-o", "--output", metavar="FILE.json", help=text)
 
 
@@ -115,7 +118,7 @@ def settings_of(arguments: argparse.Namespace, suite: bool) -> BenchSettings | S
         given["dtypes"] = None if arguments.dtype in (None, "both") else (arguments.dtype,)
     elif len(arguments.benchmarks or ()) > 1 or arguments.dtype == "both":
         raise ArgumentError(
-            "several benchmarks or precisions in one run need --tiled or --backend cuda, and those are of bk1 and bk3"
+            "several benchmarks or precisions in one run need --tiled or --backend cuda, which measure bk1 and bk3 only"
         )
     elif arguments.benchmarks:
         [given["benchmark"]] = arguments.benchmarks

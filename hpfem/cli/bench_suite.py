@@ -49,13 +49,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """
     group = parser.add_argument_group("the whole benchmark (with --backend cuda, or --tiled)")
     add = partial(options.add, group)
-    text = "kernels alone on copies of a few elements; always so on a GPU"
+    text = "measure kernels alone, on copies of a few elements (always so on a GPU)"
     group.add_argument("--tiled", action="store_true", help=text)
-    add("--sustained", options.parse_seconds, "S", "seconds of the fastest without a pause (default 2)")
-    add("--part", parse_part, "K/N", "the K-th of N parts only")
-    add("--budget", options.parse_seconds, "S", "begin nothing new after so many seconds")
-    group.add_argument("--resume", metavar="FILE.json", help="keep its results and measure what it lacks")
-    text = "measure nothing: put the results of parts together"
+    add(
+        "--sustained",
+        options.parse_seconds,
+        "S",
+        "run the fastest kernel for so many seconds without a pause (default 2)",
+    )
+    add("--part", parse_part, "K/N", "measure only the K-th of N parts")
+    add("--budget", options.parse_seconds, "S", "start no new problem after so many seconds")
+    group.add_argument("--resume", metavar="FILE.json", help="keep the results of this file and measure the rest")
+    text = "measure nothing; merge the results of several parts"
     group.add_argument("--merge", nargs="+", metavar="FILE.json", help=text)
 
 
@@ -78,11 +83,11 @@ def wanted(arguments: argparse.Namespace) -> bool:
     """
     given = [name for name in ("sustained", "part", "budget", "resume") if getattr(arguments, name) is not None]
     if arguments.merge and given:
-        raise ArgumentError(f"--merge measures nothing; leave --{given[0]} away")
+        raise ArgumentError(f"--merge measures nothing; remove --{given[0]}")
     bake_offs = [name for name in arguments.benchmarks or () if name in BAKE_OFFS]
     if bake_offs and (arguments.tiled or given):
         option = "tiled" if arguments.tiled else given[0]
-        raise ArgumentError(f"{bake_offs[0]} is measured on whole meshes, --{option} is for bk1 and bk3; leave it away")
+        raise ArgumentError(f"{bake_offs[0]} is measured on whole meshes, --{option} is for bk1 and bk3; remove it")
     if arguments.tiled or arguments.merge or (arguments.backend == "cuda" and not bake_offs):
         return True
     if given:

@@ -1,8 +1,8 @@
 """`hpfem cache`: the compiled kernels and tuning results that are kept.
 
 Kernels are compiled once for each form, shape, order and processor (kernels) or GPU (cuda), and kept in the
-user's cache folder (or the one that HPFEM_CACHE_DIR names); the least recently used go first when it is full.
-Results of hpfem tune (tuning) are kept beside them.
+user's cache folder, or in the folder named by HPFEM_CACHE_DIR. When it is full, those unused for longest are deleted.
+It holds the results of hpfem tune (tuning), too.
 
 Examples
 --------
@@ -30,8 +30,8 @@ def _caches() -> dict[str, Cache]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command; see `hpfem.cli.make_parser`."""
-    parser.add_argument("action", choices=("info", "clear"), help="count what is kept, or delete it")
-    parser.add_argument("kind", nargs="?", choices=tuple(_caches()), help="of one kind only")
+    parser.add_argument("action", choices=("info", "clear"), help="count the entries, or delete them")
+    parser.add_argument("kind", nargs="?", choices=tuple(_caches()), help="entries of this kind only")
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -1,8 +1,8 @@
-"""`hpfem compare`: algorithms against each other.
+"""`hpfem compare`: compare the algorithms on a mesh.
 
-Apply the Helmholtz operator to random coefficients by dense matrices, by non-collocated and by
-collocated sum factorisation: agreement, time, operations and bytes per shape and order. For triangles and
-tets also by quadrature="simplex", whose results differ on curved cells by what quadrature does.
+Apply the Helmholtz operator to random coefficients by dense matrices, and by collocated and noncollocated sum
+factorisation. Print agreement, time, operations and bytes for each shape and order. Triangles and tets are measured
+with quadrature="simplex" too; on curved cells its results differ by the error of the quadrature.
 
 Examples
 --------

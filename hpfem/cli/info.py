@@ -20,8 +20,8 @@ from . import output
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command; see `hpfem.cli.make_parser`."""
-    parser.add_argument("mesh", metavar="MESH", help="mesh file: gmsh, VTK and what else meshio reads")
-    parser.add_argument("--periodic", action="store_true", help="identify the periodic sides that the file names")
+    parser.add_argument("mesh", metavar="MESH", help="mesh file: gmsh, VTK, or another format that meshio reads")
+    parser.add_argument("--periodic", action="store_true", help="join the sides that the file declares periodic")
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -58,7 +58,7 @@ def parse_orders(text: str) -> tuple[int, ...]:
             raise ArgumentError(f"orders {text!r} are not understood; write 4, 2:8 or 1,3,5")
         low, high = int(ends[0]), int(ends[-1])
         if not 1 <= low <= high <= MAX_ORDER:
-            raise ArgumentError(f"orders {part.strip()!r}: they rise and lie between 1 and {MAX_ORDER}")
+            raise ArgumentError(f"orders {part.strip()!r} must increase and lie between 1 and {MAX_ORDER}")
         orders += range(low, high + 1)
     return tuple(dict.fromkeys(orders))
 
@@ -82,7 +82,7 @@ def parse_order(text: str) -> int | dict[str, int]:
     if "=" not in text:
         orders = parse_orders(text)
         if len(orders) != 1:
-            raise ArgumentError(f"one order is wanted, not {text!r}; write 4 or hex=3,tet=4")
+            raise ArgumentError(f"only one order can be given, got {text!r}; write 4 or hex=3,tet=4")
         return orders[0]
     result: dict[str, int] = {}
     for part in text.split(","):
@@ -148,7 +148,7 @@ def parse_names(text: str) -> tuple[str, ...]:
 
 
 def parse_quadrature(text: str) -> str | int | None:
-    """Read a quadrature: "default", "gauss", "collocated", "simplex" or a number of further points.
+    """Read a quadrature: "default", "gauss", "collocated", "simplex" or a number of additional points.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def parse_quadrature(text: str) -> str | int | None:
     if re.fullmatch(r"-?\d{1,2}", text, re.ASCII) and abs(int(text)) <= MAX_ORDER:
         return int(text)
     raise ArgumentError(
-        f"unknown quadrature {text!r}; valid: default, gauss, collocated, simplex or a number of further points"
+        f"unknown quadrature {text!r}; valid: default, gauss, collocated, simplex or a number of additional points"
     )
 
 
@@ -251,7 +251,7 @@ def by_name(option: str, texts: Sequence[str], names: Collection[str]) -> dict[s
         name, colon, expression = text.rpartition(":")
         key = name.strip() if colon else None
         if key in found:
-            raise ArgumentError(f"--{option}: two expressions for {repr(key) if key else 'all that is not named'}")
+            raise ArgumentError(f"--{option}: two expressions for {repr(key) if key else 'the rest'}")
         found[key] = expression
     return found
 
@@ -343,7 +343,7 @@ def add_space_options(parser: argparse.ArgumentParser, both: bool = False) -> No
     group = parser.add_argument_group("space")
     text = f"{', '.join(BASES)} (default modified{'; lagrange of bp5' if both else ''})"
     group.add_argument("--basis", default=None if both else "modified", metavar="NAME", help=text)
-    text = "default, gauss, collocated, simplex, or a number of further points in each direction"
+    text = "default, gauss, collocated, simplex, or a number of additional points in each direction"
     add(group, "--quadrature", parse_quadrature, "RULE", text)
     dtypes, dtype = ((*DTYPES, "both"), None) if both else (DTYPES, "float64")
     group.add_argument("--dtype", default=dtype, choices=dtypes, help="precision (default float64)")
@@ -358,7 +358,7 @@ def add_choice_options(parser: argparse.ArgumentParser) -> None:
     parser : ArgumentParser
         Gets the options.
     """
-    group = parser.add_argument_group("how")
+    group = parser.add_argument_group("computation")
     group.add_argument("--strategy", default="auto", metavar="NAME", help="auto, stdmat, sumfac, ... (default auto)")
     algorithms = ", ".join(("auto", *ALGORITHMS))
     group.add_argument("--algorithm", default="auto", metavar="NAME", help=f"{algorithms} (default auto)")
@@ -375,8 +375,8 @@ def add_timing_options(parser: argparse.ArgumentParser, repeats: int | None) -> 
         Default number of timings.
     """
     group = parser.add_argument_group("timing")
-    add(group, "--repeats", parse_positive, "N", "timings of each (default 9)", default=repeats)
-    add(group, "--threads", parse_positive, "N", "threads to measure on (default 1)", default=1)
+    add(group, "--repeats", parse_positive, "N", "timings of each problem (default 9)", default=repeats)
+    add(group, "--threads", parse_positive, "N", "number of threads (default 1)", default=1)
 
 
 def space_options(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -8,8 +8,9 @@ Examples
   hpfem plot results.json -o pictures/ --format svg
   hpfem plot one_figure.json -o figure.pdf
 
-Of a bench: strategies and orders per shape, affine against deformed, collocated against not, best throughput by order,
-share of the roofline. Of a compare: throughput, operations and agreement by order.
+Pictures of a bench: strategies and orders of each shape, affine and deformed cells, collocated and noncollocated
+algorithms, highest throughput by order, share of the roofline. Pictures of a compare: throughput, operations and
+agreement by order.
 """
 
 from __future__ import annotations

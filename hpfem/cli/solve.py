@@ -1,6 +1,6 @@
 r"""`hpfem solve`: solve a Helmholtz or Poisson problem.
 
-Solve -div(k grad u) + lam u = f with continuous elements of high order, matrix-free.
+Solve -div(k grad u) + lam u = f with continuous high-order elements, matrix-free.
 
 Examples
 --------
@@ -10,11 +10,10 @@ Examples
   hpfem solve meshes/cube_mixed.msh --lam 0 --dirichlet "xmin: 0" --neumann "xmax: 1" --robin "zmax: 2, x"
   hpfem solve meshes/curved_mixed.msh --dirichlet 0 --diffusivity "left: 10" --diffusivity "right: 1 + x"
 
-Coefficients and the source are an expression for the whole mesh, or NAME: EXPRESSION for each region; beside these one
-without a name is for the rest.
-Boundary conditions are an expression for all of the boundary, or NAME: EXPRESSION, given once or more; `hpfem info`
-lists a mesh's regions and boundaries. Where there is none no flux passes: u = 0 on the boundary takes --dirichlet 0.
-Neumann data are k du/dn, with D components a vector whose normal component is taken; Robin data are alpha, g in
+A coefficient or the source is a formula for the whole mesh, or NAME: FORMULA for a region. The option may be repeated;
+a formula without a name is then for all other regions. Boundary conditions work in the same way, with names of
+boundaries. `hpfem info` lists the names. Where no condition is given, no flux passes; --dirichlet 0 makes u = 0 on
+the whole boundary. Neumann data are k du/dn, or a vector whose normal component is taken. Robin data are alpha and g in
 k du/dn + alpha u = g.
 """
 
@@ -48,14 +47,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, what in COEFFICIENTS.items():
         parser.add_argument(f"--{name}", action="append", metavar="[REGION:]EXPR", help=f"{what} (default 1)")
     parser.add_argument("--dirichlet", action="append", metavar="[NAME:]EXPR", help="values of u on the boundary")
-    parser.add_argument("--neumann", action="append", metavar="[NAME:]EXPR", help="flux through the boundary")
-    parser.add_argument("--robin", action="append", metavar="[NAME:]ALPHA,EXPR", help="flux plus alpha u")
-    parser.add_argument("--exact", metavar="EXPR", help="the solution, where it is known, for the error")
-    parser.add_argument("--periodic", action="store_true", help="identify the sides that the file calls periodic")
+    parser.add_argument("--neumann", action="append", metavar="[NAME:]EXPR", help="flux k du/dn through the boundary")
+    parser.add_argument(
+        "--robin", action="append", metavar="[NAME:]ALPHA,EXPR", help="sum of flux and alpha u on the boundary"
+    )
+    parser.add_argument("--exact", metavar="EXPR", help="the exact solution, to print the error")
+    parser.add_argument("--periodic", action="store_true", help="join the sides that the file declares periodic")
     solver = parser.add_argument_group("solver")
     solver.add_argument("--preconditioner", default="auto", choices=NAMES, help="default auto")
-    solver.add_argument("--tol", type=float, metavar="T", help="of the residual (default 1e-12, in float32 1.2e-6)")
-    options.add(solver, "--iterations", options.parse_positive, "N", "at most")
+    solver.add_argument(
+        "--tol", type=float, metavar="T", help="relative residual to reach (default 1e-12, in float32 1.2e-6)"
+    )
+    options.add(solver, "--iterations", options.parse_positive, "N", "largest number of iterations")
     options.add_space_options(parser)
     parser.add_argument("-o", "--output", metavar="FILE.vtu", help="write the solution for ParaView")
 

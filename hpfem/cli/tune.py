@@ -1,7 +1,7 @@
 """`hpfem tune`: find the fastest kernels for a mesh and keep them.
 
-Time what can serve each block of a mesh - strategies, algorithms and options of kernels - and keep what
-is fastest; the present choice stays unless it is beaten by 5 %.
+Measure the strategies, algorithms and kernel options that each block of a mesh can use, and keep the fastest.
+The present choice stays unless another one is 5 % faster.
 
 Examples
 --------
@@ -10,9 +10,9 @@ Examples
   hpfem tune meshes/pipe_mixed.msh --order 5 --backend cuda --dtype float32
   hpfem tune --show
 
-What wins is kept in the user's cache folder and taken by every operator with strategy "auto" on blocks that are alike:
-of equal shape, order, basis, points, dtype and kind of geometry, of about equal size, on the same device.
-Operators say what they compute with: hpfem apply.
+Results are kept in the user's cache folder. Operators with strategy "auto" use them on blocks of the same shape, order,
+basis, points, dtype and kind of geometry, of about the same size, on the same device. hpfem apply prints which
+strategy and algorithm an operator uses.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ def parse_spaces(text: str) -> tuple[int | dict[str, int], ...]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command; see `hpfem.cli.make_parser`."""
     parser.add_argument("mesh", metavar="MESH", nargs="?", help="mesh file")
-    parser.add_argument("--show", action="store_true", help="show what is kept, and measure nothing")
+    parser.add_argument("--show", action="store_true", help="show the results kept so far; measure nothing")
     text = "polynomial orders: 4, 2:6 or 1,3,5, or one per shape: hex=3,tet=4 (default 4)"
     options.add(parser, "--order", parse_spaces, "P", text, dest="orders", default=(4,))
     text = f"some of {', '.join(OPERATORS)}, separated by commas, in any case (default mass,helmholtz)"
     default = ("mass", "helmholtz")
     options.add(parser, "--operator", options.parse_names, "NAMES", text, dest="operators", default=default)
-    text = "time for everything together (default 60); what runs when it ends is finished"
+    text = "total time (default 60); a measurement that is running then is finished"
     options.add(parser, "--seconds", options.parse_seconds, "S", text, default=60.0)
     options.add_space_options(parser)
     options.add_choice_options(parser)

@@ -8,8 +8,8 @@ Examples
   hpfem view u.vtu -o u.png
   hpfem view run.h5 --field velocity --component 0 -o velocity.png
 
-What is flat is drawn by matplotlib, as .png, .pdf or .svg; solids and surfaces in space by pyvista (pip install
-'hpfem[view]'), as .png, without a display.
+Matplotlib draws what lies in the plane, as .png, .pdf or .svg. pyvista (pip install 'hpfem[view]') draws solids and
+surfaces in space, as .png; it needs no display.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command; see `hpfem.cli.make_parser`."""
     parser.add_argument("file", metavar="FILE", help="mesh, VTU file, or file of hp.save")
     parser.add_argument("-o", "--output", metavar="PICTURE", required=True, help="file to write")
-    parser.add_argument("--field", metavar="NAME", help="which one (default: the first)")
-    parser.add_argument("--component", type=int, metavar="I", help="from 0 (default: the magnitude)")
-    parser.add_argument("--cmap", default="viridis", metavar="NAME", help="map of colours of matplotlib")
-    parser.add_argument("--by", choices=("regions", "boundaries"), help="what of a mesh has colours")
-    parser.add_argument("--no-edges", action="store_true", help="leave out the cells' edges")
+    parser.add_argument("--field", metavar="NAME", help="field to draw (default: the first)")
+    parser.add_argument("--component", type=int, metavar="I", help="component to draw, from 0 (default: the magnitude)")
+    parser.add_argument("--cmap", default="viridis", metavar="NAME", help="colour map of matplotlib (default viridis)")
+    parser.add_argument("--by", choices=("regions", "boundaries"), help="what to colour in a mesh")
+    parser.add_argument("--no-edges", action="store_true", help="do not draw the edges of cells")
 
 
 def run(arguments: argparse.Namespace) -> None:

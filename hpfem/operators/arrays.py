@@ -189,11 +189,12 @@ def _target(operator: FieldMap, out: Any, single: bool) -> Field:
     for number, array in enumerate(given):
         what = f"out of {name}, block {number}"
         if type(array).__module__.partition(".")[0] in _IMMUTABLE:
-            raise ArgumentError(f"{what}: arrays of JAX cannot be written to; leave out away")
+            raise ArgumentError(f"{what}: arrays of JAX cannot be written to; call without out=")
         pair = _pair(array, what)
         if pair.home.name != device.name:
             raise ArgumentError(
-                f"{what}: {name} writes on {device.name}, got {where_is(array)}; give an array there, or leave out away"
+                f"{what}: {name} writes on {device.name}, got {where_is(array)};"
+                " give an array there, or call without out="
             )
         inside = pair.readwrite(device)
         if device.name == HOST.name and not (inside.flags.writeable and np.may_share_memory(inside, np.asarray(array))):

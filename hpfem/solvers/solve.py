@@ -115,7 +115,7 @@ def solve(
         if known is not None:
             flag(known, what)
     if symmetric is False and definite:
-        raise ArgumentError("a definite operator is a symmetric one here: leave symmetric=False or definite=True away")
+        raise ArgumentError("definite=True means symmetric positive definite; remove symmetric=False or definite=True")
     name, restart = instance(name, str, "name"), integer(restart, 1, "restart")
     given = _Given(A, b, f"the right-hand side of {name}")
     guess = None if start is None else given.like(start, f"the first guess of {name}")

@@ -150,7 +150,7 @@ def test_single_precision_and_nodes(capsys):
         (["--strategies", "sumfac"], "nothing could be measured: a whole solve takes the strategy and algorithm that"),
         (["--algorithm", "collocated"], "nothing could be measured: a whole solve takes the strategy and algorithm"),
         (["--basis", "orthogonal"], "nothing could be measured: the 'orthogonal' basis is not continuous"),
-        (["--tiled"], "solve is measured on whole meshes, --tiled is for bk1 and bk3; leave it away"),
+        (["--tiled"], "solve is measured on whole meshes, --tiled is for bk1 and bk3; remove it"),
         (["--dofs", "1e11"], "GiB of memory are free; measure at most about"),
     ],
 )

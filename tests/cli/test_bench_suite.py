@@ -41,7 +41,7 @@ def test_the_whole_benchmark_in_parts(capsys, tmp_path):
     result = json.loads(whole.read_text())
     assert result["complete"] and len(result["results"]) == len(first["results"]) + len(second["results"])
     assert {"float64", "float32"} == set(result["runs"][1]["rooflines"])
-    assert "leave --part away" in refused(capsys, "bench", "--merge", *parts, "--part", "1/2", "-o", whole)
+    assert "remove --part" in refused(capsys, "bench", "--merge", *parts, "--part", "1/2", "-o", whole)
     assert "are in two of these" in refused(capsys, "bench", "--merge", *parts, parts[0], "-o", whole)
     assert "say which with -o" in refused(capsys, "bench", "--merge", *parts)
     # The other way: what the first lacks.

@@ -241,7 +241,7 @@ def test_bench_json_is_all_that_is_printed(capsys):
         (["apply", MIXED, "-o", "absent/out.vtu"], "there is no folder absent"),
         (["apply", MIXED, "--quadrature", "-2", "--algorithm", "collocated"], "points"),
         (["bench", "--dofs", "1e11", "--backend", "numpy"], "GiB of memory are free; measure at most about"),
-        (["compare", MIXED, "--order", "8:2"], "they rise"),
+        (["compare", MIXED, "--order", "8:2"], "must increase"),
         (["compare", MIXED, "-o", str(ROOT / "README.md")], "cannot make the folder"),
         (["bench", "--shapes", "hex,cube"], "unknown shape 'cube'; valid: quad, tri, hex"),
         (["bench", "--benchmark", "bk9"], "unknown benchmark 'bk9'.*bk1, bk3"),

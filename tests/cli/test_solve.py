@@ -81,7 +81,7 @@ def test_a_tensor(capsys):
         (["left: 10"], "--diffusivity: values by region say nothing of region(s) 'right'; give them, or one without"),
         (["inclusion: 10", "1"], "--diffusivity: unknown region 'inclusion'; valid: left, right"),
         (["left: 10", "left: 1"], "two expressions for 'left'"),
-        (["1", "2"], "two expressions for all that is not named"),
+        (["1", "2"], "two expressions for the rest"),
         (["left = 10", "1"], "write 'left: 10'"),
         (["left: x, y, x", "1"], "diffusivity has 1 or 2 or 4 component(s), but ' x, y, x' has 3"),
     ],

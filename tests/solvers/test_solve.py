@@ -431,7 +431,11 @@ class TestNoWrongNumber:
             ({"preconditioner": 3}, hp.ArgumentError, "preconditioner"),
             ({"symmetric": 1}, hp.ArgumentError, "symmetric must be True or False"),
             ({"definite": "yes"}, hp.ArgumentError, "definite must be True or False"),
-            ({"symmetric": False, "definite": True}, hp.ArgumentError, "a definite operator is a symmetric one"),
+            (
+                {"symmetric": False, "definite": True},
+                hp.ArgumentError,
+                "definite=True means symmetric positive definite",
+            ),
             ({"symmetric": False, "restart": 0}, hp.ArgumentError, "restart"),
             ({"tol": 2.0}, hp.ArgumentError, "tolerance"),
         ]
