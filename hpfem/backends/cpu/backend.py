@@ -70,7 +70,7 @@ class CpuPlain(Strategy):
         """Build the kernel, unless compiled sum factorisation serves; see `Strategy.build`."""
         no_options(self, options)
         if max(problem.tabulation.rule.counts) <= _LONGEST_FIBER:
-            raise NotSuitable("compiled sum factorisation serves here")
+            raise NotSuitable("the compiled sumfac is used instead")
         return BACKENDS["numpy"].strategy("sumfac").build(problem)
 
     def cost(self, problem: BlockProblem) -> float:

@@ -49,7 +49,7 @@ def check_fused(problem: BlockProblem) -> None:
     """
     form = problem.form
     if problem.tabulation.rule.tensor:
-        raise NotSuitable("products and points are fused on rules without directions only")
+        raise NotSuitable('fused kernels are for quadrature="simplex" only')
     if not (form.from_modes and form.to_modes and form.trace) or form.components > 1:
         raise NotSuitable("products and points are fused for weak forms of one component only")
     if problem.geometry.affine:

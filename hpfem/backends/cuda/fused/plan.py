@@ -293,7 +293,7 @@ def check_fused(problem: BlockProblem) -> None:
     """
     form = problem.form
     if problem.tabulation.rule.tensor:
-        raise NotSuitable("products and points are fused on rules without directions only")
+        raise NotSuitable('fused kernels are for quadrature="simplex" only')
     if not (form.from_modes and form.to_modes and form.trace):
         raise NotSuitable("products and points are fused for weak forms only")
     if form.components > 1:
