@@ -148,7 +148,7 @@ class TestNothingHidden:
             assert norm_error(-a.get(), b) < 1e-12
 
     @each_way
-    def test_work_is_on_the_caller_s_stream_and_nobody_waits(self, way, cupy, rng):
+    def test_work_is_on_the_caller_s_stream_and_does_not_wait(self, way, cupy, rng):
         space = several(bent=way != "dense")
         helmholtz = hp.Helmholtz(space, lam=1.3, **WAYS[way])
         arrays, host = on_gpu(cupy, space, "coeff", 2, rng)

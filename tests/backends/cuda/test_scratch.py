@@ -12,7 +12,7 @@ def gpus():
         yield made
 
 
-def test_on_one_stream_nobody_waits_and_nothing_is_made_anew(gpus):
+def test_on_one_stream_scratch_is_reused_without_waiting(gpus):
     pool = StreamPool()
     first = pool.take(object)
     second = pool.take(object)  # while the first is in use
@@ -33,7 +33,7 @@ def test_another_stream_comes_after_the_one_before(gpus):
     assert before.waited == [other]
 
 
-def test_the_scratch_of_a_graph_is_nobody_else_s(gpus):
+def test_the_scratch_of_a_graph_is_not_reused(gpus):
     pool, stream = StreamPool(), FakeStream(gpus)
     pool.give(pool.take(object))
     with stream, captured(stream) as used:
