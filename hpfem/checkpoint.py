@@ -4,14 +4,20 @@
 /meshes/i        points, regions, sides of boundaries; /cells/j: shape, order, nodes, numbers, vertices
 /spaces/i        mesh, orders, basis, quadrature, dtype; for each block what its coefficients refer to
 /fields/i        name, space, state; an array for each block
+
+Where processes share a mesh each has such a file with its cells, and in /meshes/i/part what they are part of; the file
+that the user names says how many there are.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from os import PathLike
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -23,8 +29,11 @@ from hpfem.shapes.arguments import shown
 
 from .errors import ArgumentError, HpfemError
 from .mesh import CellArray, Mesh, Topology
+from .mesh.hanging import Hanging
 from .mesh.mesh import groups_of
+from .mesh.part import Part
 from .space import Block, Field, Space
+from .support.communicator import ALONE, Communicator, communicator
 from .support.files import atomic_path, file_path, opened, path_text
 from .support.immutable import frozen
 from .support.optional import needed
@@ -37,6 +46,8 @@ _PLAIN = ("n_vertices", "name", "n_mirrored", "n_stray", "periodic")
 
 def save(path: str | PathLike[str], fields: Field | Mapping[str, Field]) -> None:
     """Save fields with their spaces and meshes to an HDF5 file, from which `load` makes the same, bit by bit.
+
+    Where processes share a mesh this is collective: "u.h5" names files "u_0.h5", "u_1.h5", ... of one process each.
 
     Parameters
     ----------
@@ -62,10 +73,11 @@ def save(path: str | PathLike[str], fields: Field | Mapping[str, Field]) -> None
     arrays = {name: [pair.read() for pair in field.data] for name, field in named.items()}
     spaces = list(dict.fromkeys(field.space for field in named.values()))
     meshes = list(dict.fromkeys(space.mesh for space in spaces))
-    if any(mesh.part is not None for mesh in meshes):
-        raise ArgumentError("save does not keep fields of a mesh that processes share yet; run it in one process")
-    with atomic_path(path) as temporary, h5py.File(temporary, "w", track_order=True) as file:
-        file.attrs["format"], file.attrs["version"] = _FORMAT, __version__
+    comm, target = max((mesh.comm for mesh in meshes), key=lambda comm: comm.size), file_path(path)
+    # Files of two saves do not go together.
+    token = comm.of_first(secrets.token_hex(8))
+    own = target if comm.size == 1 else _piece(target, comm.rank)
+    with atomic_path(own, comm=comm) as temporary, _created(h5py, temporary, token) as file:
         for i, mesh in enumerate(meshes):
             _write_mesh(file.create_group(f"meshes/{i}"), mesh)
         for i, space in enumerate(spaces):
@@ -76,10 +88,27 @@ def save(path: str | PathLike[str], fields: Field | Mapping[str, Field]) -> None
             group.attrs["space"] = spaces.index(field.space)
             for block, array in enumerate(arrays[name]):
                 group[str(block)] = array
+    if comm.size > 1:
+        with comm.together():
+            if comm.rank == 0:
+                with atomic_path(target) as temporary, _created(h5py, temporary, token) as file:
+                    file.attrs["processes"] = comm.size
 
 
-def load(path: str | PathLike[str], backend: str = "auto") -> dict[str, Field]:
-    """Load the fields of a file that `save` wrote.
+def _piece(path: Path, rank: int) -> Path:
+    """The file of a process."""
+    return path.with_stem(f"{path.stem}_{rank}")
+
+
+def _created(h5py: Any, path: Path, token: str) -> Any:
+    """A new file."""
+    file = h5py.File(path, "w", track_order=True)
+    file.attrs["format"], file.attrs["version"], file.attrs["token"] = _FORMAT, __version__, token
+    return file
+
+
+def load(path: str | PathLike[str], backend: str = "auto", comm: Any = None) -> dict[str, Field]:
+    """Load the fields of a file that `save` wrote; collective where several processes did.
 
     Parameters
     ----------
@@ -87,6 +116,9 @@ def load(path: str | PathLike[str], backend: str = "auto") -> dict[str, Field]:
         The file.
     backend : str
         Of their spaces, as for `Space`.
+    comm : Communicator or mpi4py.MPI.Comm, optional
+        Processes, as many as have saved it, each of which loads what it had; all that `mpirun` has started when left
+        out. What one process has saved every process loads for itself.
 
     Returns
     -------
@@ -96,28 +128,58 @@ def load(path: str | PathLike[str], backend: str = "auto") -> dict[str, Field]:
     Raises
     ------
     ArgumentError
-        If the file cannot be read, is none of `save` or damaged, or h5py is not installed.
+        If the file cannot be read, is none of `save` or damaged, another number of processes has saved it, or h5py is
+        not installed.
     """
     h5py = needed("h5py", "hp.load", "hpfem[checkpoint]")
-    file = file_path(path)
+    file, comm = file_path(path), communicator(comm)
+    with comm.together(), _reading(file), _opened(h5py, file) as content:
+        saved, token = int(content.attrs.get("processes", 1)), content.attrs.get("token")
+        if saved == 1:
+            return _fields(content, backend, ALONE)
+        if saved != comm.size:
+            raise ArgumentError(
+                f"{path_text(file)} is of {saved} processes and cannot be loaded by {comm.size}; start as many"
+            )
+    own = _piece(file, comm.rank)
+    with comm.together(), _reading(own), _opened(h5py, own) as content:
+        if content.attrs.get("token") != token:
+            raise ArgumentError(f"{path_text(own)} is of another save than {path_text(file)}")
+        return _fields(content, backend, comm)
+
+
+@contextmanager
+def _opened(h5py: Any, file: Path) -> Iterator[Any]:
+    """A file of `save`."""
+    with opened(file), h5py.File(file, "r") as content:
+        if content.attrs.get("format") != _FORMAT:
+            raise ArgumentError(f"{path_text(file)} is no file that hp.save of this version writes")
+        yield content
+
+
+@contextmanager
+def _reading(file: Path) -> Iterator[None]:
+    """Say of errors in the body that the file cannot be loaded."""
     try:
-        with opened(file), h5py.File(file, "r") as content:
-            if content.attrs.get("format") != _FORMAT:
-                raise ArgumentError(f"{path_text(file)} is no file that hp.save of this version writes")
-            meshes = [_read_mesh(content[f"meshes/{i}"]) for i in range(len(content["meshes"]))]
-            spaces = [_read_space(content[f"spaces/{i}"], meshes, backend) for i in range(len(content["spaces"]))]
-            found = {}
-            for i in range(len(content["fields"])):
-                group = content[f"fields/{i}"]
-                space = spaces[int(group.attrs["space"])]
-                arrays = [group[str(block)][()] for block in range(len(space.blocks))]
-                found[str(group.attrs["name"])] = space.field(str(group.attrs["state"]), arrays)
-            return found
+        yield
     except HpfemError:
         raise
     except (OSError, KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or f"it is no whole file of hp.save ({str(error)[:100]})"
         raise ArgumentError(f"{path_text(file)} cannot be loaded: {reason}") from error
+
+
+def _fields(content: Any, backend: str, comm: Communicator) -> dict[str, Field]:
+    """The fields of an open file."""
+    meshes = [_read_mesh(content[f"meshes/{i}"], comm) for i in range(len(content["meshes"]))]
+    spaces = [_read_space(content[f"spaces/{i}"], meshes, backend) for i in range(len(content["spaces"]))]
+    found = {}
+    for i in range(len(content["fields"])):
+        group = content[f"fields/{i}"]
+        space = spaces[int(group.attrs["space"])]
+        arrays = [group[str(block)][()] for block in range(len(space.blocks))]
+        found[str(group.attrs["name"])] = space.field(str(group.attrs["state"]), arrays)
+    return found
 
 
 def _write_mesh(group: Any, mesh: Mesh) -> None:
@@ -134,9 +196,28 @@ def _write_mesh(group: Any, mesh: Mesh) -> None:
         own = group.create_group(f"cells/{i}")
         own.attrs["shape"], own.attrs["order"] = cells.shape.name, cells.order
         own["nodes"], own["indices"], own["vertices"] = cells.nodes, cells.indices, cells.vertices
+    if mesh.part is not None:
+        _write_part(group.create_group("part"), mesh.part)
 
 
-def _read_mesh(group: Any) -> Mesh:
+def _write_part(group: Any, part: Part) -> None:
+    for name in ("cells", "vertices", "ranks"):
+        group[name] = getattr(part, name)
+    group["hanging places"], group["hanging cells"] = part.hanging.places, part.hanging.cells
+    group.attrs["hanging label"] = part.hanging.label
+    for dim, shared in enumerate(part.shared):
+        for rank, ids in shared.items():
+            group[f"shared/{dim}/{rank}"] = ids
+
+
+def _read_part(group: Any, dim: int, comm: Communicator) -> Part:
+    hanging = Hanging(group["hanging places"][()], group["hanging cells"][()], str(group.attrs["hanging label"]))
+    names = [f"shared/{d}" for d in range(dim)]
+    shared = tuple({int(r): group[name][r][()] for r in group[name]} if name in group else {} for name in names)
+    return Part(comm, group["cells"][()], group["vertices"][()], group["ranks"][()], hanging, shared)
+
+
+def _read_mesh(group: Any, comm: Communicator) -> Mesh:
     arrays, vertices = [], []
     for i in range(len(group["cells"])):
         own = group[f"cells/{i}"]
@@ -147,9 +228,11 @@ def _read_mesh(group: Any) -> Mesh:
     for kind in ("regions", "sides"):
         members = [group[f"{kind}/{i}"] for i in range(len(group[kind]))] if kind in group else []
         sets[kind] = MappingProxyType({str(own.attrs["name"]): frozen(own[()]) for own in members})
+    topology = Topology(arrays, vertices, int(group.attrs["n_vertices"]))
+    part = _read_part(group["part"], topology.dim, comm) if "part" in group else None
     return Mesh(
         frozen(group["points"][()]),
-        groups_of(Topology(arrays, vertices, int(group.attrs["n_vertices"]))),
+        groups_of(topology if part is None else topology.cut(part.beyond)),
         sets["regions"],
         sets["sides"],
         int(group.attrs["n_vertices"]),
@@ -158,6 +241,7 @@ def _read_mesh(group: Any) -> Mesh:
         int(group.attrs["n_mirrored"]),
         int(group.attrs["n_stray"]),
         bool(group.attrs["periodic"]),
+        part,
     )
 
 
@@ -171,6 +255,8 @@ def _write_space(group: Any, space: Space, mesh: int) -> None:
 
 def _fingerprint(space: Space, block: Block) -> int:
     """A number that changes with the cells of a block, their order, and the order of their nodes."""
+    if not block.n_elements:
+        return 0
     mesh = space.mesh
     group = mesh.aligned[int(mesh.locations[0][block.elements[0]])]
     nodes = group.nodes[mesh.aligned_topology.rows[block.elements]]

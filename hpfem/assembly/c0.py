@@ -55,7 +55,7 @@ class C0Space(Immutable):
     Raises
     ------
     ArgumentError
-        For the basis "orthogonal", or a nodal basis with different orders.
+        For the basis "orthogonal", a nodal basis with different orders, or if processes that share the mesh disagree.
     MeshError
         If the mesh has hanging vertices.
     """
@@ -67,6 +67,7 @@ class C0Space(Immutable):
             raise ArgumentError(
                 "the 'orthogonal' basis is not continuous across cells; use basis='modified' or 'lagrange'"
             )
+        space.comm.same((space.mesh.name, space.orders, space.basis, str(space.dtype)), "mesh, order, basis or dtype")
         if len(space.mesh.hanging):
             raise MeshError(
                 f"{space.mesh.name}: {space.mesh.hanging}: functions would break there; make the"
@@ -80,8 +81,10 @@ class C0Space(Immutable):
         self._rows = [slice(int(end - n), int(end)) for end, n in zip(ends, np.diff(ends, prepend=0), strict=True)]
         self._restrictions: PerDevice[ElementRestriction] = PerDevice()
         self._vectors: PerDevice[VectorSpace] = PerDevice()
-        # Here, where all processes are: whoever asks for it later may be alone.
+        # Here, where all processes are: whoever asks for these later may be alone.
         self._whole_size = numbering.size if numbering.sharing is None else numbering.sharing.count
+        if space.comm.size > 1:
+            _ = self._cells_everywhere, self._reaches
 
     def at(self, space: Space) -> C0Space:
         """Make the continuous functions of another space on the same cells.
@@ -99,8 +102,8 @@ class C0Space(Immutable):
         if (space.basis, space.orders) != (self.space.basis, self.space.orders):
             return C0Space(space)
         other = C0Space.__new__(C0Space)
-        other._number(space, self.numbering)
         other.__dict__["_parts"] = self._parts
+        other._number(space, self.numbering)
         return other
 
     def __repr__(self) -> str:
@@ -181,14 +184,20 @@ class C0Space(Immutable):
     def face_correction(self) -> csr_array | None:
         """What edges reach into rotated faces, to be taken from means of what cells say; [size, size] or None.
 
-        Where processes share the mesh, what the cells here have of it; collective when first asked for.
+        Where processes share the mesh, what the cells here have of it.
         """
-        turned = csr_array((self.size, self.size))
-        if not self.signed:
-            turned = sum((part.back.T @ part.rotated for part in self._parts), turned)
-        if not self.space.mesh.comm.any(turned.nnz > 0):
-            return None
-        return csr_array(diags_array(1 / self.multiplicity) @ turned)
+        return csr_array(diags_array(1 / self.multiplicity) @ self._turned) if self._reaches else None
+
+    @cached_property
+    def _turned(self) -> csr_array:
+        """Sums of what edges reach into rotated faces of the cells here."""
+        nothing = csr_array((self.size, self.size))
+        return nothing if self.signed else sum((part.back.T @ part.rotated for part in self._parts), nothing)
+
+    @cached_property
+    def _reaches(self) -> bool:
+        """Whether edges reach into rotated faces, on any process."""
+        return self.space.comm.any(self._turned.nnz > 0)
 
     def seen(self, number: int) -> list[Seen]:
         """Entities of the elements of a block.
@@ -246,8 +255,12 @@ class C0Space(Immutable):
         -------
         array of int, [size]
         """
-        shared = [self.numbering.common(dim, own, np.add) for dim, own in enumerate(self._cells_around())]
-        return self.numbering.of_unknowns(shared, xp)
+        return self.numbering.of_unknowns(self._cells_everywhere, xp)
+
+    @cached_property
+    def _cells_everywhere(self) -> list[NDArray[np.int64]]:
+        """Number of cells of all processes that have each entity, per dimension."""
+        return [self.numbering.common(dim, own, np.add) for dim, own in enumerate(self._cells_around())]
 
     def _cells_around(self) -> list[NDArray[np.int64]]:
         """Number of cells here that have each entity, per dimension."""
@@ -287,7 +300,7 @@ class C0Space(Immutable):
 
     @cached_property
     def parts(self) -> Parts:
-        """Parts of the mesh that share no unknown."""
+        """Parts of the mesh that share no unknown; collective when first asked for, where processes share the mesh."""
         return connected_parts(self.numbering, self.space)
 
     @property

@@ -180,12 +180,12 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
 
     @cached_property
     def symmetric(self) -> bool:
-        """Whether it is symmetric: by its form, else on random vectors (`VectorSpace.seems_symmetric`)."""
+        """Whether it is symmetric: by its form, else on random vectors (`VectorSpace.seems_symmetric`); collective."""
         by_form = is_symmetric(self.operator.form.trace)
         return by_form or self.vectors.seems_symmetric(self.product_on(self.device), self.shape[0], self.dtype)
 
     def is_positive(self) -> bool:
-        """Tell whether (u, A u) >= 0 for all u, by the present coefficients at all points.
+        """Tell whether (u, A u) >= 0 for all u, by the present coefficients at all points; collective.
 
         Returns
         -------

@@ -104,7 +104,8 @@ def box(
     ArgumentError
         For shapes of two dimensions or unknown ones, or counts and corners that do not fit them.
     """
-    return made_on_first(comm, lambda: _whole(shapes, counts, lower, upper, periodic))
+    given = (shapes, counts, lower, upper, periodic)
+    return made_on_first(comm, lambda: _whole(*given), given, "the box")
 
 
 def _whole(

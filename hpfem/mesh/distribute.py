@@ -72,7 +72,7 @@ def distribute(mesh: Mesh | None, comm: Any = None, weights: Weights = "auto", o
     return comm.dealt(pieces).mesh(comm)
 
 
-def made_on_first(comm: Any, make: Callable[[], Mesh]) -> Mesh:
+def made_on_first(comm: Any, make: Callable[[], Mesh], given: object, what: str) -> Mesh:
     """Make a mesh on the first process and distribute it; collective.
 
     Parameters
@@ -81,12 +81,20 @@ def made_on_first(comm: Any, make: Callable[[], Mesh]) -> Mesh:
         As for `distribute`.
     make : callable
         What makes the whole mesh.
+    given, what : object and str
+        What it is made of, which must be the same on all processes, and what messages call that.
 
     Returns
     -------
     Mesh
+
+    Raises
+    ------
+    ArgumentError
+        If the processes disagree.
     """
     comm, mesh = communicator(comm), None
+    comm.same(given, what)
     with comm.together():
         if comm.rank == 0:
             mesh = make()
@@ -162,12 +170,10 @@ class _Piece:
         """The part, once the processes have found the edges and faces that they share; collective."""
         topology = Topology(self.cells, self.vertices_of, len(self.vertices))
         shared = shared_entities(topology, self.vertices, self.shared, comm)
-        between = np.concatenate([np.empty(0, dtype=np.int64), *shared[-1].values()])
-        topology = topology.cut(between)
         part = Part(comm, self.global_cells, self.vertices, self.ranks, self.hanging, shared)
         return Mesh(
             frozen(self.points),
-            groups_of(topology),
+            groups_of(topology.cut(part.beyond)),
             MappingProxyType({name: frozen(own) for name, own in self.regions.items()}),
             MappingProxyType({name: frozen(own) for name, own in self.sides.items()}),
             n_vertices=len(self.vertices),

@@ -50,6 +50,11 @@ class Part:
     hanging: Hanging
     shared: tuple[Shared, ...]
 
+    @property
+    def beyond(self) -> Indices:
+        """Sides here whose second cell another process has; see `Topology.cut`."""
+        return np.concatenate([np.empty(0, dtype=np.int64), *self.shared[-1].values()])
+
     def counts(self, points: Array, topology: Topology) -> tuple[int, int]:
         """Count vertices and points such that each is one process'.
 

@@ -18,6 +18,7 @@ from ..errors import ArgumentError, HpfemError
 from ..forms.trace import trace_function
 from ..geometry import element_map
 from ..memory import as_numpy
+from ..support.communicator import alone_in
 from ..support.log import report_once
 from .block import Block
 from .regions import ByRegion
@@ -57,7 +58,7 @@ def evaluated(
             f"the mesh is in {len(coordinates)}-D: the function must take {len(coordinates)} arguments ({names})"
         )
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), alone_in("a function of the coordinates"):
             result = function(*coordinates)
     except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
         if isinstance(error, HpfemError):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -27,7 +27,7 @@ from hpfem.shapes.arguments import integer, is_real, name_of, reals, shown
 from ..backends.base import vectors_on
 from ..errors import ArgumentError, StateError
 from ..memory import HOST, Device, PairArray
-from ..support.communicator import Communicator
+from ..support.communicator import ALONE, Communicator
 from ..support.notebook import Printed
 from ..support.views import VIEWS
 from .block import Block
@@ -80,6 +80,22 @@ def check_state(field: Field, wanted: str, what: str) -> None:
         if field.state == "dual":
             advice = "it is a functional, not a function: solve with the mass, or use dot"
         raise StateError(f"{what} takes a {wanted!r} field, got {field.state!r}; {advice}")
+
+
+def shared_by(fields: Any) -> Communicator:
+    """The processes that share the mesh of fields.
+
+    Parameters
+    ----------
+    fields : Field or mapping of str to Field
+        What is none is of one process.
+
+    Returns
+    -------
+    Communicator
+    """
+    given = fields.values() if isinstance(fields, Mapping) else [fields]
+    return next((field.space.comm for field in given if isinstance(field, Field)), ALONE)
 
 
 def held_by_fields(space: FieldSpace, number: int) -> dict[str, int]:
@@ -523,12 +539,12 @@ class Field(Printed):
         return values.reshape((*values.shape[:-1], *columns[0].shape))
 
     def at(self, points: ArrayLike) -> NDArray[np.float64]:
-        """Values at any points of the mesh; collective where processes share it, with the same points on all of them.
+        """Values at any points of the mesh; collective where processes share it.
 
         Parameters
         ----------
         points : array_like, [n, D]
-            Coordinates.
+            Coordinates; each process may ask for points of its own, anywhere.
 
         Returns
         -------
@@ -545,9 +561,7 @@ class Field(Printed):
         """
         if self.state != "coeff":
             raise StateError(f"at() evaluates 'coeff' fields, this one is {self.state!r}; use FwdTrans first")
-        found = self.space.locator.evaluate([pair.read() for pair in self.data], points)
-        for other in self.space.comm.all(found) if self.space.comm.size > 1 else ():
-            found = np.where(np.isnan(found), other, found)
+        found = self.space.locator.evaluate_anywhere([pair.read() for pair in self.data], points, self.space.comm)
         return found[0] if self.components == 1 else found
 
     def plot(
@@ -597,7 +611,7 @@ class Field(Printed):
         return VIEWS["Field.plot"](self, path, **options)
 
     def to_pyvista(self, name: str = "u", subdivide: int | None = None) -> Any:
-        """Make a grid of pyvista with the values of the field, as `write_vtu` writes them.
+        """Make a grid of pyvista with the values of the field, as `write_vtu` writes them: of this process' cells.
 
         Parameters
         ----------

@@ -35,6 +35,7 @@ from ..geometry.element_map import check_gradient, chunks
 from ..geometry.jacobians import determinant_and_inverse, solve
 from ..mesh.curve import along_curve
 from ..mesh.sorting import run_starts
+from ..support.communicator import Communicator
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -169,6 +170,40 @@ class Locator:
                 for own, found in zip(coefficients, values, strict=True):
                     found[part] = np.einsum("nm,nm->n", np.asarray(own).take(element[part], axis=0), modes)
         return values
+
+    def evaluate_anywhere(self, arrays: Sequence[NDArray[Any]], points: ArrayLike, comm: Communicator) -> Array:
+        """Evaluate a field that processes share at points of this one, in cells of any of them; collective.
+
+        Parameters
+        ----------
+        arrays, points
+            As for `evaluate`; every process gives points of its own.
+        comm : Communicator
+            The processes that share the mesh.
+
+        Returns
+        -------
+        ndarray, [components, n]
+            As of `evaluate`; at a point that cells of several processes share, what the first of them says.
+        """
+        if comm.size == 1:
+            return self.evaluate(arrays, points)
+        with comm.together():
+            x = self._checked(points)
+        lower, upper = self._tree.bounds()
+        asked = {}
+        for rank, (low, high) in enumerate(comm.all((lower, upper))):
+            near = np.flatnonzero(((x >= low) & (x <= high)).all(axis=1))
+            if len(near):
+                asked[rank] = near
+        others = comm.swapped({rank: x[near] for rank, near in asked.items()})
+        with comm.together():
+            answers = {rank: self.evaluate(arrays, own) for rank, own in others.items()}
+        found = np.full((len(arrays[0]), len(x)), np.nan)
+        for rank, values in comm.swapped(answers).items():
+            near = asked[rank]
+            found[:, near] = np.where(np.isnan(found[:, near]), values, found[:, near])
+        return found
 
     def _checked(self, points: ArrayLike) -> Array:
         x = reals(points, "points")
@@ -469,6 +504,16 @@ class _BoxTree:
             starts = np.arange(0, low.shape[1], _FANOUT)
             levels.append((np.minimum.reduceat(low, starts, axis=1), np.maximum.reduceat(high, starts, axis=1)))
         self.levels = levels[::-1]
+
+    def bounds(self) -> tuple[Array, Array]:
+        """Corners of the box around all, [D] each; the least is above the largest where there is none.
+
+        Returns
+        -------
+        lower, upper : ndarray, [D]
+        """
+        lower, upper = self.levels[0]
+        return lower.min(axis=1, initial=np.inf), upper.max(axis=1, initial=-np.inf)
 
     def pairs(self, x: Array) -> tuple[Indices, Indices]:
         """Points and the cells whose boxes they are in.

@@ -365,7 +365,7 @@ class Space(Immutable):
         return ForwardTransform(self).apply_to_field(values)
 
     def interpolate(self, field: Field, tolerance: float = TOLERANCE) -> Field:
-        """Take over a field of another space: of another mesh, order, basis or dtype.
+        """Take over a field of another space: of another mesh, order, basis or dtype; collective if one is shared.
 
         It is evaluated at Gauss points, all inside of cells, and projected cell by cell in L2: what is of this space
         comes out as it is, also where it jumps between cells that both meshes have.
@@ -399,21 +399,26 @@ class Space(Immutable):
         locator = other.locator if tolerance == TOLERANCE else Locator(other, tolerance)
         coefficients = [pair.read() for pair in field.data]
         inner = self.at(quadrature="gauss")
-        values = []
-        for block in inner.blocks:
-            own = np.empty((field.components, block.n_elements, block.n_points))
-            for part in block.geometry.chunks():
-                x = block.geometry.coordinates(part)
-                points = x.reshape(self.dim, -1).T
-                found = locator.evaluate(coefficients, points)
+        values = [np.empty((field.components, block.n_elements, block.n_points)) for block in inner.blocks]
+        parts = [(block, own, part) for block, own in zip(inner.blocks, values) for part in block.geometry.chunks()]
+        # All processes ask as often, however many cells each has.
+        comm = max(self.comm, other.comm, key=lambda comm: comm.size)
+        nothing = np.empty((0, self.dim))
+        for number in range(int(comm.max(len(parts)))):
+            x = parts[number][0].geometry.coordinates(parts[number][2]) if number < len(parts) else None
+            points = nothing if x is None else x.reshape(self.dim, -1).T
+            found = locator.evaluate_anywhere(coefficients, points, other.comm)
+            with comm.together():
                 outside = np.flatnonzero(np.isnan(found[0]))
                 if len(outside):
                     raise ArgumentError(
                         f"{len(outside)} points of {self.mesh.name}, the first at {points[outside[0]].tolist()}, are"
                         f" outside {other.mesh.name}; give a larger tolerance if they are only just"
                     )
+            if x is not None:
+                _, own, part = parts[number]
                 own[:, part] = found.reshape(len(own), *x.shape[1:])
-            values.append(own.astype(self.dtype, copy=False))
+        values = [own.astype(self.dtype, copy=False) for own in values]
         return Field(self, "coeff", inner.project(inner.field("phys", values)).data)
 
     def integrate(self, field: Field) -> float | NDArray[np.float64]:

@@ -32,6 +32,30 @@ _SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
 _LOOKS = 300
 # Seconds that the first process has to say what all would say, and that mpirun has to pass it on; its exit code.
 _HEAD_START, _FORWARDED, _FAILED = 2.0, 0.3, 1
+# Characters that messages show of a value.
+_SHOWN = 100
+# What this process does that others do as often as they like, so that none of them may be asked.
+_ALONE_IN: list[str] = []
+
+
+@contextmanager
+def alone_in(what: str) -> Iterator[None]:
+    """Let the body raise an error where it would wait for other processes, which do something else.
+
+    Parameters
+    ----------
+    what : str
+        What it is, for the message.
+
+    Yields
+    ------
+    None
+    """
+    _ALONE_IN.append(what)
+    try:
+        yield
+    finally:
+        _ALONE_IN.pop()
 
 
 class Communicator:
@@ -53,13 +77,23 @@ class Communicator:
     """
 
     def __init__(self, mpi: Any = None) -> None:
-        self._mpi = mpi
+        self._given = mpi
         self.rank, self.size = (0, 1) if mpi is None else (int(mpi.rank), int(mpi.size))
         self.host = gethostname()
         self.local_rank = self.all(self.host)[: self.rank].count(self.host)
 
     def __repr__(self) -> str:
         return f"Communicator({self.rank} of {self.size})"
+
+    @property
+    def _mpi(self) -> Any:
+        """What messages go through."""
+        if _ALONE_IN:
+            raise ArgumentError(
+                f"{_ALONE_IN[-1]} is called by each process as often as it has cells, so that it cannot ask others, as"
+                " values of a field at points do: take the field over first, with space.interpolate(field)"
+            )
+        return self._given
 
     def all(self, value: T) -> list[T]:
         """What every process gives, on every process; collective.
@@ -89,6 +123,31 @@ class Communicator:
         object
         """
         return value if self.size == 1 else self._mpi.bcast(value)
+
+    def same(self, value: object, what: str) -> None:
+        """Refuse what is not the same on all processes; collective.
+
+        Parameters
+        ----------
+        value : object
+            Of numbers and texts.
+        what : str
+            What it is, for the message.
+
+        Raises
+        ------
+        ArgumentError
+            On all of them; it has what the first process gives and what the first other one does.
+        """
+        if self.size == 1:
+            return
+        given = self.all(repr(value))
+        for rank, other in enumerate(given):
+            if other != given[0]:
+                raise ArgumentError(
+                    f"processes disagree on {what}: process 0 has {given[0][:_SHOWN]}, process {rank} has"
+                    f" {other[:_SHOWN]}; all run the same script with the same arguments"
+                )
 
     def dealt(self, values: Sequence[T] | None) -> T:
         """What the first process has for this one; collective.

@@ -18,6 +18,7 @@ import platformdirs
 
 from hpfem.errors import ArgumentError
 
+from .communicator import ALONE, Communicator
 from .machine import available_memory
 
 # What the names of files begin with that are not yet whole.
@@ -177,7 +178,7 @@ def _unwritable(path: str | os.PathLike[str], error: OSError) -> ArgumentError:
 
 
 @contextmanager
-def atomic_path(path: str | os.PathLike[str], *, sync: bool = True) -> Iterator[Path]:
+def atomic_path(path: str | os.PathLike[str], *, sync: bool = True, comm: Communicator = ALONE) -> Iterator[Path]:
     """Give the name of a temporary file beside `path` that becomes `path` when the body ends without an exception.
 
     The temporary name ends like `path`, so writers that go by the suffix do what they should. Where `path` is a link,
@@ -190,6 +191,8 @@ def atomic_path(path: str | os.PathLike[str], *, sync: bool = True) -> Iterator[
     sync : bool
         Whether the file must outlive a crash of the machine as soon as it has its name. What is checked when it is
         read, and can be made again, need not.
+    comm : Communicator
+        Processes that write a file each, under names of their own: all files get their names, or none; collective.
 
     Yields
     ------
@@ -201,18 +204,27 @@ def atomic_path(path: str | os.PathLike[str], *, sync: bool = True) -> Iterator[
     ArgumentError
         If no file can be written there, or the body raises an OSError; an old file is as it was.
     """
-    target = output_path(path)
+    with comm.together():
+        target = output_path(path)
     temporary = target.with_name(f"{TEMPORARY}{secrets.token_hex(4)}{target.suffix}")
     try:
-        try:
+        with comm.together(), _writing(path):
             yield temporary
             if sync:
                 _sync(temporary, os.O_RDWR)
+        with comm.together(), _writing(path):
             os.replace(temporary, target)
-        finally:
-            temporary.unlink(missing_ok=True)
-        if sync and os.name == "posix":
-            _sync(target.parent, os.O_RDONLY)
+            if sync and os.name == "posix":
+                _sync(target.parent, os.O_RDONLY)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _writing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Say of the body's errors of the system that the file cannot be written."""
+    try:
+        yield
     except OSError as error:
         raise _unwritable(path, error) from error
 

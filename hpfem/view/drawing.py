@@ -152,6 +152,11 @@ def _is_flat(mesh: Mesh) -> bool:
 
 
 def _check_path(path: Any, mesh: Mesh) -> None:
+    if mesh.part is not None:
+        raise ArgumentError(
+            f"{mesh.name}: processes have a part each of what is to be drawn: give fields to hp.write_vtu, for programs"
+            " that draw them together, or draw in one process"
+        )
     if path is not None:
         check_picture(path, _is_flat(mesh))
 

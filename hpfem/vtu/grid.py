@@ -43,7 +43,7 @@ class Grid:
 
 
 def grid_of(fields: Field | Mapping[str, Field], subdivide: int | None = None) -> Grid:
-    """Make the grid that `write_vtu` writes.
+    """Make the grid that `write_vtu` writes, of this process' cells.
 
     Parameters
     ----------
@@ -64,8 +64,6 @@ def grid_of(fields: Field | Mapping[str, Field], subdivide: int | None = None) -
         integer(subdivide, 1, "subdivide", MAX_ORDER)
     named = as_functions(fields)
     space = next(iter(named.values())).space
-    if space.comm.size > 1:
-        raise ArgumentError("write_vtu does not write fields of a mesh that processes share yet; run it in one process")
     patterns = [
         vtk_pattern(block.shape, max(block.order, block.geometry.order))
         if subdivide is None
@@ -224,7 +222,10 @@ def _cells(space: Space, patterns: list[Pattern]) -> tuple[list[tuple[int, NDArr
             owners.append(np.repeat(block.elements, len(rows)))
             facts.append(np.tile(told, (len(owners[-1]), 1)))
     owner, table = np.concatenate(owners), np.concatenate(facts)
-    data: dict[str, Any] = {"cell": owner}
+    part = space.mesh.part
+    data: dict[str, Any] = {"cell": owner if part is None else part.cells[owner]}
+    if part is not None:
+        data["process"] = np.full(len(owner), part.comm.rank, dtype=np.int32)
     for column, name in enumerate(("shape", "order", "geometry_order", "block")):
         data[name] = np.ascontiguousarray(table[:, column])
     if len(space.mesh.regions):

@@ -9,9 +9,10 @@ from hpfem.shapes.arguments import flag
 
 from ..errors import ArgumentError
 from ..space import Field
+from ..space.field import shared_by
 from ..support.files import atomic_path, file_path, path_text
 from .grid import grid_of
-from .xml import write_unstructured_grid
+from .xml import write_index, write_unstructured_grid
 
 
 def write_vtu(
@@ -50,15 +51,33 @@ def write_vtu(
         For a "dual" field, or fields on different spaces.
     ArgumentError
         For no fields, anything that is no field, a value that is not finite, a bad number of subdivisions, a path that
-        does not end in .vtu, a file that cannot be written, or a mesh that processes share.
+        does not end in .vtu, or a file that cannot be written.
+
+    Notes
+    -----
+    Where processes share the mesh this is collective: each writes its cells, "u.vtu" becomes "u.pvtu", which names
+    their files "u_0.vtu", "u_1.vtu", ..., and is what programs open. Cells have their numbers in the whole mesh, and
+    "process" is the one that has them.
     """
     target = file_path(path)
     # Programs choose their reader by it.
     if target.suffix != ".vtu":
         raise ArgumentError(f"cannot write {path_text(path)}: give a name that ends in .vtu")
     compress = flag(compress, "compress")
-    grid = grid_of(fields, subdivide)
-    with atomic_path(target) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
+    comm = shared_by(fields)
+    with comm.together():
+        grid = grid_of(fields, subdivide)
+    pieces = [target] if comm.size == 1 else [target.with_stem(f"{target.stem}_{rank}") for rank in range(comm.size)]
+    with (
+        atomic_path(pieces[comm.rank], comm=comm) as temporary,
+        open(temporary, "w", encoding="utf-8", newline="\n") as file,
+    ):
         write_unstructured_grid(
             file, grid.points, grid.cells, grid.point_data, grid.cell_data, grid.field_data, compress
         )
+    if comm.size > 1:
+        with comm.together():
+            if comm.rank == 0:
+                with atomic_path(target.with_suffix(".pvtu")) as temporary:
+                    with open(temporary, "w", encoding="utf-8", newline="\n") as file:
+                        write_index(file, [piece.name for piece in pieces], grid.point_data, grid.cell_data)

@@ -51,13 +51,8 @@ def write_unstructured_grid(
     n_cells = sum(len(rows) for _, rows in cells)
     widths = np.concatenate([np.full(len(rows), rows.shape[1], dtype=np.int64) for _, rows in cells])
     types = np.concatenate([np.full(len(rows), kind, dtype=np.uint8) for kind, rows in cells])
-    order = "LittleEndian" if sys.byteorder == "little" else "BigEndian"
-    compressor = ' compressor="vtkZLibDataCompressor"' if compress else ""
-    file.write(
-        '<?xml version="1.0"?>\n'
-        f'<VTKFile type="UnstructuredGrid" version="{VERSION}" byte_order="{order}" header_type="UInt64"{compressor}>\n'
-        "<UnstructuredGrid>\n"
-    )
+    file.write(_opening("UnstructuredGrid", ' compressor="vtkZLibDataCompressor"' if compress else ""))
+    file.write("<UnstructuredGrid>\n")
     if field_data:
         _write_section(file, "FieldData", field_data, compress, of_grid=True)
     file.write(f'<Piece NumberOfPoints="{len(points)}" NumberOfCells="{n_cells}">\n')
@@ -68,6 +63,48 @@ def write_unstructured_grid(
     _write_section(file, "PointData", point_data, compress, _active(point_data))
     _write_section(file, "CellData", cell_data, compress)
     file.write("</Piece>\n</UnstructuredGrid>\n</VTKFile>\n")
+
+
+def write_index(
+    file: TextIO, pieces: Sequence[str], point_data: Mapping[str, NDArray[Any]], cell_data: Mapping[str, NDArray[Any]]
+) -> None:
+    """Write the index of a grid whose pieces are in files of their own.
+
+    Parameters
+    ----------
+    file : text file
+        Open for writing.
+    pieces : sequence of str
+        Their files' names.
+    point_data, cell_data : mapping of str to ndarray
+        Of one piece; all have arrays of the same names and types.
+    """
+    file.write(_opening("PUnstructuredGrid", ""))
+    file.write('<PUnstructuredGrid GhostLevel="0">\n<PPoints>\n')
+    file.write(f"<PDataArray{_declared('Points', np.empty((0, 3)))}/>\n</PPoints>\n")
+    for section, arrays, attributes in (
+        ("PPointData", point_data, _active(point_data)),
+        ("PCellData", cell_data, ""),
+    ):
+        declared = [f"<PDataArray{_declared(name, array)}/>\n" for name, array in arrays.items()]
+        file.write(f"<{section}{attributes}>\n{''.join(declared)}</{section}>\n")
+    file.write("".join(f"<Piece Source={_quoted(name)}/>\n" for name in pieces))
+    file.write("</PUnstructuredGrid>\n</VTKFile>\n")
+
+
+def _opening(kind: str, attributes: str) -> str:
+    """How a file of VTK begins."""
+    order = "LittleEndian" if sys.byteorder == "little" else "BigEndian"
+    return (
+        '<?xml version="1.0"?>\n'
+        f'<VTKFile type="{kind}" version="{VERSION}" byte_order="{order}" header_type="UInt64"{attributes}>\n'
+    )
+
+
+def _declared(name: str, array: NDArray[Any]) -> str:
+    """Type, name and number of components of an array, as attributes."""
+    components = f' NumberOfComponents="{array.shape[1]}"' if array.ndim == 2 and array.shape[1] > 1 else ""
+    return f' type="{_NAMES[f"{array.dtype.kind}{array.dtype.itemsize}"]}" Name={_quoted(name)}{components}'
 
 
 def _active(point_data: Mapping[str, NDArray[Any]]) -> str:
@@ -88,11 +125,9 @@ def _write_section(
 ) -> None:
     file.write(f"<{section}{attributes}>\n")
     for name, array in arrays.items():
-        kind = _NAMES[f"{array.dtype.kind}{array.dtype.itemsize}"]
-        components = f' NumberOfComponents="{array.shape[1]}"' if array.ndim == 2 and array.shape[1] > 1 else ""
         # Only here the piece's header does not tell how many there are.
         count = f' NumberOfTuples="{len(array)}"' if of_grid else ""
-        file.write(f'<DataArray type="{kind}" Name={_quoted(name)}{components}{count} format="binary">\n')
+        file.write(f'<DataArray{_declared(name, array)}{count} format="binary">\n')
         file.write(encoded(array, compress))
         file.write("\n</DataArray>\n")
     file.write(f"</{section}>\n")

@@ -128,10 +128,8 @@ def summaries(comm):
     for call in (part.refined, lambda: part.write("a.msh"), lambda: hp.distribute(part, comm)):
         with pytest.raises(hp.ArgumentError, match="distribute"):
             call()
-    u = hp.Space(part, 1).zeros("coeff")
-    for write in (hp.write_vtu, hp.save):
-        with pytest.raises(hp.ArgumentError, match="that processes share yet"):
-            write("u.vtu", u)
+    with pytest.raises(hp.ArgumentError, match=r"write_vtu, for programs that draw them together"):
+        part.plot("a.png")
     refined = hp.distribute(alone.refined(), comm)
     check(alone.refined(), refined, comm, order=2)
 

@@ -59,7 +59,8 @@ def read_mesh(path: str | PathLike[str], periodic: bool = False, comm: Any = Non
         If the file cannot be read, as pipes and devices cannot, or its mesh cannot be computed on; the message names
         the file, the element and the reason.
     """
-    return made_on_first(comm, lambda: _read(file_path(path), flag(periodic, "periodic")))
+    given = (path, periodic)
+    return made_on_first(comm, lambda: _read(file_path(path), flag(periodic, "periodic")), given, "the file")
 
 
 def _read(file: Path, periodic: bool) -> Mesh:

@@ -91,7 +91,6 @@ class LowEnergySmoother:
         vectors, dtype = c0.vectors_on(backend.device()), c0.space.dtype
         xp = vectors.xp
         self._T: CellMap | None = None
-        _ = c0.face_correction  # all processes find it together
         if not c0.size:
             with c0.space.mesh.comm.together():
                 return
