@@ -30,6 +30,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from ..errors import HpfemError, HpfemWarning
+from ..support.communicator import end_all
 from ..support.files import path_text
 from ..version import __version__
 from . import apply, bench, cache, compare, info, output, plot, solve, tune, view
@@ -177,7 +178,7 @@ def _complain(message: str) -> int:
 
 
 def _say(message: str, code: int) -> int:
-    """Say one line on standard error, if there is one; returns the exit code."""
+    """Say one line on standard error, if there is one, and end other processes; returns the exit code."""
     if sys.stderr is not None:
-        print(f"hpfem: {message}", file=sys.stderr)
+        end_all(code, lambda: print(f"hpfem: {message}", file=sys.stderr))
     return code

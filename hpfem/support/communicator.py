@@ -36,6 +36,8 @@ _HEAD_START, _FORWARDED, _FAILED = 2.0, 0.3, 1
 _SHOWN = 100
 # What this process does that others do as often as they like, so that none of them may be asked.
 _ALONE_IN: list[str] = []
+# MPI's communicator of all processes, once there are others.
+_STARTED: list[Any] = []
 
 
 @contextmanager
@@ -369,6 +371,7 @@ def world() -> Communicator:
             " mpirun is of another MPI; take the one beside python, or build mpi4py with that MPI"
         )
     sys.excepthook = _ending_all(MPI.COMM_WORLD, sys.excepthook)
+    _STARTED.append(MPI.COMM_WORLD)
     return Communicator(MPI.COMM_WORLD)
 
 
@@ -376,21 +379,46 @@ Hook = Callable[[type[BaseException], BaseException, TracebackType | None], Any]
 
 
 def _ending_all(mpi: Any, before: Hook) -> Hook:
-    """What ends all processes when one ends by an exception: the first one that fails says so."""
+    """What ends all processes when one ends by an exception."""
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if mpi.rank:
-            time.sleep(_HEAD_START)
-            lines = traceback.format_exception(kind, error, trace)
-            sys.stderr.write("".join([f"on process {mpi.rank} of {mpi.size}:\n", *lines]))
-        else:
-            before(kind, error, trace)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        time.sleep(_FORWARDED)
-        mpi.Abort(_FAILED)
+        def say() -> None:
+            if mpi.rank:
+                lines = traceback.format_exception(kind, error, trace)
+                sys.stderr.write("".join([f"on process {mpi.rank} of {mpi.size}:\n", *lines]))
+            else:
+                before(kind, error, trace)
+
+        _end(mpi, _FAILED, say)
 
     return hook
+
+
+def _end(mpi: Any, code: int, say: Callable[[], Any]) -> None:
+    """End all processes; the first one that does so says why."""
+    if mpi.rank:
+        time.sleep(_HEAD_START)
+    say()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    time.sleep(_FORWARDED)
+    mpi.Abort(code)
+
+
+def end_all(code: int, say: Callable[[], Any]) -> None:
+    """Say why this process ends with an exit code, and end the others, which would wait for it.
+
+    Parameters
+    ----------
+    code : int
+    say : callable
+        Without arguments; of processes that end at once only the first one says it.
+    """
+    if _STARTED:
+        _end(_STARTED[0], code, say)
+    else:
+        say()
 
 
 def communicator(given: Any = None) -> Communicator:

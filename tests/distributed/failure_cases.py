@@ -1,8 +1,11 @@
 """What goes wrong on one process."""
 
+import importlib
 import os
 import signal
 import sys
+import tempfile
+from pathlib import Path
 
 import numpy as np
 
@@ -27,15 +30,42 @@ def solve(bad):
 
 
 def raising():
-    raise ValueError("the tenth product")
+    raise ValueError("what goes wrong")
 
 
 def killed():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def interrupted():
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+# Where something goes wrong: module, function, process.
+PHASES = {
+    "reading": ("hpfem.mesh.io.reader", "_read", 0),
+    "compiling": ("hpfem.backends.cpu.runtime.cache", "compile_object", 1),
+    "writing": ("hpfem.vtu.writer", "write_unstructured_grid", 1),
+    "saving": ("hpfem.checkpoint", "_write_mesh", 1),
+}
+
+
+def phases(name, bad):
+    """All that a program does; in one phase a process does something else."""
+    module, function, rank = PHASES[name]
+    if world().rank == rank:
+        setattr(importlib.import_module(module), function, lambda *_: bad())
+    space = hp.Space(hp.read_mesh("meshes/cube_mixed.msh"), 2, backend="cpu")
+    u = hp.solve_helmholtz(space, f=1.0, dirichlet=0.0, preconditioner="multigrid", bar=False)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(world().of_first(folder))
+        hp.write_vtu(path / "u.vtu", u)
+        hp.save(path / "u.h5", u)
+        world().all(None)
+
+
 if __name__ == "__main__":
-    what = sys.argv[1]
+    what, *more = sys.argv[1:]
     if what == "all":
         hp.Space(hp.box("hex", 4), 99)
     elif what == "set-up":
@@ -43,6 +73,8 @@ if __name__ == "__main__":
         if world().rank == 1:
             raise hp.MeshError("this part is bad")
         print(hp.C0Space(space).multiplicity.max())
+    elif what in PHASES:
+        phases(what, {"raising": raising, "killed": killed}[more[0]])
     else:
-        solve({"raising": raising, "killed": killed}[what])
+        solve({"raising": raising, "killed": killed, "interrupted": interrupted}[what])
     print("never here")

@@ -1,6 +1,8 @@
 """An error of one process ends all of them, with its message and exit code; nothing hangs."""
 
 import sys
+import textwrap
+import time
 
 import pytest
 
@@ -9,7 +11,8 @@ from tests.distributed.launch import needs_mpi, start
 CASES = {
     "all": "must be an integer >= 1 and <= 32, got 99",
     "set-up": "MeshError: this part is bad",
-    "raising": "ValueError: the tenth product",
+    "raising": "ValueError: what goes wrong",
+    "interrupted": "KeyboardInterrupt",
     "killed": "",
 }
 
@@ -23,6 +26,54 @@ def test_all_end(case):
     assert CASES[case] in found.stderr
     assert case == "killed" or found.returncode == 1
     assert found.stderr.count("Traceback") == (0 if case == "killed" else 1)
+
+
+@needs_mpi
+@pytest.mark.parametrize(
+    ("phase", "how"),
+    [
+        ("reading", "raising"),
+        ("compiling", "raising"),
+        ("writing", "raising"),
+        ("writing", "killed"),
+        ("saving", "raising"),
+    ],
+)
+def test_all_end_in_every_phase(phase, how, tmp_path):
+    if phase == "saving":
+        pytest.importorskip("h5py")
+    fresh = {"HPFEM_CACHE_DIR": str(tmp_path)} if phase == "compiling" else None
+    began = time.monotonic()
+    found = start(2, "tests/distributed/failure_cases.py", phase, how, limit=60, environment=fresh)
+    assert time.monotonic() - began < 30
+    assert found.returncode == 1 or (how == "killed" and found.returncode != 0)
+    assert "never here" not in found.stdout
+    assert how == "killed" or "ValueError: what goes wrong" in found.stderr
+
+
+@needs_mpi
+def test_a_command_that_fails_on_one_process_ends_all():
+    code = """
+        import sys, hpfem as hp
+        from hpfem.cli import main, solve
+        from hpfem.support.communicator import world
+        solve.run = lambda *_: world().sum(1)
+        if world().rank == 1:
+            def bad(*_): raise hp.MeshError("this part is bad")
+            solve.run = bad
+        main(["solve", "meshes/cube_tet.msh"])
+        world().sum(1)
+        print("never here")
+    """
+    found = start(2, "-c", textwrap.dedent(code), limit=60)
+    assert found.returncode == 2 and found.stderr.count("hpfem: error: this part is bad") == 1
+    assert "never here" not in found.stdout
+
+
+@needs_mpi
+def test_a_command_that_fails_everywhere_says_so_once():
+    found = start(3, "-m", "hpfem", "solve", "absent.msh", limit=60)
+    assert found.returncode == 2 and found.stderr.count("hpfem: error: absent.msh") == 1
 
 
 @needs_mpi
@@ -42,3 +93,31 @@ def test_an_mpirun_of_another_mpi_is_told(monkeypatch):
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert found.returncode != 0
     assert "mpi4py sees one alone" in found.stderr
+
+
+class _Pair:
+    """Two processes of which both are like this one."""
+
+    rank, size, host = 0, 2, "here"
+
+    def all(self, value):
+        return [value, value]
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        (None, "2 processes share 1 GPU(s); start one for each"),
+        ("CuPy finds no NCCL; pip install nvidia-nccl-cu13 (or -cu12)", "CuPy finds no NCCL; pip install"),
+    ],
+)
+def test_without_nccl_or_with_too_few_gpus_the_host_serves_and_one_line_says_so(monkeypatch, caplog, missing, said):
+    from hpfem.backends.cuda.runtime import nccl
+    from hpfem.support.log import forget_reports
+
+    forget_reports()
+    monkeypatch.setattr(nccl, "_missing", lambda: missing)
+    monkeypatch.setattr(nccl, "_place", lambda comm: (comm.host, "0000:01:00.0"))
+    assert nccl.nccl_of(_Pair()) is None
+    assert len(caplog.messages) == 1 and said in caplog.messages[0]
+    assert "what processes exchange goes through the host" in caplog.messages[0]
