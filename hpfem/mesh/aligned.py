@@ -11,8 +11,10 @@ Cells that a file lists in no order are put in one in which neighbours are near 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +26,8 @@ from .curve import along_curve, is_scattered
 from .sorting import comparisons, distinct
 from .symmetry import Indices, lattice_permutations, parities, symmetries
 from .topology import Entities, Topology, classes, orientation_codes
+
+Agree = Callable[[Indices, Callable[..., Any]], tuple[Indices, bool]]
 
 
 @cache
@@ -53,18 +57,23 @@ def _collapses(shape: Shape) -> dict[tuple[int, ...], list[int]]:
     return found
 
 
-def vertex_ranks(topology: Topology) -> Indices:
+def vertex_ranks(topology: Topology, agree: Agree | None = None, ids: Indices | None = None) -> Indices:
     """Rank the vertices.
 
     Parameters
     ----------
     topology : Topology
-        Of all cells.
+        Of all cells, or of those of a process.
+    agree : callable, optional
+        Where other processes have cells too: numbers of the vertices and a ufunc -> what all of them make of these,
+        and whether that is new to any. None where there is no other.
+    ids : ndarray of int, [n_vertices], optional
+        Of the vertices in the whole mesh.
 
     Returns
     -------
     ndarray of int, [n_vertices]
-        The rank of every vertex.
+        The rank of every vertex; of those here, in the order of the whole mesh.
     """
     first, ties = np.zeros(topology.n_vertices, dtype=bool), [np.empty((0, 2), dtype=np.int64)]
     for cells, vertices in zip(topology.cells, topology.vertices, strict=True):
@@ -75,6 +84,15 @@ def vertex_ranks(topology: Topology) -> Indices:
             if len(pairs) == len(face) and not set(face) & set(other):
                 ties += [vertices[:, pair] for pair in pairs]
     _, column = classes(topology.n_vertices, np.concatenate(ties))
+    if agree is not None and ids is not None:
+        # A column has the number of its least vertex, which goes from process to process.
+        first, again = agree(first.astype(np.int64), np.maximum)[0] > 0, True
+        least = ids
+        while again:
+            of_column = np.full(topology.n_vertices, np.iinfo(np.int64).max)
+            np.minimum.at(of_column, column, least)
+            least, again = agree(of_column[column], np.minimum)
+        column = least
     ranks = np.empty(topology.n_vertices, dtype=np.int64)
     ranks[np.lexsort((np.arange(topology.n_vertices), column, first))] = np.arange(topology.n_vertices)
     return ranks

@@ -19,6 +19,10 @@ from .symmetry import Indices
 Array = NDArray[np.float64]
 
 
+# Extent of the third coordinate, relative to that of the others, up to which there is none.
+FLAT = 1e-14
+
+
 @dataclass(frozen=True, eq=False)
 class CellArray:
     """Cells of one shape and geometry order.
@@ -188,7 +192,9 @@ def merged(arrays: Sequence[CellArray]) -> list[CellArray]:
     ]
 
 
-def used_points(points: Array, arrays: Sequence[CellArray]) -> tuple[Array, list[CellArray], Indices]:
+def used_points(
+    points: Array, arrays: Sequence[CellArray], flat: bool | None = None
+) -> tuple[Array, list[CellArray], Indices]:
     """Keep only the points that cells use; a flat third coordinate of 2-D cells is dropped.
 
     Parameters
@@ -197,6 +203,8 @@ def used_points(points: Array, arrays: Sequence[CellArray]) -> tuple[Array, list
         Coordinates.
     arrays : sequence of CellArray
         All cells.
+    flat : bool, optional
+        Whether the third coordinate is, where more of it is known than these points.
 
     Returns
     -------
@@ -216,7 +224,9 @@ def used_points(points: Array, arrays: Sequence[CellArray]) -> tuple[Array, list
         new_number, points = np.where(used, np.cumsum(used) - 1, -1), points[used]
         renumbered = [replace(array, nodes=new_number[array.nodes]) for array in arrays]
     if points.shape[1] == 3 and arrays[0].shape.dim == 2:
-        extent = np.ptp(points, axis=0)
-        if extent[2] <= 1e-14 * extent.max():
+        if flat is None:
+            extent = np.ptp(points, axis=0)
+            flat = bool(extent[2] <= FLAT * extent.max())
+        if flat:
             points = points[:, :2]
     return np.ascontiguousarray(points), renumbered, new_number

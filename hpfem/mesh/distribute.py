@@ -18,9 +18,10 @@ from ..support.communicator import Communicator, communicator
 from ..support.immutable import frozen
 from .aligned import vertex_ranks
 from .cells import Array, CellArray
+from .gathered import moved
 from .hanging import Hanging
 from .mesh import Mesh, groups_of
-from .part import Part, shared_entities
+from .part import Part, combined, shared_entities
 from .sorting import run_starts
 from .symmetry import Indices
 from .topology import Topology
@@ -37,13 +38,14 @@ def distribute(mesh: Mesh | None, comm: Any = None, weights: Weights = "auto", o
     Parameters
     ----------
     mesh : Mesh or None
-        The whole mesh, on the first process; what others give does not count.
+        The whole mesh, on the first process; what others give does not count. Or a part on each, which are cut anew:
+        which cells are neighbours, nothing else, goes to the first process.
     comm : Communicator or mpi4py.MPI.Comm, optional
         The processes; all that `mpirun` has started when left out.
     weights : "auto", {shape name: float} or array_like, [n_cells]
-        Work of each cell. "auto" takes the number of functions of order 4.
+        Work of each cell of the mesh that is given. "auto" takes the number of functions of order 4.
     owners : array_like of int, [n_cells], optional
-        The process of each cell, in place of what METIS finds; a process may have none.
+        The process of each cell of the mesh that is given, in place of what METIS finds; a process may have none.
 
     Returns
     -------
@@ -59,12 +61,18 @@ def distribute(mesh: Mesh | None, comm: Any = None, weights: Weights = "auto", o
         If pymetis is missing.
     """
     comm = communicator(comm)
+    if comm.any(isinstance(mesh, Mesh) and mesh.part is not None):
+        return _again(mesh, comm, weights, owners)
     pieces = None
     with comm.together():
         if comm.rank == 0:
-            if not isinstance(mesh, Mesh) or mesh.part is not None:
+            if not isinstance(mesh, Mesh):
                 raise ArgumentError(f"distribute takes a whole Mesh on the first process, got {shown(mesh)}")
-            chosen = _owners(mesh, comm.size, owners, weights)
+            work = _work(mesh, weights)
+            if owners is not None:
+                chosen = _given(owners, mesh, comm.size)
+            else:
+                chosen = _cut(comm.size, mesh.facets.cells[mesh.facets.interior], work)
             pieces = [_piece(mesh, chosen, rank) for rank in range(comm.size)] if comm.size > 1 else []
     if comm.size == 1:
         assert mesh is not None
@@ -101,28 +109,55 @@ def made_on_first(comm: Any, make: Callable[[], Mesh], given: object, what: str)
     return distribute(mesh, comm)
 
 
-def _owners(mesh: Mesh, n: int, owners: ArrayLike | None, weights: Weights) -> Indices:
-    """The process of each cell."""
-    work = _work(mesh, weights)
-    if owners is not None:
-        given = as_array(owners, "the owners of cells", "iu").astype(np.int64)
-        if given.shape != (mesh.n_cells,) or np.any((given < 0) | (given >= n)):
-            raise ArgumentError(
-                f"owners are {mesh.n_cells} numbers of processes from 0 to {n - 1}, got {shown(owners)}"
-            )
-        return given
+def _again(mesh: Mesh | None, comm: Communicator, weights: Weights, owners: ArrayLike | None) -> Mesh:
+    """Parts cut anew."""
+    with comm.together():
+        if mesh is None or mesh.part is None or mesh.comm.size != comm.size:
+            raise ArgumentError("distribute takes a whole Mesh on the first process, or a part of one on each of them")
+        work = _work(mesh, weights)
+        if owners is not None:
+            return moved(mesh, _given(owners, mesh, comm.size))
+    part, facets = mesh.part, mesh.facets
+    beside = np.full(len(facets), -1, dtype=np.int64)
+    beside[part.beyond] = part.cells[facets.cells[part.beyond, 0]]
+    # Each pair of neighbours in different processes is told by the one of higher number.
+    others = combined(comm, beside, part.shared[-1], np.minimum)
+    across = np.flatnonzero(others < beside)
+    inside = part.cells[facets.cells[facets.interior[facets.cells[facets.interior, 1] >= 0]]]
+    pairs = np.concatenate([inside, np.column_stack([beside[across], others[across]])])
+    found = comm.collected((pairs, part.cells, work))
+    dealt = None
+    with comm.together():
+        if found is not None:
+            cells = np.concatenate([own for _, own, _ in found])
+            of_all = np.empty(len(cells))
+            of_all[cells] = np.concatenate([own for _, _, own in found])
+            chosen = _cut(comm.size, np.concatenate([own for own, _, _ in found]), of_all)
+            dealt = [chosen[own] for _, own, _ in found]
+    return moved(mesh, comm.dealt(dealt))
+
+
+def _given(owners: ArrayLike, mesh: Mesh, n: int) -> Indices:
+    """Processes of cells that the user chose."""
+    given = as_array(owners, "the owners of cells", "iu").astype(np.int64)
+    if given.shape != (mesh.n_cells,) or np.any((given < 0) | (given >= n)):
+        raise ArgumentError(f"owners are {mesh.n_cells} numbers of processes from 0 to {n - 1}, got {shown(owners)}")
+    return given
+
+
+def _cut(n: int, pairs: Indices, work: Array) -> Indices:
+    """The process of each cell, by which cells are neighbours and the work of each."""
     if n == 1:
-        return np.zeros(mesh.n_cells, dtype=np.int64)
+        return np.zeros(len(work), dtype=np.int64)
     try:
         from pymetis import part_graph
     except ImportError as error:
         raise DeviceError(
             "a mesh is distributed by pymetis; do pip install 'hpfem[mpi]', or give the owners"
         ) from error
-    pairs = mesh.facets.cells[mesh.facets.interior]
     ends = np.concatenate([pairs, pairs[:, ::-1]])
     ends = ends[np.lexsort((ends[:, 1], ends[:, 0]))]
-    starts = np.searchsorted(ends[:, 0], np.arange(mesh.n_cells + 1))
+    starts = np.searchsorted(ends[:, 0], np.arange(len(work) + 1))
     units = np.maximum(1, np.rint(work * (_UNITS / work.min()))).astype(np.int64)
     _, found = part_graph(n, xadj=starts, adjncy=ends[:, 1], vweights=units)
     return np.asarray(found, dtype=np.int64)

@@ -17,6 +17,7 @@ from hpfem.shapes import equispaced_nodes
 
 from ..geometry.element_map import ElementMap, chunks, elevated_nodes
 from ..geometry.jacobians import solve
+from ..support.communicator import ALONE, Communicator
 from .cells import Array, CellArray, Labels
 from .node_order import vertex_positions
 from .symmetry import Indices, entity_nodes
@@ -60,7 +61,7 @@ class Hanging:
         return f"a vertex at ({where}) hangs inside a side of {self.label}{others}"
 
 
-def hanging_vertices(points: Array, topology: Topology, labels: Labels) -> Hanging:
+def hanging_vertices(points: Array, topology: Topology, labels: Labels, comm: Communicator = ALONE) -> Hanging:
     """Find the hanging vertices of a mesh.
 
     Parameters
@@ -71,13 +72,20 @@ def hanging_vertices(points: Array, topology: Topology, labels: Labels) -> Hangi
         Of the cells.
     labels : Labels
         For messages.
+    comm : Communicator
+        The processes that have cells of the mesh; collective.
 
     Returns
     -------
     Hanging
+        Of all of them, with the cells' numbers here.
     """
     sides = _open_sides(topology)
     corners = np.unique(np.concatenate([np.empty(0, np.int64), *(own.corners.ravel() for own in sides)]))
+    if comm.size > 1:
+        others = _near(points[corners], comm)
+        corners = np.append(corners, len(points) + np.arange(len(others)))
+        points = np.concatenate([points, others])
     from scipy.spatial import cKDTree
 
     tree = cKDTree(points[corners]) if len(corners) else None
@@ -90,7 +98,23 @@ def hanging_vertices(points: Array, topology: Topology, labels: Labels) -> Hangi
             owners.append(own.indices[side])
     point, first = np.unique(np.concatenate(found), return_index=True)
     cells = np.concatenate(owners)[first]
-    return Hanging(points[point], cells, labels.cell(topology.cells, int(cells[0])) if len(cells) else "")
+    result = Hanging(points[point], cells, labels.cell(topology.cells, int(cells[0])) if len(cells) else "")
+    if comm.size == 1:
+        return result
+    parts = comm.all(result)
+    places, first = np.unique(np.concatenate([own.places for own in parts]), axis=0, return_index=True)
+    label = next((own.label for own in parts if len(own)), "")
+    return Hanging(places, np.concatenate([own.cells for own in parts])[first], label)
+
+
+def _near(points: Array, comm: Communicator) -> Array:
+    """Points of other processes in the box around those of this one; collective."""
+    low, high = points.min(axis=0, initial=np.inf), points.max(axis=0, initial=-np.inf)
+    margin = 0.1 * np.maximum(high - low, 0).max()
+    boxes = comm.all((low - margin, high + margin))
+    inside = {rank: points[((points >= a) & (points <= b)).all(axis=1)] for rank, (a, b) in enumerate(boxes)}
+    found = comm.swapped({rank: own for rank, own in inside.items() if rank != comm.rank})
+    return np.concatenate([points[:0], *found.values()])
 
 
 def _open_sides(topology: Topology) -> list[CellArray]:

@@ -682,6 +682,7 @@ def mesh_of(
     boundaries: Mapping[str, Sequence[ArrayLike]],
     periodic: Sequence[ArrayLike],
     check: bool = True,
+    flat: bool | None = None,
 ) -> Mesh:
     """Build a mesh from arrays that become its own; see `Mesh.from_cells`.
 
@@ -695,6 +696,8 @@ def mesh_of(
         For messages.
     regions, boundaries, periodic, check
         See `Mesh.from_cells`.
+    flat : bool, optional
+        See `used_points`.
 
     Returns
     -------
@@ -710,7 +713,7 @@ def mesh_of(
     checks.dimensions(arrays, points.shape[1], labels)
     if check:
         checks.nodes(arrays, points, labels)
-    points, arrays, new_number = used_points(points, arrays)
+    points, arrays, new_number = used_points(points, arrays, flat)
     # Orientation, numbers of vertices, checks.
     mirrored: list[NDArray[np.bool_]] = []
     if check:

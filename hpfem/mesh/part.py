@@ -7,8 +7,9 @@ list what they share, and, as local ids ascend with them, every orientation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -74,6 +75,68 @@ class Part:
         at = [own[np.isin(v, ghosts)] for own, v in zip(corners, topology.vertices, strict=True)]
         found = n - (len(ghosts), len(np.unique(np.concatenate(at))))
         return int(found[0]), int(found[1])
+
+
+def combined(comm: Communicator, values: Indices, shared: Shared, operation: Callable[..., Any]) -> Indices:
+    """Combine what all processes say of things that they share; collective.
+
+    Parameters
+    ----------
+    comm : Communicator
+    values : ndarray of int, [n]
+    shared : {rank: ndarray of int}
+        Which of them each neighbour has too.
+    operation : ufunc
+        Such as `numpy.minimum`, whose result does not depend on the order.
+
+    Returns
+    -------
+    ndarray of int, [n]
+    """
+    result = values.copy()
+    for rank, other in comm.exchanged({rank: values[ids] for rank, ids in shared.items()}).items():
+        result[shared[rank]] = operation(result[shared[rank]], other)
+    return result
+
+
+def shared_vertices(topology: Topology, vertices: Indices, comm: Communicator) -> Shared:
+    """Find the vertices that other processes have too, where none knows all; collective.
+
+    Each asks, for a vertex of an open side, the process that its id in the whole mesh tells.
+
+    Parameters
+    ----------
+    topology : Topology
+        Of the cells of this process.
+    vertices : ndarray of int, [n_vertices]
+        Ids in the whole mesh, ascending.
+    comm : Communicator
+
+    Returns
+    -------
+    {rank: ndarray of int}
+        Ids here, ascending.
+    """
+    is_open, on_open = topology.facets.on_boundary, np.zeros(len(vertices), dtype=bool)
+    for position, number, facet in topology.local_entities(topology.dim - 1):
+        chosen = is_open[topology.sides.ids[position][:, number]]
+        on_open[topology.vertices[position][chosen][:, list(facet.vertices)].ravel()] = True
+    asked = vertices[on_open]
+    given = comm.swapped({rank: asked[asked % comm.size == rank] for rank in range(comm.size)})
+    ids = np.concatenate(list(given.values()))
+    ranks = np.repeat(list(given), [len(own) for own in given.values()])
+    order = np.lexsort((ranks, ids))
+    ids, ranks = ids[order], ranks[order]
+    pairs = [np.empty((0, 3), dtype=np.int64)]
+    for step in range(1, comm.size):
+        same = np.flatnonzero(ids[step:] == ids[:-step])
+        here, there = ranks[same], ranks[same + step]
+        pairs += [np.column_stack([here, there, ids[same]]), np.column_stack([there, here, ids[same]])]
+    known = np.concatenate(pairs)
+    told = comm.swapped({rank: known[known[:, 0] == rank, 1:] for rank in range(comm.size)})
+    found = np.concatenate(list(told.values()))
+    others = {rank: np.sort(found[found[:, 0] == rank, 1]) for rank in np.unique(found[:, 0]).tolist()}
+    return {rank: np.searchsorted(vertices, own) for rank, own in others.items()}
 
 
 def shared_entities(topology: Topology, vertices: Indices, shared: Shared, comm: Communicator) -> tuple[Shared, ...]:

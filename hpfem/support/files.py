@@ -86,7 +86,7 @@ def _check_regular(status: os.stat_result) -> None:
 
 
 @contextmanager
-def opened(path: Path, *, links: bool = True) -> Iterator[BinaryIO]:
+def opened(path: Path, *, links: bool = True, whole: bool = True) -> Iterator[BinaryIO]:
     """Open a regular file that fits into memory for reading; nothing else is touched, nothing waits.
 
     Parameters
@@ -94,6 +94,8 @@ def opened(path: Path, *, links: bool = True) -> Iterator[BinaryIO]:
     path : Path
     links : bool
         Whether symbolic links are followed.
+    whole : bool
+        Whether all of it is to be held in memory, and must fit.
 
     Yields
     ------
@@ -111,7 +113,7 @@ def opened(path: Path, *, links: bool = True) -> Iterator[BinaryIO]:
         status = os.fstat(handle)
         _check_regular(status)  # it may have changed meanwhile
         # What is made of a large file takes at least as much again.
-        if status.st_size > _SMALL and 2 * status.st_size > (room := available_memory()):
+        if whole and status.st_size > _SMALL and 2 * status.st_size > (room := available_memory()):
             size = f"{status.st_size / 2**30:.3g} GiB"
             raise OSError(errno.EFBIG, f"its {size} do not fit into {room / 2**30:.3g} GiB of free memory")
     except OSError:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from mmap import mmap
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,11 @@ ELEMENT_TYPES = {
 _INCOMPLETE = {16: "8-node quad", 17: "20-node hex", 18: "15-node prism", 19: "13-node pyramid"}
 
 
+Bytes = bytes | mmap
+# Bytes that are looked through at a time.
+_AT_A_TIME = 1 << 22
+
+
 class _Stream:
     """Numbers of one section, taken one after the other.
 
@@ -63,7 +69,7 @@ class _Stream:
     """
 
     def __init__(
-        self, section: str, text: Array | None, data: bytes | memoryview = b"", order: str = "<", size: int = 8
+        self, section: str, text: Array | None, data: Bytes | memoryview = b"", order: str = "<", size: int = 8
     ) -> None:
         self.section = section
         self.text = text
@@ -118,6 +124,15 @@ class _Stream:
             raise self.cut_short(f"{who} announces {count} nodes")
         return self.take("double", columns * count).astype(np.float64).reshape(count, columns)
 
+    def ahead(self, lines: int) -> None:
+        """Have the numbers of the next lines of a text ready; here all are."""
+
+    def skip(self, kind: str, rows: int, columns: int) -> None:
+        """Go on behind rows of numbers, of a line each."""
+        if rows < 0 or rows * columns > self.left(kind):
+            raise self.cut_short(f"{rows} rows are announced")
+        self.position += rows * columns * (1 if self.text is not None else self.kinds[kind].itemsize)
+
     def table(self, kind: str, rows: int, columns: int) -> Indices:
         """The next rows of integers, [rows, columns]."""
         if rows < 0 or rows > self.left(kind):
@@ -125,9 +140,54 @@ class _Stream:
         return self.integers(kind, rows * columns).reshape(rows, columns)
 
 
+class _Lines(_Stream):
+    """Numbers of one section of text, of which some lines are held at a time.
+
+    Parameters
+    ----------
+    section : str
+        What messages call it.
+    data : bytes or mmap
+        The file.
+    begin, end : int
+        Where the section is in it.
+    """
+
+    def __init__(self, section: str, data: Bytes, begin: int, end: int) -> None:
+        super().__init__(section, np.empty(0))
+        self.data, self._at, self._end = data, begin, end
+        self.ahead(0)
+
+    def ahead(self, lines: int) -> None:
+        """Read the next lines."""
+        stop = self._behind(lines)
+        self.text, self.position = parsed_numbers(bytes(self.data[self._at : stop]))[0], 0
+        self._at = stop
+
+    def skip(self, kind: str, rows: int, columns: int) -> None:
+        """Go on behind so many lines."""
+        self._at = self._behind(rows)
+
+    def _behind(self, lines: int) -> int:
+        """Where the next lines end."""
+        at = self._at
+        while lines > 0:
+            part = np.frombuffer(self.data, np.uint8, min(_AT_A_TIME, self._end - at), at)
+            ends = np.flatnonzero(part == ord("\n"))
+            if len(ends) >= lines:
+                return at + int(ends[lines - 1]) + 1
+            lines, at = lines - len(ends), at + len(part)
+            if at == self._end:
+                raise self.cut_short(f"{lines} more lines are announced than it has")
+        return at
+
+
 @dataclass
 class _Content:
-    """What has been read so far; the nodes of the elements by their ids."""
+    """What has been read so far; the nodes of the elements by their ids.
+
+    Of some partitions only: `chosen`; then entities' partitions, and the nodes that cells have, ascending.
+    """
 
     names: dict[int, dict[int, str]] = field(default_factory=lambda: {dim: {} for dim in range(4)})
     groups: dict[tuple[int, int], list[int]] = field(default_factory=dict)
@@ -135,6 +195,22 @@ class _Content:
     points: Array | None = None
     elements: list[Elements] | None = None
     periodic: list[Indices] = field(default_factory=list)
+    n_partitions: int = 1
+    chosen: frozenset[int] | None = None
+    partitions: dict[tuple[int, int], frozenset[int]] = field(default_factory=dict)
+    needed: Indices | None = None
+
+    def whole(self) -> tuple[Indices, Array, list[Elements]]:
+        """Numbers of the nodes, the nodes, and elements, which a file must have."""
+        if self.points is None or self.ids is None:
+            raise MeshError("there is no $Nodes section")
+        if self.elements is None:
+            raise MeshError("there is no $Elements section")
+        return self.ids, self.points, self.elements
+
+    def wants(self, dim: int, entity: int) -> bool:
+        """Whether elements on an entity are to be read."""
+        return self.chosen is None or bool(self.chosen & self.partitions.get((dim, entity), frozenset()))
 
 
 def read_msh(data: bytes) -> MeshFile:
@@ -154,31 +230,111 @@ def read_msh(data: bytes) -> MeshFile:
     MeshError
         If it cannot be read; the message does not name the file.
     """
-    version, binary, order, size, start = _header(data)
     content = _Content()
+    version, binary, order, size, start = _header(data)
     for name, begin, end in _sections(data, start, version, binary):
-        if name in _LINE_READERS[version]:
-            lines = data[begin:end].decode("utf-8", "replace").splitlines()
-            _LINE_READERS[version][name](content, [line.strip() for line in lines if line.strip()])
-        elif name in _READERS[version]:
+        if name in _READERS[version]:
             text = None if binary else parsed_numbers(data[begin:end])[0]
-            _READERS[version][name](
-                content, _Stream(name, text, memoryview(data)[begin:end] if binary else b"", order, size)
-            )
-    ids, points, elements = content.ids, content.points, content.elements
-    if points is None or ids is None:
-        raise MeshError("there is no $Nodes section")
-    if elements is None:
-        raise MeshError("there is no $Elements section")
+            stream = _Stream(name, text, memoryview(data)[begin:end] if binary else b"", order, size)
+            _READERS[version][name](content, stream)
+        else:
+            _read_lines(content, name, data[begin:end], version)
+    ids, points, elements = content.whole()
     rows = positions(ids, "node")
     elements = [replace(own, nodes=rows(own.nodes)) for own in elements]
     return MeshFile(points, elements, [rows(pairs) for pairs in content.periodic])
 
 
-def _header(data: bytes) -> tuple[str, bool, str, int, int]:
+def read_msh_partitions(data: Bytes, chosen: frozenset[int]) -> tuple[Indices, MeshFile]:
+    """Read what a gmsh file has of some partitions, without holding more of it.
+
+    Parameters
+    ----------
+    data : bytes or mmap
+        The file, of version 4.1.
+    chosen : frozenset of int
+        Which partitions, from 1.
+
+    Returns
+    -------
+    ids : ndarray of int, [n_points]
+        The numbers of the points in the file, ascending.
+    content : MeshFile
+        Cells of these partitions, their points, and the sides that may be theirs: nodes that no cell has are -1.
+
+    Raises
+    ------
+    MeshError
+        If it cannot be read; the message does not name the file.
+    """
+    content = _Content(chosen=chosen)
+    version, binary, order, size, start = _header(data)
+    nodes = None
+    for name, begin, end in _sections(data, start, version, binary):
+        if name in _READERS[version]:
+            view = memoryview(data)[begin:end] if binary else b""
+            stream = _Stream(name, None, view, order, size) if binary else _Lines(name, data, begin, end)
+            if name == "Nodes":
+                nodes = stream  # those that the elements have, which come later
+            elif name in ("Elements", "Periodic"):
+                _READERS[version][name](content, stream)
+            else:
+                _READERS[version][name](
+                    content, stream if binary else _Stream(name, parsed_numbers(data[begin:end])[0])
+                )
+        else:
+            _read_lines(content, name, bytes(data[begin:end]), version)
+    elements = content.elements or []
+    dim = max((own.shape.dim for own in elements), default=0)
+    cells = [own.nodes.ravel() for own in elements if own.shape.dim == dim]
+    content.needed = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *cells]))
+    if nodes is not None:
+        _read_nodes_4(content, nodes)
+    ids, points, _ = content.whole()
+    ids, first = np.unique(ids, return_index=True)
+    rows = positions(ids, "node")
+    return ids, MeshFile(points[first], [replace(own, nodes=rows(own.nodes)) for own in elements])
+
+
+def partitions_of_msh(data: Bytes) -> int:
+    """Count the partitions of a gmsh file.
+
+    Parameters
+    ----------
+    data : bytes or mmap
+        The file.
+
+    Returns
+    -------
+    int
+        1 where it is not partitioned, or is of another version than 4.1.
+
+    Raises
+    ------
+    MeshError
+        If its beginning cannot be read; the message does not name the file.
+    """
+    version, binary, order, size, start = _header(data)
+    at = data.find(b"$PartitionedEntities", start)
+    if version != "4.1" or at < 0 or 0 <= data.find(b"$Nodes", start) < at:
+        return 1
+    begin = data.find(b"\n", at) + 1
+    if binary:
+        return _Stream("PartitionedEntities", None, data[begin : begin + 8], order, size).integer("size")
+    return int(as_integers(parsed_numbers(data[begin : data.find(b"\n", begin)])[0])[0])
+
+
+def _read_lines(content: _Content, name: str, data: bytes, version: str) -> None:
+    """Read a section of lines, if it is one of those."""
+    if name in _LINE_READERS[version]:
+        lines = data.decode("utf-8", "replace").splitlines()
+        _LINE_READERS[version][name](content, [line.strip() for line in lines if line.strip()])
+
+
+def _header(data: Bytes) -> tuple[str, bool, str, int, int]:
     """Version, binary, byte order, bytes of a size_t, and where the header ends."""
     found = re.search(rb"^\$MeshFormat\s+(\S+)\s+(\S+)\s+(\S+)[ \t]*\r?\n", data[:100_000], re.MULTILINE)
-    if not found and data.lstrip().startswith(b"$NOD"):
+    if not found and data[:100].lstrip().startswith(b"$NOD"):
         raise MeshError("MSH version 1 cannot be read; save it as version 4.1 or 2.2 (gmsh -format msh41)")
     if not found:
         raise MeshError("this is not a gmsh mesh: there is no $MeshFormat")
@@ -199,7 +355,7 @@ def _header(data: bytes) -> tuple[str, bool, str, int, int]:
     return known[version], kind == "1", "<" if one[0] else ">", int(size), closing + len(b"$EndMeshFormat")
 
 
-def _sections(data: bytes, start: int, version: str, binary: bool) -> Iterator[tuple[str, int, int]]:
+def _sections(data: Bytes, start: int, version: str, binary: bool) -> Iterator[tuple[str, int, int]]:
     """Name, begin and end of the content of each section.
 
     The end of a binary section is the last of its closing marks: a mark may occur among its numbers.
@@ -319,14 +475,15 @@ def _read_periodic_2(content: _Content, lines: list[str]) -> None:
 def _read_entities(content: _Content, stream: _Stream) -> None:
     partitioned = stream.section == "PartitionedEntities"
     if partitioned:
-        stream.integer("size")
+        content.n_partitions = stream.integer("size")
         stream.table("int", stream.integer("size"), 2)  # ghosts
     for dim, count in enumerate(stream.integers("size", 4)):
         for _ in range(int(count)):
             tag = stream.integer("int")
             if partitioned:
                 stream.integers("int", 2)  # parent
-                stream.integers("int", stream.integer("size"))
+                own = stream.integers("int", stream.integer("size"))
+                content.partitions[dim, tag] = frozenset(own.tolist())
             stream.take("double", 3 if dim == 0 else 6)
             # The sign is the orientation of the entity in the group.
             content.groups[dim, tag] = [abs(int(group)) for group in stream.integers("int", stream.integer("size"))]
@@ -335,24 +492,37 @@ def _read_entities(content: _Content, stream: _Stream) -> None:
 
 
 def _read_nodes_4(content: _Content, stream: _Stream) -> None:
+    stream.ahead(1)
     n_blocks = stream.integers("size", 4)[0]
     ids, points = [np.empty(0, dtype=np.int64)], [np.empty((0, 3))]
     for _ in range(int(n_blocks)):
+        stream.ahead(1)
         dim, _, parametric = (int(n) for n in stream.integers("int", 3))
         count = stream.integer("size")
         if not 0 <= dim <= 3 or parametric not in (0, 1):
             raise MeshError(f"section $Nodes has a block of dimension {dim}, parametric {parametric}")
+        stream.ahead(count)
         ids.append(stream.integers("size", count))
+        stream.ahead(count)
         points.append(stream.doubles(count, 3 + dim * parametric, "a block")[:, :3])
+        if content.needed is not None:
+            kept = np.isin(ids[-1], content.needed)
+            ids[-1], points[-1] = ids[-1][kept], points[-1][kept]
     content.ids, content.points = np.concatenate(ids), np.concatenate(points)
 
 
 def _read_elements_4(content: _Content, stream: _Stream) -> None:
+    stream.ahead(1)
     n_blocks = stream.integers("size", 4)[0]
     content.elements = []
     for _ in range(int(n_blocks)):
+        stream.ahead(1)
         dim, entity, kind = (int(n) for n in stream.integers("int", 3))
         count = stream.integer("size")
+        if not content.wants(dim, entity):
+            stream.skip("size", count, 1 + len(_element_kind(kind, -1)[2]))
+            continue
+        stream.ahead(count)
         shape, order, reference = _element_kind(kind, stream.peek("size"))
         if shape.dim != dim:
             raise MeshError(f"section $Elements has a block of {shape.name}s on an entity of dimension {dim}")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from mmap import ACCESS_READ, mmap
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,14 +16,18 @@ import numpy as np
 from hpfem.errors import ArgumentError, MeshError
 from hpfem.shapes.arguments import flag
 
+from ...support.communicator import Communicator, communicator
 from ...support.files import file_path, opened, path_text, read_file
 from ...support.immutable import frozen
-from ..cells import CellArray, Labels, merged
-from ..distribute import made_on_first
+from ..cells import Array, CellArray, Labels, merged
+from ..distribute import distribute, made_on_first
+from ..gathered import part_of
 from ..mesh import Mesh, mesh_of
+from ..named_sets import looked_up
 from ..symmetry import Indices
 from . import formats
 from .mesh_file import Elements, MeshFile, joined
+from .msh import Bytes, partitions_of_msh, read_msh_partitions
 from .other_formats import converted, read_other
 
 if TYPE_CHECKING:
@@ -40,12 +48,14 @@ def read_mesh(path: str | PathLike[str], periodic: bool = False, comm: Any = Non
     Parameters
     ----------
     path : str or path
-        The file.
+        The file. Where there is none, but files of partitions that gmsh writes, cube_1.msh, cube_2.msh, ... of
+        cube.msh, all of these.
     periodic : bool
         Whether to identify the vertices that a gmsh file pairs; by default the pairs are ignored.
     comm : Communicator or mpi4py.MPI.Comm, optional
-        Processes that get a part each (`distribute`), of which the first one reads; all that `mpirun` has started when
-        left out, `hpfem.ALONE` for the whole mesh.
+        Processes that get a part each (`distribute`); all that `mpirun` has started when left out, `hpfem.ALONE` for
+        the whole mesh. The first one reads, but what gmsh has partitioned, in a file or several of version 4.1, each
+        reads its partitions of.
 
     Returns
     -------
@@ -59,14 +69,107 @@ def read_mesh(path: str | PathLike[str], periodic: bool = False, comm: Any = Non
         If the file cannot be read, as pipes and devices cannot, or its mesh cannot be computed on; the message names
         the file, the element and the reason.
     """
-    given = (path, periodic)
+    comm, given = communicator(comm), (path, periodic)
+    found = None
+    with comm.together():
+        if comm.rank == 0:
+            found = _partitions(file_path(path))
+    files, count = comm.of_first(found)
+    if count > 1 and (comm.size > 1 or files[0] != file_path(path)):
+        comm.same(given, "the file")
+        with comm.together():
+            if flag(periodic, "periodic"):
+                raise MeshError(f"{path_text(path)}: periodic nodes of partitioned files are not read")
+        return _read_partitions(file_path(path), files, count, comm)
     return made_on_first(comm, lambda: _read(file_path(path), flag(periodic, "periodic")), given, "the file")
+
+
+def _partitions(file: Path) -> tuple[list[Path], int]:
+    """Files of partitions, or the one of all of them; and how many partitions there are."""
+    split = file.suffix.lower() == ".msh" and not file.exists()
+    first = _partition(file, 1) if split else file
+    if first.suffix.lower() != ".msh" or not first.is_file():
+        return [file], 1
+    try:
+        with _mapped(first) as data:
+            count = partitions_of_msh(data)
+    except MeshError:  # which is said where it is read
+        count = 1
+    return [_partition(file, number) for number in range(1, count + 1)] if split else [file], count
+
+
+def _partition(file: Path, number: int) -> Path:
+    """What gmsh calls the file of a partition."""
+    return file.with_stem(f"{file.stem}_{number}")
+
+
+@contextmanager
+def _mapped(file: Path) -> Iterator[Bytes]:
+    """The bytes of a file, of which memory has those that are looked at."""
+    try:
+        with opened(file, whole=False) as stream:
+            if not os.fstat(stream.fileno()).st_size:
+                yield b""
+                return
+            with mmap(stream.fileno(), 0, access=ACCESS_READ) as data:
+                yield data
+    except OSError as error:
+        raise MeshError(f"the file cannot be read: {error.strerror or error}") from error
+
+
+def _read_partitions(path: Path, files: Sequence[Path], count: int, comm: Communicator) -> Mesh:
+    """The mesh of partitions, of which each process reads some; collective."""
+    mine = [number for number in range(1, count + 1) if (number - 1) * comm.size // count == comm.rank]
+    parts = []
+    with comm.together():
+        # A file of its own for each, or one for all.
+        split = len(files) == count
+        wanted = [(files[number - 1], [number]) for number in mine] if split else [(files[0], mine)][: len(mine)]
+        for file, chosen in wanted:
+            with _naming(file), _mapped(file) as data:
+                parts.append(read_msh_partitions(data, frozenset(chosen)))
+        ids, points, elements = _joined(parts)
+        dim = max((own.shape.dim for own in elements), default=0)
+        cells = [own for own in elements if own.shape.dim == dim]
+        ends = np.cumsum([len(own) for own in cells])
+        arrays = [
+            CellArray(own.shape, own.order, own.nodes, np.arange(end - len(own), end))
+            for own, end in zip(cells, ends, strict=True)
+        ]
+        boundaries: dict[str, list[Indices]] = {}
+        for own in elements:
+            for name, rows in own.sets.items() if own.shape.dim == dim - 1 else ():
+                boundaries.setdefault(name, []).append(own.corners[rows])
+    labels = Labels(str(path), frozen(joined([own.indices for own in cells])))
+    arrays = merged(arrays)
+    if comm.size == 1:
+        return mesh_of(points, arrays, labels, regions=_regions(cells), boundaries=boundaries, periodic=())
+    mesh = part_of(comm, points, ids, arrays, labels, _regions(cells), boundaries)
+    return mesh if comm.size <= count else distribute(mesh, comm)
+
+
+def _joined(parts: Sequence[tuple[Indices, MeshFile]]) -> tuple[Indices, Array, list[Elements]]:
+    """Numbers of points, the points, and elements of several partitions."""
+    ids, first = np.unique(joined([own for own, _ in parts]), return_index=True)
+    points = np.concatenate([np.empty((0, 3)), *(content.points for _, content in parts)])[first]
+    elements = []
+    for own, content in parts:
+        rows = np.searchsorted(ids, own)
+        elements += [replace(each, nodes=looked_up(rows, each.nodes)) for each in content.elements if len(each)]
+    return ids, points, elements
 
 
 def _read(file: Path, periodic: bool) -> Mesh:
     """The whole mesh of a file."""
-    try:
+    with _naming(file):
         return _mesh(_content(file), str(file), periodic)
+
+
+@contextmanager
+def _naming(file: Path) -> Iterator[None]:
+    """Name the file in what is said of it."""
+    try:
+        yield
     except MeshError as error:
         message = str(error).removeprefix(f"{file}: ")
         raise MeshError(f"{path_text(file)}: {message}") from error.__cause__

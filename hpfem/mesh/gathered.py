@@ -1,0 +1,310 @@
+"""Parts of a mesh that no process ever has as a whole: cells that each has read, or that go from one to another.
+
+Vertices are known by ids in the whole mesh. Which processes share them, and edges and faces, is found by asking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from hpfem.errors import MeshError
+from hpfem.shapes import SHAPES
+
+from ..support.communicator import Communicator
+from ..support.immutable import frozen
+from .aligned import vertex_ranks
+from .cells import FLAT, Array, CellArray, Labels
+from .hanging import Hanging, hanging_vertices
+from .mesh import Mesh, groups_of, mesh_of
+from .part import Part, combined, shared_entities, shared_vertices
+from .symmetry import Indices
+from .topology import Topology
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Cells of a mesh, of some process.
+
+    Attributes
+    ----------
+    points : ndarray, [n_points, D]
+    arrays : list of CellArray
+        Of the same shapes and orders everywhere, in one order; nodes are rows of `points`, numbers those here.
+    vertices : list of ndarray of int, [E, n_vertices]
+        Ids in the whole mesh.
+    numbers : ndarray of int, [n_cells]
+        In the whole mesh.
+    regions : dict of str to ndarray of int
+        Cells here, by the same names everywhere.
+    sides : dict of str to ndarray of int, [n, 2]
+        Boundaries as (cell here, local facet), by the same names everywhere.
+    record : dict
+        What else there is to say of the mesh.
+    """
+
+    points: Array
+    arrays: list[CellArray]
+    vertices: list[Indices]
+    numbers: Indices
+    regions: dict[str, Indices]
+    sides: dict[str, Indices]
+    record: dict[str, Any]
+
+    def mesh(self, comm: Communicator, hanging: Hanging | None = None) -> Mesh:
+        """The part of this process; collective.
+
+        Parameters
+        ----------
+        comm : Communicator
+            All of them.
+        hanging : Hanging, optional
+            Hanging vertices of the whole mesh, where they are known.
+
+        Returns
+        -------
+        Mesh
+
+        Raises
+        ------
+        MeshError
+            If cells of several processes have one side.
+        """
+        none = np.empty(0, dtype=np.int64)
+        vertices = np.unique(np.concatenate([none, *(own.ravel() for own in self.vertices)]))
+        topology = Topology(self.arrays, [np.searchsorted(vertices, own) for own in self.vertices], len(vertices))
+        shared = shared_entities(topology, vertices, shared_vertices(topology, vertices, comm), comm)
+        between = np.concatenate([none, *shared[-1].values()])
+        with comm.together():
+            if len(np.unique(between)) < len(between) or not topology.facets.on_boundary[between].all():
+                name = self.record["name"]
+                raise MeshError(f"{name}: more than two elements share one facet, in parts of several processes")
+
+        def agree(values: Indices, operation: Any) -> tuple[Indices, bool]:
+            found = combined(comm, values, shared[0], operation)
+            return found, comm.any(bool((found != values).any()))
+
+        ranks = vertex_ranks(topology, agree, vertices)
+        topology = topology.cut(between)
+        if hanging is None:
+            hanging = hanging_vertices(self.points, topology, Labels("", self.record["numbers"]), comm)
+        return Mesh(
+            frozen(self.points),
+            groups_of(topology),
+            MappingProxyType({name: frozen(own) for name, own in self.regions.items()}),
+            MappingProxyType({name: frozen(own) for name, own in self.sides.items()}),
+            n_vertices=len(vertices),
+            part=Part(comm, self.numbers, vertices, ranks, hanging, shared),
+            **self.record,
+        )
+
+
+def common_kinds(arrays: Sequence[CellArray], comm: Communicator) -> list[CellArray]:
+    """Have an array for every shape and order that some process has cells of; collective.
+
+    Parameters
+    ----------
+    arrays : sequence of CellArray
+        Of this process, one for each shape and order.
+    comm : Communicator
+
+    Returns
+    -------
+    list of CellArray
+        In an order that is the same everywhere; without cells where there are none here.
+    """
+    own = {(array.shape.name, array.order): array for array in arrays}
+    kinds = dict.fromkeys(kind for kinds in comm.all([*own]) for kind in kinds)
+    nodes = {(array.shape.name, array.order): array.nodes.shape[1] for array in arrays}
+    known = {kind: n for others in comm.all(nodes) for kind, n in others.items()}
+    none = np.empty(0, dtype=np.int64)
+    return [
+        own[kind] if kind in own else CellArray(SHAPES[kind[0]], kind[1], none.reshape(0, known[kind]), none)
+        for kind in kinds
+    ]
+
+
+def common_names(sets: Mapping[str, Indices], comm: Communicator, width: int = 0) -> dict[str, Indices]:
+    """Have a set for every name that some process has; collective.
+
+    Parameters
+    ----------
+    sets : mapping of str to ndarray of int
+    comm : Communicator
+    width : int
+        Columns of an empty one; 0 for one of one dimension.
+
+    Returns
+    -------
+    dict of str to ndarray of int
+        In an order that is the same everywhere.
+    """
+    names = dict.fromkeys(name for names in comm.all([*sets]) for name in names)
+    nothing = np.empty((0, width) if width else 0, dtype=np.int64)
+    return {name: sets.get(name, nothing) for name in names}
+
+
+def part_of(
+    comm: Communicator,
+    points: Array,
+    ids: Indices,
+    arrays: Sequence[CellArray],
+    labels: Labels,
+    regions: Mapping[str, Indices],
+    boundaries: Mapping[str, list[Indices]],
+) -> Mesh:
+    """Make a part of a mesh of what this process has read; collective.
+
+    Parameters
+    ----------
+    comm : Communicator
+    points : ndarray, [n, 2 or 3]
+        Those that the cells here have, and no others.
+    ids : ndarray of int, [n]
+        Their numbers in the whole mesh, ascending.
+    arrays : sequence of CellArray
+        One for each shape and order, with the positions of the cells among all here as their numbers.
+    labels : Labels
+    regions, boundaries
+        See `Mesh.from_cells`; corners of sides that are of other processes may be -1.
+
+    Returns
+    -------
+    Mesh
+
+    Raises
+    ------
+    MeshError
+        If it is unusable.
+    """
+    kinds = common_kinds(arrays, comm)
+    dims = {array.shape.dim for array in kinds}
+    ends = np.concatenate([points.min(axis=0, initial=np.inf), -points.max(axis=0, initial=-np.inf)])
+    extent = -np.min(comm.all(ends), axis=0).reshape(2, -1).sum(axis=0)
+    flat = bool(extent[-1] <= FLAT * extent.max())
+    with comm.together():
+        if len(dims) != 1:
+            raise labels.error("there are no cells, or cells of several dimensions")
+        found = mesh_of(points, kinds, labels, regions=regions, boundaries=boundaries, periodic=(), flat=flat)
+    first = sum(comm.all(found.n_cells)[: comm.rank])
+    return _sides_once(
+        Cells(
+            found.points,
+            [CellArray(own.shape, own.order, own.nodes, own.indices) for own in found.cells],
+            [ids[own.corners] for own in found.cells],
+            first + np.arange(found.n_cells),
+            common_names(found.regions, comm),
+            common_names(found.boundary_sides, comm, 2),
+            {
+                "name": found.name,
+                "n_mirrored": int(comm.sum(found.n_mirrored)),
+                "numbers": frozen(np.empty(0, np.int64) if found.numbers is None else found.numbers),
+            },
+        ).mesh(comm)
+    )
+
+
+def _sides_once(mesh: Mesh) -> Mesh:
+    """With named sides between two processes on that of the cell of lower number only; collective."""
+    assert mesh.part is not None
+    facets, numbers = mesh.facets, np.full(len(mesh.facets), -1, dtype=np.int64)
+    between = mesh.part.beyond
+    numbers[between] = mesh.part.cells[facets.cells[between, 0]]
+    least = combined(mesh.comm, numbers, mesh.part.shared[-1], np.minimum)
+    sides = {}
+    for name, own in mesh.boundaries.items():
+        named = np.zeros(len(facets), dtype=np.int64)
+        named[own] = 1
+        named = combined(mesh.comm, named, mesh.part.shared[-1], np.maximum)
+        kept = np.flatnonzero((named == 1) & (least == numbers))
+        sides[name] = frozen(np.column_stack([facets.cells[kept, 0], facets.local[kept, 0]]))
+    return replace(mesh, boundary_sides=MappingProxyType(sides))
+
+
+def moved(mesh: Mesh, owners: Indices) -> Mesh:
+    """Give the cells of a mesh that processes share to others; collective.
+
+    Parameters
+    ----------
+    mesh : Mesh
+        A part.
+    owners : ndarray of int, [n_cells]
+        The process that is to have each cell that is here.
+
+    Returns
+    -------
+    Mesh
+        The new part of this process. Points that lie at one place are one.
+    """
+    part = mesh.part
+    assert part is not None
+    comm = part.comm
+    packed = comm.swapped({rank: _packed(mesh, np.flatnonzero(owners == rank)) for rank in range(comm.size)})
+    given = list(packed.values())
+    numbers = np.concatenate([own["numbers"] for own in given])
+    order = np.argsort(numbers)
+    place = np.empty(len(order), dtype=np.int64)  # from the cells as they come to those in order
+    place[order] = np.arange(len(order))
+    starts = np.cumsum([0, *(len(own["numbers"]) for own in given)])
+    file = np.concatenate([own["file"] for own in given])[order]
+    nodes, arrays, vertices = [], [], []
+    for position, group in enumerate(mesh.cells):
+        rows = np.concatenate([own["cells"][position] + start for own, start in zip(given, starts, strict=False)])
+        indices = place[rows]
+        by_number = np.argsort(indices)
+        nodes.append(np.concatenate([own["places"][position] for own in given])[by_number])
+        vertices.append(np.concatenate([own["vertices"][position] for own in given])[by_number])
+        arrays.append((group.shape, group.order, indices[by_number]))
+    flat = np.concatenate([own.reshape(-1, mesh.points.shape[1]) for own in nodes])
+    points, number = np.unique(flat, axis=0, return_inverse=True)
+    ends = np.cumsum([own.shape[0] * own.shape[1] for own in nodes])
+    cells = [
+        CellArray(shape, order_, number.ravel()[end - own.shape[0] * own.shape[1] : end].reshape(own.shape[:2]), at)
+        for (shape, order_, at), own, end in zip(arrays, nodes, ends, strict=True)
+    ]
+    regions = {
+        name: np.sort(place[np.concatenate([own["regions"][name] + s for own, s in zip(given, starts, strict=False)])])
+        for name in mesh.regions
+    }
+    sides = {}
+    for name in mesh.boundary_sides:
+        rows = np.concatenate(
+            [own["sides"][name] + np.array([[start, 0]]) for own, start in zip(given, starts, strict=False)]
+        )
+        sides[name] = np.column_stack([place[rows[:, 0]], rows[:, 1]])
+    record = {key: getattr(mesh, key) for key in ("name", "n_mirrored", "n_stray", "periodic")}
+    return Cells(points, cells, vertices, numbers[order], regions, sides, {**record, "numbers": frozen(file)}).mesh(
+        comm, part.hanging
+    )
+
+
+def _packed(mesh: Mesh, chosen: Indices) -> dict[str, Any]:
+    """Cells that go to another process: what it needs to know of them, by their positions among those that go."""
+    part = mesh.part
+    assert part is not None
+    new = np.full(mesh.n_cells, -1, dtype=np.int64)
+    new[chosen] = np.arange(len(chosen))
+    cells, places, vertices = [], [], []
+    for group in mesh.cells:
+        rows = np.flatnonzero(new[group.indices] >= 0)
+        cells.append(new[group.indices[rows]])
+        places.append(mesh.points[group.nodes[rows]])
+        vertices.append(part.vertices[group.vertices[rows]])
+    sides = {}
+    for name, own in mesh.boundary_sides.items():
+        going = own[new[own[:, 0]] >= 0]
+        sides[name] = np.column_stack([new[going[:, 0]], going[:, 1]])
+    assert mesh.numbers is not None
+    return {
+        "cells": cells,
+        "places": places,
+        "vertices": vertices,
+        "numbers": part.cells[chosen],
+        "file": mesh.numbers[chosen],
+        "regions": {name: new[own[new[own] >= 0]] for name, own in mesh.regions.items()},
+        "sides": sides,
+    }

@@ -1,0 +1,17 @@
+"""Meshes read by several processes, and parts cut anew."""
+
+import pytest
+
+from tests.distributed.launch import needs_mpi, run
+
+
+@needs_mpi
+@pytest.mark.parametrize("n", [2, 4])
+def test_partitioned_files(n):
+    pytest.importorskip("gmsh", reason="gmsh is absent", exc_type=(ImportError, OSError))
+    run(n, "tests.distributed.reading_cases", "partitioned")
+
+
+@needs_mpi
+def test_parts_cut_anew():
+    run(3, "tests.distributed.reading_cases", "again")
