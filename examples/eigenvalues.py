@@ -22,13 +22,16 @@ from hpfem.vtu import write_vtu
 MESH = Path(__file__).resolve().parent.parent / "meshes" / "cube_mixed.msh"
 
 
-def on_free(operator, free):
-    """The operator between free unknowns only; those that are held have eigenvalue 1, which is not ours."""
+def on_free(operator, c0, free):
+    """The operator between free unknowns only; those that are held have eigenvalue 1, which is not ours.
+
+    SciPy knows of one process: each has all unknowns, of which it takes its own to the operator.
+    """
 
     def apply(x):
         full = np.zeros(free.size)
         full[free] = x.ravel()
-        return operator(full)[free]
+        return c0.collected(operator(c0.own(full)))[free]
 
     n = int(free.sum())
     return LinearOperator((n, n), matvec=apply, dtype=float)
@@ -57,13 +60,14 @@ def main(path=MESH, order=5, count=5, method="lobpcg", tol=1e-6, backend="auto",
     def precondition(r):
         return K.vectors.to_host(on_device(K.vectors.from_host(r)))
 
-    print(f"{int(bc.free.sum()):,} free unknowns, preconditioner {used}")
-    stiffness, mass = on_free(K.matvec, bc.free), on_free(M.matvec, bc.free)
+    free = c0.collected(bc.free)
+    print(f"{int(free.sum()):,} free unknowns, preconditioner {used}")
+    stiffness, mass = on_free(K.matvec, c0, free), on_free(M.matvec, c0, free)
     if method == "lobpcg":
         rng = np.random.default_rng(0)
         # A few more than wanted: the last ones of a block converge last.
         guess = rng.standard_normal((stiffness.shape[0], count + 5))
-        preconditioner = on_free(precondition, bc.free)
+        preconditioner = on_free(precondition, c0, free)
         with warnings.catch_warnings():
             # It warns of those last ones.
             warnings.simplefilter("ignore", UserWarning)
@@ -71,7 +75,7 @@ def main(path=MESH, order=5, count=5, method="lobpcg", tol=1e-6, backend="auto",
         best = np.argsort(values)[:count]
         values, vectors = values[best], vectors[:, best]
     else:
-        inverse = on_free(lambda b: hp.cg(K.matvec, b, precondition, tol=1e-12, bar=False)[0], bc.free)
+        inverse = on_free(lambda b: hp.cg(K, b, on_device, tol=1e-12, bar=False)[0], c0, free)
         values, vectors = eigsh(stiffness, count, M=mass, sigma=0.0, OPinv=inverse, tol=tol)
     triples = np.stack(np.meshgrid(*[np.arange(1, 6)] * 3), axis=-1).reshape(-1, 3)
     exact = np.sort(np.sum(triples**2, axis=1))[:count]
@@ -79,9 +83,9 @@ def main(path=MESH, order=5, count=5, method="lobpcg", tol=1e-6, backend="auto",
     for value, error in zip(values, errors):
         print(f"lambda = {value / np.pi**2:.10f} pi^2, relative error {error:.1e}")
     if output is not None:
-        full = np.zeros((count, c0.size))
-        full[:, bc.free] = vectors.T
-        write_vtu(output, {f"mode_{k}": c0.scatter(row) for k, row in enumerate(full)})
+        full = np.zeros((count, free.size))
+        full[:, free] = vectors.T
+        write_vtu(output, {f"mode_{k}": c0.scatter(row) for k, row in enumerate(c0.own(full))})
         print("written", output)
     return {"values": values / np.pi**2, "errors": errors}
 

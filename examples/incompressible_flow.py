@@ -147,7 +147,7 @@ class Flow:
                 on=boundary,
             )
             self.normals[boundary] = self.c0.gather(along(ones), self.device)
-        pressure = self.vectors.numbers(self.normals[boundary] @ self.p.pair.read(self.device))
+        pressure = self.vectors.numbers(self.vectors.inner(self.normals[boundary], self.p.pair.read(self.device)))
         return np.array(pressure) - self.velocity.flux(self.solution, boundary, self.momentum)
 
     def vorticity(self):

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array, vstack
 
-from hpfem.shapes.arguments import shown
+from hpfem.shapes.arguments import as_array, shown
 from hpfem.shapes.cached import cached_property
 
 from ..backends import vectors_on
@@ -124,6 +124,64 @@ class C0Space(Immutable):
         """Which of them are this process' own, [size]: each is one process'."""
         sharing = self.numbering.sharing
         return np.ones(self.size, dtype=bool) if sharing is None else sharing.owned
+
+    @cached_property
+    def _places(self) -> NDArray[np.int64]:
+        """Number of each unknown in vectors of all processes, [size]: those of the first one first; collective."""
+        owned, comm = self.owned, self.space.comm
+        first = sum(comm.all(int(owned.sum()))[: comm.rank])
+        numbers = np.where(owned, first + np.cumsum(owned) - 1.0, 0.0)
+        return self.vectors_on(HOST).agreed(numbers).astype(np.int64)
+
+    def collected(self, vector: NDArray[Any]) -> NDArray[Any]:
+        """Vector of the unknowns of all processes, for methods that know of one process only; collective.
+
+        Parameters
+        ----------
+        vector : ndarray, [..., size]
+            On the host.
+
+        Returns
+        -------
+        ndarray, [..., whole_size]
+            The same on every process; of one process the vector itself.
+
+        Raises
+        ------
+        ArgumentError
+            If it has another size.
+        """
+        own = self._sized(vector, self.size)
+        if self.space.comm.size == 1:
+            return own
+        return np.concatenate(self.space.comm.all(own[..., self.owned]), axis=-1)
+
+    def own(self, vector: NDArray[Any]) -> NDArray[Any]:
+        """What a vector of all unknowns has of those of this process; collective when first called.
+
+        Parameters
+        ----------
+        vector : ndarray, [..., whole_size]
+            As `collected` makes it.
+
+        Returns
+        -------
+        ndarray, [..., size]
+
+        Raises
+        ------
+        ArgumentError
+            If it has another size.
+        """
+        whole = self._sized(vector, self.whole_size)
+        return whole if self.space.comm.size == 1 else np.ascontiguousarray(whole[..., self._places])
+
+    @staticmethod
+    def _sized(vector: Any, size: int) -> NDArray[Any]:
+        found = as_array(vector, "a vector")
+        if found.ndim < 1 or found.shape[-1] != size:
+            raise ArgumentError(f"a vector is [..., {size}] here, got {shown(found)} of shape {found.shape}")
+        return found
 
     def vectors_on(self, device: Device = HOST) -> VectorSpace:
         """Global vectors on a device: their sums, norms and products.

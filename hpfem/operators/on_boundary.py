@@ -14,7 +14,7 @@ from ..errors import ArgumentError, StateError
 from ..memory import Device, PairArray, PerDevice
 from ..space import Field, Space
 from ..space.field import check_state
-from ..space.sides import Side, check_outer, sides_of
+from ..space.sides import Side, check_outer, no_side, sides_of
 from ..space.transforms import result_field
 from ..tuning import Tuning
 from .arrays import FieldMap
@@ -70,8 +70,9 @@ class BoundaryForm(FieldMap):
             raise ArgumentError(f"fields of a weak form are a mapping from names, got {type(fields).__name__}")
         self.space = self.target = space
         self.sides, self.on = sides_of(space, on), on
-        if not self.sides:
+        if not space.comm.any(len(self.sides) > 0):
             raise ArgumentError(f"boundary {on!r} has no facets")
+        self.sides = self.sides or [no_side(space)]
         self._indices: PerDevice[list[Any]] = PerDevice()
         self._inner = self._made(pointwise, fields or {}, test, make)
         self.name, self.backend = self._inner.name, self._inner.backend

@@ -153,6 +153,20 @@ def facet_sides(space: Sided, facets: Indices) -> list[Side]:
     return found
 
 
+def no_side(space: Sided) -> Side:
+    """Facets of which there are none, as of a boundary that only other processes have.
+
+    Parameters
+    ----------
+    space : Space
+
+    Returns
+    -------
+    Side
+    """
+    return _side(0, space.blocks[0], np.empty(0, dtype=np.int64), 0)
+
+
 def _side(number: int, block: Block, rows: Indices, facet: int) -> Side:
     direction, end = _place(block.shape, facet)
     rules = [make_rule("gauss", block.order + 1 + _MORE)] * block.shape.dim
