@@ -404,6 +404,7 @@ def _end(mpi: Any, code: int, say: Callable[[], Any]) -> None:
             stream.flush()
     time.sleep(_FORWARDED)
     mpi.Abort(code)
+    os._exit(code)  # MPICH's may return before it is over, and others would be answered
 
 
 def end_all(code: int, say: Callable[[], Any]) -> None:
