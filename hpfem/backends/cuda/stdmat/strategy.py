@@ -118,6 +118,8 @@ class StdMatKernel(CudaKernel):
 
     def _part(self, given: Any, wanted: Any, first: int, n: int, scratch: tuple[Any, Any]) -> None:
         p = self.problem
+        if not n:
+            return
         components = p.form.components
         # One component after the other: of a part of the elements, only they are side by side in memory.
         work = scratch[0].ravel()[: components * n * self.slots * p.n_points].reshape(components, n, -1)

@@ -71,5 +71,6 @@ class CudaFunction:
         n = x[0].size
         numbers = [np.float64(parameters[name]) for name in self._names]
         (kernel,) = functions(source(self._trace, len(x)), device.name, "evaluate")
-        kernel((-(-n // THREADS),), (THREADS,), (np.int64(n), x, out, *numbers))
+        if n:
+            kernel((-(-n // THREADS),), (THREADS,), (np.int64(n), x, out, *numbers))
         return out

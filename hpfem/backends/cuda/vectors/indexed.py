@@ -230,9 +230,9 @@ class IndexedRestriction(ElementRestriction):
         """
         function, a = self._kernel(len(vector))[0], self._tables
         for codes, target in zip(self._codes, targets, strict=True):
-            if target is None:
-                continue
             n = len(codes)
+            if target is None or not n:
+                continue
             function(
                 (-(-n // THREADS),),
                 (THREADS,),
