@@ -64,7 +64,7 @@ def main(mesh=None, order=5, end=0.9, frequency=8.0, courant=0.5, backend="auto"
     wave.start(np.zeros(c0.size))
     steps = int(np.ceil(end / wave.dt))
     before = wave.mass_iterations
-    print(f"{c0.size:,} unknowns, {steps} steps of {wave.dt:.2e}, diagonal mass: {wave.diagonal_mass}")
+    space.comm.print(f"{c0.size:,} unknowns, {steps} steps of {wave.dt:.2e}, diagonal mass: {wave.diagonal_mass}")
 
     wavelet = ricker(frequency)
     dies = 2.4 / frequency
@@ -84,10 +84,10 @@ def main(mesh=None, order=5, end=0.9, frequency=8.0, courant=0.5, backend="auto"
                 pictures.append((wave.time, wave.pressure))
             advance()
     variation = float(np.ptp(energies) / energies[0])
-    print(f"energy {energies[0]:.4e}, varying by {variation:.1e} of it over {len(energies)} steps")
+    space.comm.print(f"energy {energies[0]:.4e}, varying by {variation:.1e} of it over {len(energies)} steps")
     iterations = (wave.mass_iterations - before) / steps
     if not wave.diagonal_mass:
-        print(f"{iterations:.1f} CG iterations a step for the mass")
+        space.comm.print(f"{iterations:.1f} CG iterations a step for the mass")
     if output is not None:
         output = Path(output)
         output.mkdir(parents=True, exist_ok=True)

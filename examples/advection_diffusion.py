@@ -77,7 +77,7 @@ def main(
                 "seconds": info.time,
             }
             rows.append(row)
-            print(
+            space.comm.print(
                 f"P={order} {c0.size:8,} unknowns, error {row['error']:.2e}, {info.iterations:4} iterations of"
                 f" {info.method} with {info.preconditioner}, {info.time:.2f} s"
             )

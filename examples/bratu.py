@@ -62,7 +62,7 @@ def main(path=MESH, order=5, lam=2.0, backend="auto", tol=1e-11, most=10):
     device = residual.device
     # The Laplacian is near enough to every linearisation.
     precondition, used = make_preconditioner("multigrid", hp.GlobalOperator(hp.Laplacian(space), c0, bc))
-    print(f"{c0.whole_size:,} unknowns on {device.name}, preconditioner {used}")
+    space.comm.print(f"{c0.whole_size:,} unknowns on {device.name}, preconditioner {used}")
 
     u = residual.vectors.from_host(np.zeros(c0.size))
     w, r = c0.scatter(u, device=device), residual.apply(u, device)
@@ -71,7 +71,7 @@ def main(path=MESH, order=5, lam=2.0, backend="auto", tol=1e-11, most=10):
     with count_transfers() as moved:
         for step in range(most):
             residuals.append(norm(r) / first)
-            print(f"step {step}: residual {residuals[-1]:.1e}")
+            space.comm.print(f"step {step}: residual {residuals[-1]:.1e}")
             if residuals[-1] < tol:
                 break
             tangent = hp.GlobalOperator(hp.WeakForm(space, linearised, fields={"lam": lam, "w": w}), c0, bc)
@@ -83,7 +83,7 @@ def main(path=MESH, order=5, lam=2.0, backend="auto", tol=1e-11, most=10):
             u = u + correction
             w, r = c0.scatter(u, device=device), residual.apply(u, device)
     error = hp.l2_error(c0.scatter(residual.vectors.to_host(u)), exact(lam))
-    print(f"error {error:.1e} after {sum(iterations)} iterations of CG, {moved.to_host} copies to the host")
+    space.comm.print(f"error {error:.1e} after {sum(iterations)} iterations of CG, {moved.to_host} copies to the host")
     return {"error": error, "residuals": residuals, "iterations": iterations, "to_host": moved.to_host}
 
 

@@ -34,7 +34,9 @@ def main(path=MESH, order=4, inner=10.0, backend="auto"):
         "bounds": (1 / (share / inner + 1 - share), share * inner + 1 - share),
         "iterations": u.info.iterations,
     }
-    print(f"P={order}: heat {found['flux']:.6f}, in series {found['bounds'][0]:.6f}, parallel {found['bounds'][1]:.6f}")
+    space.comm.print(
+        f"P={order}: heat {found['flux']:.6f}, in series {found['bounds'][0]:.6f}, parallel {found['bounds'][1]:.6f}"
+    )
     return found
 
 

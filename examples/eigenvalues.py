@@ -61,7 +61,7 @@ def main(path=MESH, order=5, count=5, method="lobpcg", tol=1e-6, backend="auto",
         return K.vectors.to_host(on_device(K.vectors.from_host(r)))
 
     free = c0.collected(bc.free)
-    print(f"{int(free.sum()):,} free unknowns, preconditioner {used}")
+    space.comm.print(f"{int(free.sum()):,} free unknowns, preconditioner {used}")
     stiffness, mass = on_free(K.matvec, c0, free), on_free(M.matvec, c0, free)
     if method == "lobpcg":
         rng = np.random.default_rng(0)
@@ -81,7 +81,7 @@ def main(path=MESH, order=5, count=5, method="lobpcg", tol=1e-6, backend="auto",
     exact = np.sort(np.sum(triples**2, axis=1))[:count]
     errors = np.abs(values / np.pi**2 / exact - 1)
     for value, error in zip(values, errors):
-        print(f"lambda = {value / np.pi**2:.10f} pi^2, relative error {error:.1e}")
+        space.comm.print(f"lambda = {value / np.pi**2:.10f} pi^2, relative error {error:.1e}")
     if output is not None:
         full = np.zeros((count, free.size))
         full[:, free] = vectors.T

@@ -65,7 +65,9 @@ def cantilever(order=4, length=8.0, young=1000.0, poisson=0.3, backend="auto"):
     deflection = -float(u.component(2).at([[length, 0.0, 0.5]])[0])
     beam = 4 * length**3 / young + length / (5 / 6 * mu)
     held = np.round(forces, 12) + 0.0
-    print(f"P={order}: deflection {deflection:.5f}, beam theory {beam:.5f}, forces {held}, {iterations} iterations")
+    space.comm.print(
+        f"P={order}: deflection {deflection:.5f}, beam theory {beam:.5f}, forces {held}, {iterations} iterations"
+    )
     return {"deflection": deflection, "beam": beam, "forces": forces, "iterations": iterations}
 
 
@@ -100,7 +102,7 @@ def manufactured(order=4, lam=1.3, mu=0.8, path=MESH, backend="auto"):
     }
     u, _, iterations = solve(space, lam, mu, fixed, loads)
     error = hp.l2_error(u, known)
-    print(f"P={order}: error {error:.2e}, {iterations} iterations")
+    space.comm.print(f"P={order}: error {error:.2e}, {iterations} iterations")
     return {"error": error, "iterations": iterations}
 
 

@@ -55,7 +55,7 @@ def main(path=MESH, orders=(1, 2, 3, 4, 5, 6), conditions=tuple(CONDITIONS), bac
         Per kind of condition a list of dicts: "order", "dofs", "error" (relative, L2), "iterations", "seconds".
     """
     mesh = hp.read_mesh(path)
-    print(mesh.summary())
+    mesh.comm.print(mesh.summary())
     results = {name: [] for name in conditions}
     for order in orders:
         space = hp.Space(mesh, order, backend=backend)
@@ -69,7 +69,7 @@ def main(path=MESH, orders=(1, 2, 3, 4, 5, 6), conditions=tuple(CONDITIONS), bac
                 "seconds": u.info.time,
             }
             results[name].append(row)
-            print(
+            mesh.comm.print(
                 f"P={order} {name:10} {row['dofs']:8,} unknowns, error {row['error']:.2e},"
                 f" {row['iterations']:3} iterations ({u.info.preconditioner}), {row['seconds']:.2f} s"
             )

@@ -167,7 +167,7 @@ def run(flow, steps, every=1, seen=None, boundary=None):
         pressure's and of the velocity's).
     """
     iterations, unknowns, began = np.zeros(2), (flow.dim + 1) * flow.c0.size, time.perf_counter()
-    print(f"{unknowns:,} unknowns on {flow.device.name}, {steps} steps of {flow.dt:g}")
+    flow.c0.space.comm.print(f"{unknowns:,} unknowns on {flow.device.name}, {steps} steps of {flow.dt:g}")
     with hp.progress("steps", steps) as advance:
         for step in range(steps):
             flow.step(None if boundary is None else boundary(flow.time + flow.dt))
@@ -177,7 +177,9 @@ def run(flow, steps, every=1, seen=None, boundary=None):
             advance()
     rate = steps / (time.perf_counter() - began)
     means = (iterations / steps).tolist()
-    print(f"{rate:.3g} steps/s, {rate * unknowns:.3g} unknowns/s, iterations {means[0]:.1f} and {means[1]:.1f}")
+    flow.c0.space.comm.print(
+        f"{rate:.3g} steps/s, {rate * unknowns:.3g} unknowns/s, iterations {means[0]:.1f} and {means[1]:.1f}"
+    )
     return {
         "unknowns": unknowns,
         "steps_per_second": rate,
@@ -211,7 +213,7 @@ def kovasznay(order=8, dt=2e-3, steps=50, order_in_time=3, cells=4, backend="aut
     initial = flow.u * 1
     found = run(flow, steps, boundary=lambda t: np.exp(rate * t) * initial)
     found["error"] = hp.l2_error(flow.solution, at(flow.time))
-    print(f"P={order}, dt={dt:g}, order {order_in_time} in time: error {found['error']:.2e}")
+    c0.space.comm.print(f"P={order}, dt={dt:g}, order {order_in_time} in time: error {found['error']:.2e}")
     return found
 
 
@@ -348,7 +350,7 @@ def taylor_green(order=5, cells=6, dt=0.02, steps=500, reynolds=100.0, backend="
     for at, published in BRACHET.items() if reynolds == 100.0 else ():
         if at <= times[-1] + dt / 2:
             now = np.interp(at, times, dissipation)
-            print(
+            c0.space.comm.print(
                 f"t={at:4.1f} dissipation {now:.5f}, lost {np.interp(at, times, lost):.5f}, published {published:.5f}"
             )
     if output is not None:

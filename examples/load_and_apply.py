@@ -26,9 +26,9 @@ def main(path=MESH, order=5, backend="auto", output=None):
     """
     # A mesh file holds cells of any shapes and geometry orders. Cells of one shape, straight or curved, make a block.
     mesh = hp.read_mesh(path)
-    print(mesh.summary())
+    mesh.comm.print(mesh.summary())
     space = hp.Space(mesh, order, backend=backend)
-    print(space)
+    mesh.comm.print(space)
 
     # A field is a function of the coordinates, projected element by element: coefficients of the basis' functions.
     def wave(x, y, z):
@@ -40,13 +40,13 @@ def main(path=MESH, order=5, backend="auto", output=None):
     # The weak Helmholtz operator, (grad u, grad v) + lam (u, v), gives a functional: one number per basis function v.
     helmholtz = hp.Helmholtz(space, lam=1.0)
     v = helmholtz(u)
-    print(helmholtz.explain())
+    mesh.comm.print(helmholtz.explain())
 
     # Tested with u itself, it is the integral of |grad u|^2 + u^2, which quadrature gives as well.
     values = hp.BwdTrans(space)(u)
     gradient = hp.PhysDeriv(space)(values)
     integral = np.sum(space.integrate(gradient * gradient)) + space.integrate(values * values)
-    print(f"u . H u = {u.dot(v):.12f}, integral = {integral:.12f}, projection error {error:.1e}")
+    mesh.comm.print(f"u . H u = {u.dot(v):.12f}, integral = {integral:.12f}, projection error {error:.1e}")
 
     # For a picture, the functional is made a function: the one with the same inner products.
     if output is not None:

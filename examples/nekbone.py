@@ -103,15 +103,15 @@ def main(
     """
     space = hp.Space(box("hex", counts), order, "lagrange", "collocated", backend=backend)
     c0 = hp.C0Space(space)
-    print(f"{space.n_cells} hexes, order {order}, {c0.size:,} unknowns a component")
-    print(
+    space.comm.print(f"{space.n_cells} hexes, order {order}, {c0.size:,} unknowns a component")
+    space.comm.print(
         "equation   d precond. variant                       error   iter.  GFLOP/s  GDOF/s  operator  roofline  gather"
     )
     rows, limits = [], {}
     for lam, n, preconditioner, options in product(lams, components, preconditioners, variants):
         row = solve(c0, lam, n, preconditioner, tol, options, limits)
         rows.append(row)
-        print(
+        space.comm.print(
             f"{row['equation']:10} {n} {preconditioner:8} {row['variant']:28} {row['error']:.2e} {row['iterations']:5}"
             f" {row['gflops']:9.2f} {row['gdofs']:7.4f} {row['share_of_operator']:8.0%}"
             f" {row['operator_of_roofline']:8.0%} {row['share_of_gather_scatter']:7.0%}"

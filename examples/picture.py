@@ -35,7 +35,9 @@ def main(path=MESH, order=6, backend="auto", output=None):
         "lost": -problem.flux(u, "outside"),
         "iterations": u.info.iterations,
     }
-    print(f"P={order}: {found['heat']:.6f} of heat in, {found['lost']:.6f} out, {found['iterations']} iterations")
+    space.comm.print(
+        f"P={order}: {found['heat']:.6f} of heat in, {found['lost']:.6f} out, {found['iterations']} iterations"
+    )
     if output is not None:
         u.plot(output, name="temperature", cmap="plasma")
         print(f"written {output}")

@@ -49,7 +49,7 @@ def main(path=MESH, order=3, s=2.0, backend="auto"):
         field = c0.scatter(u)
         residual = free * (c0.gather(stiffness(field)) + c0.gather(loss(field)))
         residuals.append(c0.vectors_on().norm(residual))
-        print(f"residual {residuals[-1]:.1e}")
+        space.comm.print(f"residual {residuals[-1]:.1e}")
         if residuals[-1] < 1e-12:
             break
         fields = {"w": field, "s": s}
@@ -64,7 +64,7 @@ def main(path=MESH, order=3, s=2.0, backend="auto"):
     a = brentq(lambda a: a - s * (1 - a) ** 4, 0.0, 1.0, xtol=1e-15)
     exact = np.asarray(c0.project(lambda x, y, z: 1 - a * x))
     heat = loss(c0.scatter(u)).dot(space.project(lambda x, y, z: 1.0))
-    print(f"P={order}: heat {heat:.10f}, exact {a:.10f}")
+    space.comm.print(f"P={order}: heat {heat:.10f}, exact {a:.10f}")
     return {"residuals": residuals, "error": c0.vectors_on().max_norm(u - exact), "heat": heat, "exact": a}
 
 

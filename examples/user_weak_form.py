@@ -42,7 +42,7 @@ def main(path=MESH, order=4, backend="auto"):
         return 0.1 + 0.05 * x * y
 
     residual = hp.WeakForm(space, allen_cahn, fields={"k": conductivity})
-    print(residual.explain())
+    space.comm.print(residual.explain())
 
     one = space.project(lambda x, y, z: 1.0)
     rest = residual(one)
@@ -71,7 +71,7 @@ def main(path=MESH, order=4, backend="auto"):
     linear_error = np.sqrt(difference.dot(difference) / quotient.dot(quotient))
 
     rest_norm = np.sqrt(rest.dot(rest))
-    print(f"residual of u = 1: {rest_norm:.1e}; energy {energy_error:.1e}, linearisation {linear_error:.1e}")
+    space.comm.print(f"residual of u = 1: {rest_norm:.1e}; energy {energy_error:.1e}, linearisation {linear_error:.1e}")
     return {"rest": rest_norm, "energy_error": energy_error, "linear_error": linear_error}
 
 

@@ -11,12 +11,19 @@ import os
 import stat
 import struct
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import ArgumentError
 from .files import TEMPORARY, atomic_path, opened, path_text
 from .log import report_once
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
 
 # Seconds after which what is not whole was left by a process that died.
 _ABANDONED = 3600.0
@@ -171,6 +178,30 @@ class Cache:
             report_once("cache", f"compiled kernels and tuning results are not kept: {reason}; {_ADVICE}")
             return False
         return True
+
+    @contextmanager
+    def alone(self, key: str) -> Iterator[None]:
+        """Let one process or thread at a time make an entry: the others find it made, and look before they make it.
+
+        Parameters
+        ----------
+        key : str
+
+        Yields
+        ------
+        None
+            At once where files cannot be locked: then several make the same.
+        """
+        with ExitStack() as stack:
+            if fcntl is not None:
+                path = self.folder / f"{TEMPORARY}{key}.lock"
+                with suppress(OSError):
+                    self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+                    stack.callback(os.close, file)  # which unlocks it
+                    fcntl.flock(file, fcntl.LOCK_EX)
+                    stack.callback(path.unlink, missing_ok=True)
+            yield
 
     def _files(self) -> list[os.DirEntry[str]]:
         """What the folder holds but for folders; nothing where it cannot be read."""

@@ -97,6 +97,17 @@ class Communicator:
             )
         return self._given
 
+    def print(self, *values: Any) -> None:
+        """Print on the first process: what all would say is said once.
+
+        Parameters
+        ----------
+        *values : object
+            As for Python's `print`; made on all processes, as a `summary` is that is collective.
+        """
+        if self.rank == 0:
+            print(*values, flush=self.size > 1)
+
     def all(self, value: T) -> list[T]:
         """What every process gives, on every process; collective.
 

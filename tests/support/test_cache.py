@@ -2,6 +2,7 @@
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from hpfem.support.cache import Cache
@@ -50,3 +51,24 @@ def test_what_was_just_used_stays(tmp_path):
     assert names(kept) == ["b"]
     kept.prune()
     assert names(kept) == []
+
+
+def test_one_makes_what_several_want(tmp_path):
+    kept, made = Cache(tmp_path / "new", ".code"), []
+
+    def make():
+        with kept.alone("a"):
+            if kept.read("a") is None:
+                time.sleep(0.05)
+                made.append(kept.keep("a", b"1"))
+
+    with ThreadPoolExecutor(4) as threads:
+        for done in [threads.submit(make) for _ in range(4)]:
+            done.result()
+    assert made == [True] and [path.name for path in kept.folder.iterdir()] == ["a.code"]
+
+
+def test_where_files_cannot_be_locked_all_make_it(tmp_path):
+    (tmp_path / "file").write_text("")
+    with Cache(tmp_path / "file" / "folder", ".code").alone("a"):
+        pass

@@ -51,12 +51,21 @@ def compiled(text: str, target: Target) -> Code:
         if name not in _LOADED:
             code = _read(name)
             if code is None:
-                with progress_if_long("compiling a kernel"):
-                    code = compile_object(text, target)
-                if kernel_cache().keep(name, seal(name, code) + code):
-                    kernel_cache().prune()
+                code = _made(name, text, target)
             _LOADED[name] = load_object(code)
         return _LOADED[name]
+
+
+def _made(name: str, text: str, target: Target) -> bytes:
+    """Object code of a module that was not there: another process that wants it too may have made it meanwhile."""
+    with kernel_cache().alone(name):
+        code = _read(name)
+        if code is None:
+            with progress_if_long("compiling a kernel"):
+                code = compile_object(text, target)
+            if kernel_cache().keep(name, seal(name, code) + code):
+                kernel_cache().prune()
+        return code
 
 
 def _key(text: str, target: Target) -> str:

@@ -13,6 +13,7 @@ import os
 import re
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -192,16 +193,18 @@ def cached(source: str, architecture: str) -> Path:
     """
     key = _key(source, architecture)
     kept = kernel_cache()
-    if not _there(key):
-        binary = compile_source(source, architecture)
-        if _keep(binary, key, kept):
-            # Looking at all of them takes a while.
-            if next(_written) % PRUNE_EVERY == 0:
-                kept.prune(SPARED)
-        else:
-            kept = replace(kept, folder=Path(_own_folder().name))
-            if not _keep(binary, key, kept):
-                raise DeviceError(f"a compiled kernel cannot be written to {kept.folder}; free space there")
+    # Processes that share a machine want the same kernels at the same time: one compiles each.
+    with nullcontext() if _there(key) else kept.alone(key):
+        if not _there(key):
+            binary = compile_source(source, architecture)
+            if _keep(binary, key, kept):
+                # Looking at all of them takes a while.
+                if next(_written) % PRUNE_EVERY == 0:
+                    kept.prune(SPARED)
+            else:
+                kept = replace(kept, folder=Path(_own_folder().name))
+                if not _keep(binary, key, kept):
+                    raise DeviceError(f"a compiled kernel cannot be written to {kept.folder}; free space there")
     return kept.path(key)
 
 
