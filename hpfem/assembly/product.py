@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from hpfem.shapes.cached import cached_property
+
 from ..backends.vectors import VectorSpace
 from ..errors import ArgumentError
 from ..forms.form import BlockKernel
@@ -191,6 +193,26 @@ class Product:
         whole = apply if any(own) else partial(self._operator, scratch.local, out=scratch.result)
         return scatter, whole, gather
 
+    @cached_property
+    def _of_shared(self) -> Callable[[Any], Any]:
+        """Gathers what other processes have too."""
+        gather: Callable[[Any], Any] = self._restriction.gather_some(self.vectors.shared)
+        return gather
+
+    def _overlapped(self, rows: Any) -> Any:
+        """The product, what processes share of it first: others have it exchanged while the rest is gathered."""
+        scratch = self._pool.take(self._new_scratch)
+        try:
+            scatter, apply, gather = self._parts(scratch, rows)
+            scatter()
+            apply()
+            for pair in scratch.result.data:
+                pair.read(self.vectors.device)
+            end = self.vectors.summing(self._of_shared(scratch.results))
+            return end(gather())
+        finally:
+            self._pool.give(scratch)
+
     def __call__(self, vector: Any) -> Any:
         """The product, in a new array of the vector's shape.
 
@@ -204,11 +226,14 @@ class Product:
         xp = self.vectors.xp
         rows = xp.ascontiguousarray(vector, self.dtype).reshape(self.shape)
         given = rows if self._fixed is None else xp.where(self._fixed, xp.zeros_like(rows), rows)
-        out = self.into(given)
-        if self._extra is not None:
-            for result, row in zip(out, given, strict=True):
-                result += self._extra @ row
-        out = self.vectors.summed(out)
+        if self.vectors.comm.size > 1 and self._extra is None and self.whole is None:
+            out = self._overlapped(given)
+        else:
+            out = self.into(given)
+            if self._extra is not None:
+                for result, row in zip(out, given, strict=True):
+                    result += self._extra @ row
+            out = self.vectors.summed(out)
         if self._constrained is not None:
             out[:, self._constrained] = given[:, self._constrained]
         if self._fixed is not None:

@@ -114,18 +114,31 @@ class SharedVectors(VectorSpace):
 
     def summed(self, rows: Any) -> Any:
         """Add up what processes say of entries that they share, in place; see `VectorSpace.summed`."""
-        shared, _, places = self._here
         whole = rows if rows.ndim == 2 else self._by_component(rows)
-        own = whole[:, shared]
-        received = self.exchanged(self.comm, {rank: own[:, at] for rank, at in places.items()})
-        total = self.xp.zeros_like(own)
-        for rank in sorted([self.comm.rank, *places]):
-            if rank == self.comm.rank:
-                total += own
-            else:
-                total[:, places[rank]] += received[rank]
-        whole[:, shared] = total
+        self.summing(whole[:, self._here[0]])(whole)
         return rows
+
+    @property
+    def shared(self) -> NDArray[np.int64]:
+        """Entries that other processes have too; see `VectorSpace.shared`."""
+        return self.sharing.shared
+
+    def summing(self, own: Any) -> Callable[[Any], Any]:
+        """Begin to add up; see `VectorSpace.summing`."""
+        shared, _, places = self._here
+        received = self.started(self.comm, {rank: own[:, at] for rank, at in places.items()})
+
+        def end(rows: Any) -> Any:
+            total, given = self.xp.zeros_like(own), received()
+            for rank in sorted([self.comm.rank, *places]):
+                if rank == self.comm.rank:
+                    total += own
+                else:
+                    total[:, places[rank]] += given[rank]
+            rows[:, shared] = total
+            return rows
+
+        return end
 
     def agreed(self, rows: Any) -> Any:
         """Take the owners' numbers, in place; see `VectorSpace.agreed`."""

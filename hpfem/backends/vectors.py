@@ -313,6 +313,22 @@ class ElementRestriction:
             out += vector * self._drop
         return out
 
+    def gather_some(self, columns: Indices) -> Callable[[Any], Any]:
+        """Make what sums local numbers for some columns alone, as `gather` does to the last bit.
+
+        Parameters
+        ----------
+        columns : ndarray of int, [n]
+            Of Q.
+
+        Returns
+        -------
+        callable
+            local, as for `gather` -> array, [components, n].
+        """
+        rows = self._vectors.sparse(csr_array(self._Q.transpose[columns]))
+        return lambda local: self._Q.summed(rows, local, self._xp)
+
     def gather_squares(self, local: Sequence[Any]) -> Any:
         """Sum local numbers by the squares of the entries of Q, over the rows that have one.
 
@@ -619,6 +635,26 @@ class VectorSpace:
         """
         return rows
 
+    @property
+    def shared(self) -> NDArray[np.int64]:
+        """Entries of a component that other processes have too, on the host."""
+        return np.empty(0, dtype=np.int64)
+
+    def summing(self, own: Any) -> Callable[[Any], Any]:
+        """Begin `summed`; what is computed before its end is computed meanwhile.
+
+        Parameters
+        ----------
+        own : array, [components, shared]
+            What this process says of the entries `shared`.
+
+        Returns
+        -------
+        callable
+            rows [components, n] -> the same, with the sums in these entries.
+        """
+        return lambda rows: rows
+
     def agreed(self, rows: Any) -> Any:
         """Take, in place, one process' numbers for entries that several share; collective; see `summed`."""
         return rows
@@ -635,8 +671,24 @@ class VectorSpace:
         -------
         {rank: array}
         """
+        return self.started(comm, given)()
+
+    def started(self, comm: Communicator, given: Mapping[int, Any]) -> Callable[[], dict[int, Any]]:
+        """Begin `exchanged`; what is computed before its end is computed meanwhile.
+
+        Parameters
+        ----------
+        comm, given
+            As there.
+
+        Returns
+        -------
+        callable
+            That returns the arrays received.
+        """
         sent = {rank: np.ascontiguousarray(self.to_host(own)) for rank, own in given.items()}
-        return {rank: self.from_host(own) for rank, own in comm.exchanged(sent).items()}
+        end = comm.started(sent)
+        return lambda: {rank: self.from_host(own) for rank, own in end().items()}
 
     def sum_over(self, comm: Communicator, numbers: Any) -> Any:
         """Sum over processes; see `total`.
@@ -757,6 +809,24 @@ class VectorSpace:
         """
         y *= beta
         y += alpha * x
+
+    def advance(self, alpha: float, beta: float, inverse: Any, q: Any, p: Any, x: Any, r: Any) -> None:
+        """Take a step of conjugate gradients, in place: x += alpha p, r -= alpha q, p = inverse * r + beta p.
+
+        Parameters
+        ----------
+        alpha, beta : float
+        inverse : array, [n], or None
+            Of a diagonal preconditioner; one when left out.
+        q : array, [n]
+            A p.
+        p, x, r : array, [n]
+            Direction, solution and residual.
+        """
+        for part in chunks(len(x), 1, most=CACHED):
+            x[part] += alpha * p[part]
+            r[part] -= alpha * q[part]
+            p[part] = (r[part] if inverse is None else inverse[part] * r[part]) + beta * p[part]
 
     def max_norm(self, vector: Any) -> float:
         """Largest absolute value, on the host; 0 without entries.

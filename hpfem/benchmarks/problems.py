@@ -124,7 +124,7 @@ def problem_sizes(shape: str, order: int, dofs: list[float], basis: str = "modif
     return [sizes[n] for n in sorted(sizes)]
 
 
-def _wave(points: NDArray[np.float64]) -> NDArray[np.float64]:
+def deformed(points: NDArray[np.float64]) -> NDArray[np.float64]:
     """Deform the unit box smoothly, so that every cell is curved.
 
     Parameters
@@ -165,7 +165,7 @@ def new_mesh(shape: str, counts: tuple[int, ...], geometry: str) -> Mesh:
     mesh = box(shape, counts)
     if geometry == "affine":
         return mesh
-    return (mesh if geometry == "multilinear" else mesh.elevated(2)).transformed(_wave, check=False)
+    return (mesh if geometry == "multilinear" else mesh.elevated(2)).transformed(deformed, check=False)
 
 
 # The same, the last two of which are kept.

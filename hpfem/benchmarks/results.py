@@ -14,7 +14,7 @@ from hpfem.shapes.arguments import shown
 from ..errors import ArgumentError
 from ..support.files import file_path, path_text, read_file
 
-BENCH, COMPARE = "hpfem-bench", "hpfem-compare"
+BENCH, COMPARE, SCALE = "hpfem-bench", "hpfem-compare", "hpfem-scale"
 VERSION = 1
 
 _NUMBER = (int, float)
@@ -23,6 +23,11 @@ _COMMON = {"shape": str, "geometry": str, "strategy": str, "algorithm": str, "or
 _FIELDS: Mapping[str, Mapping[str, Any]] = {
     BENCH: {"benchmark": str, **_COMMON, "dofs_per_second": _NUMBER, "fraction": _NUMBER, "bound": str},
     COMPARE: {**_COMMON, "dofs_per_second": _NUMBER, "flops": _NUMBER, "nbytes": _NUMBER, "difference": _NUMBER},
+    SCALE: {
+        **dict.fromkeys(("shape", "geometry", "scaling", "backend"), str),
+        **dict.fromkeys(("order", "ranks", "n_dofs"), int),
+        **dict.fromkeys(("wanted", "seconds", "dofs_per_second"), _NUMBER),
+    },
 }
 # Those that phases without a model do without.
 _BOUND = ("fraction", "bound")
@@ -154,7 +159,7 @@ def document(kind: str, results: Sequence[Mapping[str, Any]], complete: bool, **
     Parameters
     ----------
     kind : str
-        `BENCH` or `COMPARE`.
+        `BENCH`, `COMPARE` or `SCALE`.
     results : sequence of dict
         Measurements or rows.
     complete : bool
@@ -176,7 +181,7 @@ def read_results(path: str | os.PathLike[str]) -> dict[str, Any]:
     Parameters
     ----------
     path : path
-        Written by `hpfem bench` or `hpfem compare`.
+        Written by `hpfem bench`, `hpfem compare` or `hpfem scale`.
 
     Returns
     -------

@@ -1,6 +1,6 @@
 """`hpfem plot`: pictures of results.
 
-Draw the results of hpfem bench or hpfem compare.
+Draw the results of hpfem bench, hpfem compare or hpfem scale.
 
 Examples
 --------
@@ -10,7 +10,7 @@ Examples
 
 Pictures of a bench: strategies and orders of each shape, affine and deformed cells, collocated and noncollocated
 algorithms, highest throughput by order, share of the roofline. Pictures of a compare: throughput, operations and
-agreement by order.
+agreement by order. Of a scale: efficiency by number of processes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OTHERS = (".jpg", ".jpeg", ".gif", ".eps", ".ps", ".tif", ".tiff", ".webp", ".p
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command; see `hpfem.cli.make_parser`."""
-    parser.add_argument("results", metavar="RESULTS.json", help="written by hpfem bench or hpfem compare")
+    parser.add_argument("results", metavar="RESULTS.json", help="written by hpfem bench, compare or scale")
     text = "where the pictures go (default: beside the results); a file, where there is one picture"
     parser.add_argument("-o", "--output", metavar="FOLDER", help=text)
     parser.add_argument("--format", choices=[suffix[1:] for suffix in SUFFIXES], help="default png")

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..errors import ArgumentError
 from .comparison import plot_comparison
+from .scaling import plot_scaling
 from .throughput import plot_throughput
 
 SUFFIXES = (".png", ".pdf", ".svg")
@@ -36,8 +37,8 @@ def plot_results(results: Mapping[str, Any], folder: str | os.PathLike[str], suf
     if suffix not in SUFFIXES:
         raise ArgumentError(f"pictures are written as {', '.join(SUFFIXES)}, not {suffix!r}")
     Path(folder).mkdir(parents=True, exist_ok=True)
-    draw = plot_comparison if results["format"] == "hpfem-compare" else plot_throughput
-    return draw(results, folder, suffix)
+    draw = {"hpfem-compare": plot_comparison, "hpfem-scale": plot_scaling}
+    return draw.get(results["format"], plot_throughput)(results, folder, suffix)
 
 
-__all__ = ["SUFFIXES", "plot_comparison", "plot_results", "plot_throughput"]
+__all__ = ["SUFFIXES", "plot_comparison", "plot_results", "plot_scaling", "plot_throughput"]

@@ -308,11 +308,30 @@ class Communicator:
         -------
         {rank: ndarray}
         """
+        return self.started(given)()
+
+    def started(self, given: Mapping[int, NDArray[Any]]) -> Callable[[], dict[int, NDArray[Any]]]:
+        """Begin `exchanged`; messages are under way while this process does something else.
+
+        Parameters
+        ----------
+        given : {rank: ndarray}
+            As there; unchanged until the end.
+
+        Returns
+        -------
+        callable
+            That waits for the messages and returns the arrays received.
+        """
         received = {rank: np.empty_like(array) for rank, array in given.items()}
         requests = [self._mpi.Irecv(array, rank) for rank, array in received.items()]
         requests += [self._mpi.Isend(array, rank) for rank, array in given.items()]
-        self._wait(requests)
-        return received
+
+        def end() -> dict[int, NDArray[Any]]:
+            self._wait(requests)
+            return received
+
+        return end
 
     @staticmethod
     def _wait(requests: list[Any]) -> None:

@@ -268,7 +268,8 @@ def test_bad_input_leaves_nothing_behind(capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["info"], ["apply"], ["solve"], ["view"], ["compare"], ["bench"], ["plot"], ["tune"], ["cache"]]
+    "command",
+    [[], ["info"], ["apply"], ["solve"], ["view"], ["compare"], ["bench"], ["scale"], ["plot"], ["tune"], ["cache"]],
 )
 def test_help_has_examples(capsys, command):
     with pytest.raises(SystemExit) as exit_:

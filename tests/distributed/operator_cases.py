@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hpfem as hp
+from hpfem.memory import HOST
 from hpfem.solvers.preconditioners import jacobi
 from tests.distributed.meshes import BOXES, bent, by_cell, difference, exact, random_owners, whole
 
@@ -66,6 +67,20 @@ def shapes(comm):
         mesh = whole(name)
         for owners in (None, random_owners(mesh, comm)):
             solved(*check(mesh, hp.distribute(mesh, comm, owners=owners), comm), comm)
+
+
+def overlapped(comm):
+    """What is exchanged while the rest is gathered is, to the last bit, what is exchanged after that."""
+    for name in BOXES:
+        mesh = whole(name)
+        part = hp.distribute(mesh, comm, owners=random_owners(mesh, comm, 6))
+        c0 = hp.C0Space(hp.Space(part, 3, backend="numpy"))
+        bc = hp.BoundaryConditions(c0, dirichlet={"xmin": exact})
+        product = hp.GlobalOperator(hp.Helmholtz(c0.space, 1.5), c0, bc).product_on(HOST)
+        x = c0.project(exact)
+        rows = product.vectors.summed(product.into(x[None]))
+        rows[:, bc.constrained] = x[bc.constrained]
+        assert np.array_equal(rows[0], product(x))
 
 
 def orders(comm):

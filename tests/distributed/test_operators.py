@@ -6,6 +6,7 @@ from tests.distributed.launch import needs_mpi, run
 
 CASES = [
     ("shapes", 4),
+    ("overlapped", 3),
     ("orders", 2),
     ("curved_and_periodic", 3),
     ("empty", 3),

@@ -83,6 +83,12 @@ def test_products_are_those_of_the_sparse_matrix(case, masked, folder, rng):
     out = np.full((components, c0.size), np.nan, dtype)
     run(own, "gather", 3, 1, *head, a.entry_values, packed, none, out, none, none)
     assert np.abs(out - wanted).max() < tolerance * scale
+    # Some columns alone, to the last bit.
+    columns = np.sort(rng.choice(c0.size, c0.size // 3, replace=False))
+    some, (starts, codes) = np.full((components, len(columns)), np.nan, dtype), tables.part(columns, np)
+    head_of_some = (np.int64(len(columns)), np.int64(0), a.starts, a.order, starts, codes.astype(a.codes.dtype))
+    run(own, "gather", 3, 1, *head_of_some, a.entry_rows, a.entry_values, packed, none, some, none, none)
+    assert np.array_equal(some, out[:, columns])
     if masked:
         wanted = np.where(free, wanted, vector)
     sums = [np.full(2, np.nan), np.full(2, np.nan)]

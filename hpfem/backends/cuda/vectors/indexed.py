@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -120,6 +120,36 @@ class IndexTables:
         at, among = rank[columns], xp.arange(len(columns)) - starts[columns]
         self.entry_codes[self.slice_starts[at // SLICE] + SLICE * among + at % SLICE] = codes[entries]
 
+    def part(self, columns: Any, xp: Any) -> tuple[Any, Any]:
+        """Take the entries of some columns, in the same order.
+
+        Parameters
+        ----------
+        columns : array of int, [n]
+        xp : module
+            Of the arrays.
+
+        Returns
+        -------
+        slice_starts, entry_codes : array
+            Of these columns, as they stand.
+        """
+        n, rank = len(columns), xp.arange(self.size)
+        rank[self.order] = xp.arange(self.single)
+        at = rank[columns]
+        first = self.slice_starts[at // SLICE]
+        widths = (self.slice_starts[at // SLICE + 1] - first) // SLICE
+        padded = xp.zeros(-(-n // SLICE) * SLICE, dtype=np.int64)
+        padded[:n] = widths
+        starts = xp.concatenate([xp.zeros(1, np.int64), xp.cumsum(SLICE * padded.reshape(-1, SLICE).max(axis=1))])
+        codes, here = xp.full(int(starts[-1]), -1, dtype=self.entry_codes.dtype), xp.arange(n)
+        for k in range(int(padded.max()) if n else 0):
+            some = here[widths > k]
+            codes[starts[some // SLICE] + SLICE * k + some % SLICE] = self.entry_codes[
+                first[some] + SLICE * k + at[some] % SLICE
+            ]
+        return starts, codes
+
     def source(self, real: DTypeLike, components: int) -> str:
         """Source of the kernels.
 
@@ -201,6 +231,27 @@ class IndexedRestriction(ElementRestriction):
             Codes of the block; row starts, columns and values of what is not one entry +-1.
         """
         return self._codes[number], self._tables.row_starts, self._tables.columns, self._tables.values
+
+    def gather_some(self, columns: Indices) -> Callable[[Any], Any]:
+        """Make what sums local numbers for some columns alone; see `ElementRestriction.gather_some`."""
+        a, none, n = self._tables, np.uint64(0), len(columns)
+        slice_starts, codes = a.part(self._vectors.from_host(columns), self._vectors.xp)
+
+        def gather(local: Any) -> Any:
+            out = self._device.empty((local.size // len(a.codes), n), self._dtype)
+            if n:
+                self._kernel(len(out))[1](
+                    (sum_blocks(n, GATHER_BLOCKS),),
+                    (THREADS,),
+                    (
+                        np.int64(n), np.int64(0), a.starts, a.order, slice_starts, codes, a.entry_rows, a.entry_values,
+                        local, none, out, none, none,
+                    ),
+                    shared_mem=sum_bytes(1),
+                )  # fmt: skip
+            return out
+
+        return gather
 
     @property
     def n_blocks(self) -> int:

@@ -28,6 +28,19 @@ def _axpby() -> Any:
     return import_module("cupy").ElementwiseKernel(*arguments)
 
 
+@cache
+def _advance() -> Any:
+    body = "x = x + alpha * p; r = r - alpha * q; p = inverse * r + beta * p"
+    arguments = "T alpha, T beta, T inverse, T q", "T p, T x, T r", body, "hpfem_advance"
+    return import_module("cupy").ElementwiseKernel(*arguments)
+
+
+@cache
+def _aside(device: str) -> Any:
+    """The stream of a device's exchanges."""
+    return import_module("cupy").cuda.Stream(non_blocking=True)
+
+
 class Graph:
     """Launches in a CUDA graph.
 
@@ -106,10 +119,29 @@ class CudaVectors(VectorSpace):
         """CuPy."""
         return import_module("cupy")
 
-    def exchanged(self, comm: Communicator, given: Mapping[int, Any]) -> dict[int, Any]:
-        """Exchange arrays with other processes, between GPUs where NCCL can; see `VectorSpace.exchanged`."""
+    def started(self, comm: Communicator, given: Mapping[int, Any]) -> Callable[[], dict[int, Any]]:
+        """Begin to exchange arrays, between GPUs where NCCL can, on a stream of its own; see `VectorSpace.started`."""
         between = nccl_of(comm)
-        return super().exchanged(comm, given) if between is None else between.exchanged(given)
+        if between is None:
+            return super().started(comm, given)
+        sent = {rank: self.xp.ascontiguousarray(own) for rank, own in given.items()}
+        current, aside = self.xp.cuda.get_current_stream(), _aside(self.device.name)
+        aside.wait_event(current.record())
+        with aside:
+            received = between.exchanged(sent)
+
+        def end() -> dict[int, Any]:
+            # What is sent and received stays until here, and the next exchange waits for who reads it.
+            self.xp.cuda.get_current_stream().wait_event(aside.record())
+            sent.clear()
+            return received
+
+        return end
+
+    def advance(self, alpha: float, beta: float, inverse: Any, q: Any, p: Any, x: Any, r: Any) -> None:
+        """Take a step of conjugate gradients in one pass; see `VectorSpace.advance`."""
+        number = x.dtype.type
+        _advance()(number(alpha), number(beta), number(1) if inverse is None else inverse, q, p, x, r)
 
     def sum_over(self, comm: Communicator, numbers: Any) -> Any:
         """Sum over processes, between GPUs where NCCL can; see `VectorSpace.sum_over`."""

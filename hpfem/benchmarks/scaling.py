@@ -1,0 +1,307 @@
+"""Scaling over processes: conjugate gradients on a box by the protocol of DOLFINx's benchmark.
+
+Laplacian with u = 0 on the boundary, random right-hand side, no preconditioner, a fixed number of iterations; the rate
+is unknowns * iterations / seconds of the slowest process. Weak: so many unknowns for each process; strong: so many for
+all; alone: as many processes side by side as there are, each with a problem of its own: what weak scaling could reach
+on shared memory.
+
+The model is a sum: what one process takes for its unknowns, bytes over the rate of a link, a time for each message, and
+a sum over processes as a tree of messages.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from ..assembly import BoundaryConditions, C0Space, GlobalOperator
+from ..errors import ArgumentError, SolverError
+from ..mesh import Mesh, box
+from ..operators import Laplacian
+from ..solvers import cg
+from ..space import Space
+from ..support.communicator import ALONE, Communicator
+from .problems import deformed
+from .results import rounded
+
+MIXED = ("hex", "prism", "pyramid", "tet")
+# Of DOLFINx's benchmark: unknowns for each GPU by order, and iterations.
+UNKNOWNS, ITERATIONS = {3: 300e6, 6: 500e6}, 100
+SCALINGS = ("weak", "strong", "alone")
+# Seconds of a message beside its bytes, and bytes a second between GPUs of different nodes (400 Gbit/s).
+MESSAGE, LINK = 12e-6, 50e9
+_PING = 1 << 23
+# Neighbours that a box among boxes has at most, and its faces.
+_NEIGHBOURS, _FACES = 26, 6
+
+
+def unknowns_per_box(shape: str, order: int) -> float:
+    """Count the unknowns that a small box adds to a large one.
+
+    Parameters
+    ----------
+    shape : str
+        Of a box's cells, or "mixed".
+    order : int
+
+    Returns
+    -------
+    float
+    """
+    if shape == "mixed":
+        return sum(unknowns_per_box(own, order) for own in MIXED) / len(MIXED)
+    closed = box(shape, 3, periodic=("x", "y", "z"), comm=ALONE)
+    return C0Space(Space(closed, order, backend="numpy")).size / 27
+
+
+def factors(n: int) -> tuple[int, int, int]:
+    """Take a number of processes apart, so that their boxes make one that is nearly a cube.
+
+    Parameters
+    ----------
+    n : int
+
+    Returns
+    -------
+    tuple of int
+    """
+    found = [
+        (a, b, n // a // b) for a in range(1, n + 1) if n % a == 0 for b in range(1, n // a + 1) if n // a % b == 0
+    ]
+    return min(found, key=lambda own: (max(own) - min(own), own[::-1]))
+
+
+def box_counts(shape: str, order: int, unknowns: float, parts: int = 1) -> tuple[int, ...]:
+    """Small boxes in each direction of a box of some unknowns.
+
+    Parameters
+    ----------
+    shape : str
+    order : int
+    unknowns : float
+        Of each part.
+    parts : int
+
+    Returns
+    -------
+    tuple of int
+    """
+    side = max(1, round((unknowns / unknowns_per_box(shape, order)) ** (1 / 3)))
+    counts = [side * n for n in factors(parts)]
+    return (max(counts[0], len(MIXED)) if shape == "mixed" else counts[0], *counts[1:])
+
+
+def expected_seconds(alone: float, unknowns: float, parts: int, link: float = LINK, size: int = 8) -> float:
+    """Seconds of an iteration by the model of the module.
+
+    Parameters
+    ----------
+    alone : float
+        Seconds of an iteration of one process on its unknowns.
+    unknowns : float
+        Of each process; those on the faces of a cube are exchanged.
+    parts : int
+        Processes.
+    link : float
+        Bytes a second that a process sends.
+    size : int
+        Bytes of a number.
+
+    Returns
+    -------
+    float
+    """
+    if parts == 1:
+        return alone
+    sides = [min(2, n - 1) for n in factors(parts)]
+    neighbours = min(_NEIGHBOURS, math.prod(side + 1 for side in sides) - 1)
+    nbytes = size * sum(sides) * unknowns ** (2 / 3)
+    return alone + nbytes / link + MESSAGE * (neighbours + math.ceil(math.log2(parts)))
+
+
+@dataclass
+class ScalingRun:
+    """One problem on the processes that are there; collective.
+
+    Parameters
+    ----------
+    shape : str
+        "hex", "prism", "pyramid", "tet" or "mixed".
+    order : int
+    scaling : str
+        "weak", "strong" or "alone".
+    unknowns : float
+        Of each process, or with "strong" of all.
+    comm : Communicator
+        All processes.
+    backend : str
+    geometry : str
+        "affine" or "deformed": cells with straight edges whose Jacobians are not constant but for tets.
+    iterations : int
+
+    Attributes
+    ----------
+    phases : dict
+        Seconds of each phase, of the slowest process.
+
+    Raises
+    ------
+    ArgumentError
+        For an unknown scaling.
+    """
+
+    shape: str
+    order: int
+    scaling: str
+    unknowns: float
+    comm: Communicator
+    backend: str = "auto"
+    geometry: str = "deformed"
+    iterations: int = ITERATIONS
+    phases: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.scaling not in SCALINGS:
+            raise ArgumentError(f"unknown scaling {self.scaling!r}; valid: {', '.join(SCALINGS)}")
+        self._mine = ALONE if self.scaling == "alone" else self.comm
+
+    @contextmanager
+    def _phase(self, name: str) -> Iterator[None]:
+        """Time a phase between all processes."""
+        self.comm.sum(0.0)
+        start = perf_counter()
+        yield
+        self.phases[name] = self.comm.max(perf_counter() - start)
+
+    def mesh(self) -> Mesh:
+        """Make the mesh, of which each process has its part.
+
+        Returns
+        -------
+        Mesh
+        """
+        parts = self.comm.size if self.scaling == "weak" else 1
+        counts = box_counts(self.shape, self.order, self.unknowns, parts)
+        mesh = box(MIXED if self.shape == "mixed" else self.shape, counts, comm=self._mine)
+        return mesh if self.geometry == "affine" else mesh.transformed(deformed, check=False)
+
+    def measure(self) -> dict[str, Any]:
+        """Set it up and iterate.
+
+        Returns
+        -------
+        dict
+            A record for result files.
+        """
+        with self._phase("mesh"):
+            mesh = self.mesh()
+        with self._phase("space"):
+            space = Space(mesh, self.order, backend=self.backend)
+        with self._phase("numbering"):
+            c0 = C0Space(space)
+            bc = BoundaryConditions(c0, dirichlet=0.0)
+        with self._phase("first product"):
+            A = GlobalOperator(Laplacian(space), c0, bc)
+            vectors = A.vectors
+            rng = np.random.default_rng(self.comm.rank)
+            b = vectors.from_host(c0.vectors_on().agreed(rng.standard_normal(c0.size) * bc.free), space.dtype)
+            vectors.norm(A.apply(b, A.device))
+        with self._phase("warm-up"):
+            self._iterate(A, b, 12)
+        with self._phase("iterations"):
+            self._iterate(A, b, self.iterations)
+        seconds = self.phases["iterations"] / self.iterations
+        n = c0.whole_size * (self.comm.size if self.scaling == "alone" else 1)
+        sharing = c0.numbering.sharing
+        places = {} if sharing is None else sharing.places
+        nbytes = space.dtype.itemsize * sum(map(len, places.values()))
+        return rounded({
+            "shape": self.shape,
+            "geometry": self.geometry,
+            "order": self.order,
+            "scaling": self.scaling,
+            "ranks": self.comm.size,
+            "wanted": float(self.unknowns),
+            "n_dofs": n,
+            "iterations": self.iterations,
+            "seconds": seconds,
+            "dofs_per_second": n / seconds,
+            "backend": A.operator.backend.name,
+            "sent_bytes": self.comm.max(nbytes),
+            "messages": self.comm.max(len(places)),
+            "link_bytes_per_second": self._link(vectors, space.dtype),
+            "phases": rounded(self.phases),
+        })  # fmt: skip
+
+    def _iterate(self, A: GlobalOperator, b: Any, iterations: int) -> None:
+        """Iterate so often: it must not converge."""
+        try:
+            cg(A, b, tol=1e-300, max_iterations=iterations, bar=False)
+        except SolverError:
+            return
+        raise ArgumentError(f"{iterations} iterations solve it; take fewer, or more unknowns")
+
+    def _link(self, vectors: Any, dtype: Any) -> float:
+        """Bytes a second that pairs of processes send each other at the same time; 0 where there is one."""
+        other = self.comm.rank ^ 1
+        if self._mine.size == 1:
+            return 0.0
+        given = {other: vectors.xp.zeros(_PING // dtype.itemsize, dtype)} if other < self.comm.size else {}
+        best = math.inf
+        for _ in range(3):
+            self.comm.sum(0.0)
+            start = perf_counter()
+            for own in vectors.exchanged(self.comm, given).values():
+                float(own[0])  # waits for the device
+            best = min(best, perf_counter() - start)
+        return _PING / self.comm.max(best)
+
+
+def merged(rows: Sequence[Mapping[str, Any]], more: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Put records together; later ones of the same problem and number of processes count.
+
+    Parameters
+    ----------
+    rows, more : sequence of dict
+
+    Returns
+    -------
+    list of dict
+        By problem and processes.
+    """
+    kept = {(*_problem(row), row["ranks"]): dict(row) for row in (*rows, *more)}
+    return [kept[key] for key in sorted(kept)]
+
+
+def _problem(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return row["shape"], row["order"], row["geometry"], row["backend"], row["scaling"], row["wanted"]
+
+
+def efficiencies(rows: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Rate of each process over that of the same problem on the fewest processes.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+
+    Returns
+    -------
+    list of float
+        For each row. Weak scaling is measured against processes side by side, where these were.
+    """
+    found = []
+    for row in rows:
+        beside = {**row, "scaling": "alone"}
+        same = [r for r in rows if row["scaling"] == "weak" and _problem(r) == _problem(beside)]
+        first = next((r for r in same if r["ranks"] == row["ranks"]), None)
+        if first is None:
+            first = min((r for r in rows if _problem(r) == _problem(row)), key=lambda r: r["ranks"])
+        rate = first["dofs_per_second"] / first["ranks"]
+        found.append(row["dofs_per_second"] / row["ranks"] / rate)
+    return found

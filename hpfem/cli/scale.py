@@ -1,0 +1,127 @@
+"""`hpfem scale`: scaling over processes.
+
+Measure weak and strong scaling of conjugate gradients on the processes there are, as the benchmark of DOLFINx does.
+
+Examples
+--------
+  hpfem scale --dofs 1e6 -o scaling.json
+  mpirun -n 2 hpfem scale --dofs 1e6 -o scaling.json
+  mpirun -n 2 hpfem scale --backend cuda -o h200.json
+  mpirun -n 2 hpfem scale --shapes hex,tet,mixed --orders 3 --dofs 1e6 --strong -o scaling.json
+  mpirun -n 2 hpfem scale --alone --dofs 1e6 -o scaling.json
+  hpfem plot scaling.json
+
+Laplacian, u = 0 on the boundary, random right-hand side, a fixed number of iterations without preconditioner; the rate
+is unknowns * iterations / seconds. Results of other numbers of processes stay in the file: the table, and the figure of
+hpfem plot, are of all of them. --alone has each process solve a problem of its own beside the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any
+
+from ..benchmarks import document, machine_description, read_results
+from ..benchmarks.results import SCALE
+from ..benchmarks.scaling import (
+    ITERATIONS,
+    MESSAGE,
+    MIXED,
+    UNKNOWNS,
+    ScalingRun,
+    efficiencies,
+    expected_seconds,
+    merged,
+)
+from ..errors import ArgumentError
+from ..support.communicator import Communicator, world
+from ..support.files import write_json
+from . import options, output
+
+SHAPES = (*MIXED, "mixed")
+# Numbers of processes that the model is printed for.
+ON_PAPER = (8, 64, 1024)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command; see `hpfem.cli.make_parser`."""
+    options.add(parser, "--shapes", options.parse_names, "NAME,...", f"of {', '.join(SHAPES)} (default hex)")
+    options.add(parser, "--orders", options.parse_orders, "P,...", "default 3,6")
+    text = "unknowns of each process, with --strong of all (default 300e6 at order 3, else 500e6)"
+    options.add(parser, "--dofs", options.parse_dofs, "N", text)
+    which = parser.add_mutually_exclusive_group()
+    for name in ("weak", "strong", "alone"):
+        which.add_argument(f"--{name}", action="store_const", const=name, dest="scaling", default="weak")
+    parser.add_argument("--geometry", choices=("affine", "deformed"), default="deformed", help="default deformed")
+    options.add(parser, "--iterations", options.parse_positive, "N", f"default {ITERATIONS}")
+    parser.add_argument("--backend", default="auto", metavar="NAME", help="auto, numpy, cpu or cuda (default auto)")
+    parser.add_argument("-o", "--output", metavar="FILE.json", help="what is measured is added to what it holds")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Run the command; see `hpfem.cli.make_parser`."""
+    comm, shapes = world(), arguments.shapes or ("hex",)
+    for shape in shapes:
+        if shape not in SHAPES:
+            raise ArgumentError(f"unknown shape {shape!r}; valid: {', '.join(SHAPES)}")
+    target, before = None, []
+    with comm.together():
+        if comm.rank == 0 and arguments.output is not None:
+            target = options.output_file(arguments.output, ".json")
+            before = _rows(target) if target.exists() else []
+    rows, iterations = [], arguments.iterations or ITERATIONS
+    for shape in shapes:
+        for order in arguments.orders or (3, 6):
+            for unknowns in arguments.dofs or (UNKNOWNS.get(order, 500e6),):
+                given = (shape, order, arguments.scaling, unknowns, comm, arguments.backend, arguments.geometry)
+                rows.append(ScalingRun(*given, iterations=iterations).measure())
+                _say_phases(comm, rows[-1])
+    if comm.rank == 0:
+        result = document(SCALE, merged(before, rows), True, machine=machine_description())
+        if target is not None:
+            write_json(target, result)
+        output.show(arguments, result, lambda: _print(result["results"]))
+
+
+def _rows(path: os.PathLike[str]) -> list[dict[str, Any]]:
+    """Records of a file of this command."""
+    found = read_results(path)
+    if found["format"] != SCALE:
+        raise ArgumentError(f"{os.fspath(path)!r} holds other results; give another file to -o")
+    rows: list[dict[str, Any]] = found["results"]
+    return rows
+
+
+def _say_phases(comm: Communicator, row: dict[str, Any]) -> None:
+    if comm.rank == 0 and comm.size > 0:
+        phases = ", ".join(f"{name} {seconds:.3g} s" for name, seconds in row["phases"].items())
+        output.say(f"{row['shape']} P={row['order']}, {row['n_dofs']:,} unknowns: {phases}")
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    lines = []
+    for row, efficiency in zip(rows, efficiencies(rows), strict=True):
+        rate, each = row["dofs_per_second"] / row["ranks"], row["n_dofs"] / row["ranks"]
+        link = row["link_bytes_per_second"]
+        exchange = row["sent_bytes"] / link + MESSAGE * row["messages"] if link else 0.0
+        paper = [""] * len(ON_PAPER)
+        if row["scaling"] == "weak" and row["ranks"] == 1:
+            paper = [f"{row['seconds'] / expected_seconds(row['seconds'], each, n):.2f}" for n in ON_PAPER]
+        lines.append([
+            row["shape"], str(row["order"]), row["scaling"], str(row["ranks"]), output.engineering(each),
+            output.engineering(rate, "DoF/s"), f"{efficiency:.2f}", output.engineering(row["seconds"], "s"),
+            output.engineering(exchange, "s"), *paper,
+        ])  # fmt: skip
+    heads = [
+        "shape",
+        ">P",
+        "scaling",
+        ">N",
+        ">unknowns / N",
+        ">rate / N",
+        ">efficiency",
+        ">iteration",
+        ">exchange, model",
+    ]
+    output.print_table("conjugate gradients", [*heads, *(f">on {n}" for n in ON_PAPER)], lines)

@@ -1,0 +1,71 @@
+"""`hpfem scale`: what it measures on one and two processes is in one table and one figure."""
+
+import json
+
+import pytest
+
+import hpfem as hp
+from hpfem.benchmarks import read_results
+from hpfem.benchmarks.scaling import (
+    ScalingRun,
+    box_counts,
+    efficiencies,
+    expected_seconds,
+    factors,
+    merged,
+    unknowns_per_box,
+)
+from hpfem.cli import main
+from tests.distributed.launch import needs_mpi, start
+
+
+def test_boxes():
+    assert [factors(n) for n in (1, 2, 8, 12)] == [(1, 1, 1), (2, 1, 1), (2, 2, 2), (3, 2, 2)]
+    assert [unknowns_per_box(shape, 3) for shape in ("hex", "prism", "tet")] == [27, 27, 27]
+    assert box_counts("hex", 3, 27e3, 2) == (20, 10, 10)
+    assert box_counts("mixed", 2, 10) == (4, 1, 1)
+
+
+def test_model():
+    assert expected_seconds(1.0, 1e6, 1) == 1.0
+    # Two boxes have one face between them, 26 neighbours of one in the middle six.
+    assert expected_seconds(1.0, 1e6, 2, link=1e9) == pytest.approx(1 + 8e4 / 1e9 + 2 * 12e-6)
+    assert expected_seconds(1.0, 1e6, 1024, link=1e9) == pytest.approx(1 + 6 * 8e4 / 1e9 + 36 * 12e-6)
+
+
+def row(scaling, ranks, rate, wanted=100.0):
+    """A record."""
+    about = {"shape": "hex", "order": 3, "geometry": "affine", "backend": "cpu"}
+    return {**about, "scaling": scaling, "ranks": ranks, "dofs_per_second": rate, "wanted": wanted}
+
+
+def test_efficiencies():
+    rows = merged([row("weak", 1, 9.0), row("weak", 2, 1.0)], [row("weak", 2, 15.0), row("alone", 2, 16.0)])
+    assert [(r["scaling"], r["ranks"]) for r in rows] == [("alone", 2), ("weak", 1), ("weak", 2)]
+    assert efficiencies(rows) == [1.0, 1.0, 15 / 16]
+
+
+def test_wrong_scalings_and_too_many_iterations_are_refused():
+    with pytest.raises(hp.ArgumentError, match="weak, strong"):
+        ScalingRun("hex", 3, "sideways", 100, hp.ALONE)
+    assert main(["scale", "--shapes", "cube"]) == 2
+
+
+@needs_mpi
+@pytest.mark.parametrize("kind", ["--weak", "--strong", "--alone"])
+def test_runs_are_put_together(kind, tmp_path, capsys):
+    file = tmp_path / "scaling.json"
+    given = ["scale", "--shapes", "hex,mixed", "--orders", "2", "--dofs", "3000", "--iterations", "5", kind]
+    given += ["--backend", "numpy", "-o", str(file)]
+    assert main(given) == 0
+    found = start(2, "-m", "hpfem", *given)
+    assert found.returncode == 0, found.stderr[-2000:]
+    assert found.stdout.count("iterations") == 2  # said once
+    rows = read_results(file)["results"]
+    assert [(r["shape"], r["ranks"]) for r in rows] == [("hex", 1), ("hex", 2), ("mixed", 1), ("mixed", 2)]
+    for one, two in ((rows[0], rows[1]), (rows[2], rows[3])):
+        assert two["n_dofs"] == pytest.approx((1 if kind == "--strong" else 2) * one["n_dofs"], rel=0.1)
+        assert (two["messages"] > 0) == (kind != "--alone")
+    capsys.readouterr()
+    assert main(["plot", str(file), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["pictures"] == [str(tmp_path / "scaling.png")]
