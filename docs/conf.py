@@ -35,7 +35,8 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-html_sidebars = {name: [] for name in ("index", "start", "limits", "speed", "compared", "references", "changes")}
+_PAGES = ("index", "start", "limits", "speed", "cluster", "compared", "references", "changes")
+html_sidebars = {name: [] for name in _PAGES}
 copyright = "The hpfem developers, MIT licence"
 
 add_module_names = False

@@ -9,7 +9,6 @@ Examples
   mpirun -n 2 hpfem scale --backend cuda -o h200.json
   mpirun -n 2 hpfem scale --shapes hex,tet,mixed --orders 3 --dofs 1e6 --strong -o scaling.json
   mpirun -n 2 hpfem scale --alone --dofs 1e6 -o scaling.json
-  hpfem plot scaling.json
 
 Laplacian, u = 0 on the boundary, random right-hand side, a fixed number of iterations without preconditioner; the rate
 is unknowns * iterations / seconds. Results of other numbers of processes stay in the file: the table, and the figure of
