@@ -26,6 +26,7 @@ from ..mesh import Mesh, box
 from ..operators import Laplacian
 from ..solvers import cg
 from ..space import Space
+from ..space.arguments import Quadrature
 from ..support.communicator import ALONE, Communicator
 from .problems import deformed
 from .results import rounded
@@ -142,8 +143,10 @@ class ScalingRun:
         All processes.
     backend : str
     geometry : str
-        "affine" or "deformed": cells with straight edges whose Jacobians are not constant but for tets.
+        Of `GEOMETRIES`.
     iterations : int
+    quadrature : Quadrature
+        As for `Space`.
 
     Attributes
     ----------
@@ -162,8 +165,9 @@ class ScalingRun:
     unknowns: float
     comm: Communicator
     backend: str = "auto"
-    geometry: str = "deformed"
+    geometry: str = "multilinear"
     iterations: int = ITERATIONS
+    quadrature: Quadrature = None
     phases: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -189,7 +193,9 @@ class ScalingRun:
         parts = self.comm.size if self.scaling == "weak" else 1
         counts = box_counts(self.shape, self.order, self.unknowns, parts)
         mesh = box(MIXED if self.shape == "mixed" else self.shape, counts, comm=self._mine)
-        return mesh if self.geometry == "affine" else mesh.transformed(deformed, check=False)
+        if self.geometry == "affine":
+            return mesh
+        return (mesh if self.geometry == "multilinear" else mesh.elevated(2)).transformed(deformed, check=False)
 
     def measure(self) -> dict[str, Any]:
         """Set it up and iterate.
@@ -202,7 +208,7 @@ class ScalingRun:
         with self._phase("mesh"):
             mesh = self.mesh()
         with self._phase("space"):
-            space = Space(mesh, self.order, backend=self.backend)
+            space = Space(mesh, self.order, quadrature=self.quadrature, backend=self.backend)
         with self._phase("numbering"):
             c0 = C0Space(space)
             bc = BoundaryConditions(c0, dirichlet=0.0)
@@ -225,6 +231,7 @@ class ScalingRun:
             "shape": self.shape,
             "geometry": self.geometry,
             "order": self.order,
+            "quadrature": str(self.quadrature),
             "scaling": self.scaling,
             "ranks": self.comm.size,
             "wanted": float(self.unknowns),
@@ -233,6 +240,8 @@ class ScalingRun:
             "seconds": seconds,
             "dofs_per_second": n / seconds,
             "backend": A.operator.backend.name,
+            "blocks": [repr(block) for block in space.blocks],
+            "strategies": [choice.kernel.strategy for choice in A.operator.choices],
             "sent_bytes": self.comm.max(nbytes),
             "messages": self.comm.max(len(places)),
             "link_bytes_per_second": self._link(vectors, space.dtype),
@@ -280,7 +289,15 @@ def merged(rows: Sequence[Mapping[str, Any]], more: Sequence[Mapping[str, Any]])
 
 
 def _problem(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return row["shape"], row["order"], row["geometry"], row["backend"], row["scaling"], row["wanted"]
+    return (
+        row["shape"],
+        row["order"],
+        row["geometry"],
+        row["backend"],
+        str(row.get("quadrature")),
+        row["scaling"],
+        row["wanted"],
+    )
 
 
 def efficiencies(rows: Sequence[Mapping[str, Any]]) -> list[float]:

@@ -21,7 +21,7 @@ import argparse
 import os
 from typing import Any
 
-from ..benchmarks import document, machine_description, read_results
+from ..benchmarks import GEOMETRIES, document, machine_description, read_results
 from ..benchmarks.results import SCALE
 from ..benchmarks.scaling import (
     ITERATIONS,
@@ -52,7 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group()
     for name in ("weak", "strong", "alone"):
         which.add_argument(f"--{name}", action="store_const", const=name, dest="scaling", default="weak")
-    parser.add_argument("--geometry", choices=("affine", "deformed"), default="deformed", help="default deformed")
+    parser.add_argument("--geometry", choices=GEOMETRIES, default="multilinear", help="default multilinear")
+    text = "default, gauss, collocated, or a number of further points in each direction"
+    options.add(parser, "--quadrature", options.parse_quadrature, "RULE", text)
     options.add(parser, "--iterations", options.parse_positive, "N", f"default {ITERATIONS}")
     parser.add_argument("--backend", default="auto", metavar="NAME", help="auto, numpy, cpu or cuda (default auto)")
     parser.add_argument("-o", "--output", metavar="FILE.json", help="what is measured is added to what it holds")
@@ -74,7 +76,7 @@ def run(arguments: argparse.Namespace) -> None:
         for order in arguments.orders or (3, 6):
             for unknowns in arguments.dofs or (UNKNOWNS.get(order, 500e6),):
                 given = (shape, order, arguments.scaling, unknowns, comm, arguments.backend, arguments.geometry)
-                rows.append(ScalingRun(*given, iterations=iterations).measure())
+                rows.append(ScalingRun(*given, iterations, arguments.quadrature).measure())
                 _say_phases(comm, rows[-1])
     if comm.rank == 0:
         result = document(SCALE, merged(before, rows), True, machine=machine_description())
