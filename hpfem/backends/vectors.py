@@ -808,7 +808,7 @@ class VectorSpace:
         x, y : array, [n]
         """
         y *= beta
-        y += alpha * x
+        y += x if alpha == 1 else alpha * x
 
     def advance(self, alpha: float, beta: float, inverse: Any, q: Any, p: Any, x: Any, r: Any) -> None:
         """Take a step of conjugate gradients, in place: x += alpha p, r -= alpha q, p = inverse * r + beta p.
