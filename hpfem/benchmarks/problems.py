@@ -375,7 +375,7 @@ class OneMesh:
         return [self.size.n_cells]
 
     def auto(self, n_elements: int) -> None:
-        """Strategy and algorithm that "auto" takes are not asked for; see `TiledBlock.auto`.
+        """Strategy and algorithm that "auto" takes are not asked for; see `TiledProblem.auto`.
 
         Parameters
         ----------

@@ -16,7 +16,7 @@ from ..errors import ArgumentError, DeviceError, NotSuitable
 from .cases import TOLERANCES, BenchSettings, Case, Settings, check_settings
 from .problems import Application, BuiltOperator, ProblemSize
 from .results import Measurement
-from .tiled import TiledBlock
+from .tiled import TiledProblem
 
 # What no kernel can serve is recorded, and the run goes on.
 REFUSALS = (NotSuitable, ArgumentError, DeviceError)
@@ -127,7 +127,7 @@ class Runner:
             if not self._in_time():
                 return
             block = case.block(self.settings, self._backend.name)
-            assert isinstance(block, TiledBlock)
+            assert isinstance(block, TiledProblem)
             for strategy, algorithm in self._combinations():
                 try:
                     kernels.append(block.choose(strategy, algorithm, 1).kernel)

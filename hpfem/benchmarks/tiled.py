@@ -22,8 +22,8 @@ from ..backends.base import BACKENDS, Backend, choose_backend, vectors_on
 from ..backends.vectors import VectorSpace
 from ..errors import ArgumentError, DeviceError, NotSuitable
 from ..forms.cost import operator_bytes
-from ..forms.form import BlockProblem
-from ..memory import HOST
+from ..forms.form import BlockProblem, FieldValues
+from ..memory import HOST, PairArray
 from ..mesh import Mesh, box
 from ..space import Space
 from ..tuning import Choice, choose
@@ -117,42 +117,30 @@ class TiledKernel:
         return int(self.kernel.flops) * self.geometry.size
 
 
-class TiledBlock:
-    """A benchmark's operator on copies of a few elements of a shape.
+class TiledProblem:
+    """A form on copies of a few elements.
 
     Parameters
     ----------
-    benchmark : str
-        Name in `BENCHMARKS`.
-    shape : str
-    order : int
-    geometry : str
-        "affine" or "deformed".
+    problem : BlockProblem
+        On the few elements, on the host.
     backend : str
-    **options
-        `basis`, `quadrature` and `dtype` of the `Space`.
+    components : int
+        Of the field that it is applied to.
 
     Attributes
     ----------
     problem : BlockProblem
-        On the few elements.
-
-    Raises
-    ------
-    ArgumentError
-        For unknown names.
+    components : int
     """
 
-    def __init__(
-        self, benchmark: str, shape: str, order: int, geometry: str, backend: str = "auto", **options: Any
-    ) -> None:
-        space = Space(few_elements(shape, geometry), order, backend="numpy", **options)
-        self.problem: BlockProblem = BENCHMARKS[benchmark](space).choices[0].kernel.problem
+    def __init__(self, problem: BlockProblem, backend: str = "auto", components: int = 1) -> None:
+        self.problem, self.components = problem, components
         self._backend = backend
         self._shared: tuple[Any, Any] | None = None
         rng = np.random.default_rng(0)
-        shape_of = (1, self.problem.n_elements, self.problem.n_modes)
-        self._given = (rng.random(shape_of) - 0.5).astype(self.problem.dtype)
+        shape_of = (components, problem.n_elements, problem.n_input)
+        self._given = (rng.random(shape_of) - 0.5).astype(problem.dtype)
 
     @cached_property
     def backend(self) -> Backend:
@@ -171,7 +159,7 @@ class TiledBlock:
     @cached_property
     def _wanted(self) -> NDArray[Any]:
         """NumPy's result for the few elements."""
-        out = np.empty_like(self._given)
+        out = np.empty((*self._given.shape[:2], self.problem.n_output), self._given.dtype)
         choose(self.problem, "auto", "auto", BACKENDS["numpy"]).kernel.apply(self._given, out)
         return out
 
@@ -236,7 +224,7 @@ class TiledBlock:
         return choice.strategy, choice.algorithm
 
     def build(self, strategy: str, algorithm: str, n_elements: int) -> BuiltOperator:
-        """Build the operator; see `TiledBlock.choose`.
+        """Build the operator; see `TiledProblem.choose`.
 
         Parameters
         ----------
@@ -269,8 +257,13 @@ class TiledBlock:
         BlockProblem
         """
         # On a device factors are large: they are copied there, and kernels for fewer elements share them.
-        geometry = RepeatedGeometry(self.problem.geometry, n_elements, whole=self._vectors.device.name == HOST.name)
-        return replace(self.problem, geometry=geometry, algorithm=algorithm)
+        device, copies = self._vectors.device, np.arange(n_elements) % self.problem.n_elements
+        geometry = RepeatedGeometry(self.problem.geometry, n_elements, whole=device.name == HOST.name)
+        fields = {
+            name: FieldValues(PairArray.of(field.pair.read(HOST)[:, copies]), device, field.vector)
+            for name, field in self.problem.fields.items()
+        }
+        return replace(self.problem, geometry=geometry, algorithm=algorithm, fields=fields)
 
     def arrays(self, n_elements: int) -> tuple[Any, Any]:
         """Coefficients, and memory for a result.
@@ -281,12 +274,12 @@ class TiledBlock:
 
         Returns
         -------
-        tuple of array, [1, n_elements, n_modes]
+        tuple of array, [components, n_elements, n_input or n_output]
             On the device.
         """
         given = self._vectors.from_host(self._given)
         u = self.xp.tile(given, (1, -(-n_elements // given.shape[1]), 1))[:, :n_elements]
-        return u, self.xp.empty_like(u)
+        return u, self.xp.empty((*u.shape[:2], self.problem.n_output), u.dtype)
 
     def error(self, kernel: TiledKernel, u: Any, out: Any) -> float:
         """Apply a kernel, and compare its result on every copy with NumPy's.
@@ -309,16 +302,44 @@ class TiledBlock:
         last = n // few * few
         differences = [out[:, last:] - wanted[:, : n - last]]
         if last:
-            differences.append(out[:, :last].reshape(-1, few, out.shape[2]) - wanted)
+            differences.append(out[:, :last].reshape(len(out), -1, few, out.shape[2]) - wanted[:, None])
         # NumPy's maximum passes on what is not a number.
         largest = np.max([float(abs(difference).max()) for difference in differences if difference.size])
         return float(largest / np.abs(self._wanted).max())
 
 
+class TiledBlock(TiledProblem):
+    """A benchmark's operator on copies of a few elements of a shape.
+
+    Parameters
+    ----------
+    benchmark : str
+        Name in `BENCHMARKS`.
+    shape : str
+    order : int
+    geometry : str
+        "affine" or "deformed".
+    backend : str
+    **options
+        `basis`, `quadrature` and `dtype` of the `Space`.
+
+    Raises
+    ------
+    ArgumentError
+        For unknown names.
+    """
+
+    def __init__(
+        self, benchmark: str, shape: str, order: int, geometry: str, backend: str = "auto", **options: Any
+    ) -> None:
+        space = Space(few_elements(shape, geometry), order, backend="numpy", **options)
+        super().__init__(BENCHMARKS[benchmark](space).choices[0].kernel.problem, backend)
+
+
 class _TiledOperator(BuiltOperator):
     """A kernel for as many elements as its arrays have."""
 
-    def __init__(self, block: TiledBlock, choice: Choice, u: Any, out: Any) -> None:
+    def __init__(self, block: TiledProblem, choice: Choice, u: Any, out: Any) -> None:
         self.choice = choice
         self._block = block
         self._u, self._out = u, out
@@ -338,4 +359,6 @@ class _TiledOperator(BuiltOperator):
             chosen = self._block.choose(choice.strategy, choice.algorithm, n_elements)
             kernel = TiledKernel(chosen.kernel, self._block.xp)
         call = partial(kernel.kernel.apply, self._u[:, :n_elements], self._out[:, :n_elements])
-        return Application(call, kernel.nbytes, kernel.flops, n_elements * self._block.problem.n_modes)
+        fields = self._block.components
+        dofs = n_elements * self._block.problem.n_modes * fields
+        return Application(call, kernel.nbytes if fields == 1 else None, fields * kernel.flops, dofs)

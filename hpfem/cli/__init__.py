@@ -11,6 +11,7 @@ Examples
   hpfem compare meshes/curved_mixed.msh --order 2:8
   hpfem bench --quick -o results.json
   hpfem plot results.json
+  hpfem reproduce all --quick
   hpfem tune meshes/cube_mixed.msh --order 4
 
 hpfem COMMAND --help lists the options of a command.
@@ -33,7 +34,7 @@ from ..errors import HpfemError, HpfemWarning
 from ..support.communicator import end_all
 from ..support.files import path_text
 from ..version import __version__
-from . import apply, bench, cache, compare, info, output, plot, scale, solve, tune, view
+from . import apply, bench, cache, compare, info, output, plot, reproduce, scale, solve, tune, view
 
 __all__ = ["main"]
 
@@ -71,7 +72,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hpfem {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in (info, apply, solve, view, compare, bench, scale, plot, tune, cache):
+    for module in (info, apply, solve, view, compare, bench, scale, plot, reproduce, tune, cache):
         title, description, examples = _told(module.__doc__)
         command = commands.add_parser(
             module.__name__.rpartition(".")[2],

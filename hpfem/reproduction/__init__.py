@@ -1,0 +1,35 @@
+"""The papers' experiments made again with our kernels, and our numbers laid beside theirs.
+
+A module in `papers/` is an experiment's declaration: cases, protocol, units, formulas and every number that the paper
+publishes, with its place. `variants/` holds kernels that only experiments need, and the experiments that need them:
+nothing imports it, so that it can be deleted. Both are found here by looking into the folders.
+"""
+
+from importlib import import_module
+from pkgutil import walk_packages
+
+from .experiment import EXPERIMENTS, Counts, Device, Experiment, Published, Series, Statement
+from .report import draw, page
+from .results import done_of, merge, read_reproduction, reproduction_document
+from .run import Reproduction
+
+__all__ = [
+    "EXPERIMENTS",
+    "Counts",
+    "Device",
+    "Experiment",
+    "Published",
+    "Reproduction",
+    "Series",
+    "Statement",
+    "done_of",
+    "draw",
+    "merge",
+    "page",
+    "read_reproduction",
+    "reproduction_document",
+]
+
+for _found in walk_packages(__path__, f"{__name__}."):
+    if _found.name.split(".")[2] in ("papers", "variants"):
+        import_module(_found.name)

@@ -1,0 +1,294 @@
+"""What the engine of the benchmarks builds and times for the papers: kernels on exactly so many elements, and waves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from hpfem.shapes import SHAPES
+
+from ..assembly import BoundaryConditions, C0Space, GlobalOperator
+from ..backends.base import BACKENDS
+from ..benchmarks.bake_off import GlobalSize, unknowns
+from ..benchmarks.global_phases import MeasuredOperator
+from ..benchmarks.problems import Application, BuiltOperator, OneMesh, random_field
+from ..benchmarks.tiled import TiledProblem, few_elements
+from ..forms.form import BlockKernel, BlockProblem
+from ..geometry.block_geometry import GEOMETRY_KINDS
+from ..mesh import Mesh, box
+from ..operators import Operator
+from ..solvers import AcousticWave
+from ..space import Space
+from ..tuning import Choice
+from ..tuning.record import Config
+
+# What only the experiments build: (name, problem) -> kernel.
+Build = Callable[[BlockProblem], BlockKernel]
+
+
+def tapered(shape: str) -> Mesh:
+    """Mesh of straight-sided elements that are not affine where the shape allows that.
+
+    Parameters
+    ----------
+    shape : str
+
+    Returns
+    -------
+    Mesh
+    """
+    return box(shape, (2,) * SHAPES[shape].dim).transformed(lambda x: x * (1 + 0.2 * np.roll(x, 1, axis=1)))
+
+
+def recomputed_missing() -> str | None:
+    """Say whether kernels can compute the factors of straight-sided elements themselves.
+
+    Returns
+    -------
+    str or None
+        Why they cannot; None if they can.
+    """
+    known = [kind.name for kind in GEOMETRY_KINDS]
+    return None if "multilinear" in known else "kernels do not recompute the factors of trilinear elements yet"
+
+
+def elements_mesh(shape: str, geometry: str) -> Mesh:
+    """Mesh of the elements that are copied.
+
+    Parameters
+    ----------
+    shape : str
+    geometry : str
+        "affine", "deformed" or "trilinear".
+
+    Returns
+    -------
+    Mesh
+    """
+    return tapered(shape) if geometry == "trilinear" else few_elements(shape, geometry)
+
+
+class Elements(TiledProblem):
+    """An operator on so many copies of a few elements.
+
+    Parameters
+    ----------
+    operator : callable
+        space -> operator.
+    shape : str
+    order : int
+    geometry : str
+        See `elements_mesh`.
+    backend : str
+    counts : sequence of int
+        Elements to measure.
+    components : int
+        Of the field.
+    **options
+        `basis` and `quadrature` of the `Space`.
+    """
+
+    def __init__(
+        self,
+        operator: Callable[[Space], Operator],
+        shape: str,
+        order: int,
+        geometry: str,
+        backend: str,
+        counts: Sequence[int],
+        components: int = 1,
+        **options: Any,
+    ) -> None:
+        space = Space(elements_mesh(shape, geometry), order, backend="numpy", **options)
+        super().__init__(operator(space).choices[0].kernel.problem, backend, components)
+        self.counts = counts
+
+    def sizes(self, dofs: Sequence[float]) -> list[int]:
+        """The numbers of elements; see `TiledProblem.sizes`."""
+        return sorted(set(self.counts), reverse=True)
+
+
+class Sized(Elements):
+    """The same on so many copies as make about the wanted degrees of freedom.
+
+    Parameters
+    ----------
+    operator, shape, order, geometry, backend, **options
+        See `Elements`.
+    dofs : sequence of float
+        Elements x modes; odd numbers of elements, so that kernels that take several at a time have a tail.
+    """
+
+    def __init__(
+        self,
+        operator: Callable[[Space], Operator],
+        shape: str,
+        order: int,
+        geometry: str,
+        backend: str,
+        dofs: Sequence[float],
+        **options: Any,
+    ) -> None:
+        super().__init__(operator, shape, order, geometry, backend, (), **options)
+        self.counts = TiledProblem.sizes(self, dofs)
+
+
+class VariantElements(Elements):
+    """Elements whose kernel is one of those that only an experiment builds.
+
+    Parameters
+    ----------
+    name : str
+        Of the kernel, in place of the strategy's.
+    build : callable
+        problem -> kernel.
+    *what, **options
+        See `Elements`.
+    """
+
+    def __init__(self, name: str, build: Build, *what: Any, **options: Any) -> None:
+        super().__init__(*what, **options)
+        self.name, self._build = name, build
+
+    def choose(self, strategy: str, algorithm: str, n_elements: int) -> Choice:
+        """Build the kernel, whatever strategy is asked for; see `TiledProblem.choose`."""
+        kernel = self._build(self.tiled(n_elements))
+        return Choice(Config(self.name, None), self.backend.name, kernel, "asked for", ())
+
+
+class GlobalElements(OneMesh):
+    """An operator on the unknowns of a box of hexes or quads, u = 0 on its boundary.
+
+    Parameters
+    ----------
+    operator : callable
+        (space, **options) -> operator.
+    shape : str
+    order : int
+    geometry : str
+        See `elements_mesh`: here of the whole box.
+    backend : str
+    counts : tuple of int
+        Elements along each direction.
+    components : int
+    **options
+        `basis` and `quadrature` of the `Space`.
+    """
+
+    def __init__(
+        self,
+        operator: Callable[..., Operator],
+        shape: str,
+        order: int,
+        geometry: str,
+        backend: str,
+        counts: tuple[int, ...],
+        components: int = 1,
+        **options: Any,
+    ) -> None:
+        self.size = box_size(shape, order, counts)
+        self._make, self._components = operator, components
+        self._options = {"order": order, "backend": backend, **options}
+        self._mesh = partial(_whole_box, shape, counts, geometry)
+
+    def build(self, strategy: str, algorithm: str, n_elements: int) -> BuiltOperator:
+        """Build the operator; see `hpfem.benchmarks.bake_off.GlobalBlock.build`."""
+        c0 = C0Space(Space(self._mesh(), **self._options))
+        bc = BoundaryConditions(c0, dirichlet=0.0)
+        made = self._make(c0.space, strategy=strategy, algorithm=algorithm)
+        return _Checked(GlobalOperator(made, c0, bc, components=self._components), "none", 0.0)
+
+
+class _Checked(MeasuredOperator):
+    reference = "NumPy's"
+
+    def error(self) -> float:
+        return difference(self.A.operator)
+
+
+def box_size(shape: str, order: int, counts: tuple[int, ...]) -> GlobalSize:
+    """Size of a box of cells that are small boxes.
+
+    Parameters
+    ----------
+    shape : str
+    order : int
+    counts : tuple of int
+
+    Returns
+    -------
+    GlobalSize
+    """
+    return GlobalSize(counts, 1, int(np.prod(counts)), (order + 1) ** len(counts), unknowns(shape, order, counts))
+
+
+def _whole_box(shape: str, counts: tuple[int, ...], geometry: str) -> Mesh:
+    mesh = box(shape, counts)
+    if geometry == "trilinear":
+        return mesh.transformed(lambda x: x * (1 + 0.2 * np.roll(x, 1, axis=1)))
+    return mesh if geometry == "affine" else mesh.elevated(2).transformed(lambda x: x + 0.02 * np.sin(np.roll(x, 1, 1)))
+
+
+class Wave(OneMesh):
+    """Time steps of the acoustic wave equation on a box.
+
+    Parameters
+    ----------
+    shape : str
+    order : int
+    backend : str
+    counts : tuple of int
+        Elements along each direction.
+    """
+
+    def __init__(self, shape: str, order: int, backend: str, counts: tuple[int, ...]) -> None:
+        self.size = box_size(shape, order, counts)
+        self._mesh = partial(box, shape, counts)
+        self._options: dict[str, Any] = {
+            "order": order,
+            "basis": "lagrange",
+            "quadrature": "collocated",
+            "backend": backend,
+        }
+
+    def build(self, strategy: str, algorithm: str, n_elements: int) -> BuiltOperator:
+        """Make the wave, which takes the kernels that "auto" chooses; see `GlobalElements.build`."""
+        return _WaveSteps(AcousticWave(C0Space(Space(self._mesh(), **self._options)), dt=1e-6))
+
+
+class _WaveSteps(BuiltOperator):
+    def __init__(self, wave: AcousticWave) -> None:
+        self.wave = wave
+        [self.choice] = wave.K.operator.choices
+
+    def error(self) -> float:
+        return difference(self.wave.K.operator)
+
+    def on(self, n_elements: int) -> Application:
+        operator, size = self.wave.K.operator, self.wave.c0.size
+        rng = np.random.default_rng(0)
+        self.wave.start(rng.standard_normal(size))
+        return Application(self.wave.step, float(operator.nbytes + 40 * size), float(operator.flops + 5 * size), size)
+
+
+def difference(operator: Operator) -> float:
+    """Apply an operator to a random field, element by element, beside NumPy's sum factorisation.
+
+    Parameters
+    ----------
+    operator : Operator
+        Of one block.
+
+    Returns
+    -------
+    float
+        Largest difference, relative to the largest entry.
+    """
+    given = random_field(operator.space, operator.input_state)
+    reference = BACKENDS["numpy"].strategy("sumfac").build(operator.choices[0].kernel.problem)
+    wanted = np.empty_like(given.arrays[0])
+    reference.apply(given.arrays[0], wanted)
+    return float(np.abs(operator(given).arrays[0] - wanted).max() / np.abs(wanted).max())

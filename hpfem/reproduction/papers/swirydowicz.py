@@ -1,0 +1,175 @@
+"""[Swirydowicz], mass and screened Poisson on hexes at orders 1 to 15: BP1.0, BP3.5, BP3.0."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from ...operators import Helmholtz, Mass
+from ..blocks import Elements
+from ..cases import grid
+from ..experiment import EXPERIMENTS, Counts, Device, Experiment, Published, Series
+
+P100 = Device("NVIDIA Tesla P100 (PCI-E)", 549e9, None, "Sec. 1.1 and Fig. 1; bandwidth theoretical")
+PROTOCOL = (
+    "Sec. 1.1, 5: 512 and 4096 hexes, N = 1..15, float64, TFLOP/s; seven stored factors (BP1.0: one) a point. The paper"
+    " prints no count of operations: ours follows its algorithms. Ours: median of 9; on a CPU 512 hexes, N = 1..8."
+)
+LADDER = "a kernel of the paper's ladder; only the best of ours is measured"
+
+
+def interpolation(order: int) -> float:
+    """Operations of interpolation to N + 2 Gauss points in three directions, once there.
+
+    Parameters
+    ----------
+    order : int
+
+    Returns
+    -------
+    float
+        From [Swirydowicz] Alg. 1.
+    """
+    n, q = order + 1, order + 2
+    return 2.0 * (n**3 * q + n**2 * q**2 + n * q**3)
+
+
+def differentiation(points: int) -> float:
+    """Operations of the screened Poisson operator where the nodes are the points.
+
+    Parameters
+    ----------
+    points : int
+        In each direction.
+
+    Returns
+    -------
+    float
+        From [Swirydowicz] Alg. 6: six contractions, 15 for the metric and 3 for the mass at a point.
+    """
+    return 12.0 * points**4 + 18.0 * points**3
+
+
+def bp10_flops(order: int) -> float:
+    """Operations of BP1.0 on an element: there, the Jacobian, and back; see `interpolation`."""
+    return 2 * interpolation(order) + (order + 2) ** 3
+
+
+def bp35_flops(order: int) -> float:
+    """Operations of BP3.5 on an element; see `differentiation`."""
+    return differentiation(order + 1)
+
+
+def bp30_flops(order: int) -> float:
+    """Operations of BP3.0 on an element: there, BP3.5 on Gauss points, and back; see `differentiation`."""
+    return 2 * interpolation(order) + differentiation(order + 2)
+
+
+def _cases(name: str, backend: str, quick: bool) -> Sequence[Mapping[str, Any]]:
+    orders = {"cuda": range(1, 16), "cpu": range(1, 9)}[backend]
+    return grid(
+        benchmark=(name,),
+        shape=("hex",),
+        geometry=("deformed",),
+        elements=(512,) if quick or backend == "cpu" else (512, 4096),
+        order=(3,) if quick else tuple(orders),
+    )
+
+
+def _block(operator: Any, quadrature: str, case: Mapping[str, Any], backend: str) -> Elements:
+    what = (operator, case["shape"], case["order"], case["geometry"], backend, (case["elements"],))
+    return Elements(*what, basis="lagrange", quadrature=quadrature)
+
+
+def _experiment(
+    name: str, operator: Any, quadrature: str, counts: Counts, figures: str, published: Sequence[tuple[Any, ...]]
+) -> None:
+    ident = f"swirydowicz-{name.replace('.', '').lower()}"
+    rows = [
+        Published(
+            *(what, value, "TFLOP/s", source, P100, "cuda", {"elements": elements}), missing=None if best else LADDER
+        )
+        for what, value, source, elements, best in published
+    ]
+    EXPERIMENTS.add(
+        ident,
+        Experiment(
+            ident,
+            "Swirydowicz",
+            f"{name} at high order",
+            figures,
+            PROTOCOL,
+            (
+                Series(
+                    name,
+                    "TFLOP/s",
+                    partial(_cases, name),
+                    partial(_block, operator, quadrature),
+                    "equivalent: copies of a few hexes; their own factors are read",
+                    counts=counts,
+                ),
+            ),
+            tuple(rows),
+            not_possible={
+                "the ladder of kernels (global scratch to symmetry), 2-D and 3-D threads": LADDER,
+                "roofline of copying each problem's own bytes, mean of 10 (Fig. 1); shared-memory roofline (Figs 5,"
+                " 10)": "not measured; our roofline is of large copies",
+            },
+            corrections=(
+                "Sec. 5 and Table 2 call T_BP1.0 = 2 N_p + N_p^GL 'bytes'; these are doubles, as the factor 8 of the"
+                " next formula shows.",
+            )
+            if name == "BP1.0"
+            else (),
+        ),
+    )
+
+
+_experiment(
+    "BP1.0",
+    Mass,
+    "gauss",
+    Counts("derived from Alg. 1-3: six contractions and the Jacobian", flops=bp10_flops),
+    "Figs 1, 3, 5",
+    (
+        ("Kernel 8 (best), 4096 hexes", 2.5, "Sec. 6, BP1.0 results", 4096, True),
+        ("Kernel 7", 2.25, "Sec. 6, Kernel 7", 4096, False),
+        ("Kernel 6, 4096 hexes", 1.4, "Sec. 6, Kernel 6", 4096, False),
+        ("Kernel 6, 512 hexes", 1.0, "Sec. 6, Kernel 6 (exceeds)", 512, False),
+        ("Kernel 3", 1.0, "Sec. 6, Kernel 3", 4096, False),
+        ("Kernel 1", 0.08, "Sec. 6, Kernel 1", 4096, False),
+    ),
+)
+_experiment(
+    "BP3.5",
+    Helmholtz,
+    "collocated",
+    Counts("derived from Alg. 6: 12 Nq^4 + 18 Nq^3", flops=bp35_flops),
+    "Figs 1, 6-8",
+    (
+        ("Kernel 10, 2-D threads (best)", 1.2, "Sec. 7, BP3.5 results: 2D", 4096, True),
+        ("Kernel 6, 2-D threads", 0.5, "Sec. 7, Kernel 6", 4096, False),
+        ("Kernel 1, 2-D threads", 0.2, "Sec. 7, Kernel 1", 4096, False),
+        ("Kernel 5, 3-D threads", 0.61, "Sec. 7, 3D, Kernel 5", 4096, False),
+        ("Kernel 3, 3-D threads", 0.35, "Sec. 7, 3D, Kernel 3", 4096, False),
+        ("Kernel 1, 3-D threads", 0.3, "Sec. 7, 3D, Kernel 1", 4096, False),
+    ),
+)
+_experiment(
+    "BP3.0",
+    Helmholtz,
+    "gauss",
+    Counts("derived from Alg. 5 and BP1.0", flops=bp30_flops),
+    "Figs 1, 9-11",
+    (
+        ("Kernel 9, 2-D threads (best), 4096 hexes", 1.6, "Sec. 8, Kernel 9", 4096, True),
+        ("Kernel 5, 2-D threads, 4096 hexes", 1.5, "Sec. 8, Kernel 5", 4096, False),
+        ("Kernel 3, 2-D threads, 4096 hexes", 1.4, "Sec. 8, Kernel 3", 4096, False),
+        ("Kernel 3, 2-D threads, 512 hexes", 0.6, "Sec. 8, Kernel 3", 512, False),
+        ("Kernel 2, 2-D threads, N >= 12", 1.25, "Sec. 8, Kernel 2 (over)", 4096, False),
+        ("Kernel 1, 2-D threads", 0.28, "Sec. 8, Kernel 1", 4096, False),
+        ("Kernel 9, 3-D threads", 0.9, "Sec. 8, 3D, Kernel 9", 4096, False),
+        ("Kernel 1, 3-D threads", 0.28, "Sec. 8, 3D, Kernel 1", 4096, False),
+    ),
+)

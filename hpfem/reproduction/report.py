@@ -1,0 +1,351 @@
+"""Reports of runs: pages in Markdown and pictures, the same for every experiment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..benchmarks.results import markdown_table
+from ..plots import style
+from .experiment import EXPERIMENTS, Experiment, Published, Record, Statement, Where, matches
+
+HEADINGS = (
+    *("case", "paper", "device", "ours", "ratio", "ratio per bandwidth or FP64 peak", "error against NumPy", "status"),
+)
+DEVICES = {"cuda": "GPU", "cpu": "CPU"}
+# Per bandwidth, what is that close to the paper is as fast.
+TIE = 0.05
+# What tells the rows of a table apart beside order and size, where it differs.
+_PARTS = ("benchmark", "equation", "d", "elements", "shape", "geometry", "strategy", "algorithm")
+INTRODUCTION = """\
+Our kernels beside what the papers publish: made by `hpfem reproduce`, from the runs that are named at the end. The
+figures of the papers are pictures; numbers are taken from their texts, tables and formulas only, with the place, and
+the rest is empty.
+
+- *ratio* is ours over the paper's, and *ratio per bandwidth* (or *per FP64 peak*) the same of rates over the limits of
+  the two devices: the paper's as it prints them, ours measured in the run. The paper's is named in the column *device*.
+- *error* is the largest difference to NumPy's result over its largest entry; what exceeds 1e-12 is not timed.
+- *status* says whether the protocol is the paper's, with what binds where we are no faster per bandwidth."""
+
+
+def measured(records: Iterable[Record], **where: Any) -> list[Record]:
+    """Take the measurements among records.
+
+    Parameters
+    ----------
+    records : iterable of mapping
+    **where
+        What they hold; a tuple stands for any of its entries.
+
+    Returns
+    -------
+    list of mapping
+    """
+    return [record for record in records if "value" in record and matches(record, where)]
+
+
+def number(value: float | None) -> str:
+    """Write a number with three digits.
+
+    Parameters
+    ----------
+    value : float or None
+
+    Returns
+    -------
+    str
+        Empty of None.
+    """
+    return "" if value is None else f"{value:.3g}"
+
+
+def row(experiment: Experiment, published: Published, document: Mapping[str, Any]) -> list[str]:
+    """Lay the best of our measurements beside a published number.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    published : Published
+    document : mapping
+        From `read_reproduction`.
+
+    Returns
+    -------
+    list of str
+        Cells under `HEADINGS`.
+    """
+    own = [r for r in document["results"] if r["experiment"] == experiment.name and r["backend"] == published.backend]
+    rated = measured(own, unit=published.unit, **published.where)
+    paper = [published.what, f"{published.value:g} {published.unit} ({published.source})", published.device.name]
+    if published.missing or not rated:
+        refused = (r["status"] for r in own if "value" not in r and matches(r, published.where))
+        anything = (r["status"] for r in own if "value" not in r and not measured(own))
+        status = published.missing or next(refused, None) or next(anything, "not measured")
+        return [*paper, "", "", "", "", status if status.startswith("not") else f"not possible: {status}"]
+    best = max(rated, key=lambda record: record["value"])
+    ratio = best["value"] / published.value
+    scaled, limit = per_limit(published, best, document)
+    status = best["status"]
+    if scaled is not None and scaled < 1 + TIE:
+        word = "**slower**" if scaled < 1 - TIE else "**as fast**"
+        binds = f", {best['fraction']:.2f} of our roofline, bound by {best['bound']}" if "bound" in best else ""
+        status = f"{word} {limit}{binds}; {status}"
+    where = " ".join(str(best[part]) for part in (*_PARTS[4:], "order") if part in best)
+    ours = f"{number(best['value'])} ({where.replace('auto ', '')})"
+    per = "" if scaled is None else f"{number(scaled)} {limit}"
+    return [*paper, ours, number(ratio), per, number(best.get("error")), status]
+
+
+def per_limit(published: Published, best: Record, document: Mapping[str, Any]) -> tuple[float | None, str]:
+    """Ratio of rates over the limits of the devices.
+
+    Parameters
+    ----------
+    published : Published
+    best : mapping
+        Our measurement.
+    document : mapping
+
+    Returns
+    -------
+    ratio : float or None
+        None where the paper gives no limit.
+    limit : str
+        "per bandwidth" or "per FP64 peak".
+    """
+    limits = document["runs"][best["run"]].get("rooflines", {}).get(best["backend"], {})
+    theirs = published.device
+    for name, their, our in (
+        ("per bandwidth", theirs.bandwidth, limits.get("bandwidth")),
+        ("per FP64 peak", theirs.peak, limits.get("flops")),
+    ):
+        if their and our:
+            return (best["value"] / our) / (published.value / their), name
+    return None, ""
+
+
+def ratios(statement: Statement, records: Sequence[Record]) -> dict[tuple[Any, ...], float]:
+    """Ratios that a statement is about.
+
+    Parameters
+    ----------
+    statement : Statement
+    records : sequence of mapping
+        Of its experiment.
+
+    Returns
+    -------
+    dict
+        Group -> ratio, of the groups that have both.
+    """
+    own = [r for r in measured(records, backend=statement.backend) if r["n_dofs"] >= statement.smallest]
+
+    def best(where: Where, largest: bool = False) -> dict[tuple[Any, ...], float]:
+        found: dict[tuple[Any, ...], list[tuple[float, float]]] = {}
+        for record in measured(own, **where):
+            group = tuple(record.get(name) for name in statement.by)
+            found.setdefault(group, []).append((record["n_dofs"] if largest else 0, record["value"]))
+        return {group: max(values)[1] for group, values in found.items()}
+
+    above, below = best(statement.above, statement.largest_above), best(statement.below)
+    return {group: value / below[group] for group, value in above.items() if group in below}
+
+
+def seen(statement: Statement, records: Sequence[Record]) -> tuple[str, str]:
+    """Say what we see of what a paper says.
+
+    Parameters
+    ----------
+    statement : Statement
+    records : sequence of mapping
+
+    Returns
+    -------
+    verdict : str
+        "yes", "no", "in n of m", or "not measured".
+    text : str
+        The ratios: their range for each first part of the groups.
+    """
+    found = ratios(statement, records)
+    if not found:
+        return "not measured", ""
+    inside = sum(statement.low <= ratio <= statement.high for ratio in found.values())
+    verdict = {len(found): "yes", 0: "no"}.get(inside, f"in {inside} of {len(found)}")
+    if len(statement.by) == 1:
+        return verdict, " ".join(number(found[group]) for group in sorted(found, key=str))
+    parts: dict[Any, list[float]] = {}
+    for group, ratio in found.items():
+        parts.setdefault(group[0], []).append(ratio)
+    texts = [f"{part} {number(min(own))}–{number(max(own))}" for part, own in parts.items()]
+    return verdict, ", ".join(texts)
+
+
+def tables(experiment: Experiment, records: Sequence[Record]) -> Iterator[str]:
+    """Write all that was measured: the best of all sizes, by order.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    records : sequence of mapping
+        Of the experiment.
+
+    Yields
+    ------
+    str
+        Lines of Markdown.
+    """
+    for series in experiment.series:
+        for backend in series.backends:
+            own = [r for r in records if (r["series"], r["backend"]) == (series.name, backend)]
+            rated = measured(own)
+            if rated:
+                errors = [record["error"] for record in rated if record.get("error") is not None]
+                error = f"; largest error {number(max(errors))}" if errors else ""
+                yield f"\n**{series.name}, {DEVICES[backend]}**, {series.unit}, the best of all sizes by order{error}."
+                yield f"Status: {series.status}. Counts: {series.counts.source}.\n"
+                yield _by_order(rated)
+            reasons: dict[str, int] = {}
+            for record in own:
+                if "value" not in record:
+                    reasons[record["status"]] = reasons.get(record["status"], 0) + 1
+            if reasons:
+                yield f"\n{series.name}, {DEVICES[backend]}:\n"
+                yield from (f"- {reason} ({count} ×)" for reason, count in reasons.items())
+
+
+def _by_order(rated: Sequence[Record]) -> str:
+    names = [name for name in _PARTS if len({record.get(name) for record in rated}) > 1]
+    orders = sorted({record["order"] for record in rated})
+    best: dict[tuple[Any, ...], dict[int, float]] = {}
+    for record in rated:
+        line = best.setdefault(tuple(str(record.get(name, "")) for name in names), {})
+        line[record["order"]] = max(line.get(record["order"], 0.0), record["value"])
+    lines = [[" ".join(label), *(number(line.get(order)) for order in orders)] for label, line in best.items()]
+    return markdown_table(["case", *(f"P = {order}" for order in orders)], lines)
+
+
+def page(document: Mapping[str, Any], pictures: Mapping[str, Sequence[str]]) -> str:
+    """Write the page of a result file.
+
+    Parameters
+    ----------
+    document : mapping
+        From `read_reproduction`.
+    pictures : mapping
+        Experiment -> links to its pictures.
+
+    Returns
+    -------
+    str
+        Markdown.
+    """
+    lines = ["# The papers reproduced", "", INTRODUCTION]
+    named = {record["experiment"] for record in document["results"]}
+    for experiment in EXPERIMENTS.values():
+        if experiment.name not in named:
+            continue
+        records = [record for record in document["results"] if record["experiment"] == experiment.name]
+        lines += ["", f"## {experiment.name}: {experiment.title}", ""]
+        lines += [f"[{experiment.paper}] {experiment.figures}. {experiment.protocol}"]
+        if experiment.published:
+            rows = [row(experiment, published, document) for published in experiment.published]
+            lines += ["", markdown_table(HEADINGS, rows)]
+        if experiment.statements:
+            said = []
+            for statement in experiment.statements:
+                verdict, text = seen(statement, records)
+                said.append([statement.says, statement.source, DEVICES[statement.backend], verdict, text])
+            lines += ["", markdown_table(["the paper says", "where", "ours on", "we see", "ratios"], said)]
+        lines += tables(experiment, records)
+        lines += [f"\n![{experiment.title}]({link})" for link in pictures.get(experiment.name, ())]
+        if experiment.not_possible:
+            lines += ["", "Not here:", ""]
+            lines += [f"- {what}: not possible: {why}." for what, why in experiment.not_possible.items()]
+        if experiment.corrections:
+            lines += ["", "What the paper prints otherwise:", ""]
+            lines += [f"- {correction}" for correction in experiment.corrections]
+    lines += ["", "## Runs", ""]
+    for run in document["runs"]:
+        machine = run["machine"]
+        device = ", ".join([*(machine.get("gpu") or []), str(machine.get("cpu"))])
+        limits = [
+            f"{DEVICES.get(name, name)} {limit['bandwidth'] / 1e9:.4g} GB/s, {limit['flops'] / 1e9:.4g} GFLOP/s"
+            for name, limit in run.get("rooflines", {}).items()
+        ]
+        what = f"`{run.get('command', 'hpfem reproduce')}`"
+        threads = (run.get("threads") or {}).get("limit", "?")
+        commit = str(machine.get("commit"))[:12]
+        lines.append(f"- {what} on {device}, {threads} thread(s), commit {commit}: {'; '.join(limits)}")
+    return "\n".join(lines) + "\n"
+
+
+def draw(document: Mapping[str, Any], folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
+    """Draw every experiment that was measured: the best of all sizes over order, and over size where there are many.
+
+    Parameters
+    ----------
+    document : mapping
+        From `read_reproduction`.
+    folder : path
+
+    Returns
+    -------
+    dict
+        Experiment -> files.
+    """
+    made: dict[str, list[Path]] = {}
+    for experiment in EXPERIMENTS.values():
+        for backend, device in DEVICES.items():
+            rated = measured(document["results"], experiment=experiment.name, backend=backend)
+            for unit in dict.fromkeys(record["unit"] for record in rated):
+                own, title = measured(rated, unit=unit), f"{experiment.title}, {device}"
+                name = f"{experiment.name}_{device.lower()}"
+                files = made.setdefault(experiment.name, [])
+                files.append(_drawn(own, "order", title, unit, Path(folder) / f"{name}.png"))
+                if (
+                    len({record["n_dofs"] for record in measured(own, order=own[0]["order"], shape=own[0]["shape"])})
+                    > 3
+                ):
+                    some = measured(own, geometry="deformed", algorithm="collocated")
+                    if some:
+                        title = f"{title}, deformed"
+                        files.append(_drawn(some, "n_dofs", title, unit, Path(folder) / f"{name}_by_size.png"))
+    return made
+
+
+def _drawn(rated: Sequence[Record], over: str, title: str, unit: str, path: Path) -> Path:
+    """A picture: a panel for each shape, a line for each way (and order, over size)."""
+    shapes = style.in_order(record["shape"] for record in rated)
+    parts = [n for n in _PARTS if n != "shape" and len({r.get(n) for r in rated}) > 1]
+    lines: dict[tuple[str, ...], dict[str, dict[float, float]]] = {}
+    for record in rated:
+        words = ((n, record[n]) for n in parts if record.get(n) not in (None, "auto"))
+        label = tuple(f"d = {word}" if n == "d" else str(word) for n, word in words)
+        label = (*label, f"P = {record['order']}") if over == "n_dofs" else label
+        line = lines.setdefault(label, {}).setdefault(record["shape"], {})
+        line[record[over]] = max(line.get(record[over], 0.0), record["value"])
+    strategies = style.strategy_colours(dict.fromkeys(str(record["strategy"]) for record in rated))
+    styles = {}
+    for place, label in enumerate(lines):
+        chosen = next((strategies[word] for word in label if word in strategies), f"C{place % 10}")
+        order = int(label[-1][4:]) if over == "n_dofs" else place + 1
+        styles[label] = style.order_line(order, chosen, style.order_dash(order))
+    legend = [[style.handle(", ".join(label) or "ours", **styles[label]) for label in lines]]
+    # Long names take the room of several.
+    longest = max(len(str(entry.get_label())) for entry in legend[0])
+    most = max(1, int((max(2.9 * len(shapes) + 0.9, 6.4)) / (0.075 * longest + 0.55)))
+    legend = [legend[0][i : i + most] for i in range(0, len(legend[0]), most)]
+    figure, axes = style.columns([shape.capitalize() for shape in shapes], legend)
+    for axis, shape in zip(axes, shapes, strict=True):
+        for label, by_shape in lines.items():
+            points = sorted(by_shape.get(shape, {}).items())
+            axis.plot(*zip(*points, strict=True), **styles[label]) if points else None
+        axis.set_xlabel("Order P", fontsize=9)
+        axis.set_ylim(bottom=0)
+    if over == "n_dofs":
+        style.log_dofs(axes)
+    axes[0].set_ylabel(unit, fontsize=9)
+    style.heading(figure, title)
+    return style.save(figure, path)
