@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from matplotlib.ticker import MaxNLocator
+
 from ..benchmarks.results import markdown_table
 from ..plots import style
 from .experiment import EXPERIMENTS, Experiment, Published, Record, Statement, Where, matches
@@ -222,7 +224,7 @@ def _by_order(rated: Sequence[Record]) -> str:
     for record in rated:
         line = best.setdefault(tuple(str(record.get(name, "")) for name in names), {})
         line[record["order"]] = max(line.get(record["order"], 0.0), record["value"])
-    lines = [[" ".join(label), *(number(line.get(order)) for order in orders)] for label, line in best.items()]
+    lines = [[" ".join(label) or "all", *(number(line.get(order)) for order in orders)] for label, line in best.items()]
     return markdown_table(["case", *(f"P = {order}" for order in orders)], lines)
 
 
@@ -343,6 +345,7 @@ def _drawn(rated: Sequence[Record], over: str, title: str, unit: str, path: Path
             points = sorted(by_shape.get(shape, {}).items())
             axis.plot(*zip(*points, strict=True), **styles[label]) if points else None
         axis.set_xlabel("Order P", fontsize=9)
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.set_ylim(bottom=0)
     if over == "n_dofs":
         style.log_dofs(axes)
