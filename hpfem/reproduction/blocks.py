@@ -25,7 +25,7 @@ from ..space import Space
 from ..tuning import Choice
 from ..tuning.record import Config
 
-# What only the experiments build: (name, problem) -> kernel.
+# What only the experiments build.
 Build = Callable[[BlockProblem], BlockKernel]
 
 
@@ -107,8 +107,9 @@ class Elements(TiledProblem):
         self.counts = counts
 
     def sizes(self, dofs: Sequence[float]) -> list[int]:
-        """The numbers of elements; see `TiledProblem.sizes`."""
-        return sorted(set(self.counts), reverse=True)
+        """The numbers of elements up to so many degrees of freedom, or the smallest; see `TiledProblem.sizes`."""
+        most = max(dofs) / self.problem.n_modes
+        return sorted({n for n in self.counts if n <= most} or {min(self.counts)}, reverse=True)
 
 
 class Sized(Elements):

@@ -12,7 +12,7 @@ from hpfem.shapes.arguments import shown
 from ..benchmarks.results import BENCH, document, rounded
 from ..errors import ArgumentError
 from ..support.files import file_path, path_text, read_file
-from .experiment import EXPERIMENTS, Series, matches
+from .experiment import EXPERIMENTS
 from .run import Key, text_of
 
 REPRODUCE = "hpfem-reproduce"
@@ -141,24 +141,31 @@ def _from_bench(content: Mapping[str, Any], name: str) -> dict[str, Any]:
     runs = content.get("runs")
     if not isinstance(runs, list) or not runs:
         raise ArgumentError(f"{name}: only results of hpfem bench --tiled (or --backend cuda) belong to a paper")
+    known = {
+        (backend, text_of(case)): (experiment, series)
+        for experiment in EXPERIMENTS.values()
+        for series in experiment.series
+        for backend in series.backends
+        if series.bench
+        for case in series.cases(backend, False)
+    }
     once: dict[tuple[Any, ...], Mapping[str, Any]] = {}
     records = []
     try:
         for entry in content["results"]:
-            what = tuple(entry[part] for part in ("benchmark", "shape", "order", "geometry", "dtype"))
-            which = (*what, entry["strategy"], entry["algorithm"])
+            case = {part: entry[part] for part in ("benchmark", "shape", "order", "geometry")}
+            found = known.get((entry["backend"], text_of(case)))
+            if found is None or entry["dtype"] != "float64":
+                continue
+            which = (text_of(case), entry["strategy"], entry["algorithm"])
             largest = once.setdefault(which, entry)
             record = {**largest, **entry}  # what smaller sizes need not repeat
             for work in ("flops", "nbytes"):
                 record[work] = largest[work] * entry["n_cells"] / largest["n_cells"]
-            for experiment in EXPERIMENTS.values():
-                for series in experiment.series:
-                    if what[-1] != "float64" or not _measures(series, entry):
-                        continue
-                    case = dict(zip(("benchmark", "shape", "order", "geometry"), what, strict=False))
-                    about = {"experiment": experiment.name, "series": series.name, "case": text_of(case)}
-                    extra = {"unit": series.unit, "status": series.status, "value": series.value(record)}
-                    records.append({**record, **about, **extra, "run": entry.get("run", 0)})
+            experiment, series = found
+            about = {"experiment": experiment.name, "series": series.name, "case": text_of(case)}
+            extra = {"unit": series.unit, "status": series.status, "value": series.value(record)}
+            records.append({**record, **about, **extra, "run": entry.get("run", 0)})
     except (KeyError, TypeError) as error:
         raise ArgumentError(f"{name}: its results are not what hpfem bench writes: {error!r}") from None
     runs = [
@@ -172,11 +179,6 @@ def _from_bench(content: Mapping[str, Any], name: str) -> dict[str, Any]:
         for run in runs
     ]
     return reproduction_document(runs, records, False, True)
-
-
-def _measures(series: Series, entry: Mapping[str, Any]) -> bool:
-    """Whether a series has the case of a record of the whole benchmark, on the same blocks."""
-    return series.bench and any(matches(entry, case) for case in series.cases(entry["backend"], False))
 
 
 def merge(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

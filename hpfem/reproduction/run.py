@@ -17,6 +17,8 @@ from ..errors import HpfemError
 from ..memory import HOST
 from .experiment import Experiment, Series
 
+# Degrees of freedom of the largest problems of a quick run, where there are smaller ones.
+QUICK_DOFS = 2e4
 # What is missing where a backend is.
 _DEVICES = {"cuda": "GPU"}
 # What tells records apart: experiment, series, backend and case.
@@ -203,6 +205,7 @@ class Reproduction:
             strategies=series.strategies.get(backend.name, ("auto",)),
             algorithms=series.algorithms,
             repeats=3 if self.quick else series.repeats,
+            dofs=(QUICK_DOFS if self.quick else 1e11,),
             sustained=0.0,
         )
         for case in cases:  # one at a time, so that one that fails keeps no others from running

@@ -1,0 +1,185 @@
+"""The command `hpfem reproduce`: quick runs, parts, pages, and what is refused in one line."""
+
+import json
+
+import pytest
+
+from hpfem.backends.base import BACKENDS
+from hpfem.benchmarks.results import rounded
+from hpfem.cli import main
+from hpfem.reproduction import EXPERIMENTS, merge, read_reproduction, reproduction_document
+from hpfem.reproduction.experiment import Device, Published, Statement
+from hpfem.reproduction.report import per_limit, row, seen
+from tests.test_floors import ROOT
+
+PAPERS = sorted({experiment.paper.lower() for experiment in EXPERIMENTS.values()})
+NO_GPU = BACKENDS["cuda"].missing() is not None
+
+
+def read(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_quick(paper, tmp_path, capsys):
+    assert main(["reproduce", paper, "--quick", "--backend", "cpu", "-o", str(tmp_path)]) == 0
+    made = read(tmp_path / "reproduce.json")
+    assert made["complete"]
+    own = [experiment for experiment in EXPERIMENTS.values() if experiment.paper.lower() == paper]
+    text = (tmp_path / "REPRODUCTION.md").read_text(encoding="utf-8")
+    for experiment in own:
+        if any("cpu" in series.backends for series in experiment.series):
+            rated = [r for r in made["results"] if r["experiment"] == experiment.name and "value" in r]
+            assert rated, experiment.name
+            assert all(record["error"] < 1e-12 for record in rated)
+            assert f"## {experiment.name}" in text
+            assert (tmp_path / f"{experiment.name}_cpu.png").exists()
+    assert "written" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(not NO_GPU, reason="there is a GPU")
+def test_without_a_gpu_rows_say_so(tmp_path):
+    assert main(["reproduce", "xing", "eichstaedt", "--quick", "--backend", "cuda", "-o", str(tmp_path)]) == 0
+    statuses = {record["status"] for record in read(tmp_path / "reproduce.json")["results"]}
+    assert statuses == {"not possible: no GPU"}
+    assert "| not possible: no GPU |" in (tmp_path / "REPRODUCTION.md").read_text(encoding="utf-8")
+
+
+def test_list(capsys):
+    assert main(["reproduce", "list"]) == 0
+    assert all(name in capsys.readouterr().out for name in ["xing-mass"])
+    assert main(["reproduce", "list", "--json"]) == 0
+    assert [entry["id"] for entry in json.loads(capsys.readouterr().out)] == list(EXPERIMENTS)
+
+
+def test_a_run_goes_on(tmp_path, capsys):
+    command = ["reproduce", "eichstaedt", "--quick", "--backend", "cpu", "-o", str(tmp_path)]
+    assert main([*command, "--budget", "0.000001"]) == 0
+    assert "1 of 1 cases are left" in capsys.readouterr().out
+    assert main(command) == 0
+    first = read(tmp_path / "reproduce.json")
+    assert main([*command, "--resume", str(tmp_path / "reproduce.json")]) == 0
+    assert read(tmp_path / "reproduce.json")["results"] == first["results"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nothing"], "unknown experiment 'nothing'"),
+        ([], "name an experiment or a paper, or say all"),
+        (["all", "--backend", "numpy"], "unknown backend 'numpy'; valid: cuda, cpu"),
+        (["all", "--budget", "x"], "--budget"),
+        (["all", "--quick", "--page", "x.md"], "--page needs -o"),
+        (["all", "--merge", "x.json"], "--merge measures nothing"),
+        (["all", "--quick", "--resume", "absent.json"], "cannot read absent.json"),
+        (["--merge", "absent.json"], "cannot read absent.json"),
+    ],
+)
+def test_wrong_arguments(arguments, said, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    try:
+        code = main(["reproduce", *arguments])
+    except SystemExit as left:
+        code = left.code
+    error = capsys.readouterr().err
+    assert code == 2
+    assert said in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("folder", ["file", "/proc/hpfem"])
+def test_a_folder_that_cannot_be_written(folder, tmp_path, capsys):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    assert main(["reproduce", "all", "--quick", "-o", str(tmp_path / folder)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+RECORD = {
+    **{"experiment": "xing-mass", "series": "mass", "backend": "cuda", "case": "bk1 hex P=3 deformed"},
+    **{"status": "equivalent: x", "value": 40.0, "unit": "GDoF/s", "seconds": 1e-3, "n_dofs": 100, "order": 3},
+    **{"n_cells": 10, "dofs_per_second": 1e5, "shape": "hex", "geometry": "deformed", "strategy": "sumfac-top"},
+    **{"algorithm": "collocated", "error": 1e-15, "fraction": 0.5, "bound": "bandwidth", "run": 0},
+}
+RUN = {"machine": {"cpu": "x"}, "rooflines": {"cuda": {"bandwidth": 4e12, "flops": 3e13}}}
+
+
+def document(*records, quick=False):
+    return reproduction_document([RUN], records, quick, True)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{",
+        "[]",
+        "{}",
+        '{"format": "hpfem-bench", "version": 1, "results": []}',
+        json.dumps({**document(RECORD), "version": 9}),
+        json.dumps({**document(RECORD), "runs": [1]}),
+        json.dumps({**document(RECORD), "results": 3}),
+        json.dumps({**document(RECORD), "results": [3]}),
+        *(
+            json.dumps(document({**RECORD, **wrong}))
+            for wrong in ({"value": -1}, {"run": 7}, {"case": 3}, {"order": "x"})
+        ),
+    ],
+)
+def test_damaged_files(content, tmp_path, capsys):
+    file = tmp_path / "damaged.json"
+    file.write_text(content, encoding="utf-8")
+    assert main(["reproduce", "all", "--quick", "--resume", str(file)]) == 2
+    error = capsys.readouterr().err
+    assert "damaged.json" in error
+    assert error.count("\n") == 1
+
+
+def test_quick_results_do_not_mix(tmp_path, capsys):
+    for name, quick in (("a.json", True), ("b.json", False)):
+        (tmp_path / name).write_text(json.dumps(document(RECORD, quick=quick)), encoding="utf-8")
+    assert main(["reproduce", "--merge", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 2
+    assert main(["reproduce", "all", "--resume", str(tmp_path / "a.json")]) == 2
+    assert capsys.readouterr().err.count("\n") == 2
+
+
+def test_merge_takes_measurements_before_refusals():
+    refused = {name: RECORD[name] for name in ("experiment", "series", "backend", "case", "run")}
+    refused["status"] = "not possible: no GPU"
+    later, other = {**RECORD, "value": 50.0}, {**refused, "case": "another"}
+    for parts in ([document(RECORD), document(refused, other)], [document(refused, other), document(RECORD)]):
+        made = merge(parts)
+        assert {r["case"]: r.get("value") for r in made["results"]} == {RECORD["case"]: 40.0, "another": None}
+        assert all(0 <= r["run"] < len(made["runs"]) for r in made["results"])
+    assert [r["value"] for r in merge([document(RECORD), document(later)])["results"]] == [50.0]
+
+
+def test_results_of_bench_are_taken_over():
+    made = read_reproduction(ROOT / "benchmarks" / "results" / "bk_h200.json")
+    peak = max(r["value"] for r in made["results"] if r["experiment"] == "xing-mass" and r["shape"] == "hex")
+    assert peak > 35
+    assert {r["experiment"] for r in made["results"]} == {"xing-mass", "xing-helmholtz", "eichstaedt-quads"}
+    for record in made["results"][:200]:
+        assert record["value"] > 0
+
+
+def test_a_row():
+    result = document(RECORD)
+    experiment = EXPERIMENTS["xing-mass"]
+    cells = row(experiment, experiment.published[0], result)
+    assert cells[0] == "hex, SumFacTOP, peak"
+    assert cells[4] == "1.14"
+    assert cells[6] == "1e-15"
+    theirs = Published("x", 20.0, "GDoF/s", "Table 1", Device("d", bandwidth=1e12), "cuda", {})
+    assert per_limit(theirs, result["results"][0], result) == (pytest.approx(0.5), "per bandwidth")
+    assert "**slower** per bandwidth, 0.50 of our roofline, bound by bandwidth" in row(experiment, theirs, result)[-1]
+
+
+def test_what_is_seen_of_a_statement():
+    says = Statement("x", "Table 1", "cuda", {"strategy": "a"}, {"strategy": "b"}, 1.0, 2.0, by=("order",))
+    records = [
+        rounded({**RECORD, "strategy": s, "order": p, "value": v})
+        for s, p, v in (("a", 1, 3.0), ("b", 1, 2.0), ("a", 2, 5.0), ("b", 2, 1.0), ("a", 3, 1.0))
+    ]
+    assert seen(says, records) == ("in 1 of 2", "1.5 5")
+    assert seen(says, records[:2]) == ("yes", "1.5")
+    assert seen(says, records[2:]) == ("no", "5")
+    assert seen(says, []) == ("not measured", "")

@@ -1,0 +1,70 @@
+"""Kernels that only experiments need: right, and missed by nobody."""
+
+import ast
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from hpfem.benchmarks.cases import BOX_SHAPES
+from hpfem.benchmarks.problems import BENCHMARKS
+from hpfem.errors import NotSuitable
+from hpfem.operators import Laplacian
+from hpfem.reproduction import EXPERIMENTS
+from hpfem.reproduction.blocks import Elements, VariantElements
+from hpfem.reproduction.variants import gemm, grouped
+from tests.test_floors import MODULES, ROOT, imports
+
+VARIANTS = "hpfem.reproduction.variants"
+
+
+def error(name, build, *what, **options):
+    """Largest relative difference of a variant to NumPy's result, on numbers of elements with and without a tail."""
+    block = VariantElements(name, build, *what, (1,), **options)
+    return np.max([block.build("auto", "auto", n).error() for n in (1, 8, 37)])
+
+
+@pytest.mark.parametrize("order", range(1, 9))
+@pytest.mark.parametrize("shape", BOX_SHAPES)
+@pytest.mark.parametrize("benchmark_name", ["bk1", "bk3"])
+def test_groups_of_elements(benchmark_name, shape, order):
+    what = BENCHMARKS[benchmark_name], shape, order, "deformed", "cpu"
+    assert error(grouped.NAME, grouped.GroupedMatrices, *what) < 1e-12
+
+
+@pytest.mark.parametrize("order", range(1, 9))
+@pytest.mark.parametrize("name", gemm.VARIANTS)
+def test_products(name, order):
+    def build(problem):
+        return gemm.VARIANTS[name](problem, name)
+
+    what = Laplacian, "hex", order, "deformed", "cpu"
+    assert error(name, build, *what, basis="lagrange", quadrature="collocated") < 1e-12
+
+
+def test_refusals():
+    affine = Elements(BENCHMARKS["bk1"], "hex", 2, "affine", "cpu", (1,)).problem
+    with pytest.raises(NotSuitable, match="curved elements only"):
+        grouped.GroupedMatrices(affine)
+    with pytest.raises(NotSuitable, match="the points are to be the nodes"):
+        gemm.ClassicalSum(Elements(Laplacian, "hex", 2, "deformed", "cpu", (1,)).problem, "classical")
+
+
+def test_nothing_imports_the_variants():
+    for module, path in MODULES.items():
+        if not module.startswith(VARIANTS):
+            found = imports(ast.parse(path.read_text(encoding="utf-8")), module, path.name == "__init__.py")
+            assert not [name for name in found if name.startswith(VARIANTS)], module
+
+
+def test_without_the_folder_the_experiments_are_gone(tmp_path):
+    for folder in ("hpfem", "shapes"):
+        ignored = shutil.ignore_patterns("__pycache__", "variants")
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignored)
+    command = [sys.executable, "-m", "hpfem", "reproduce", "list"]
+    listed = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
+    assert listed.returncode == 0, listed.stderr
+    gone = {name for name in EXPERIMENTS if not any(line.split()[0] == name for line in listed.stdout.splitlines())}
+    assert gone == {"xing-grouped", "roget-gemm"}
