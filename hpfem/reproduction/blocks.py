@@ -156,7 +156,7 @@ class VariantElements(Elements):
 
     def choose(self, strategy: str, algorithm: str, n_elements: int) -> Choice:
         """Build the kernel, whatever strategy is asked for; see `TiledProblem.choose`."""
-        kernel = self._build(self.tiled(n_elements))
+        kernel = self._build(self.tiled(n_elements, "collocated" if algorithm == "auto" else algorithm))
         return Choice(Config(self.name, None), self.backend.name, kernel, "asked for", ())
 
 

@@ -10,11 +10,15 @@ import pytest
 
 from hpfem.benchmarks.cases import BOX_SHAPES
 from hpfem.benchmarks.problems import BENCHMARKS
+from hpfem.benchmarks.tiled import few_elements
 from hpfem.errors import NotSuitable
 from hpfem.operators import Laplacian
 from hpfem.reproduction import EXPERIMENTS
 from hpfem.reproduction.blocks import Elements, VariantElements
 from hpfem.reproduction.variants import gemm, grouped
+from hpfem.space import Space
+from tests.backends.cuda.host_kernels import Case
+from tests.backends.cuda.test_host import check
 from tests.test_floors import MODULES, ROOT, imports
 
 VARIANTS = "hpfem.reproduction.variants"
@@ -67,4 +71,18 @@ def test_without_the_folder_the_experiments_are_gone(tmp_path):
     listed = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
     assert listed.returncode == 0, listed.stderr
     gone = {name for name in EXPERIMENTS if not any(line.split()[0] == name for line in listed.stdout.splitlines())}
-    assert gone == {"xing-grouped", "roget-gemm"}
+    assert gone == {"xing-grouped", "roget-gemm", "xing-thread", "eichstaedt-thread"}
+
+
+def test_elements_beyond_the_registers(tmp_path, rng):
+    """The GPU's kernel with an element to a thread, in the host's shim; without the option it refuses."""
+    cases, kernels = [], []
+    for shape, order, operator in (("quad", 7, "bk3"), ("quad", 10, "bk3"), ("tet", 4, "bk3"), ("hex", 3, "bk3")):
+        made = BENCHMARKS[operator](
+            Space(few_elements(shape, "deformed"), order, backend="numpy"), algorithm="noncollocated"
+        )
+        kernels.append(made.choices[0].kernel)
+        cases.append(Case.of(kernels[-1].problem, f"case{len(cases)}", "spilling"))
+        with pytest.raises(NotSuitable, match="numbers in a thread's registers"):
+            Case.of(kernels[-1].problem, "other", "sumfac")
+    check(cases, kernels, tmp_path, rng)

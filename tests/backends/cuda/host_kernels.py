@@ -15,7 +15,7 @@ from hpfem.backends.cuda.codegen.layout import stored_factors, stored_kinds
 from hpfem.backends.cuda.codegen.prelude import arguments
 from hpfem.backends.cuda.codegen.tables import Levels
 from hpfem.backends.cuda.runtime.device import Limits
-from hpfem.backends.cuda.sumfac.strategy import GROUP, THREADS, check_sumfac, shared_bytes
+from hpfem.backends.cuda.sumfac.strategy import GROUP, SPILLING, THREADS, check_sumfac, shared_bytes
 from hpfem.backends.cuda.sumfac.strategy import source as sumfac_source
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopPlan, default_options
 from hpfem.backends.cuda.sumfac_top.strategy import source as sumfac_top_source
@@ -39,10 +39,10 @@ class Case:
     @classmethod
     def of(cls, problem, name, options=None):
         """A case of "sumfac-top" with options (None: the default ones), or of "sumfac", or that "sumfac recomputed"."""
-        if options in ("sumfac", "sumfac recomputed"):
-            problem = problem.with_factors(options != "sumfac")
+        if options in ("sumfac", "sumfac recomputed", SPILLING):
+            problem = problem.with_factors(options == "sumfac recomputed")
             levels = Levels.plain(problem.tabulation)
-            check_sumfac(problem, levels)
+            check_sumfac(problem, levels, options == SPILLING)
             return cls(problem, None, levels, name)
         levels = Levels.of(problem.tabulation)
         chosen = default_options(problem, levels, Limits()) if options is None else options

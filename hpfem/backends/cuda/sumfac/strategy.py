@@ -19,9 +19,11 @@ from ..runtime.tree_kernel import TreeKernel
 THREADS, GROUP = 64, 32
 # Numbers of 8 bytes that a thread may keep in registers, and points of an element whose loops are unrolled.
 NUMBERS, POINTS = 90, 150
+# The option that lets an element have more numbers than registers: what is too much goes to memory. Never a default.
+SPILLING = "spilling"
 
 
-def check_sumfac(problem: BlockProblem, levels: Levels) -> None:
+def check_sumfac(problem: BlockProblem, levels: Levels, spilling: bool = False) -> None:
     """Say why a problem is not one for the kernel.
 
     Parameters
@@ -29,6 +31,8 @@ def check_sumfac(problem: BlockProblem, levels: Levels) -> None:
     problem : BlockProblem
     levels : Levels
         Of the problem's tabulation, directions in its order.
+    spilling : bool
+        Whether an element may have more numbers than registers.
 
     Raises
     ------
@@ -46,7 +50,7 @@ def check_sumfac(problem: BlockProblem, levels: Levels) -> None:
     numbers = numbers * problem.dtype.itemsize // 8
     if problem.n_points > POINTS:
         raise NotSuitable(f"one element has {problem.n_points} points, {POINTS} are unrolled in a thread's registers")
-    if numbers > NUMBERS:
+    if numbers > NUMBERS and not spilling:
         raise NotSuitable(f"one element needs {numbers} numbers in a thread's registers, {NUMBERS} fit")
 
 
@@ -89,6 +93,8 @@ class SumFacKernel(TreeKernel):
     Parameters
     ----------
     problem : BlockProblem
+    spilling : bool
+        See `check_sumfac`.
 
     Raises
     ------
@@ -96,9 +102,9 @@ class SumFacKernel(TreeKernel):
         As `check_sumfac`.
     """
 
-    def __init__(self, problem: BlockProblem) -> None:
+    def __init__(self, problem: BlockProblem, spilling: bool = False) -> None:
         levels = Levels.plain(problem.tabulation)
-        check_sumfac(problem, levels)
+        check_sumfac(problem, levels, spilling)
         block = THREADS, THREADS, shared_bytes(problem)
         super().__init__(problem, "sumfac", levels, source(problem, levels), GROUP, block)
 
@@ -118,8 +124,9 @@ class CudaSumFac(Strategy):
 
     def prepare(self, problem: BlockProblem, options: Options = None) -> Future[Any]:
         """Begin to compile into the cache; see `Strategy.prepare`."""
-        problem, levels = with_source(self, problem, options), Levels.plain(problem.tabulation)
-        check_sumfac(problem, levels)
+        spilling, levels = options == SPILLING, Levels.plain(problem.tabulation)
+        problem = with_source(self, problem, None if spilling else options)
+        check_sumfac(problem, levels, spilling)
         return start(program(source(problem, levels)), architecture())
 
     def build(self, problem: BlockProblem, options: Options = None) -> SumFacKernel:
@@ -130,7 +137,8 @@ class CudaSumFac(Strategy):
         NotSuitable
             If an element does not fit a thread's registers, or the algorithm is collocated.
         """
-        return SumFacKernel(with_source(self, problem, options))
+        spilling = options == SPILLING
+        return SumFacKernel(with_source(self, problem, None if spilling else options), spilling)
 
     def cost(self, problem: BlockProblem) -> float:
         """Expected time per element in nanoseconds; others go first if unmeasured; see `Strategy.cost`."""
