@@ -35,7 +35,7 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-_PAGES = ("index", "start", "limits", "speed", "cluster", "compared", "references", "changes")
+_PAGES = ("index", "start", "limits", "speed", "cluster", "reproducing", "compared", "references", "changes")
 html_sidebars = {name: [] for name in _PAGES}
 copyright = "The hpfem developers, MIT licence"
 

@@ -279,6 +279,7 @@ class TiledProblem:
         """
         given = self._vectors.from_host(self._given)
         u = self.xp.tile(given, (1, -(-n_elements // given.shape[1]), 1))[:, :n_elements]
+        u = self.xp.ascontiguousarray(u)
         return u, self.xp.empty((*u.shape[:2], self.problem.n_output), u.dtype)
 
     def error(self, kernel: TiledKernel, u: Any, out: Any) -> float:

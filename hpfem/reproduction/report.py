@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from matplotlib.ticker import MaxNLocator
-
 from ..benchmarks.results import markdown_table
 from ..plots import style
 from .experiment import EXPERIMENTS, Experiment, Published, Record, Statement, Where, matches
@@ -217,8 +215,30 @@ def tables(experiment: Experiment, records: Sequence[Record]) -> Iterator[str]:
                 yield from (f"- {reason} ({count} ×)" for reason, count in reasons.items())
 
 
+def parts_of(rated: Sequence[Record]) -> list[str]:
+    """Find what tells the rows of a table apart beside order and size.
+
+    Parameters
+    ----------
+    rated : sequence of mapping
+        Measurements.
+
+    Returns
+    -------
+    list of str
+        What differs; not the algorithm where each strategy was measured by one alone.
+    """
+    algorithms: dict[tuple[Any, ...], set[str]] = {}
+    for record in rated:
+        way = (record["series"], record["case"], record["strategy"])
+        algorithms.setdefault(way, set()).add(record["algorithm"])
+    compared = any(len(own) > 1 for own in algorithms.values())
+    differ = [name for name in _PARTS if len({record.get(name) for record in rated}) > 1]
+    return [name for name in differ if compared or name != "algorithm"]
+
+
 def _by_order(rated: Sequence[Record]) -> str:
-    names = [name for name in _PARTS if len({record.get(name) for record in rated}) > 1]
+    names = parts_of(rated)
     orders = sorted({record["order"] for record in rated})
     best: dict[tuple[Any, ...], dict[int, float]] = {}
     for record in rated:
@@ -269,18 +289,47 @@ def page(document: Mapping[str, Any], pictures: Mapping[str, Sequence[str]]) -> 
             lines += ["", "What the paper prints otherwise:", ""]
             lines += [f"- {correction}" for correction in experiment.corrections]
     lines += ["", "## Runs", ""]
-    for run in document["runs"]:
-        machine = run["machine"]
-        device = ", ".join([*(machine.get("gpu") or []), str(machine.get("cpu"))])
-        limits = [
-            f"{DEVICES.get(name, name)} {limit['bandwidth'] / 1e9:.4g} GB/s, {limit['flops'] / 1e9:.4g} GFLOP/s"
-            for name, limit in run.get("rooflines", {}).items()
-        ]
-        what = f"`{run.get('command', 'hpfem reproduce')}`"
-        threads = (run.get("threads") or {}).get("limit", "?")
-        commit = str(machine.get("commit"))[:12]
-        lines.append(f"- {what} on {device}, {threads} thread(s), commit {commit}: {'; '.join(limits)}")
+    lines += runs_of(document)
     return "\n".join(lines) + "\n"
+
+
+def runs_of(document: Mapping[str, Any]) -> Iterator[str]:
+    """Tell of the runs of a result file: what, where, and the limits that were measured.
+
+    Parameters
+    ----------
+    document : mapping
+
+    Yields
+    ------
+    str
+        Lines of Markdown.
+    """
+    alike: dict[str, list[Mapping[str, Any]]] = {}
+    bandwidths: dict[str, list[float]] = {}
+    for run in document["runs"]:
+        machine, threads = run["machine"], (run.get("threads") or {}).get("limit", "?")
+        device = ", ".join([*(machine.get("gpu") or []), str(machine.get("cpu"))])
+        commit = str(machine.get("commit"))[:12]
+        what = f"- `{run.get('command', 'hpfem reproduce')}` on {device}, {threads} thread(s), commit {commit}"
+        alike.setdefault(what, []).append(run.get("rooflines", {}))
+        for name, limit in run.get("rooflines", {}).items():
+            bandwidths.setdefault(f"{DEVICES[name]} ({device})", []).append(limit["bandwidth"] / 1e9)
+    for what, limits in alike.items():
+        texts = []
+        for name, device in DEVICES.items():
+            own = [limit[name] for limit in limits if name in limit]
+            if own:
+                rates = (sorted(limit[part] / 1e9 for limit in own) for part in ("bandwidth", "flops"))
+                read, compute = (" – ".join(dict.fromkeys(f"{r[k]:.4g}" for k in (0, -1))) for r in rates)
+                texts.append(f": {device} {read} GB/s, {compute} GFLOP/s")
+        yield f"{what}{f', {len(limits)} runs' if len(limits) > 1 else ''}{''.join(texts)}"
+    for device, found in bandwidths.items():
+        if max(found) > 1.3 * min(found):
+            yield (
+                f"\nThe bandwidth of the {device} was {min(found):.3g} to {max(found):.3g} GB/s in these runs: others"
+                " used the machine. What exceeds its caches is a lower bound there; ratios of single cases are noisy."
+            )
 
 
 def draw(document: Mapping[str, Any], folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
@@ -320,7 +369,7 @@ def draw(document: Mapping[str, Any], folder: str | os.PathLike[str]) -> dict[st
 def _drawn(rated: Sequence[Record], over: str, title: str, unit: str, path: Path) -> Path:
     """A picture: a panel for each shape, a line for each way (and order, over size)."""
     shapes = style.in_order(record["shape"] for record in rated)
-    parts = [n for n in _PARTS if n != "shape" and len({r.get(n) for r in rated}) > 1]
+    parts = [name for name in parts_of(rated) if name != "shape"]
     lines: dict[tuple[str, ...], dict[str, dict[float, float]]] = {}
     for record in rated:
         words = ((n, record[n]) for n in parts if record.get(n) not in (None, "auto"))
@@ -345,7 +394,7 @@ def _drawn(rated: Sequence[Record], over: str, title: str, unit: str, path: Path
             points = sorted(by_shape.get(shape, {}).items())
             axis.plot(*zip(*points, strict=True), **styles[label]) if points else None
         axis.set_xlabel("Order P", fontsize=9)
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axis.set_xticks(sorted({record["order"] for record in rated}))
         axis.set_ylim(bottom=0)
     if over == "n_dofs":
         style.log_dofs(axes)

@@ -12,7 +12,7 @@ from hpfem.shapes.arguments import shown
 from ..benchmarks.results import BENCH, document, rounded
 from ..errors import ArgumentError
 from ..support.files import file_path, path_text, read_file
-from .experiment import EXPERIMENTS
+from .experiment import EXPERIMENTS, Experiment, Series
 from .run import Key, text_of
 
 REPRODUCE = "hpfem-reproduce"
@@ -141,31 +141,28 @@ def _from_bench(content: Mapping[str, Any], name: str) -> dict[str, Any]:
     runs = content.get("runs")
     if not isinstance(runs, list) or not runs:
         raise ArgumentError(f"{name}: only results of hpfem bench --tiled (or --backend cuda) belong to a paper")
-    known = {
-        (backend, text_of(case)): (experiment, series)
-        for experiment in EXPERIMENTS.values()
-        for series in experiment.series
-        for backend in series.backends
-        if series.bench
-        for case in series.cases(backend, False)
-    }
+    known: dict[tuple[str, str], list[tuple[Experiment, Series]]] = {}
+    for experiment in EXPERIMENTS.values():
+        for series in experiment.series:
+            for backend in series.backends if series.bench else ():
+                for case in series.cases(backend, False):
+                    known.setdefault((backend, text_of(case)), []).append((experiment, series))
     once: dict[tuple[Any, ...], Mapping[str, Any]] = {}
     records = []
     try:
         for entry in content["results"]:
             case = {part: entry[part] for part in ("benchmark", "shape", "order", "geometry")}
-            found = known.get((entry["backend"], text_of(case)))
-            if found is None or entry["dtype"] != "float64":
+            if entry["dtype"] != "float64":
                 continue
             which = (text_of(case), entry["strategy"], entry["algorithm"])
             largest = once.setdefault(which, entry)
             record = {**largest, **entry}  # what smaller sizes need not repeat
             for work in ("flops", "nbytes"):
                 record[work] = largest[work] * entry["n_cells"] / largest["n_cells"]
-            experiment, series = found
-            about = {"experiment": experiment.name, "series": series.name, "case": text_of(case)}
-            extra = {"unit": series.unit, "status": series.status, "value": series.value(record)}
-            records.append({**record, **about, **extra, "run": entry.get("run", 0)})
+            for experiment, series in known.get((entry["backend"], text_of(case)), ()):
+                about = {"experiment": experiment.name, "series": series.name, "case": text_of(case)}
+                extra = {"unit": series.unit, "status": series.status, "value": series.value(record)}
+                records.append({**record, **about, **extra, "run": entry.get("run", 0)})
     except (KeyError, TypeError) as error:
         raise ArgumentError(f"{name}: its results are not what hpfem bench writes: {error!r}") from None
     runs = [

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import hpfem as hp
 from hpfem.backends.base import BACKENDS
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.benchmarks import (
@@ -21,7 +22,7 @@ from hpfem.benchmarks import (
 )
 from hpfem.benchmarks.parts import suite_records
 from hpfem.benchmarks.repeated import RepeatedGeometry
-from hpfem.benchmarks.tiled import TiledBlock, TiledKernel, few_elements
+from hpfem.benchmarks.tiled import TiledBlock, TiledKernel, TiledProblem, few_elements
 from hpfem.errors import ArgumentError, NotSuitable
 from hpfem.forms.form import BlockKernel
 from hpfem.geometry.block_geometry import BlockGeometry
@@ -346,3 +347,18 @@ def test_the_suite_on_a_gpu():
     assert list(run) == run.cases and not run.wrong
     assert {m.strategy for m in run.measurements} >= {"sumfac-top", "sumfac", "stdmat"}
     assert all(1e7 < m.dofs_per_second < 1e13 and 0 < m.fraction < 10 for m in run.measurements)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "cpu"])
+def test_components_fields_and_points(backend):
+    """Copies of elements have copies of the fields' values; fields of several components, and values at points."""
+    mesh = few_elements("hex", "deformed")
+    space = hp.Space(mesh, 3, backend="numpy")
+    for made in (hp.Helmholtz(space, lambda x, y, z: 2 + x, lambda x, y, z: 1 + y * z), hp.BwdTrans(space)):
+        block = TiledProblem(made.choices[0].kernel.problem, backend, components=3)
+        for n in (8, 21):
+            built = block.build("sumfac", "collocated", n)
+            assert built.error() < 1e-12
+            application = built.on(n)
+            application.call()
+            assert application.n_dofs == 3 * n * block.problem.n_modes

@@ -1,13 +1,14 @@
 """The command `hpfem reproduce`: quick runs, parts, pages, and what is refused in one line."""
 
 import json
+import re
 
 import pytest
 
 from hpfem.backends.base import BACKENDS
 from hpfem.benchmarks.results import rounded
 from hpfem.cli import main
-from hpfem.reproduction import EXPERIMENTS, merge, read_reproduction, reproduction_document
+from hpfem.reproduction import EXPERIMENTS, merge, page, read_reproduction, reproduction_document
 from hpfem.reproduction.experiment import Device, Published, Statement
 from hpfem.reproduction.report import per_limit, row, seen
 from tests.test_floors import ROOT
@@ -183,3 +184,22 @@ def test_what_is_seen_of_a_statement():
     assert seen(says, records[:2]) == ("yes", "1.5")
     assert seen(says, records[2:]) == ("no", "5")
     assert seen(says, []) == ("not measured", "")
+
+
+def test_noisy_machines_are_told():
+    slow = {**RUN, "rooflines": {"cuda": {"bandwidth": 2e12, "flops": 3e13}}}
+    text = page({**document(RECORD), "runs": [RUN, slow]}, {})
+    assert "2 runs: GPU 2000 – 4000 GB/s, 3e+04 GFLOP/s" in text
+    assert "The bandwidth of the GPU (x) was 2e+03 to 4e+03 GB/s in these runs" in text
+    assert "others used" not in page(document(RECORD), {})
+
+
+def test_the_page_is_of_the_committed_results():
+    """`hpfem reproduce --merge` of these files, as benchmarks/README.md has it, writes the page."""
+    folder = ROOT / "benchmarks" / "results"
+    files = [folder / "bk_h200.json", *sorted(folder.glob("reproduce_*.json"))]
+    result = merge([read_reproduction(file) for file in files])
+    text = (ROOT / "benchmarks" / "REPRODUCTION.md").read_text(encoding="utf-8")
+    links = {name: re.findall(rf"\((results/reproduce/{name}_\w+\.png)\)", text) for name in EXPERIMENTS}
+    assert all((ROOT / "benchmarks" / link).exists() for own in links.values() for link in own)
+    assert page(result, links) == text

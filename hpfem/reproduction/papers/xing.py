@@ -286,7 +286,7 @@ EXPERIMENTS.add(
         ),
         not_possible={
             f"{XEON}, AMD EPYC 9554 (Figs 5b, 6b, 7-9, 14)": "their numbers are in the figures alone",
-            "SumFac beyond the registers of a thread": "the kernel refuses what would spill; each row says so",
+            "SumFac beyond the registers of a thread": "the product's kernel refuses it; see xing-thread",
         },
     ),
 )
