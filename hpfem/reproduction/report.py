@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from ..benchmarks.results import markdown_table
@@ -15,8 +16,12 @@ HEADINGS = (
     *("case", "paper", "device", "ours", "ratio", "ratio per bandwidth or FP64 peak", "error against NumPy", "status"),
 )
 DEVICES = {"cuda": "GPU", "cpu": "CPU"}
+# How they are written.
+_WORDS = {"d": "d = {}", "elements": "{} elements"}
 # Per bandwidth, what is that close to the paper is as fast.
 TIE = 0.05
+# Slowest over fastest timing of a case from which it is said.
+NOISY = 1.3
 # What tells the rows of a table apart beside order and size, where it differs.
 _PARTS = ("benchmark", "equation", "d", "elements", "shape", "geometry", "strategy", "algorithm")
 INTRODUCTION = """\
@@ -237,14 +242,33 @@ def parts_of(rated: Sequence[Record]) -> list[str]:
     return [name for name in differ if compared or name != "algorithm"]
 
 
+def words_of(record: Record, names: Sequence[str]) -> Iterator[str]:
+    """Name the parts of a case that are there.
+
+    Parameters
+    ----------
+    record : mapping
+    names : sequence of str
+
+    Yields
+    ------
+    str
+    """
+    for name in names:
+        if record.get(name) is not None:
+            yield _WORDS.get(name, "{}").format(record[name])
+
+
 def _by_order(rated: Sequence[Record]) -> str:
     names = parts_of(rated)
     orders = sorted({record["order"] for record in rated})
     best: dict[tuple[Any, ...], dict[int, float]] = {}
     for record in rated:
-        line = best.setdefault(tuple(str(record.get(name, "")) for name in names), {})
+        line = best.setdefault(tuple(words_of(record, names)), {})
         line[record["order"]] = max(line.get(record["order"], 0.0), record["value"])
-    lines = [[" ".join(label) or "all", *(number(line.get(order)) for order in orders)] for label, line in best.items()]
+    lines = [
+        [", ".join(label) or "all", *(number(line.get(order)) for order in orders)] for label, line in best.items()
+    ]
     return markdown_table(["case", *(f"P = {order}" for order in orders)], lines)
 
 
@@ -330,6 +354,13 @@ def runs_of(document: Mapping[str, Any]) -> Iterator[str]:
                 f"\nThe bandwidth of the {device} was {min(found):.3g} to {max(found):.3g} GB/s in these runs: others"
                 " used the machine. What exceeds its caches is a lower bound there; ratios of single cases are noisy."
             )
+    for name, device in DEVICES.items():
+        spreads = [r["worst"] / r["best"] for r in measured(document["results"], backend=name) if "worst" in r]
+        if spreads and median(spreads) > NOISY:
+            yield (
+                f"\nOn the {device} the slowest of a case's timings took {median(spreads):.2g} times as long as the"
+                " fastest, in the median of all cases: others used the machine; the median timing is given."
+            )
 
 
 def draw(document: Mapping[str, Any], folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
@@ -372,8 +403,7 @@ def _drawn(rated: Sequence[Record], over: str, title: str, unit: str, path: Path
     parts = [name for name in parts_of(rated) if name != "shape"]
     lines: dict[tuple[str, ...], dict[str, dict[float, float]]] = {}
     for record in rated:
-        words = ((n, record[n]) for n in parts if record.get(n) not in (None, "auto"))
-        label = tuple(f"d = {word}" if n == "d" else str(word) for n, word in words)
+        label = tuple(words_of(record, parts))
         label = (*label, f"P = {record['order']}") if over == "n_dofs" else label
         line = lines.setdefault(label, {}).setdefault(record["shape"], {})
         line[record[over]] = max(line.get(record[over], 0.0), record["value"])

@@ -191,7 +191,8 @@ def test_noisy_machines_are_told():
     text = page({**document(RECORD), "runs": [RUN, slow]}, {})
     assert "2 runs: GPU 2000 – 4000 GB/s, 3e+04 GFLOP/s" in text
     assert "The bandwidth of the GPU (x) was 2e+03 to 4e+03 GB/s in these runs" in text
-    assert "others used" not in page(document(RECORD), {})
+    assert "others used" not in page(document({**RECORD, "best": 1e-3, "worst": 1.1e-3}), {})
+    assert "took 2.5 times as long" in page(document({**RECORD, "best": 1e-3, "worst": 2.5e-3}), {})
 
 
 def test_the_page_is_of_the_committed_results():
