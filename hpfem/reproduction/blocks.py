@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,12 +14,13 @@ from hpfem.shapes import SHAPES
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..backends.base import BACKENDS
+from ..backends.strategy import RECOMPUTED
 from ..benchmarks.bake_off import GlobalSize, unknowns
 from ..benchmarks.global_phases import MeasuredOperator
 from ..benchmarks.problems import Application, BuiltOperator, OneMesh, random_field
 from ..benchmarks.tiled import TiledProblem, few_elements
+from ..errors import NotSuitable
 from ..forms.form import BlockKernel, BlockProblem
-from ..geometry.block_geometry import GEOMETRY_KINDS
 from ..memory import HOST
 from ..mesh import Mesh, box
 from ..operators import Operator
@@ -43,18 +45,6 @@ def tapered(shape: str) -> Mesh:
     Mesh
     """
     return box(shape, (2,) * SHAPES[shape].dim).transformed(lambda x: x * (1 + 0.2 * np.roll(x, 1, axis=1)))
-
-
-def recomputed_missing() -> str | None:
-    """Say whether kernels can compute the factors of straight-sided elements themselves.
-
-    Returns
-    -------
-    str or None
-        Why they cannot; None if they can.
-    """
-    known = [kind.name for kind in GEOMETRY_KINDS]
-    return None if "multilinear" in known else "kernels do not recompute the factors of trilinear elements yet"
 
 
 def elements_mesh(shape: str, geometry: str) -> Mesh:
@@ -112,6 +102,27 @@ class Elements(TiledProblem):
         """The numbers of elements up to so many degrees of freedom, or the smallest; see `TiledProblem.sizes`."""
         most = max(dofs) / self.problem.n_modes
         return sorted({n for n in self.counts if n <= most} or {min(self.counts)}, reverse=True)
+
+
+class Recomputed(Elements):
+    """Elements whose kernel recomputes geometric factors, by the first strategy that offers it; see `Elements`."""
+
+    def choose(self, strategy: str, algorithm: str, n_elements: int) -> Choice:
+        """Build the kernel, whatever strategy is asked for; see `TiledProblem.choose`.
+
+        Raises
+        ------
+        NotSuitable
+            If no strategy offers it.
+        """
+        problem = self.tiled(n_elements)
+        for provider in self.backend.strategies:
+            with suppress(NotSuitable):
+                for options in next(provider.search(problem), ()):
+                    if options is not None and RECOMPUTED in options.split():
+                        kernel = provider.build(problem, options)
+                        return Choice(Config(provider.name, None, options), self.backend.name, kernel, "asked for", ())
+        raise NotSuitable("no strategy offers to recompute factors here before it has timed others")
 
 
 class Sized(Elements):
