@@ -50,11 +50,17 @@ def check(mesh, part, comm, function=exact, **options):
     return A, b, P, c
 
 
+def as_many(one, other):
+    """Whether two solves took as many iterations: one more or less by multigrid, and after many what rounding does."""
+    allowed = 1 if one.preconditioner == "multigrid" else max(1, 0.05 * one.iterations)
+    return abs(one.iterations - other.iterations) <= allowed
+
+
 def solved(A, b, P, c, comm, tol=1e-6):
     """Conjugate gradients take as many iterations, and find the same."""
     u, one = hp.cg(A, b, jacobi(A), tol=tol, bar=False)
     v, other = hp.cg(P, c, jacobi(P), tol=tol, bar=False)
-    assert abs(one.iterations - other.iterations) <= 1, (one.residuals[-5:], other.residuals[-5:])
+    assert as_many(one, other), (one.residuals[-5:], other.residuals[-5:])
     assert one.size == other.size == len(b)
     assert abs(other.residual - one.residual) < tol
     assert difference(by_cell(A.c0.scatter(u), comm), by_cell(P.c0.scatter(v), comm)) < 1e-3
