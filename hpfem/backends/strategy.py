@@ -140,8 +140,25 @@ class Strategy(Protocol):
         """
 
 
-# The one choice of strategies that have no other: factors are recomputed in the kernel, not read.
-RECOMPUTED = "recomputed"
+# The one choice of strategies that have no other: factors are recomputed in the kernel, or read.
+RECOMPUTED, STORED = "recomputed", "stored"
+
+
+def sources(strategy: Strategy, problem: BlockProblem) -> tuple[Options, ...]:
+    """List the options that name sources of geometric factors.
+
+    Parameters
+    ----------
+    strategy : Strategy
+    problem : BlockProblem
+
+    Returns
+    -------
+    tuple of str or None
+        The default first.
+    """
+    default = strategy.default(problem)
+    return (default, STORED) if default == RECOMPUTED else (default, RECOMPUTED)[: 1 + problem.recomputable]
 
 
 def with_source(strategy: Strategy, problem: BlockProblem, options: Options) -> BlockProblem:
@@ -152,7 +169,7 @@ def with_source(strategy: Strategy, problem: BlockProblem, options: Options) -> 
     strategy : Strategy
     problem : BlockProblem
     options : str or None
-        None or "recomputed".
+        "recomputed" or "stored"; the strategy's default when left out.
 
     Returns
     -------
@@ -165,7 +182,9 @@ def with_source(strategy: Strategy, problem: BlockProblem, options: Options) -> 
     NotSuitable
         If factors cannot be recomputed.
     """
-    if options != RECOMPUTED:
+    if options is None:
+        options = strategy.default(problem)
+    if options not in (RECOMPUTED, STORED):
         no_options(strategy, options)
     return problem.with_factors(options == RECOMPUTED)
 

@@ -463,7 +463,7 @@ class DryKernel(PacedKernel):
 
     def __init__(self, problem, plan=None):
         options = getattr(plan, "options", None)
-        gain = bool(options and options.prefetch) + problem.recomputed
+        gain = bool(options and options.prefetch) + 2 * problem.recomputed
         seconds = 1e-3 if options is None else 1e-4 * (2 - 0.5 * gain + 0.01 * options.elements)
         super().__init__(problem, self.world, seconds, 1.0)
 
@@ -499,11 +499,13 @@ def test_options_of_cuda_without_a_gpu(world, monkeypatch):
     assert chosen(hp.Helmholtz(space)) == chosen(operator) == [result.record.winner]
     hp.Helmholtz(space, strategy="sumfac-top", algorithm="collocated").tune(1e9)
     assert len(tuning.entries()) == 2
-    straight_sided = hp.Helmholtz(hp.Space(tapered("hex"), 4, backend="cuda"))
+    explained = hp.Helmholtz(hp.Space(tapered("hex"), 4, backend="cuda")).explain()
+    assert "recomputed (shipped table: " in explained and "metric, recomputed: 21 numbers per element" in explained
+    straight_sided = hp.Helmholtz(hp.Space(tapered("hex"), 7, backend="cuda"))
     assert "metric: 7 numbers per point" in straight_sided.explain() and straight_sided.nbytes == 8 * 8 * (
-        250 + 7 * 216
+        1024 + 7 * 729
     )
     [result] = straight_sided.tune(1e9)
     assert from_text(SumFacTopOptions, result.record.winner.options).recomputed
     assert "metric, recomputed: 21 numbers per element" in straight_sided.explain()
-    assert straight_sided.nbytes == 8 * 8 * (250 + 21)
+    assert straight_sided.nbytes == 8 * 8 * (1024 + 21)

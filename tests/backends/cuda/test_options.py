@@ -11,8 +11,9 @@ from hpfem.backends.cuda.sumfac.strategy import CudaSumFac, check_sumfac
 from hpfem.backends.cuda.sumfac_top.banks import wavefronts
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions, known_options
 from hpfem.backends.cuda.sumfac_top.strategy import CudaSumFacTop
+from hpfem.backends.strategy import with_source
 from hpfem.errors import NotSuitable
-from tests.samples import NAMES, curved, skewed, straight
+from tests.samples import NAMES, curved, skewed, straight, tapered
 
 
 def problem_of(name, order, make=hp.Mass, **options):
@@ -43,7 +44,7 @@ def test_the_table_covers_both_operators(name):
         for algorithm in ("collocated", "noncollocated"):
             problem = problem_of(name, order, hp.Helmholtz, lam=1.0, algorithm=algorithm)
             assert known_row(problem, "sumfac-top") is not None
-        assert measured_key(problem_of(name, order), "sumfac-top") in measured_table()
+        assert measured_key(problem_of(name, order), "sumfac-top", "deformed") in measured_table()
 
 
 def test_one_element_per_thread_says_why_not():
@@ -89,3 +90,41 @@ def test_float32_has_rates_of_its_own():
         for dtype in (np.float64, np.float32)
     ]
     assert measured_key(unmeasured[1], "sumfac") == measured_key(unmeasured[0], "sumfac") + "/float32"
+
+
+@pytest.mark.parametrize(
+    ("mesh", "orders"),
+    [
+        (tapered("hex"), range(1, 7)),
+        (tapered("prism"), range(1, 4)),
+        (curved("tet", 2), (1, 2)),
+        (curved("hex", 2), ()),
+    ],
+)
+def test_factors_are_recomputed_where_that_was_measured_to_win(mesh, orders):
+    for order in range(1, 8):
+        ways = {}
+        for algorithm in ("collocated", "noncollocated"):
+            operator = hp.Helmholtz(hp.Space(mesh, order), lam=1.0, backend="numpy", algorithm=algorithm)
+            problem = operator.choices[-1].kernel.problem
+            ways[CudaSumFacTop().cost(problem)] = known_options(problem).recomputed
+            if algorithm == "noncollocated":
+                ways[CudaSumFac().cost(problem)] = CudaSumFac().default(problem) == "recomputed"
+        assert ways[min(ways)] == (order in orders), order
+
+
+def test_nobody_measured_recomputed_factors_in_float32():
+    space = hp.Space(tapered("hex"), 3, dtype=np.float32)
+    problem = hp.Helmholtz(space, lam=1.0, backend="numpy").choices[0].kernel.problem
+    assert not known_options(problem).recomputed
+    assert CudaSumFac().default(problem) is None
+
+
+def test_sources_of_one_element_per_thread():
+    strategy, how = CudaSumFac(), {"lam": 1.0, "algorithm": "noncollocated"}
+    won, lost = (problem_of(name, 1, hp.Helmholtz, **how) for name in ("tet", "hex"))
+    assert [next(strategy.search(problem)) for problem in (won, lost)] == [
+        ("recomputed", "stored"),
+        (None, "recomputed"),
+    ]
+    assert [with_source(strategy, won, options).recomputed for options in (None, "stored", "recomputed")] == [1, 0, 1]

@@ -66,17 +66,15 @@ def known_row(problem: BlockProblem, strategy: str) -> list[Any] | None:
     Returns
     -------
     list or None
-        Where none was measured the row of deformed elements, unless they are affine, and in float32 that of float64;
-        None if none of them was.
+        Where none was measured the row of deformed elements, unless they are affine; in float32, where neither was,
+        those of float64. None if none of them was.
     """
     if problem.form.trace is None or problem.form.components > 1:
         return None
     kinds = [problem.geometry.kind] if problem.geometry.affine else [problem.geometry.kind, GENERAL]
-    for key in [measured_key(problem, strategy, kind.name) for kind in kinds]:
-        row = measured_table().get(key, measured_table().get(key.removesuffix("/float32")))
-        if row is not None:
-            return row
-    return None
+    own = [measured_key(problem, strategy, kind.name) for kind in kinds]
+    keys = [*own, *(key.removesuffix("/float32") for key in own)]
+    return next((measured_table()[key] for key in keys if key in measured_table()), None)
 
 
 def known_rate(problem: BlockProblem, strategy: str) -> float | None:

@@ -7,11 +7,11 @@ from typing import Any
 
 from ....errors import NotSuitable
 from ....forms.form import BlockProblem
-from ...strategy import RECOMPUTED, Options, Search, Strategy, with_source
+from ...strategy import RECOMPUTED, Options, Search, Strategy, sources, with_source
 from ..codegen.prelude import COMMON_HEADERS, constants, fill, header, program
 from ..codegen.tables import Levels
 from ..runtime.device import architecture
-from ..runtime.measured import expected_time, known_rate, shipped_rate
+from ..runtime.measured import expected_time, known_rate, known_row, shipped_rate
 from ..runtime.nvrtc import start
 from ..runtime.tree_kernel import TreeKernel
 
@@ -114,13 +114,18 @@ class CudaSumFac(Strategy):
 
     name, special, tensor = "sumfac", True, True
 
+    def default(self, problem: BlockProblem) -> Options:
+        """Factors recomputed where that was measured to be faster; see `Strategy.default`."""
+        row = known_row(problem, self.name)
+        return RECOMPUTED if row and problem.recomputable and row[-1] is True else None
+
     def measured(self, problem: BlockProblem) -> str | None:
         """Speed in the shipped table; see `Strategy.measured`."""
         return shipped_rate(problem, self.name)
 
     def search(self, problem: BlockProblem) -> Search:
         """Factors read, and recomputed where they may be; see `Strategy.search`."""
-        yield (None, RECOMPUTED)[: 1 + problem.recomputable]
+        yield sources(self, problem)
 
     def prepare(self, problem: BlockProblem, options: Options = None) -> Future[Any]:
         """Begin to compile into the cache; see `Strategy.prepare`."""
