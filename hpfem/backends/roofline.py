@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -95,11 +96,18 @@ def array_bytes(quick: bool) -> int:
     int
         Bytes.
     """
-    return 64 * MIB if quick else int(np.clip(4 * _last_level_cache(), 128 * MIB, 512 * MIB))
+    return 64 * MIB if quick else int(np.clip(4 * last_level_cache(), 128 * MIB, 512 * MIB))
 
 
-def _last_level_cache() -> int:
-    """Bytes of the largest cache; 32 MiB where the system does not tell."""
+@cache
+def last_level_cache() -> int:
+    """Size of the host's largest cache.
+
+    Returns
+    -------
+    int
+        Bytes; 32 MiB where the system does not tell.
+    """
     sizes = []
     for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         text = path.read_text(encoding="ascii").strip()

@@ -10,14 +10,14 @@ from scipy.sparse import csr_array
 
 from ...errors import NotSuitable
 from ...forms import Trace
-from ...forms.cost import operator_flops
+from ...forms.cost import operator_bytes, operator_flops
 from ...forms.form import BlockKernel, BlockProblem
 from ...support.cache import Cache
 from ...support.machine import processor_name
 from ..base import BACKENDS, Backend
 from ..cellwise import CellwiseProduct
-from ..roofline import Roofline, array_bytes
-from ..strategy import RECOMPUTED, Options, Search, Strategy, no_options, with_source
+from ..roofline import Roofline, array_bytes, last_level_cache
+from ..strategy import RECOMPUTED, Options, Search, Strategy, no_options, sources, with_source
 from ..vectors import BlockMatrix
 from .runtime.cache import kernel_cache
 from .runtime.function import CpuFunction, function_of
@@ -36,6 +36,9 @@ _BLAS_COST = 4.0
 _NUMPY_COST = 12.0
 # Points of a direction beyond which a kernel takes a minute or more to compile.
 _LONGEST_FIBER = 32
+# Operations that a core does while it reads a number from memory, of either size: fewer than its roofline has (15 on a
+# Zen 5 with 44 GB/s and 84 GFLOP/s), as no kernel reaches both; beyond it measurements show no gain.
+_OPERATIONS_PER_NUMBER = 12
 
 
 class CpuSumFac(Strategy):
@@ -43,9 +46,19 @@ class CpuSumFac(Strategy):
 
     name, special, tensor = "sumfac", False, True
 
+    def default(self, problem: BlockProblem) -> Options:
+        """Factors recomputed where they fit no cache and take longer to read than to make; see `Strategy.default`."""
+        if not problem.recomputable:
+            return None
+        other = problem.with_factors(True)
+        saved = operator_bytes(problem) - operator_bytes(other)
+        added = operator_flops(other, "sumfac") - operator_flops(problem, "sumfac")
+        faster = added < _OPERATIONS_PER_NUMBER * saved / problem.dtype.itemsize
+        return RECOMPUTED if faster and saved * problem.n_elements > last_level_cache() else None
+
     def search(self, problem: BlockProblem) -> Search:
         """Factors read, and recomputed where they may be; see `Strategy.search`."""
-        yield (None, RECOMPUTED)[: 1 + problem.recomputable]
+        yield sources(self, problem)
 
     def build(self, problem: BlockProblem, options: Options = None) -> CpuKernel:
         """Build the kernel, unless its unrolled fibers take minutes to compile; see `Strategy.build`."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hpfem.backends.cpu import backend as cpu_backend
 from hpfem.backends.cpu.codegen.line import Line
 from hpfem.backends.cpu.codegen.sumfac import write_sumfac
 from hpfem.backends.cpu.runtime.kernel import CpuKernel
@@ -80,6 +81,29 @@ def test_what_is_not_recomputed():
     operator = Helmholtz(Space(tapered("hex"), 2), backend="cpu")
     with pytest.raises(ArgumentError, match="'sumfac' has no options 'scaled'"):
         operator.backend.strategy("sumfac").build(operator.choices[0].kernel.problem, "scaled")
+
+
+def test_factors_that_fit_no_cache_are_recomputed(monkeypatch):
+    """Where they take longer to read than to make, by the model."""
+    space = Space(tapered("hex"), 3, backend="cpu")
+    small = Helmholtz(space, 0.7)
+    monkeypatch.setattr(cpu_backend, "last_level_cache", lambda: 1000)
+    large = Helmholtz(space, 0.7)
+    assert [o.choices[0].kernel.problem.recomputed for o in (small, large)] == [False, True]
+    assert "recomputed (least expected time by the model); metric, recomputed: 21 numbers" in large.explain()
+    strategy, problem = large.backend.strategy("sumfac"), small.choices[0].kernel.problem
+    assert next(strategy.search(problem)) == ("recomputed", "stored")
+    assert not strategy.build(problem, "stored").problem.recomputed
+    for form, mesh, order, recomputed in (
+        ("PhysDeriv", tapered("prism"), 2, True),
+        ("Mass", tapered("hex"), 3, False),
+        ("Helmholtz", tapered("hex"), 1, False),
+        ("Helmholtz", curved("hex", 2), 7, False),
+        ("Helmholtz", curved("tet", 2), 2, False),
+        ("Helmholtz", curved("tet", 3), 2, False),
+    ):
+        problem = FORMS[form](Space(mesh, order, backend="numpy")).choices[0].kernel.problem
+        assert (strategy.default(problem) == "recomputed") == recomputed, (form, order)
 
 
 @solid_shapes

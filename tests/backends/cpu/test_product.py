@@ -7,12 +7,13 @@ from scipy.sparse import block_diag, csr_array
 import hpfem as hp
 from hpfem.backends import BACKENDS
 from hpfem.backends.cellwise import CellwiseProduct
+from hpfem.backends.cpu import backend
 from hpfem.backends.cpu.runtime import kernel, product
 from hpfem.backends.vectors import HOST_VECTORS, BlockMatrix
 from hpfem.mesh import box, read_mesh
 from tests.assembly.meshes import OURS, ours, rotated
 from tests.cases import SHAPES_2D, SHAPES_3D
-from tests.samples import curved
+from tests.samples import curved, tapered
 
 NAMES = [shape.name for shape in SHAPES_2D + SHAPES_3D]
 
@@ -66,6 +67,14 @@ def test_turned_faces_orders_conditions_and_components(dtype, rng, monkeypatch):
 
     check(hp.GlobalOperator(hp.Helmholtz(c0.space, lam=2.0), c0, bc, components=3), rng, monkeypatch, tolerance)
     check(hp.GlobalOperator(hp.WeakForm(c0.space, pair, components=2), c0, bc), rng, monkeypatch, tolerance)
+
+
+def test_factors_recomputed_from_maps(rng, monkeypatch):
+    monkeypatch.setattr(backend, "last_level_cache", lambda: 0)
+    c0 = hp.C0Space(hp.Space(tapered("hex"), 3, backend="cpu"))
+    A = hp.GlobalOperator(hp.Helmholtz(c0.space, lam=2.0), c0)
+    assert A.operator.choices[0].kernel.problem.recomputed
+    check(A, rng, monkeypatch)
 
 
 def test_cells_in_no_order_are_put_in_one(rng, monkeypatch):
