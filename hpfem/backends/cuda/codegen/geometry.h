@@ -14,7 +14,7 @@ struct Factors {
 
 HPFEM_DEVICE Factors stored_factors(const real *__restrict__ factors, long long group, int i, int line) {
   Factors f;
-  if constexpr (N_FACTORS > 0 && STORED) {
+  if constexpr (STORED) {
     const real *p = factors + ((group * Q1 + i) * N_FACTORS) * (long long)LINES_PADDED + line;
     HPFEM_UNROLL for (int c = 0; c < N_FACTORS; c++) f.g[c] = HPFEM_STREAM(p + c * LINES_PADDED);
   }

@@ -47,7 +47,6 @@ HPFEM_DEVICE Step step_at(int s) {
 }
 
 // Numbers of shared memory: tables of the block, and FIRST and SECOND, two bytes each; of a warp the factors of some steps, and coefficients of 16 elements.
-constexpr bool STORED = N_FACTORS > 0 && !AFFINE;
 constexpr int TABLES = 64 * (STAGES > 0 ? STAGES * CHUNK : N_TILES), POINT = 16 * N_FACTORS;
 constexpr int PLACES = 8 * MOST_TILES, NAMES = PLACES / 2;
 constexpr int STAGE_POINTS = larger(PAIRS ? 2 * most_points(PAIR) : 0, SINGLE_STEPS ? 8 : rounded_up(SINGLE_REST, 4));

@@ -39,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   const int live = n_elements - first < E ? int(n_elements - first) : E;
   Factors ahead[larger(PREFETCH, 1)];
   Line line;
-  if constexpr ((L2_PREFETCH || SCATTERED) && N_FACTORS > 0 && STORED) {
+  if constexpr ((L2_PREFETCH || SCATTERED) && STORED) {
     constexpr int numbers = Q1 * N_FACTORS * LINES_PADDED;
     if (t == 0) HPFEM_PREFETCH_L2(factors + group * (long long)numbers, numbers * int(sizeof(real)));
   }
