@@ -39,6 +39,13 @@ CASES = [
     ("sumfac-top", "pyramid", 3, "affine", "bk1", "noncollocated", "elements=4"),
     ("sumfac", "tet", 2, "deformed", "bk3", "noncollocated", None),
     ("sumfac", "prism", 1, "affine", "bk3", "noncollocated", None),
+    # Factors recomputed from maps.
+    ("sumfac-top", "hex", 4, "multilinear", "bk3", "noncollocated", "elements=3 min_blocks=4 recomputed"),
+    ("sumfac-top", "pyramid", 3, "multilinear", "bk3", "collocated", "elements=4 recomputed"),
+    ("sumfac-top", "tet", 3, "deformed", "bk3", "noncollocated", "elements=5 split=3 recomputed"),
+    ("sumfac-top", "quad", 4, "multilinear", "bk1", "noncollocated", "elements=6 recomputed"),
+    ("sumfac", "tet", 2, "deformed", "bk3", "noncollocated", "recomputed"),
+    ("sumfac", "prism", 1, "multilinear", "bk3", "noncollocated", "recomputed"),
     ("stdmat", "pyramid", 2, "deformed", "bk3", "collocated", None),
     ("dense", "tri", 3, "affine", "bk3", "noncollocated", "warps=4 tiles=0"),
     ("dense", "tet", 3, "affine", "bk3", "noncollocated", "warps=2 tiles=1"),

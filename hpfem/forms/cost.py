@@ -109,14 +109,14 @@ def pointwise_flops(problem: BlockProblem) -> int:
 
 def _recomputing_flops(problem: BlockProblem) -> int:
     """Operations that make the factors of an element from its map, for all components."""
-    d, lines = problem.shape.dim, problem.geometry.map_lines(range(problem.shape.dim))
+    form, d, lines = problem.form, problem.shape.dim, problem.geometry.map_lines(range(problem.shape.dim))
     on_line, at_point = lines.flops(d)
-    cofactors, determinant = 3 * d * d * (d > 2), 2 * d - 1
-    if problem.form.factor_kind == "wJ":
-        return lines.across.shape[1] * on_line + problem.n_points * (at_point + cofactors // d + determinant + 2)
-    each = at_point + cofactors + determinant + 4
-    if problem.form.factor_kind == "metric":
-        each += d  # the adjugate is applied twice, where the metric is applied once
+    cofactors = 3 * d * d * (d > 2) // (d if form.factor_kind == "wJ" else 1)
+    each = at_point + cofactors + 2 * d - 1  # the determinant
+    each += form.test_value + (form.test_value or form.test_gradient)  # w |J|, w
+    if form.trial_gradient:  # the adjugate in place of the inverse
+        each += 1 + d
+    if form.factor_kind == "metric":  # applied twice, where the metric is applied once
         each += d * (2 * d - 1)
     return lines.across.shape[1] * on_line + problem.n_points * each
 

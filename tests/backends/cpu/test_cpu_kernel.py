@@ -268,6 +268,20 @@ def test_the_model_counts_what_a_kernel_without_parity_does(shape, algorithm, fo
     assert 0.85 < ratio <= 1, ratio
 
 
+@solid_shapes
+@pytest.mark.parametrize("kind", ["multilinear", "quadratic"])
+def test_the_model_counts_what_recomputes_factors(shape, kind):
+    """Where all that the generator writes is used; on lines of the first direction, as the model has them."""
+    if kind == "multilinear" and shape.name in FLAT:
+        return
+    space = Space(tapered(shape.name) if kind == "multilinear" else curved(shape.name, 2), 3, backend="numpy")
+    for form in ("Helmholtz", "Laplacian", "advection", "IProductWRTDerivBase"):
+        problem = FORMS[form](space, algorithm="noncollocated").choices[-1].kernel.problem
+        problems = problem.with_factors(True), problem
+        counted, model = (write_sumfac(p, 8).flops for p in problems), (operator_flops(p, "sumfac") for p in problems)
+        assert next(counted) - next(counted) == next(model) - next(model), form
+
+
 def test_live_fields(rng):
     """A field that a form reads may change between applications."""
     space = make_space(HEX, 2, True)
