@@ -7,7 +7,7 @@ from typing import Any
 
 from ....errors import NotSuitable
 from ....forms.form import BlockProblem
-from ...strategy import RECOMPUTED, Options, Search, Strategy, sources, with_source
+from ...strategy import RECOMPUTED, STORED, Options, Search, Strategy, sources, with_source
 from ..codegen.prelude import COMMON_HEADERS, constants, fill, header, program
 from ..codegen.tables import Levels
 from ..runtime.device import architecture
@@ -130,7 +130,7 @@ class CudaSumFac(Strategy):
     def prepare(self, problem: BlockProblem, options: Options = None) -> Future[Any]:
         """Begin to compile into the cache; see `Strategy.prepare`."""
         spilling, levels = options == SPILLING, Levels.plain(problem.tabulation)
-        problem = with_source(self, problem, None if spilling else options)
+        problem = with_source(self, problem, STORED if spilling else options)
         check_sumfac(problem, levels, spilling)
         return start(program(source(problem, levels)), architecture())
 
@@ -143,7 +143,7 @@ class CudaSumFac(Strategy):
             If an element does not fit a thread's registers, or the algorithm is collocated.
         """
         spilling = options == SPILLING
-        return SumFacKernel(with_source(self, problem, None if spilling else options), spilling)
+        return SumFacKernel(with_source(self, problem, STORED if spilling else options), spilling)
 
     def cost(self, problem: BlockProblem) -> float:
         """Expected time per element in nanoseconds; others go first if unmeasured; see `Strategy.cost`."""
