@@ -31,6 +31,9 @@ def geometry_of(shape, order, kind, rng, *, count=11, space_dim=None, points=3):
 def in_order(geometry, kind, lanes, dtype, direction):
     """Factors of NumPy, in the order of kernels."""
     made = geometry.factors(kind, lanes, dtype).transpose(0, 2, 1, 3)
+    if kind == "map" and (rest := geometry.n_elements % lanes):
+        made = made.copy()
+        made[-1, ..., rest:] = made[-1, ..., rest - 1 : rest]  # past the last element, that one's
     if made.shape[1] == 1:
         return made
     points = np.moveaxis(np.arange(made.shape[1]).reshape(geometry.rule.counts), direction, -1).ravel()
