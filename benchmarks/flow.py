@@ -1,12 +1,12 @@
 """Time steps of incompressible flow: how many a second, and where their time goes.
 
-    HPFEM_NUM_THREADS=1 python benchmarks/flow.py [--backend cuda] [--small] [-o OUT.json]
+    HPFEM_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/flow.py [--backend cuda] [--small] [-o OUT.json]
     python benchmarks/flow.py --show OUT.json
 
 The flows of examples/incompressible_flow.py. On a CPU times are those of its processor, with one thread. What of them
-is inside of compiled kernels is summed up besides, by clocks that take about 2 % of a step: the rest is Python, NumPy's
-array operations, and SciPy's sparse products. On a GPU PyTorch's profiler, where there is one, sums up what kernels
-take in steps of their own, which are not timed.
+is inside of compiled kernels is summed up besides, by clocks that take about 2 % of a step: the rest is Python,
+NumPy's array operations, and SciPy's sparse products. *Ready*: seconds from the mesh to the end of the first step. On
+a GPU PyTorch's profiler, where there is one, sums up what kernels take in steps of their own, which are not timed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import importlib.util
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from time import thread_time
+from time import perf_counter, thread_time
 from typing import Any
 from unittest.mock import patch
 
@@ -38,7 +38,6 @@ CASES: dict[str, list[tuple[str, tuple[Any, ...]]]] = {
     ],
     "cuda": [
         ("channel", (8, 2e-4)),
-        ("vortex", (7, 6, 0.01)),
         ("vortex", (4, 24, 0.01)),
         ("vortex", (7, 16, 0.005)),
     ],
@@ -90,7 +89,10 @@ def measured(name: str, arguments: tuple[Any, ...], backend: str, seconds: float
     spec.loader.exec_module(example)
     compiled, timer = kernel.compiled, choose_backend(backend).timer()
     with patch.object(kernel, "compiled", lambda *given: Counted(compiled(*given))):
+        began = perf_counter()
         flow = getattr(example, name)(*arguments, backend=backend)
+        flow.step()
+        ready = perf_counter() - began
         for _ in range(BEFORE):
             flow.step()
     solves: list[Any] = []
@@ -114,6 +116,7 @@ def measured(name: str, arguments: tuple[Any, ...], backend: str, seconds: float
         "order": arguments[0],
         "cells": flow.c0.space.n_cells,
         "unknowns": unknowns,
+        "ready": round(ready, 2),
         "step": round(1e3 * whole / steps, 3),
         "pressure": round(1e3 * mean(0, "time") * whole / elapsed, 3),
         "velocity": round(1e3 * mean(1, "time") * whole / elapsed, 3),
@@ -128,13 +131,16 @@ def measured(name: str, arguments: tuple[Any, ...], backend: str, seconds: float
 def text_of(content: dict[str, Any]) -> str:
     """The table of a file, in Markdown."""
     lines = [
-        "| flow | cells | unknowns | ms a step | pressure | velocity | iterations | steps/s | unknowns/s | kernels |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| flow | cells | unknowns | ready | ms a step | pressure | velocity | iterations | steps/s | unknowns/s |"
+        " kernels |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for case in content["cases"]:
         share = f"{case['kernels']:.2f}" if "kernels" in case else ""
+        ready = f"{case['ready']:.1f} s" if "ready" in case else ""
         lines.append(
-            f"| {case['flow']}, P={case['order']} | {case['cells']} | {case['unknowns']:.2e} | {case['step']:.1f} |"
+            f"| {case['flow']}, P={case['order']} | {case['cells']} | {case['unknowns']:.2e} |"
+            f" {ready} | {case['step']:.1f} |"
             f" {case['pressure']:.1f} | {case['velocity']:.1f} | {' + '.join(map(str, case['iterations']))} |"
             f" {1e3 / case['step']:.3g} | {case['unknowns_per_second']:.2e} | {share} |"
         )
