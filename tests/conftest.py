@@ -138,6 +138,13 @@ def fail_unless_shared(report, reason):
     """Turn a skip into a failure unless ../shared or an extra is the reason."""
     if not any(
         known in reason
-        for known in ("../shared", "h5py is absent", "mpi4py or mpiexec is absent", "ngsolve is absent", "LLVM for")
+        for known in (
+            "../shared",
+            "h5py is absent",
+            "mpi4py or mpiexec is absent",
+            "ngsolve is absent",
+            "gmsh is absent",
+            "LLVM for",
+        )
     ):
         report.outcome, report.longrepr = "failed", f"unexpected skip: {reason}"

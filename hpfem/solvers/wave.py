@@ -142,8 +142,12 @@ class AcousticWave:
         float
         """
         vectors, places = self.vectors, self.c0.coordinates
-        # As good as random, and the same however many processes share the mesh.
-        rough = np.sin(1e4 * (places @ np.sqrt([2.0, 3.0, 5.0][: places.shape[1]])))
+        # As good as random, and the same in any unit of length and however many processes share the mesh.
+        low, high = (
+            np.array([sign * vectors.comm.max(float((sign * x).max(initial=-np.inf))) for x in places.T])
+            for sign in (-1, 1)
+        )
+        rough = np.sin((places - low) @ (1e4 / (high - low).max() * np.sqrt([2.0, 3.0, 5.0][: len(low)])))
         x = self._free * vectors.from_host(self.c0.vectors_on().agreed(rough), self.c0.space.dtype)
 
         def mass(p: Any) -> float:

@@ -35,12 +35,12 @@ def test_a_tolerance_below_rounding_is_said_to_be_missed(dtype, conditions):
     ):
         u = hp.solve_helmholtz(space, 1.0, 1.0, tol=tol, **conditions)
     eps = np.finfo(dtype).eps
-    assert tol < u.info.residual < 300 * eps and u.info.residuals[-1] <= tol
+    assert tol < u.info.residual < 400 * eps and u.info.residuals[-1] <= tol
     # No more was asked for than is possible: nothing to say.
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         u = hp.solve_helmholtz(space, 1.0, 1.0, **conditions)
-    assert u.info.residual < max(1e-12, 300 * eps)
+    assert u.info.residual < max(1e-12, 400 * eps)
 
 
 def test_a_lost_residual_is_found_again(problem):

@@ -86,9 +86,9 @@ def read_mesh(path: str | PathLike[str], periodic: bool = False, comm: Any = Non
 
 def _partitions(file: Path) -> tuple[list[Path], int]:
     """Files of partitions, or the one of all of them; and how many partitions there are."""
-    split = file.suffix.lower() == ".msh" and not file.exists()
+    split = file.suffix.lower() == ".msh" and not os.path.exists(file)
     first = _partition(file, 1) if split else file
-    if first.suffix.lower() != ".msh" or not first.is_file():
+    if first.suffix.lower() != ".msh" or not os.path.isfile(first):
         return [file], 1
     try:
         with _mapped(first) as data:
