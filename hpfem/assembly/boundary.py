@@ -299,7 +299,7 @@ class BoundaryConditions(Printed):
         return values
 
     def shares(self, name: str) -> Array:
-        """The function that is 1 on a boundary with Dirichlet values, where others have some too its part of 1.
+        """The function that is 1 on a boundary with Dirichlet values; 1/n at unknowns that n such boundaries share.
 
         Parameters
         ----------
@@ -335,7 +335,7 @@ class BoundaryConditions(Printed):
         return np.asarray(np.where(self.constrained, one / np.maximum(count, 1.0), 0.0))
 
     def prescribed_flux(self, name: str, vector: Array) -> Array:
-        """Integrals of what is prescribed for the flux through a boundary: g, or g - alpha u, zero where nothing is.
+        """Integrals of the flux that conditions prescribe on a boundary: g, or g - alpha u; zero where there are none.
 
         Parameters
         ----------

@@ -157,7 +157,7 @@ class C0Space(Immutable):
         return np.concatenate(self.space.comm.all(own[..., self.owned]), axis=-1)
 
     def own(self, vector: NDArray[Any]) -> NDArray[Any]:
-        """What a vector of all unknowns has of those of this process; collective when first called.
+        """Part of a vector of all unknowns that belongs to this process; collective when first called.
 
         Parameters
         ----------
@@ -233,16 +233,16 @@ class C0Space(Immutable):
 
     @cached_property
     def inverse_matrix(self) -> BlockMatrix:
-        """What takes what the cells say of an entity's modes to global numbers, transposed; [local, global]."""
+        """Matrix from the coefficients of cells to global ones, transposed; [local, global]."""
         if self.signed:
             return self.block_matrix
         return self._joined(lambda part: part.back)
 
     @cached_property
     def face_correction(self) -> csr_array | None:
-        """What edges reach into rotated faces, to be taken from means of what cells say; [size, size] or None.
+        """What means over cells have too much where edges reach into rotated faces; [size, size] or None.
 
-        Where processes share the mesh, what the cells here have of it.
+        Where processes share the mesh, the part of the cells here.
         """
         return csr_array(diags_array(1 / self.multiplicity) @ self._turned) if self._reaches else None
 

@@ -151,7 +151,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         )
 
     def on_device(self) -> Any:
-        """The same operator for arrays of its device, for solvers of the library that these are of.
+        """The same operator on arrays of its device, for solvers of their library, such as `cupyx.scipy.sparse.linalg`.
 
         Returns
         -------
