@@ -137,7 +137,7 @@ class ShapeRule(Protocol):
 
     @property
     def key(self) -> tuple[tuple[str, int, int], ...]:
-        """What identifies the rule."""
+        """Key of the rule."""
 
     @property
     def eta(self) -> Array:
@@ -186,7 +186,7 @@ class TensorRule:
 
     @property
     def key(self) -> tuple[tuple[str, int, int], ...]:
-        """What identifies the rule: kind, count and exponent of each direction."""
+        """Key of the rule: kind, count and exponent of each direction."""
         return tuple((rule.kind, len(rule), rule.alpha) for rule in self.rules)
 
     @property
@@ -248,7 +248,7 @@ class PointRule:
 
     @property
     def key(self) -> tuple[tuple[str, int, int], ...]:
-        """What identifies the rule: its name, number of points and degree."""
+        """Key of the rule: its name, number of points and degree."""
         return (("simplex", len(self), self.degree),)
 
     def __len__(self) -> int:

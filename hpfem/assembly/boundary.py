@@ -93,7 +93,7 @@ def sides_with_traces(c0: C0Space, facets: Indices) -> Iterator[tuple[Side, csr_
 
 
 class BoundaryConditions(Printed):
-    """What is prescribed on the boundary of a continuous space; natural (zero flux) where nothing is.
+    """Conditions on the boundary of a continuous space; natural ones (zero flux) where none are given.
 
     Parameters
     ----------

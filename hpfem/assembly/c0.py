@@ -205,7 +205,7 @@ class C0Space(Immutable):
 
     @cached_property
     def _parts(self) -> list[LocalToGlobal]:
-        """What ties the blocks' coefficients to global ones."""
+        """The matrices between the blocks' coefficients and global ones."""
         blocks = enumerate(self.space.blocks)
         return [self.numbering.local_to_global(block.basis, self.seen(number)) for number, block in blocks]
 

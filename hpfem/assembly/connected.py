@@ -35,7 +35,7 @@ class Parts:
     of_unknowns: Indices
 
     def name(self, number: int, mesh: Mesh) -> str:
-        """What a part is called in messages: its regions and the middle of its cells; collective.
+        """Name of a part in messages: its regions and the middle of its cells; collective.
 
         Parameters
         ----------

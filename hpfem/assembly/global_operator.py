@@ -116,7 +116,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         return product(vector)
 
     def product_on(self, device: Device) -> Product:
-        """What `apply` does for vectors on a device; made there once.
+        """The product with vectors on a device; made there once.
 
         Parameters
         ----------
@@ -261,7 +261,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         found = [element_matrices(self.operator, number) for number in range(len(blocks))]
 
         def part(i: int, j: int) -> csr_array:
-            """What component i has of component j."""
+            """The block of the matrix that takes component j to component i."""
             own = [
                 m[:, i * b.n_modes : (i + 1) * b.n_modes, j * b.n_modes : (j + 1) * b.n_modes]
                 for m, b in zip(found, blocks, strict=True)
@@ -280,7 +280,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         return matrix
 
     def right_hand_side(self, functional: Any) -> Any:
-        """What a system with the operator's conditions is solved for: its solution has the Dirichlet values.
+        """The right-hand side of a system with the operator's conditions: its solution has the Dirichlet values.
 
         Parameters
         ----------

@@ -413,7 +413,7 @@ class Numbering:
         return Seen(np.stack(ids, axis=1), np.stack(codes, axis=1))
 
     def local_to_global(self, basis: Basis, seen: Sequence[Seen], low_energy: bool = False) -> LocalToGlobal:
-        """What ties the coefficients of cells or facets of one shape and order to global ones.
+        """The matrix between the coefficients of cells or facets of one shape and order and global ones.
 
         Parameters
         ----------

@@ -133,7 +133,7 @@ class Product:
             self._pool.give(scratch)
 
     def parts(self, vector: Any, *sums: Any) -> dict[str, Callable[[], Any]]:
-        """What `into` does, step by step, by name; in scratch of its own.
+        """The steps of `into`, by name; in scratch of their own.
 
         Parameters
         ----------

@@ -414,7 +414,7 @@ class ConjugateVectors(Protocol):
 
 
 class DeviceIteration(ABC):
-    """What a device offers that iterates without its host: scalars that stay there, and graphs of launches.
+    """The tools of a device that iterates without its host: scalars that stay there, and graphs of launches.
 
     The restriction of such a device also takes where to leave sums, and the address of what stops it.
     """

@@ -142,7 +142,7 @@ def cases_of(part: Mapping[str, Any]) -> set[Case]:
 
 
 def _identity(run: Mapping[str, Any], backend: str) -> tuple[Any, ...]:
-    """What runs must agree in to be put together: device, code, and the software between them."""
+    """Properties in which runs must agree to be put together: device, code, and the software between them."""
     machine = run["machine"]
     device = (machine.get("gpu") or [None])[0] if backend == "cuda" else machine.get("cpu")
     return device, machine.get("commit"), machine.get("numpy")

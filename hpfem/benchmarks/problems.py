@@ -350,7 +350,7 @@ class BuiltOperator(ABC):
 
 
 class OneMesh:
-    """What is measured on one mesh.
+    """The measurements on one mesh.
 
     Attributes
     ----------

@@ -23,7 +23,7 @@ from . import output
 
 
 def _caches() -> dict[str, Cache]:
-    """What is kept, by its name."""
+    """Kinds of things that are kept, by name."""
     found = [BACKENDS[name].caches() for name in BACKENDS]
     return {kind: cache for caches in found for kind, cache in caches.items()} | {"tuning": tuning.cache()}
 

@@ -169,7 +169,7 @@ class Trace:
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
-        """What identifies the traced function in a kernel cache."""
+        """Key of the traced function in a kernel cache."""
         position = {node.index: i for i, node in enumerate(self.live)}
         nodes = tuple((n.op, tuple(position[a.index] for a in n.args), n.payload) for n in self.live)
         pick = [position[e.index] for e in self.outputs]

@@ -46,7 +46,7 @@ def _rotations(shape: Shape) -> Indices:
 
 @cache
 def _collapses(shape: Shape) -> dict[tuple[int, ...], list[int]]:
-    """Of every face that is collapsed, its vertex where it is, after each of the rotations."""
+    """The collapsed vertex of every collapsed face, after each of the rotations."""
     found: dict[tuple[int, ...], list[int]] = {}
     for turn in _rotations(shape):
         for face in shape.faces if shape.dim == 3 else ():

@@ -60,7 +60,7 @@ class CellArray:
 
 @dataclass(frozen=True)
 class Labels:
-    """What messages call a mesh and its cells.
+    """Names of a mesh and its cells in messages.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Labels:
     numbers: Indices | None = None
 
     def cell(self, arrays: Iterable[CellArray], cell: int) -> str:
-        """What messages call a cell, e.g. "element 17 (hex)".
+        """Name of a cell in messages, e.g. "element 17 (hex)".
 
         Parameters
         ----------
@@ -91,7 +91,7 @@ class Labels:
         return f"element {cell + 1 if self.numbers is None else self.numbers[cell]} ({shape.name})"
 
     def first(self, array: CellArray, chosen: ArrayLike) -> str:
-        """What messages call the first of the chosen cells of an array; see `cell`."""
+        """Name of the first of the chosen cells of an array in messages; see `cell`."""
         return self.cell([array], int(array.indices[np.argmax(chosen)]))
 
     def error(self, text: str) -> MeshError:

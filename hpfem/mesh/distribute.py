@@ -187,7 +187,7 @@ def _work(mesh: Mesh, weights: Weights) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class _Piece:
-    """What the first process sends of a mesh to another one."""
+    """The part of a mesh that the first process sends to another one."""
 
     points: Array
     cells: list[CellArray]

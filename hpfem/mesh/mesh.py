@@ -382,7 +382,7 @@ class Mesh(Immutable, Printed):
         return ElementMap.of(group, self.points).affine_elements
 
     def describe_cell(self, cell: int) -> str:
-        """What messages call a cell: its number in the file and its shape.
+        """Name of a cell in messages: its number in the file and its shape.
 
         Parameters
         ----------

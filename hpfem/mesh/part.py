@@ -25,7 +25,7 @@ Shared = Mapping[int, Indices]
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What a mesh is part of.
+    """The place of a mesh in the whole mesh that processes share.
 
     Attributes
     ----------

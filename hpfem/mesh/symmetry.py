@@ -103,7 +103,7 @@ def parities(shape: Shape) -> Indices:
 
 @cache
 def lattice_permutations(shape: Shape, order: int) -> Indices:
-    """What each symmetry does to the lattice of a shape.
+    """Permutation of the lattice of a shape by each of its symmetries.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ class Array(Protocol):
 
 
 class FieldMap(ABC):
-    """What maps fields on a space to fields, and arrays to arrays.
+    """A map of fields on a space to fields, and of arrays to arrays.
 
     Attributes
     ----------

@@ -187,7 +187,7 @@ def _field(space: Space, arrays: Sequence[Any]) -> Field:
 
 
 def _times(found: Any, measure: Any) -> Any:
-    """What a pointwise function gives, times the measure."""
+    """The result of a pointwise function, times the measure."""
     if isinstance(found, (list, tuple)):
         return [_times(part, measure) for part in found]
     return None if found is None else found * measure

@@ -280,7 +280,7 @@ class Operator(FieldMap):
         )
 
     def _asked(self) -> list[tuple[BlockProblem, str, str, Backend]]:
-        """What `choose` takes, for every block."""
+        """The arguments of `choose`, for every block."""
         numbers = range(len(self.space.blocks))
         return [(self.problem(number), self.strategy, self.algorithm, self.backend) for number in numbers]
 

@@ -327,7 +327,7 @@ def _on_boundary(
 
 
 def _parts(given: str | Sequence[str], what: str) -> tuple[str, ...]:
-    """What is meant of a trial or test function: its value, its gradient or both."""
+    """The part of a trial or test function that is meant: its value, its gradient or both."""
     parts = (given,) if isinstance(given, str) else given
     known = isinstance(parts, (list, tuple)) and all(isinstance(p, str) and p in ("value", "grad") for p in parts)
     if not known or not parts:

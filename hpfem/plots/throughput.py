@@ -219,7 +219,7 @@ def _having(records: Sequence[Record], **values: Any) -> list[Record]:
 
 
 def _best(records: Sequence[Record], *keys: str) -> list[Record]:
-    """Of records that agree in `keys`, the fastest."""
+    """The fastest of the records that agree in `keys`."""
     best: dict[tuple[Any, ...], Record] = {}
     for record in records:
         key = tuple(record[name] for name in keys)
@@ -489,7 +489,7 @@ def _roofline(records: Sequence[Record], heading: Callable[[str], str]) -> Figur
 
 
 def _largest(records: Sequence[Record], *more: str) -> list[Record]:
-    """Of each shape, strategy, geometry and order the fastest record of the largest size; of each of `more` as well."""
+    """The fastest record of the largest size for each shape, strategy, geometry and order, and for each of `more`."""
     names = ("shape", "strategy", "geometry", "order", *more)
     sizes: dict[tuple[Any, ...], int] = {}
     for record in records:

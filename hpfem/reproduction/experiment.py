@@ -19,7 +19,7 @@ SCALES = {"M": 1e6, "G": 1e9, "T": 1e12}
 
 @dataclass(frozen=True)
 class Device:
-    """What a paper measured on.
+    """The device of a paper's measurements.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Statement:
-    """What a paper says of two speeds, as bounds of the ratio of ours.
+    """A paper's statement on two speeds, as bounds of the ratio of ours.
 
     Attributes
     ----------

@@ -122,7 +122,7 @@ def read_reproduction(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _wrong(record: Any, runs: int) -> str | None:
-    """What is wrong with a record, if anything."""
+    """The fault of a record; None where there is none."""
     if not isinstance(record, dict):
         return shown(record)
     for name in _NAMES:

@@ -157,7 +157,7 @@ class Doubted:
 
 
 def name_of_preconditioner(precondition: Any) -> str:
-    """What the record of a solve calls a preconditioner.
+    """Name of a preconditioner in the record of a solve.
 
     Parameters
     ----------

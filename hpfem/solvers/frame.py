@@ -125,7 +125,7 @@ def read_only(vector: Any) -> Any:
 
 
 def rounding(vectors: VectorSpace, A: Timed, x: Any) -> float:
-    """What rounding A x amounts to: eps times the size of the terms that cancel there, with other signs.
+    """Size of the rounding errors of A x: eps times the size of the terms that cancel there, with other signs.
 
     Parameters
     ----------

@@ -376,7 +376,7 @@ class Problem:
         return self.operator.vectors.from_host(values, np.float64) if there else None
 
     def _right_hand_side(self, f: Source, values: Any) -> Any:
-        """What the unknowns are solved for, with boundary values taken to the right."""
+        """The right-hand side, with boundary values taken to it."""
         rhs = self._loads(f)
         if self._load is not None:
             rhs = rhs + self._load

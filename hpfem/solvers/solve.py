@@ -235,7 +235,7 @@ def _pair(given: Any, what: str) -> PairArray:
 
 
 def _function(A: Any, rhs: Any, name: str) -> Any:
-    """What applies an operator: a GlobalOperator itself, or a function x -> A x."""
+    """The product x -> A x of an operator: a GlobalOperator itself, or a function."""
     if isinstance(A, GlobalOperator):
         return A
     n = len(rhs)

@@ -218,7 +218,7 @@ class AcousticWave:
         return self._energy(middle, middle)
 
     def invariant(self) -> float:
-        """What leapfrog conserves exactly: (p_t, p_t)/2 + (c^2 grad p^n, grad p^{n-1})/2.
+        """The energy that leapfrog conserves exactly: (p_t, p_t)/2 + (c^2 grad p^n, grad p^{n-1})/2.
 
         Returns
         -------

@@ -109,7 +109,7 @@ class Communicator:
             print(*values, flush=self.size > 1)
 
     def all(self, value: T) -> list[T]:
-        """What every process gives, on every process; collective.
+        """Collect the values of all processes, on every process; collective.
 
         Parameters
         ----------
@@ -124,7 +124,7 @@ class Communicator:
         return [value] if self.size == 1 else list(self._mpi.allgather(value))
 
     def of_first(self, value: T) -> T:
-        """What the first process gives, on every process; collective.
+        """The first process' value, on every process; collective.
 
         Parameters
         ----------
@@ -163,7 +163,7 @@ class Communicator:
                 )
 
     def dealt(self, values: Sequence[T] | None) -> T:
-        """What the first process has for this one; collective.
+        """Receive the value that the first process has for this one; collective.
 
         Parameters
         ----------
@@ -180,7 +180,7 @@ class Communicator:
         return self._mpi.scatter(values)
 
     def collected(self, value: T) -> list[T] | None:
-        """What every process gives, on the first one; collective.
+        """Collect the values of all processes on the first one; collective.
 
         Parameters
         ----------
@@ -223,7 +223,7 @@ class Communicator:
         return made[0]
 
     def swapped(self, values: Mapping[int, T]) -> dict[int, T]:
-        """What others have for this process; collective.
+        """Swap values with other processes; collective.
 
         Parameters
         ----------
@@ -280,7 +280,7 @@ class Communicator:
         return float(found) if unknown == 0 else float("nan")
 
     def any(self, condition: bool) -> bool:
-        """Whether it is so on some process; collective.
+        """Whether a condition holds on some process; collective.
 
         Parameters
         ----------
@@ -293,7 +293,7 @@ class Communicator:
         return condition if self.size == 1 else bool(self.sum(bool(condition)) > 0)
 
     def each(self, condition: bool) -> bool:
-        """Whether it is so on every process; collective; see `any`."""
+        """Whether a condition holds on every process; collective; see `any`."""
         return not self.any(not condition)
 
     def exchanged(self, given: Mapping[int, NDArray[Any]]) -> dict[int, NDArray[Any]]:
@@ -409,7 +409,7 @@ Hook = Callable[[type[BaseException], BaseException, TracebackType | None], Any]
 
 
 def _ending_all(mpi: Any, before: Hook) -> Hook:
-    """What ends all processes when one ends by an exception."""
+    """A hook that ends all processes when one ends by an exception."""
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         def say() -> None:

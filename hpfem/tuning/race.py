@@ -85,7 +85,7 @@ class Race:
 
     @property
     def active(self) -> list[Config]:
-        """Those that have not dropped out, fastest first."""
+        """The candidates that have not dropped out, fastest first."""
         inside = [name for name, runner in self.runners.items() if runner.call is not None]
         return sorted(inside, key=lambda name: self.runners[name].seconds)
 

@@ -29,7 +29,7 @@ class Config(NamedTuple):
 
 @dataclass(frozen=True)
 class TuningRecord:
-    """What a race found out; kept on disk.
+    """The result of a race; kept on disk.
 
     Attributes
     ----------

@@ -18,7 +18,7 @@ from .store import find
 
 @dataclass(eq=False)
 class Choice:
-    """What was chosen for a block, and why.
+    """The choice for a block, and its reason.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ def _algorithms(problem: BlockProblem, asked: str) -> list[str]:
 def candidates(
     problem: BlockProblem, strategy: str, algorithm: str, backend: Backend
 ) -> dict[Config, tuple[Strategy, BlockProblem]]:
-    """What may serve a block.
+    """The candidates for a block.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ _REFUSALS = (NotSuitable, ArgumentError, DeviceError)
 
 @dataclass(frozen=True, repr=False)
 class Tuning(Printed):
-    """What the tuner did on a block, and the record that it keeps.
+    """The tuner's work on a block, and the record that it keeps.
 
     Attributes
     ----------

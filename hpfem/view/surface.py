@@ -196,7 +196,7 @@ def surface_of(mesh: Mesh, pieces: Sequence[Piece], subdivide: int) -> Surface:
 
 
 def _sides(shape: Shape) -> tuple[Entity, ...]:
-    """What may be seen of a cell."""
+    """The sides of a cell that may be seen."""
     return shape.facets if shape.dim == 3 else (Entity(shape, tuple(range(shape.n_vertices))),)
 
 

@@ -99,7 +99,7 @@ def _partitions(file: Path) -> tuple[list[Path], int]:
 
 
 def _partition(file: Path, number: int) -> Path:
-    """What gmsh calls the file of a partition."""
+    """Name of the file that gmsh writes for a partition."""
     return file.with_stem(f"{file.stem}_{number}")
 
 
@@ -204,7 +204,7 @@ def from_meshio(mesh: meshio.Mesh) -> Mesh:
 
 
 def _content(file: Path) -> MeshFile:
-    """What the file says, by the reader that its beginning or its suffix asks for."""
+    """Content of a file, by the reader that its beginning or its suffix asks for."""
     try:
         with opened(file) as stream:
             beginning = stream.read(4096).removeprefix(_BYTE_ORDER_MARK).lstrip()

@@ -75,7 +75,7 @@ def write_geometry(geometry: BlockGeometry, kind: str, lanes: int, width: int, d
 
 
 def _factors(b: Builder, kind: str, J: Matrix, q: Where) -> list[str]:
-    """What is stored at a point, from its Jacobian."""
+    """Factors that are stored at a point, from its Jacobian."""
     weight = b.load_scalar("%parameters", (q, 1))
     det, inverse = _determinant_and_inverse(b, J)
     weighted = b.mul(weight, det)

@@ -99,7 +99,7 @@ def stored_factors(
 
 
 def stored_kinds(problem: BlockProblem) -> tuple[str | None, str | None]:
-    """What a problem's kernel reads beside the field.
+    """Kinds of arrays that a problem's kernel reads beside the field.
 
     Parameters
     ----------

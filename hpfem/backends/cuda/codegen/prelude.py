@@ -118,7 +118,7 @@ def program(source: str) -> str:
 
 
 def arguments(problem: BlockProblem) -> tuple[list[str], list[str], list[tuple[str, int]]]:
-    """What a problem's pointwise function reads, in the order of the kernel's arguments.
+    """Arguments of a problem's pointwise function, in the order of the kernel's arguments.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ REGISTERS = 65536
 
 @dataclass(frozen=True)
 class Limits:
-    """What a device has, and what a block of threads may take of it.
+    """Limits of a device, and of a block of threads on it.
 
     Attributes
     ----------

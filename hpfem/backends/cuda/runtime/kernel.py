@@ -167,7 +167,7 @@ def functions(source: str, device: str, *names: str, shared_bytes: int = 0) -> t
 
 
 class CudaKernel(BlockKernel):
-    """What CUDA kernels share: compilation beside others, pointwise arguments.
+    """The common part of CUDA kernels: compilation beside others, pointwise arguments.
 
     Parameters
     ----------

@@ -104,7 +104,7 @@ def nccl_of(comm: Communicator) -> Nccl | None:
 
 
 def _missing() -> str | None:
-    """What keeps NCCL from working here."""
+    """The reason why NCCL does not work here; None where it does."""
     from cupy.cuda import nccl
 
     return None if nccl.available else "CuPy finds no NCCL; pip install nvidia-nccl-cu13 (or -cu12)"

@@ -35,7 +35,7 @@ _written = itertools.count()
 
 @dataclass(frozen=True)
 class Resources:
-    """What the compiler says of a kernel.
+    """The compiler's report on a kernel.
 
     Attributes
     ----------
