@@ -282,13 +282,29 @@ class ElementMap:
     @cached_property
     def affine_elements(self) -> NDArray[np.bool_]:
         """Which elements' maps are polynomials of degree 1, so that J is constant, [E]."""
-        values, rest = _nodes_of_modes(self.shape, self.order)
-        result = np.empty(self.n_elements, dtype=bool)
-        for part in chunks(self.n_elements, 2 * self.space_dim * values.shape[1], most=CACHED):
+        return self._small(_nodes_of_modes(self.shape, self.order)[1].T, AFFINE_TOLERANCE)
+
+    @cached_property
+    def _size_and_place(self) -> tuple[Array, Array]:
+        """Largest extent of the nodes of each element, and their largest coordinate, [E]."""
+        values = _nodes_of_modes(self.shape, self.order)[0]
+        size, place = np.empty(self.n_elements), np.empty(self.n_elements)
+        for part in chunks(self.n_elements, self.space_dim * values.shape[1], most=CACHED):
+            nodes = self._combined(values.T, part)
             # One axis at a time: NumPy takes ten times as long for several.
-            nodes, departures = (self._combined(table, part) for table in (values.T, rest.T))
-            result[part] = _small(departures, nodes, AFFINE_TOLERANCE)
-        return result
+            size[part], place[part] = np.ptp(nodes, axis=1).max(axis=0), np.abs(nodes).max(axis=1).max(axis=0)
+        return size, place
+
+    def _small(self, rest: Array, tolerance: float) -> NDArray[np.bool_]:
+        """Which elements' departures are small beside their nodes' size, or may be by rounding of coordinates.
+
+        Departures are combinations of coefficients with the rows of `rest`, [n, n_modes].
+        """
+        size, place = self._size_and_place
+        largest = np.empty(self.n_elements)
+        for part in chunks(self.n_elements, self.space_dim * len(rest), most=CACHED):
+            largest[part] = np.abs(self._combined(rest, part)).max(axis=1).max(axis=0)
+        return np.asarray(largest <= np.maximum(tolerance * size, COORDINATE_ROUNDING * place))
 
     def restricted(self, order: int) -> Array:
         """Matrix from coefficients to those of the map of a lower order that has the same nodes of that order.
@@ -301,8 +317,7 @@ class ElementMap:
         -------
         ndarray, [n_modes of that order, n_modes]
         """
-        values = self.basis.evaluate(equispaced_nodes(self.shape, order))
-        return np.asarray(_inverse_vandermonde(self.shape, order) @ values.T, dtype=np.float64)
+        return _restricted(self.shape, self.order, order)
 
     def of_order(self, order: int) -> NDArray[np.bool_]:
         """Tell the elements whose maps are those of a lower order but for rounding.
@@ -317,15 +332,7 @@ class ElementMap:
         """
         if order >= self.order:
             return np.ones(self.n_elements, dtype=bool)
-        values = _nodes_of_modes(self.shape, self.order)[0]
-        lower = make_basis("orthogonal", self.shape, order).evaluate(equispaced_nodes(self.shape, self.order))
-        rest = values.T - lower.T @ self.restricted(order)
-        rest[:, 0] = 0  # as in `_nodes_of_modes`
-        result = np.empty(self.n_elements, dtype=bool)
-        for part in chunks(self.n_elements, 2 * self.space_dim * values.shape[1], most=CACHED):
-            nodes, departures = (self._combined(table, part) for table in (values.T, rest))
-            result[part] = _small(departures, nodes, ORDER_TOLERANCE)
-        return result
+        return self._small(_rest_of_order(self.shape, self.order, order), ORDER_TOLERANCE)
 
     def _combined(self, table: Array, part: slice, sizes: bool = False) -> Array:
         """Combinations [D, r, E] of coefficients, or of their sizes, with the rows of a table [r, n_modes]."""
@@ -410,13 +417,6 @@ class ElementMap:
         return result
 
 
-def _small(departures: Array, nodes: Array, tolerance: float) -> NDArray[np.bool_]:
-    """Which elements' departures [D, n, E] are small beside their nodes' size, or may be by rounding of coordinates."""
-    size, place = np.ptp(nodes, axis=1).max(axis=0), np.abs(nodes).max(axis=1).max(axis=0)
-    largest = np.abs(departures).max(axis=1).max(axis=0)
-    return np.asarray(largest <= np.maximum(tolerance * size, COORDINATE_ROUNDING * place))
-
-
 def _signed_determinant(J: Array) -> Array:
     """Det J, [E, Q]; on a surface in space the area element times the cosine of the angle to its mean normal."""
     if len(J) == J.shape[1]:
@@ -445,6 +445,22 @@ def _nodes_of_modes(shape: Shape, order: int) -> tuple[Array, Array]:
     rest = values @ (np.eye(len(nodes)) - linear @ np.linalg.pinv(linear))
     rest[0] = 0  # the constant mode, exactly: it is large where the mesh is far from the origin
     return values, rest
+
+
+@cache
+def _restricted(shape: Shape, order: int, lower: int) -> Array:
+    """Matrix from coefficients to those of a lower order; see `ElementMap.restricted`."""
+    values = make_basis("orthogonal", shape, order).evaluate(equispaced_nodes(shape, lower))
+    return np.asarray(_inverse_vandermonde(shape, lower) @ values.T, dtype=np.float64)
+
+
+@cache
+def _rest_of_order(shape: Shape, order: int, lower: int) -> Array:
+    """Node values from coefficients, less those of the map of a lower order, [n, n_modes]."""
+    below = make_basis("orthogonal", shape, lower).evaluate(equispaced_nodes(shape, order))
+    rest = np.asarray(_nodes_of_modes(shape, order)[0].T - below.T @ _restricted(shape, order, lower))
+    rest[:, 0] = 0  # as in `_nodes_of_modes`
+    return rest
 
 
 @cache

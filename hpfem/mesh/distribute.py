@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,12 +14,11 @@ from hpfem.shapes import Shape, make_basis
 from hpfem.shapes.arguments import as_array, reals, shown
 
 from ..support.communicator import Communicator, communicator
-from ..support.immutable import frozen
 from .aligned import vertex_ranks
 from .cells import Array, CellArray
-from .gathered import moved
+from .gathered import mesh_of_part, moved, record_of
 from .hanging import Hanging
-from .mesh import Mesh, groups_of
+from .mesh import Mesh
 from .part import Part, combined, shared_entities
 from .sorting import run_starts
 from .symmetry import Indices
@@ -206,15 +204,7 @@ class _Piece:
         topology = Topology(self.cells, self.vertices_of, len(self.vertices))
         shared = shared_entities(topology, self.vertices, self.shared, comm)
         part = Part(comm, self.global_cells, self.vertices, self.ranks, self.hanging, shared)
-        return Mesh(
-            frozen(self.points),
-            groups_of(topology.cut(part.beyond)),
-            MappingProxyType({name: frozen(own) for name, own in self.regions.items()}),
-            MappingProxyType({name: frozen(own) for name, own in self.sides.items()}),
-            n_vertices=len(self.vertices),
-            part=part,
-            **self.record,
-        )
+        return mesh_of_part(self.points, topology.cut(part.beyond), self.regions, self.sides, part, self.record)
 
 
 def _piece(mesh: Mesh, owners: Indices, rank: int) -> _Piece:
@@ -236,14 +226,13 @@ def _piece(mesh: Mesh, owners: Indices, rank: int) -> _Piece:
     for name, pairs in mesh.boundary_sides.items():
         own = pairs[mine[pairs[:, 0]]]
         sides[name] = np.column_stack([number[own[:, 0]], own[:, 1]])
-    record = {key: getattr(mesh, key) for key in ("name", "n_mirrored", "n_stray", "periodic")}
     return _Piece(
         mesh.points[new_point >= 0],
         cells,
         [new_vertex[own] for own in old],
         {name: number[own[mine[own]]] for name, own in mesh.regions.items()},
         sides,
-        {**record, "numbers": frozen(numbers)},
+        record_of(mesh, numbers),
         global_cells,
         vertices,
         vertex_ranks(mesh.topology)[vertices],

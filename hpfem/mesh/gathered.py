@@ -92,15 +92,59 @@ class Cells:
         topology = topology.cut(between)
         if hanging is None:
             hanging = hanging_vertices(self.points, topology, Labels("", self.record["numbers"]), comm)
-        return Mesh(
-            frozen(self.points),
-            groups_of(topology),
-            MappingProxyType({name: frozen(own) for name, own in self.regions.items()}),
-            MappingProxyType({name: frozen(own) for name, own in self.sides.items()}),
-            n_vertices=len(vertices),
-            part=Part(comm, self.numbers, vertices, ranks, hanging, shared),
-            **self.record,
-        )
+        part = Part(comm, self.numbers, vertices, ranks, hanging, shared)
+        return mesh_of_part(self.points, topology, self.regions, self.sides, part, self.record)
+
+
+def mesh_of_part(
+    points: Array,
+    topology: Topology,
+    regions: Mapping[str, Indices],
+    sides: Mapping[str, Indices],
+    part: Part,
+    record: Mapping[str, Any],
+) -> Mesh:
+    """Make the mesh of a part.
+
+    Parameters
+    ----------
+    points : ndarray, [n_points, D]
+    topology : Topology
+        Of the cells here, cut where the second cell of a facet is another process'.
+    regions, sides, record
+        See `Cells`.
+    part : Part
+
+    Returns
+    -------
+    Mesh
+    """
+    return Mesh(
+        frozen(points),
+        groups_of(topology),
+        MappingProxyType({name: frozen(own) for name, own in regions.items()}),
+        MappingProxyType({name: frozen(own) for name, own in sides.items()}),
+        n_vertices=len(part.vertices),
+        part=part,
+        **record,
+    )
+
+
+def record_of(mesh: Mesh, numbers: Indices) -> dict[str, Any]:
+    """Make the record of cells of a mesh; see `Cells`.
+
+    Parameters
+    ----------
+    mesh : Mesh
+    numbers : ndarray of int, [n]
+        What messages call them.
+
+    Returns
+    -------
+    dict
+    """
+    names = ("name", "n_mirrored", "n_stray", "periodic")
+    return {**{name: getattr(mesh, name) for name in names}, "numbers": frozen(numbers)}
 
 
 def common_kinds(arrays: Sequence[CellArray], comm: Communicator) -> list[CellArray]:
@@ -276,10 +320,8 @@ def moved(mesh: Mesh, owners: Indices) -> Mesh:
             [own["sides"][name] + np.array([[start, 0]]) for own, start in zip(given, starts, strict=False)]
         )
         sides[name] = np.column_stack([place[rows[:, 0]], rows[:, 1]])
-    record = {key: getattr(mesh, key) for key in ("name", "n_mirrored", "n_stray", "periodic")}
-    return Cells(points, cells, vertices, numbers[order], regions, sides, {**record, "numbers": frozen(file)}).mesh(
-        comm, part.hanging
-    )
+    kept = Cells(points, cells, vertices, numbers[order], regions, sides, record_of(mesh, file))
+    return kept.mesh(comm, part.hanging)
 
 
 def _packed(mesh: Mesh, chosen: Indices) -> dict[str, Any]:

@@ -156,36 +156,49 @@ def _iterate(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, ru
 
 def _iterate_on_host(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, run: Iteration) -> None:
     """Iterate with the scalars on the host, x and r in place, and add to the residuals."""
-    residuals, name = run.residuals, run.name
-    first = len(residuals)
-    p, before = r * 1, 1.0
+    first = len(run.residuals)
+    p, before = r * 1, inf
     seen_r, seen_p = read_only(r), read_only(p)
     while True:
         rr = rho = vectors.dot(r, r)
-        residuals.append(rr**0.5 / run.scale)
-        done = len(residuals) - 1
-        if done > first:
-            run.advance(description=f"{name} {residuals[-1]:.1e}")
-        if residuals[-1] <= run.tol:
+        if _met(run, rr, first):
             return
-        if isnan(residuals[-1]):
-            raise not_finite(name, done)
-        if done >= run.most:
-            raise no_convergence(name, residuals[-1], run.tol, done)
         z = r
         if M is not None:
             z = M(seen_r)
             rho = vectors.dot(r, z)
-        if not 0 < rho < inf:
-            raise bad_preconditioner(name, rho, done)
-        vectors.axpby(1.0, z, 0.0 if done == first else rho / before, p)
+        _check_positive(run, rho)
+        vectors.axpby(1.0, z, rho / before, p)
         q = A(seen_p)
         curvature = vectors.dot(p, q)
-        if not 0 < curvature < inf:
-            raise bad_operator(name, curvature, done) if isfinite(curvature) else not_finite(name, done)
+        _check_positive(run, rho, curvature)
         vectors.axpy(rho / curvature, p, x)
         vectors.axpy(-rho / curvature, q, r)
         before = rho
+
+
+def _met(run: Iteration, rr: float, first: int) -> bool:
+    """Add the residual whose square is rr; whether it meets the tolerance."""
+    run.residuals.append(rr**0.5 / run.scale)
+    residual, done = run.residuals[-1], len(run.residuals) - 1
+    if done > first:
+        run.advance(description=f"{run.name} {residual:.1e}")
+    if residual <= run.tol:
+        return True
+    if isnan(residual):
+        raise not_finite(run.name, done)
+    if done >= run.most:
+        raise no_convergence(run.name, residual, run.tol, done)
+    return False
+
+
+def _check_positive(run: Iteration, rho: float, curvature: float = 1.0) -> None:
+    """Refuse (r, M^-1 r) and (p, A p) that are not positive."""
+    name, done = run.name, len(run.residuals) - 1
+    if not 0 < rho < inf:
+        raise bad_preconditioner(name, rho, done)
+    if not 0 < curvature < inf:
+        raise bad_operator(name, curvature, done) if isfinite(curvature) else not_finite(name, done)
 
 
 def _iterate_with_one_sum(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, run: Iteration) -> None:
@@ -194,8 +207,7 @@ def _iterate_with_one_sum(vectors: VectorSpace, A: Timed, M: Timed | None, x: An
     (r, z) of the next residual is predicted for the next direction, and computed again with the next sums, so that the
     residuals are those of conjugate gradients. One product more is made than iterations.
     """
-    residuals, name = run.residuals, run.name
-    first, inverse = len(residuals), None
+    first, inverse = len(run.residuals), None
     if M is not None and isinstance(M.function, Jacobi):
         inverse = vectors.xp.asarray(M.function.inverse, r.dtype)
     p = r * 1 if inverse is None else inverse * r
@@ -205,20 +217,9 @@ def _iterate_with_one_sum(vectors: VectorSpace, A: Timed, M: Timed | None, x: An
         z, y = (r, q) if inverse is None else (inverse * r, inverse * q)
         found = vectors.dots((p, q), (r, r), (z, q), (q, y), *([] if inverse is None else [(r, z)]))
         curvature, rr, cross, square, rho = *found[:4], found[-1] if inverse is not None else found[1]
-        residuals.append(rr**0.5 / run.scale)
-        done = len(residuals) - 1
-        if done > first:
-            run.advance(description=f"{name} {residuals[-1]:.1e}")
-        if residuals[-1] <= run.tol:
+        if _met(run, rr, first):
             return
-        if isnan(residuals[-1]):
-            raise not_finite(name, done)
-        if done >= run.most:
-            raise no_convergence(name, residuals[-1], run.tol, done)
-        if not 0 < rho < inf:
-            raise bad_preconditioner(name, rho, done)
-        if not 0 < curvature < inf:
-            raise bad_operator(name, curvature, done) if isfinite(curvature) else not_finite(name, done)
+        _check_positive(run, rho, curvature)
         alpha = rho / curvature
         next_rho = max(0.0, rho - 2 * alpha * cross + alpha**2 * square)
         vectors.advance(alpha, next_rho / rho, inverse, q, p, x, r)

@@ -129,8 +129,8 @@ class CudaSumFac(Strategy):
 
     def prepare(self, problem: BlockProblem, options: Options = None) -> Future[Any]:
         """Begin to compile into the cache; see `Strategy.prepare`."""
-        spilling, levels = options == SPILLING, Levels.plain(problem.tabulation)
-        problem = with_source(self, problem, STORED if spilling else options)
+        problem, spilling = self._of_options(problem, options)
+        levels = Levels.plain(problem.tabulation)
         check_sumfac(problem, levels, spilling)
         return start(program(source(problem, levels)), architecture())
 
@@ -142,8 +142,12 @@ class CudaSumFac(Strategy):
         NotSuitable
             If an element does not fit a thread's registers, or the algorithm is collocated.
         """
+        return SumFacKernel(*self._of_options(problem, options))
+
+    def _of_options(self, problem: BlockProblem, options: Options) -> tuple[BlockProblem, bool]:
+        """The problem with the source of factors that the options name, and whether an element may spill."""
         spilling = options == SPILLING
-        return SumFacKernel(with_source(self, problem, STORED if spilling else options), spilling)
+        return with_source(self, problem, STORED if spilling else options), spilling
 
     def cost(self, problem: BlockProblem) -> float:
         """Expected time per element in nanoseconds; others go first if unmeasured; see `Strategy.cost`."""
