@@ -60,6 +60,9 @@ def main(path=MESH, order=5, count=5, method="lobpcg", tol=1e-6, backend="auto",
     def precondition(r):
         return K.vectors.to_host(on_device(K.vectors.from_host(r)))
 
+    def inverse(b):
+        return K.vectors.to_host(hp.cg(K, K.vectors.from_host(b), on_device, tol=1e-12, bar=False)[0])
+
     free = c0.collected(bc.free)
     space.comm.print(f"{int(free.sum()):,} free unknowns, preconditioner {used}")
     stiffness, mass = on_free(K.matvec, c0, free), on_free(M.matvec, c0, free)
@@ -75,8 +78,7 @@ def main(path=MESH, order=5, count=5, method="lobpcg", tol=1e-6, backend="auto",
         best = np.argsort(values)[:count]
         values, vectors = values[best], vectors[:, best]
     else:
-        inverse = on_free(lambda b: hp.cg(K, b, on_device, tol=1e-12, bar=False)[0], c0, free)
-        values, vectors = eigsh(stiffness, count, M=mass, sigma=0.0, OPinv=inverse, tol=tol)
+        values, vectors = eigsh(stiffness, count, M=mass, sigma=0.0, OPinv=on_free(inverse, c0, free), tol=tol)
     triples = np.stack(np.meshgrid(*[np.arange(1, 6)] * 3), axis=-1).reshape(-1, 3)
     exact = np.sort(np.sum(triples**2, axis=1))[:count]
     errors = np.abs(values / np.pi**2 / exact - 1)

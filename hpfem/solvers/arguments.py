@@ -110,10 +110,16 @@ def checked_functions(apply: Any, precondition: Any, rhs: Any, name: str) -> Non
     Raises
     ------
     ArgumentError
-        If they are no functions, or the operator is of another size.
+        If they are no functions, the operator is of another size, or the preconditioner on another device.
     """
     if precondition is not None and not takes(precondition, rhs):
         raise ArgumentError(f"the preconditioner of {name} must be a function of vectors, got {shown(precondition)}")
+    there = getattr(precondition, "vectors", None)
+    if isinstance(there, VectorSpace) and not there.has(rhs):
+        raise ArgumentError(
+            f"{name}: the preconditioner is on {there.device.name}, the right-hand side is not; "
+            "give A.vectors.from_host(b)"
+        )
     if not isinstance(apply, GlobalOperator):
         if not takes(apply, rhs):
             raise ArgumentError(f"the operator of {name} must be a function of vectors, got {shown(apply)}")

@@ -65,5 +65,5 @@ def by_component(function: Callable[[Any], Any], components: int, vectors: Vecto
     if components == 1:
         return function
     if isinstance(function, Jacobi):
-        return Jacobi(vectors.xp.tile(function.inverse, components))
+        return Jacobi(vectors.xp.tile(function.inverse, components), vectors)
     return each_component([function] * components, vectors)

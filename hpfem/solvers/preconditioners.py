@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from hpfem.shapes.arguments import flag, instance, name_of
 
 from ..assembly import C0Space, GlobalOperator
+from ..backends.vectors import VectorSpace
 from ..errors import NotSuitable, SolverError
 from ..support.log import report_once, warn
 from .multigrid import Multigrid
@@ -29,12 +30,14 @@ class Jacobi:
     ----------
     inverse : array, [n]
         One over it, where the residuals are.
+    vectors : VectorSpace
+        Where that is.
     """
 
     name = "jacobi"
 
-    def __init__(self, inverse: Any) -> None:
-        self.inverse = inverse
+    def __init__(self, inverse: Any, vectors: VectorSpace) -> None:
+        self.inverse, self.vectors = inverse, vectors
 
     def __call__(self, r: Any) -> Any:
         """Apply to a residual."""
@@ -63,7 +66,7 @@ def jacobi(A: GlobalOperator, definite: bool = True) -> Jacobi:
     diagonal = A.diagonal() if definite else _positive_diagonal(A)
     if not np.all(diagonal > 0):
         raise SolverError("the diagonal of the operator is not positive; the operator is not positive definite")
-    return Jacobi(A.vectors.from_host(1.0 / diagonal, A.dtype))
+    return Jacobi(A.vectors.from_host(1.0 / diagonal, A.dtype), A.vectors)
 
 
 def _positive_diagonal(A: GlobalOperator) -> NDArray[np.float64]:

@@ -280,4 +280,4 @@ def _of_matrix(
     diagonal = vectors.xp.asarray(own(), dtype)
     if definite and not bool((diagonal > 0).all()):
         raise SolverError("the diagonal of the matrix is not positive; the matrix is not positive definite")
-    return Jacobi(1 / without_zeros(diagonal, vectors.xp)), "jacobi"
+    return Jacobi(1 / without_zeros(diagonal, vectors.xp), vectors), "jacobi"

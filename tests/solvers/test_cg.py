@@ -14,6 +14,7 @@ from hpfem.mesh import box
 from hpfem.solvers import make_preconditioner
 from hpfem.solvers.multigrid import Multigrid
 from hpfem.solvers.multigrid.cycle import DEVICE_DEGREE
+from hpfem.solvers.preconditioners import Jacobi
 from tests.assembly.meshes import ours, rotated
 from tests.standin import StandIn, StandInBackend, StandInStrategy
 
@@ -40,6 +41,18 @@ def test_iterations_are_those_of_scipy_on_the_matrix(problem, name):
     # Rounding has hundreds of iterations to grow in, without a preconditioner two thousand.
     assert abs(info.iterations - len(count)) <= 0.02 * len(count)
     assert np.abs(x - y).max() < 1e-7 * np.abs(y).max()
+
+
+def test_a_preconditioner_elsewhere_is_refused(problem):
+    class Elsewhere(VectorSpace):
+        def has(self, array):
+            return False
+
+    A, b = problem
+    own, _ = make_preconditioner("jacobi", A)
+    M = Jacobi(own.inverse, Elsewhere(StandIn()))
+    with pytest.raises(hp.ArgumentError, match="the preconditioner is on .*, the right-hand side is not"):
+        hp.cg(A, b, M)
 
 
 def test_history(problem):
@@ -269,6 +282,14 @@ def test_iterations_on_a_gpu_are_those_on_the_host(dtype, name, how, on_gpu):
     assert name == "multigrid" or (same.residuals == found.residuals and bool((again == y).all()))
     z, none = hp.cg(apply, rhs, M, start=y, tol=100 * tol)
     assert none.iterations == 0 and bool((z == y).all())
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("name", ["jacobi", "multigrid"])
+def test_a_preconditioner_of_a_gpu_takes_no_vectors_of_the_host(name, on_gpu):
+    A, _, b = on_gpu()
+    with pytest.raises(hp.ArgumentError, match="the preconditioner is on .*, the right-hand side is not"):
+        hp.cg(A, b, make_preconditioner(name, A)[0])
 
 
 @pytest.mark.cuda

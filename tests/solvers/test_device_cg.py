@@ -98,7 +98,7 @@ def system(rng):
 @pytest.mark.parametrize("kind", ["none", "jacobi", "function"])
 def test_what_comes_out_is_what_the_host_finds(kind, fused, system, solve):
     matrix, b = system
-    jacobi = Jacobi(1 / np.diag(matrix))
+    jacobi = Jacobi(1 / np.diag(matrix), HOST_VECTORS)
     M = {"none": None, "jacobi": jacobi, "function": lambda r: jacobi(r)}[kind]
     expected, info = hp.cg(lambda p: matrix @ p, b, M, tol=1e-9)
     x, residuals, graph = solve(lambda p: matrix @ p, b, M, fused=fused)

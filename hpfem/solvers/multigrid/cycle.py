@@ -17,6 +17,7 @@ from scipy.sparse import csr_array
 from hpfem.shapes.arguments import instance, integer
 
 from ...assembly import GlobalOperator
+from ...backends.vectors import VectorSpace
 from ...errors import ArgumentError, MeshError, NotSuitable
 from ...space import Space
 from .algebraic import AlgebraicMultigrid
@@ -206,6 +207,11 @@ class Multigrid:
                     self.vertices = AlgebraicMultigrid(matrix, near, vectors, dtype)
                 else:
                     self.vertices = GatheredVertices(matrix, near, last.A.c0, inside, vectors, dtype)
+
+    @property
+    def vectors(self) -> VectorSpace:
+        """Where the vectors are."""
+        return self.A.vectors
 
     def __call__(self, r: Any) -> Any:
         """Apply to a residual on the operator's device.
