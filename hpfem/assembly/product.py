@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from hpfem.shapes.cached import cached_property
 
 from ..backends.vectors import VectorSpace
@@ -66,10 +68,15 @@ class Product:
     ) -> None:
         self._operator, self._restriction, self._extra, self._fixed = operator, restriction, extra, fixed
         self.vectors, self.dtype = vectors, operator.space.dtype
-        self.alone = extra is None and fixed is None and vectors.comm.size == 1
-        self._constrained = None
+        self.alone = extra is None and fixed is None
+        # Processes that share an unknown of the identity all add it; `_twice` are those that another one counts.
+        self._constrained = self._twice = None
         if vectors.comm.size > 1 and constrained is not None and len(constrained):
-            self._constrained = vectors.from_host(constrained)
+            twice = np.intersect1d(constrained, vectors.ghosts)
+            self._constrained, self._twice = (
+                vectors.from_host(constrained),
+                vectors.from_host(twice) if len(twice) else None,
+            )
         self.shape = components, restriction.size
         self._pool, self._join = vectors.pool(), whole
         self._joined: tuple[Any, Callable[[Any], Any] | None] = None, None
@@ -88,7 +95,7 @@ class Product:
     @property
     def blocks(self) -> int:
         """Sums that `into` leaves."""
-        return int(self._restriction.blocks)
+        return int(self._restriction.blocks) + (self._twice is not None)
 
     def _new_scratch(self) -> _Scratch:
         return _Scratch(self._field("coeff")[0], *self._field("dual"))
@@ -105,30 +112,50 @@ class Product:
         return Field(space, state, pairs), flat
 
     def into(self, vector: Any, *sums: Any) -> Any:
-        """Compute the product, without `extra`, `fixed` and what other processes have of it.
+        """Compute the product, without `extra` and `fixed`.
 
         Parameters
         ----------
         vector : array, [components * size]
             In C order, of the space's type.
         *sums
-            As for `parts`.
+            As for `parts`; sums are those of this process.
 
         Returns
         -------
         array, [components, size]
         """
+        rows = vector.reshape(self.shape)
+        if self._twice is not None and len(sums) > 1 and sums[1] is not None:
+            twice = rows[:, self._twice].ravel().astype(sums[1].dtype)
+            sums[1][-1] = -(twice @ twice)
+        return self._held(self._own(rows, True, *sums), rows)
+
+    def _held(self, out: Any, rows: Any) -> Any:
+        """A product whose unknowns of the identity are right again, after processes have added them up."""
+        if self._constrained is not None:
+            out[:, self._constrained] = rows[:, self._constrained]
+        return out
+
+    def _own(self, vector: Any, exchange: bool, *sums: Any) -> Any:
+        """What this process has of the product; with an exchange, the others' too but for unknowns of the identity."""
         whole = None if sums else self.whole
         if whole is not None:
             found = whole(vector.reshape(self.shape))
             if not self._operator.guarded or bool(self.vectors.xp.isfinite(found).all()):
-                return found
+                return self.vectors.summed(found) if exchange else found
         scratch = self._pool.take(self._new_scratch)
         try:
             scatter, apply, gather = self._parts(scratch, vector, *sums)
             scatter()
             apply()
-            return gather()
+            if not exchange or self.vectors.comm.size == 1:
+                return gather()
+            # What processes share first: others have it exchanged while the rest is gathered.
+            for pair in scratch.result.data:
+                pair.read(self.vectors.device)
+            end = self.vectors.summing(self._of_shared(scratch.results))
+            return end(gather())
         finally:
             self._pool.give(scratch)
 
@@ -199,20 +226,6 @@ class Product:
         gather: Callable[[Any], Any] = self._restriction.gather_some(self.vectors.shared)
         return gather
 
-    def _overlapped(self, rows: Any) -> Any:
-        """The product, what processes share of it first: others have it exchanged while the rest is gathered."""
-        scratch = self._pool.take(self._new_scratch)
-        try:
-            scatter, apply, gather = self._parts(scratch, rows)
-            scatter()
-            apply()
-            for pair in scratch.result.data:
-                pair.read(self.vectors.device)
-            end = self.vectors.summing(self._of_shared(scratch.results))
-            return end(gather())
-        finally:
-            self._pool.give(scratch)
-
     def __call__(self, vector: Any) -> Any:
         """The product, in a new array of the vector's shape.
 
@@ -226,16 +239,13 @@ class Product:
         xp = self.vectors.xp
         rows = xp.ascontiguousarray(vector, self.dtype).reshape(self.shape)
         given = rows if self._fixed is None else xp.where(self._fixed, xp.zeros_like(rows), rows)
-        if self.vectors.comm.size > 1 and self._extra is None and self.whole is None:
-            out = self._overlapped(given)
-        else:
+        if self._extra is None:
             out = self.into(given)
-            if self._extra is not None:
-                for result, row in zip(out, given, strict=True):
-                    result += self._extra @ row
-            out = self.vectors.summed(out)
-        if self._constrained is not None:
-            out[:, self._constrained] = given[:, self._constrained]
+        else:
+            out = self._own(given, False)
+            for result, row in zip(out, given, strict=True):
+                result += self._extra @ row
+            out = self._held(self.vectors.summed(out), given)
         if self._fixed is not None:
             out = xp.where(self._fixed, rows, out)
         return out.reshape(vector.shape)

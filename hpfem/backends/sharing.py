@@ -17,7 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 from hpfem.shapes.cached import cached_property
 
 from ..support.communicator import Communicator
-from .vectors import VectorSpace
+from .vectors import DeviceIteration, VectorSpace
 
 Indices = NDArray[np.int64]
 
@@ -94,8 +94,13 @@ class SharedVectors(VectorSpace):
         Of the entries of one component.
     """
 
-    iteration = None
     sharing: Sharing
+
+    @cached_property
+    def iteration(self) -> DeviceIteration | None:
+        """What the device offers to processes beyond; collective when first asked for; see `VectorSpace`."""
+        own = super().iteration
+        return None if own is None else own.shared(self.sharing)
 
     @cached_property
     def _here(self) -> tuple[Any, Any, dict[int, Any]]:
@@ -122,6 +127,11 @@ class SharedVectors(VectorSpace):
     def shared(self) -> NDArray[np.int64]:
         """Entries that other processes have too; see `VectorSpace.shared`."""
         return self.sharing.shared
+
+    @property
+    def ghosts(self) -> NDArray[np.int64]:
+        """Those of them that another process owns; see `VectorSpace.ghosts`."""
+        return self.sharing.ghosts
 
     def summing(self, own: Any) -> Callable[[Any], Any]:
         """Begin to add up; see `VectorSpace.summing`."""

@@ -446,6 +446,21 @@ class DeviceIteration(ABC):
         """
 
     @abstractmethod
+    def shared(self, sharing: Any) -> DeviceIteration | None:
+        """Make the tools for vectors that processes share; collective.
+
+        Parameters
+        ----------
+        sharing : Sharing
+            Of the entries of one component.
+
+        Returns
+        -------
+        DeviceIteration or None
+            None where their host iterates.
+        """
+
+    @abstractmethod
     def capture(self, step: Callable[[], None], count: int, what: str) -> Any:
         """Write down what some steps launch; nothing runs.
 
@@ -638,6 +653,11 @@ class VectorSpace:
     @property
     def shared(self) -> NDArray[np.int64]:
         """Entries of a component that other processes have too, on the host."""
+        return np.empty(0, dtype=np.int64)
+
+    @property
+    def ghosts(self) -> NDArray[np.int64]:
+        """Those of them that another process owns: it counts them in sums."""
         return np.empty(0, dtype=np.int64)
 
     def summing(self, own: Any) -> Callable[[Any], Any]:

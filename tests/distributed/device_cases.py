@@ -1,6 +1,7 @@
 """Vectors that stay on GPUs, of which each process has one: as on one process, and as on the host."""
 
 import numpy as np
+import pytest
 
 import hpfem as hp
 from hpfem.memory import count_transfers
@@ -31,6 +32,32 @@ def operators(comm, backend="cuda"):
         found = [by_cell(o.c0.scatter(o.vectors.to_host(w)), comm) for o, w in ((A, u), (P, v))]
         # |u - v| <= |1/A| (|r| + |s|), with residuals r, s <= tol |b| <= tol |A| |u| and |u| <= sqrt(n) max |u|.
         assert difference(*found) < 2 * TOL * np.linalg.cond(A.assemble().toarray()) * len(b) ** 0.5
+
+
+def iterations(comm, backend="cuda"):
+    """Conjugate gradients with the kernels that sum as they go, also where unknowns that are held are no zeros."""
+    for name in ("mixed", "tet", "quad"):
+        mesh = whole(name)
+        part = hp.distribute(mesh, comm, owners=random_owners(mesh, comm, 9))
+        for components, make in ((1, jacobi), (2, lambda A: None), (1, lambda A: lambda r: 0.5 * r)):
+            solved = []
+            for own in (mesh, part):
+                c0 = hp.C0Space(hp.Space(own, 3, backend=backend))
+                bc = hp.BoundaryConditions(c0, dirichlet={"xmin": exact, "ymax": 0.0})
+                A = hp.GlobalOperator(hp.Helmholtz(c0.space, 1.5), c0, bc, components=components)
+                assert A.product_on(A.device).alone
+                b = np.tile(c0.project(exact), components)
+                x, info = hp.cg(A, A.vectors.from_host(b), make(A), tol=TOL, bar=False)
+                with pytest.raises(hp.SolverError, match="after 3 iterations"):
+                    hp.cg(A, A.vectors.from_host(b), make(A), tol=TOL, max_iterations=3, bar=False)
+                rows = A.vectors.to_host(x).reshape(components, -1)
+                solved.append((info, [by_cell(c0.scatter(row), comm) for row in rows]))
+                with pytest.raises(hp.SolverError, match="operator is not positive definite .* after 0"):
+                    hp.cg(lambda v, A=A: -A.apply(v, A.device), A.vectors.from_host(b), shared=A.vectors, bar=False)
+            (one, u), (other, v) = solved
+            assert as_many(one, other), (one.iterations, other.iterations)
+            assert np.allclose(one.residuals[:8], other.residuals[:8], rtol=1e-9)
+            assert all(difference(*pair) < 1e-6 for pair in zip(u, v, strict=True))
 
 
 def multigrid(comm, backend="cuda"):
@@ -65,4 +92,5 @@ def mesh_and_operator(comm, backend):
 def on_host(comm):
     """The same without GPUs, so that these cases are tried everywhere."""
     operators(comm, "numpy")
+    iterations(comm, "numpy")
     assert np.isfinite(mesh_and_operator(comm, "numpy")[1].diagonal()).all()

@@ -16,7 +16,7 @@ def gpus():
 
 @needs_mpi
 @pytest.mark.cuda
-@pytest.mark.parametrize("case", ["operators", "multigrid"])
+@pytest.mark.parametrize("case", ["operators", "iterations", "multigrid"])
 def test_on_gpus(case):
     run(2, MODULE, case)
 

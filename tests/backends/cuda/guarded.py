@@ -197,9 +197,9 @@ def products(folder, dtype, components, general):
                 run(own, "gather", blocks, 1, *head, None, out, None, None, guard=guard)
 
 
-def gradients(folder, dtype):
+def gradients(folder, dtype, shared):
     """The vector work of conjugate gradients, for numbers of unknowns about those of a block of threads."""
-    own = library(conjugate_source(dtype), ("dots", "residual", "direction"), folder, True)
+    own = library(conjugate_source(dtype, shared), ("dots", "totals", "residual", "direction"), folder, True)
     rng = np.random.default_rng(7)
     for n in (1, THREADS - 1, THREADS, 2 * THREADS + 1):
         for side in SIDES:
@@ -208,15 +208,18 @@ def gradients(folder, dtype):
             control = np.zeros(1, CONTROL)
             control["scale"], control["tolerance"], control["most"] = 1, 1e-30, 100
             control, going = guard.copy(control), guard.copy(np.zeros(1, np.int32))
+            owned = guard.copy(np.full(-(-n // 32), 0xFFFFFFFF, np.uint32)) if shared else None
             for blocks in (1, 2):
                 count, (pq, rr, rz) = np.int32(blocks), (guard.array(blocks, np.float64) for _ in range(3))
                 q[:], z[:] = p, r  # sums that are positive
                 for a, b, sums in ((p, q, pq), (r, r, rr), (r, z, rz)):
-                    run(own, "dots", blocks, 1, size, a, b, sums, going, guard=guard)
+                    run(own, "dots", blocks, 1, size, a, b, owned, sums, going, guard=guard)
+                run(own, "totals", 1, 2, count, rr, rz, guard.array(2, np.float64), guard=guard)
                 for diagonal in (None, inverse):
                     given = (z, None) if diagonal is None else (r, inverse)
                     run(own, "direction", blocks, 2, size, control, count, rr, rz, *given, x, p, guard=guard)
-                    run(own, "residual", blocks, 2, size, control, count, pq, q, diagonal, r, rr, rz, guard=guard)
+                    rest = (pq, q, diagonal, owned, r, rr, rz)
+                    run(own, "residual", blocks, 2, size, control, count, *rest, guard=guard)
             assert control["begun"] == 4 and control["stopped"] == control["broken"] == 0
 
 
@@ -227,8 +230,9 @@ def check_vectors(folder):
             for general in (False, True):
                 print("products", dtype, components, general, flush=True)
                 products(folder, dtype, components, general)
-        print("conjugate gradients", dtype, flush=True)
-        gradients(folder, dtype)
+        for shared in (False, True):
+            print("conjugate gradients", dtype, shared, flush=True)
+            gradients(folder, dtype, shared)
 
 
 def main(name):

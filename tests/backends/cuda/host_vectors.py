@@ -1,6 +1,7 @@
 """The vector work of conjugate gradients, its CUDA kernels run on the CPU."""
 
 import ctypes
+import threading
 from copy import copy
 from functools import cache
 from itertools import pairwise
@@ -71,6 +72,10 @@ extern "C" int run_{name}(int blocks, long long shared, int descending, void **a
     return compiled(text + runs, folder, bounds)
 
 
+# The arguments of a launch are the library's.
+_ONE = threading.Lock()
+
+
 def run(own, name, blocks, sums, *arguments, descending=False, guard=None, shared=None):
     """Launch a kernel; arguments are NumPy scalars, arrays, or None. With a guard, shared memory is at the border."""
     shared = sum_bytes(sums) if shared is None else shared
@@ -79,7 +84,7 @@ def run(own, name, blocks, sums, *arguments, descending=False, guard=None, share
         for a in arguments
     ]
     pointers = (ctypes.c_void_p * len(values))(*[v.ctypes.data for v in values])
-    with shared_at(guard, own, shared):
+    with _ONE, shared_at(guard, own, shared):
         outcome = getattr(own, f"run_{name}")(blocks, ctypes.c_longlong(shared), int(descending), pointers)
     assert outcome == 0
 
@@ -87,8 +92,9 @@ def run(own, name, blocks, sums, *arguments, descending=False, guard=None, share
 class HostVectors:
     """`ConjugateVectors`, with the kernels on the CPU."""
 
-    def __init__(self, own, b, tol, inverse, blocks=3, most=1000):
+    def __init__(self, own, b, tol, inverse, blocks=3, most=1000, owned=None, add=None):
         self.own, self.inverse, self.blocks, self.n = own, inverse, blocks, np.int64(len(b))
+        self.owned, self.add = owned, add
         self.x, self.r, self.p, self.q = np.zeros_like(b), b.copy(), np.full_like(b, np.nan), np.full_like(b, np.nan)
         self.pq, self.rr, self.rz = np.full((3, blocks), np.nan)
         self.control = np.zeros(1, CONTROL)
@@ -100,24 +106,31 @@ class HostVectors:
 
     def dots(self, a, b, partials):
         """Sums of a.b."""
-        run(self.own, "dots", self.blocks, 1, self.n, a, b, partials, None)
+        run(self.own, "dots", self.blocks, 1, self.n, a, b, self.owned, partials, None)
+
+    def sums(self, first, second):
+        """As `CudaConjugateVectors._sums`."""
+        if self.add is None:
+            return np.int32(self.blocks), first, second
+        total = np.empty(2)
+        run(self.own, "totals", 1, 2, np.int32(self.blocks), first, second, total)
+        self.add(total)
+        return np.int32(1), total[:1], total[1:]
 
     def direction(self, z=None):
         """As `update_direction`."""
         rz = self.rr if z is None and self.inverse is None else self.rz
         if z is not None:
             self.dots(self.r, z, rz)
-        count, inverse = np.int32(self.blocks), self.inverse if z is None else None
-        z = self.r if z is None else z
-        run(
-            self.own, "direction", self.blocks, 2, self.n, self.control, count, self.rr, rz, z, inverse, self.x, self.p
-        )  # fmt: skip
+        inverse = self.inverse if z is None else None
+        rest = (*self.sums(self.rr, rz), self.r if z is None else z, inverse, self.x, self.p)
+        run(self.own, "direction", self.blocks, 2, self.n, self.control, *rest)
 
     def residual(self):
         """As `update_residual`."""
         self.dots(self.p, self.q, self.pq)
-        rest = (self.pq, self.q, self.inverse, self.r, self.rr, self.rz)
-        run(self.own, "residual", self.blocks, 2, self.n, self.control, np.int32(self.blocks), *rest, descending=True)
+        rest = (*self.sums(self.pq, self.pq)[:2], self.q, self.inverse, self.owned, self.r, self.rr, self.rz)
+        run(self.own, "residual", self.blocks, 2, self.n, self.control, *rest, descending=True)
 
     def iterate(self, product, M=None):
         """One iteration."""
@@ -126,6 +139,6 @@ class HostVectors:
         self.direction(None if M is None else M(self.r))
 
 
-def kernels(dtype, folder):
+def kernels(dtype, folder, shared=False):
     """Those of conjugate gradients."""
-    return library(conjugate_source(dtype), ("dots", "residual", "direction"), folder)
+    return library(conjugate_source(dtype, shared), ("dots", "totals", "residual", "direction"), folder)

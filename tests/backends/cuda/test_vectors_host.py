@@ -1,6 +1,8 @@
 """Index tables and the vector work of conjugate gradients: the CUDA kernels run on the CPU, against sparse matrices."""
 
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -134,6 +136,41 @@ def test_iterations_are_those_of_the_host(kind, dtype, system, folder):
     assert np.abs(v.x - x).max() < 10 * tol * np.abs(x).max()
 
 
+@pytest.mark.parametrize("kind", ["none", "diagonal", "function"])
+def test_processes_count_what_they_own_and_add_up(kind, system, folder):
+    matrix, b = system
+    n, inverse, seen = len(b), 1 / np.diag(matrix), []
+    M = (lambda r: r * inverse) if kind == "function" else None
+    x, info = hp.cg(lambda p: matrix @ p, b, None if kind == "none" else lambda r: r * inverse, tol=1e-9)
+    # Both have all entries; the first one owns 700 of them, the second one the others.
+    own, both = np.arange(n) < 700, threading.Barrier(2)
+    given = [None, None]
+
+    def process(rank):
+        def add(total):
+            given[rank] = total.copy()
+            both.wait()
+            total[:] = given[0] + given[1]
+            both.wait()
+
+        bits = np.packbits(own == (rank == 0), bitorder="little")
+        owned = np.concatenate([bits, np.zeros(-len(bits) % 4, np.uint8)]).view(np.uint32)
+        diagonal = inverse if kind == "diagonal" else None
+        v = HostVectors(kernels(np.float64, folder, True), b, 1e-9, diagonal, owned=owned, add=add)
+        v.direction(None if M is None else M(v.r))
+        for _ in range(info.iterations + 3):
+            v.iterate(lambda p: matrix @ p, M)
+        return v
+
+    kernels(np.float64, folder, True)  # compiled before two threads need it
+    with ThreadPoolExecutor(2) as pool:
+        seen = list(pool.map(process, range(2)))
+    assert np.array_equal(seen[0].x, seen[1].x)
+    for v in seen:
+        assert Stop(v.control[0]["stopped"]) == Stop.CONVERGED and v.control[0]["finished"] == info.iterations
+        assert np.abs(v.x - x).max() < 1e-8 * np.abs(x).max()
+
+
 def test_the_last_iterations_are_kept(system, folder):
     matrix, b = system
     v = HostVectors(kernels(np.float64, folder), b, 1e-300, None)
@@ -219,7 +256,8 @@ def test_scratch_of_a_graph_comes_back(error):
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100"])
 def test_they_compile_without_spills(architecture):
     tables = IndexTables(block_matrix(np.eye(4), [0, 4]))
-    for source in (tables.source(np.float64, 1), tables.source(np.float64, 3), conjugate_source(np.float64)):
+    gradients = (conjugate_source(np.float64, shared) for shared in (False, True))
+    for source in (tables.source(np.float64, 1), tables.source(np.float64, 3), *gradients):
         binary = nvrtc.compile_source(program(source), architecture)
         assert "0 bytes spill stores" in binary.log
         assert " spill stores" not in binary.log.replace(" 0 bytes spill stores", "")

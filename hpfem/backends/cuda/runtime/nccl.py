@@ -58,23 +58,25 @@ class Nccl:
         self._nccl.groupEnd()
         return received
 
-    def sum(self, numbers: Any) -> Any:
+    def sum(self, numbers: Any, out: Any = None) -> Any:
         """Sum over processes; see `Communicator.sum`.
 
         Parameters
         ----------
         numbers : cupy.ndarray
             Of float64 or float32.
+        out : cupy.ndarray, optional
+            For the result, of the same shape; it may be `numbers`.
 
         Returns
         -------
         cupy.ndarray
-            A new one.
+            `out`, or a new one.
         """
         import cupy
 
         given = cupy.ascontiguousarray(numbers)
-        total, stream = cupy.empty_like(given), cupy.cuda.get_current_stream().ptr
+        total, stream = cupy.empty_like(given) if out is None else out, cupy.cuda.get_current_stream().ptr
         operation = self._nccl.NCCL_SUM
         self._comm.allReduce(given.data.ptr, total.data.ptr, given.size, self._type(given), operation, stream)
         return total.reshape(numbers.shape)

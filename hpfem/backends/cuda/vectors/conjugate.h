@@ -5,9 +5,11 @@
 //   z = M^-1 r, `dots` of r and z           where M is not diagonal
 //   direction: beta = rho' / rho            x += alpha p, p = z + beta p
 //
-// No scalar leaves the device: blocks leave their sums, and every block of the next kernel adds them up. Each of the
-// last two kernels reads what the other one wrote of the control block, so that no block depends on another's progress.
-// Once `stopped` is set nothing changes any more. `real`, THREADS and RING are given.
+// No scalar leaves the device: blocks leave their sums, and every block of the next kernel adds them up. Of vectors that
+// processes share (SHARED) only entries that a process owns count: their bits are set in `owned`. Then `totals` adds up
+// what the blocks left, and the processes' totals are added before the next kernel takes them. Each of the last two
+// kernels reads what the other one wrote of the control block, so that no block depends on another's progress. Once
+// `stopped` is set nothing changes any more. `real`, SHARED, THREADS and RING are given.
 
 enum Stop : int { RUNNING = 0, CONVERGED = 1, PRECONDITIONER = 2, NOT_FINITE = 3, OPERATOR = 4, EXHAUSTED = 5 };
 
@@ -24,23 +26,38 @@ struct Control {
 
 HPFEM_DEVICE bool finite_number(double x) { return x - x == 0; }
 
+HPFEM_DEVICE bool counts(const unsigned *owned, long long i) {
+  return !SHARED || (owned[i >> 5] >> (unsigned(i) & 31) & 1) != 0;
+}
+
 // The blocks' sums of a.b.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    dots(const long long n, const real *a, const real *b, double *__restrict__ partials, const int *stop) {
+    dots(const long long n, const real *a, const real *b, const unsigned *__restrict__ owned,
+         double *__restrict__ partials, const int *stop) {
   HPFEM_SHARED(shared);
   if (stop != nullptr && *stop != 0) return;
   double sum[1] = {0};
   for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < n; i += (long long)gridDim.x * THREADS) {
-    sum[0] += double(a[i]) * double(b[i]);
+    if (counts(owned, i)) sum[0] += double(a[i]) * double(b[i]);
   }
   block_sums(sum, reinterpret_cast<double *>(shared));
   if (threadIdx.x == 0) partials[blockIdx.x] = sum[0];
 }
 
+// What the blocks left, summed up: by one block.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    totals(const int count, const double *__restrict__ first, const double *__restrict__ second,
+           double *__restrict__ out) {
+  HPFEM_SHARED(words);
+  double sum[2];
+  sums_of_partials(sum, {first, second}, count, reinterpret_cast<double *>(words));
+  if (threadIdx.x == 0) out[0] = sum[0], out[1] = sum[1];
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS)
     residual(const long long n, Control *control, const int count, const double *__restrict__ pq,
-             const real *__restrict__ q, const real *__restrict__ inverse, real *__restrict__ r, double *__restrict__ rr,
-             double *__restrict__ rz) {
+             const real *__restrict__ q, const real *__restrict__ inverse, const unsigned *__restrict__ owned,
+             real *__restrict__ r, double *__restrict__ rr, double *__restrict__ rz) {
   HPFEM_SHARED(words);
   double *const shared = reinterpret_cast<double *>(words);
   const bool speaks = blockIdx.x == 0 && threadIdx.x == 0;
@@ -65,6 +82,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   for (long long k = (long long)blockIdx.x * THREADS + threadIdx.x; k < n; k += (long long)gridDim.x * THREADS) {
     const real mine = r[k] - alpha * q[k];
     r[k] = mine;
+    if (!counts(owned, k)) continue;
     sum[0] += double(mine) * double(mine);
     if (inverse) sum[1] += double(mine) * double(mine * inverse[k]);
   }

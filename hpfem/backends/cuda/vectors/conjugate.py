@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ...sharing import Sharing
 from ..codegen.prelude import c_type, header
 from ..runtime.device import current_device
 from ..runtime.kernel import functions
+from ..runtime.nccl import Nccl
 from .indexed import THREADS, sum_blocks, sum_bytes
 
 # Iterations whose numbers the device keeps: more than are under way before the host looks at them.
@@ -27,13 +29,15 @@ CONTROL = np.dtype(
 _NONE = np.uint64(0)
 
 
-def source(real: DTypeLike) -> str:
+def source(real: DTypeLike, shared: bool = False) -> str:
     """Source of the kernels for vectors of a type.
 
     Parameters
     ----------
     real : dtype
         float64 or float32.
+    shared : bool
+        Whether processes share the vectors.
 
     Returns
     -------
@@ -42,9 +46,57 @@ def source(real: DTypeLike) -> str:
     return "\n".join([
         f"using real = {c_type(real)};",
         f"constexpr int THREADS = {THREADS}, RING = {RING};",
+        f"constexpr bool SHARED = {str(shared).lower()};",
         header("codegen/reduction.h"),
         header("vectors/conjugate.h"),
     ])  # fmt: skip
+
+
+class Among:
+    """The processes that share vectors, each with a GPU.
+
+    Parameters
+    ----------
+    sharing : Sharing
+        Of the entries of one component.
+    between : Nccl
+    """
+
+    def __init__(self, sharing: Sharing, between: Nccl) -> None:
+        self._sharing, self._between = sharing, between
+        self._masks: dict[int, Any] = {}
+
+    def owned(self, n: int) -> Any:
+        """Make the bits of entries that this process owns.
+
+        Parameters
+        ----------
+        n : int
+            Entries of all components.
+
+        Returns
+        -------
+        cupy.ndarray of uint32
+            Made once; entry i is bit i % 32 of number i // 32.
+        """
+        if n not in self._masks:
+            import cupy
+
+            words = np.zeros(-(-n // 32) * 4, np.uint8)
+            bits = np.packbits(np.resize(self._sharing.owned, n), bitorder="little")
+            words[: len(bits)] = bits
+            self._masks[n] = cupy.asarray(words.view(np.uint32))
+        return self._masks[n]
+
+    def add(self, numbers: Any) -> None:
+        """Add up over processes, in place, on the current stream; collective.
+
+        Parameters
+        ----------
+        numbers : cupy.ndarray
+            Of float64.
+        """
+        self._between.sum(numbers, numbers)
 
 
 class Reading:
@@ -71,6 +123,8 @@ class CudaConjugateVectors:
 
     Parameters
     ----------
+    among : Among or None
+        The processes that share the vectors.
     x, r : cupy.ndarray, [n]
         First guess and its residual; overwritten.
     scale : float
@@ -95,6 +149,7 @@ class CudaConjugateVectors:
 
     def __init__(
         self,
+        among: Among | None,
         x: Any,
         r: Any,
         scale: float,
@@ -109,14 +164,19 @@ class CudaConjugateVectors:
         self._cupy, self._n = cupy, np.int64(r.size)
         self._diagonal = inverse is not None
         self._inverse = cupy.ascontiguousarray(inverse, r.dtype) if self._diagonal else _NONE
-        names = "dots", "residual", "direction"
-        self._dots, self._residual, self._direction = functions(source(r.dtype), current_device().name, *names)
+        self._among = among
+        self._owned: Any = _NONE if among is None else among.owned(int(r.size))
+        kernels = functions(
+            source(r.dtype, among is not None), current_device().name, "dots", "totals", "residual", "direction"
+        )
+        self._dots, self._totals, self._residual, self._direction = kernels
         self._blocks = sum_blocks(int(r.size))
         empty = current_device().empty
         self.x, self.r = x, r
         self.p, self.q = empty(r.shape, r.dtype), empty(r.shape, r.dtype)
         self.partials = empty((product_blocks or self._blocks,), np.float64)
         self._rr, self._rz = (empty((self._blocks,), np.float64) for _ in range(2))
+        self._total = empty((2,), np.float64)
         control = np.zeros(1, CONTROL)
         control["scale"], control["tolerance"], control["most"] = scale, tolerance, most
         self._control = cupy.asarray(control.view(np.uint8))
@@ -131,7 +191,16 @@ class CudaConjugateVectors:
         kernel((blocks,), (THREADS,), (self._n, *arguments), shared_mem=sum_bytes(sums))
 
     def _launch_dots(self, a: Any, b: Any, partials: Any, stop: int = 0) -> None:
-        self._launch(self._dots, len(partials), 1, a, b, partials, np.uint64(stop))
+        self._launch(self._dots, len(partials), 1, a, b, self._owned, partials, np.uint64(stop))
+
+    def _sums(self, first: Any, second: Any) -> tuple[Any, Any, Any]:
+        """What the next kernel adds up: their number, and two arrays of so many."""
+        count = np.int32(len(first))
+        if self._among is None:
+            return count, first, second
+        self._totals((1,), (THREADS,), (count, first, second, self._total), shared_mem=sum_bytes(2))
+        self._among.add(self._total)
+        return np.int32(1), self._total[:1], self._total[1:]
 
     def measure_product(self, q: Any) -> None:
         """Sums of p.q of a product that came without them; see `ConjugateVectors.measure_product`."""
@@ -140,8 +209,8 @@ class CudaConjugateVectors:
 
     def update_residual(self) -> None:
         """After a product: r -= alpha q."""
-        sums = (np.int32(len(self.partials)), self.partials)
-        vectors = (self.q, self._inverse, self.r, self._rr, self._rz)
+        sums = self._sums(self.partials, self.partials)[:2]
+        vectors = (self.q, self._inverse, self._owned, self.r, self._rr, self._rz)
         self._launch(self._residual, self._blocks, 2, self._control, *sums, *vectors)
 
     def update_direction(self, z: Any = None) -> None:
@@ -152,7 +221,7 @@ class CudaConjugateVectors:
         else:
             rz, inverse, z = self._rz, _NONE, self._cupy.ascontiguousarray(z, self.r.dtype)
             self._launch_dots(self.r, z, rz, self.stop)
-        sums = (np.int32(self._blocks), self._rr, rz)
+        sums = self._sums(self._rr, rz)
         self._launch(self._direction, self._blocks, 2, self._control, *sums, z, inverse, self.x, self.p)
 
     def finish(self) -> None:

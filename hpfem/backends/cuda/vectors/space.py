@@ -14,11 +14,12 @@ from scipy.sparse import csr_array
 from ....errors import DeviceError
 from ....support.communicator import Communicator
 from ....support.log import report_once
+from ...sharing import Sharing
 from ...vectors import BlockMatrix, DeviceIteration, VectorSpace
 from ..runtime.cublas import multiply
 from ..runtime.nccl import nccl_of
 from ..runtime.scratch import StreamPool, captured
-from .conjugate import CudaConjugateVectors
+from .conjugate import Among, CudaConjugateVectors
 from .indexed import IndexedRestriction, SparseMatrix
 
 
@@ -67,14 +68,30 @@ class Graph:
 
 
 class CudaIteration(DeviceIteration):
-    """Scalars of conjugate gradients on the GPU, and CUDA graphs."""
+    """Scalars of conjugate gradients on the GPU, and CUDA graphs.
+
+    Parameters
+    ----------
+    among : Among, optional
+        The processes that share the vectors.
+    """
+
+    def __init__(self, among: Among | None = None) -> None:
+        self._among = among
+
+    def shared(self, sharing: Sharing) -> CudaIteration | None:
+        """Iterate with other processes where NCCL connects their GPUs; see `DeviceIteration.shared`."""
+        between = nccl_of(sharing.comm)
+        return None if between is None else CudaIteration(Among(sharing, between))
 
     def conjugate_vectors(self, *arguments: Any) -> CudaConjugateVectors:
         """Make the vectors of a solve; see `DeviceIteration.conjugate_vectors`."""
-        return CudaConjugateVectors(*arguments)
+        return CudaConjugateVectors(self._among, *arguments)
 
     def capture(self, step: Callable[[], None], count: int, what: str) -> Graph | None:
-        """Capture steps on a stream of their own; see `DeviceIteration.capture`."""
+        """Capture steps of one process on a stream of their own; see `DeviceIteration.capture`."""
+        if self._among is not None:
+            return None
         import cupy
 
         stream, graph, memory = cupy.cuda.Stream(non_blocking=True), None, cupy.cuda.MemoryPool()
