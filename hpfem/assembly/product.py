@@ -70,13 +70,9 @@ class Product:
         self.vectors, self.dtype = vectors, operator.space.dtype
         self.alone = extra is None and fixed is None
         # Processes that share an unknown of the identity all add it; `_twice` are those that another one counts.
-        self._constrained = self._twice = None
-        if vectors.comm.size > 1 and constrained is not None and len(constrained):
-            twice = np.intersect1d(constrained, vectors.ghosts)
-            self._constrained, self._twice = (
-                vectors.from_host(constrained),
-                vectors.from_host(twice) if len(twice) else None,
-            )
+        held = np.empty(0, dtype=np.int64) if constrained is None else constrained
+        both = [np.intersect1d(held, some) for some in (vectors.shared, vectors.ghosts)]
+        self._constrained, self._twice = (vectors.from_host(found) if len(found) else None for found in both)
         self.shape = components, restriction.size
         self._pool, self._join = vectors.pool(), whole
         self._joined: tuple[Any, Callable[[Any], Any] | None] = None, None
