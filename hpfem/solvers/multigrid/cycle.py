@@ -286,7 +286,9 @@ class _Run:
 
     def __call__(self, r: Any) -> Any:
         self.given[...] = r
-        iteration = self.M.A.vectors.iteration
+        vectors = self.M.A.vectors
+        # Where processes share the vertices, the first one solves for them on its host.
+        iteration = vectors.iteration if vectors.comm.size == 1 else None
         # What a thread needs of libraries it makes at its first, plain cycle: that cannot be captured.
         with _LAUNCHES if iteration is not None else nullcontext():
             if self.graph is None and iteration is not None and self.thread == get_ident():

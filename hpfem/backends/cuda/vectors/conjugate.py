@@ -60,10 +60,14 @@ class Among:
     sharing : Sharing
         Of the entries of one component.
     between : Nccl
+
+    Attributes
+    ----------
+    comm : Communicator
     """
 
     def __init__(self, sharing: Sharing, between: Nccl) -> None:
-        self._sharing, self._between = sharing, between
+        self.comm, self._sharing, self._between = sharing.comm, sharing, between
         self._masks: dict[int, Any] = {}
 
     def owned(self, n: int) -> Any:

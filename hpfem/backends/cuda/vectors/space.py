@@ -89,9 +89,15 @@ class CudaIteration(DeviceIteration):
         return CudaConjugateVectors(self._among, *arguments)
 
     def capture(self, step: Callable[[], None], count: int, what: str) -> Graph | None:
-        """Capture steps of one process on a stream of their own; see `DeviceIteration.capture`."""
-        if self._among is not None:
-            return None
+        """Capture steps on a stream of their own, all processes or none; see `DeviceIteration.capture`."""
+        found = self._captured(step, count, what)
+        if self._among is None or self._among.comm.each(found is not None):
+            return found
+        if found is not None:
+            found.release()
+        return None
+
+    def _captured(self, step: Callable[[], None], count: int, what: str) -> Graph | None:
         import cupy
 
         stream, graph, memory = cupy.cuda.Stream(non_blocking=True), None, cupy.cuda.MemoryPool()
