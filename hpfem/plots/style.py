@@ -31,7 +31,7 @@ Row = Sequence[Artist]
 ENTRY_WIDTH = 0.92
 
 
-def strategy_colours(names: Iterable[str]) -> dict[str, str]:
+def strategy_colours(names: Iterable[str]) -> dict[str, Any]:
     """Choose a colour for each strategy: always the same for the usual ones.
 
     Parameters
@@ -41,10 +41,14 @@ def strategy_colours(names: Iterable[str]) -> dict[str, str]:
     Returns
     -------
     dict
-        Colour by name.
+        Colour by name. Where there are many others, they go from dark to light.
     """
-    further = iter(_FURTHER_COLOURS * 4)
-    return {name: _STRATEGY_COLOURS.get(name) or next(further) for name in dict.fromkeys(names)}
+    names = dict.fromkeys(names)
+    others = [name for name in names if name not in _STRATEGY_COLOURS]
+    few = len(others) <= len(_FURTHER_COLOURS)
+    shades = _FURTHER_COLOURS if few else order_colours(range(len(others))).values()
+    further = dict(zip(others, shades, strict=False))
+    return {name: _STRATEGY_COLOURS.get(name) or further[name] for name in names}
 
 
 def order_line(order: int, color: Any, dash: Any) -> dict[str, Any]:

@@ -15,11 +15,13 @@ from hpfem.shapes import SHAPES
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..backends.base import BACKENDS
 from ..backends.strategy import RECOMPUTED
+from ..backends.timer import Timing
 from ..benchmarks.bake_off import GlobalSize, unknowns
 from ..benchmarks.global_phases import MeasuredOperator
 from ..benchmarks.problems import Application, BuiltOperator, OneMesh, random_field
 from ..benchmarks.tiled import TiledProblem, few_elements
 from ..errors import NotSuitable
+from ..forms.cost import operator_bytes, operator_flops
 from ..forms.form import BlockKernel, BlockProblem
 from ..memory import HOST
 from ..mesh import Mesh, box
@@ -171,6 +173,70 @@ class VariantElements(Elements):
         """Build the kernel, whatever strategy is asked for; see `TiledProblem.choose`."""
         kernel = self._build(self.tiled(n_elements, "collocated" if algorithm == "auto" else algorithm))
         return Choice(Config(self.name, None), self.backend.name, kernel, "asked for", ())
+
+
+class Unbuilt(Elements):
+    """A roofline: the time of something else in place of a kernel's; see `Elements`."""
+
+    def auto(self, n_elements: int) -> tuple[str, ...]:
+        """There is nothing to choose; see `TiledProblem.auto`."""
+        return ()
+
+    def choose(self, strategy: str, algorithm: str, n_elements: int) -> Choice:
+        """Name what is timed; see `TiledProblem.choose`."""
+        kernel = BlockKernel()
+        kernel.problem = self.tiled(n_elements)
+        return Choice(Config(strategy, None), self.backend.name, kernel, "asked for", ())
+
+    def build(self, strategy: str, algorithm: str, n_elements: int) -> BuiltOperator:
+        """Make ready what is timed; see `TiledProblem.build`."""
+        return _Timed(self.choose(strategy, algorithm, n_elements), partial(self.seconds, strategy))
+
+    def seconds(self, strategy: str, n_elements: int) -> Timing:
+        """Time it.
+
+        Parameters
+        ----------
+        strategy : str
+            What is asked for.
+        n_elements : int
+
+        Returns
+        -------
+        Timing
+
+        Raises
+        ------
+        AssertionError
+            If a roofline does not override this.
+        """
+        raise AssertionError("a roofline overrides seconds")
+
+
+class _Timed(BuiltOperator):
+    def __init__(self, choice: Choice, seconds: Callable[[int], Timing]) -> None:
+        self.choice, self._seconds = choice, seconds
+
+    def on(self, n_elements: int) -> Application:
+        problem, n, timing = self.choice.kernel.problem, n_elements, self._seconds(n_elements)
+        work = float(operator_bytes(problem) * n), float(operator_flops(problem, "sumfac") * n)
+        return Application(lambda: None, *work, n * problem.n_modes, timing=timing)
+
+
+class Copies(Unbuilt):
+    """Copying as many bytes as a kernel reads and writes at least, half of them there and half back; see `Elements`.
+
+    The mean of ten copies, as [Swirydowicz] section 5 has it.
+    """
+
+    def seconds(self, strategy: str, n_elements: int) -> Timing:
+        """Time ten copies in a row; see `Unbuilt.seconds`."""
+        source = self.xp.ones(operator_bytes(self.problem) * n_elements // 2, np.uint8)
+        target, timer = self.xp.empty_like(source), self.backend.timer()
+        call = partial(self.xp.copyto, target, source)
+        timer.seconds(call, 1)
+        mean = timer.seconds(call, 10) / 10
+        return Timing(mean, mean, mean, 1, 10)
 
 
 class GlobalElements(OneMesh):

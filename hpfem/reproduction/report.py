@@ -398,16 +398,19 @@ def draw(document: Mapping[str, Any], folder: str | os.PathLike[str]) -> dict[st
 
 
 def _drawn(rated: Sequence[Record], over: str, title: str, unit: str, path: Path) -> Path:
-    """A picture: a panel for each shape, a line for each way (and order, over size)."""
-    shapes = style.in_order(record["shape"] for record in rated)
-    parts = [name for name in parts_of(rated) if name != "shape"]
-    lines: dict[tuple[str, ...], dict[str, dict[float, float]]] = {}
+    """A picture: a panel for each shape, or size or geometry; a line for each way (and order, over size)."""
+    parts = parts_of(rated)
+    panel = next((name for name in ("shape", "elements", "geometry") if name in parts), "shape")
+    panels = sorted({r[panel] for r in rated}) if panel != "shape" else style.in_order(r["shape"] for r in rated)
+    parts = [name for name in parts if name != panel]
+    lines: dict[tuple[str, ...], dict[Any, dict[float, float]]] = {}
     for record in rated:
         label = tuple(words_of(record, parts))
         label = (*label, f"P = {record['order']}") if over == "n_dofs" else label
-        line = lines.setdefault(label, {}).setdefault(record["shape"], {})
+        line = lines.setdefault(label, {}).setdefault(record[panel], {})
         line[record[over]] = max(line.get(record[over], 0.0), record["value"])
-    strategies = style.strategy_colours(dict.fromkeys(str(record["strategy"]) for record in rated))
+    limits = {str(record["strategy"]): "black" for record in rated if record["series"].startswith("roofline")}
+    strategies = style.strategy_colours(str(r["strategy"]) for r in rated if r["strategy"] not in limits) | limits
     styles = {}
     for place, label in enumerate(lines):
         chosen = next((strategies[word] for word in label if word in strategies), f"C{place % 10}")
@@ -416,12 +419,13 @@ def _drawn(rated: Sequence[Record], over: str, title: str, unit: str, path: Path
     legend = [[style.handle(", ".join(label) or "ours", **styles[label]) for label in lines]]
     # Long names take the room of several.
     longest = max(len(str(entry.get_label())) for entry in legend[0])
-    most = max(1, int((max(2.9 * len(shapes) + 0.9, 6.4)) / (0.075 * longest + 0.55)))
+    most = max(1, int((max(2.9 * len(panels) + 0.9, 6.4)) / (0.075 * longest + 0.55)))
     legend = [legend[0][i : i + most] for i in range(0, len(legend[0]), most)]
-    figure, axes = style.columns([shape.capitalize() for shape in shapes], legend)
-    for axis, shape in zip(axes, shapes, strict=True):
-        for label, by_shape in lines.items():
-            points = sorted(by_shape.get(shape, {}).items())
+    titles = [next(words_of({panel: value}, [panel])).capitalize() for value in panels]
+    figure, axes = style.columns(titles, legend)
+    for axis, value in zip(axes, panels, strict=True):
+        for label, by_panel in lines.items():
+            points = sorted(by_panel.get(value, {}).items())
             axis.plot(*zip(*points, strict=True), **styles[label]) if points else None
         axis.set_xlabel("Order P", fontsize=9)
         axis.set_xticks(sorted({record["order"] for record in rated}))

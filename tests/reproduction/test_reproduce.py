@@ -32,7 +32,7 @@ def test_quick(paper, tmp_path, capsys):
         if any("cpu" in series.backends for series in experiment.series):
             rated = [r for r in made["results"] if r["experiment"] == experiment.name and "value" in r]
             assert rated, experiment.name
-            assert all(record["error"] < 1e-12 for record in rated)
+            assert all(r["error"] < 1e-12 for r in rated if not r["series"].startswith("roofline"))
             assert f"## {experiment.name}" in text
             assert (tmp_path / f"{experiment.name}_cpu.png").exists()
     assert "written" in capsys.readouterr().out

@@ -103,8 +103,8 @@ EXPERIMENTS.add(
         ),
         not_possible={
             "tables in global, constant or shared memory; stride 1 against 32 (Figs 1-3)": "our kernels have one layout"
-            " each",
-            "L1 roofline (Fig. 6)": "the bandwidth of L1 and shared memory is not measured",
+            " each; see eichstaedt-memory",
+            "L1 roofline (Fig. 6)": "our kernels' bytes of near memory are not counted; see eichstaedt-memory",
             "a thread an element beyond its registers": "the product's kernel refuses it; see eichstaedt-thread",
         },
     ),

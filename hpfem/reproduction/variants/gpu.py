@@ -1,0 +1,327 @@
+"""CUDA as the variants need it, through CuPy: kernels compiled beside each other, and the bandwidth of near memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache, partial
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import numpy as np
+
+from hpfem.shapes.cached import cached_property
+
+from ...backends.base import BACKENDS, vectors_on
+from ...backends.timer import Timing, measure
+from ...backends.vectors import VectorSpace
+from ...benchmarks.problems import Application, BuiltOperator
+from ...benchmarks.tiled import TiledKernel
+from ...errors import DeviceError, NotSuitable
+from ...forms.cost import operator_flops
+from ...forms.form import BlockKernel, BlockProblem
+from ...tuning import Choice
+from ...tuning.record import Config
+from ..blocks import Elements, Unbuilt
+
+HERE = Path(__file__).parent
+# Of near_memory.h: threads of a block, numbers that they read over and over, how often; and blocks.
+THREADS, NUMBERS, TRIPS, BLOCKS = 512, 2048, 512, 4096
+
+
+def memory() -> VectorSpace:
+    """Arrays of the current GPU.
+
+    Returns
+    -------
+    VectorSpace
+    """
+    return vectors_on(BACKENDS["cuda"].device())
+
+
+def filled(name: str, **values: Any) -> str:
+    """Source of a kernel: the device's words, and a file with its compile-time constants.
+
+    Parameters
+    ----------
+    name : str
+        Of a file in this folder.
+    **values
+        Of the $names in it; truth values are written as C++ has them.
+
+    Returns
+    -------
+    str
+    """
+    texts = {key: str(value).lower() if isinstance(value, bool) else value for key, value in values.items()}
+    words, kernel = ((HERE / file).read_text(encoding="utf-8") for file in ("words.h", name))
+    return words + Template(kernel).substitute(texts)
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    """Threads that compile: CuPy leaves Python's lock to others while NVRTC works."""
+    return ThreadPoolExecutor(os.cpu_count() or 1)
+
+
+@cache
+def start(source: str, name: str, shared_bytes: int = 0) -> Future[Any]:
+    """Begin to compile a kernel.
+
+    Parameters
+    ----------
+    source : str
+        From `filled`.
+    name : str
+        Of the kernel.
+    shared_bytes : int
+        Shared memory of a block.
+
+    Returns
+    -------
+    Future
+        Of the module and its function; raises `DeviceError` where it does not compile or fit.
+    """
+    import cupy
+
+    return _threads().submit(_compiled, int(cupy.cuda.runtime.getDevice()), source, name, shared_bytes)
+
+
+def _compiled(device: int, source: str, name: str, shared_bytes: int) -> tuple[Any, Any]:
+    import cupy
+
+    try:
+        with cupy.cuda.Device(device):
+            module = cupy.RawModule(code=source, options=("--std=c++17",))
+            function = module.get_function(name)
+            if shared_bytes > 48 * 1024:
+                function.max_dynamic_shared_size_bytes = shared_bytes
+    except (RuntimeError, cupy.cuda.compiler.CompileException) as error:
+        raise DeviceError(f"the kernel {name} of an experiment does not compile or fit here: {error}") from error
+    return module, function
+
+
+def fill(module: Any, name: str, values: Any) -> None:
+    """Write an array of a module, as in constant memory.
+
+    Parameters
+    ----------
+    module : cupy.RawModule
+    name : str
+        Of the array.
+    values : cupy.ndarray
+    """
+    import cupy
+
+    cupy.ndarray(values.shape, values.dtype, module.get_global(name))[...] = values
+
+
+class LaunchedKernel(BlockKernel):
+    """A kernel of an experiment on the GPU, whose arrays may be laid out in a way of its own.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    strategy : str
+        What it is called.
+    source, name : str
+        See `start`.
+    elements, threads, shared_bytes : int
+        Of a block of threads.
+    """
+
+    def __init__(
+        self,
+        problem: BlockProblem,
+        strategy: str,
+        source: str,
+        name: str,
+        elements: int,
+        threads: int,
+        shared_bytes: int,
+    ) -> None:
+        self.problem, self.strategy, self.flops = problem, strategy, operator_flops(problem, "sumfac")
+        self.elements, self.threads, self.shared_bytes = elements, threads, shared_bytes
+        self.memory = memory()
+        self._compiling = start(source, name, shared_bytes)
+
+    def finish(self) -> None:
+        """Wait for the compiler; see `BlockKernel.finish`."""
+        self._compiling.result()
+
+    def given(self, source: Any) -> Any:
+        """Lay coefficients out as the kernel takes them.
+
+        Parameters
+        ----------
+        source : array, [1, E, n]
+
+        Returns
+        -------
+        array
+        """
+        return source
+
+    def natural(self, result: Any, n_elements: int) -> Any:
+        """Lay results out as those of others.
+
+        Parameters
+        ----------
+        result : array
+            In the layout of `given`.
+        n_elements : int
+            E.
+
+        Returns
+        -------
+        array, [1, E, n]
+        """
+        return result
+
+    def arguments(self, module: Any, given: Any, out: Any, n_elements: int) -> tuple[Any, ...]:
+        """List the arguments of the kernel.
+
+        Parameters
+        ----------
+        module : cupy.RawModule
+            That it is in.
+        given, out : array
+            In the layout of `given`.
+        n_elements : int
+
+        Returns
+        -------
+        tuple
+
+        Raises
+        ------
+        AssertionError
+            If a kernel does not override this.
+        """
+        raise AssertionError("a kernel overrides arguments")
+
+    def call(self, given: Any, out: Any, n_elements: int) -> Callable[[], object]:
+        """Make the launch on arrays in the kernel's own layout.
+
+        Parameters
+        ----------
+        given, out : array
+        n_elements : int
+
+        Returns
+        -------
+        callable
+        """
+        module, function = self._compiling.result()
+        blocks, arguments = -(-n_elements // self.elements), self.arguments(module, given, out, n_elements)
+        return partial(function, (blocks,), (self.threads,), arguments, shared_mem=self.shared_bytes)
+
+    def apply(self, source: Any, out: Any) -> None:
+        """Apply to one block of a field; see `BlockKernel.apply`."""
+        given, n = self.given(source), source.shape[1]
+        result = self.memory.xp.empty_like(given)
+        self.call(given, result, n)()
+        out[...] = self.natural(result, n)
+
+
+class LaunchedElements(Elements):
+    """Elements whose kernels are an experiment's own on the GPU, by the strategies' names.
+
+    Parameters
+    ----------
+    make : callable
+        (problem, name) -> kernel.
+    algorithm : str
+        Of the problem that it is made for.
+    *what, **options
+        See `Elements`.
+    """
+
+    def __init__(self, make: Callable[[BlockProblem, str], LaunchedKernel], algorithm: str, *what: Any, **options: Any):
+        super().__init__(*what, **options)
+        self._make, self._algorithm = make, algorithm
+
+    def auto(self, n_elements: int) -> tuple[str, ...]:
+        """Nothing chooses them; see `TiledProblem.auto`."""
+        return ()
+
+    def choose(self, strategy: str, algorithm: str, n_elements: int) -> Choice:
+        """Build the kernel of a name; see `TiledProblem.choose`."""
+        kernel = self._make(self.tiled(n_elements, self._algorithm), strategy)
+        return Choice(Config(strategy, None), self.backend.name, kernel, "asked for", ())
+
+    def build(self, strategy: str, algorithm: str, n_elements: int) -> BuiltOperator:
+        """Build what is timed; see `TiledProblem.build`."""
+        return _Launches(self, self.choose(strategy, algorithm, n_elements), n_elements)
+
+
+class _Launches(BuiltOperator):
+    """Launches of a kernel on arrays in its own layout."""
+
+    def __init__(self, block: LaunchedElements, choice: Choice, n_elements: int) -> None:
+        self.choice, self._block, self._n = choice, block, n_elements
+        assert isinstance(choice.kernel, LaunchedKernel)
+        self._kernel = choice.kernel
+
+    @cached_property
+    def _arrays(self) -> tuple[Any, Any]:
+        return self._block.arrays(self._n)
+
+    @cached_property
+    def _tiled(self) -> TiledKernel:
+        return TiledKernel(self._kernel, self._block.xp)
+
+    def error(self) -> float:
+        return self._block.error(self._tiled, *self._arrays)
+
+    def on(self, n_elements: int) -> Application:
+        if n_elements != self._n:
+            raise NotSuitable("one number of elements at a time")
+        tiled, kernel = self._tiled, self._kernel
+        given = kernel.given(self._arrays[0])
+        call = kernel.call(given, self._block.xp.empty_like(given), n_elements)
+        return Application(call, tiled.nbytes, tiled.flops, n_elements * kernel.problem.n_modes)
+
+
+@cache
+def near_bandwidth() -> dict[str, float]:
+    """Measure how fast all multiprocessors read near memory.
+
+    Returns
+    -------
+    dict
+        Bytes per second from "shared" memory and through "L1".
+    """
+    given, out = memory().from_host(np.zeros(2 * NUMBERS)), memory().from_host(np.zeros(1))
+    rates = {}
+    for name, shared in (("shared", True), ("L1", False)):
+        nbytes = 8 * 2 * NUMBERS * shared
+        source = filled("near_memory.h", THREADS=THREADS, NUMBERS=NUMBERS, SHARED=shared)
+        _, function = start(source, "near_memory", nbytes).result()
+        call = partial(function, (BLOCKS,), (THREADS,), (given, out, np.int32(TRIPS)), shared_mem=nbytes)
+        rates[name] = 8.0 * NUMBERS * TRIPS * BLOCKS / measure(call, BACKENDS["cuda"].timer()).best
+    return rates
+
+
+class NearMemory(Unbuilt):
+    """What kernels take at least for the bytes that they move in near memory: a roofline.
+
+    Parameters
+    ----------
+    moved : callable
+        name -> {"shared" or "L1": bytes of an element}.
+    *what, **options
+        See `Elements`.
+    """
+
+    def __init__(self, moved: Callable[[str], Mapping[str, float]], *what: Any, **options: Any) -> None:
+        super().__init__(*what, **options)
+        self._moved = moved
+
+    def seconds(self, strategy: str, n_elements: int) -> Timing:
+        """Bytes over the bandwidth that is measured; see `Unbuilt.seconds`."""
+        rates = near_bandwidth()
+        least = n_elements * sum(nbytes / rates[where] for where, nbytes in self._moved(strategy).items())
+        return Timing(least, least, least, 1, 1)

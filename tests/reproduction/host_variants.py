@@ -1,0 +1,105 @@
+"""Kernels of the variants on the CPU, in place of CuPy: many in one library, launched as CuPy launches."""
+
+import ctypes
+import re
+from types import SimpleNamespace
+
+import numpy as np
+
+from hpfem.backends.vectors import HOST_VECTORS
+from hpfem.reproduction.variants import gpu
+from hpfem.reproduction.variants.quads import experiments
+from tests.backends.cuda.host_kernels import HOST, OUTCOMES, compiled
+
+# Numbers in shared memory, whose reads and writes are counted.
+COUNTED = """struct Shared {{
+  real value;
+  operator real() const {{ return accesses_{number}++, value; }}
+  void operator=(real given) {{ accesses_{number}++, value = given; }}
+}};"""
+
+
+class HostPrograms:
+    """A library of kernels.
+
+    Parameters
+    ----------
+    sources : iterable of (str, str)
+        Source and name of each.
+    folder : Path
+    counted : bool
+        Whether accesses to shared memory are counted.
+
+    Attributes
+    ----------
+    descending : bool
+        Order of the threads of a block.
+    """
+
+    def __init__(self, sources, folder, counted=False):
+        self.descending, self.numbers = False, {}
+        for source, name in sources:
+            self.numbers.setdefault((source, name), len(self.numbers))
+        texts = [_in_namespace(source, name, n, counted) for (source, name), n in self.numbers.items()]
+        self.library = compiled("\n".join([HOST, *texts]), folder, bounds=True)
+
+    def start(self, source, name, shared_bytes=0):
+        """Stand in for `gpu.start`."""
+        return SimpleNamespace(result=lambda: (self.numbers[source, name], self.function(source, name)))
+
+    def function(self, source, name):
+        """What launches a kernel, called as CuPy's functions are."""
+        run = getattr(self.library, f"run_{self.numbers[source, name]}")
+
+        def launch(blocks, threads, arguments, shared_mem=0):
+            held = [np.asarray(argument) for argument in arguments]
+            given = (ctypes.c_void_p * len(held))(*[array.ctypes.data for array in held])
+            outcome = run(given, blocks[0], threads[0], ctypes.c_longlong(shared_mem), int(self.descending))
+            assert outcome == 0, f"{name}: {OUTCOMES[outcome]}"
+
+        return launch
+
+    def fill(self, number, name, values):
+        """Stand in for `gpu.fill`."""
+        address = getattr(self.library, f"{name}_{number}")
+        address.restype = ctypes.c_void_p
+        ctypes.memmove(address(), values.ctypes.data, values.nbytes)
+
+    def accesses(self, source, name):
+        """How often shared memory was read or written by a kernel so far."""
+        return ctypes.c_longlong.in_dll(self.library, f"accesses_{self.numbers[source, name]}").value
+
+    def use(self, monkeypatch):
+        """Let the variants run here."""
+        monkeypatch.setattr(gpu, "start", self.start)
+        monkeypatch.setattr(gpu, "memory", lambda: HOST_VECTORS)
+        monkeypatch.setattr(experiments, "fill", self.fill)
+        return self
+
+
+def _in_namespace(source, name, number, counted):
+    """C++ of a kernel in a namespace of its own, with a plain function that launches it."""
+    [parameters] = re.findall(rf"\b{name}\(([^)]*)\) {{", source)
+    passed = [
+        f"({kind.rpartition('*')[0]} *)given[{n}]" if "*" in kind else f"*({kind.rpartition(' ')[0]} *)given[{n}]"
+        for n, kind in enumerate(parameters.replace("__restrict__ ", "").split(","))
+    ]
+    body = source.replace('extern "C" ', "")
+    if counted:
+        assert "using Shared = real;" in body
+        body = body.replace("using Shared = real;", COUNTED.format(number=number))
+    filled = re.findall(r"^FILLED_CONSTANT\(real (\w+)", source, flags=re.MULTILINE)
+    addresses = [f'extern "C" void *{array}_{number}() {{ return n{number}::{array}; }}' for array in filled]
+    return f"""
+extern "C" {{ long long accesses_{number}; }}
+namespace n{number} {{
+{body}
+static void **given;
+static void call() {{ {name}({", ".join(passed)}); }}
+}}
+#undef LOOP
+extern "C" int run_{number}(void **given, int blocks, int threads, long long shared, int descending) {{
+  n{number}::given = given;
+  return hpfem_host::launch(n{number}::call, blocks, 1, threads, shared, descending);
+}}
+{"".join(addresses)}"""
