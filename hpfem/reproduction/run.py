@@ -65,6 +65,9 @@ class SeriesSettings(SuiteSettings):
 
     listed: tuple[PaperCase, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Take what experiments declare as it is: strategies may be the names of their own kernels."""
+
     def cases(self) -> list[Case]:
         """List what is measured; see `SuiteSettings.cases`."""
         return list(self.listed)

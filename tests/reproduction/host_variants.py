@@ -2,11 +2,13 @@
 
 import ctypes
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 
 from hpfem.backends.vectors import HOST_VECTORS
+from hpfem.reproduction import Reproduction
 from hpfem.reproduction.variants import gpu
 from hpfem.reproduction.variants.quads import experiments
 from tests.backends.cuda.host_kernels import HOST, OUTCOMES, compiled
@@ -75,6 +77,33 @@ class HostPrograms:
         monkeypatch.setattr(gpu, "memory", lambda: HOST_VECTORS)
         monkeypatch.setattr(experiments, "fill", self.fill)
         return self
+
+
+def run_on_host(experiment, monkeypatch, **changed):
+    """Run an experiment of the GPU here, on cases with other values; returns its records.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        Whose kernels run on the CPU already.
+    monkeypatch : MonkeyPatch
+    **changed
+        Values of all cases.
+    """
+    series = [
+        replace(
+            one,
+            backends=("cpu",),
+            strategies={"cpu": one.strategies["cuda"]},
+            cases=lambda backend, quick, one=one: [dict(one.cases("cuda", True)[0], **changed)],
+        )
+        for one in experiment.series
+    ]
+    monkeypatch.setattr(gpu, "near_bandwidth", lambda: {"shared": 1e13, "L1": 1e13})
+    run = Reproduction([replace(experiment, series=tuple(series))], ("cpu",), quick=True)
+    assert len(list(run.run(lambda *done: None))) == len(series)
+    assert {r["strategy"] for r in run.records if "value" in r} == {n for s in series for n in s.strategies["cpu"]}
+    return run.records
 
 
 def _in_namespace(source, name, number, counted):

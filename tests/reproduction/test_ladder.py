@@ -11,7 +11,7 @@ from hpfem.reproduction.blocks import Copies, Elements
 from hpfem.reproduction.variants.gpu import LaunchedElements, NearMemory
 from hpfem.reproduction.variants.ladder import experiments
 from hpfem.reproduction.variants.ladder.plan import COLUMNS, LADDERS, NODES, Rung
-from tests.reproduction.host_variants import HostPrograms
+from tests.reproduction.host_variants import HostPrograms, run_on_host
 
 NODAL = {"basis": "lagrange", "quadrature": "collocated"}
 # The largest order of each, in the shim, is the last one that differs.
@@ -61,6 +61,20 @@ def test_launches_are_of_the_whole_block(library, monkeypatch):
     assert application.n_dofs == 9 * 27
     assert application.nbytes == 9 * 27 * 9 * 8  # Table 2
     assert block.auto(9) == ()
+
+
+@pytest.mark.parametrize("experiment", ["swirydowicz-ladder-2d", "swirydowicz-ladder-3d"])
+def test_the_experiment_as_the_command_runs_it(experiment, library, monkeypatch):
+    library.use(monkeypatch)
+    library.descending = False
+    records = run_on_host(EXPERIMENTS[experiment], monkeypatch, elements=3)
+    for record in records:
+        assert record["value"] > 0
+        assert record["n_dofs"] == 3 * 64
+        assert record["series"].startswith("roofline") or record["error"] < 1e-12
+    [near] = [r for r in records if r["strategy"] == "shared memory of fewer barriers"]
+    traffic = 3 * Rung(EXPERIMENTS[experiment].series[0].name, "fewer barriers", 4).shared_traffic
+    assert near["value"] == pytest.approx(3 * experiments.bp35_flops(3) / (traffic / 1e13) / 1e12)  # eq. 13
 
 
 @pytest.mark.parametrize("points", [2, 3, 4, 6])

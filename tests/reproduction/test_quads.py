@@ -6,11 +6,12 @@ import pytest
 from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.errors import NotSuitable
 from hpfem.operators import Helmholtz
+from hpfem.reproduction import EXPERIMENTS
 from hpfem.reproduction.blocks import Elements
 from hpfem.reproduction.variants.gpu import LaunchedElements
 from hpfem.reproduction.variants.quads import experiments
 from hpfem.reproduction.variants.quads.plan import VARIANTS, QuadPlan
-from tests.reproduction.host_variants import HostPrograms
+from tests.reproduction.host_variants import HostPrograms, run_on_host
 
 ORDERS, GEOMETRIES = range(1, 11), ("affine", "deformed")
 
@@ -50,6 +51,15 @@ def test_variants_against_numpy(geometry, library, monkeypatch):
                 built.choice.kernel.apply(u, out)
                 results.append(out)
             assert np.array_equal(*results), (name, order)
+
+
+def test_the_experiment_as_the_command_runs_it(library, monkeypatch):
+    library.use(monkeypatch)
+    library.descending = False
+    monkeypatch.setattr(experiments, "DOFS", 600)
+    records = run_on_host(EXPERIMENTS["eichstaedt-memory"], monkeypatch)
+    assert all(r["value"] > 0 for r in records)
+    assert all(r["series"].startswith("roofline") or r["error"] < 1e-12 for r in records)
 
 
 def test_layouts(library, monkeypatch):
