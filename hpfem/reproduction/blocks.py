@@ -13,8 +13,8 @@ import numpy as np
 from hpfem.shapes import SHAPES
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
-from ..backends.base import BACKENDS
-from ..backends.strategy import RECOMPUTED
+from ..backends.base import BACKENDS, Backend
+from ..backends.strategy import RECOMPUTED, Strategy
 from ..backends.timer import Timing
 from ..benchmarks.bake_off import GlobalSize, unknowns
 from ..benchmarks.global_phases import MeasuredOperator
@@ -106,6 +106,33 @@ class Elements(TiledProblem):
         return sorted({n for n in self.counts if n <= most} or {min(self.counts)}, reverse=True)
 
 
+def recomputing(problem: BlockProblem, backend: Backend) -> tuple[Strategy, str]:
+    """Find the first strategy that offers to recompute geometric factors.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    backend : Backend
+
+    Returns
+    -------
+    strategy : Strategy
+    options : str
+        With which it does so.
+
+    Raises
+    ------
+    NotSuitable
+        If none offers it.
+    """
+    for provider in backend.strategies:
+        with suppress(NotSuitable):
+            for options in next(provider.search(problem), ()):
+                if options is not None and RECOMPUTED in options.split():
+                    return provider, options
+    raise NotSuitable("no strategy offers to recompute factors here before it has timed others")
+
+
 class Recomputed(Elements):
     """Elements whose kernel recomputes geometric factors, by the first strategy that offers it; see `Elements`."""
 
@@ -118,13 +145,9 @@ class Recomputed(Elements):
             If no strategy offers it.
         """
         problem = self.tiled(n_elements)
-        for provider in self.backend.strategies:
-            with suppress(NotSuitable):
-                for options in next(provider.search(problem), ()):
-                    if options is not None and RECOMPUTED in options.split():
-                        kernel = provider.build(problem, options)
-                        return Choice(Config(provider.name, None, options), self.backend.name, kernel, "asked for", ())
-        raise NotSuitable("no strategy offers to recompute factors here before it has timed others")
+        provider, options = recomputing(problem, self.backend)
+        kernel = provider.build(problem, options)
+        return Choice(Config(provider.name, None, options), self.backend.name, kernel, "asked for", ())
 
 
 class Sized(Elements):
@@ -249,7 +272,7 @@ class GlobalElements(OneMesh):
     shape : str
     order : int
     geometry : str
-        See `elements_mesh`: here of the whole box.
+        See `elements_mesh`: here of the whole box. Factors of "trilinear" elements are recomputed.
     backend : str
     counts : tuple of int
         Elements along each direction.
@@ -272,13 +295,19 @@ class GlobalElements(OneMesh):
         self.size = box_size(shape, order, counts)
         self._make, self._components = operator, components
         self._options = {"order": order, "backend": backend, **options}
-        self._mesh = partial(_whole_box, shape, counts, geometry)
+        self._mesh, self._recomputed = partial(_whole_box, shape, counts, geometry), geometry == "trilinear"
 
     def build(self, strategy: str, algorithm: str, n_elements: int) -> BuiltOperator:
         """Build the operator; see `hpfem.benchmarks.bake_off.GlobalBlock.build`."""
         c0 = C0Space(Space(self._mesh(), **self._options))
         bc = BoundaryConditions(c0, dirichlet=0.0)
         made = self._make(c0.space, strategy=strategy, algorithm=algorithm)
+        if self._recomputed:
+            problem = made.problem(0)
+            provider, options = recomputing(problem, made.backend)
+            made.rebuild([(Config(provider.name, problem.algorithm, options), "asked for", ())])
+            if not made.choices[0].kernel.problem.recomputed:
+                raise NotSuitable(f"{provider.name} does not recompute the factors of this box")
         return _Checked(GlobalOperator(made, c0, bc, components=self._components), "none", 0.0)
 
 

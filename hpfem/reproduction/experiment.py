@@ -142,8 +142,6 @@ class Series:
     counts : Counts
     phase : str, optional
         Of several phases that are timed, the one that counts.
-    missing : callable
-        () -> why it cannot be measured yet, or None.
     repeats : int
         Timings, whose median counts.
     bench : bool
@@ -160,7 +158,6 @@ class Series:
     algorithms: tuple[str, ...] = ("auto",)
     counts: Counts = Counts("elements x modes; operations by hpfem.forms.cost")
     phase: str | None = None
-    missing: Callable[[], str | None] = lambda: None
     repeats: int = 9
     bench: bool = False
 

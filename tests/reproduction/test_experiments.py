@@ -97,6 +97,15 @@ def test_speed_ups_of_table_6():
     assert (round(min(gains), 2), round(max(gains), 2)) == (1.25, 1.30)
 
 
+def test_nekbone_recomputes_the_factors_of_trilinear_elements():
+    [series] = [s for s in EXPERIMENTS["cao-nekbone"].series if s.name == "Nekbone, Helmholtz, recomputed"]
+    for case in series.cases("cpu", False):
+        built = series.block({**case, "counts": (2, 2, 3)}, "cpu").build("auto", "auto", 12)
+        assert built.choice.kernel.problem.recomputed
+        assert built.A.components == case["d"]
+        assert built.error() < 1e-12
+
+
 def test_contractions_are_most_of_the_operations():
     """Of twelve N1^4 the four along r and s are 8 N1^4: [Cao] section 4.3 prints 8 N1^3."""
     n = 8

@@ -14,8 +14,8 @@ from ..experiment import EXPERIMENTS, Counts, Device, Experiment, Published, Ser
 P100 = Device("NVIDIA Tesla P100 (PCI-E)", 549e9, None, "Sec. 3 and Fig. 1; bandwidth theoretical")
 PROTOCOL = (
     "Sec. 3, 5: 512 and 4096 hexes, N = 1..15, float64, TFLOP/s; seven stored factors (BP1.0: one) a point. The paper"
-    " prints no count of operations: ours follows its algorithms. Ours: median of 9; on a CPU 512 hexes, N = 1..8, whose"
-    " copies fit its caches."
+    " prints no count of operations: ours follows its algorithms. Ours: median of 9; on a CPU 512 hexes, N = 1..8,"
+    " whose copies fit its caches."
 )
 LADDER = "a kernel of the paper's ladder; only the best of ours is measured"
 # What Fig. 1 has as the roofline: copying each problem's own bytes.
