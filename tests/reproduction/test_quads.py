@@ -22,9 +22,9 @@ def plan_of(name, order, geometry):
     return QuadPlan(*VARIANTS[name], *tables[0].shape, geometry == "affine")
 
 
-def block_of(order, geometry, n):
-    """A block whose kernels are the variants; NumPy's arrays are the GPU's here."""
-    what = Helmholtz, "quad", order, geometry, "cpu", (n,)
+def block_of(order, geometry, n, backend="cpu"):
+    """A block whose kernels are the variants; on the host NumPy's arrays stand for the GPU's."""
+    what = Helmholtz, "quad", order, geometry, backend, (n,)
     return LaunchedElements(experiments.QuadKernel, "noncollocated", *what)
 
 
@@ -94,6 +94,15 @@ def test_variants_compile(name):
         assert found.registers * plan.threads <= 65536, plan
         if plan.block or plan.modes < 5:  # [Eichstaedt] section 4: about P = 4 registers overflow
             assert found.spill_bytes == 0, plan
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_variants_on_a_gpu(geometry):
+    blocks = [block_of(order, geometry, 1001, "cuda") for order in ORDERS]
+    built = [block.build(name, "auto", 1001) for block in blocks for name in VARIANTS]
+    for one in built:
+        assert one.error() < 1e-12, one.choice.kernel.plan
 
 
 def test_refusals():

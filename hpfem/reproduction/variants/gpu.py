@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from string import Template
@@ -93,11 +94,11 @@ def _compiled(device: int, source: str, name: str, shared_bytes: int) -> tuple[A
     import cupy
 
     try:
-        with cupy.cuda.Device(device):
-            module = cupy.RawModule(code=source, options=("--std=c++17",))
-            function = module.get_function(name)
-            if shared_bytes > 48 * 1024:
-                function.max_dynamic_shared_size_bytes = shared_bytes
+        cupy.cuda.Device(device).use()  # of this thread
+        module = cupy.RawModule(code=source, options=("--std=c++17",))
+        function = module.get_function(name)
+        if shared_bytes > 48 * 1024:
+            function.max_dynamic_shared_size_bytes = shared_bytes
     except (RuntimeError, cupy.cuda.compiler.CompileException) as error:
         raise DeviceError(f"the kernel {name} of an experiment does not compile or fit here: {error}") from error
     return module, function
@@ -150,6 +151,12 @@ class LaunchedKernel(BlockKernel):
     def finish(self) -> None:
         """Wait for the compiler; see `BlockKernel.finish`."""
         self._compiling.result()
+
+    @property
+    def resources(self) -> str:
+        """What a thread takes, as the compiler found."""
+        _, function = self._compiling.result()
+        return f"{function.num_regs} registers, {function.local_size_bytes} bytes of local memory"
 
     def given(self, source: Any) -> Any:
         """Lay coefficients out as the kernel takes them.
@@ -253,17 +260,18 @@ class LaunchedElements(Elements):
         return Choice(Config(strategy, None), self.backend.name, kernel, "asked for", ())
 
     def build(self, strategy: str, algorithm: str, n_elements: int) -> BuiltOperator:
-        """Build what is timed; see `TiledProblem.build`."""
-        return _Launches(self, self.choose(strategy, algorithm, n_elements), n_elements)
+        """Build what is timed; see `TiledProblem.build`. The record's `variant` says what a thread takes."""
+        choice = self.choose(strategy, algorithm, n_elements)
+        assert isinstance(choice.kernel, LaunchedKernel)
+        known = replace(choice, config=choice.config._replace(options=choice.kernel.resources))
+        return _Launches(self, known, choice.kernel, n_elements)
 
 
 class _Launches(BuiltOperator):
     """Launches of a kernel on arrays in its own layout."""
 
-    def __init__(self, block: LaunchedElements, choice: Choice, n_elements: int) -> None:
-        self.choice, self._block, self._n = choice, block, n_elements
-        assert isinstance(choice.kernel, LaunchedKernel)
-        self._kernel = choice.kernel
+    def __init__(self, block: LaunchedElements, choice: Choice, kernel: LaunchedKernel, n_elements: int) -> None:
+        self.choice, self._block, self._kernel, self._n = choice, block, kernel, n_elements
 
     @cached_property
     def _arrays(self) -> tuple[Any, Any]:
