@@ -11,7 +11,7 @@ from hpfem.backends.vectors import HOST_VECTORS
 from hpfem.reproduction import Reproduction
 from hpfem.reproduction.variants import gpu
 from hpfem.reproduction.variants.quads import experiments
-from tests.backends.cuda.host_kernels import HOST, OUTCOMES, compiled
+from tests.backends.cuda.host_kernels import HOST, OUTCOMES, compiled, shared_at
 
 # Numbers in shared memory, whose reads and writes are counted.
 COUNTED = """struct Shared {{
@@ -36,10 +36,12 @@ class HostPrograms:
     ----------
     descending : bool
         Order of the threads of a block.
+    guard : callable or None
+        Makes the `Guard` of a launch, at whose border all lies that the kernel sees.
     """
 
     def __init__(self, sources, folder, counted=False):
-        self.descending, self.numbers = False, {}
+        self.descending, self.guard, self.numbers = False, None, {}
         for source, name in sources:
             self.numbers.setdefault((source, name), len(self.numbers))
         texts = [_in_namespace(source, name, n, counted) for (source, name), n in self.numbers.items()]
@@ -54,10 +56,15 @@ class HostPrograms:
         run = getattr(self.library, f"run_{self.numbers[source, name]}")
 
         def launch(blocks, threads, arguments, shared_mem=0):
-            held = [np.asarray(argument) for argument in arguments]
+            guard, own = None if self.guard is None else self.guard(), [np.asarray(given) for given in arguments]
+            held = own if guard is None else [guard.copy(array) if array.ndim else array for array in own]
             given = (ctypes.c_void_p * len(held))(*[array.ctypes.data for array in held])
-            outcome = run(given, blocks[0], threads[0], ctypes.c_longlong(shared_mem), int(self.descending))
+            with shared_at(guard, self.library, shared_mem):
+                outcome = run(given, blocks[0], threads[0], ctypes.c_longlong(shared_mem), int(self.descending))
             assert outcome == 0, f"{name}: {OUTCOMES[outcome]}"
+            for array, result in zip(own, held, strict=True):
+                if array is not result and array.flags.writeable:
+                    array[...] = result
 
         launch.num_regs, launch.local_size_bytes = 32, 0
         return launch

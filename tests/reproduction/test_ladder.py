@@ -1,6 +1,7 @@
 """The teaching kernel of [Swirydowicz]'s ladders: every rung at every order, in the host's shim and through NVRTC."""
 
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hpfem.reproduction.blocks import Copies, Elements
 from hpfem.reproduction.variants.gpu import LaunchedElements, NearMemory, filled, near_bandwidth, start
 from hpfem.reproduction.variants.ladder import experiments
 from hpfem.reproduction.variants.ladder.plan import COLUMNS, LADDERS, NODES, Rung
+from tests.guard import SIDES, Crooked, Guard, faults
 from tests.reproduction.host_variants import HostPrograms, run_on_host
 
 NODAL = {"basis": "lagrange", "quadrature": "collocated"}
@@ -63,6 +65,25 @@ def test_launches_are_of_the_whole_block(library, monkeypatch):
     assert application.n_dofs == 9 * 27
     assert application.nbytes == 9 * 27 * 9 * 8  # Table 2
     assert block.auto(9) == ()
+
+
+def test_rungs_touch_nothing_else(library, monkeypatch):
+    """All arrays and shared memory at the border of memory, which is a fault to touch."""
+    monkeypatch.setattr(library, "guard", None)
+    library.use(monkeypatch)
+
+    def errors(block, names):
+        assert all(block.build(name, "auto", 3).error() < 1e-12 for name in names)
+
+    for threads, order, side in product(LADDERS, (1, 2, 3), SIDES):
+        library.guard = partial(Guard, side)
+        action = partial(errors, block_of(threads, order, 3), LADDERS[threads])
+        assert not faults(action), (threads, order, side)
+        action()
+    block = block_of(COLUMNS, 2, 3)
+    for which, side in product((1, 2, 3, 4, 5), SIDES):
+        library.guard = partial(Crooked, side, which)
+        assert faults(partial(errors, block, ["global scratch"])), (which, side)
 
 
 @pytest.mark.parametrize("experiment", ["swirydowicz-ladder-2d", "swirydowicz-ladder-3d"])

@@ -1,5 +1,8 @@
 """Places of tables and layouts of [Eichstaedt]: every variant at every order, in the host's shim and through NVRTC."""
 
+from functools import partial
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -11,6 +14,7 @@ from hpfem.reproduction.blocks import Elements
 from hpfem.reproduction.variants.gpu import LaunchedElements
 from hpfem.reproduction.variants.quads import experiments
 from hpfem.reproduction.variants.quads.plan import VARIANTS, QuadPlan
+from tests.guard import SIDES, Guard, faults
 from tests.reproduction.host_variants import HostPrograms, run_on_host
 
 ORDERS, GEOMETRIES = range(1, 11), ("affine", "deformed")
@@ -51,6 +55,21 @@ def test_variants_against_numpy(geometry, library, monkeypatch):
                 built.choice.kernel.apply(u, out)
                 results.append(out)
             assert np.array_equal(*results), (name, order)
+
+
+def test_variants_touch_nothing_else(library, monkeypatch):
+    """All arrays and shared memory at the border of memory, which is a fault to touch."""
+    monkeypatch.setattr(library, "guard", None)
+    library.use(monkeypatch)
+
+    def errors(block):
+        assert all(block.build(name, "auto", 33).error() < 1e-12 for name in VARIANTS)
+
+    for geometry, order, side in product(GEOMETRIES, (1, 4), SIDES):
+        library.guard = partial(Guard, side)
+        action = partial(errors, block_of(order, geometry, 33))
+        assert not faults(action), (geometry, order, side)
+        action()
 
 
 def test_the_experiment_as_the_command_runs_it(library, monkeypatch):
