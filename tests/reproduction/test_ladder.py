@@ -168,6 +168,7 @@ def test_rungs_compile(threads, name):
             found = nvrtc.compile_source(rung.source(), "sm_90").resources
             assert found.spill_bytes <= 64, rung  # of five columns of 16 numbers
             assert found.registers * rung.block <= 65536, rung
+            assert "UNROLLED" not in rung.switches or found.stack_bytes <= 64, rung  # columns are in registers
 
 
 def test_near_memory_needs_no_local_memory():
