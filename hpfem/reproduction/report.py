@@ -429,7 +429,7 @@ def _drawn(rated: Sequence[Record], over: str, title: str, unit: str, path: Path
             axis.plot(*zip(*points, strict=True), **styles[label]) if points else None
         axis.set_xlabel("Order P", fontsize=9)
         axis.set_xticks(sorted({record["order"] for record in rated}))
-        axis.set_ylim(bottom=0)
+    axes[0].set_ylim(bottom=0)  # shared: set before all is drawn it would fix the top
     if over == "n_dofs":
         style.log_dofs(axes)
     axes[0].set_ylabel(unit, fontsize=9)

@@ -8,7 +8,7 @@ import pytest
 from hpfem.backends.base import BACKENDS
 from hpfem.benchmarks.results import rounded
 from hpfem.cli import main
-from hpfem.reproduction import EXPERIMENTS, merge, page, read_reproduction, reproduction_document
+from hpfem.reproduction import EXPERIMENTS, draw, merge, page, read_reproduction, reproduction_document
 from hpfem.reproduction.experiment import Device, Published, Statement
 from hpfem.reproduction.report import per_limit, row, seen
 from tests.test_floors import ROOT
@@ -184,6 +184,16 @@ def test_what_is_seen_of_a_statement():
     assert seen(says, records[:2]) == ("yes", "1.5")
     assert seen(says, records[2:]) == ("no", "5")
     assert seen(says, []) == ("not measured", "")
+
+
+def test_pictures_cut_nothing(monkeypatch, tmp_path):
+    figures = []
+    monkeypatch.setattr("hpfem.plots.style.save", lambda figure, path: figures.append(figure) or path)
+    records = [{**RECORD, "shape": shape, "value": value} for shape, value in (("hex", 1.0), ("tet", 9.0))]
+    draw(document(*records), tmp_path)
+    for axis in figures[0].axes:
+        low, high = axis.get_ylim()
+        assert low == 0 and high > 9
 
 
 def test_noisy_machines_are_told():
