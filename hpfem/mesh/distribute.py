@@ -161,13 +161,26 @@ def _cut(n: int, pairs: Indices, work: Array) -> Indices:
     return np.asarray(found, dtype=np.int64)
 
 
+def work_of(shape: Shape) -> float:
+    """Work of a cell of a shape, where nothing else is said.
+
+    Parameters
+    ----------
+    shape : Shape
+
+    Returns
+    -------
+    float
+        The number of its functions of order 4.
+    """
+    return float(make_basis("modified", shape, _ORDER).n_modes)
+
+
 def _work(mesh: Mesh, weights: Weights) -> Array:
     """Work of each cell, positive."""
 
     def of_shape(shape: Shape) -> float:
-        if isinstance(weights, Mapping):
-            return float(weights.get(shape.name, np.nan))
-        return float(make_basis("modified", shape, _ORDER).n_modes)
+        return float(weights.get(shape.name, np.nan)) if isinstance(weights, Mapping) else work_of(shape)
 
     if isinstance(weights, Mapping) or (isinstance(weights, str) and weights == "auto"):
         work = np.empty(mesh.n_cells)

@@ -36,7 +36,9 @@ class Cells:
     arrays : list of CellArray
         Of the same shapes and orders everywhere, in one order; nodes are rows of `points`, numbers those here.
     vertices : list of ndarray of int, [E, n_vertices]
-        Ids in the whole mesh.
+        Positions in `ids`.
+    ids : ndarray of int, [n vertices here]
+        Of the vertices in the whole mesh, ascending.
     numbers : ndarray of int, [n_cells]
         In the whole mesh.
     regions : dict of str to ndarray of int
@@ -44,19 +46,20 @@ class Cells:
     sides : dict of str to ndarray of int, [n, 2]
         Boundaries as (cell here, local facet), by the same names everywhere.
     record : dict
-        What else there is to say of the mesh.
+        What else there is to say of the mesh. Without "numbers" parts have those in the whole mesh, from 1.
     """
 
     points: Array
     arrays: list[CellArray]
     vertices: list[Indices]
+    ids: Indices
     numbers: Indices
     regions: dict[str, Indices]
     sides: dict[str, Indices]
     record: dict[str, Any]
 
     def mesh(self, comm: Communicator, hanging: Hanging | None = None) -> Mesh:
-        """The part of this process; collective.
+        """The part of this process, or the whole mesh where there is one alone; collective.
 
         Parameters
         ----------
@@ -74,14 +77,15 @@ class Cells:
         MeshError
             If cells of several processes have one side.
         """
-        none = np.empty(0, dtype=np.int64)
-        vertices = np.unique(np.concatenate([none, *(own.ravel() for own in self.vertices)]))
-        topology = Topology(self.arrays, [np.searchsorted(vertices, own) for own in self.vertices], len(vertices))
+        topology, vertices = Topology(self.arrays, self.vertices, len(self.ids)), self.ids
+        if comm.size == 1:
+            return mesh_of_part(self.points, topology, self.regions, self.sides, None, self.record)
+        record = {"numbers": frozen(self.numbers + 1), **self.record}
         shared = shared_entities(topology, vertices, shared_vertices(topology, vertices, comm), comm)
-        between = np.concatenate([none, *shared[-1].values()])
+        between = np.concatenate([np.empty(0, dtype=np.int64), *shared[-1].values()])
         with comm.together():
             if len(np.unique(between)) < len(between) or not topology.facets.on_boundary[between].all():
-                name = self.record["name"]
+                name = record["name"]
                 raise MeshError(f"{name}: more than two elements share one facet, in parts of several processes")
 
         def agree(values: Indices, operation: Any) -> tuple[Indices, bool]:
@@ -91,9 +95,9 @@ class Cells:
         ranks = vertex_ranks(topology, agree, vertices)
         topology = topology.cut(between)
         if hanging is None:
-            hanging = hanging_vertices(self.points, topology, Labels("", self.record["numbers"]), comm)
+            hanging = hanging_vertices(self.points, topology, Labels("", record["numbers"]), comm)
         part = Part(comm, self.numbers, vertices, ranks, hanging, shared)
-        return mesh_of_part(self.points, topology, self.regions, self.sides, part, self.record)
+        return mesh_of_part(self.points, topology, self.regions, self.sides, part, record)
 
 
 def mesh_of_part(
@@ -101,10 +105,10 @@ def mesh_of_part(
     topology: Topology,
     regions: Mapping[str, Indices],
     sides: Mapping[str, Indices],
-    part: Part,
+    part: Part | None,
     record: Mapping[str, Any],
 ) -> Mesh:
-    """Make the mesh of a part.
+    """Make the mesh of a part, or a whole one.
 
     Parameters
     ----------
@@ -113,7 +117,7 @@ def mesh_of_part(
         Of the cells here, cut where the second cell of a facet is another process'.
     regions, sides, record
         See `Cells`.
-    part : Part
+    part : Part or None
 
     Returns
     -------
@@ -124,7 +128,7 @@ def mesh_of_part(
         groups_of(topology),
         MappingProxyType({name: frozen(own) for name, own in regions.items()}),
         MappingProxyType({name: frozen(own) for name, own in sides.items()}),
-        n_vertices=len(part.vertices),
+        n_vertices=topology.n_vertices,
         part=part,
         **record,
     )
@@ -239,7 +243,8 @@ def part_of(
         Cells(
             found.points,
             [CellArray(own.shape, own.order, own.nodes, own.indices) for own in found.cells],
-            [ids[own.corners] for own in found.cells],
+            [own.vertices for own in found.cells],
+            ids[np.unique(np.concatenate([own.corners.ravel() for own in found.cells]))],
             first + np.arange(found.n_cells),
             common_names(found.regions, comm),
             common_names(found.boundary_sides, comm, 2),
@@ -320,7 +325,10 @@ def moved(mesh: Mesh, owners: Indices) -> Mesh:
             [own["sides"][name] + np.array([[start, 0]]) for own, start in zip(given, starts, strict=False)]
         )
         sides[name] = np.column_stack([place[rows[:, 0]], rows[:, 1]])
-    kept = Cells(points, cells, vertices, numbers[order], regions, sides, record_of(mesh, file))
+    ids, vertex = np.unique(np.concatenate([own.ravel() for own in vertices]), return_inverse=True)
+    ends = np.cumsum([own.size for own in vertices])
+    vertices = [own.reshape(old.shape) for own, old in zip(np.split(vertex.ravel(), ends), vertices, strict=False)]
+    kept = Cells(points, cells, vertices, ids, numbers[order], regions, sides, record_of(mesh, file))
     return kept.mesh(comm, part.hanging)
 
 
