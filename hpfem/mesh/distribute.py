@@ -112,10 +112,35 @@ def _again(mesh: Mesh | None, comm: Communicator, weights: Weights, owners: Arra
     with comm.together():
         if mesh is None or mesh.part is None or mesh.comm.size != comm.size:
             raise ArgumentError("distribute takes a whole Mesh on the first process, or a part of one on each of them")
+        chosen = None if owners is None else _given(owners, mesh, comm.size)
+    return moved(mesh, new_owners(mesh, weights) if chosen is None else chosen)
+
+
+def new_owners(mesh: Mesh, weights: Weights = "auto") -> Indices:
+    """Find the process that is to have each cell of parts that are cut anew; collective.
+
+    Parameters
+    ----------
+    mesh : Mesh
+        A part.
+    weights : Weights
+        See `distribute`.
+
+    Returns
+    -------
+    ndarray of int, [n_cells]
+
+    Raises
+    ------
+    ArgumentError
+        If the weights do not fit it.
+    DeviceError
+        If pymetis is missing.
+    """
+    part, facets, comm = mesh.part, mesh.facets, mesh.comm
+    assert part is not None
+    with comm.together():
         work = _work(mesh, weights)
-        if owners is not None:
-            return moved(mesh, _given(owners, mesh, comm.size))
-    part, facets = mesh.part, mesh.facets
     beside = np.full(len(facets), -1, dtype=np.int64)
     beside[part.beyond] = part.cells[facets.cells[part.beyond, 0]]
     # Each pair of neighbours in different processes is told by the one of higher number.
@@ -132,7 +157,7 @@ def _again(mesh: Mesh | None, comm: Communicator, weights: Weights, owners: Arra
             of_all[cells] = np.concatenate([own for _, _, own in found])
             chosen = _cut(comm.size, np.concatenate([own for own, _, _ in found]), of_all)
             dealt = [chosen[own] for _, own, _ in found]
-    return moved(mesh, comm.dealt(dealt))
+    return comm.dealt(dealt)
 
 
 def _given(owners: ArrayLike, mesh: Mesh, n: int) -> Indices:

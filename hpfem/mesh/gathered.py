@@ -287,28 +287,43 @@ def moved(mesh: Mesh, owners: Indices) -> Mesh:
     Returns
     -------
     Mesh
-        The new part of this process. Points that lie at one place are one.
+        The new part of this process; see `unpacked`.
     """
     part = mesh.part
     assert part is not None
     comm = part.comm
-    packed = comm.swapped({rank: _packed(mesh, np.flatnonzero(owners == rank)) for rank in range(comm.size)})
-    given = list(packed.values())
+    given = comm.swapped({rank: packed(mesh, np.flatnonzero(owners == rank)) for rank in range(comm.size)})
+    return unpacked(list(given.values())).mesh(comm, part.hanging)
+
+
+def unpacked(given: Sequence[Mapping[str, Any]]) -> Cells:
+    """Put together what `packed` made of parts of one mesh.
+
+    Parameters
+    ----------
+    given : sequence of mapping
+        One at least.
+
+    Returns
+    -------
+    Cells
+        In the order of the whole mesh. Points that lie at one place are one.
+    """
     numbers = np.concatenate([own["numbers"] for own in given])
     order = np.argsort(numbers)
     place = np.empty(len(order), dtype=np.int64)  # from the cells as they come to those in order
     place[order] = np.arange(len(order))
     starts = np.cumsum([0, *(len(own["numbers"]) for own in given)])
-    file = np.concatenate([own["file"] for own in given])[order]
+    file = np.concatenate([own["record"]["numbers"] for own in given])[order]
     nodes, arrays, vertices = [], [], []
-    for position, group in enumerate(mesh.cells):
+    for position, (shape, geometry_order) in enumerate(given[0]["kinds"]):
         rows = np.concatenate([own["cells"][position] + start for own, start in zip(given, starts, strict=False)])
         indices = place[rows]
         by_number = np.argsort(indices)
         nodes.append(np.concatenate([own["places"][position] for own in given])[by_number])
         vertices.append(np.concatenate([own["vertices"][position] for own in given])[by_number])
-        arrays.append((group.shape, group.order, indices[by_number]))
-    flat = np.concatenate([own.reshape(-1, mesh.points.shape[1]) for own in nodes])
+        arrays.append((shape, geometry_order, indices[by_number]))
+    flat = np.concatenate([own.reshape(-1, own.shape[-1]) for own in nodes])
     points, number = np.unique(flat, axis=0, return_inverse=True)
     ends = np.cumsum([own.shape[0] * own.shape[1] for own in nodes])
     cells = [
@@ -317,10 +332,10 @@ def moved(mesh: Mesh, owners: Indices) -> Mesh:
     ]
     regions = {
         name: np.sort(place[np.concatenate([own["regions"][name] + s for own, s in zip(given, starts, strict=False)])])
-        for name in mesh.regions
+        for name in given[0]["regions"]
     }
     sides = {}
-    for name in mesh.boundary_sides:
+    for name in given[0]["sides"]:
         rows = np.concatenate(
             [own["sides"][name] + np.array([[start, 0]]) for own, start in zip(given, starts, strict=False)]
         )
@@ -328,14 +343,39 @@ def moved(mesh: Mesh, owners: Indices) -> Mesh:
     ids, vertex = np.unique(np.concatenate([own.ravel() for own in vertices]), return_inverse=True)
     ends = np.cumsum([own.size for own in vertices])
     vertices = [own.reshape(old.shape) for own, old in zip(np.split(vertex.ravel(), ends), vertices, strict=False)]
-    kept = Cells(points, cells, vertices, ids, numbers[order], regions, sides, record_of(mesh, file))
-    return kept.mesh(comm, part.hanging)
+    record = {**given[0]["record"], "numbers": frozen(file)}
+    return Cells(points, cells, vertices, ids, numbers[order], regions, sides, record)
 
 
-def _packed(mesh: Mesh, chosen: Indices) -> dict[str, Any]:
-    """Cells that go to another process: what it needs to know of them, by their positions among those that go."""
-    part = mesh.part
-    assert part is not None
+def numbers_of(mesh: Mesh) -> Indices:
+    """Numbers of cells in the whole mesh.
+
+    Parameters
+    ----------
+    mesh : Mesh
+        A part or a whole one.
+
+    Returns
+    -------
+    ndarray of int, [n_cells]
+    """
+    return np.arange(mesh.n_cells) if mesh.part is None else mesh.part.cells
+
+
+def packed(mesh: Mesh, chosen: Indices) -> dict[str, Any]:
+    """Take cells out of a mesh: what `unpacked` needs to know of them, by their positions among these.
+
+    Parameters
+    ----------
+    mesh : Mesh
+        A part or a whole one.
+    chosen : ndarray of int, [n]
+        Cells here, ascending.
+
+    Returns
+    -------
+    dict
+    """
     new = np.full(mesh.n_cells, -1, dtype=np.int64)
     new[chosen] = np.arange(len(chosen))
     cells, places, vertices = [], [], []
@@ -343,18 +383,20 @@ def _packed(mesh: Mesh, chosen: Indices) -> dict[str, Any]:
         rows = np.flatnonzero(new[group.indices] >= 0)
         cells.append(new[group.indices[rows]])
         places.append(mesh.points[group.nodes[rows]])
-        vertices.append(part.vertices[group.vertices[rows]])
+        own = group.vertices[rows]
+        vertices.append(own if mesh.part is None else mesh.part.vertices[own])
     sides = {}
     for name, own in mesh.boundary_sides.items():
         going = own[new[own[:, 0]] >= 0]
         sides[name] = np.column_stack([new[going[:, 0]], going[:, 1]])
-    assert mesh.numbers is not None
+    numbers = numbers_of(mesh)[chosen]
     return {
+        "kinds": [(group.shape, group.order) for group in mesh.cells],
         "cells": cells,
         "places": places,
         "vertices": vertices,
-        "numbers": part.cells[chosen],
-        "file": mesh.numbers[chosen],
+        "numbers": numbers,
         "regions": {name: new[own[new[own] >= 0]] for name, own in mesh.regions.items()},
         "sides": sides,
+        "record": record_of(mesh, numbers + 1 if mesh.numbers is None else mesh.numbers[chosen]),
     }
