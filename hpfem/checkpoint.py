@@ -6,7 +6,8 @@
 /fields/i        name, space, state; an array for each block
 
 Where processes share a mesh each has such a file with its cells, and in /meshes/i/part what they are part of; the file
-that the user names says how many there are.
+that the user names says how many there are. Other numbers of processes find the rows of a cell by its number in the
+whole mesh: vertices are ranked there, so that its coefficients mean the same in any part.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from hpfem.shapes.arguments import shown
 
 from .errors import ArgumentError, HpfemError
 from .mesh import CellArray, Mesh, Topology
+from .mesh.distribute import new_owners
+from .mesh.gathered import moved, numbers_of, packed, unpacked
 from .mesh.hanging import Hanging
 from .mesh.mesh import groups_of
 from .mesh.part import Part
@@ -40,7 +43,8 @@ from .support.optional import needed
 from .version import __version__
 
 _FORMAT = "hpfem checkpoint 2"
-# What of a mesh is a number or a text.
+# What of a space are its options, and of a mesh a number or a text.
+_OPTIONS = {"order": "orders", "basis": "basis", "quadrature": "quadrature", "dtype": "dtype"}
 _PLAIN = ("n_vertices", "name", "n_mirrored", "n_stray", "periodic")
 
 
@@ -108,7 +112,7 @@ def _created(h5py: Any, path: Path, token: str) -> Any:
 
 
 def load(path: str | PathLike[str], backend: str = "auto", comm: Any = None) -> dict[str, Field]:
-    """Load the fields of a file that `save` wrote; collective where several processes did.
+    """Load the fields of a file that `save` wrote; collective.
 
     Parameters
     ----------
@@ -117,8 +121,8 @@ def load(path: str | PathLike[str], backend: str = "auto", comm: Any = None) -> 
     backend : str
         Of their spaces, as for `Space`.
     comm : Communicator or mpi4py.MPI.Comm, optional
-        Processes, as many as have saved it, each of which loads what it had; all that `mpirun` has started when left
-        out. What one process has saved every process loads for itself.
+        Those that get a part each; all that `mpirun` has started when left out, `hpfem.ALONE` for the whole. As many as
+        have saved it load what they had. Else each file is read by one process, and METIS cuts the mesh anew.
 
     Returns
     -------
@@ -128,24 +132,81 @@ def load(path: str | PathLike[str], backend: str = "auto", comm: Any = None) -> 
     Raises
     ------
     ArgumentError
-        If the file cannot be read, is none of `save` or damaged, another number of processes has saved it, or h5py is
-        not installed.
+        If the file cannot be read, is none of `save` or damaged, h5py is not installed, or another number of processes
+        has saved fields on a mesh that they do not share.
+    DeviceError
+        If the mesh must be cut anew and pymetis is missing.
     """
     h5py = needed("h5py", "hp.load", "hpfem[checkpoint]")
     file, comm = file_path(path), communicator(comm)
     with comm.together(), _reading(file), _opened(h5py, file) as content:
         saved, token = int(content.attrs.get("processes", 1)), content.attrs.get("token")
-        if saved == 1:
-            return _fields(content, backend, ALONE)
-        if saved != comm.size:
+    found = []
+    with comm.together():
+        for i in range(saved):
+            if i * comm.size // saved != comm.rank:
+                continue
+            own = file if saved == 1 else _piece(file, i)
+            with _reading(own), _opened(h5py, own) as content:
+                if content.attrs.get("token") != token:
+                    raise ArgumentError(f"{path_text(own)} is of another save than {path_text(file)}")
+                found.append(_fields(content, backend, comm if saved == comm.size else ALONE))
+        if saved not in (1, comm.size) and any(
+            field.space.mesh.part is None for own in found for field in own.values()
+        ):
             raise ArgumentError(
-                f"{path_text(file)} is of {saved} processes and cannot be loaded by {comm.size}; start as many"
+                f"{path_text(file)} is of {saved} processes, with fields on a mesh that each has alone, and cannot be"
+                f" loaded by {comm.size}; start as many"
             )
-    own = _piece(file, comm.rank)
-    with comm.together(), _reading(own), _opened(h5py, own) as content:
-        if content.attrs.get("token") != token:
-            raise ArgumentError(f"{path_text(own)} is of another save than {path_text(file)}")
-        return _fields(content, backend, comm)
+    return found[0] if saved == comm.size else _cut_anew(found, backend, comm)
+
+
+def _cut_anew(found: list[dict[str, Field]], backend: str, comm: Communicator) -> dict[str, Field]:
+    """The fields of the files that each process has read, if any, on parts that all share; collective."""
+    meshes = [_meshes(own) for own in found]
+    # Processes without a file know of no mesh, space or field.
+    empty, options, fields = comm.of_first(_outline(found[0]) if found else ([], [], {}))
+    cut: list[tuple[Mesh, NDArray[np.int64], NDArray[np.int64]]] = []
+    for i, (nothing, hanging) in enumerate(empty):
+        pieces = [packed(own[i], np.arange(own[i].n_cells)) for own in meshes] or [nothing]
+        mesh = unpacked(pieces).mesh(comm, hanging)
+        owners = np.zeros(mesh.n_cells, dtype=np.int64) if comm.size == 1 else new_owners(mesh)
+        cut.append((mesh if comm.size == 1 else moved(mesh, owners), numbers_of(mesh), owners))
+    spaces = [Space(cut[i][0], **own, backend=backend) for i, own in options]
+    result = {}
+    for name, (i, state, components) in fields.items():
+        mesh, numbers, owners = cut[options[i][0]]
+        given: dict[int, list[tuple[str, NDArray[np.int64], NDArray[Any]]]] = {rank: [] for rank in range(comm.size)}
+        for field in (own[name] for own in found):
+            for block, array in zip(field.space.blocks, field.arrays, strict=True):
+                cells = numbers_of(field.space.mesh)[block.elements]
+                owner = owners[np.searchsorted(numbers, cells)]
+                for rank in np.unique(owner).tolist():
+                    given[rank].append((block.shape.name, cells[owner == rank], array[:, owner == rank]))
+        taken = [own for parts in (given if comm.size == 1 else comm.swapped(given)).values() for own in parts]
+        result[name] = field = spaces[i].zeros(state, components)
+        for block, array in zip(field.space.blocks, field.arrays, strict=True):
+            if block.n_elements:
+                same = [(cells, values) for shape, cells, values in taken if shape == block.shape.name]
+                cells, values = np.concatenate([c for c, _ in same]), np.concatenate([v for _, v in same], axis=1)
+                order = np.argsort(cells)
+                array[:] = values[:, order[np.searchsorted(cells, numbers_of(mesh)[block.elements], sorter=order)]]
+    return result
+
+
+def _meshes(fields: Mapping[str, Field]) -> list[Mesh]:
+    """Each mesh once."""
+    return list(dict.fromkeys(field.space.mesh for field in fields.values()))
+
+
+def _outline(fields: Mapping[str, Field]) -> tuple[list[Any], list[Any], dict[str, Any]]:
+    """Meshes without cells but with hanging vertices; mesh and options of each space; space, state and components."""
+    meshes, spaces = _meshes(fields), list(dict.fromkeys(field.space for field in fields.values()))
+    return (
+        [(packed(mesh, np.arange(0)), mesh.hanging) for mesh in meshes],
+        [(meshes.index(own.mesh), {key: getattr(own, name) for key, name in _OPTIONS.items()}) for own in spaces],
+        {name: (spaces.index(own.space), own.state, own.components) for name, own in fields.items()},
+    )
 
 
 @contextmanager

@@ -12,6 +12,7 @@ side of the tets cut in two.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import permutations, product
 from typing import Any
@@ -22,7 +23,11 @@ from hpfem.errors import ArgumentError
 from hpfem.shapes import SHAPES, Shape
 from hpfem.shapes.arguments import as_array, name_of, reals, shown
 
-from .distribute import made_on_first
+from ..support.communicator import communicator
+from .cells import Array, CellArray, merged
+from .distribute import work_of
+from .gathered import Cells
+from .hanging import Hanging
 from .mesh import Mesh
 from .node_order import vertex_positions
 from .symmetry import Indices
@@ -91,8 +96,8 @@ def box(
         Directions, of "x", "y" and "z", in which what leaves the box on one side enters it on the other: vertices,
         edges and faces there are one, and what lives on them is continuous. Three small boxes at least in such one.
     comm : Communicator or mpi4py.MPI.Comm, optional
-        Processes that get a part each (`distribute`); all that `mpirun` has started when left out, `hpfem.ALONE` for
-        the whole box.
+        Processes that make a block each, along the axes, and nothing else of it; all that `mpirun` has started when
+        left out, `hpfem.ALONE` for the whole box.
 
     Returns
     -------
@@ -104,18 +109,8 @@ def box(
     ArgumentError
         For shapes of two dimensions or unknown ones, or counts and corners that do not fit them.
     """
-    given = (shapes, counts, lower, upper, periodic)
-    return made_on_first(comm, lambda: _whole(*given), given, "the box")
-
-
-def _whole(
-    shapes: str | Sequence[str],
-    counts: int | Sequence[int],
-    lower: Sequence[float] | None,
-    upper: Sequence[float] | None,
-    periodic: Sequence[str],
-) -> Mesh:
-    """The whole box."""
+    comm = communicator(comm)
+    comm.same((shapes, counts, lower, upper, periodic), "the box")
     names = (shapes,) if isinstance(shapes, str) else shapes
     if not isinstance(names, (list, tuple)) or not names:
         raise ArgumentError(f"a box can be made of {', '.join(_CUTS)}, not of {shown(shapes)}")
@@ -137,15 +132,41 @@ def _whole(
     slab = np.arange(sizes[0]) * len(names) // sizes[0]
     layers = _layers([_CUTS[names[own]] for own in slab], around=0 in joined)
     axes = [np.linspace(a, b, n + 1) for a, b, n in zip(low, high, sizes, strict=True)]
-    points = np.stack([g.ravel() for g in np.meshgrid(*axes, indexing="ij")], axis=1)
-    corners = _corners(sizes)
-    centres = np.array([any(8 in c for _, own in cut for c in own) for cut in layers])
-    middle = np.full((1, *sizes), -1)
-    if centres.any():
-        places = points[corners[:, centres]].mean(axis=0).reshape(-1, dim)
-        middle[0, centres] = len(points) + np.arange(len(places)).reshape(-1, *sizes[1:])
-        points = np.concatenate([points, places])
-    return _assembled(points, np.concatenate([corners, middle]), layers, [names[own] for own in slab], joined)
+    # Slabs of several shapes go to every process, as far as possible, in equal shares.
+    work = [np.array([sum(len(own) * work_of(SHAPES[name]) for name, own in cut) for cut in layers])]
+    block = _block([*work, *map(np.ones, sizes[1:])], comm.size, comm.rank)
+    cells = _cells(axes, layers, [names[own] for own in slab], joined, block)
+    return cells.mesh(comm, Hanging(cells.points[:0], cells.numbers[:0], ""))
+
+
+def _block(work: Sequence[Array], size: int, rank: int) -> list[range]:
+    """The layers along each axis of the small boxes of one process, by the work of each layer.
+
+    The box is cut across its longest axis, again and again: evenly where processes and layers have a divisor in common,
+    else in two. Axes whose layers differ are cut last.
+    """
+    block = [range(len(own)) for own in work]
+    while size > 1:
+        axis = max(range(len(work)), key=lambda a: (len(block[a]) > 1 and np.ptp(work[a]) == 0, len(block[a])))
+        n = _largest_prime(math.gcd(size, len(block[axis])))
+        shares = [size // n] * n if n > 1 else [size // 2, size - size // 2]
+        ends = np.cumsum([0, *shares])
+        piece = int(np.searchsorted(ends, rank, side="right")) - 1
+        done = np.cumsum([0.0, *work[axis][block[axis]]])
+        first, last = (int(np.argmin(np.abs(done - done[-1] * end / size))) for end in ends[piece : piece + 2])
+        block[axis], size, rank = block[axis][first:last], shares[piece], rank - int(ends[piece])
+    return block
+
+
+def _largest_prime(n: int) -> int:
+    """The largest prime factor, 1 of 1."""
+    factor = 2
+    while factor < n:
+        if n % factor == 0:
+            n //= factor
+        else:
+            factor += 1
+    return n
 
 
 def _joined(periodic: Sequence[str], sizes: tuple[int, ...]) -> list[int]:
@@ -162,11 +183,11 @@ def _joined(periodic: Sequence[str], sizes: tuple[int, ...]) -> list[int]:
     return joined
 
 
-def _corners(sizes: tuple[int, ...]) -> Indices:
-    """Point numbers of the corners of the small boxes, [2^dim, n_x, n_y, ...]."""
+def _corners(sizes: Sequence[int]) -> Indices:
+    """Point numbers of the corners of the small boxes, [2^dim, n]."""
     number = np.arange(int(np.prod([n + 1 for n in sizes]))).reshape([n + 1 for n in sizes])
     steps = [[(corner >> axis) & 1 for axis in range(len(sizes))] for corner in range(2 ** len(sizes))]
-    return np.stack([number[tuple(slice(s, s + n) for s, n in zip(own, sizes, strict=True))] for own in steps])
+    return np.stack([number[tuple(slice(s, s + n) for s, n in zip(own, sizes, strict=True))].ravel() for own in steps])
 
 
 def _layers(cuts: list[_Cut], *, around: bool) -> list[_Cut]:
@@ -183,44 +204,79 @@ def _layers(cuts: list[_Cut], *, around: bool) -> list[_Cut]:
     return result
 
 
-def _assembled(points: np.ndarray, corners: Indices, layers: list[_Cut], names: list[str], joined: list[int]) -> Mesh:
-    """Cells of all layers, those of equal cut and name at once; regions and boundaries."""
-    sizes = corners.shape[1:]
-    place = np.indices(sizes).reshape(len(sizes), -1)
-    boxes = corners.reshape(len(corners), -1)
-    cells: list[tuple[str, int, Indices]] = []
+def _cells(axes: Sequence[Array], layers: list[_Cut], names: list[str], joined: list[int], block: list[range]) -> Cells:
+    """The cells of a block, those of all layers of equal cut and name at once; regions and boundaries.
+
+    Points are those of a lattice and then middles, in the order of the whole box; so are cells.
+    """
+    sizes, counts = [len(own) - 1 for own in axes], [len(own) for own in block]
+    n_boxes = math.prod(counts)
+    lattice = [n + (axis not in joined) for axis, n in enumerate(sizes)]
+    along = [np.arange(own.start, own.stop + 1 if n_boxes else own.start) for own in block]
+    points = np.stack([g.ravel() for g in np.meshgrid(*map(np.take, axes, along), indexing="ij")], axis=1)
+    images = [np.unique(own % n, return_inverse=True) for own, n in zip(along, lattice, strict=True)]
+    vertex_of = _grid([own for _, own in images], [len(own) for own, _ in images])
+    ids = _grid([own for own, _ in images], lattice)
+
+    place = np.indices(counts).reshape(len(sizes), -1) + np.array([[own.start] for own in block])
+    column = np.ravel_multi_index(tuple(place[1:]), sizes[1:])
+
+    def chosen(of_layer: list[bool]) -> tuple[Indices, Indices, int]:
+        """Small boxes of some layers: rows here, numbers among those of the whole box, and how many these are."""
+        rows = np.flatnonzero(np.array(of_layer)[place[0]])
+        number = (np.cumsum(of_layer) - 1)[place[0, rows]] * math.prod(sizes[1:]) + column[rows]
+        return rows, number, sum(of_layer) * math.prod(sizes[1:])
+
+    corners = _corners(counts)
+    rows, number, _ = chosen([any(8 in c for _, own in cut for c in own) for cut in layers])
+    middle = np.full((1, n_boxes), -1)
+    middle[0, rows] = len(points) + np.arange(len(rows))
+    boxes = np.concatenate([corners, middle])
+    vertex_of, ids = np.append(vertex_of, len(ids) + np.arange(len(rows))), np.append(ids, math.prod(lattice) + number)
+    points = np.concatenate([points, sum(points[own] for own in corners[:, rows]) / len(corners)])
+
+    arrays: list[CellArray] = []
+    numbers: list[Indices] = []
     regions: dict[str, list[Indices]] = {name: [] for name in names}
     sides: dict[str, list[Indices]] = {axis + end: [] for axis in "xyz"[: len(sizes)] for end in ("min", "max")}
-    start = 0
+    start = before = 0  # cells here and in the whole box
     of_layer = list(zip(layers, names, strict=True))
     for kind in dict.fromkeys(of_layer):
         cut, name = kind
-        chosen = np.flatnonzero(np.array([own == kind for own in of_layer])[place[0]])
+        rows, number, n_whole = chosen([own == kind for own in of_layer])
         for shape_name, patterns in cut:
-            count = len(chosen) * len(patterns)
+            n = len(patterns)
+            indices = np.arange(start, start + len(rows) * n)
             from_vertices = np.argsort(vertex_positions(SHAPES[shape_name], 1))
-            nodes = boxes[np.array(patterns).T[from_vertices]][:, :, chosen]  # [node, pattern, box]
-            cells.append((shape_name, 1, np.ascontiguousarray(nodes.transpose(2, 1, 0).reshape(count, -1))))
-            regions[name].append(np.arange(start, start + count))
-            for side, outer, number, local in _outer_facets(SHAPES[shape_name], patterns, place[:, chosen], sizes):
-                cell = start + outer * len(patterns) + number
+            nodes = boxes[np.array(patterns).T[from_vertices]][:, :, rows]  # [node, pattern, box]
+            nodes = np.ascontiguousarray(nodes.transpose(2, 1, 0).reshape(len(indices), len(nodes)))
+            arrays.append(CellArray(SHAPES[shape_name], 1, nodes, indices))
+            numbers.append((before + number[:, None] * n + np.arange(n)).ravel())
+            regions[name].append(indices)
+            for side, outer, pattern, local in _outer_facets(SHAPES[shape_name], patterns, place[:, rows], sizes):
+                cell = start + outer * n + pattern
                 sides[side].append(np.column_stack([cell, np.full(len(cell), local)]))
-            start += count
-    named = {name: np.concatenate(own) for name, own in regions.items()}
-    pairs = {name: np.concatenate(own) for name, own in sides.items() if "xyz".index(name[0]) not in joined}
-    images = [_images(sizes, axis) for axis in joined]
-    mesh = Mesh.from_cells(points, cells, regions=named, periodic=images, name="box", check=False)
-    return mesh.with_sides(pairs)
+            start, before = start + len(indices), before + n_whole * n
+    cells = merged(arrays)
+    return Cells(
+        points,
+        cells,
+        [vertex_of[own.corners] for own in cells],
+        ids,
+        np.concatenate(numbers),
+        {name: np.concatenate(own) for name, own in regions.items()},
+        {name: np.concatenate(own) for name, own in sides.items() if "xyz".index(name[0]) not in joined},
+        {"name": "box", "periodic": bool(joined)},
+    )
 
 
-def _images(sizes: tuple[int, ...], axis: int) -> Indices:
-    """Pairs of points on the last and the first side in the direction of an axis, [n, 2]."""
-    number = np.arange(int(np.prod([n + 1 for n in sizes]))).reshape([n + 1 for n in sizes])
-    return np.column_stack([number.take(end, axis=axis).ravel() for end in (-1, 0)])
+def _grid(along: Sequence[Indices], sizes: Sequence[int]) -> Indices:
+    """Numbers of the points of a grid in a larger one, by their places along each axis."""
+    return np.asarray(np.ravel_multi_index(np.ix_(*along), sizes)).ravel()
 
 
 def _outer_facets(
-    shape: Shape, patterns: tuple[tuple[int, ...], ...], place: Indices, sizes: tuple[int, ...]
+    shape: Shape, patterns: tuple[tuple[int, ...], ...], place: Indices, sizes: Sequence[int]
 ) -> Iterator[tuple[str, Indices, int, int]]:
     """Facets on the box's sides: name of the side, rows of the boxes there, number of the pattern and of its facet."""
     for axis, end in product(range(len(sizes)), (0, 1)):

@@ -112,10 +112,35 @@ def _again(mesh: Mesh | None, comm: Communicator, weights: Weights, owners: Arra
     with comm.together():
         if mesh is None or mesh.part is None or mesh.comm.size != comm.size:
             raise ArgumentError("distribute takes a whole Mesh on the first process, or a part of one on each of them")
+        chosen = None if owners is None else _given(owners, mesh, comm.size)
+    return moved(mesh, new_owners(mesh, weights) if chosen is None else chosen)
+
+
+def new_owners(mesh: Mesh, weights: Weights = "auto") -> Indices:
+    """Find the process that is to have each cell of parts that are cut anew; collective.
+
+    Parameters
+    ----------
+    mesh : Mesh
+        A part.
+    weights : Weights
+        See `distribute`.
+
+    Returns
+    -------
+    ndarray of int, [n_cells]
+
+    Raises
+    ------
+    ArgumentError
+        If the weights do not fit it.
+    DeviceError
+        If pymetis is missing.
+    """
+    part, facets, comm = mesh.part, mesh.facets, mesh.comm
+    assert part is not None
+    with comm.together():
         work = _work(mesh, weights)
-        if owners is not None:
-            return moved(mesh, _given(owners, mesh, comm.size))
-    part, facets = mesh.part, mesh.facets
     beside = np.full(len(facets), -1, dtype=np.int64)
     beside[part.beyond] = part.cells[facets.cells[part.beyond, 0]]
     # Each pair of neighbours in different processes is told by the one of higher number.
@@ -132,7 +157,7 @@ def _again(mesh: Mesh | None, comm: Communicator, weights: Weights, owners: Arra
             of_all[cells] = np.concatenate([own for _, _, own in found])
             chosen = _cut(comm.size, np.concatenate([own for own, _, _ in found]), of_all)
             dealt = [chosen[own] for _, own, _ in found]
-    return moved(mesh, comm.dealt(dealt))
+    return comm.dealt(dealt)
 
 
 def _given(owners: ArrayLike, mesh: Mesh, n: int) -> Indices:
@@ -161,13 +186,26 @@ def _cut(n: int, pairs: Indices, work: Array) -> Indices:
     return np.asarray(found, dtype=np.int64)
 
 
+def work_of(shape: Shape) -> float:
+    """Work of a cell of a shape, where nothing else is said.
+
+    Parameters
+    ----------
+    shape : Shape
+
+    Returns
+    -------
+    float
+        The number of its functions of order 4.
+    """
+    return float(make_basis("modified", shape, _ORDER).n_modes)
+
+
 def _work(mesh: Mesh, weights: Weights) -> Array:
     """Work of each cell, positive."""
 
     def of_shape(shape: Shape) -> float:
-        if isinstance(weights, Mapping):
-            return float(weights.get(shape.name, np.nan))
-        return float(make_basis("modified", shape, _ORDER).n_modes)
+        return float(weights.get(shape.name, np.nan)) if isinstance(weights, Mapping) else work_of(shape)
 
     if isinstance(weights, Mapping) or (isinstance(weights, str) and weights == "auto"):
         work = np.empty(mesh.n_cells)

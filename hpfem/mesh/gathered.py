@@ -36,7 +36,9 @@ class Cells:
     arrays : list of CellArray
         Of the same shapes and orders everywhere, in one order; nodes are rows of `points`, numbers those here.
     vertices : list of ndarray of int, [E, n_vertices]
-        Ids in the whole mesh.
+        Positions in `ids`.
+    ids : ndarray of int, [n vertices here]
+        Of the vertices in the whole mesh, ascending.
     numbers : ndarray of int, [n_cells]
         In the whole mesh.
     regions : dict of str to ndarray of int
@@ -44,19 +46,20 @@ class Cells:
     sides : dict of str to ndarray of int, [n, 2]
         Boundaries as (cell here, local facet), by the same names everywhere.
     record : dict
-        What else there is to say of the mesh.
+        What else there is to say of the mesh. Without "numbers" parts have those in the whole mesh, from 1.
     """
 
     points: Array
     arrays: list[CellArray]
     vertices: list[Indices]
+    ids: Indices
     numbers: Indices
     regions: dict[str, Indices]
     sides: dict[str, Indices]
     record: dict[str, Any]
 
     def mesh(self, comm: Communicator, hanging: Hanging | None = None) -> Mesh:
-        """The part of this process; collective.
+        """The part of this process, or the whole mesh where there is one alone; collective.
 
         Parameters
         ----------
@@ -74,14 +77,15 @@ class Cells:
         MeshError
             If cells of several processes have one side.
         """
-        none = np.empty(0, dtype=np.int64)
-        vertices = np.unique(np.concatenate([none, *(own.ravel() for own in self.vertices)]))
-        topology = Topology(self.arrays, [np.searchsorted(vertices, own) for own in self.vertices], len(vertices))
+        topology, vertices = Topology(self.arrays, self.vertices, len(self.ids)), self.ids
+        if comm.size == 1:
+            return mesh_of_part(self.points, topology, self.regions, self.sides, None, self.record)
+        record = {"numbers": frozen(self.numbers + 1), **self.record}
         shared = shared_entities(topology, vertices, shared_vertices(topology, vertices, comm), comm)
-        between = np.concatenate([none, *shared[-1].values()])
+        between = np.concatenate([np.empty(0, dtype=np.int64), *shared[-1].values()])
         with comm.together():
             if len(np.unique(between)) < len(between) or not topology.facets.on_boundary[between].all():
-                name = self.record["name"]
+                name = record["name"]
                 raise MeshError(f"{name}: more than two elements share one facet, in parts of several processes")
 
         def agree(values: Indices, operation: Any) -> tuple[Indices, bool]:
@@ -91,9 +95,9 @@ class Cells:
         ranks = vertex_ranks(topology, agree, vertices)
         topology = topology.cut(between)
         if hanging is None:
-            hanging = hanging_vertices(self.points, topology, Labels("", self.record["numbers"]), comm)
+            hanging = hanging_vertices(self.points, topology, Labels("", record["numbers"]), comm)
         part = Part(comm, self.numbers, vertices, ranks, hanging, shared)
-        return mesh_of_part(self.points, topology, self.regions, self.sides, part, self.record)
+        return mesh_of_part(self.points, topology, self.regions, self.sides, part, record)
 
 
 def mesh_of_part(
@@ -101,10 +105,10 @@ def mesh_of_part(
     topology: Topology,
     regions: Mapping[str, Indices],
     sides: Mapping[str, Indices],
-    part: Part,
+    part: Part | None,
     record: Mapping[str, Any],
 ) -> Mesh:
-    """Make the mesh of a part.
+    """Make the mesh of a part, or a whole one.
 
     Parameters
     ----------
@@ -113,7 +117,7 @@ def mesh_of_part(
         Of the cells here, cut where the second cell of a facet is another process'.
     regions, sides, record
         See `Cells`.
-    part : Part
+    part : Part or None
 
     Returns
     -------
@@ -124,7 +128,7 @@ def mesh_of_part(
         groups_of(topology),
         MappingProxyType({name: frozen(own) for name, own in regions.items()}),
         MappingProxyType({name: frozen(own) for name, own in sides.items()}),
-        n_vertices=len(part.vertices),
+        n_vertices=topology.n_vertices,
         part=part,
         **record,
     )
@@ -239,7 +243,8 @@ def part_of(
         Cells(
             found.points,
             [CellArray(own.shape, own.order, own.nodes, own.indices) for own in found.cells],
-            [ids[own.corners] for own in found.cells],
+            [own.vertices for own in found.cells],
+            ids[np.unique(np.concatenate([own.corners.ravel() for own in found.cells]))],
             first + np.arange(found.n_cells),
             common_names(found.regions, comm),
             common_names(found.boundary_sides, comm, 2),
@@ -282,28 +287,43 @@ def moved(mesh: Mesh, owners: Indices) -> Mesh:
     Returns
     -------
     Mesh
-        The new part of this process. Points that lie at one place are one.
+        The new part of this process; see `unpacked`.
     """
     part = mesh.part
     assert part is not None
     comm = part.comm
-    packed = comm.swapped({rank: _packed(mesh, np.flatnonzero(owners == rank)) for rank in range(comm.size)})
-    given = list(packed.values())
+    given = comm.swapped({rank: packed(mesh, np.flatnonzero(owners == rank)) for rank in range(comm.size)})
+    return unpacked(list(given.values())).mesh(comm, part.hanging)
+
+
+def unpacked(given: Sequence[Mapping[str, Any]]) -> Cells:
+    """Put together what `packed` made of parts of one mesh.
+
+    Parameters
+    ----------
+    given : sequence of mapping
+        One at least.
+
+    Returns
+    -------
+    Cells
+        In the order of the whole mesh. Points that lie at one place are one.
+    """
     numbers = np.concatenate([own["numbers"] for own in given])
     order = np.argsort(numbers)
     place = np.empty(len(order), dtype=np.int64)  # from the cells as they come to those in order
     place[order] = np.arange(len(order))
     starts = np.cumsum([0, *(len(own["numbers"]) for own in given)])
-    file = np.concatenate([own["file"] for own in given])[order]
+    file = np.concatenate([own["record"]["numbers"] for own in given])[order]
     nodes, arrays, vertices = [], [], []
-    for position, group in enumerate(mesh.cells):
+    for position, (shape, geometry_order) in enumerate(given[0]["kinds"]):
         rows = np.concatenate([own["cells"][position] + start for own, start in zip(given, starts, strict=False)])
         indices = place[rows]
         by_number = np.argsort(indices)
         nodes.append(np.concatenate([own["places"][position] for own in given])[by_number])
         vertices.append(np.concatenate([own["vertices"][position] for own in given])[by_number])
-        arrays.append((group.shape, group.order, indices[by_number]))
-    flat = np.concatenate([own.reshape(-1, mesh.points.shape[1]) for own in nodes])
+        arrays.append((shape, geometry_order, indices[by_number]))
+    flat = np.concatenate([own.reshape(-1, own.shape[-1]) for own in nodes])
     points, number = np.unique(flat, axis=0, return_inverse=True)
     ends = np.cumsum([own.shape[0] * own.shape[1] for own in nodes])
     cells = [
@@ -312,22 +332,50 @@ def moved(mesh: Mesh, owners: Indices) -> Mesh:
     ]
     regions = {
         name: np.sort(place[np.concatenate([own["regions"][name] + s for own, s in zip(given, starts, strict=False)])])
-        for name in mesh.regions
+        for name in given[0]["regions"]
     }
     sides = {}
-    for name in mesh.boundary_sides:
+    for name in given[0]["sides"]:
         rows = np.concatenate(
             [own["sides"][name] + np.array([[start, 0]]) for own, start in zip(given, starts, strict=False)]
         )
         sides[name] = np.column_stack([place[rows[:, 0]], rows[:, 1]])
-    kept = Cells(points, cells, vertices, numbers[order], regions, sides, record_of(mesh, file))
-    return kept.mesh(comm, part.hanging)
+    ids, vertex = np.unique(np.concatenate([own.ravel() for own in vertices]), return_inverse=True)
+    ends = np.cumsum([own.size for own in vertices])
+    vertices = [own.reshape(old.shape) for own, old in zip(np.split(vertex.ravel(), ends), vertices, strict=False)]
+    record = {**given[0]["record"], "numbers": frozen(file)}
+    return Cells(points, cells, vertices, ids, numbers[order], regions, sides, record)
 
 
-def _packed(mesh: Mesh, chosen: Indices) -> dict[str, Any]:
-    """Cells that go to another process: what it needs to know of them, by their positions among those that go."""
-    part = mesh.part
-    assert part is not None
+def numbers_of(mesh: Mesh) -> Indices:
+    """Numbers of cells in the whole mesh.
+
+    Parameters
+    ----------
+    mesh : Mesh
+        A part or a whole one.
+
+    Returns
+    -------
+    ndarray of int, [n_cells]
+    """
+    return np.arange(mesh.n_cells) if mesh.part is None else mesh.part.cells
+
+
+def packed(mesh: Mesh, chosen: Indices) -> dict[str, Any]:
+    """Take cells out of a mesh: what `unpacked` needs to know of them, by their positions among these.
+
+    Parameters
+    ----------
+    mesh : Mesh
+        A part or a whole one.
+    chosen : ndarray of int, [n]
+        Cells here, ascending.
+
+    Returns
+    -------
+    dict
+    """
     new = np.full(mesh.n_cells, -1, dtype=np.int64)
     new[chosen] = np.arange(len(chosen))
     cells, places, vertices = [], [], []
@@ -335,18 +383,20 @@ def _packed(mesh: Mesh, chosen: Indices) -> dict[str, Any]:
         rows = np.flatnonzero(new[group.indices] >= 0)
         cells.append(new[group.indices[rows]])
         places.append(mesh.points[group.nodes[rows]])
-        vertices.append(part.vertices[group.vertices[rows]])
+        own = group.vertices[rows]
+        vertices.append(own if mesh.part is None else mesh.part.vertices[own])
     sides = {}
     for name, own in mesh.boundary_sides.items():
         going = own[new[own[:, 0]] >= 0]
         sides[name] = np.column_stack([new[going[:, 0]], going[:, 1]])
-    assert mesh.numbers is not None
+    numbers = numbers_of(mesh)[chosen]
     return {
+        "kinds": [(group.shape, group.order) for group in mesh.cells],
         "cells": cells,
         "places": places,
         "vertices": vertices,
-        "numbers": part.cells[chosen],
-        "file": mesh.numbers[chosen],
+        "numbers": numbers,
         "regions": {name: new[own[new[own] >= 0]] for name, own in mesh.regions.items()},
         "sides": sides,
+        "record": record_of(mesh, numbers + 1 if mesh.numbers is None else mesh.numbers[chosen]),
     }

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import EngFormatter, NullLocator
 
 from ..benchmarks.scaling import efficiencies
 from . import style
 
-_TITLES = {"weak": "Weak scaling", "strong": "Strong scaling", "alone": "Side by side, each its own problem"}
+_TITLES = {
+    "weak": "Weak scaling, size of each part",
+    "strong": "Strong scaling, size of the whole",
+    "alone": "Side by side, size of each",
+}
+_DASHES = ("-", "--", ":", "-.")
 
 
 def plot_scaling(results: Mapping[str, Any], folder: str | os.PathLike[str], suffix: str = ".png") -> list[Path]:
@@ -36,15 +42,22 @@ def plot_scaling(results: Mapping[str, Any], folder: str | os.PathLike[str], suf
     found = list(zip(rows, efficiencies(rows), strict=True))
     kinds = [kind for kind in _TITLES if any(row["scaling"] == kind for row in rows)]
     shapes, orders = style.in_order(row["shape"] for row in rows), sorted({row["order"] for row in rows})
-    dashes = ("-", "--", ":", "-.")
-    looks: dict[tuple[str, int], dict[str, Any]] = {
-        (shape, order): {"color": f"C{number}", "linestyle": dashes[orders.index(order) % 4], "marker": "o"}
-        for number, shape in enumerate(shapes)
-        for order in orders
-        if any((row["shape"], row["order"]) == (shape, order) for row in rows)
+    kinds_of_cells = [own for own in product(shapes, orders) if own in {_cells(row) for row in rows}]
+    problems = list(dict.fromkeys(_problem(row) for row in sorted(rows, key=lambda row: row["wanted"])))
+    colours: dict[tuple[str, int], dict[str, Any]] = {
+        own: {"color": f"C{shapes.index(own[0])}", "linestyle": _DASHES[orders.index(own[1]) % 4]}
+        for own in kinds_of_cells
     }
-    handles = [style.handle(f"{shape}, P = {order}", **looks[shape, order]) for shape, order in looks]
-    legend = [handles[i : i + 4] for i in range(0, len(handles), 4)]
+    markers = {own: style.MARKERS[i % len(style.MARKERS)] for i, own in enumerate(problems)}
+    cells = [style.handle(f"{shape}, P = {order}", **colours[shape, order]) for shape, order in kinds_of_cells]
+    # What is the same everywhere goes without saying.
+    common = set.intersection(*map(set, problems)) if len(problems) > 1 else set(problems[0][1:])
+    words = [", ".join(word for word in own if word not in common) for own in problems]
+    sizes = [
+        style.handle(text, color="0.3", linestyle="none", marker=markers[own])
+        for own, text in zip(problems, words, strict=True)
+    ]
+    legend = [row[i : i + 3] for row in (cells, sizes) for i in range(0, len(row), 3)]
     figure, axes = style.columns([_TITLES[kind] for kind in kinds], legend)
     machine, backends = results.get("machine") or {}, sorted({row["backend"] for row in rows})
     device = (machine.get("gpu") or [None])[0] if backends == ["cuda"] else machine.get("cpu")
@@ -52,19 +65,30 @@ def plot_scaling(results: Mapping[str, Any], folder: str | os.PathLike[str], suf
     style.heading(figure, f"Conjugate gradients, rate of each process over that of one — {about}")
     numbers = sorted({row["ranks"] for row in rows})
     for axis, kind in zip(axes, kinds, strict=True):
-        for key, look in looks.items():
-            for wanted in sorted({row["wanted"] for row in rows}):
-                own = [
-                    (row["ranks"], value)
-                    for row, value in found
-                    if (row["shape"], row["order"]) == key and (row["scaling"], row["wanted"]) == (kind, wanted)
-                ]
-                if own:
-                    axis.plot(*zip(*sorted(own), strict=True), **look)
+        for own, problem in product(kinds_of_cells, problems):
+            line = [
+                (row["ranks"], value)
+                for row, value in found
+                if (row["scaling"], _cells(row), _problem(row)) == (kind, own, problem)
+            ]
+            if line:
+                axis.plot(*zip(*sorted(line), strict=True), marker=markers[problem], **colours[own])
         axis.set_xscale("log", base=2)
+        axis.set_xlim(numbers[0] / 1.1, numbers[-1] * 1.1)
         axis.set_xticks(numbers, [str(n) for n in numbers])
         axis.xaxis.set_minor_locator(NullLocator())
         axis.set_xlabel("Processes", fontsize=9)
         axis.set_ylim(0, max(1.1, 1.05 * max(value for _, value in found)))
     axes[0].set_ylabel("Efficiency", fontsize=9)
     return [style.save(figure, Path(folder) / f"scaling{suffix}")]
+
+
+def _cells(row: Mapping[str, Any]) -> tuple[str, int]:
+    """What a line has its colour and dashes by."""
+    return row["shape"], row["order"]
+
+
+def _problem(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """What it has its marker by, in words."""
+    points = [f"quadrature {row['quadrature']}"] if row.get("quadrature") not in (None, "None") else []
+    return f"{EngFormatter()(row['wanted'])} unknowns", row["geometry"], row["backend"], *points

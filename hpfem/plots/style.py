@@ -23,7 +23,7 @@ from ..support.files import atomic_path
 # One colour per strategy, those of [Xing] Figs 5 and 6 in shades that colour-blind readers tell apart.
 _STRATEGY_COLOURS = {"stdmat": "#c8352b", "sumfac": "#2166ac", "sumfac-top": "#2e8b3d", "dense": "#e08214"}
 _FURTHER_COLOURS = ("#8c5aa8", "#17888f", "#7f5539", "#d6569b")
-_MARKERS = "osD^vPX*<>hp"
+MARKERS = "osD^vPX*<>hp"
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (2, 1)), (0, (5, 1, 1, 1)))
 DPI = 150
 # A row of a legend, and the inches that each of its entries takes.
@@ -65,7 +65,7 @@ def order_line(order: int, color: Any, dash: Any) -> dict[str, Any]:
     -------
     dict
     """
-    return {"color": color, "marker": _MARKERS[(order - 1) % len(_MARKERS)], "linestyle": dash, "markersize": 4}
+    return {"color": color, "marker": MARKERS[(order - 1) % len(MARKERS)], "linestyle": dash, "markersize": 4}
 
 
 def order_dash(order: int) -> Any:

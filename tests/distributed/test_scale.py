@@ -45,6 +45,22 @@ def test_efficiencies():
     assert efficiencies(rows) == [1.0, 1.0, 15 / 16]
 
 
+def test_the_figure_tells_sizes_apart(monkeypatch, tmp_path):
+    pytest.importorskip("matplotlib")
+    from hpfem.plots import plot_scaling, style
+
+    figures = []
+    monkeypatch.setattr(style, "save", lambda figure, path: figures.append(figure))
+    rows = [row("strong", n, n * rate, wanted) for n in (1, 2) for rate, wanted in ((9.0, 4e7), (8.0, 1e8))]
+    for more, words in (([], ""), ([{**rows[0], "geometry": "multilinear"}], ", affine")):
+        plot_scaling({"results": rows + more}, tmp_path)
+        (axis,), (legend,) = figures[-1].axes, figures[-1].legends
+        labels = {text.get_text(): entry.get_marker() for text, entry in zip(legend.texts, legend.get_lines())}
+        found = {line.get_marker(): len(line.get_xdata()) for line in axis.get_lines()}
+        assert found[labels[f"40 M unknowns{words}"]] == found[labels[f"100 M unknowns{words}"]] == 2
+        assert len(found) == 2 + len(more)
+
+
 def test_wrong_scalings_and_too_many_iterations_are_refused():
     with pytest.raises(hp.ArgumentError, match="weak, strong"):
         ScalingRun("hex", 3, "sideways", 100, hp.ALONE)
