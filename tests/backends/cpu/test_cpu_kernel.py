@@ -171,6 +171,23 @@ def test_kernels_for_data_out_of_cache(strategy, rng, monkeypatch):
         assert max(differences(space, "Helmholtz", "collocated", rng, strategy=strategy)) < 1e-12
 
 
+@solid_shapes
+@pytest.mark.parametrize("far", [False, True])
+def test_components_together_are_those_alone(shape, far, rng, monkeypatch):
+    """The same bits: a group's factors serve one component after the other."""
+    monkeypatch.setattr("hpfem.backends.cpu.runtime.kernel.PREFETCH_BYTES", 0 if far else 1 << 40)
+    for form in ("Helmholtz", "Mass", "IProductWRTDerivBase", "PhysDeriv", "transport"):
+        for problem in (choice.kernel.problem for choice in FORMS[form](make_space(shape, 2, True)).choices):
+            kernel, taken, given = CpuKernel(problem), problem.coupled, problem.given
+            source = rng.standard_normal((3 * taken, problem.n_elements, problem.n_input))
+            out = np.full((3 * given, problem.n_elements, problem.n_output), np.nan)
+            kernel.apply(source, out)
+            for c in range(3):
+                alone = np.full_like(out[:given], np.nan)
+                kernel.apply(source[c * taken : (c + 1) * taken], alone)
+                assert np.array_equal(out[c * given : (c + 1) * given], alone), form
+
+
 @pytest.mark.parametrize("elements", [1, 7, 8, 9, 27])
 def test_element_counts(elements, rng):
     """Short last groups, and one element."""

@@ -19,7 +19,7 @@ from .ir import Builder, Index, Where
 from .levels import Integers, groups
 from .line import Fiber, Line
 from .pointwise import CalledExpressions
-from .prefetch import Prefetch, input_stream
+from .prefetch import Prefetch, input_streams
 
 Array = NDArray[np.floating[Any]]
 
@@ -80,8 +80,8 @@ class Context:
         self.direction = self.dim - 1 if self.by_rows else 0
         self.factors = Factors(self.b, problem, self.direction)
         self.indexed = indexed
-        streams = {"%geometry": self.factors.per_group, **input_stream(self.b, problem.n_input, indexed)}
-        self.prefetch = Prefetch(self.b, streams if prefetch else {})
+        inputs = input_streams(self.b, problem.n_input, problem.coupled, indexed)
+        self.prefetch = Prefetch(self.b, [self.factors.per_group, *inputs] if prefetch else [])
         self.scratch_size = 0
         self.group = Index("")
         self.parameters: dict[str, str] = {}

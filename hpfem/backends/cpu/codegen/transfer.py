@@ -94,6 +94,20 @@ def component(ctx: Context, base: str, application: Index, components: int, c: i
     return b.new(f"getelementptr {b.real}, ptr {base}, i64 {index}")
 
 
+def start_prefetch(ctx: Context, application: Index) -> None:
+    """Begin to fetch what the next group takes: its geometry, and its part of an application's input.
+
+    Parameters
+    ----------
+    ctx : Context
+    application : Index
+        Number of the application.
+    """
+    taken, n = range(ctx.problem.coupled), ctx.problem.n_input
+    inputs = [component(ctx, "%in", application, len(taken), c, n) for c in taken]
+    ctx.prefetch.start(ctx.group, ["%geometry", *(["%codes"] if ctx.indexed else inputs)])
+
+
 def read_fields(ctx: Context) -> None:
     """Read the fields of the pointwise function.
 
