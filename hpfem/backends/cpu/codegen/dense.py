@@ -84,6 +84,7 @@ def write_dense(problem: BlockProblem, lanes: int, prefetch: bool = False, index
             for q, coefficient in coefficients.items():
                 factor = factors.factor(0, q)
                 scales.append(factor if coefficient == 1.0 else b.mul(coefficient, factor))
+            prefetched.start(group, ["%geometry", "%codes" if indexed else "%in"])
             with b.loop("%components") as c:
                 where = f"i64 {group.value}, i64 %last"
                 if indexed:
@@ -94,7 +95,6 @@ def write_dense(problem: BlockProblem, lanes: int, prefetch: bool = False, index
                     step = b.new(f"mul nsw i64 {step}, {n}")
                 source = b.new(f"getelementptr {b.real}, ptr %in, i64 {step}")
                 result = b.new(f"getelementptr {b.real}, ptr %out, i64 {step}")
-                prefetched.start(group, ["%geometry", "%codes" if indexed else source])
                 b.emit(f"call void @read_modes(ptr {source}, ptr %scratch, {where})")
                 if matrices.size <= _UNROLLED:
                     prefetched.fetch()

@@ -24,7 +24,7 @@ from .levels import Integers
 from .line import table_product
 from .points import at_point
 from .pointwise import field_inputs, load_parameters
-from .transfer import call, component, multiply, read_fields, start_prefetch
+from .transfer import call, component, multiply, start_group
 from .transpose import Layout, write_reader, write_writer
 
 Array = NDArray[np.floating[Any]]
@@ -214,12 +214,9 @@ def write_fused(problem: BlockProblem, lanes: int, prefetch: bool = False, index
     with b.function("run", ARGUMENTS, internal=False):
         ctx.parameters = load_parameters(b, ctx.trace)
         b.emit("%last = sub nsw i64 %elements, 1")
-        with b.loop("%g1", "%g0") as ctx.group:
-            ctx.factors.start_group(ctx.group)
-            ctx.coordinates = b.at("%points", (ctx.group, problem.n_points * ctx.space_dim))
-            read_fields(ctx)
-            with b.loop("%components") as application:
-                _apply(ctx, writer, application, modes, halves, even, odd)
+        with b.turns(ctx.shared) as (application, ctx.group):
+            start_group(ctx, application)
+            _apply(ctx, writer, application, modes, halves, even, odd)
         b.lines[:0] = ctx.area_pointers() + ctx.prefetch.finish()
     return Program(b.module(), b.flops, ctx.scratch_size, 0)
 
@@ -227,7 +224,6 @@ def write_fused(problem: BlockProblem, lanes: int, prefetch: bool = False, index
 def _apply(ctx: Context, writer: _Writer, application: Index, modes: str, halves: str, even: str, odd: str) -> None:
     """One component: read, evaluate, apply the pointwise function, test, write."""
     n = ctx.problem.n_modes
-    start_prefetch(ctx, application)
     call(ctx, "read_input", component(ctx, "%in", application, 1, 0, n), modes)
     writer.split(modes, halves, back=False)
     writer.points(halves, even, odd)

@@ -94,8 +94,8 @@ def component(ctx: Context, base: str, application: Index, components: int, c: i
     return b.new(f"getelementptr {b.real}, ptr {base}, i64 {index}")
 
 
-def start_prefetch(ctx: Context, application: Index) -> None:
-    """Begin to fetch what the next group takes: its geometry, and its part of an application's input.
+def start_group(ctx: Context, application: Index) -> None:
+    """Go to a group: its geometry, points and fields; begin to fetch what later groups take of geometry and input.
 
     Parameters
     ----------
@@ -103,9 +103,12 @@ def start_prefetch(ctx: Context, application: Index) -> None:
     application : Index
         Number of the application.
     """
-    taken, n = range(ctx.problem.coupled), ctx.problem.n_input
-    inputs = [component(ctx, "%in", application, len(taken), c, n) for c in taken]
+    problem = ctx.problem
+    ctx.factors.start_group(ctx.group)
+    ctx.coordinates = ctx.b.at("%points", (ctx.group, problem.n_points * ctx.space_dim))
+    inputs = [component(ctx, "%in", application, problem.coupled, c, problem.n_input) for c in range(problem.coupled)]
     ctx.prefetch.start(ctx.group, ["%geometry", *(["%codes"] if ctx.indexed else inputs)])
+    read_fields(ctx)
 
 
 def read_fields(ctx: Context) -> None:
