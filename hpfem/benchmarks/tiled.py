@@ -106,10 +106,19 @@ class TiledKernel:
         if hasattr(self.kernel, "n_elements"):
             self.kernel.n_elements = n_elements
 
-    @property
-    def nbytes(self) -> int:
-        """Compulsory bytes of one application."""
-        return operator_bytes(self.kernel.problem) * self.geometry.size
+    def nbytes(self, fields: int) -> int:
+        """Count the compulsory bytes of applications to components of a field.
+
+        Parameters
+        ----------
+        fields : int
+            How many.
+
+        Returns
+        -------
+        int
+        """
+        return fields * operator_bytes(self.kernel.problem, fields) * self.geometry.size
 
     @property
     def flops(self) -> int:
@@ -362,4 +371,4 @@ class _TiledOperator(BuiltOperator):
         call = partial(kernel.kernel.apply, self._u[:, :n_elements], self._out[:, :n_elements])
         fields = self._block.components
         dofs = n_elements * self._block.problem.n_modes * fields
-        return Application(call, kernel.nbytes if fields == 1 else None, fields * kernel.flops, dofs)
+        return Application(call, kernel.nbytes(fields), fields * kernel.flops, dofs)

@@ -157,23 +157,25 @@ def operator_flops(problem: BlockProblem, strategy: str) -> int:
     return flops
 
 
-def operator_bytes(problem: BlockProblem) -> int:
+def operator_bytes(problem: BlockProblem, applications: int = 1) -> int:
     """Compulsory bytes of a form on one element and component: input, output, geometric factors and fields.
 
     Parameters
     ----------
     problem : BlockProblem
+    applications : int
+        To components of a field, which share what is read of geometry and fields.
 
     Returns
     -------
     int
     """
     numbers = problem.n_input + problem.n_output * problem.components_out(problem.coupled) / problem.coupled
-    kind = problem.read_factors
+    kind, shared = problem.read_factors, 0
     if kind is not None:
-        numbers += problem.geometry.n_factors(kind) * problem.geometry.n_points(kind)
+        shared += problem.geometry.n_factors(kind) * problem.geometry.n_points(kind)
     if problem.form.trace is not None:
         if problem.form.trace.uses_point:
-            numbers += problem.geometry.n_factors("points") * problem.n_points
-        numbers += sum(len(field.values) for field in problem.fields.values()) * problem.n_points
-    return int(numbers * problem.dtype.itemsize)
+            shared += problem.geometry.n_factors("points") * problem.n_points
+        shared += sum(len(field.values) for field in problem.fields.values()) * problem.n_points
+    return int((numbers + shared / applications) * problem.dtype.itemsize)

@@ -136,6 +136,11 @@ def test_bytes_are_those_of_the_arrays(name, dtype, rng):
             assert operator.nbytes == expected, operator.name
             problem = operator.choices[0].kernel.problem
             assert operator_bytes(problem) * block.n_elements == expected
+        # Components share geometry and fields.
+        problem = hp.Helmholtz(space, lam=k, diffusivity=k).choices[0].kernel.problem
+        for n in (1, 3):
+            expected = 2 * n * coeff.nbytes + 2 * phys.nbytes + factors["metric"]
+            assert n * operator_bytes(problem, n) * block.n_elements == pytest.approx(expected, rel=5e-3)
         # Per component of the input: the vector goes in, its D-th part comes out.
         derivative = hp.IProductWRTDerivBase(space)
         per = phys.nbytes + coeff.nbytes / space.dim + factors["jacobian"]

@@ -171,6 +171,27 @@ def test_kernels_for_data_out_of_cache(strategy, rng, monkeypatch):
         assert max(differences(space, "Helmholtz", "collocated", rng, strategy=strategy)) < 1e-12
 
 
+@solid_shapes
+@pytest.mark.parametrize("far", [False, True])
+def test_components_together_are_those_alone(shape, far, rng, monkeypatch):
+    """The same bits: a group's factors serve one component after the other, or those of two groups."""
+    monkeypatch.setattr("hpfem.backends.cpu.runtime.kernel.PREFETCH_BYTES", 0 if far else 1 << 40)
+    monkeypatch.setattr("hpfem.backends.cpu.codegen.ir._SHARED", 1000)
+    spaces = make_space(shape, 2, True), make_space(shape, 2, False, cells=3)
+    forms = ("Helmholtz", "IProductWRTDerivBase", "transport", "Mass", "PhysDeriv")[: 3 if far else 5]
+    ways = [(space, form, "sumfac") for space in spaces for form in forms] + [(spaces[1], "Helmholtz", "dense")]
+    for space, form, strategy in ways:
+        for problem in (choice.kernel.problem for choice in FORMS[form](space).choices):
+            kernel, taken, given = CpuKernel(problem, strategy), problem.coupled, problem.given
+            source = rng.standard_normal((3 * taken, problem.n_elements, problem.n_input))
+            out = np.full((3 * given, problem.n_elements, problem.n_output), np.nan)
+            kernel.apply(source, out)
+            for c in range(3):
+                alone = np.full_like(out[:given], np.nan)
+                kernel.apply(source[c * taken : (c + 1) * taken], alone)
+                assert np.array_equal(out[c * given : (c + 1) * given], alone), form
+
+
 @pytest.mark.parametrize("elements", [1, 7, 8, 9, 27])
 def test_element_counts(elements, rng):
     """Short last groups, and one element."""

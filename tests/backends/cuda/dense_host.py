@@ -7,6 +7,7 @@ import numpy as np
 
 from hpfem.backends.cuda.codegen.prelude import arguments
 from hpfem.backends.cuda.dense.plan import DensePlan
+from hpfem.backends.cuda.runtime.kernel import grid_of
 from tests.backends.cuda.host_kernels import OUTCOMES, pointer, shared_at
 
 
@@ -45,13 +46,13 @@ namespace {self.name}_ {{
 static long long n; static const real *in, *factors, *matrices; static real *out; static const double *parameters;
 static void call() {{ {self.name}({call}); }}
 }}
-extern "C" int run_{self.name}(long long n, int groups, int batches, const void *in, void *out, const void *factors,
+extern "C" int run_{self.name}(long long n, const unsigned *grid, const void *in, void *out, const void *factors,
     const void *matrices, const double *parameters, int threads, long long shared, int descending) {{
   using namespace {self.name}_;
   {self.name}_::n = n; {self.name}_::in = (const real *)in; {self.name}_::out = (real *)out;
   {self.name}_::factors = (const real *)factors; {self.name}_::matrices = (const real *)matrices;
   {self.name}_::parameters = parameters;
-  return hpfem_host::launch(call, groups, batches, threads, shared, descending);
+  return hpfem_host::launch(call, {{grid[0], grid[1], grid[2]}}, threads, shared, descending);
 }}
 """
 
@@ -74,8 +75,7 @@ def apply(library, case, source, descending=False, guard=None):
     with shared_at(guard, library, plan.shared_bytes):
         outcome = getattr(library, f"run_{case.name}")(
             ctypes.c_longlong(n),
-            blocks,
-            len(source),
+            (ctypes.c_uint * 3)(*grid_of(len(source), blocks)),
             pointer(source),
             pointer(out),
             pointer(factors),

@@ -9,6 +9,7 @@ from hpfem.backends.cuda.codegen.layout import stored_factors, stored_kinds
 from hpfem.backends.cuda.codegen.prelude import arguments
 from hpfem.backends.cuda.codegen.tables import Levels
 from hpfem.backends.cuda.fused.plan import GROUP, FusedPlan
+from hpfem.backends.cuda.runtime.kernel import grid_of
 from tests.backends.cuda.host_kernels import OUTCOMES, pointer, shared_at
 
 
@@ -48,7 +49,7 @@ static long long n; static const real *in, *factors, *points, *tables; static re
 static const real **fields; static const double *parameters;
 static void call() {{ {self.name}({call}); }}
 }}
-extern "C" int run_{self.name}(long long n, int groups, int batches, const void *in, void *out, const void *factors,
+extern "C" int run_{self.name}(long long n, const unsigned *grid, const void *in, void *out, const void *factors,
     const void *points, const void *tables, const void **fields, const double *parameters, int threads,
     long long shared, int descending) {{
   using namespace {self.name}_;
@@ -56,7 +57,7 @@ extern "C" int run_{self.name}(long long n, int groups, int batches, const void 
   {self.name}_::factors = (const real *)factors; {self.name}_::points = (const real *)points;
   {self.name}_::tables = (const real *)tables; {self.name}_::fields = (const real **)fields;
   {self.name}_::parameters = parameters;
-  return hpfem_host::launch(call, groups, batches, threads, shared, descending);
+  return hpfem_host::launch(call, {{grid[0], grid[1], grid[2]}}, threads, shared, descending);
 }}
 """
 
@@ -77,8 +78,7 @@ def apply(library, case, source, descending=False, guard=None):
     with shared_at(guard, library, plan.shared_bytes):
         outcome = getattr(library, f"run_{case.name}")(
             ctypes.c_longlong(problem.n_elements),
-            case.blocks,
-            len(source),
+            (ctypes.c_uint * 3)(*grid_of(len(source), case.blocks)),
             *map(pointer, (source, out, factors, points, tables)),
             fields,
             parameters,

@@ -163,23 +163,20 @@ static int run_block(int n_threads, bool descending) {
   }
 }
 
-static int launch(void (*kernel)(), unsigned blocks, unsigned batches, int n_threads, size_t shared_bytes,
-                  bool descending) {
+static int launch(void (*kernel)(), Index grid, int n_threads, size_t shared_bytes, bool descending) {
   body = kernel;
   stacks = (char *)malloc((size_t)n_threads * STACK);
   const size_t guard = hpfem_given_shared ? 0 : GUARD;
   shared = hpfem_given_shared;
   if (guard) shared = (unsigned char *)aligned_alloc(256, (shared_bytes + 2 * guard) / 256 * 256);
-  gridDim = {blocks, batches, 1};
+  gridDim = grid;
   int outcome = FINE;
-  for (unsigned y = 0; y < batches && outcome == FINE; y++) {
-    for (unsigned x = 0; x < blocks && outcome == FINE; x++) {
-      blockIdx = {x, y, 0};
-      memset(shared, 0xff, shared_bytes + guard); // NaNs
-      outcome = run_block(n_threads, descending);
-      for (size_t n = 0; n < guard; n++)
-        if (shared[shared_bytes + n] != 0xff) outcome = OVERRUN;
-    }
+  for (unsigned n = 0; n < grid.x * grid.y * grid.z && outcome == FINE; n++) {
+    blockIdx = {n % grid.x, n / grid.x % grid.y, n / grid.x / grid.y};
+    memset(shared, 0xff, shared_bytes + guard); // NaNs
+    outcome = run_block(n_threads, descending);
+    for (size_t n = 0; n < guard; n++)
+      if (shared[shared_bytes + n] != 0xff) outcome = OVERRUN;
   }
   if (guard) free(shared);
   free(stacks);

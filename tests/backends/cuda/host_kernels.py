@@ -15,6 +15,7 @@ from hpfem.backends.cuda.codegen.layout import stored_factors, stored_kinds
 from hpfem.backends.cuda.codegen.prelude import arguments
 from hpfem.backends.cuda.codegen.tables import Levels
 from hpfem.backends.cuda.runtime.device import Limits
+from hpfem.backends.cuda.runtime.kernel import grid_of
 from hpfem.backends.cuda.sumfac.strategy import GROUP, SPILLING, THREADS, check_sumfac, shared_bytes
 from hpfem.backends.cuda.sumfac.strategy import source as sumfac_source
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopPlan, default_options
@@ -90,7 +91,7 @@ static long long n; static const real *in, *factors, *points; static real *out;
 static const real **fields; static const double *parameters; static const void **Q;
 static void call() {{ {self.name}({call}); }}
 }}
-extern "C" int run_{self.name}(long long n, int groups, int batches, const void *in, void *out, const void *factors,
+extern "C" int run_{self.name}(long long n, const unsigned *grid, const void *in, void *out, const void *factors,
     const void *points, const void **fields, const double *parameters, int threads, long long shared, int descending,
     const void **Q) {{
   using namespace {self.name}_;
@@ -98,7 +99,7 @@ extern "C" int run_{self.name}(long long n, int groups, int batches, const void 
   {self.name}_::out = (real *)out; {self.name}_::factors = (const real *)factors;
   {self.name}_::points = (const real *)points; {self.name}_::fields = (const real **)fields;
   {self.name}_::parameters = parameters; {self.name}_::Q = Q;
-  return hpfem_host::launch(call, groups, batches, threads, shared, descending);
+  return hpfem_host::launch(call, {{grid[0], grid[1], grid[2]}}, threads, shared, descending);
 }}
 """
 
@@ -198,8 +199,7 @@ def apply(library, case, source, descending=False, guard=None, Q=()):
     with shared_at(guard, library, shared):
         outcome = getattr(library, f"run_{case.name}")(
             ctypes.c_longlong(problem.n_elements),
-            groups,
-            len(source) // problem.coupled,
+            (ctypes.c_uint * 3)(*grid_of(len(source) // problem.coupled, groups)),
             pointer(source),
             pointer(out),
             pointer(factors),

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array, vstack
 
 from hpfem.backends.cuda.vectors.conjugate import CONTROL
 from hpfem.backends.cuda.vectors.conjugate import source as conjugate_source
-from hpfem.backends.cuda.vectors.indexed import THREADS, sum_bytes
+from hpfem.backends.cuda.vectors.indexed import sum_bytes
 from hpfem.backends.vectors import BlockMatrix, Codes
 from tests.backends.cuda.host_kernels import HOST, compiled, shared_at
 
@@ -61,9 +61,9 @@ def library(source, names, folder, bounds=False):
     """Kernels of a source, compiled for the CPU; `bounds` as for `compiled`."""
     runs = "".join(
         f"""static void call_{name}() {{ invoke({name}); }}
-extern "C" int run_{name}(int blocks, long long shared, int descending, void **arguments) {{
+extern "C" int run_{name}(const unsigned *grid, long long shared, int descending, void **arguments) {{
   given = arguments;
-  return hpfem_host::launch(call_{name}, blocks, 1, {THREADS}, shared, descending);
+  return hpfem_host::launch(call_{name}, {{grid[0], grid[1], grid[2]}}, THREADS, shared, descending);
 }}
 """
         for name in names
@@ -77,7 +77,11 @@ _ONE = threading.Lock()
 
 
 def run(own, name, blocks, sums, *arguments, descending=False, guard=None, shared=None):
-    """Launch a kernel; arguments are NumPy scalars, arrays, or None. With a guard, shared memory is at the border."""
+    """Launch a kernel; arguments are NumPy scalars, arrays, or None. With a guard, shared memory is at the border.
+
+    `blocks` is their number, or a grid.
+    """
+    grid = (ctypes.c_uint * 3)(*(blocks if isinstance(blocks, tuple) else (blocks, 1, 1)))
     shared = sum_bytes(sums) if shared is None else shared
     values = [
         np.array(a) if isinstance(a, np.generic) else np.array(0 if a is None else a.ctypes.data, np.uint64)
@@ -85,7 +89,7 @@ def run(own, name, blocks, sums, *arguments, descending=False, guard=None, share
     ]
     pointers = (ctypes.c_void_p * len(values))(*[v.ctypes.data for v in values])
     with _ONE, shared_at(guard, own, shared):
-        outcome = getattr(own, f"run_{name}")(blocks, ctypes.c_longlong(shared), int(descending), pointers)
+        outcome = getattr(own, f"run_{name}")(grid, ctypes.c_longlong(shared), int(descending), pointers)
     assert outcome == 0
 
 

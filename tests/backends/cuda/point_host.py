@@ -47,7 +47,8 @@ extern "C" int run_{self.name}(long long n, long long first, long long chunk, co
   {self.name}_::in = (const real *)in; {self.name}_::out = (real *)out; {self.name}_::work = (real *)work;
   {self.name}_::factors = (const real *)factors; {self.name}_::points = (const real *)points;
   {self.name}_::fields = (const real **)fields; {self.name}_::parameters = parameters;
-  return hpfem_host::launch(call, (chunk * Q1 * Q2 * Q3 + {THREADS - 1}) / {THREADS}, 1, {THREADS}, 0, descending);
+  const unsigned blocks = (chunk * Q1 * Q2 * Q3 + {THREADS - 1}) / {THREADS};
+  return hpfem_host::launch(call, {{blocks, 1, 1}}, {THREADS}, 0, descending);
 }}
 """
 

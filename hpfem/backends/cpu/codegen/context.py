@@ -18,8 +18,8 @@ from .factors import Factors
 from .ir import Builder, Index, Where
 from .levels import Integers, groups
 from .line import Fiber, Line
-from .pointwise import CalledExpressions
-from .prefetch import Prefetch, input_stream
+from .pointwise import CalledExpressions, field_inputs
+from .prefetch import Prefetch, input_streams
 
 Array = NDArray[np.floating[Any]]
 
@@ -56,6 +56,8 @@ class Context:
         Of the fibers along which points are visited.
     scratch_size : int
         Vectors of all areas asked for so far.
+    shared : int
+        Vectors of a group that all applications of the form read.
     group : Index
         The group at work.
     parameters : dict
@@ -80,8 +82,10 @@ class Context:
         self.direction = self.dim - 1 if self.by_rows else 0
         self.factors = Factors(self.b, problem, self.direction)
         self.indexed = indexed
-        streams = {"%geometry": self.factors.per_group, **input_stream(self.b, problem.n_input, indexed)}
-        self.prefetch = Prefetch(self.b, streams if prefetch else {})
+        inputs = input_streams(self.b, problem.n_input, problem.coupled, indexed)
+        self.prefetch = Prefetch(self.b, [self.factors.per_group, *inputs] if prefetch else [])
+        at_points = len(field_inputs(self.trace)) + self.space_dim * (self.trace is not None and self.trace.uses_point)
+        self.shared = self.factors.per_group + problem.n_points * at_points
         self.scratch_size = 0
         self.group = Index("")
         self.parameters: dict[str, str] = {}

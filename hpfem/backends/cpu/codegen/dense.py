@@ -19,7 +19,7 @@ from .indexed import write_indexed_reader, write_indexed_writer
 from .ir import ARGUMENTS, Builder, Operand, Program, Where
 from .line import product, table_product
 from .pointwise import Expressions, load_parameters
-from .prefetch import Prefetch, input_stream
+from .prefetch import Prefetch, input_streams
 from .transpose import Layout, write_reader, write_writer
 
 Array = NDArray[np.floating[Any]]
@@ -64,8 +64,7 @@ def write_dense(problem: BlockProblem, lanes: int, prefetch: bool = False, index
     assert trace is not None
     b, n = Builder(lanes, problem.dtype), problem.n_modes
     factors = Factors(b, problem, 0)
-    streams = {"%geometry": factors.per_group, **input_stream(b, n, indexed)}
-    prefetched = Prefetch(b, streams if prefetch else {})
+    prefetched = Prefetch(b, [factors.per_group, *input_streams(b, n, 1, indexed)] if prefetch else [])
     matrices = _reference_matrices(problem)
     if indexed:
         write_indexed_reader(b, "read_modes", n, None)
@@ -85,7 +84,7 @@ def write_dense(problem: BlockProblem, lanes: int, prefetch: bool = False, index
             for q, coefficient in coefficients.items():
                 factor = factors.factor(0, q)
                 scales.append(factor if coefficient == 1.0 else b.mul(coefficient, factor))
-            prefetched.start(group)
+            prefetched.start(group, ["%geometry", "%codes" if indexed else "%in"])
             with b.loop("%components") as c:
                 where = f"i64 {group.value}, i64 %last"
                 if indexed:

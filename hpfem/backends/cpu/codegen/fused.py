@@ -24,7 +24,7 @@ from .levels import Integers
 from .line import table_product
 from .points import at_point
 from .pointwise import field_inputs, load_parameters
-from .transfer import call, component, multiply, read_fields
+from .transfer import call, component, multiply, start_group
 from .transpose import Layout, write_reader, write_writer
 
 Array = NDArray[np.floating[Any]]
@@ -214,13 +214,9 @@ def write_fused(problem: BlockProblem, lanes: int, prefetch: bool = False, index
     with b.function("run", ARGUMENTS, internal=False):
         ctx.parameters = load_parameters(b, ctx.trace)
         b.emit("%last = sub nsw i64 %elements, 1")
-        with b.loop("%g1", "%g0") as ctx.group:
-            ctx.factors.start_group(ctx.group)
-            ctx.prefetch.start(ctx.group)
-            ctx.coordinates = b.at("%points", (ctx.group, problem.n_points * ctx.space_dim))
-            read_fields(ctx)
-            with b.loop("%components") as application:
-                _apply(ctx, writer, application, modes, halves, even, odd)
+        with b.turns(ctx.shared) as (application, ctx.group):
+            start_group(ctx, application)
+            _apply(ctx, writer, application, modes, halves, even, odd)
         b.lines[:0] = ctx.area_pointers() + ctx.prefetch.finish()
     return Program(b.module(), b.flops, ctx.scratch_size, 0)
 

@@ -21,6 +21,9 @@ ARGUMENTS = (
     " i64 %stride"
 )
 
+# Bytes of several groups that are to stay in the first cache: factors from the second one cost more than short rows.
+_SHARED = 32 << 10
+
 
 @dataclass(frozen=True)
 class Index:
@@ -481,6 +484,33 @@ class Builder:
         self.emit(f"br i1 %c{k}, label %L{k}, label %E{k}")
         self.lines.append(f"E{k}:")
         self._block = f"E{k}"
+
+    @contextmanager
+    def turns(self, shared: int) -> Iterator[tuple[Index, Index]]:
+        """Run over the groups and applications of a kernel's `ARGUMENTS`: some groups in a row, for all applications.
+
+        Rows of memory are read in long pieces then, and what applications share is read again out of the cache.
+
+        Parameters
+        ----------
+        shared : int
+            Vectors of a group that all applications read.
+
+        Yields
+        ------
+        application, group : Index
+        """
+        few = max(1, _SHARED // max(shared * self.nbytes, 1))
+        one, span = self.new("icmp eq i64 %components, 1"), self.new("sub nsw i64 %g1, %g0")
+        few_or_all = self.new(f"select i1 {one}, i64 {span}, i64 {few}")
+        last = self.new(f"sub nsw i64 {span}, 1")
+        count = self.new(f"add nsw i64 {self.new(f'sdiv i64 {last}, {few_or_all}')}, 1")
+        with self.loop(count) as turn:
+            start = self.new(f"add nsw i64 {self.new(f'mul nsw i64 {turn.value}, {few_or_all}')}, %g0")
+            end = self.new(f"add nsw i64 {start}, {few_or_all}")
+            stop = self.new(f"select i1 {self.new(f'icmp slt i64 {end}, %g1')}, i64 {end}, i64 %g1")
+            with self.loop("%components") as application, self.loop(stop, start) as group:
+                yield application, group
 
     @contextmanager
     def each(self, n: int) -> Iterator[Where]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from .indexed import INDEX_BYTES
 from .ir import Builder, Index
@@ -13,22 +13,24 @@ _CACHE_LINE = 64
 _DISTANCE = 32 << 10
 
 
-def input_stream(b: Builder, n: int, indexed: bool) -> dict[str, int]:
-    """Where the numbers that a group takes lie in a row: themselves, or their indices.
+def input_streams(b: Builder, n: int, components: int, indexed: bool) -> list[int]:
+    """How much of the numbers that a group takes lies in a row: themselves, or their indices.
 
     Parameters
     ----------
     b : Builder
     n : int
-        Numbers of an element.
+        Numbers of a component of an element.
+    components : int
+        That are taken together.
     indexed : bool
 
     Returns
     -------
-    dict
-        Pointer -> vectors of a group.
+    list of int
+        Vectors of a group, for every row.
     """
-    return {"%codes": math.ceil(n * INDEX_BYTES / b.dtype.itemsize)} if indexed else {"%in": n}
+    return [math.ceil(n * INDEX_BYTES / b.dtype.itemsize)] if indexed else [n] * components
 
 
 class Prefetch:
@@ -37,27 +39,29 @@ class Prefetch:
     Parameters
     ----------
     b : Builder
-    streams : mapping
-        Pointer -> vectors of a group that lie there. Without any, nothing is fetched.
+    streams : sequence of int
+        Vectors of a group in each row of memory. Without any, nothing is fetched.
     """
 
-    def __init__(self, b: Builder, streams: Mapping[str, int]) -> None:
+    def __init__(self, b: Builder, streams: Sequence[int]) -> None:
         self._b, self._streams = b, streams
         self._places: list[int] = []
         self._calls = 0
 
-    def start(self, group: Index) -> None:
-        """Go to a group of elements.
+    def start(self, group: Index, rows: Sequence[str]) -> None:
+        """Go to a group of elements, and to an application to some of its components.
 
         Parameters
         ----------
         group : Index
+        rows : sequence of str
+            Pointers to the rows of memory.
         """
         # Far enough for memory to answer.
-        ahead = max(1, min(_DISTANCE // max(sum(self._streams.values()) * self._b.nbytes, 1), 16))
+        ahead = max(1, min(_DISTANCE // max(sum(self._streams) * self._b.nbytes, 1), 16))
         following = Index(group.value, ahead)
-        for i, pointer in enumerate([self._b.at(base, (following, n)) for base, n in self._streams.items()]):
-            self._b.emit(f"store ptr {pointer}, ptr %ahead{i}")
+        for i, (row, n) in enumerate(zip(rows, self._streams)):
+            self._b.emit(f"store ptr {self._b.at(row, (following, n))}, ptr %ahead{i}")
 
     def fetch(self) -> None:
         """Fetch a share, of a size that `finish` knows."""
@@ -78,7 +82,7 @@ class Prefetch:
             return []
         b = self._b
         b.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        shares = [math.ceil(n * b.nbytes / _CACHE_LINE / max(self._calls, 1)) for n in self._streams.values()]
+        shares = [math.ceil(n * b.nbytes / _CACHE_LINE / max(self._calls, 1)) for n in self._streams]
         for call, place in enumerate(self._places):
             text = []
             for s, lines in enumerate(shares):

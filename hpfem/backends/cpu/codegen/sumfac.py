@@ -17,7 +17,7 @@ from .line import Fiber
 from .points import at_points
 from .pointwise import load_parameters
 from .rows import evaluate_columns, row_pass, test_columns
-from .transfer import read_fields, read_input, write_result, write_transposes
+from .transfer import read_input, start_group, write_result, write_transposes
 from .tree import evaluate_tree, test_tree
 
 
@@ -83,13 +83,9 @@ def write_sumfac(problem: BlockProblem, lanes: int, prefetch: bool = False, inde
     with b.function("run", ARGUMENTS, internal=False):
         ctx.parameters = load_parameters(b, ctx.trace)
         b.emit("%last = sub nsw i64 %elements, 1")
-        with b.loop("%g1", "%g0") as ctx.group:
-            ctx.factors.start_group(ctx.group)
-            ctx.prefetch.start(ctx.group)
-            ctx.coordinates = b.at("%points", (ctx.group, problem.n_points * ctx.space_dim))
-            read_fields(ctx)
-            with b.loop("%components") as application:
-                _apply(ctx, application)
+        with b.turns(ctx.shared) as (application, ctx.group):
+            start_group(ctx, application)
+            _apply(ctx, application)
         b.lines[:0] = ctx.area_pointers() + ctx.prefetch.finish()
     return Program(b.module(), b.flops, ctx.scratch_size, ctx.direction)
 

@@ -94,6 +94,23 @@ def component(ctx: Context, base: str, application: Index, components: int, c: i
     return b.new(f"getelementptr {b.real}, ptr {base}, i64 {index}")
 
 
+def start_group(ctx: Context, application: Index) -> None:
+    """Go to a group: its geometry, points and fields; begin to fetch what later groups take of geometry and input.
+
+    Parameters
+    ----------
+    ctx : Context
+    application : Index
+        Number of the application.
+    """
+    problem = ctx.problem
+    ctx.factors.start_group(ctx.group)
+    ctx.coordinates = ctx.b.at("%points", (ctx.group, problem.n_points * ctx.space_dim))
+    inputs = [component(ctx, "%in", application, problem.coupled, c, problem.n_input) for c in range(problem.coupled)]
+    ctx.prefetch.start(ctx.group, ["%geometry", *(["%codes"] if ctx.indexed else inputs)])
+    read_fields(ctx)
+
+
 def read_fields(ctx: Context) -> None:
     """Read the fields of the pointwise function.
 

@@ -235,6 +235,8 @@ class CpuKernel(GroupKernel, BlockKernel):
         program = _WRITERS[strategy](problem, target.lanes(problem.dtype), prefetch, codes is not None)
         super().__init__(program, problem.n_elements, problem.dtype, target, codes)
         self.flops = operator_flops(problem, strategy) if strategy == "sumfac" else program.flops
+        # Rows of memory are read in long pieces then; what dense matrices read of the geometry is little.
+        self._one_by_one = strategy == "dense" and prefetch
         trace, kind = problem.form.trace, problem.read_factors
         self._fields = field_inputs(trace)
         self._parameter_names = parameter_inputs(trace)
@@ -311,6 +313,11 @@ class CpuKernel(GroupKernel, BlockKernel):
         self, source: Array, target: Array, at: tuple[int, int], components: int, bounds: Sequence[int], stride: int
     ) -> None:
         """Run the groups between bounds, each part on a thread."""
+        if self._one_by_one and components > 1:
+            for c in range(components):
+                place = at[0] + c * source.strides[0], at[1] + c * target.strides[0]
+                self._run_parts(source[c : c + 1], target[c : c + 1], place, 1, bounds, stride)
+            return
         problem = self.problem
         for i, name in enumerate(self._parameter_names):
             self._parameters[i] = problem.parameters[name]

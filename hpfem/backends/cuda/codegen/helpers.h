@@ -22,5 +22,9 @@ template <int first, int last, class F> HPFEM_DEVICE void each(F &&f) {
   }
 }
 
+// Number of a block among those of a component. Components of the same elements are neighbours in x, and so in time: what
+// one of them reads of the geometry others find in the cache.
+HPFEM_DEVICE long long block_number() { return (long long)blockIdx.z * gridDim.y + blockIdx.y; }
+
 HPFEM_DEVICE constexpr int larger(int a, int b) { return a > b ? a : b; }
 HPFEM_DEVICE constexpr int rounded_up(int n, int step) { return (n + step - 1) / step * step; }

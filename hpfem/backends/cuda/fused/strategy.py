@@ -14,7 +14,7 @@ from ... import options as text
 from ...strategy import Options, Search, Strategy
 from ..codegen.tables import Levels
 from ..runtime.device import architecture, limits, upload
-from ..runtime.kernel import CudaKernel
+from ..runtime.kernel import CudaKernel, grid_of
 from ..runtime.measured import expected_time, known_row, shipped_rate
 from ..runtime.nvrtc import start
 from .plan import GROUP, FusedOptions, FusedPlan, check_fused, checked_plan, fitting_options
@@ -47,10 +47,10 @@ class FusedKernel(CudaKernel):
 
     def apply(self, source: Any, out: Any) -> None:
         """Apply to one block of a field; see `BlockKernel.apply`."""
-        blocks = min(-(-self.n_elements // self.plan.elements), self._resident)
+        blocks = min(-(-self.n_elements // self.plan.elements), max(1, self._resident // len(source)))
         if blocks:
             self.function(
-                (blocks, len(source)),
+                grid_of(len(source), blocks),
                 (self.plan.threads,),
                 (np.int64(self.n_elements), source, out, self.factors, self.points, self.tables, *self._extra),
                 shared_mem=self.plan.shared_bytes,

@@ -10,6 +10,7 @@
 //   Y^T, Z^T   back; leaves of one mode are summed. Z^T is fused with the stores, or (SPLIT_OUT) a phase of its own.
 // Products of segments (REVERSED) need no loading: lines of their last direction come from and go to the user's arrays.
 // Collocated: after p -> i two more phases differentiate along y and z, and two more transpose that.
+// Components that are coupled, or taken at once by a repeated form, have arrays of their own; factors of a point serve all.
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     HPFEM_KERNEL(const long long n_elements, const real *__restrict__ in, real *__restrict__ out,
@@ -21,6 +22,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   real *const map = reinterpret_cast<real *>(b_table + B_TABLE_SIZE); // of the block's elements, [number][e]
   const Tables tables{b_table, c_table};
   const int t = threadIdx.x;
+  const long long group = block_number(), first = group * E;
+  if (first >= n_elements) return;
   const real parameters[N_PARAMETERS + 1] = {HPFEM_PARAMETERS real(0)};
   const real *const fields[N_FIELD_ARRAYS + 1] = {HPFEM_FIELDS nullptr};
   load_tables(b_table, c_table);
@@ -30,12 +33,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   const int j = t / LANES, lane = t % LANES, k = lane / E, e = lane % E, jk = j * Q3 + k;
   real *const own = S + j * LS + lane;
 
-  const long long batch = blockIdx.y;
+  const long long batch = blockIdx.x;
   in += batch * SOURCES * HPFEM_IN_SIZE;
   out += batch * SINKS * n_elements * (TO_MODES ? N_MODES : POINTS);
-
-  const long long group = blockIdx.x;
-  const long long first = group * E;
   const int live = n_elements - first < E ? int(n_elements - first) : E;
   Factors ahead[larger(PREFETCH, 1)];
   Line line;

@@ -1,0 +1,188 @@
+"""Fields of several components: kernels that take them at once, on the CPU, launched as on a GPU."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import hpfem as hp
+from hpfem.backends import BACKENDS
+from hpfem.backends.cuda.codegen.layout import stored_factors
+from hpfem.backends.cuda.codegen.tables import Levels
+from hpfem.backends.cuda.runtime import kernel as cuda_kernel
+from hpfem.backends.cuda.runtime import tree_kernel
+from hpfem.backends.cuda.runtime.device import Limits
+from hpfem.backends.cuda.runtime.kernel import grid_of
+from hpfem.backends.cuda.runtime.tree_kernel import TreeKernel
+from hpfem.backends.cuda.sumfac import strategy as sumfac
+from hpfem.backends.cuda.sumfac_top import strategy as sumfac_top
+from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions, SumFacTopPlan, plan_at_once
+from hpfem.backends.cuda.vectors.indexed import IndexTables
+from hpfem.errors import ArgumentError, NotSuitable
+from hpfem.shapes import SHAPES
+from tests.assembly.meshes import ours, rotated
+from tests.backends.cuda.host_vectors import library, run
+from tests.backends.problems import make_space
+from tests.operators.reference import random_field
+from tests.samples import NAMES, curved, norm_error, skewed, straight, tapered
+
+
+@pytest.fixture
+def on_host(monkeypatch, tmp_path):
+    """CUDA's kernels compile for the CPU and are launched there."""
+    device = SimpleNamespace(name="host shim", limits=Limits(), architecture="sm_90", empty=np.empty)
+    done = lambda source, _: SimpleNamespace(done=lambda: True, result=lambda: source)  # noqa: E731
+
+    def load(source, name, shared_bytes):
+        own = library(source, (name,), tmp_path)
+        return lambda grid, block, arguments, shared_mem: run(own, name, grid, 0, *arguments, shared=shared_mem)
+
+    for module in (cuda_kernel, tree_kernel):
+        monkeypatch.setattr(module, "start", done)
+        monkeypatch.setattr(module, "architecture", lambda: device.architecture)
+    monkeypatch.setattr(cuda_kernel, "current_device", lambda: device)
+    monkeypatch.setattr(cuda_kernel, "device_factors", stored_factors)
+    monkeypatch.setattr(cuda_kernel, "load", load)
+    monkeypatch.setattr(sumfac_top, "limits", Limits)
+    cuda_kernel.functions.cache_clear()
+    yield
+    cuda_kernel.functions.cache_clear()
+
+
+def kernel_of(problem, options):
+    """The kernel "sumfac-top" with options, or "sumfac"."""
+    if options == "sumfac":
+        return sumfac.SumFacKernel(problem)
+    return sumfac_top.SumFacTopKernel(SumFacTopPlan(problem, Levels.of(problem.tabulation), options))
+
+
+def check(kernel, reference, components, rng):
+    """Every component has the bits that it has alone, and NumPy's numbers."""
+    problem = kernel.problem
+    taken, given, dtype = problem.coupled, problem.given, problem.dtype
+    source = rng.standard_normal((components * taken, problem.n_elements, problem.n_input)).astype(dtype)
+    out = np.full((components * given, problem.n_elements, problem.n_output), np.nan, dtype)
+    wanted = np.empty_like(out)
+    kernel.apply(source, out)
+    reference.apply(source, wanted)
+    assert norm_error(out, wanted) < (1e-12 if dtype == np.float64 else 1e-5)
+    for c in range(components):
+        alone = np.full_like(out[:given], np.nan)
+        kernel.apply(source[c * taken : (c + 1) * taken], alone)
+        assert np.array_equal(out[c * given : (c + 1) * given], alone), c
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_shape_and_source(name, on_host, rng):
+    """Stored and recomputed factors of every kind, fields and the point, both algorithms; blocks with tails."""
+    deformed, straight_sided = (hp.Space(mesh, 2) for mesh in (curved(name, order=2), tapered(name)))
+    single = hp.Space(curved(name, order=2), 2, dtype=np.float32)
+    n, c = ({"backend": "numpy", "algorithm": algorithm} for algorithm in ("noncollocated", "collocated"))
+    velocity = [0.3, -0.2, 0.5][: deformed.dim]
+    again, variable = SumFacTopOptions(3, recomputed=True), {"k": lambda *x: 1 + x[0], "lam": 0.7}
+    made = [
+        (hp.Helmholtz(deformed, lam=1.3, **c), SumFacTopOptions(3, prefetch=1)),
+        (hp.Helmholtz(straight_sided, lam=1.3, **n), again),
+        (hp.WeakForm(deformed, lambda u, du, x, k, lam: (lam * u * x[0], k * du), fields=variable, **n), again),
+        (hp.AdvectionDiffusionReaction(deformed, velocity, 1.5, 0.4, **c), SumFacTopOptions(2, l2=True)),
+        (hp.Mass(single, backend="numpy"), SumFacTopOptions(4, split=7)),
+    ]
+    for operator, options in made:
+        for choice in operator.choices:
+            own = replace(options, recomputed=options.recomputed and choice.kernel.problem.recomputable)
+            kernel = kernel_of(choice.kernel.problem, own)
+            at_once = kernel.code_for(3).at_once
+            assert kernel.at_once >= at_once == (1 if choice.kernel.problem.geometry.affine else 3)
+            check(kernel, choice.kernel, 3, rng)
+
+
+def test_what_is_not_done_at_once(on_host, rng):
+    """Affine elements read little, other forms are no weak forms, a thread has no room: components are neighbours."""
+    deformed, affine = hp.Space(curved("prism", order=2), 1), hp.Space(skewed(straight("prism")), 1)
+    n = {"backend": "numpy", "algorithm": "noncollocated"}
+    made = [
+        (hp.Helmholtz(affine, lam=1.3, **n), SumFacTopOptions(2)),
+        (hp.PhysDeriv(deformed, backend="numpy"), SumFacTopOptions(2)),
+        (hp.IProductWRTDerivBase(deformed, **n), SumFacTopOptions(2)),
+        (hp.BwdTrans(deformed, backend="numpy"), SumFacTopOptions(2)),
+        (hp.Helmholtz(deformed, lam=1.3, **n), "sumfac"),
+    ]
+    for operator, options in made:
+        kernel = kernel_of(operator.choices[0].kernel.problem, options)
+        assert kernel.code_for(2) is kernel.code and kernel.at_once == 1
+        check(kernel, operator.choices[0].kernel, 2, rng)
+    problem = made[1][0].choices[0].kernel.problem
+    with pytest.raises(NotSuitable, match="only weak forms of one component"):
+        problem.repeated(2)
+
+
+def test_numbers_of_components(on_host, rng, monkeypatch):
+    """Some at once, several times; more blocks than a grid has rows."""
+    monkeypatch.setattr(cuda_kernel, "MOST_ROWS", 3)
+    operator = hp.Helmholtz(make_space(SHAPES["tri"], 3, True), lam=1.3, backend="numpy")
+    kernel = kernel_of(operator.choices[0].kernel.problem, SumFacTopOptions(1))
+    assert kernel.problem.n_elements == 8
+    for components, at_once in ((1, 1), (2, 2), (4, 4), (5, 1), (6, 3)):
+        assert kernel.code_for(components).at_once == at_once
+        check(kernel, operator.choices[0].kernel, components, rng)
+    size = kernel.layout.shared_bytes
+    for little in ({"shared_block": size}, {"shared_multiprocessor": size + 1024}):
+        chosen = plan_at_once(kernel.layout, kernel.levels, 3, replace(Limits(), **little))
+        assert chosen is kernel.layout
+
+
+def test_grids():
+    for blocks in (1, 65535, 65536, 3 * 65535 + 1):
+        x, y, z = grid_of(2, blocks)
+        assert x == 2 and y <= 65535 and blocks <= y * z < blocks + z
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("name", NAMES)
+def test_on_a_gpu(name, rng):
+    """Every strategy, on elements of every kind, against NumPy component by component."""
+    compared = 0
+    for mesh in (curved(name, order=2), tapered(name), skewed(straight(name))):
+        for order, quadrature in ((1, None), (3, None), (3, "simplex"))[: 3 if name in ("tri", "tet") else 2]:
+            space = hp.Space(mesh, order, quadrature=quadrature)
+            coeff, phys = (random_field(space, rng, state, 3 * space.dim) for state in ("coeff", "phys"))
+            for make, field in (
+                (hp.Helmholtz, coeff),
+                (hp.Mass, coeff),
+                (lambda s, **k: hp.Helmholtz(s, lam=lambda *x: 1 + x[0], diffusivity=lambda *x: 2 - x[1], **k), coeff),
+                (hp.PhysDeriv, phys),
+                (hp.IProductWRTDerivBase, phys),
+            ):
+                wanted = make(space, backend="numpy")(field)
+                for strategy in BACKENDS["cuda"].strategy_names:
+                    for algorithm in ("collocated", "noncollocated"):
+                        try:
+                            operator = make(space, backend="cuda", strategy=strategy, algorithm=algorithm)
+                        except (NotSuitable, ArgumentError):
+                            continue
+                        found = operator(field)
+                        for own, other in zip(found.data, wanted.data, strict=True):
+                            error = norm_error(own.read(), other.read())
+                            assert error < 1e-12, (operator.name, strategy, algorithm, order, quadrature)
+                        compared += 1
+    assert compared
+
+
+def test_global_vectors(on_host, rng, monkeypatch):
+    """Kernels that take several components of a global vector, against theirs on what scatter makes of it."""
+    monkeypatch.setattr(TreeKernel, "_is_faster", lambda *_: True)
+    c0 = hp.C0Space(hp.Space(rotated(ours("cube_mixed.msh"), rng), 2))
+    tables, vector = IndexTables(c0.block_matrix), rng.standard_normal((3, c0.size))
+    local = (c0.matrix @ vector.T).T
+    form = hp.Helmholtz(c0.space, lam=0.7, backend="numpy")
+    for number, choice in enumerate(form.choices):
+        rows = slice(tables.starts[number], tables.starts[number + 1])
+        Q = tables.codes[rows], tables.row_starts, tables.columns, tables.values
+        restriction = SimpleNamespace(size=c0.size, block=lambda _, Q=Q: Q)
+        kernel = kernel_of(choice.kernel.problem, SumFacTopOptions(2))
+        source = np.ascontiguousarray(local[:, rows]).reshape(3, choice.kernel.problem.n_elements, -1)
+        out, wanted = np.full_like(source, np.nan), np.full_like(source, np.nan)
+        kernel.scattered(restriction, number)()(vector, out)
+        kernel.apply(source, wanted)
+        assert np.array_equal(out, wanted)
