@@ -116,8 +116,10 @@ class _Scratch:
         """Run the kernels, which add to the vector at the address `out`."""
         used = []
         for row, kernel in self._changing:
-            row[_INPUTS], held = kernel.inputs()
-            used.append(held)
+            addresses, held = kernel.inputs()
+            if held is not None:
+                row[_INPUTS] = addresses
+                used.append(held)
         self._calls[:, _OUT] = out
         if len(self._calls):
             sequence.run(0, len(self._calls), 0, 0, self._at, *_NOTHING)
@@ -167,7 +169,7 @@ class CpuProduct:
         self._tail_t = csr_array(written.T)
         self._small = all(len(bounds) == 2 for _, bounds in self._kernels)
         self._sequence = compiled(write_sequence(), host())
-        self._pool: Pool[_Scratch] = Pool()
+        self._pools: dict[int, Pool[_Scratch]] = {}
 
     def __call__(self, vector: Array, constrained: NDArray[np.integer[Any]] = _NONE) -> Array:
         """Apply to a vector.
@@ -186,15 +188,14 @@ class CpuProduct:
         """
         n, size = len(vector), self._size
         shape = n, size + self._tail.shape[0]
-        own = self._pool.take(lambda: _Scratch(shape, self._kernels, self._dtype))
-        if own.given.shape != shape:
-            own = _Scratch(shape, self._kernels, self._dtype)
-        given = own.given
+        pool = self._pools.setdefault(n, Pool())
+        own = pool.take(lambda: _Scratch(shape, self._kernels, self._dtype))
+        given, shared, some = own.given, self._shared, len(constrained) > 0
         given[:, :size] = vector
-        given[:, constrained] = 0
-        among = len(self._shared) > 0
-        for row in given if among else ():
-            row[size:] = self._tail @ row[self._shared]
+        if some:
+            given[:, constrained] = 0
+        for row in given if len(shared) else ():
+            row[size:] = self._tail @ row.take(shared)
         out = np.zeros(shape, self._dtype)
         if self._small or thread_count() == 1:
             own.run(self._sequence, out.ctypes.data)
@@ -202,10 +203,11 @@ class CpuProduct:
             at = own.given_at, out.ctypes.data
             for kernel, bounds in self._kernels:
                 kernel.apply_indexed(given, out, bounds, at)
-        self._pool.give(own)
-        for row in out if among else ():
-            row[self._shared] += self._tail_t @ row[size:]
-        out[:, constrained] = vector[:, constrained]
+        pool.give(own)
+        for row in out if len(shared) else ():
+            row[shared] = row.take(shared) + self._tail_t @ row[size:]
+        if some:
+            out[:, constrained] = vector[:, constrained]
         return out[:, :size]
 
 
