@@ -21,7 +21,7 @@ from typing import Any
 from unittest.mock import patch
 
 from hpfem.backends import choose_backend
-from hpfem.backends.cpu.runtime import kernel
+from hpfem.backends.cpu.runtime import kernel, product
 from hpfem.memory import count_transfers
 from hpfem.support.files import write_json
 from hpfem.support.machine import machine_description
@@ -88,7 +88,11 @@ def measured(name: str, arguments: tuple[Any, ...], backend: str, seconds: float
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
     compiled, timer = kernel.compiled, choose_backend(backend).timer()
-    with patch.object(kernel, "compiled", lambda *given: Counted(compiled(*given))):
+
+    def counted(*given: Any) -> Counted:
+        return Counted(compiled(*given))
+
+    with patch.object(kernel, "compiled", counted), patch.object(product, "compiled", counted):
         began = perf_counter()
         flow = getattr(example, name)(*arguments, backend=backend)
         flow.step()

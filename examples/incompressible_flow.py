@@ -20,12 +20,10 @@ import numpy as np
 import hpfem as hp
 
 MESHES = Path(__file__).resolve().parent.parent / "meshes"
-# By order: gamma, alpha of past velocities, beta of what is extrapolated; latest first.
-STIFFLY_STABLE = {
-    1: (1.0, (1.0,), (1.0,)),
-    2: (3 / 2, (2.0, -1 / 2), (2.0, -1.0)),
-    3: (11 / 6, (3.0, -3 / 2, 1 / 3), (3.0, -3.0, 1.0)),
-}
+# By order: gamma, and alpha of past velocities; latest first.
+STIFFLY_STABLE = {1: (1.0, (1.0,)), 2: (3 / 2, (2.0, -1 / 2)), 3: (11 / 6, (3.0, -3 / 2, 1 / 3))}
+# The polynomial through past values, latest first, a step ahead: by how many there are.
+AHEAD = {1: (1.0,), 2: (2.0, -1.0), 3: (3.0, -3.0, 1.0), 4: (4.0, -6.0, 4.0, -1.0)}
 
 
 def combined(numbers, things):
@@ -60,7 +58,7 @@ class Flow:
         Of both problems.
     """
 
-    def __init__(self, c0, nu, dt, order=2, walls=None, more=None, tol=1e-8):
+    def __init__(self, c0, nu, dt, order=2, walls=None, more=None, tol=5e-9):
         space, walls, self.dim = c0.space, walls or {}, c0.space.dim
         outlets = dict.fromkeys(set(space.mesh.boundaries) - set(walls), 0.0)
         options = {"c0": c0, "tol": tol, "preconditioner": "multigrid", "bar": False}
@@ -85,27 +83,30 @@ class Flow:
 
     def start(self, *velocities):
         """Begin at time 0 with a velocity, and those at -dt and -2 dt where they are known: global vectors."""
-        self.past, self.pressures, self.time = deque(maxlen=self.order), deque(maxlen=2), 0.0
+        # Solvers start ahead of more steps than the scheme knows.
+        self.known, self.advection, self.pressures = (deque(maxlen=most) for most in (3, self.order, 4))
+        self.time = 0.0
         for vector in velocities[::-1]:
             self._remember(self.vectors.from_host(np.asarray(vector)))
-        self._take_order(len(self.past))
+        self._take_order(len(self.advection))
 
     def _take_order(self, order):
-        self.gamma, self.alpha, self.beta = STIFFLY_STABLE[order]
+        (self.gamma, self.alpha), self.beta = STIFFLY_STABLE[order], AHEAD[order]
         self.velocity.update(lam=self.gamma / self.dt)
         for form in self.walls:
             form.parameters["rate"] = self.gamma / self.dt
 
     def _remember(self, vector):
-        """Keep a velocity, and its advection -u . grad u at the points."""
+        """Keep a velocity, and its advection u . grad u at the points."""
         values, advection = self._at_points(vector), []
         for u, du in zip(values.data, self.derivatives(values, out=self.slopes).data, strict=True):
             u, du = u.read(self.device), du.readwrite(self.device)
             terms = du.reshape(self.dim, *u.shape)
-            terms *= -u
+            terms *= u
             advection.append(terms.sum(axis=1))
         self.u = vector
-        self.past.appendleft((vector, self.fine.field("phys", advection)))
+        self.known.appendleft(vector)
+        self.advection.appendleft(self.fine.field("phys", advection))
 
     def _at_points(self, vector):
         """Values of a velocity, in a field that the next call writes to."""
@@ -113,24 +114,23 @@ class Flow:
 
     def step(self, dirichlet=None):
         """Advance by dt; `dirichlet` are other values at the walls, a global vector where the problem computes."""
-        if len(self.past) != len(self.alpha):
-            self._take_order(len(self.past))
-        known, advection = zip(*self.past, strict=True)
-        w = self._at_points(combined([a / self.dt for a in self.alpha], known))
-        for beta, part in zip(self.beta, advection, strict=True):
-            w.axpy(beta, part)
-        ahead = combined(self.beta, known)
+        if len(self.advection) != len(self.alpha):
+            self._take_order(len(self.advection))
+        w = self._at_points(combined([a / self.dt for a in self.alpha], self.known))
+        for beta, part in zip(self.beta, self.advection, strict=True):
+            w.axpy(-beta, part)
+        ahead = combined(self.beta, self.known)
         given = self.wall_values if dirichlet is None else dirichlet
         expected = self.c0.scatter(self.vectors.xp.where(self.fixed, given, ahead), device=self.device)
 
         load = sum((form(expected)[0] for form in self.walls), self.test_gradient(w))
-        guess = combined((2.0, -1.0), self.pressures) if len(self.pressures) == 2 else None
+        guess = combined(AHEAD[len(self.pressures)], self.pressures) if self.pressures else None
         self.p = self.pressure.solve(load, start=guess)
         self.pressures.appendleft(self.p.pair.read(self.device))
 
         w.axpy(-1.0, self.derivatives(self.values(self.p, out=self.scalar), out=self.gradient))
         self.momentum = self.test(w)
-        self.solution = self.velocity.solve(self.momentum, dirichlet, start=ahead)
+        self.solution = self.velocity.solve(self.momentum, dirichlet, combined(AHEAD[len(self.known)], self.known))
         self._remember(self.solution.pair.read(self.device))
         self.time += self.dt
 

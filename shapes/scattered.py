@@ -64,8 +64,8 @@ def modes_at(basis: Basis, eta: Array) -> Array:
     return basis.product([own.values @ at for own, at in zip(_expansions(basis), legendre, strict=True)])
 
 
-def modes_and_gradients_at(basis: Basis, eta: Array) -> Array:
-    """Values of all modes and their derivatives by collapsed coordinates.
+def gradients_at(basis: Basis, eta: Array) -> Array:
+    """Derivatives of all modes by collapsed coordinates; those of `Basis.gradient_eta` up to rounding.
 
     Parameters
     ----------
@@ -75,23 +75,12 @@ def modes_and_gradients_at(basis: Basis, eta: Array) -> Array:
 
     Returns
     -------
-    ndarray, [1 + dim, n_modes, n]
-        Values first, then the derivatives.
+    ndarray, [dim, n_modes, n]
     """
-    dim, leaves = basis.shape.dim, basis.tree.leaf_functions
-    values, slopes = [], []
-    for k, own in enumerate(_expansions(basis)):
-        legendre = _legendre(basis.order, eta[:, k])
-        values.append((own.values @ legendre)[leaves[:, k]])
-        slopes.append((own.derivatives @ legendre)[leaves[:, k]])
-    # What is left of the slope's direction, and what is right of it, is multiplied once for all.
-    found = slopes
-    for k in range(dim):
-        for other in range(dim):
-            if other > k:
-                found[k] = found[k] * values[other]
-    product = values[0]
-    for k in range(1, dim):
-        found[k] = found[k] * product
-        product = product * values[k]
-    return np.array([basis.from_leaves(own) for own in (product, *found)])
+    own = _expansions(basis)
+    legendre = [_legendre(basis.order, z) for z in eta.T]
+    values = [at.values @ known for at, known in zip(own, legendre, strict=True)]
+    found = np.empty((basis.shape.dim, basis.n_modes, len(eta)))
+    for k, slot in enumerate(found):
+        slot[...] = basis.product([*values[:k], own[k].derivatives @ legendre[k], *values[k + 1 :]])
+    return found

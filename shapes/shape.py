@@ -140,13 +140,11 @@ class Shape:
         -------
         ndarray, [n, dim]
         """
-        eta = coordinates(eta, self.dim, self.name)
-        if self.base is None:
-            return eta.copy()
-        xi, z = self.base.collapse(eta[:, :-1]), eta[:, -1:]
-        if self.collapsed:
-            xi = (1 + xi) * (1 - z) / 2 - 1
-        return np.concatenate([xi, z], axis=1)
+        xi = coordinates(eta, self.dim, self.name).copy()
+        for k, direction in enumerate(self.directions):
+            if direction.collapsed:
+                xi[:, :k] = (1 + xi[:, :k]) * (1 - xi[:, k : k + 1]) / 2 - 1
+        return xi
 
     def inverse_collapse(self, xi: Array) -> Array:
         """Collapsed coordinates of local ones.
@@ -162,15 +160,13 @@ class Shape:
         -------
         ndarray, [n, dim]
         """
-        xi = coordinates(xi, self.dim, self.name)
-        if self.base is None:
-            return xi.copy()
-        base, z = xi[:, :-1], xi[:, -1:]
-        if self.collapsed:
-            height = 1 - z
-            near = np.abs(height) < 1e-14
-            base = np.where(near, -1.0, 2 * (1 + base) / np.where(near, 1.0, height) - 1)
-        return np.concatenate([self.base.inverse_collapse(base), z], axis=1)
+        eta = coordinates(xi, self.dim, self.name).copy()
+        for k in reversed(range(self.dim)):
+            if self.directions[k].collapsed:
+                height = 1 - eta[:, k : k + 1]
+                near = np.abs(height) < 1e-14
+                eta[:, :k] = np.where(near, -1.0, 2 * (1 + eta[:, :k]) / np.where(near, 1.0, height) - 1)
+        return eta
 
     def collapse_matrix(self, eta: Array) -> Array:
         """Derivatives d xi_i / d eta_j of the collapse.
@@ -184,18 +180,15 @@ class Shape:
         -------
         ndarray, [n, dim, dim]
         """
-        eta = coordinates(eta, self.dim, self.name)
-        matrix = np.zeros((len(eta), self.dim, self.dim))
-        if self.base is None:
-            return matrix
-        inner, z = self.base.collapse_matrix(eta[:, :-1]), eta[:, -1]
-        matrix[:, -1, -1] = 1
-        if self.collapsed:
-            matrix[:, :-1, :-1] = inner * ((1 - z) / 2)[:, None, None]
-            matrix[:, :-1, -1] = -(1 + self.base.collapse(eta[:, :-1])) / 2
-        else:
-            matrix[:, :-1, :-1] = inner
-        return matrix
+        xi = coordinates(eta, self.dim, self.name).T.copy()
+        matrix = np.zeros((self.dim, *xi.shape))
+        for k, (direction, z) in enumerate(zip(self.directions, xi, strict=True)):
+            matrix[k, k] = 1
+            if direction.collapsed:
+                matrix[:k, :k] *= (1 - z) / 2
+                matrix[:k, k] = -(1 + xi[:k]) / 2
+                xi[:k] = (1 + xi[:k]) * (1 - z) / 2 - 1
+        return np.moveaxis(matrix, 2, 0)
 
     def depth(self, xi: Array) -> Array:
         """How deep points lie in the shape.

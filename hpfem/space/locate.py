@@ -5,8 +5,8 @@
 2. Each pair gets a first guess from the affine map closest to the cell's. Where that lies further outside the reference
    shape than the cell's map departs from the affine one, the point is not in the cell. The others are tried in the
    order of how far that is, so that most points are found in the first cell tried.
-3. A few steps of Newton's method find the points that are inside a cell. Where they end outside, and the map is so
-   close to the affine one that it must be one to one, the point is not in the cell.
+3. A few steps of Newton's method find the points that are inside a cell, a Jacobian serving several of them. Where they
+   end outside, and the map is so close to the affine one that it must be one to one, the point is not in the cell.
 4. For the few pairs that are left, Newton's method with halved steps, kept inside the reference shape, minimises
    |x(xi) - point|. A point is in the first cell where nothing but rounding is left, else in the closest one within the
    tolerance. On a surface in space this gives the closest point.
@@ -18,7 +18,7 @@ costs Newton's method a step or two, and no accuracy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -27,12 +27,12 @@ from numpy.typing import ArrayLike, NDArray
 from hpfem.shapes import Basis, equispaced_nodes
 from hpfem.shapes.arguments import as_array, real, reals, shown
 from hpfem.shapes.cached import cached_property
-from hpfem.shapes.scattered import modes_and_gradients_at, modes_at
+from hpfem.shapes.scattered import gradients_at, modes_at
 
 from ..errors import ArgumentError
 from ..geometry.block_geometry import BlockGeometry
 from ..geometry.element_map import check_gradient, chunks
-from ..geometry.jacobians import determinant_and_inverse, solve
+from ..geometry.jacobians import determinant_and_inverse
 from ..mesh.curve import along_curve
 from ..mesh.sorting import run_starts
 from ..support.communicator import Communicator
@@ -47,11 +47,12 @@ _BULGE = 0.1  # by how much a curved cell may bulge out of the box of its nodes,
 _FANOUT = 4  # children of a node of the tree of boxes
 _ROUNDINGS = 16  # what is left of a distance by rounding, in units of the last place of the coordinates
 _MAX_STEPS = 50
-_QUICK_STEPS = 7
-_LAST_STEP = 1e-9
+_QUICK_STEPS = 12
+_STALE = 1e-3  # what part of the way a step may leave before the Jacobian is made anew
 _SMALLEST_STEP = 1.0 / 32
 _POINTS_AT_A_TIME = 100_000
 _POINTS_OF_A_BOX = 16  # at most
+_POINTS_OF_A_GROUP = 16  # at most
 _DEPARTURE = 1.5  # by how much more than at its nodes a cell's map may depart from the affine one
 _SLOPE = 0.5  # below which, at some points, the slope of a map's departure is below 1 everywhere
 _FAR = 10.0  # local coordinates where Newton's method has left
@@ -253,7 +254,9 @@ class Locator:
             for number, own in enumerate(self._maps):
                 if closest_node and own.geometry.affine:
                     continue
-                for rows in own.parts(np.flatnonzero(block[chosen] == number), quick=False):
+                every = np.flatnonzero(block[chosen] == number)
+                for part in chunks(len(every), own.held + self.dim * len(own.nodes)):
+                    rows = every[part]
                     elements = candidate[chosen[rows]] - self._first[number]
                     found, local[rows] = own.invert(elements, x[point[chosen[rows]]], closest_node)
                     distance[rows] = np.where(found <= own.reach[elements], found, np.inf)
@@ -275,11 +278,47 @@ class Locator:
         """Fill in the points that are inside of cells, of some of the pairs; and which pairs are possible still."""
         best, cell, xi, left = found
         for number, own in enumerate(self._maps):
-            for pairs in own.parts(chosen[block[chosen] == number], quick=True):
+            mine = chosen[block[chosen] == number]
+            groups = _groups(candidate[mine])
+            for rows in chunks(len(groups), own.held * groups.shape[1], most=_CACHED):
+                pairs = mine[groups[rows].ravel()]
                 elements, at = candidate[pairs] - self._first[number], point[pairs]
-                inside, local, outside = own.quick(elements, x[at])
+                inside, local, outside = own.quick(elements, x[at], groups.shape[1])
                 left[pairs] = ~outside & ~inside
                 best[at[inside]], cell[at[inside]], xi[at[inside]] = 0, candidate[pairs[inside]], local[inside]
+
+
+def _groups(elements: Indices) -> Indices:
+    """Rows [groups, width] of points, those of a row in one element: a matrix then makes of its modes what is wanted.
+
+    The last point of an element is there again where others are missing.
+    """
+    order = np.argsort(elements, kind="stable")
+    starts = np.flatnonzero(run_starts(elements[order]))
+    counts = np.diff(starts, append=len(order))
+    # Few are there twice.
+    width = int(np.clip(len(order) // (4 * max(1, len(counts))), 1, _POINTS_OF_A_GROUP))
+    groups = -(-counts // width)
+    run = np.repeat(np.arange(len(counts)), groups)
+    place = width * (np.arange(len(run)) - (np.cumsum(groups) - groups)[run])
+    return order[starts[run][:, None] + np.minimum(place[:, None] + np.arange(width), counts[run][:, None] - 1)]
+
+
+def _whole(chosen: NDArray[np.bool_], width: int) -> NDArray[np.bool_]:
+    """All points of groups of which some are chosen, [n]."""
+    return np.repeat(chosen.reshape(-1, width).any(axis=1), width)
+
+
+def _combined(coefficients: Array, elements: Indices, modes: Array, width: int) -> Array:
+    """What is expanded in modes, at points: of coefficients [E, r, m] and modes [..., m, n] arrays [..., r, n].
+
+    Of the `elements` [n] of the points `width` in a row are the same.
+    """
+    own = coefficients[elements[::width]]
+    found = np.empty((*modes.shape[:-2], own.shape[1], len(own), width))
+    by_group = modes.reshape(*modes.shape[:-1], len(own), width).swapaxes(-2, -3)
+    np.matmul(own, by_group, out=found.swapaxes(-2, -3))
+    return found.reshape(*found.shape[:-2], -1)
 
 
 class _Iterate(NamedTuple):
@@ -305,6 +344,8 @@ class _BlockMap:
         self.basis = geometry.basis
         self.shape = geometry.shape
         self.collapsed = np.array([direction.collapsed for direction in self.shape.directions])
+        # Numbers for each point whose local coordinates are looked for.
+        self.held = self.basis.n_modes * (geometry.space_dim + 2 * geometry.dim + 2)
         # Straight-sided cells lie within the box of their vertices; the others are sampled more finely.
         curved = geometry.order > 1 and not geometry.affine
         self.nodes = equispaced_nodes(self.shape, 2 * geometry.order if curved else 1)
@@ -352,16 +393,9 @@ class _BlockMap:
             result[part] = (J**2).sum(axis=(0, 1)).max(axis=1) < _SLOPE**2
         return result
 
-    def parts(self, pairs: Indices, *, quick: bool) -> Iterator[Indices]:
-        """Go through (point, element) pairs, a number at a time for which the map can be inverted."""
-        D, d, m = self.geometry.space_dim, self.geometry.dim, self.basis.n_modes
-        held = m * (D + 2 * d + 2)
-        for part in chunks(len(pairs), held if quick else held + D * len(self.nodes), most=_CACHED if quick else None):
-            yield pairs[part]
-
     def _guess(self, elements: Indices, x: Array) -> Array:
         """Local coordinates by the affine map closest to the element's, [n, d]."""
-        return np.einsum("ain,in->na", self.to_local[:, :, elements], x.T - self.centre[:, elements])
+        return np.einsum("ain,in->na", self.to_local.take(elements, axis=2), x.T - self.centre.take(elements, axis=1))
 
     def _clipped(self, xi: Array) -> Array:
         """Collapsed coordinates of local ones, brought into the reference shape."""
@@ -376,28 +410,21 @@ class _BlockMap:
         nodes = self.geometry.positions(self.node_values, elements)
         return self.nodes[np.argmin(((nodes - x.T[:, :, None]) ** 2).sum(axis=0), axis=1)]
 
-    def _at(self, elements: Indices, x: Array, eta: Array) -> _Iterate:
-        modes = np.ascontiguousarray(modes_at(self.basis, eta).T)
-        residual = x - np.einsum("nim,nm->ni", self.geometry.coefficients.take(elements, axis=0), modes)
+    def _at(self, elements: Indices, x: Array, eta: Array, width: int = 1) -> _Iterate:
+        """Where collapsed coordinates lead to; `width` as of `_combined`."""
+        residual = x - _combined(self.geometry.coefficients, elements, modes_at(self.basis, eta), width).T
         return _Iterate(eta, residual, np.sqrt((residual**2).sum(axis=1)))
 
-    def _step(self, elements: Indices, now: _Iterate) -> Array:
-        """Newton's step in local coordinates, [n, d]."""
-        return self._newton(elements, now.eta, now.residual)[1]
+    def _inverse(self, elements: Indices, eta: Array, width: int = 1) -> Array:
+        """Inverses of the maps' Jacobians by local coordinates, [d, D, n]; 0 where they are singular."""
+        collapsed = self.collapsed.any()
+        eta = np.where(self.collapsed, np.minimum(eta, 1 - _BELOW_COLLAPSE), eta) if collapsed else eta
+        J = _combined(self.geometry.coefficients, elements, gradients_at(self.basis, eta), width).swapaxes(0, 1)
+        inverse = determinant_and_inverse(J)[1]
+        inverse[~np.isfinite(inverse)] = 0
+        return np.einsum("nab,bin->ain", self.shape.collapse_matrix(eta), inverse) if collapsed else inverse
 
-    def _newton(self, elements: Indices, eta: Array, left: Array, *, residual: bool = False) -> tuple[Array, Array]:
-        """What is left of the way at collapsed coordinates, [n, D], and Newton's step, [n, d].
-
-        With `residual` what is given is where to go, else what is left.
-        """
-        eta = np.where(self.collapsed, np.minimum(eta, 1 - _BELOW_COLLAPSE), eta) if self.collapsed.any() else eta
-        modes = np.ascontiguousarray(modes_and_gradients_at(self.basis, eta).transpose(2, 0, 1))
-        found = self.geometry.coefficients.take(elements, axis=0) @ modes.swapaxes(1, 2)  # [n, D, 1 + d]
-        left = left - found[:, :, 0] if residual else left
-        step = solve(found[:, :, 1:].transpose(1, 2, 0), left.T)
-        return left, np.einsum("nab,bn->na", self.shape.collapse_matrix(eta), step) if self.collapsed.any() else step.T
-
-    def quick(self, elements: Indices, x: Array) -> tuple[NDArray[np.bool_], Array, NDArray[np.bool_]]:
+    def quick(self, elements: Indices, x: Array, width: int) -> tuple[NDArray[np.bool_], Array, NDArray[np.bool_]]:
         """Find points inside of elements by a few steps of Newton's method.
 
         Parameters
@@ -406,6 +433,8 @@ class _BlockMap:
             Which element to look in, for each point.
         x : ndarray, [n, D]
             Points.
+        width : int
+            How many points in a row are looked for in the same element.
 
         Returns
         -------
@@ -419,23 +448,10 @@ class _BlockMap:
         goal, rounding = 2 * self.rounding[elements], _ROUNDINGS * self.rounding[elements]
         xi = self._guess(elements, x)
         if not self.geometry.affine:
-            active, before = np.arange(len(x)), np.full(len(x), np.inf)
-            for _ in range(_QUICK_STEPS):
-                with np.errstate(all="ignore"):
-                    eta = self.shape.inverse_collapse(xi[active])
-                    residual, step = self._newton(elements[active], eta, x[active], residual=True)
-                    distance = np.sqrt((residual**2).sum(axis=1))
-                    # What is not half as far as before takes more care.
-                    moves = (distance > goal[active]) & (distance < 0.5 * before) & (np.abs(step).max(axis=1) < _FAR)
-                active, before, step = active[moves], distance[moves], step[moves]
-                xi[active] += step
-                # The error after a step is of the size of the step's square.
-                far = np.abs(step).max(axis=1, initial=0.0) > _LAST_STEP
-                active, before = active[far], before[far]
-                if not len(active):
-                    break
+            with np.errstate(all="ignore"):
+                self._iterate(elements, x, width, xi, goal)
         clipped = self._clipped(xi)
-        state = self._at(elements, x, clipped)
+        state = self._at(elements, x, clipped, width)
         inside = state.distance <= rounding
         rest = np.flatnonzero(~inside & self.one_to_one[elements])
         outside = np.zeros(len(x), dtype=bool)
@@ -444,6 +460,37 @@ class _BlockMap:
             there = self._at(elements[rest], x[rest], eta).distance <= rounding[rest]
             outside[rest] = there & (depth < -self.blur[elements[rest]]) & (depth > -1)
         return inside, self.shape.collapse(clipped), outside
+
+    def _iterate(self, elements: Indices, x: Array, width: int, xi: Array, goal: Array) -> None:
+        """Take steps towards points from local coordinates xi, which are overwritten.
+
+        The inverse Jacobian, at first that of the affine map, is made anew where a step leaves too much of the way.
+        """
+        inverse, active, local = self.to_local.take(elements, axis=2), np.arange(len(x)), xi
+        before, fresh = np.full(len(x), np.nan), np.zeros(len(x), dtype=bool)
+        for _ in range(_QUICK_STEPS):
+            eta = self.shape.inverse_collapse(local)
+            _, residual, distance = self._at(elements, x, eta, width)
+            # Where a step of Newton's method itself does not bring the point half as far it takes more care.
+            moves = (distance > goal) & ~(fresh & (distance >= 0.5 * before))
+            fresh = _whole(moves & (distance > _STALE * before), width)
+            if fresh.any():
+                rows = np.flatnonzero(fresh)
+                inverse[:, :, rows] = self._inverse(elements[rows], eta[rows], width)
+            step = np.einsum("ain,ni->na", inverse, residual)
+            moves &= np.abs(step).max(axis=1) < _FAR
+            local = local + np.where(moves[:, None], step, 0.0)
+            # The next step would leave as small a part of the way, or a smaller one.
+            rows = np.flatnonzero(_whole(moves & ~(distance**2 <= goal * before), width))
+            before = distance
+            if len(rows) < len(active):
+                xi[active] = local
+                inverse = inverse.take(rows, axis=2)
+                active, elements, fresh = active.take(rows), elements.take(rows), fresh.take(rows)
+                local, x, goal, before = (array.take(rows, axis=0) for array in (local, x, goal, before))
+            if not len(rows):
+                return
+        xi[active] = local
 
     def invert(self, elements: Indices, x: Array, closest_node: bool = False) -> tuple[Array, Array]:
         """Find the points of elements that are closest to points.
@@ -473,7 +520,8 @@ class _BlockMap:
             if not len(active):
                 break
             now = _Iterate(*(array[active] for array in state))
-            step = self._step(elements[active], now) * length[active, None]
+            inverse = self._inverse(elements[active], now.eta)
+            step = np.einsum("ain,ni->na", inverse, now.residual) * length[active, None]
             xi = self.shape.collapse(now.eta)
             trial = self._at(elements[active], x[active], self._clipped(xi + step))
             better = trial.distance < now.distance
@@ -543,13 +591,13 @@ class _BoxTree:
                 exists = node < lower.shape[1]
                 box, node = box[exists], node[exists]
             for low, high, first, last in zip(lower, upper, least, most, strict=True):
-                within = (low.take(node) <= last.take(box)) & (first.take(box) <= high.take(node))
-                box, node = box[within], node[within]
+                within = np.flatnonzero((low.take(node) <= last.take(box)) & (first.take(box) <= high.take(node)))
+                box, node = box.take(within), node.take(within)
         counts = np.diff(starts, append=len(x))[box]
         node = np.repeat(node, counts)
         place = np.arange(len(node)) + np.repeat(starts[box] - (np.cumsum(counts) - counts), counts)
         for low, high, column in zip(*self.levels[-1], columns, strict=True):
             at = column.take(place)
-            within = (low.take(node) <= at) & (at <= high.take(node))
-            place, node = place[within], node[within]
-        return order[place], self.cells[node]
+            within = np.flatnonzero((low.take(node) <= at) & (at <= high.take(node)))
+            place, node = place.take(within), node.take(within)
+        return order.take(place), self.cells.take(node)

@@ -13,6 +13,7 @@ import hpfem as hp
 from hpfem import ArgumentError, StateError
 from hpfem.mesh import box, read_mesh
 from hpfem.shapes import BASES, equispaced_nodes
+from hpfem.space import locate
 from hpfem.space.locate import Locator, _BlockMap
 from meshes import generate
 from tests import samples
@@ -283,7 +284,7 @@ def test_short_cuts_change_nothing(name, rng, monkeypatch):
     x[::3] = rng.choice(mesh.points, 200) + rng.normal(size=(200, mesh.dim)) * 10.0 ** rng.uniform(-12, -2, (200, 1))
     block, element, xi = hp.Space(mesh, 1).locator.find(x)
 
-    def undecided(self, elements, points):
+    def undecided(self, elements, points, width):
         no = np.zeros(len(points), dtype=bool)
         return no, np.zeros((len(points), mesh.dim)), no
 
@@ -296,6 +297,28 @@ def test_short_cuts_change_nothing(name, rng, monkeypatch):
     same = (block == wanted[0]) & (element == wanted[1]) & (block >= 0)
     assert same.sum() > 0.9 * (block >= 0).sum() > 90  # others are on sides that cells share
     assert np.abs(xi[same] - wanted[2][same]).max() < 1e-8
+
+
+@pytest.mark.parametrize("name", ["quad", "tri", "hex", "prism", "pyramid", "tet"])
+def test_one_jacobian_serves_several_steps(name, rng, monkeypatch):
+    """Where cells bend as little as on a mesh of some size, a point takes one, and four or five values of the map."""
+    flat = box(name, 4).elevated(3)
+    mesh = flat.transformed(lambda x: x + 0.03 * np.sin(3 * np.roll(x, 1, axis=1)))
+    count = dict.fromkeys(("modes_at", "gradients_at"), 0)
+
+    def counted(what, made):
+        def run(basis, eta):
+            count[what] += len(eta)
+            return made(basis, eta)
+
+        return run
+
+    for what in count:
+        monkeypatch.setattr(locate, what, counted(what, getattr(locate, what)))
+    x = rng.uniform(0.15, 0.9, (20_000, mesh.dim))
+    assert (hp.Space(mesh, 1).locator.find(x)[0] >= 0).all()
+    assert count["gradients_at"] < 1.3 * len(x)
+    assert count["modes_at"] < 5 * len(x)
 
 
 OURS, SHAPES = (str(Path(package.__file__).parent) for package in (hp, hp.shapes))

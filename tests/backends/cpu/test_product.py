@@ -120,7 +120,7 @@ def test_it_follows_the_operators_present_kernels(rng, monkeypatch):
     A, x = hp.GlobalOperator(hp.Mass(c0.space), c0), rng.standard_normal(c0.size)
     before = A.apply(x)
     A.operator.rebuild()
-    used, apply = [], kernel.CpuKernel.apply_indexed
+    used, call = [], product.CpuProduct.__call__
     indexed = kernel.CpuKernel.indexed
 
     def noted(self, codes):
@@ -133,11 +133,11 @@ def test_it_follows_the_operators_present_kernels(rng, monkeypatch):
     # Kernels that cannot take numbers out of global vectors serve too.
     A.operator.strategy = "stdmat"
     A.operator.rebuild()
-    monkeypatch.setattr(kernel.CpuKernel, "apply_indexed", lambda *a: pytest.fail("the old kernel was used"))
+    monkeypatch.setattr(product.CpuProduct, "__call__", lambda *a: pytest.fail("the old kernel was used"))
     assert np.abs(A.apply(x) - before).max() < 1e-13
     A.operator.strategy = "auto"
     A.operator.rebuild()
-    monkeypatch.setattr(kernel.CpuKernel, "apply_indexed", apply)
+    monkeypatch.setattr(product.CpuProduct, "__call__", call)
     assert np.abs(A.apply(x) - before).max() < 1e-13
 
 

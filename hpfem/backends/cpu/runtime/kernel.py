@@ -92,6 +92,55 @@ class GroupKernel:
         array[...] = 0
         return array, array.ctypes.data
 
+    changes = False
+
+    def inputs(self) -> tuple[tuple[int, int, int, int], Any]:
+        """Addresses of geometry, points, fields and parameters as they are now, and what is there.
+
+        Where `changes` is not true they stay.
+
+        Returns
+        -------
+        addresses : tuple of int
+        used : object
+            To be held for as long as the kernel runs.
+        """
+        return (0, 0, 0, 0), None
+
+    def applied(self, components: int) -> int:
+        """Count how often it is applied to a field of so many components.
+
+        Parameters
+        ----------
+        components : int
+
+        Returns
+        -------
+        int
+        """
+        return components
+
+    def call(self, shape: tuple[int, int], given: int) -> tuple[tuple[int, ...], Any]:
+        """A call for `codegen.sequence`, of all groups, between global vectors.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            Of both.
+        given : int
+            Address of the first one; that of the other one is left to be filled in.
+
+        Returns
+        -------
+        words : tuple of int
+        used : object
+            To be held for as long as the call is made.
+        """
+        (components, stride), (addresses, used), scratch = shape, self.inputs(), self._new_scratch()
+        counts = 0, self.groups, self._n_elements, self.applied(components)
+        words = self.code.address, *counts, given, 0, *addresses, scratch[1], self._codes_at, stride
+        return words, (self, used, scratch)
+
     def _shares(self, components: int) -> list[int]:
         """First groups of the shares of threads, and the number of groups."""
         return shares(self.groups, self.groups * self.group_flops * components, THREAD_FLOPS)
@@ -189,6 +238,10 @@ class MatrixKernel(GroupKernel):
         self._entries = entries[_steps(zeros, transposed)[1]].astype(dtype)
         self._entries_at = self._entries.ctypes.data
 
+    def inputs(self) -> tuple[tuple[int, int, int, int], Any]:
+        """See `GroupKernel.inputs`."""
+        return (self._entries_at, 0, 0, 0), self._entries
+
     def indexed(self, codes: NDArray[np.int32]) -> MatrixKernel:
         """The same on some unknowns; see `CpuKernel.indexed`."""
         other = copy(self)
@@ -198,9 +251,8 @@ class MatrixKernel(GroupKernel):
 
     def apply_indexed(self, source: Array, out: Array, bounds: Sequence[int], at: tuple[int, int]) -> None:
         """Add the product with a global vector to another one; see `CpuKernel.apply_indexed`."""
-        used = source, out, self._entries
-        n, stride = source.shape
-        self._launch(self._shares_among(n, bounds), n, (*at, self._entries_at, 0, 0, 0), stride, used)
+        (n, stride), (addresses, used) = source.shape, self.inputs()
+        self._launch(self._shares_among(n, bounds), n, (*at, *addresses), stride, (source, out, used))
 
 
 class CpuKernel(GroupKernel, BlockKernel):
@@ -241,6 +293,7 @@ class CpuKernel(GroupKernel, BlockKernel):
         self._fields = field_inputs(trace)
         self._parameter_names = parameter_inputs(trace)
         self._parameters = np.zeros(len(self._parameter_names), problem.dtype)
+        self.changes = bool(self._fields or self._parameter_names)
         uses_point = trace is not None and trace.uses_point
         self._geometry, self._points = self._parameters, self._parameters
         if like is not None:
@@ -306,8 +359,24 @@ class CpuKernel(GroupKernel, BlockKernel):
         at : tuple of int
             Addresses of source and out, which take as long to ask for as a small kernel to run.
         """
-        components, (n, stride) = len(source) // self.problem.coupled, source.shape
-        self._run_parts(source, out, at, components, self._shares_among(n, bounds), stride)
+        n, stride = source.shape
+        self._run_parts(source, out, at, self.applied(n), self._shares_among(n, bounds), stride)
+
+    def applied(self, components: int) -> int:
+        """See `GroupKernel.applied`."""
+        return components // self.problem.coupled
+
+    def inputs(self) -> tuple[tuple[int, int, int, int], Any]:
+        """See `GroupKernel.inputs`."""
+        problem = self.problem
+        for i, name in enumerate(self._parameter_names):
+            self._parameters[i] = problem.parameters[name]
+        geometry, points, parameters = self._addresses
+        if not self._fields:
+            return (geometry, points, 0, parameters), None
+        fields = [np.ascontiguousarray(problem.fields[name].values[c], problem.dtype) for name, c in self._fields]
+        pointers = np.array([field.ctypes.data for field in fields], dtype=np.uint64)
+        return (geometry, points, pointers.ctypes.data, parameters), (fields, pointers)
 
     def _run_parts(
         self, source: Array, target: Array, at: tuple[int, int], components: int, bounds: Sequence[int], stride: int
@@ -318,14 +387,5 @@ class CpuKernel(GroupKernel, BlockKernel):
                 place = at[0] + c * source.strides[0], at[1] + c * target.strides[0]
                 self._run_parts(source[c : c + 1], target[c : c + 1], place, 1, bounds, stride)
             return
-        problem = self.problem
-        for i, name in enumerate(self._parameter_names):
-            self._parameters[i] = problem.parameters[name]
-        geometry, points, parameters = self._addresses
-        fields, pointers, fields_at = [], None, 0
-        if self._fields:
-            fields = [np.ascontiguousarray(problem.fields[name].values[c], problem.dtype) for name, c in self._fields]
-            pointers = np.array([field.ctypes.data for field in fields], dtype=np.uint64)
-            fields_at = pointers.ctypes.data
-        addresses = *at, geometry, points, fields_at, parameters
-        self._launch(bounds, components, addresses, stride, (source, target, fields, pointers))
+        addresses, used = self.inputs()
+        self._launch(bounds, components, (*at, *addresses), stride, (source, target, used))

@@ -21,8 +21,11 @@ from ....geometry.element_map import CACHED, chunks
 from ....mesh.sorting import distinct, run_starts
 from ....support.pool import Pool
 from ...vectors import HOST_VECTORS, BlockMatrix
+from ..codegen.sequence import WORDS, write_sequence
+from .cache import compiled
 from .kernel import CpuKernel, MatrixKernel
-from .threads import THREAD_FLOPS
+from .target import Code, host
+from .threads import THREAD_FLOPS, thread_count
 
 Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.int64]
@@ -30,6 +33,10 @@ Indices = NDArray[np.int64]
 # Parts of a block at most: more threads than that gain nothing.
 _MOST_PARTS = 64
 _NONE = np.empty(0, dtype=np.int64)
+
+# Words of a call, and arguments that a sequence does not need.
+_OUT, _INPUTS = 6, slice(7, 11)
+_NOTHING = (0,) * 8
 
 IndexedKernel = CpuKernel | MatrixKernel
 
@@ -91,6 +98,33 @@ def _tables(kernels: Sequence[IndexedKernel], Q: BlockMatrix) -> tuple[list[NDAr
     return tables, keys
 
 
+class _Scratch:
+    """What one product at a time uses: a vector with all places, and the calls of the kernels, for one thread."""
+
+    def __init__(
+        self, shape: tuple[int, int], kernels: Sequence[tuple[IndexedKernel, list[int]]], dtype: DTypeLike
+    ) -> None:
+        self.given = np.zeros(shape, dtype)
+        self.given_at = self.given.ctypes.data
+        some = [kernel for kernel, _ in kernels if kernel.groups]
+        calls = [kernel.call(shape, self.given_at) for kernel in some]
+        self._calls = np.array([words for words, _ in calls], dtype=np.int64).reshape(-1, WORDS)
+        self._at, self._used = self._calls.ctypes.data, [used for _, used in calls]
+        self._changing = [(row, kernel) for row, kernel in zip(self._calls, some, strict=True) if kernel.changes]
+
+    def run(self, sequence: Code, out: int) -> None:
+        """Run the kernels, which add to the vector at the address `out`."""
+        used = []
+        for row, kernel in self._changing:
+            addresses, held = kernel.inputs()
+            if held is not None:
+                row[_INPUTS] = addresses
+                used.append(held)
+        self._calls[:, _OUT] = out
+        if len(self._calls):
+            sequence.run(0, len(self._calls), 0, 0, self._at, *_NOTHING)
+
+
 class CpuProduct:
     """The product of a global operator with vectors.
 
@@ -133,11 +167,9 @@ class CpuProduct:
             csr_array((tail.data, among[tail.indices], tail.indptr), (tail.shape[0], n_shared)) for tail in tails
         )
         self._tail_t = csr_array(written.T)
-        self._pool: Pool[tuple[Array, int]] = Pool()
-
-    def _new_given(self, shape: tuple[int, int]) -> tuple[Array, int]:
-        array = np.zeros(shape, self._dtype)
-        return array, array.ctypes.data
+        self._small = all(len(bounds) == 2 for _, bounds in self._kernels)
+        self._sequence = compiled(write_sequence(), host())
+        self._pools: dict[int, Pool[_Scratch]] = {}
 
     def __call__(self, vector: Array, constrained: NDArray[np.integer[Any]] = _NONE) -> Array:
         """Apply to a vector.
@@ -156,23 +188,26 @@ class CpuProduct:
         """
         n, size = len(vector), self._size
         shape = n, size + self._tail.shape[0]
-        own = self._pool.take(lambda: self._new_given(shape))
-        if own[0].shape != shape:
-            own = self._new_given(shape)
-        given, given_at = own
+        pool = self._pools.setdefault(n, Pool())
+        own = pool.take(lambda: _Scratch(shape, self._kernels, self._dtype))
+        given, shared, some = own.given, self._shared, len(constrained) > 0
         given[:, :size] = vector
-        given[:, constrained] = 0
-        among = len(self._shared) > 0
-        for row in given if among else ():
-            row[size:] = self._tail @ row[self._shared]
+        if some:
+            given[:, constrained] = 0
+        for row in given if len(shared) else ():
+            row[size:] = self._tail @ row.take(shared)
         out = np.zeros(shape, self._dtype)
-        at = given_at, out.ctypes.data
-        for kernel, bounds in self._kernels:
-            kernel.apply_indexed(given, out, bounds, at)
-        self._pool.give(own)
-        for row in out if among else ():
-            row[self._shared] += self._tail_t @ row[size:]
-        out[:, constrained] = vector[:, constrained]
+        if self._small or thread_count() == 1:
+            own.run(self._sequence, out.ctypes.data)
+        else:
+            at = own.given_at, out.ctypes.data
+            for kernel, bounds in self._kernels:
+                kernel.apply_indexed(given, out, bounds, at)
+        pool.give(own)
+        for row in out if len(shared) else ():
+            row[shared] = row.take(shared) + self._tail_t @ row[size:]
+        if some:
+            out[:, constrained] = vector[:, constrained]
         return out[:, :size]
 
 

@@ -65,11 +65,14 @@ class Code:
     ----------
     run : callable
         See `Run`.
+    address : int
+        Of that, for other code.
     engine : object
         What keeps the code in memory.
     """
 
     run: Run
+    address: int
     engine: Any
 
 
@@ -177,7 +180,8 @@ def load_object(code: bytes) -> Code:
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine(host()), use_lmm=True)
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
-        return Code(_PROTOTYPE(engine.get_function_address("run")), engine)
+        address = engine.get_function_address("run")
+        return Code(_PROTOTYPE(address), address, engine)
 
     return _undisturbed(work)
 
