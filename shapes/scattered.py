@@ -1,6 +1,6 @@
-"""Modes at many points that have nothing in common: the 1-D functions of a direction all at once.
+"""Modes at many points without tensor structure: the 1-D functions of a direction all at once.
 
-They are polynomials of degree P at most, so that a matrix makes all of them out of the Legendre polynomials.
+They are polynomials of degree at most P, so a matrix gives all of them from the Legendre polynomials.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def modes_and_gradients_at(basis: Basis, eta: Array) -> Array:
         legendre = _legendre(basis.order, eta[:, k])
         values.append((own.values @ legendre)[leaves[:, k]])
         slopes.append((own.derivatives @ legendre)[leaves[:, k]])
-    # What is left of the slope's direction, and what is right of it, is multiplied once for all.
+    # Factors left and right of the differentiated direction are multiplied once for all.
     found = slopes
     for k in range(dim):
         for other in range(dim):
