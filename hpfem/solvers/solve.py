@@ -61,7 +61,7 @@ def solve(
         (`GlobalOperator.right_hand_side`).
     preconditioner : str, callable or None
         "multigrid" or "jacobi" (the diagonal), of A if it is symmetric positive definite, else of its diffusion and
-        reaction (`GlobalOperator.elliptic_part`); for a matrix "jacobi" takes absolute values. None or "none". A
+        reaction (`GlobalOperator.elliptic_part`); for a matrix, the absolute values of its diagonal. None or "none". A
         function r -> M^-1 r of vectors on the device of A, symmetric positive definite unless A is not symmetric.
         "auto": multigrid of a GlobalOperator if it is possible and a single solve is long enough to pay for it, else
         the diagonal if there is one, else none.
