@@ -53,7 +53,7 @@ def bad_preconditioner(name: str, rho: float, done: int) -> SolverError:
     SolverError
     """
     if not np.isfinite(rho):
-        return SolverError(f"{name}: the preconditioner gives infinity or NaN (r.z = {rho} after {done} iterations)")
+        return SolverError(f"{name}: the preconditioner's result is not finite (r.z = {rho} after {done} iterations)")
     return SolverError(
         f"{name}: the preconditioner is not positive definite (r.z = {rho:.3e} after {done} iterations);"
         " a preconditioner made from an indefinite operator (lam < 0) is indefinite too"

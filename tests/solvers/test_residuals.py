@@ -93,8 +93,8 @@ def forces(r):
 HOSTILE = {
     "writes": (writes, hp.ArgumentError, "the preconditioner must not write into its argument"),
     "forces": (forces, hp.SolverError, "the residual b - A x is .* though that of the iterations met"),
-    "nan": (lambda r: r * np.nan, hp.SolverError, "the preconditioner gives infinity or NaN"),
-    "inf": (lambda r: r * np.inf, hp.SolverError, "the preconditioner gives infinity or NaN"),
+    "nan": (lambda r: r * np.nan, hp.SolverError, "the preconditioner's result is not finite"),
+    "inf": (lambda r: r * np.inf, hp.SolverError, "the preconditioner's result is not finite"),
     "negative": (lambda r: -r, hp.SolverError, "the preconditioner is not positive definite"),
     "zero": (lambda r: 0 * r, hp.SolverError, "the preconditioner is not positive definite"),
     "complex": (lambda r: r + 0j, hp.ArgumentError, r"the preconditioner returned complex\d+ of shape \(80,\), wanted"),
