@@ -5,8 +5,9 @@
 
 Every kernel is timed alone: coefficients in, results out, in the users' layout, geometric factors stored. Elements of a
 small mesh are repeated until there are enough. Limits are measured before and after each case by kernels that are
-generated like the others; the better ones count, and the shortest time does: other processes only ever take away.
-`fraction` is the share of min(FMA peak / flops, read bandwidth / bytes); data in cache is held against the FMA peak.
+generated like the others. The higher limits and the shortest times count, because other processes can only slow down a
+run. `fraction` is the share of min(FMA peak / flops, read bandwidth / bytes); data in cache is compared with the FMA
+peak.
 """
 
 from __future__ import annotations

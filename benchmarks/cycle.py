@@ -3,8 +3,8 @@
     python benchmarks/cycle.py [--backend cuda] [--small] [-o OUT.json]
     python benchmarks/cycle.py --show OUT.json
 
-On curved boxes of every shape. A cycle is run as solvers run it, on a GPU as one graph; what it moves between host and
-device is counted. By level: the operator A, the smoother's B = T D^-1 T^t, and all that the cycle does there.
+On curved boxes of every shape. A cycle is run as solvers run it, on a GPU as one graph; copies between host and device
+are counted. By level: the operator A, the smoother's B = T D^-1 T^t, and all work of the cycle.
 """
 
 from __future__ import annotations

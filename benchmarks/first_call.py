@@ -3,8 +3,8 @@
     python benchmarks/first_call.py -o OUT.json [--backends cuda,cpu] [--orders 2,4,7] [--operator Helmholtz]
 
 Each measurement is a process of its own. Cold: every cache of kernels (hpfem's, CuPy's, the driver's) is an empty
-folder. Warm: the same folders once more; the shortest of the repeats. `first` is what the project's target speaks of:
-making the operator, with everything that it compiles, and applying it once; the rest of a process is listed beside it.
+folder. Warm: the same folders once more; the shortest of the repeats. `first` is the time of the project's target:
+making the operator, with everything that it compiles, and applying it once; the rest of a process is listed, too.
 """
 
 from __future__ import annotations

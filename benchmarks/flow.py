@@ -3,10 +3,10 @@
     HPFEM_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/flow.py [--backend cuda] [--small] [-o OUT.json]
     python benchmarks/flow.py --show OUT.json
 
-The flows of examples/incompressible_flow.py. On a CPU times are those of its processor, with one thread. What of them
-is inside of compiled kernels is summed up besides, by clocks that take about 2 % of a step: the rest is Python,
-NumPy's array operations, and SciPy's sparse products. *Ready*: seconds from the mesh to the end of the first step. On
-a GPU PyTorch's profiler, where there is one, sums up what kernels take in steps of their own, which are not timed.
+The flows of examples/incompressible_flow.py. On a CPU times are processor times of one thread. The part inside compiled
+kernels is summed up by clocks that take about 2 % of a step; the rest is Python, NumPy's array operations, and SciPy's
+sparse products. *Ready*: seconds from the mesh to the end of the first step. On a GPU PyTorch's profiler, where there
+is one, sums up what kernels take in steps of their own, which are not timed.
 """
 
 from __future__ import annotations

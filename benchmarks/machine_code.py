@@ -1,7 +1,7 @@
-"""What the generators write, as hashes: to show that a change of the code changes no kernel.
+"""Hashes of the generated kernels, to show that a change of the code changes no kernel.
 
-Of each case the LLVM IR of the CPU's kernels and the PTX of the CUDA kernels, by NVRTC and without a GPU, the names
-of symbols left out of account:
+Of each case the LLVM IR of the CPU's kernels and the PTX of the CUDA kernels, by NVRTC and without a GPU, without the
+names of symbols:
 
     python benchmarks/machine_code.py before.json
     python benchmarks/machine_code.py after.json --against before.json
@@ -76,7 +76,7 @@ def mesh(shape: str, curved: bool) -> Any:
 
 
 def cases() -> Iterator[tuple[str, BlockProblem]]:
-    """Names and problems: every form at one order, the two that count at all."""
+    """Names and problems: every form at one order, mass and Helmholtz at all orders."""
     for shape, order, curved, real in product(SHAPES, ORDERS, (False, True), ("float64", "float32")):
         for basis in ("modified", "lagrange"):
             if (real == "float32" or basis == "lagrange") and not (order == 3 and curved):

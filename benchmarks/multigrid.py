@@ -3,9 +3,9 @@
     python benchmarks/multigrid.py -o OUT.json [TABLE ...] [--small]
     python benchmarks/multigrid.py --show OUT.json
 
-Every problem is -div(k grad u) + lam u with a random right-hand side, k = lam = 1 where nothing else is said; counted
-are iterations to a residual of 1e-8 or what is said. Beside each count the file has the true residual, computed anew
-from the solution. Nothing is timed but the whole. `--show` prints the tables of a file.
+Every problem is -div(k grad u) + lam u with a random right-hand side, k = lam = 1 by default. The tables have
+iterations to a residual of 1e-8 or a given one. The file also has the true residual, computed from the solution. Only
+the whole run is timed. `--show` prints the tables of a file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from hpfem.support.machine import machine_description
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = (ROOT / "meshes", ROOT.parent / "shared" / "meshes")
 SOLIDS, FLAT = ("hex", "prism", "pyramid", "tet"), ("quad", "tri")
-# Unknowns, and iterations, beyond which no case goes.
+# Largest numbers of unknowns and of iterations of a case.
 MOST_UNKNOWNS, MOST_ITERATIONS = 1_200_000, 1000
 # Boxes across in the tables of hard problems, as in the prototype's.
 ACROSS = {"hex": 4, "prism": 4, "pyramid": 2, "tet": 2}

@@ -1,4 +1,4 @@
-"""What an iteration of conjugate gradients takes on a GPU, kernel by kernel: Nekbone's problem, a box of hexes.
+"""The time of an iteration of conjugate gradients on a GPU, kernel by kernel: Nekbone's problem, a box of hexes.
 
     python benchmarks/nekbone_parts.py -o OUT.json [--order 7] [--counts 8 16] [--tune SECONDS]
 

@@ -56,7 +56,7 @@ def microseconds(operator: Any, u: Any, out: Any, calls: int = 20, samples: int 
 
 
 def cases(only: str) -> Iterator[tuple[str, float]]:
-    """Names and times of all that serves."""
+    """Names and times of all suitable strategies."""
     for shape, sizes in CELLS.items():
         for (order, n), curved in product(sizes.items(), (False, True)):
             space = None

@@ -28,7 +28,7 @@ def exact(x: Any, y: Any, z: Any) -> Any:
 
 
 def source(x: Any, y: Any, z: Any) -> Any:
-    """What makes it the solution."""
+    """The right-hand side of the known solution."""
     return (1 + 4 + 2.25 - 0.49) * exact(x, y, z)
 
 

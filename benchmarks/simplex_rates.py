@@ -24,7 +24,7 @@ from hpfem.tuning.select import candidates
 
 
 def rates(block: TiledBlock, strategy: str, algorithm: str, options: str | None, n: int, sustained: float) -> Any:
-    """Check and time one kernel; None if it cannot serve."""
+    """Check and time one kernel; None if it is not suitable."""
     block.free_unused_memory()
     provider = block.backend.strategy(strategy)
     try:
@@ -51,7 +51,7 @@ def rates(block: TiledBlock, strategy: str, algorithm: str, options: str | None,
 def best(
     block: TiledBlock, n: int, search: bool, sustained: float, tried: list[str], only: tuple[str, ...] = ()
 ) -> list[dict[str, Any]]:
-    """The rates of everything that serves, the fastest first."""
+    """The rates of all suitable kernels, the fastest first."""
     found = []
     problem = block.tiled(n)
     for config, (strategy, own) in candidates(problem, "auto", "auto", block.backend).items():

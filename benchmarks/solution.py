@@ -1,9 +1,9 @@
-"""What a user waits for between a mesh and a solution, row by row, each in a process of its own.
+"""The waiting time of a user from a mesh to a solution, row by row, each in a process of its own.
 
     python benchmarks/solution.py -o OUT.json [ROW ...] [--device cpu|cuda] [--small]
 
-Without rows all that the device has are measured. The processor's rows run on one core. A row that is not done within
-its time says so. What is compiled is compiled once before, where a row is about the time after that.
+By default all rows of the device are measured. The processor's rows run on one core. A row that is not done within
+its time says so. Kernels are compiled before, if a row is about the time without compilation.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""The tuner's loss: how much slower what it chose is than the fastest of everything, timed in turns.
+"""The tuner's loss: how much slower its choice is than the fastest kernel, timed in turns.
 
     python benchmarks/tuner_loss.py -o OUT.json [--backend cuda] [--shapes hex,tet] [--orders 1:7]
         [--geometries deformed] [--operators helmholtz,mass] [--dtype float64] [--dofs 2e7] [--tune 8] [--budget 400]
     python benchmarks/tuner_loss.py -o OUT.json --merge A.json B.json
 
-For each case: the tuner as users run it, without earlier results; then everything that can serve, searched without
-its short cuts and on all elements; then the tuner's choice and the fastest of the others in turns, the median of at
-least 11 samples each. Cases come in a shuffled order, so that any part is a fair sample; a run ends before its budget
-does, and goes on where OUT.json ended when it is started again with the same settings. `--merge` puts parts together.
+For each case: the tuner as users run it, without earlier results; then all suitable kernels, searched without its short
+cuts and on all elements; then the tuner's choice and the fastest of the others in turns, the median of at least 11
+samples each. Cases come in a shuffled order, so that any part is a fair sample; a run ends before its budget does, and
+goes on where OUT.json ended when it is started again with the same settings. `--merge` puts parts together.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@
     python examples/acoustic_wave.py --shapes quad tri --output pictures/
     python examples/acoustic_wave.py --mesh meshes/curved_mixed_2d.msh --order 8 --frequency 5 --output pictures/
 
-A Ricker wavelet is fired at a point; receivers listen a little below the surface, where the pressure is held at zero.
+A Ricker wavelet is emitted at a point. Receivers are a little below the surface, where the pressure is zero.
 Quads with Gauss-Lobatto points have a diagonal mass, so a time step is one operator and a few vector operations. Where
-there are tris the mass is inverted by CG, some 35 iterations a step at order 5. After the source has died the energy
-stays, up to the square of the time step, either way.
+there are tris the mass is inverted by CG, some 35 iterations a step at order 5. After the source has ended, the energy
+is constant up to the square of the time step in both cases.
 """
 
 import argparse
@@ -26,7 +26,7 @@ RECEIVERS = ((0.25, 0.95), (0.5, 0.95), (0.85, 0.95))
 
 
 def layers(space):
-    """Speed squared, and the facets between the layers: cells below y = 0.5 are faster, each of one speed."""
+    """Speed squared, constant in each cell and larger below y = 0.5; and the facets between the layers."""
     speed_squared = space.evaluate(lambda x, y: y)
     fast = np.zeros(space.n_cells, dtype=bool)
     for block, values in zip(space.blocks, speed_squared.arrays):
@@ -108,7 +108,7 @@ def main(mesh=None, order=5, end=0.9, frequency=8.0, courant=0.5, backend="auto"
 
 
 def seismogram(times, traces, path):
-    """What the receivers heard."""
+    """The pressure at the receivers."""
     plt = pyplot()
     figure, axis = plt.subplots(figsize=(7, 3.5), layout="constrained")
     for place, trace in zip(RECEIVERS, np.array(traces).T):

@@ -1,12 +1,12 @@
-"""Carried and spread: velocity . grad(u) - k laplace(u) = f on hexes, prisms, pyramids and tets.
+"""Advection and diffusion: velocity . grad(u) - k laplace(u) = f on hexes, prisms, pyramids and tets.
 
     python examples/advection_diffusion.py
     python examples/advection_diffusion.py --backend cuda --diffusivity 0.05 --orders 2 4 8
 
-`hp.solve` finds that the operator is not symmetric, takes GMRES, and multigrid of what is symmetric in it: the
-diffusion. As long as the flow does not outweigh that over a cell, the iterations grow neither with the order nor with
-the mesh. The solution is known, u = sin(pi x) cos(pi y) exp(z), and f follows from it; the velocity turns around an
-axis and rises.
+`hp.solve` finds that the operator is not symmetric, takes GMRES, with multigrid of its symmetric part, the diffusion.
+If advection does not dominate over diffusion in a cell, the iterations grow neither with the order nor with the mesh.
+The solution is known, u = sin(pi x) cos(pi y) exp(z), and f follows from it; the velocity turns around an axis and
+rises.
 """
 
 import argparse
@@ -56,13 +56,13 @@ def main(
         return flow + diffusivity * (2 * np.pi**2 - 1) * exact(*x)
 
     for order in orders:
-        # Points for what is no polynomial of the order.
+        # More points for functions that are not polynomials of the order.
         space = hp.Space(mesh, order, quadrature=2, backend=backend)
         c0 = hp.C0Space(space)
         bc = hp.BoundaryConditions(c0, dirichlet=exact)
         form = hp.AdvectionDiffusionReaction(space, velocity, diffusivity)
         A = hp.GlobalOperator(form, c0, bc)
-        # Known values are taken to the right; their own rows are those of the identity.
+        # Known values are moved to the right-hand side; their rows are those of the identity.
         load = c0.gather(hp.IProductWRTBase(space)(space.evaluate(source)))
         b = np.where(bc.constrained, bc.values, load - hp.GlobalOperator(form, c0).apply(bc.values))
         for preconditioner in preconditioners:

@@ -3,9 +3,9 @@
     python examples/bratu.py
     python examples/bratu.py --backend cuda --order 6
 
-The residual and its linearisation are plain Python functions; they become kernels of the backend, and on a GPU nothing
-leaves it from the first guess to the solution. With u = 0 at two opposite sides of the cube and no flux through the
-others the solution is known: it depends on x alone. The cells are hexes, prisms, pyramids and tets.
+The residual and its linearisation are plain Python functions; they become kernels of the backend. On a GPU nothing is
+copied to the host from the first guess to the solution. With u = 0 at two opposite sides of the cube and no flux
+through the others the solution is known: it depends on x alone. The cells are hexes, prisms, pyramids and tets.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def main(path=MESH, order=5, lam=2.0, backend="auto", tol=1e-11, most=10):
     Parameters
     ----------
     lam : float
-        Below 3.51: there is no solution beyond.
+        Below 3.51: for larger values there is no solution.
     tol : float
         Ratio of the residual's norm to that of the first guess, zero.
 
@@ -60,7 +60,7 @@ def main(path=MESH, order=5, lam=2.0, backend="auto", tol=1e-11, most=10):
     bc = hp.BoundaryConditions(c0, dirichlet={"xmin": 0.0, "xmax": 0.0})
     residual = hp.GlobalOperator(hp.WeakForm(space, bratu, fields={"lam": lam}), c0, bc)
     device = residual.device
-    # The Laplacian is near enough to every linearisation.
+    # The Laplacian is similar enough to every linearisation.
     precondition, used = make_preconditioner("multigrid", hp.GlobalOperator(hp.Laplacian(space), c0, bc))
     space.comm.print(f"{c0.whole_size:,} unknowns on {device.name}, preconditioner {used}")
 
@@ -75,7 +75,7 @@ def main(path=MESH, order=5, lam=2.0, backend="auto", tol=1e-11, most=10):
             if residuals[-1] < tol:
                 break
             tangent = hp.GlobalOperator(hp.WeakForm(space, linearised, fields={"lam": lam, "w": w}), c0, bc)
-            # No more digits than Newton's method can use: its residual is squared by a step.
+            # No more digits than Newton's method can use: each step squares its residual.
             wanted = max(1e-2 * residuals[-1], 1e-2 * tol / residuals[-1], 1e-13)
             options = {"tol": wanted, "bar": False, "shared": tangent.vectors}
             correction, info = hp.cg(lambda v, A=tangent: A.apply(v, device), -r, precondition, **options)

@@ -31,12 +31,12 @@ def main(path=MESH, orders=(2, 4, 6), backend="auto", output=None):
     with thread_limit():
         rows = [row for order in orders for row in compare_algorithms(mesh, order, backend=backend, repeats=3)]
 
-    # Every algorithm computes the same numbers, but for rounding.
+    # Every algorithm computes the same numbers, up to rounding.
     rows = [row for row in rows if not row.quadrature]  # on the same points
     difference = max(row.difference for row in rows)
     print(f"largest relative difference: {difference:.1e}")
 
-    # What differs is the work.
+    # Only the work differs.
     saved = {}
     # On a GPU sum factorisation with both algorithms has another name: some elements per block of threads.
     strategy = "sumfac-top" if any(row.strategy == "sumfac-top" for row in rows) else "sumfac"

@@ -3,8 +3,8 @@
     python examples/composite.py
     python examples/composite.py --order 6 --backend cuda
 
-One side is kept at 0, the opposite one at 1, the others are insulated. The heat that passes lies between what layers
-one after the other and layers side by side of the same materials let through (Wiener's bounds).
+One side is kept at 0, the opposite one at 1, the others are insulated. The heat flux lies between those of layers of
+the same materials in series and in parallel (Wiener's bounds).
 """
 
 import argparse

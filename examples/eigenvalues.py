@@ -3,8 +3,8 @@
     python examples/eigenvalues.py --output modes.vtu
     python examples/eigenvalues.py --backend cuda
 
-On the unit cube with u = 0 on the boundary they are pi^2 (i^2 + j^2 + k^2): 3, 6, 6, 6, 9, ... times pi^2. SciPy sees
-the operators as `LinearOperator`s on its own vectors, wherever they compute; the multigrid preconditioner of the
+On the unit cube with u = 0 on the boundary they are pi^2 (i^2 + j^2 + k^2): 3, 6, 6, 6, 9, ... times pi^2. For SciPy
+the operators are `LinearOperator`s on NumPy vectors, whatever their device; the multigrid preconditioner of the
 Helmholtz solver makes LOBPCG converge fast.
 """
 
@@ -23,9 +23,9 @@ MESH = Path(__file__).resolve().parent.parent / "meshes" / "cube_mixed.msh"
 
 
 def on_free(operator, c0, free):
-    """The operator between free unknowns only; those that are held have eigenvalue 1, which is not ours.
+    """The operator between free unknowns only; unknowns with Dirichlet values would add the eigenvalue 1.
 
-    SciPy knows of one process: each has all unknowns, of which it takes its own to the operator.
+    SciPy runs in one process: each process has all unknowns, and gives its own ones to the operator.
     """
 
     def apply(x):
@@ -68,7 +68,7 @@ def main(path=MESH, order=5, count=5, method="lobpcg", tol=1e-6, backend="auto",
     stiffness, mass = on_free(K.matvec, c0, free), on_free(M.matvec, c0, free)
     if method == "lobpcg":
         rng = np.random.default_rng(0)
-        # A few more than wanted: the last ones of a block converge last.
+        # A few more than needed: the last ones of a block converge last.
         guess = rng.standard_normal((stiffness.shape[0], count + 5))
         preconditioner = on_free(precondition, c0, free)
         with warnings.catch_warnings():

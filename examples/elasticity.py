@@ -3,8 +3,8 @@
     python examples/elasticity.py
     python examples/elasticity.py --order 6 --backend cuda
 
-Components are coupled by the form, and have boundary conditions of their own: where the beam is cut in half by its
-plane of symmetry nothing moves across it, and slides freely along it.
+Components are coupled by the form, and have boundary conditions of their own: on the beam's plane of symmetry the
+normal displacement is zero, and the others are free.
 """
 
 import argparse
@@ -33,7 +33,7 @@ def solve(space, lam, mu, dirichlet, neumann):
     -------
     u : Field
     forces : ndarray, [3]
-        What holds it: the reactions on all of the boundary with prescribed values together.
+        Sum of the reactions on all of the boundary with prescribed values.
     iterations : int
     """
     c0 = hp.C0Space(space)

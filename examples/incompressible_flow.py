@@ -189,7 +189,7 @@ def run(flow, steps, every=1, seen=None, boundary=None):
 
 
 def kovasznay(order=8, dt=2e-3, steps=50, order_in_time=3, cells=4, backend="auto", reynolds=40.0):
-    """Kovasznay's flow behind a grid, seen by one who moves along with the wind: it decays, and is known exactly.
+    """Kovasznay's flow behind a grid, in coordinates that move with the mean flow: it decays, and is known exactly.
 
     Returns
     -------

@@ -6,7 +6,7 @@
 Order 7, nodes and points at Gauss-Lobatto points, one or three components, the diagonal or nothing as preconditioner.
 Every variant of the operator must take as many iterations to the same error (Table 6 of paper 000). The work of an
 iteration is counted as Nekbone does: 12 E N^4 + 34 E N^3 flops (37 with a mass term), N = P + 1, per component. The
-operator's share of the roofline is against the bandwidth of main memory: a small box, staying in cache, passes it.
+operator's share of the roofline is relative to the bandwidth of main memory: a small box in cache exceeds it.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def flops_per_iteration(elements, order, components, mass):
 
 
 def solve(c0, lam, components, preconditioner, tol, options, limits):
-    """One solve with a known solution; what Nekbone's table says of it."""
+    """One solve with a known solution; the entries of Nekbone's table."""
     bc = hp.BoundaryConditions(c0, dirichlet=0.0)
     A = hp.GlobalOperator(hp.Helmholtz(c0.space, lam=lam, **options), c0, bc, components=components)
     device = A.device

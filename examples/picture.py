@@ -14,7 +14,7 @@ MESH = Path(__file__).resolve().parent.parent / "meshes" / "pipe_mixed.msh"
 
 
 def wind(x, y, z):
-    """How well the air takes heat away."""
+    """The heat transfer coefficient of the air."""
     return 4 * np.exp(2 * (x - y) + z)
 
 
@@ -48,6 +48,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="The picture of the README.")
     parser.add_argument("--order", type=int, default=6)
     parser.add_argument("--backend", default="auto", help="auto, numpy, cpu or cuda")
-    parser.add_argument("--output", help="a .png file; takes pyvista")
+    parser.add_argument("--output", help="a .png file; needs pyvista")
     given = parser.parse_args()
     main(order=given.order, backend=given.backend, output=given.output)

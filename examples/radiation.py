@@ -18,7 +18,7 @@ import hpfem as hp
 MESH = Path(__file__).resolve().parent.parent / "meshes" / "cube_mixed.msh"
 
 
-# What multiplies the test function on the wall; a pointwise function of the normal would take `n` too.
+# The factor of the test function on the wall; a pointwise function may take the normal `n`, too.
 def radiated(u, s):
     """(s u^4, v) over the wall."""
     return s * u**4

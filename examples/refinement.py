@@ -3,9 +3,9 @@
     python examples/refinement.py
     python examples/refinement.py --order 4 --times 3
 
-`mesh.refined()` cuts every cell into smaller ones on the same curved geometry. With order P the error in L2 falls by
-2^(P+1) from one mesh to the next, that in H1, which counts derivatives too, by 2^P. The solution on a mesh is where the
-iteration on the next one starts: `space.interpolate` takes it over.
+`mesh.refined()` divides every cell into smaller ones on the same curved geometry. With order P the error in L2 falls by
+2^(P+1) from one mesh to the next, that in H1, which counts derivatives too, by 2^P. The solution on a mesh,
+interpolated by `space.interpolate`, is the first guess on the next mesh.
 """
 
 import argparse

@@ -14,7 +14,7 @@ import hpfem as hp
 MESH = Path(__file__).resolve().parent.parent / "meshes" / "curved_mixed.msh"
 
 
-# A weak form is what multiplies the test function, and what multiplies its gradient, at one point. `u` is the value
+# A weak form is the factor of the test function, and the factor of its gradient, at one point. `u` is the value
 # there, `du` the gradient in x, `k` a coefficient: a number, a function of the coordinates or a field.
 def allen_cahn(u, du, k):
     """(u^3 - u, v) + (k grad u, grad v)."""

@@ -8,7 +8,7 @@
     ├── DeviceError     no usable compiler, GPU or driver for a backend; `OutOfMemory`, also a MemoryError, if no room
     └── SolverError     a solver that did not reach its tolerance or met a breakdown
 
-and `HpfemWarning` for results that are right but not all that was asked for, through Python's `warnings`.
+and `HpfemWarning`, a Python warning: a result is correct, but not all that was asked for.
 Every message names what is wrong, where, and what to do.
 """
 

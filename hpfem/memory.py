@@ -4,9 +4,9 @@ Each side has a validity flag. An array is asked for as `read`, `write` or `read
 the asked side is stale, and every move is counted. Other libraries take a pair without a copy through DLPack, the CUDA
 array interface or `numpy.asarray`: each counts as `readwrite` where the values are, so that the other side is stale.
 
-Threads may read one pair at once: a side is shown to others when it is filled. Who writes to a pair has to be alone
-with it, as with a NumPy array. Memory that is given up while a device still works on it is safe where CuPy's pool takes
-it: what the pool gives out again is for the same stream, and work on a stream is in order.
+Several threads may read a pair at once: they see a side only when it is filled. While a thread writes to a pair, no
+other may use it, as with a NumPy array. Memory may be freed while a device still works on it: CuPy's pool uses it again
+on the same stream only, and work on a stream is done in order.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class Device(Protocol):
     backend : str
         Name of the backend that computes there.
     library : str
-        Whose arrays it has.
+        Name of the library of its arrays.
     interfaces : tuple of str
-        Attributes by which its arrays tell other libraries where they are, beside DLPack's.
+        Attributes of its arrays by which other libraries find the memory, beside DLPack's.
     selection : str
-        How users make it the current one.
+        How users select it.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Device(Protocol):
         Parameters
         ----------
         kind, number : int
-            As DLPack tells devices apart.
+            Type and number of the device in DLPack.
 
         Returns
         -------
@@ -86,12 +86,12 @@ class Device(Protocol):
         return None
 
     def free(self) -> float:
-        """Tell how much memory may still be taken.
+        """Tell how much memory is free.
 
         Returns
         -------
         float
-            Bytes; infinity where nothing of it is told.
+            Bytes; infinity if unknown.
         """
         return math.inf
 
@@ -145,7 +145,7 @@ class Device(Protocol):
         Raises
         ------
         ArgumentError
-            If its library does not give it away.
+            If its library does not share its memory.
         """
 
     def overlap(self, first: Any, second: Any) -> bool:
@@ -171,7 +171,7 @@ def dlpack_device(array: Any) -> tuple[int, int] | None:
     Returns
     -------
     tuple of int, or None
-        Type and number of the device; None for what does not speak DLPack.
+        Type and number of the device; None for an object without DLPack.
     """
     ask = getattr(array, "__dlpack_device__", None)
     if ask is None or isinstance(array, type):
@@ -194,7 +194,7 @@ class Host(Device):
         return "on the host" if kind in _DLPACK_HOST else None
 
     def free(self) -> float:
-        """What the system has, or the limit of the process; see `Device.free`."""
+        """Free memory of the system, or up to the limit of the process; see `Device.free`."""
         return available_memory()
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray[Any, Any]:
@@ -232,7 +232,7 @@ HOST = Host()
 
 @dataclass(eq=False)
 class Transfers:
-    """Counters of what moved between host and devices.
+    """Counters of copies between host and devices.
 
     Attributes
     ----------
@@ -271,7 +271,7 @@ def device_of(xp: Any) -> str:
 
 
 class PerDevice(Generic[T]):
-    """What an object makes once per device; a copy of it is empty."""
+    """Objects that are made once per device; a copy of this container is empty."""
 
     def __init__(self) -> None:
         self._made: dict[str, T] = {}
@@ -280,12 +280,12 @@ class PerDevice(Generic[T]):
         return PerDevice, ()
 
     def get(self, device: Device | str, make: Callable[[], T]) -> T:
-        """Take what there is for a device.
+        """Give the object of a device.
 
         Parameters
         ----------
         device : Device or str
-            A name is that of `device_of`.
+            A device, or its name from `device_of`.
         make : callable
             () -> object, called the first time.
 
@@ -305,7 +305,7 @@ def as_numpy(array: Any) -> Any:
     Parameters
     ----------
     array : array
-        Of NumPy, or of a library whose arrays have `get`.
+        Array of NumPy, or of a library whose arrays have `get`.
 
     Returns
     -------
@@ -343,7 +343,7 @@ class PairArray:
     Attributes
     ----------
     device : Device or None
-        The one other than the host that this array has been on.
+        The device, other than the host, on which this array has been.
     nbytes : int
         Size of one side.
     """
@@ -437,12 +437,12 @@ class PairArray:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """DLPack capsule of the side that has the values; of a copy on the host where that is asked for.
+        """DLPack capsule of the side that has the values, or of a copy on the host if asked for.
 
         Parameters
         ----------
         stream, max_version, dl_device, copy
-            Of the array API standard.
+            As in the array API standard.
 
         Raises
         ------
@@ -454,7 +454,7 @@ class PairArray:
         wanted = {key: value for key, value in given.items() if value is not None}
         if dl_device is not None and int(dl_device[0]) in _DLPACK_HOST and home.name != HOST.name:
             if copy is False:
-                raise BufferError(f"the values are on {home.name}: they are copied to the host, or not at all")
+                raise BufferError(f"the values are on {home.name}: they can be copied to the host only")
             wanted.pop("stream", None)
             return np.array(self.read(HOST)).__dlpack__(**wanted)
         return self.readwrite(home).__dlpack__(**wanted)
@@ -467,7 +467,7 @@ class PairArray:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """An array interface of the device's side; it is absent where that has not the values."""
+            """An array interface of the device's side; absent if that side does not have the values."""
             if not name.endswith("_interface__"):
                 raise AttributeError(f"'PairArray' object has no attribute {name!r}")
             if self.device is None or name not in self.device.interfaces or not self.valid(self.device):
@@ -492,7 +492,7 @@ class PairArray:
         other = dtype is not None and np.dtype(dtype) != self.dtype
         if copy is False and (other or not self.valid(HOST)):
             raise ValueError(
-                f"no array of {dtype or self.dtype} on the host without a copy of what is at {self.home.name}"
+                f"an array of {dtype or self.dtype} on the host needs a copy of the values on {self.home.name}"
             )
         if copy or other:
             return np.array(self.read(HOST), dtype=dtype)
@@ -564,7 +564,7 @@ class PairArray:
         return side
 
     def discard(self) -> None:
-        """Forget the values: what wrote them was interrupted. It can be written again."""
+        """Mark the values as lost, because writing them was interrupted. The array can be written again."""
         self._valid = set()
 
     def _place(self, device: Device) -> None:
@@ -579,11 +579,13 @@ class PairArray:
     def _filled(self, device: Device) -> Any:
         """The side on a device with the current values."""
         if not self._valid:
-            raise StateError("an array was read before anything was written to it, or what wrote to it was interrupted")
+            raise StateError(
+                "an array was read before anything was written to it, or after writing to it was interrupted"
+            )
         self._place(device)
         if device.name in self._valid:
             return self._sides[device.name]
-        # A side that is there keeps its memory, which others may look at; it is filled with what all readers want.
+        # An existing side keeps its memory, which others may be reading; it is filled with the same values for all.
         side = self._sides.get(device.name)
         if side is None:
             side = device.empty(self.shape, self.dtype)

@@ -1,4 +1,4 @@
-"""Reference elements: shapes, quadrature, bases and their mode trees. NumPy and SciPy only; knows no mesh or device."""
+"""Reference elements: shapes, quadrature, bases and their mode trees. NumPy and SciPy only; no mesh or device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of arguments that every module makes in the same words, and how messages show a value."""
+"""Checks of arguments with the same messages in all modules, and texts of values for messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .polynomials import Array
 
 T = TypeVar("T")
 
-# Beyond these, tables take gigabytes or the time to make them does.
+# Beyond these, tables need gigabytes, or very long to make.
 MAX_ORDER, MAX_POINTS = 100, 1000
 
 
@@ -29,7 +29,7 @@ class _Short(Repr):
         self.maxstring = self.maxlong = self.maxother = 80
 
     def repr_ndarray(self, array: Any, level: int) -> str:
-        """An array by what it is; its numbers only where they are few."""
+        """An array by its kind; with its numbers only if they are few."""
         if array.size > 6:
             return f"<array {list(array.shape)} of {array.dtype}>"
         return " ".join(self.repr_instance(array, level).split())
@@ -43,7 +43,7 @@ _SHORT = _Short()
 
 
 def shown(value: object) -> str:
-    """A value as messages show it: short, whatever it is.
+    """A short text of any value, for messages.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def real(
 
 
 def takes(function: object, *arguments: object) -> bool:
-    """Whether something can be called with these arguments, as far as it says.
+    """Whether something can be called with these arguments, according to its signature.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def takes(function: object, *arguments: object) -> bool:
     Returns
     -------
     bool
-        True for functions that do not say, as some of C.
+        True for functions without a signature, as some written in C.
     """
     if not callable(function):
         return False
@@ -203,9 +203,9 @@ def name_of(value: object, names: Collection[str], kind: str, where: str = "") -
     names : collection of str
         The valid ones.
     kind : str
-        What they name, for the message.
+        Kind of the named things, for the message.
     where : str
-        What the message says after the value.
+        Text of the message after the value.
 
     Returns
     -------
@@ -214,7 +214,7 @@ def name_of(value: object, names: Collection[str], kind: str, where: str = "") -
     Raises
     ------
     ArgumentError
-        If it is none of them: the message lists them and the closest one.
+        If it is not one of them: the message lists them and the closest one.
     """
     if isinstance(value, str) and value in names:
         return value
@@ -266,12 +266,12 @@ def as_array(value: object, what: str, kinds: str = "buif") -> NDArray[Any]:
     Returns
     -------
     ndarray
-        Of its own dtype, without a copy where there is one; an empty one counts as of any kind.
+        With its own dtype, and without a copy if it is an array already; an empty array is of any kind.
 
     Raises
     ------
     ArgumentError
-        If it is none.
+        If it is not such an array.
     """
     try:
         found = None if isinstance(value, (type, np.ma.MaskedArray)) else np.asarray(value)
@@ -301,7 +301,7 @@ def reals(value: object, what: str) -> Array:
     Raises
     ------
     ArgumentError
-        If it is no array of real numbers.
+        If it is not an array of real numbers.
     """
     return as_array(value, what).astype(np.float64, copy=False)
 
@@ -315,7 +315,7 @@ def coordinates(value: object, dim: int, shape: str) -> Array:
     dim : int
         Number of coordinates wanted.
     shape : str
-        Name of the shape the points are for.
+        Name of the shape of the points.
 
     Returns
     -------

@@ -46,7 +46,7 @@ class Basis:
     functions : tuple of tuple of callable
         Per direction the 1-D functions (z, derivative) -> values, in table order.
     modes : tuple of Mode
-        In the public mode order, which is the tree's; for a basis with a `transform` the order of its nodes.
+        In the public mode order, which is the tree's order; for a basis with a `transform`, the order of its nodes.
     transform : ndarray or None, [tree modes, n_modes]
         Coefficients of the tree's modes from those of the basis; None is the identity.
     nodes : ndarray or None, [n_modes, dim]
@@ -92,7 +92,7 @@ class Basis:
         Raises
         ------
         ArgumentError
-            If there is no such direction or derivative, or the coordinates are no numbers.
+            If there is no such direction or derivative, or the coordinates are not numbers.
         """
         direction = integer(direction, 0, "the number of a direction", self.shape.dim - 1)
         derivative = integer(derivative, 0, "the number of derivatives", 1)
@@ -211,7 +211,7 @@ class Basis:
         return self.from_leaves(values)
 
     def from_leaves(self, values: Array) -> Array:
-        """Bring products of 1-D functions together to modes.
+        """Add up products of 1-D functions to modes.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Properties that are computed once, without a lock: one that another thread holds when a process forks stays held."""
+"""Properties that are computed once, without a lock: a lock held by another thread at a fork is never released."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ else:
     from typing import Any
 
     class cached_property(functools.cached_property[Any]):
-        """`functools.cached_property` as it is since Python 3.12: two threads may both compute, and one result stays.
+        """`functools.cached_property` as since Python 3.12: two threads may both compute, and one result is kept.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""The exceptions of the lowest floor; `hpfem.errors` re-exports them beside its own."""
+"""The exceptions of the lowest floor; `hpfem.errors` exports them, too."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Functions of low energy on a reference cell, in whose basis the diagonal of an elliptic operator smooths.
+"""Functions of low energy on a reference cell: in this basis, the diagonal of an elliptic operator is a good smoother.
 
-The function of a vertex, edge or face is, among those that agree with it there and vanish on what does not touch it,
-the one of least energy [SC]. On an edge or face, and inside the cell, the functions are eigenvectors of the Laplacian
-of the regular entity, so that neighbours of any shape make the same trace.
+The function of a vertex, edge or face has given values on that entity and is zero on all entities that do not contain
+it. Among such functions it is the one of least energy [SC]. On an edge or face, and inside the cell, the functions are
+eigenvectors of the Laplacian of the regular entity, so that neighbours of any shape have the same trace.
 
-The modified basis is hierarchical and sorted by entity, and so are these functions: column m stands for the mode m, and
-changes its sign and place with the entity's orientation as that does, but on rotated tris.
+The modified basis is hierarchical and sorted by entity, and so are these functions: column m belongs to mode m, and
+changes its sign and place with the entity's orientation like that mode, except on rotated tris.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .shape import Shape
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-# Of entries beside those on the diagonal: what is zero but for rounding, as between even and odd functions.
+# Off-diagonal entries up to this, relative to the diagonal, are zero up to rounding, as between even and odd functions.
 _ROUNDING = 3e-15
 
 
@@ -133,7 +133,7 @@ def reference_energies(shape: Shape, order: int) -> tuple[Array, Array]:
 
 @cache
 def eigenbasis(shape: Shape, order: int) -> Array:
-    """Eigenvectors of the regular entity's Laplacian, its boundary held, in its interior modes.
+    """Eigenvectors of the regular entity's Laplacian with zero boundary values, in its interior modes.
 
     Parameters
     ----------
@@ -158,12 +158,12 @@ def eigenbasis(shape: Shape, order: int) -> Array:
     inside, inverse = interior_modes(make_basis("modified", shape, order)), np.linalg.inv(regular_jacobian(shape))
     A = np.einsum("ij,ijmn->mn", inverse @ inverse.T, stiffness)[np.ix_(inside, inside)]
     M, vectors = mass[np.ix_(inside, inside)], np.zeros(A.shape)
-    # Odd functions of eta_1 change sign where even ones do not: they stand in the places of odd modes.
+    # Odd functions of eta_1 change their sign under reversal: they are in the places of odd modes.
     for parity in (0, 1):
         same = np.array([m for m, indices in enumerate(modes) if indices[0] % 2 == parity], dtype=np.int64)
         if len(same):
             vectors[np.ix_(same, same)] = eigh(A[np.ix_(same, same)], M[np.ix_(same, same)])[1]
-    # Of any size: of low orders they are modes. Those of tris, which turn into each other, are of one mass.
+    # Any scaling is possible: at low orders they are modes. On tris, which can be rotated, all have the same mass.
     return vectors / np.abs(vectors).max(axis=0 if shape.dim == 1 else None, initial=_ROUNDING)
 
 
@@ -184,7 +184,7 @@ def eigenbasis_factors(shape: Shape, order: int) -> list[csr_array]:
     Returns
     -------
     list of csr_array, [n, n]
-        Whose product it is.
+        Their product is the eigenbasis.
     """
     if shape.dim < 2 or shape.base is None or shape.collapsed:
         return [csr_array(eigenbasis(shape, order))]
@@ -199,30 +199,32 @@ def eigenbasis_factors(shape: Shape, order: int) -> list[csr_array]:
 def low_energy_factors(shape: Shape, order: int, A: Array, orders: tuple[tuple[int, ...], ...]) -> list[csr_array]:
     """Functions of low energy of a cell, as coefficients of modified modes: a product of sparse matrices.
 
-    First, which is last in the product, entity by entity from the cell to its edges, what the functions of those around
-    it are inside, in its own; then, direction by direction, from the eigenbases of all entities to modes.
+    The last factors of the product extend, entity by entity from the cell to its edges, the functions of surrounding
+    entities into the entity, in its own functions. The other factors go, direction by direction, from the eigenbases of
+    all entities to modes.
 
     Parameters
     ----------
     shape : Shape
     order : int
     A : ndarray, [n_modes, n_modes]
-        The cell's energy: symmetric positive definite on functions that vanish on an entity.
+        Energy matrix of the cell: symmetric positive definite on functions that are zero on an entity.
     orders : tuple of tuple of int
-        Per dimension, the order of each entity: the functions of an entity are those of its own order.
+        Per dimension, the order of each entity, which its functions have.
 
     Returns
     -------
     list of csr_array, [n_modes, n_modes]
-        Whose product has the functions in columns; those of modes that an entity of lower order does not have are zero.
+        Their product has the functions in its columns; a column is zero if an entity of lower order does not have the
+        mode.
     """
     n, (change, entities) = len(A), _entities(shape, order, orders)
-    # In the eigenbases, where few functions meet in a product of segments.
+    # In the eigenbases, where few functions are coupled in a product of segments.
     for U in change:
         A = U.T @ A @ U
     size = np.sqrt(np.abs(A.diagonal()))
     A = np.where(np.abs(A) < _ROUNDING * np.outer(size, size), 0, A)
-    # The interior follows from the rest: its part is eliminated once for all entities.
+    # The interior is eliminated once for all entities.
     inner = entities[-1][0]
     outer = np.concatenate([modes for modes, _ in entities[:-1]])
     extension = -np.linalg.solve(A[np.ix_(inner, inner)], A[np.ix_(inner, outer)])
@@ -238,7 +240,7 @@ def low_energy_factors(shape: Shape, order: int, A: Array, orders: tuple[tuple[i
 
 
 def _identity_but(T: Array, modes: Indices) -> csr_array:
-    """The identity with some rows of a matrix, given in order."""
+    """The identity with some rows replaced, given in order."""
     row, column = T[modes].nonzero()
     counts = np.ones(len(T), dtype=np.int64)
     counts[modes] = np.bincount(row, minlength=len(modes))

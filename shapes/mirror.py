@@ -1,4 +1,4 @@
-"""Modes and points under the mirror eta_1 -> -eta_1, in which even and odd modes need half of the tables each."""
+"""Modes and points under the reflection eta_1 -> -eta_1: even and odd modes need half of the tables each."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from .tabulation import Tabulation
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-# What modes differ by, relative to their size, that are images of each other but for rounding.
+# Largest difference, relative to their size, of modes that are mirror images up to rounding.
 ROUNDING = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
 class Mirror:
-    """Modes that are even and odd, each a mode of the basis or half of the sum or difference of two that are images.
+    """Even and odd modes: each is a mode of the basis, or half of the sum or difference of two mirror images.
 
     Attributes
     ----------
     even, odd : int
         Numbers of them.
     paired : int
-        The first of both are half of the sum and of the difference of two modes.
+        Numbers of both; the first ones are half of the sum and of the difference of two modes.
     first, second : ndarray of int, [max(even, odd)]
-        Of the i-th: those two modes, or the i-th even and the i-th odd mode; -1: none.
+        For each i the two modes, or the i-th even and the i-th odd mode; -1: none.
     pairs, singles : int
         Pairs of points that are images, and points on the mirror.
     """
@@ -76,7 +76,7 @@ def without_mirror(tabulation: Tabulation) -> Mirror:
 
 @lru_cache(maxsize=64)
 def mirror_of(tabulation: Tabulation) -> Mirror | None:
-    """Sort modes by what the mirror does to them.
+    """Sort modes by their image under the reflection.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ Family = Literal["modified", "orthogonal", "lagrange"]
 
 @dataclass(frozen=True)
 class Mode:
-    """Where a mode belongs.
+    """The entity and the indices of a mode.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class TensorModes:
     Attributes
     ----------
     tree : ModeTree
-        Which functions make up which mode.
+        The functions of each mode.
     functions : tuple of tuple of callable
         Per direction the 1-D functions (z, derivative) -> values.
     modes : tuple of Mode
@@ -123,7 +123,7 @@ def _row(family: Family, shape: Shape, order: int, mu: int) -> list[Function]:
 
 
 def _child(family: Family, shape: Shape, mode: Mode, k: int) -> Mode:
-    """The mode of a shape that a base mode and the k-th function of its row make."""
+    """The mode of a shape that is the product of a base mode and the k-th function of its row."""
     to: Literal["low", "high", "swept"] = "swept"
     degree = mode.degree + k if shape.collapsed else max(mode.degree, k)
     if family == "modified" and k == 0:

@@ -141,7 +141,7 @@ def interpolation_nodes(shape: Shape, order: int) -> Array:
     Raises
     ------
     ArgumentError
-        If the order is not an integer >= 1, or the shape is a cone over what is neither a simplex nor a quad.
+        If the order is not an integer >= 1, or the shape is a cone over a base that is neither a simplex nor a quad.
     """
     order = _checked(shape, order)
     return _interpolation_nodes(shape, order)
@@ -209,8 +209,9 @@ def _blended_nodes(order: int, indices: Indices) -> Array:
     """Nodes in [0, 1]^dim of the cone over a product of segments.
 
     Collapsed positions of the triangle's nodes in each direction, so that each tri face gets its own nodes back. At the
-    faces of the other direction the triangle's height is Gauss-Lobatto; inside, of the two heights the one farther from
-    that is taken (Lebesgue constants 15 and 25 at orders 10 and 12; the sum of both deviations gives 45 and 100).
+    faces of the other direction the triangle's height is Gauss-Lobatto; inside, the one of the two heights that differs
+    more from it is used (Lebesgue constants 15 and 25 at orders 10 and 12; the sum of both deviations gives 45 and
+    100).
     """
     flat, tall = indices[:, :-1], indices[:, -1]
     columns = [_simplex_nodes(order, np.column_stack([i, tall])) for i in flat.T]

@@ -20,7 +20,7 @@ from .errors import ArgumentError
 from .polynomials import Array, jacobi, lagrange
 from .shape import Shape
 
-# Per kind: its fixed points, and what they add to the exponents of the Jacobi polynomial whose zeros are the others.
+# Per kind: its fixed points, and the exponents that they add to the Jacobi polynomial whose zeros are the other points.
 _KINDS: dict[str, tuple[tuple[float, ...], int, int]] = {
     "gauss": ((), 0, 0),
     "lobatto": ((-1.0, 1.0), 1, 1),
@@ -133,7 +133,7 @@ class ShapeRule(Protocol):
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Points per direction; their number where there are no directions."""
+        """Points per direction; the number of points if there are no directions."""
 
     @property
     def key(self) -> tuple[tuple[str, int, int], ...]:
@@ -150,7 +150,7 @@ class ShapeRule(Protocol):
     def __len__(self) -> int: ...
 
     def resolves(self, order: int) -> bool:
-        """Tell whether values at the points determine polynomials, and products of two of them are integrated.
+        """Tell whether values at the points determine polynomials, and products of two of these are integrated exactly.
 
         Parameters
         ----------
@@ -217,9 +217,9 @@ class TensorRule:
 
 @dataclass(frozen=True, eq=False)
 class PointRule:
-    """A rule without directions, the same seen from every vertex; made by `simplex_quadrature`.
+    """A rule without directions, symmetric in the vertices; made by `simplex_quadrature`.
 
-    Points that are mirror images in eta_1 come in pairs: q and `pairs` + q for q < `pairs`. Behind them are those on
+    Points that are mirror images in eta_1 come in pairs: q and `pairs` + q for q < `pairs`. After them are those on
     the mirror.
 
     Attributes
@@ -277,7 +277,7 @@ def simplex_quadrature(shape: Shape, order: int) -> PointRule:
     ArgumentError
         If there is no such rule of this shape or order.
     """
-    from .simplex_rules import ORBITS  # for those who ask for it
+    from .simplex_rules import ORBITS  # imported only if needed
 
     instance(shape, Shape, "the shape of a quadrature")
     order = integer(order, 1, "the order", MAX_ORDER)
@@ -369,6 +369,6 @@ def default_counts(shape: Shape, order: int, more: int = 0) -> tuple[int, ...]:
     instance(shape, Shape, "the shape of a quadrature")
     order, more = (
         integer(order, 0, "the order", MAX_ORDER),
-        integer(more, -MAX_POINTS, "the number of further points", MAX_POINTS),
+        integer(more, -MAX_POINTS, "the number of additional points", MAX_POINTS),
     )
     return tuple(order + (1 if direction.collapsed else 2) + more for direction in shape.directions)

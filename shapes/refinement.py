@@ -1,11 +1,11 @@
-"""How a shape is cut into smaller ones of half its size: every edge in two, every tri and every quad in four.
+"""Division of a shape into smaller ones of half its size: every edge in two, every tri and every quad in four.
 
     product:  the pieces of the base, below and above the middle
     cone:     a table of its own
 
-Faces are cut alike whatever they belong to, so that cut neighbours still share whole sides. What is inside may be cut
-in several ways: an octahedron, which is what is left of a tet without its corners, along each of its three diagonals.
-A pyramid leaves tets between its pyramids.
+Faces are divided in the same way in all shapes, so that neighbours still share whole sides. The interior can be divided
+in several ways: a tet without its corners is an octahedron, which can be cut along each of its three diagonals. Inside
+a pyramid there are tets between the smaller pyramids.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .tree import Indices
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """One of the smaller shapes that a shape is cut into.
+    """One of the smaller shapes of a divided shape.
 
     Attributes
     ----------
     shape : Shape
         Of the piece.
     corners : ndarray of int, [n_vertices, dim]
-        Where its vertices are, in lattice indices of order 2 of what is cut. Read-only.
+        Its vertices, as lattice indices of order 2 of the divided shape. Read-only.
     """
 
     shape: Shape
@@ -50,7 +50,7 @@ def _around(diagonal: str, ring: str) -> tuple[tuple[str, str], ...]:
 
 _CORNERS = _tets("0 01 02 03", "01 1 12 13", "02 12 2 23", "03 13 23 3")
 _SQUARES = ("0 01 02 0123 04", "01 1 0123 13 14", "02 0123 2 23 24", "0123 13 23 3 34", "04 14 24 34 4")
-# By way the shapes of the pieces and their vertices, each the middle of the vertices that its digits name.
+# For each way, the shapes of the pieces and their vertices: a vertex is the middle of those that its digits name.
 _CONES: dict[str, tuple[tuple[tuple[str, str], ...], ...]] = {
     "tri": (tuple(("tri", own) for own in ("0 01 02", "01 1 12", "02 12 2", "12 02 01")),),
     "tet": (
@@ -66,7 +66,7 @@ _CONES: dict[str, tuple[tuple[tuple[str, str], ...], ...]] = {
 
 
 def refinements(shape: Shape) -> tuple[tuple[Piece, ...], ...]:
-    """All ways to cut a shape in pieces of half its size.
+    """All ways to divide a shape into pieces of half its size.
 
     Parameters
     ----------
@@ -75,12 +75,12 @@ def refinements(shape: Shape) -> tuple[tuple[Piece, ...], ...]:
     Returns
     -------
     tuple of tuple of Piece
-        By way: the pieces, positively oriented, of the same shapes in the same order in every way.
+        For each way the pieces, positively oriented, of the same shapes in the same order.
 
     Raises
     ------
     ArgumentError
-        If it is a cone that no table is for.
+        If it is a cone without a table.
     """
     return _refinements(instance(shape, Shape, "the shape that is refined"))
 
@@ -114,5 +114,5 @@ def _piece(shape: Shape, corners: Indices) -> Piece:
 def _swept(shape: Shape, piece: Piece, height: int) -> Piece:
     """The product of a piece of a product's base and one half of the segment."""
     ends = [np.column_stack([piece.corners, np.full(len(piece.corners), height + end)]) for end in (0, 1)]
-    # What sweeping the piece makes is the shape itself: pieces of a segment, a tri or a quad are such again.
+    # The swept piece has the shape itself: pieces of a segment, a tri or a quad have the same shape.
     return _piece(shape, np.concatenate(ends))

@@ -1,6 +1,6 @@
-"""Modes at many points that have nothing in common: the 1-D functions of a direction all at once.
+"""Modes at many points without tensor structure: the 1-D functions of a direction all at once.
 
-They are polynomials of degree P at most, so that a matrix makes all of them out of the Legendre polynomials.
+They are polynomials of degree at most P, so a matrix gives all of them from the Legendre polynomials.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Entity:
     Attributes
     ----------
     shape : Shape
-        What the entity is.
+        Shape of the entity.
     vertices : tuple of int
         Local vertex numbers of the shape it belongs to, in the vertex order of `Entity.shape`.
     """
@@ -67,7 +67,7 @@ class Shape:
     name : str
         "point", "segment", "quad", "tri", "hex", "prism", "pyramid" or "tet".
     base : Shape or None
-        What the last direction was added to; None for the point.
+        The shape to which the last direction was added; None for the point.
     directions : tuple of Direction
         One per collapsed coordinate.
     vertices : ndarray, [n_vertices, dim]
@@ -149,7 +149,7 @@ class Shape:
     def inverse_collapse(self, xi: Array) -> Array:
         """Collapsed coordinates of local ones.
 
-        At the apex of a cone, where any base point would do, the base's coordinates are -1.
+        At the apex of a cone, the base's coordinates are arbitrary; they are set to -1.
 
         Parameters
         ----------
@@ -191,7 +191,7 @@ class Shape:
         return np.moveaxis(matrix, 2, 0)
 
     def depth(self, xi: Array) -> Array:
-        """How deep points lie in the shape.
+        """Distance of points from the boundary, by the facets' inequalities.
 
         Parameters
         ----------
@@ -201,7 +201,7 @@ class Shape:
         Returns
         -------
         ndarray, [n]
-            What the closest facet's inequality, such as xi_1 >= -1 or xi_1 + xi_2 <= 0, is kept by; negative outside.
+            The margin in the inequality of the closest facet, such as xi_1 >= -1 or xi_1 + xi_2 <= 0; negative outside.
         """
         unit = (1 + coordinates(xi, self.dim, self.name)) / 2
         return 2 * self._slack(unit, np.ones(len(unit)))
@@ -211,7 +211,7 @@ class Shape:
         if self.base is None:
             return size
         last = unit[:, -1]
-        # At height x_d a cone's section is its base scaled by what is left of the height.
+        # At height x_d a cone's section is its base, scaled by the remaining height.
         section = self.base._slack(unit[:, :-1], size - last if self.collapsed else size)
         slack = np.minimum(section, last)
         return slack if self.collapsed else np.minimum(slack, size - last)
@@ -243,7 +243,7 @@ class Shape:
         raise ArgumentError(f"a {self.name} has no entity with the vertices {shown(vertices)}")
 
     def lift(self, entity: tuple[int, int], to: Literal["low", "high", "swept"]) -> tuple[int, int]:
-        """Entity of this shape above one of its base's.
+        """Entity of this shape that belongs to an entity of its base.
 
         Parameters
         ----------

@@ -1,7 +1,7 @@
 """Squares of modes, and products of their derivatives, as sums of products of 1-D functions: for diagonals.
 
-A mode is a sum of leaves of the mode tree, one but for those at collapsed vertices and edges. Its square is the sum
-over all ordered pairs of its leaves, and each pair a product, per direction, of a pair of 1-D functions.
+A mode is a sum of leaves of the mode tree; only modes at collapsed vertices and edges have several. Its square is the
+sum over all ordered pairs of its leaves, and each pair a product, per direction, of a pair of 1-D functions.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from .quadrature import Rule, ShapeRule, TensorRule
 
 @dataclass(frozen=True, eq=False)
 class Tabulation:
-    """A basis on a rule: everything a kernel is specialised by.
+    """A basis on a rule: the data for which a kernel is specialised.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Tabulation:
             If the rule has none.
         """
         if not isinstance(self.rule, TensorRule):
-            raise ArgumentError("a simplex rule has no directions; take the tables of all points")
+            raise ArgumentError("a simplex rule has no directions; use the tables of all points")
         return self.rule.rules
 
     @cached_property
@@ -110,14 +110,14 @@ def projection_of_values(basis: Basis, rule: ShapeRule) -> tuple[Basis, Array]:
     ----------
     basis : Basis
     rule : ShapeRule
-        That `resolves` its order.
+        A rule that `resolves` the order of the basis.
 
     Returns
     -------
     orthogonal : Basis
         The orthogonal basis of its order.
     matrix : ndarray, [n_modes, Q]
-        Coefficients in that from the values.
+        Coefficients in the basis from the values.
     """
     orthogonal, root = make_basis("orthogonal", basis.shape, basis.order), np.sqrt(rule.weights)
     return orthogonal, np.asarray(np.linalg.pinv((orthogonal.evaluate_eta(rule.eta) * root).T) * root, dtype=float)
@@ -135,7 +135,7 @@ def interpolation(tabulation: Tabulation, rule: ShapeRule) -> Array:
     Returns
     -------
     ndarray, [Q there, Q here]
-        From a tensor rule of the polynomials through the values, else of their projection onto the basis' space.
+        For a tensor rule, of the polynomials through the values; else of their projection onto the basis' space.
     """
     own = tabulation.rule
     if not isinstance(own, TensorRule):

@@ -1,4 +1,4 @@
-"""The mode tree: what a sum-factorising kernel sees of a basis.
+"""The mode tree: the data of a basis for sum factorisation.
 
 A basis function is a product of one 1-D function per direction. Written as a tree, level k+1 holds the children of
 level k's nodes, and a node's children are a contiguous range of the function table of direction k:

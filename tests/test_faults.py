@@ -175,7 +175,7 @@ def test_in_the_middle_of_writing(written, share, kill):
     assert version() == 2
 
 
-def test_what_the_dead_leave_in_a_cache_is_no_entry_and_goes(tmp_path):
+def test_files_of_dead_processes_are_deleted(tmp_path):
     kept = Cache(tmp_path / "kernels", ".kernel", code=True, limit=10)
     assert kept.keep("key", b"1")
     assert forked(lambda: killing("replace", False) or kept.keep("other", b"22")) == -signal.SIGKILL

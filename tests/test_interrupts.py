@@ -208,7 +208,7 @@ def test_results_that_were_interrupted_hold_no_values(rng):
     assert np.array_equal(operator(u, out=out).arrays[0], operator(u).arrays[0])
 
 
-def test_what_was_interrupted_while_it_was_made_is_not_kept(alarm, monkeypatch, tmp_path):
+def test_interrupted_kernels_are_not_kept(alarm, monkeypatch, tmp_path):
     """Spaces, kernels compiled anew, topology: what an interrupt leaves behind changes no result."""
     monkeypatch.setenv("HPFEM_CACHE_DIR", str(tmp_path))
     mesh = box(("tet", "prism"), (2, 2, 2))

@@ -76,7 +76,7 @@ def test_readwrite_brings_the_values_and_makes_the_other_side_stale(pair, device
     assert (device.made, device.received, device.sent) == (1, 2, 1)
 
 
-def test_what_is_read_on_the_host_cannot_be_changed(pair):
+def test_arrays_read_on_the_host_are_read_only(pair):
     with pytest.raises(ValueError, match="read-only"):
         pair.read()[0, 0] = 1
     pair.readwrite()[0, 0] = 5

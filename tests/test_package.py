@@ -173,7 +173,7 @@ def test_everything_imported_is_declared():
                 assert distributions.get(name, name) in declared, f"{module} imports {name}, which pyproject.toml lacks"
 
 
-def test_what_a_script_may_not_use_is_not_imported():
+def test_rarely_used_modules_are_not_imported():
     """Importing hpfem takes as long as what it imports."""
     heavy = "matplotlib pyvista vtkmodules rich meshio cupy llvmlite"
     heavy += " scipy.special scipy.spatial urllib.request http.client"

@@ -207,7 +207,7 @@ def test_solves_with_one_operator(backend, rng):
 
 
 @pytest.mark.parametrize("basis", ["modified", "lagrange"])
-def test_what_is_made_when_it_is_first_asked_for(basis, backend, rng):
+def test_lazy_properties(basis, backend, rng):
     """Matrices, topology, locators, factors: threads that ask at the same time all get what is whole."""
     points = rng.uniform(0.1, 0.9, (20, 3))
 
@@ -265,7 +265,7 @@ def test_tuning_while_others_compute(backend, rng):
     assert not wrong and close(values(operator(given[0])), expected[0])
 
 
-def test_a_pair_that_threads_read_is_seen_when_it_is_filled(rng):
+def test_threads_see_a_side_of_a_pair_only_when_it_is_filled(rng):
     """Slow transfers: a thread that finds the side in place must not find it empty."""
     turn = threading.Barrier(THREADS)
 

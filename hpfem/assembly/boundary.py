@@ -40,7 +40,7 @@ Data = Function | Sequence[Function | None]
 Condition = Data | Mapping[str, Data]
 RobinCondition = tuple[Function, Data] | Mapping[str, tuple[Function, Data]]
 
-# What is given -> the facets it is for and the data.
+# Name of a condition -> its facets and its data.
 Named = dict[str, tuple[Indices, Any]]
 
 
@@ -49,7 +49,7 @@ class _Parts(tuple[Any, ...]):
 
 
 def _by_place(mesh: Mesh, facets: Indices) -> Iterator[tuple[int, int, Indices]]:
-    """Facets in the same place of the cells of a group: the group, number of the facet in the cells, and these."""
+    """Facets by their place: the group of cells, the number of the facet in the cell, and the facets."""
     group, row = mesh.locations
     cells = mesh.facets.cells[facets, 0]
     keys = group[cells] * 64 + mesh.facets.local[facets, 0]
@@ -99,18 +99,18 @@ class BoundaryConditions(Printed):
     ----------
     c0 : C0Space
     dirichlet : callable, float or {boundary name: callable or float}, optional
-        Values of u. A function alone is for all of the boundary that `neumann` and `robin` do not name. Where named
-        boundaries meet, the one counts that comes first in `mesh.boundaries`, whatever the order here. Of several
-        components a sequence has a number, a function or None for each; where one is None that component is free, and
-        `neumann` may name the boundary too.
+        Values of u. A function without a name is for all of the boundary that `neumann` and `robin` do not name. Where
+        named boundaries meet, the first one in `mesh.boundaries` counts, whatever the order here. For several
+        components, a sequence has a number, a function or None for each; a component with None is free, and `neumann`
+        may name the boundary too.
     neumann : callable, float or {boundary name: callable or float}, optional
         Flux k du/dn. A function of 2 D arguments takes the coordinates and the outward unit normal; one that returns D
         components is a vector whose normal component is taken.
     robin : (alpha, g) or {boundary name: (alpha, g)}, optional
         k du/dn + alpha u = g, with alpha and g functions as for `neumann`.
     components : int
-        Of u. With several of them functions return as many, in place of a vector whose normal component is taken;
-        data may be a sequence of as many numbers, and one number is for all; alpha is one for all.
+        Components of u. With several components, functions return a value for each, and no vector whose normal
+        component is taken; data are a number for all components or a number for each; alpha is the same for all.
 
     Attributes
     ----------
@@ -121,11 +121,11 @@ class BoundaryConditions(Printed):
     dirichlet_facets : ndarray of int
         Facet numbers with Dirichlet values, of some component.
     load : ndarray, [size] or [components, size] with more than one component
-        What Neumann and Robin data add to the right-hand side.
+        The part of the right-hand side from Neumann and Robin data.
     matrix : csr_array or None, [size, size]
-        What Robin conditions add to the operator; where processes share the mesh, on the facets of this one.
+        The part of the operator from Robin conditions; if processes share the mesh, from the facets of this process.
     positive : bool
-        Whether no alpha of theirs is negative anywhere.
+        Whether no alpha of a Robin condition is negative anywhere.
 
     Raises
     ------
@@ -181,7 +181,7 @@ class BoundaryConditions(Printed):
         return f"BoundaryConditions({given} of {size} unknowns given, {len(self.dirichlet_facets)} Dirichlet facets)"
 
     def restriction(self, device: Device) -> ElementRestriction:
-        """The space's Q on a device, without the columns with Dirichlet values; made and moved there once.
+        """The space's Q on a device, without the columns with Dirichlet values; it is made and moved there once.
 
         Parameters
         ----------
@@ -219,7 +219,7 @@ class BoundaryConditions(Printed):
 
     @property
     def natural(self) -> BoundaryConditions:
-        """The same conditions where no values are prescribed: what they add to the operator of all unknowns."""
+        """The same conditions without the Dirichlet ones: the part that they add to the operator of all unknowns."""
         other = copy(self)
         other.constrained = np.zeros(self.c0.size, dtype=bool)
         return other
@@ -243,10 +243,10 @@ class BoundaryConditions(Printed):
         Raises
         ------
         ArgumentError
-            If the conditions are component by component, for another number of them.
+            If the conditions differ by component, and are for another number of components.
         """
         if self.differ and components != self.components:
-            raise ArgumentError(f"the boundary conditions are of {self.components} components, not of {components}")
+            raise ArgumentError(f"the boundary conditions are for {self.components} components, not for {components}")
         return np.broadcast_to(self.constrained, (components, self.c0.size))
 
     def of_component(self, number: int) -> BoundaryConditions:
@@ -289,13 +289,13 @@ class BoundaryConditions(Printed):
         Raises
         ------
         ArgumentError
-            If it is for other boundaries, or the functions do not fit.
+            If the boundaries are not those of the conditions, or the functions do not fit.
         """
         named = self._named(dirichlet, "dirichlet", self._taken)
         given = {name: (facets, _by_component(g, self.components, name)) for name, (facets, g) in named.items()}
         constrained, values = self._dirichlet(given)
         if not np.array_equal(constrained, self.constrained):
-            raise ArgumentError("dirichlet is for other boundaries than the problem's; make another one")
+            raise ArgumentError("dirichlet names other boundaries than the problem; make another problem")
         return values
 
     def shares(self, name: str) -> Array:
@@ -335,7 +335,7 @@ class BoundaryConditions(Printed):
         return np.asarray(np.where(self.constrained, one / np.maximum(count, 1.0), 0.0))
 
     def prescribed_flux(self, name: str, vector: Array) -> Array:
-        """Integrals of the flux that conditions prescribe on a boundary: g, or g - alpha u; zero where there are none.
+        """Integrals of the prescribed flux on a boundary: g, or g - alpha u; zero without a condition.
 
         Parameters
         ----------
@@ -483,7 +483,7 @@ def component_numbers(data: Any, components: int, what: str) -> list[float]:
 
 
 def _per_component(data: Any, components: int, what: str) -> Any:
-    """Data of one component as they are, of several as a function of as many."""
+    """Data of one component unchanged; data of several components as a function with several values."""
     if components == 1 or callable(data):
         return data
     numbers = component_numbers(data, components, what)
@@ -491,7 +491,7 @@ def _per_component(data: Any, components: int, what: str) -> Any:
 
 
 def _by_component(data: Any, components: int, what: str) -> Any:
-    """Dirichlet data component by component, `_Parts`, if some are None or functions; others as they are."""
+    """Dirichlet data by component, as `_Parts`, if some are None or functions; other data unchanged."""
     if components == 1 or not isinstance(data, (list, tuple)) or not any(g is None or callable(g) for g in data):
         return data
     if len(data) != components or not all(g is None or callable(g) or is_real(g) for g in data):
@@ -508,7 +508,7 @@ def _is_free(data: Any, number: int) -> bool:
 
 
 def _part(data: Any, number: int, components: int) -> Function:
-    """One component of data for all."""
+    """One component of the data of all."""
     if not callable(data):
         return component_numbers(data, components, "dirichlet")[number]
 

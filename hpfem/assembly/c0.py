@@ -1,13 +1,13 @@
 """C0 spaces: element-local coefficients from global ones, local = Q global.
 
 Q follows from the entities of the modes and the ids and orientations of the mesh's edges and faces alone: any mesh of
-any shapes is conforming as it is, a periodic one too. Its entries are +-1 but for small dense blocks on rotated tris.
+any shapes is conforming as it is, a periodic one too. Its entries are +-1, except for dense blocks on rotated tris.
 
     scatter: global -> local, Q          gather: local -> global, Q^T (of functionals)
-    average: local -> global, the mean of what the cells around an entity say (of functions); average(scatter(g)) = g
+    average: local -> global, mean over the cells around an entity (of functions); average(scatter(g)) = g
 
-A vector of one component is [size], one of several [components, size]. Where processes share the mesh (`distribute`) it
-has the unknowns of the process' own cells, with the same numbers on all that have cells around them.
+A vector of one component is [size], one of several [components, size]. If processes share the mesh (`distribute`), a
+vector has the unknowns of the process' own cells; an unknown of several processes has the same value on all of them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class C0Space(Immutable):
     ----------
     space : Space
     numbering : Numbering
-        Which global number belongs to which entity.
+        The global numbers of each entity.
 
     Raises
     ------
@@ -70,7 +70,7 @@ class C0Space(Immutable):
         space.comm.same((space.mesh.name, space.orders, space.basis, str(space.dtype)), "mesh, order, basis or dtype")
         if len(space.mesh.hanging):
             raise MeshError(
-                f"{space.mesh.name}: {space.mesh.hanging}: functions would break there; make the"
+                f"{space.mesh.name}: {space.mesh.hanging}: functions are not continuous there; make the"
                 " cells meet at whole sides"
             )
         self._number(space, Numbering(space.mesh, space.basis, space.orders))
@@ -81,7 +81,7 @@ class C0Space(Immutable):
         self._rows = [slice(int(end - n), int(end)) for end, n in zip(ends, np.diff(ends, prepend=0), strict=True)]
         self._restrictions: PerDevice[ElementRestriction] = PerDevice()
         self._vectors: PerDevice[VectorSpace] = PerDevice()
-        # Here, where all processes are: whoever asks for these later may be alone.
+        # Made here, where all processes take part: a later call may come from one process alone.
         self._whole_size = numbering.size if numbering.sharing is None else numbering.sharing.count
         if space.comm.size > 1:
             _ = self._cells_everywhere, self._reaches
@@ -116,12 +116,12 @@ class C0Space(Immutable):
 
     @property
     def whole_size(self) -> int:
-        """Number of them on all processes that share the mesh, each once."""
+        """Number of global degrees of freedom on all processes that share the mesh, each counted once."""
         return self._whole_size
 
     @property
     def owned(self) -> NDArray[np.bool_]:
-        """Which of them are this process' own, [size]: each is one process'."""
+        """Which degrees of freedom this process owns, [size]: each has one owner."""
         sharing = self.numbering.sharing
         return np.ones(self.size, dtype=bool) if sharing is None else sharing.owned
 
@@ -134,7 +134,7 @@ class C0Space(Immutable):
         return self.vectors_on(HOST).agreed(numbers).astype(np.int64)
 
     def collected(self, vector: NDArray[Any]) -> NDArray[Any]:
-        """Vector of the unknowns of all processes, for methods that know of one process only; collective.
+        """Vector of the unknowns of all processes, for methods that run in one process only; collective.
 
         Parameters
         ----------
@@ -144,7 +144,7 @@ class C0Space(Immutable):
         Returns
         -------
         ndarray, [..., whole_size]
-            The same on every process; of one process the vector itself.
+            The same on every process; the vector itself if there is one process.
 
         Raises
         ------
@@ -193,7 +193,7 @@ class C0Space(Immutable):
         Returns
         -------
         VectorSpace
-            That counts what processes share once.
+            Sums count shared unknowns once.
         """
         return self._vectors.get(device, lambda: shared_vectors(vectors_on(device), self.numbering.sharing))
 
@@ -240,21 +240,21 @@ class C0Space(Immutable):
 
     @cached_property
     def face_correction(self) -> csr_array | None:
-        """What means over cells have too much where edges reach into rotated faces; [size, size] or None.
+        """Correction of means over cells where modes of edges do not vanish inside rotated faces; [size, size] or None.
 
-        Where processes share the mesh, the part of the cells here.
+        If processes share the mesh, the part of the cells of this process.
         """
         return csr_array(diags_array(1 / self.multiplicity) @ self._turned) if self._reaches else None
 
     @cached_property
     def _turned(self) -> csr_array:
-        """Sums of what edges reach into rotated faces of the cells here."""
+        """Sums of the parts of edge modes inside rotated faces of the cells of this process."""
         nothing = csr_array((self.size, self.size))
         return nothing if self.signed else sum((part.back.T @ part.rotated for part in self._parts), nothing)
 
     @cached_property
     def _reaches(self) -> bool:
-        """Whether edges reach into rotated faces, on any process."""
+        """Whether modes of edges do not vanish inside rotated faces, on any process."""
         return self.space.comm.any(self._turned.nnz > 0)
 
     def seen(self, number: int) -> list[Seen]:
@@ -302,7 +302,7 @@ class C0Space(Immutable):
         return np.asarray(self.numbering.of_unknowns(self._cells_around()))
 
     def multiplicity_on(self, xp: Any) -> Any:
-        """Number of cells that share each global degree of freedom, where it is wanted.
+        """Number of cells that share each global degree of freedom, on a device.
 
         Parameters
         ----------
@@ -333,8 +333,8 @@ class C0Space(Immutable):
     def coordinates(self) -> NDArray[np.float64]:
         """Where each global degree of freedom is, [size, D]; read-only.
 
-        Of the basis "lagrange" that is its node; a mode of the basis "modified" is of its vertex, edge, face or cell
-        as a whole, and what is given is its middle. On periodic sides it is on one of them.
+        In the basis "lagrange" this is its node; in the basis "modified" the middle of its vertex, edge, face or cell.
+        On periodic sides it is on one of the two sides.
         """
         places = [np.empty((len(sizes), self.space.dim)) for sizes in self.numbering.sizes]
         nodes = np.empty((self.size, self.space.dim))
@@ -358,7 +358,7 @@ class C0Space(Immutable):
 
     @cached_property
     def parts(self) -> Parts:
-        """Parts of the mesh that share no unknown; collective when first asked for, where processes share the mesh."""
+        """Parts of the mesh that share no unknown; the first use is collective if processes share the mesh."""
         return connected_parts(self.numbering, self.space)
 
     @property
@@ -368,7 +368,7 @@ class C0Space(Immutable):
 
     @cached_property
     def block_matrix(self) -> BlockMatrix:
-        """Q as restrictions take it."""
+        """Q in the form for restrictions."""
         return self._joined(lambda part: csr_array(part.own + part.rotated))
 
     @property
@@ -377,13 +377,13 @@ class C0Space(Immutable):
         return self.block_matrix.signed
 
     def restriction(self, device: Device, keep: NDArray[np.bool_] | None = None) -> ElementRestriction:
-        """Q on a device; that of all columns is made and moved there once.
+        """Q on a device; with all columns it is made and moved there once.
 
         Parameters
         ----------
         device : Device
         keep : ndarray of bool, [size], optional
-            The columns of Q that are not taken to be zero.
+            The columns of Q that are kept; the others are zero.
 
         Returns
         -------
@@ -405,7 +405,7 @@ class C0Space(Immutable):
         out : Field, optional
             Overwritten and returned.
         device : Device
-            Where the vector is and the field is written.
+            Device of the vector and of the field.
 
         Returns
         -------
@@ -440,14 +440,14 @@ class C0Space(Immutable):
         return out
 
     def gather(self, field: Field, device: Device = HOST) -> Any:
-        """Global functional of an element-local one: the sum of what the cells say, Q^T.
+        """Global functional of an element-local one: the sum over the cells, Q^T.
 
         Parameters
         ----------
         field : Field
             State "dual", or "coeff" taken as plain numbers.
         device : Device
-            Where the result is wanted.
+            Device of the result.
 
         Returns
         -------
@@ -462,7 +462,7 @@ class C0Space(Immutable):
         return out[0] if len(out) == 1 else out
 
     def gathered(self, local: Sequence[Any], device: Device) -> Any:
-        """Gather element-local numbers once, in float64 whatever the type of the space.
+        """Gather element-local numbers in float64, whatever the type of the space.
 
         Parameters
         ----------
@@ -488,7 +488,7 @@ class C0Space(Immutable):
         Parameters
         ----------
         field : Field
-            State "coeff"; where it is continuous the result is its own global vector.
+            State "coeff"; for a continuous field the result is its global vector.
 
         Returns
         -------
@@ -523,12 +523,12 @@ class C0Space(Immutable):
         Parameters
         ----------
         function : callable or float
-            Of the D coordinates, of one or more components.
+            A function of the D coordinates, with one or more components.
 
         Returns
         -------
         ndarray, [size] or [components, size] with more than one component
-            Its error falls like the best approximation's, and a continuous function of the space comes out as it is.
+            Its error falls like that of the best approximation. A continuous function of the space is reproduced.
         """
         values = self.vectors_on(HOST).agreed(interpolate(self.numbering, [Piece(function)]))
         return values[0] if len(values) == 1 else values

@@ -1,4 +1,4 @@
-"""Boundaries that meet with different Dirichlet values: said, since a solution can have one of them only."""
+"""A warning if boundaries meet with different Dirichlet values: a solution can have one of them only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..mesh.node_order import vertex_positions
 from ..support.log import warn
 from .interpolation import Piece, values_of
 
-# Values that differ by less, relative to the largest, are the same but for rounding.
+# Values that differ by less, relative to the largest, differ by rounding only.
 _ROUNDING = 1e-8
 
 
@@ -23,14 +23,14 @@ def warn_of_conflicts(mesh: Mesh, names: Sequence[str], pieces: Sequence[Piece])
     ----------
     mesh : Mesh
     names : sequence of str
-        What messages call the pieces.
+        Names of the pieces in messages.
     pieces : sequence of Piece
-        In the order in which they count, with masks.
+        In the order of precedence, with masks.
 
     Warns
     -----
     HpfemWarning
-        Once, for the largest difference.
+        One warning, for the largest difference.
     """
     if len(pieces) < 2:
         return
@@ -42,7 +42,7 @@ def warn_of_conflicts(mesh: Mesh, names: Sequence[str], pieces: Sequence[Piece])
         values_of(piece.function, mesh.points[place[ids]].T, name)
         for piece, ids, name in zip(pieces, vertices, names, strict=True)
     ]
-    # Of all: a function that vanishes where boundaries meet is no measure of its rounding.
+    # The largest value of all pieces: a function may be zero where boundaries meet, but its rounding errors are not.
     largest = max((float(np.abs(values).max()) for values in found if values.size), default=0.0)
     least = _ROUNDING * mesh.comm.max(largest)
     worst, text, count = least, "", 0
@@ -59,6 +59,6 @@ def warn_of_conflicts(mesh: Mesh, names: Sequence[str], pieces: Sequence[Piece])
     if count and mesh.comm.rank == 0:
         others = f" ({count} such vertices, there they differ most)" if count > 1 else ""
         warn(
-            f"{text}{others}; the value of the boundary that comes first in the mesh is taken. Where that is not meant,"
+            f"{text}{others}; the value of the boundary that comes first in the mesh is used. If this is not intended,"
             " give functions that agree where boundaries meet"
         )

@@ -1,4 +1,4 @@
-"""Entries of element matrices without the matrices: diagonals, and what rotated faces add to them.
+"""Entries of element matrices, computed without the matrices: diagonals, and their parts from rotated faces.
 
 A linear pointwise function is, at a point, a matrix K of value and gradient; an entry of an element matrix is
 
@@ -30,7 +30,7 @@ from ..operators import Operator
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-# Of an entry of the diagonal: what is left of it when rounding has taken the rest.
+# The relative size below which an entry of the diagonal is rounding.
 _LOST = 1e-12
 
 
@@ -65,7 +65,7 @@ def pointwise_matrix(
     d, space_dim = geometry.dim, geometry.space_dim
 
     def column(j: int) -> dict[int, Any]:
-        """What the function makes of a value, or derivative by x_j, of 1: by row, 0 the value."""
+        """A column of K: the function's results for a value, or a derivative by x_j, of 1; row 0 is the value."""
         found = evaluate(trace, _unit(operator, number, component, j, x, elements))
         rows = {} if trace.value is None else {0: found[trace.value[component].index]}
         if trace.flux is not None:
@@ -92,7 +92,7 @@ def pointwise_matrix(
             physical[1 + i][1 + i] = scale
 
     def pulled(a: int, row: int) -> Any:
-        """What takes derivatives by x to those by eta; the value is itself."""
+        """The change from derivatives by x to derivatives by eta; the value is unchanged."""
         return inverse[a - 1, row - 1] if a and row else float(a == row)
 
     for a in range(1 + d):
@@ -112,7 +112,7 @@ def pointwise_matrix(
 def _unit(
     operator: Operator, number: int, component: int, column: int, x: Any, elements: Elements
 ) -> Callable[[tuple[Any, ...]], Any]:
-    """What gives the pointwise function its inputs: one of value and D derivatives is 1, the others 0."""
+    """Inputs of the pointwise function: one of the value and the D derivatives is 1, the others are 0."""
 
     def source(key: tuple[Any, ...]) -> Any:
         if key[0] not in ("u", "du"):
@@ -133,7 +133,7 @@ def _given(operator: Operator, number: int, key: tuple[Any, ...], x: Any, elemen
 
 
 def is_positive(operator: Operator, xp: Any = np) -> bool:
-    """Whether (u, A u) >= 0 for all u, as the coefficients at the points tell.
+    """Whether (u, A u) >= 0 for all u, judged by the coefficients at the points.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def is_positive(operator: Operator, xp: Any = np) -> bool:
     Returns
     -------
     bool
-        False where that is not seen: K has a negative eigenvalue at a point, or the form is not linear.
+        False also if it is unknown: K has a negative eigenvalue at a point, or the form is not linear.
     """
     trace = operator.form.trace
     assert trace is not None
@@ -169,7 +169,7 @@ def is_positive(operator: Operator, xp: Any = np) -> bool:
 
 
 def _semidefinite(S: dict[tuple[int, int], Any], n: int, xp: Any) -> bool:
-    """Whether matrices, of which the lower triangle is given, are positive semidefinite: by their pivots."""
+    """Whether matrices, given by their lower triangles, are positive semidefinite: by their pivots."""
     sizes = [S[k, k] for k in range(n)]
     for k in range(n):
         pivot, lost = S[k, k], _LOST * sizes[k]
@@ -220,7 +220,7 @@ def element_entries(
     xp : module
         See `pointwise_matrix`.
     elliptic : bool
-        Whether of diffusion and the absolute value of the reaction only.
+        Whether to take only diffusion and the absolute value of the reaction.
 
     Returns
     -------
@@ -244,7 +244,7 @@ def element_entries(
 
 
 def diagonals(operator: Operator, number: int, vectors: VectorSpace, elliptic: bool = False) -> Any:
-    """Diagonals of the element matrices of a block: by its kernel, or where that has no way, here.
+    """Diagonals of the element matrices of a block, by its kernel if that can make them, else here.
 
     Parameters
     ----------
@@ -280,7 +280,7 @@ def diagonal(
         A weak form, linear.
     Q : BlockMatrix
     restriction : ElementRestriction
-        The same, where the operator computes.
+        The vectors of the operator's device.
     vectors : VectorSpace
         There.
     elliptic : bool
@@ -308,7 +308,7 @@ def _add_turned(
     vectors: VectorSpace,
     elliptic: bool,
 ) -> None:
-    """What rows of Q with several entries add: (Q_m Q_n) A_mn for all pairs of modes of an element in one column."""
+    """The part of rows of Q with several entries: (Q_m Q_n) A_mn for all pairs of modes of an element in one column."""
     n_modes = Q.blocks[number].shape[1]
     part = BlockMatrix([Q.blocks[number].part(turned)], Q.rows).matrix.tocoo()
     element, mode = np.divmod(part.row.astype(np.int64), n_modes)

@@ -45,12 +45,12 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         The degrees of freedom with Dirichlet values are taken out: their rows and columns are those of the identity, so
         that a symmetric positive definite operator stays one. Robin conditions add their boundary mass.
     components : int, optional
-        Components of the vectors; those that the operator couples when left out.
+        Components of the vectors; by default those that the operator couples.
 
     Raises
     ------
     ArgumentError
-        If the operator, the C0 space and the conditions are not of the same space, or the operator is no weak form.
+        If the operator, the C0 space and the conditions are not on the same space, or the operator is no weak form.
     """
 
     def __init__(
@@ -59,9 +59,9 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         if not isinstance(operator, Operator) or (operator.form.source, operator.form.sink) != ("coeff", "dual"):
             raise ArgumentError("a GlobalOperator is made of a weak form such as Mass, Laplacian or Helmholtz")
         if not isinstance(c0, C0Space) or operator.space is not c0.space:
-            raise ArgumentError("the operator and the C0Space are not of the same space")
+            raise ArgumentError("the operator and the C0Space are not on the same space")
         if bc is not None and instance(bc, BoundaryConditions, "bc").c0 is not c0:
-            raise ArgumentError("the boundary conditions are of another C0Space")
+            raise ArgumentError("the boundary conditions are for another C0Space")
         coupled = operator.form.components
         components = coupled if components is None else integer(components, 1, "components", MAX_COMPONENTS)
         if components % coupled:
@@ -116,7 +116,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         return product(vector)
 
     def product_on(self, device: Device) -> Product:
-        """The product with vectors on a device; made there once.
+        """The product with vectors on a device; it is made once.
 
         Parameters
         ----------
@@ -190,8 +190,8 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         Returns
         -------
         bool
-            False where that is not seen: a coefficient, or one of a Robin condition, is negative somewhere, the form is
-            not linear, or what its terms of first order do is not told by its coefficients.
+            False also if it is unknown: a coefficient of the form or of a Robin condition is negative somewhere, the
+            form is not linear, or it has terms of first order whose effect is unknown.
         """
         here = (self.bc is None or self.bc.positive) and is_positive(self.operator, self.vectors.xp)
         return self.vectors.comm.each(here)
@@ -199,13 +199,13 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
     def elliptic_part(self) -> GlobalOperator:
         """Make the operator of the form's diffusion and reaction (`hpfem.forms.linear.elliptic_part`).
 
-        It is symmetric positive semidefinite wherever the diffusion is: what multigrid serves, as a preconditioner of
-        operators that are not.
+        It is symmetric positive semidefinite if the diffusion is. Multigrid for this part is a preconditioner of
+        operators that are not symmetric positive definite.
 
         Returns
         -------
         GlobalOperator
-            With the same Dirichlet conditions, and Robin ones where these are positive.
+            With the same Dirichlet conditions, and with the Robin conditions if these are positive.
 
         Raises
         ------
@@ -224,7 +224,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         Parameters
         ----------
         elliptic : bool
-            Whether of diffusion and the absolute value of the reaction only, with Robin conditions that are positive.
+            Whether to take only diffusion, the absolute value of the reaction, and Robin conditions that are positive.
 
         Returns
         -------
@@ -243,7 +243,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         return rows.ravel()
 
     def assemble(self) -> csr_array:
-        """The matrix, for small problems and tests; where processes share the mesh, what the cells here have of it.
+        """The matrix, for small problems and tests; of processes that share the mesh, the part from their own cells.
 
         Returns
         -------
@@ -280,7 +280,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         return matrix
 
     def right_hand_side(self, functional: Any) -> Any:
-        """The right-hand side of a system with the operator's conditions: its solution has the Dirichlet values.
+        """The right-hand side of a system with the operator's conditions; its solution has the Dirichlet values.
 
         Parameters
         ----------

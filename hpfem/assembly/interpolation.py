@@ -1,6 +1,6 @@
-"""Continuous functions from given ones, entity by entity: values at the vertices, then what is missing on the edges,
-then on the faces, then in the cells, each as the L2 projection in the entity's own coordinates (Demkowicz'
-projection-based interpolation with L2 throughout). Boundary values are the same, stopped at the boundary's entities.
+"""Continuous interpolation of functions, entity by entity: first the values at the vertices, then the remainder on the
+edges, the faces and in the cells, each by an L2 projection in the entity's own coordinates (Demkowicz' projection-based
+interpolation with L2 throughout). Boundary values are computed in the same way, on the boundary's entities only.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Function = Callable[..., Any] | float
 
 @dataclass(frozen=True, eq=False)
 class Patch:
-    """Edges, faces or cells of one shape and geometry order: what the geometry needs to know (`element_map.Cells`).
+    """Edges, faces or cells of one shape and geometry order: the input of the geometry (`element_map.Cells`).
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Piece:
     ----------
     function : callable or float
     masks : sequence of ndarray of bool, or None
-        Per dimension, which entities; None means all. Fewer dimensions than the mesh has leave the others out.
+        Per dimension, which entities; None means all. Dimensions beyond the last one are left out.
     """
 
     function: Function
@@ -141,7 +141,7 @@ def patch_points(patch: Patch, points: Array, xi: Array) -> Array:
     return np.asarray(elements.positions(elements.basis.evaluate(xi)))
 
 
-# Further points by dimension: enough that the values of a smooth function do not depend on how an entity is rotated.
+# Additional points by dimension: enough that values of a smooth function do not depend on an entity's rotation.
 _MORE = {1: 10, 2: 8, 3: 4}
 
 
@@ -166,9 +166,9 @@ def interpolate(numbering: Numbering, pieces: Sequence[Piece], components: int =
     ----------
     numbering : Numbering
     pieces : sequence of Piece
-        Where two have the same entity the first one counts.
+        If two pieces have the same entity, the first one counts.
     components : int
-        Of the vector where no entity is given.
+        Components of the vector if no entity is given.
 
     Returns
     -------
@@ -218,7 +218,7 @@ def _fitted(
     ids: Indices,
     below: Array | None,
 ) -> list[tuple[Indices, Array]]:
-    """Columns [n, n_inside] and values [components, n, n_inside] of some entities, given what is known below them."""
+    """Columns [n, n_inside] and values [components, n, n_inside] of entities whose boundary values are known."""
     mesh = numbering.mesh
     offsets, orders = numbering.offsets[dim][ids], numbering.orders[dim][ids]
     if dim == 0:
@@ -235,7 +235,7 @@ def _fitted(
         if len(inside) == 0:
             continue
         xi, values, (left, upper) = _fit(basis)
-        # Coordinates, values and what is taken off them, of a few entities at a time.
+        # Coordinates, values, and the part that is known already, of a few entities at a time.
         for part in chunks(len(of_order), (mesh.points.shape[1] + 2) * len(xi)):
             chosen = of_order[part]
             patch, vertices = oriented_patch(numbering, group, rows[chosen], dim, number)

@@ -1,10 +1,10 @@
-"""Numbers of the global degrees of freedom: so many on every vertex, edge and face and inside every cell of a mesh.
+"""Numbers of the global degrees of freedom on the vertices, edges and faces and inside the cells of a mesh.
 
 Vertices come first, then edges, faces and cells; those of one entity stand next to each other in the order of its
 interior modes (`traces.interior_modes`), seen in its global vertex order.
 
 Cells of different orders meet under the minimum rule: an entity has the modes of the lowest order of the cells around
-it, and the coefficients of the higher modes of the other cells are zero. It needs a hierarchical basis.
+it, and the coefficients of the higher modes of the other cells are zero. This needs a hierarchical basis.
 """
 
 from __future__ import annotations
@@ -75,21 +75,21 @@ class Seen:
         return PerDevice()
 
 
-# What each topology's cells see: what is copied to a device serves the numberings of all orders.
+# Ids and codes by topology: one copy on a device serves the numberings of all orders.
 _SEEN: WeakKeyDictionary[AlignedTopology, dict[tuple[int, int], Seen]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
 class LocalToGlobal:
-    """What ties the coefficients of cells or facets to global ones, as `hpfem.backends.vectors.BlockMatrix` has it.
+    """The relation of coefficients of cells or facets to global ones, as in `hpfem.backends.vectors.BlockMatrix`.
 
     Attributes
     ----------
     codes : Codes, [n, n_modes]
-        2 * global number, and 1 more where it is taken negative; -1 - r where the mode is a row of the matrices below.
+        2 * global number, and 1 more if its sign changes; -1 - r if the mode is row r of the matrices below.
     own : csr_array, [r, global]
-        From the global modes of an entity to the local ones of the same entity. Row 0 is empty: a mode that no global
-        one is seen in.
+        From the global modes of an entity to the local ones of the same entity. Row 0 is empty, for modes that are
+        zero.
     rotated : csr_array, [r, global]
         From the global modes of edges to the local ones inside rotated faces.
     back : csr_array, [r, global]
@@ -128,8 +128,8 @@ def _sparse(entries: list[_Entries], rows: Indices, size: int) -> csr_array:
 
 @cache
 def _signed(name: str, shape: Shape, order: int, codes: int) -> tuple[Indices, Indices, NDArray[np.bool_]]:
-    """By orientation code of an entity, of the first so many: the place of the global mode that each interior mode is,
-    [codes, n]; 1 where it is its negative; and whether that is all that there is to it, [codes].
+    """For the first orientation codes of an entity: the global mode of each interior mode, [codes, n]; 1 where its sign
+    changes; and whether the orientation is such a signed permutation, [codes].
     """
     blocks = np.array([inner_block(name, shape, order, code) for code in range(codes)])
     unit = np.abs(blocks) == 1
@@ -154,7 +154,7 @@ def _kept(name: str, shape: Shape, order: int, lower: int) -> Indices:
 
 @cache
 def _as_seen(name: str, shape: Shape, order: int, code: int, changed: bool) -> Array:
-    """`inner_block`, of modes or, changed, of the functions of `eigenbasis`."""
+    """`inner_block` of the modes or, if changed, of the functions of `eigenbasis`."""
     block = inner_block(name, shape, order, code)
     if not changed:
         return block
@@ -176,7 +176,7 @@ class Numbering:
     Attributes
     ----------
     cells : tuple of CellGroup
-        As spaces see them.
+        As turned for spaces.
     topology : AlignedTopology
     orders : tuple of ndarray of int
         Per dimension 0 to dim, the order of every entity.
@@ -197,7 +197,7 @@ class Numbering:
                 f"cells of different orders {orders} meet continuously in the hierarchical basis only; use"
                 " basis='modified', or one order for all shapes"
             )
-        # The order of all entities; 0 where there are several.
+        # The order of all entities; 0 if there are several orders.
         self._same = 0 if len(set(orders.values())) > 1 else next(iter(orders.values()))
         found_orders, found_sizes, offsets = [], [], []
         self._orders: list[Indices | slice] = []
@@ -230,13 +230,13 @@ class Numbering:
         return self.common(dim, lowest, np.minimum)
 
     def common(self, dim: int, values: NDArray[Any], operation: Callable[..., Any]) -> NDArray[Any]:
-        """Combine what the processes that share the mesh have of its entities; collective.
+        """Combine values on entities over the processes that share the mesh; collective.
 
         Parameters
         ----------
         dim : int
         values : ndarray, [n_entities]
-            Of the vertices, edges, faces or cells here.
+            Of the vertices, edges, faces or cells of this process.
         operation : ufunc
             Such as `numpy.logical_or`.
 
@@ -251,7 +251,7 @@ class Numbering:
 
     @cached_property
     def sharing(self) -> Sharing | None:
-        """Which degrees of freedom other processes have too; None where there are no others."""
+        """Which degrees of freedom other processes have too; None if there is one process."""
         part = self.mesh.part
         if part is None:
             return None
@@ -279,12 +279,12 @@ class Numbering:
         return sizes
 
     def _order(self, dim: int, count: int) -> Indices | slice:
-        """The order in which entities are numbered: by the first cell that has them, where the mesh has no order."""
+        """The order in which entities are numbered: by the first cell that has them, or the mesh's own order."""
         if not self.topology.scattered:
             return slice(None)
         ids = [self.of_group(group, dim).ids.ravel() for group in range(len(self.cells))]
         every = ids[0] if len(ids) == 1 else np.concatenate(ids)
-        # Of numbers that are written to one place the last one stays.
+        # If several numbers are written to one place, the last one stays.
         first = np.empty(count, dtype=np.int64)
         first[every[::-1]] = np.arange(len(every) - 1, -1, -1)
         is_first = np.zeros(len(every), dtype=bool)
@@ -309,7 +309,7 @@ class Numbering:
         Returns
         -------
         array of xp, [size]
-            Fewer where dimensions are left out.
+            Shorter if dimensions are left out.
         """
         found = []
         for own, sizes, order in zip(values, self.sizes, self._orders, strict=False):
@@ -320,12 +320,12 @@ class Numbering:
         return xp.concatenate(found)
 
     def truncation(self, lower: Numbering, xp: Any = np) -> Any:
-        """Numbers of the modes of lower orders: those of both are hierarchical, on one mesh.
+        """Numbers of the modes of lower orders, in two hierarchical numberings of one mesh.
 
         Parameters
         ----------
         lower : Numbering
-            Of no order above this one's.
+            Its orders are at most those of this numbering.
         xp : module
             NumPy, or that of a device's arrays, where the result is wanted.
 
@@ -387,7 +387,7 @@ class Numbering:
         return seen[group, dim]
 
     def of_vertices(self, shape: Shape, vertices: Indices, dim: int) -> Seen:
-        """Ids and orientations of the entities of one dimension, below the cells', of shapes given by their vertices.
+        """Ids and orientations of the entities, below the cells' dimension, of shapes given by their vertices.
 
         Parameters
         ----------
@@ -422,7 +422,7 @@ class Numbering:
         seen : sequence of Seen
             Per dimension, from 0 on; modes of the dimensions left out have empty rows.
         low_energy : bool
-            Of functions of low energy (`hpfem.shapes.low_energy`) instead of modes: none is seen in other entities.
+            For functions of low energy (`hpfem.shapes.low_energy`) instead of modes: each belongs to one entity only.
 
         Returns
         -------
@@ -480,7 +480,7 @@ class Numbering:
         return codes
 
     def _signed(self, shape: Shape, order: int, dim: int) -> tuple[Indices, Indices, NDArray[np.bool_]]:
-        """`_signed` of the codes that there are: the cells themselves are seen in one way."""
+        """`_signed` of the existing codes: cells themselves have one orientation."""
         return _signed(self.name, shape, order, 1 if dim == self.mesh.dim else len(symmetries(shape)))
 
     def _alike(self, dim: int, ids: Indices) -> list[tuple[slice | Indices, int]]:
@@ -490,7 +490,7 @@ class Numbering:
     def _from_edges(
         self, basis: Basis, edges: Seen, number: int, chosen: Indices, code: int, order: int, rows: Indices
     ) -> list[_Entries]:
-        """What the global modes of a rotated face's edges are inside the face, as its cells see it."""
+        """The parts of the edges' global modes inside a rotated face, in the face's local modes."""
         face = basis.shape.entities[2][number]
         corners = np.array(face.vertices)[symmetries(face.shape)[code]]
         found = []

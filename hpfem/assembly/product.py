@@ -1,4 +1,4 @@
-"""Q^T A Q on vectors: scatter, apply A to what is local, gather; in scratch that stays."""
+"""Q^T A Q on vectors: scatter, apply A to local coefficients, gather; the scratch memory is kept."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Product:
     whole : callable, optional
         Kernels of A -> Q^T A Q in one piece or None (`Backend.product`).
     fixed : array of bool, [components, size], optional
-        Further unknowns that are those of the identity.
+        More unknowns whose rows are those of the identity.
     constrained : ndarray of int, optional
         The unknowns without entries of `restriction`, on the host.
 
@@ -69,7 +69,7 @@ class Product:
         self._operator, self._restriction, self._extra, self._fixed = operator, restriction, extra, fixed
         self.vectors, self.dtype = vectors, operator.space.dtype
         self.alone = extra is None and fixed is None
-        # Processes that share an unknown of the identity all add it; `_twice` are those that another one counts.
+        # All processes that share an unknown of the identity add it; `_twice` are those that another process counts.
         held = np.empty(0, dtype=np.int64) if constrained is None else constrained
         both = [np.intersect1d(held, some) for some in (vectors.shared, vectors.ghosts)]
         self._constrained, self._twice = (vectors.from_host(found) if len(found) else None for found in both)
@@ -82,7 +82,7 @@ class Product:
 
     @property
     def whole(self) -> Callable[[Any], Any] | None:
-        """Q^T A Q in one piece with the operator's present kernels, which tuning changes; None where there is none."""
+        """Q^T A Q in one piece with the operator's present kernels, which tuning may change; None if not available."""
         choices = self._operator.choices
         if self._join is not None and self._joined[0] is not choices:
             self._joined = choices, self._join([choice.kernel for choice in choices])
@@ -128,13 +128,13 @@ class Product:
         return self._held(self._own(rows, True, *sums), rows)
 
     def _held(self, out: Any, rows: Any) -> Any:
-        """A product whose unknowns of the identity are right again, after processes have added them up."""
+        """Correct the unknowns of the identity in a product, after processes have added them up."""
         if self._constrained is not None:
             out[:, self._constrained] = rows[:, self._constrained]
         return out
 
     def _own(self, vector: Any, exchange: bool, *sums: Any) -> Any:
-        """What this process has of the product; with an exchange, the others' too but for unknowns of the identity."""
+        """The product of this process; with an exchange also the parts of others, except unknowns of the identity."""
         whole = None if sums else self.whole
         if whole is not None:
             found = whole(vector.reshape(self.shape))
@@ -147,7 +147,7 @@ class Product:
             apply()
             if not exchange or self.vectors.comm.size == 1:
                 return gather()
-            # What processes share first: others have it exchanged while the rest is gathered.
+            # Shared unknowns first: they are exchanged while the others are gathered.
             for pair in scratch.result.data:
                 pair.read(self.vectors.device)
             end = self.vectors.summing(self._of_shared(scratch.results))
@@ -177,10 +177,10 @@ class Product:
 
     @property
     def _scattered(self) -> list[Callable[[Any, Any], None] | None]:
-        """The operator's present kernels on global vectors; None where there is none."""
+        """The operator's present kernels on global vectors; None if not available."""
         choices, here = self._operator.choices, self._operator.device.name == self.vectors.device.name
         if self._on_global[0] is not choices:
-            # All are begun before one is waited for.
+            # Start all of them before waiting for one.
             begun = [
                 choice.kernel.scattered(self._restriction, number)
                 for number, choice in enumerate(choices if here else ())
@@ -218,7 +218,7 @@ class Product:
 
     @cached_property
     def _of_shared(self) -> Callable[[Any], Any]:
-        """Gathers what other processes have too."""
+        """Gathers the unknowns that other processes have too."""
         gather: Callable[[Any], Any] = self._restriction.gather_some(self.vectors.shared)
         return gather
 
@@ -231,7 +231,7 @@ class Product:
             If the vector has another size.
         """
         if vector.size != self.shape[0] * self.shape[1]:
-            raise ArgumentError(f"a vector of {self.shape[0] * self.shape[1]} numbers is wanted, got {vector.shape}")
+            raise ArgumentError(f"a vector of {self.shape[0] * self.shape[1]} numbers is needed, got {vector.shape}")
         xp = self.vectors.xp
         rows = xp.ascontiguousarray(vector, self.dtype).reshape(self.shape)
         given = rows if self._fixed is None else xp.where(self._fixed, xp.zeros_like(rows), rows)

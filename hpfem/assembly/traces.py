@@ -1,15 +1,15 @@
 """Modes of a cell on its vertices, edges and faces, and what a change of the entity's orientation does to them.
 
 The modes that a cell has on an entity are, restricted to it, the interior modes of the same basis on the entity's own
-shape. Two cells that meet may see the entity in different orientations. Its global modes are those of the entity in its
+shape. Two cells that meet may see the entity in different orientations. Its global modes are those in the entity's
 global vertex order; in a cell's own order they are combinations of the cell's modes,
 
     global mode j = sum_i T[i, j] local mode i,    so that    local coefficients = T global coefficients.
 
 T is the sign (-1)^p on edges, a signed permutation on quads, a permutation for nodal bases. On tris the interior modes
-turn into dense combinations, and so do the edge modes: how an edge mode of the modified basis falls off inside a tri
-depends on which of its edges it belongs to, so that a rotated tri's local interior coefficients depend on the global
-ones of its edges too. Nothing of this is typed in: both sides are evaluated at the same points and solved for T.
+turn into dense combinations, and so do the edge modes: the values of an edge mode inside a tri
+depend on the edge that it belongs to, so that a rotated tri's local interior coefficients depend on the global
+coefficients of its edges too. T is computed: both sides are evaluated at the same points and solved for T.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def orientation_matrix(name: str, shape: Shape, order: int, code: int) -> Array:
     Returns
     -------
     ndarray, [n_modes, n_modes]
-        T with entries that are 0 or +-1 up to rounding made so. Read-only.
+        T; entries that are 0 or +-1 up to rounding are made exact. Read-only.
     """
     if shape.dim == 0:
         return _frozen(np.eye(1))

@@ -39,7 +39,7 @@ class Backend(Immutable, ABC):
     strategies : tuple of Strategy
         Its ways to compute a form on a block.
     device_type : type
-        What its devices are, known also where it cannot run.
+        Kind of its devices, known even if it cannot run.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Backend(Immutable, ABC):
         return next(strategy for strategy in self.strategies if strategy.name == name)
 
     def __reduce__(self) -> tuple[Callable[[str], Backend], tuple[str]]:
-        # By name: where it is opened, the backend may have to be refused.
+        # By name: the backend may not run where the pickle is loaded.
         return choose_backend, (self.name,)
 
     @abstractmethod
@@ -85,7 +85,7 @@ class Backend(Immutable, ABC):
         Returns
         -------
         Device
-            The host unless a backend has another.
+            By default the host.
         """
         return HOST
 
@@ -106,7 +106,7 @@ class Backend(Immutable, ABC):
     def product(
         self, kernels: Sequence[BlockKernel], Q: BlockMatrix
     ) -> Callable[[Any, NDArray[np.integer[Any]]], Any] | None:
-        """Offer Q^T A Q in one piece, where that is faster than its parts.
+        """Offer Q^T A Q in one piece, if that is faster than its parts.
 
         Parameters
         ----------
@@ -135,12 +135,12 @@ class Backend(Immutable, ABC):
         Returns
         -------
         CellwiseProduct
-            Or what has its methods.
+            Or an object with its methods.
         """
         return CellwiseProduct(matrices, Q, back, vectors_on(self.device()), dtype)
 
     def function(self, trace: Trace) -> Callable[[Any, dict[str, float]], Any] | None:
-        """Offer a function of the coordinates, compiled, where that is faster than the library of its arrays.
+        """Offer a compiled function of the coordinates, if that is faster than the library of its arrays.
 
         Parameters
         ----------
@@ -155,7 +155,7 @@ class Backend(Immutable, ABC):
         return None
 
     def product_needs(self, local: int, size: int, components: int, dtype: DTypeLike) -> dict[str, dict[str, float]]:
-        """Estimate what a global operator takes beside its kernels.
+        """Estimate the memory of a global operator without its kernels.
 
         Parameters
         ----------
@@ -171,12 +171,12 @@ class Backend(Immutable, ABC):
             {device: {"index tables" or "scratch": bytes}}.
         """
         number = np.dtype(dtype).itemsize
-        # Q and its transpose, and their making; an argument, a result and what kernels make of these.
+        # Q and its transpose, and memory to make them; an argument, a result, and local numbers of both.
         tables, scratch = local * (16 + 2 * number), 5.0 * local * number * components
         return {self.device().name: {"index tables": float(tables), "scratch": scratch}}
 
     def held(self, geometry: BlockGeometry) -> dict[str, dict[str, int]]:
-        """Count what kernels on a block keep in memory of their own.
+        """Count the memory that kernels on a block hold.
 
         Parameters
         ----------
@@ -200,7 +200,7 @@ class Backend(Immutable, ABC):
         return HostTimer()
 
     def processor(self) -> str:
-        """Name what does the work, with all that its speed depends on.
+        """Name the processor, with everything that its speed depends on.
 
         Returns
         -------
@@ -209,7 +209,7 @@ class Backend(Immutable, ABC):
         return processor_name()
 
     def caches(self) -> dict[str, Cache]:
-        """Folders in which it keeps what takes long to make.
+        """Folders of its caches.
 
         Returns
         -------
@@ -219,7 +219,7 @@ class Backend(Immutable, ABC):
         return {}
 
     def measure_limits(self, dtype: DTypeLike, quick: bool) -> Roofline:
-        """Measure what this backend reaches on its device, on the threads that it may use now.
+        """Measure the limits that this backend reaches on its device, with the threads that it may use now.
 
         Parameters
         ----------
@@ -231,12 +231,12 @@ class Backend(Immutable, ABC):
         Returns
         -------
         Roofline
-            Zeros where others measure the device.
+            Zeros if other backends measure the device.
         """
         return Roofline(0.0, 0.0, {})
 
     def roofline(self, dtype: DTypeLike = np.float64, quick: bool = False) -> Roofline:
-        """Measure the limits of its device: the best of what the backends that compute there reach.
+        """Measure the limits of its device: the best of all backends that compute there.
 
         Parameters
         ----------
@@ -320,7 +320,7 @@ def vectors_on(device: Device) -> VectorSpace:
     Returns
     -------
     VectorSpace
-        That of the backend that computes there; the plain one where none does.
+        That of the backend that computes there; the plain one without such a backend.
     """
     if device.name == HOST.name:
         return HOST_VECTORS
@@ -338,7 +338,7 @@ def vectors_of(array: Any) -> VectorSpace:
     Returns
     -------
     VectorSpace
-        That of the current device of a backend that has such arrays; else the host's.
+        That of the current device of the backend with such arrays; else the host's.
     """
     if type(array) is not np.ndarray:
         for _, backend in BACKENDS.items():

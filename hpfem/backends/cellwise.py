@@ -49,7 +49,7 @@ class CellwiseProduct:
     Parameters
     ----------
     matrices : sequence of sequence of csr_array, [n_modes, n_modes]
-        M: one per block of Q, as factors, whose product is formed here.
+        M, one per block of Q, as factors; their product is computed here.
     Q, back : BlockMatrix
         Q and Q_a.
     vectors : VectorSpace
@@ -77,7 +77,7 @@ class CellwiseProduct:
         self._back = [self._operand(transposed(M), self._outer, number) for number, M in enumerate(matrices)]
 
     def _operand(self, factors: Sequence[csr_array], restriction: Any, number: int) -> Any:
-        """What multiplies the numbers of a block that a restriction writes."""
+        """The dense matrix for the local numbers of a block."""
         return self._vectors.xp.asarray(np.ascontiguousarray(product(factors).T), self._dtype)
 
     def _in_cells(self, there: Any, operands: Sequence[Any], x: Any, given: Sequence[Any], out: Sequence[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Arrays of other libraries, taken as they are where they are: DLPack and array interfaces."""
+"""Arrays of other libraries, used without a copy: DLPack and array interfaces."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from .base import BACKENDS
 
 
 def _device_types() -> dict[type[Device], None]:
-    """What the backends have for memory, whether or not they can run here."""
+    """Device types of all backends, whether or not they can run here."""
     return dict.fromkeys(BACKENDS[name].device_type for name in BACKENDS)
 
 
 def _interfaces() -> list[str]:
-    """Attributes by which arrays on devices tell where they are, beside DLPack's."""
+    """Attributes of arrays on devices that give their memory, beside DLPack's."""
     return [name for device in _device_types() for name in device.interfaces]
 
 
 def is_array(array: Any) -> bool:
-    """Tell whether something is an array of some library; a `Field` is none.
+    """Tell whether something is an array of some library; a `Field` is not.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def is_array(array: Any) -> bool:
 
 
 def where_is(array: Any) -> str:
-    """Say what an array is and where, for messages.
+    """Describe an array and its place, for messages.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def wrap(array: Any, copy: bool = False) -> PairArray:
     Parameters
     ----------
     array : array
-        Of NumPy, CuPy, PyTorch, JAX, ...: with `__dlpack__`, `__cuda_array_interface__` or `__array__`.
+        An array of NumPy, CuPy, PyTorch, JAX, ..., with `__dlpack__`, `__cuda_array_interface__` or `__array__`.
     copy : bool
         Whether an array in another order than C is copied; else it is refused.
 
@@ -85,8 +85,8 @@ def wrap(array: Any, copy: bool = False) -> PairArray:
     Raises
     ------
     ArgumentError
-        If it is no array, records gradients, is not in C order, is on a device that no backend uses now, or its library
-        does not give it away.
+        If it is not an array, records gradients, is not in C order, is on a device that no backend uses, or its library
+        does not share it.
     """
     if not is_array(array):
         libraries = ", ".join(device.library for device in _device_types())
@@ -98,7 +98,7 @@ def wrap(array: Any, copy: bool = False) -> PairArray:
             " torch.autograd.Function: forward applies it to the detached array, backward applies its transpose to the"
             " gradient, which for symmetric forms such as Mass and Helmholtz is the operator itself"
         )
-    # Devices first: they know their own arrays, and asking those where they are takes time.
+    # Devices first: they recognise their own arrays, and DLPack's device of an array takes time.
     for backend in () if isinstance(array, np.ndarray) else [BACKENDS[name] for name in BACKENDS]:
         device = backend.device() if backend.missing() is None else HOST
         found = device.adopt(array) if device is not HOST else None

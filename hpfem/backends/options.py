@@ -55,7 +55,7 @@ def from_text(kind: type[T], text: str) -> T:
     Raises
     ------
     ArgumentError
-        If the text is no options of this kind.
+        If the text does not give options of this kind.
     """
     kinds = {field.name: str(field.type) for field in fields(kind)}  # type: ignore[arg-type]
     names = ", ".join(kinds)
@@ -83,19 +83,19 @@ def from_text(kind: type[T], text: str) -> T:
 def search_in_text(
     rounds: Generator[Sequence[T], Mapping[T, float], None], kind: type[T]
 ) -> Generator[list[str | None], Mapping[str | None, float], None]:
-    """Lead a search for options in text.
+    """Run a search of options, with options as text.
 
     Parameters
     ----------
     rounds : generator
-        Gives options to time; is sent the seconds of all that were timed so far.
+        A generator of options to time; it receives the seconds of all that were timed so far.
     kind : dataclass type
         Of the options.
 
     Yields
     ------
     list of str
-        Options to time; to be sent seconds by text.
+        Options to time; it receives seconds by text.
     """
     try:
         found = next(rounds)

@@ -1,4 +1,4 @@
-"""The limits of a device, measured in the run whose throughput is held against them.
+"""The limits of a device, measured in the same run as the throughput that is compared with them.
 
     throughput <= min(bandwidth / bytes per degree of freedom, flop rate / flops per degree of freedom)
 
@@ -40,7 +40,7 @@ class Roofline:
     details: dict[str, float]
 
     def bound(self, nbytes: float, flops: float) -> tuple[float, str]:
-        """Least time for some work.
+        """Least time of some work.
 
         Parameters
         ----------
@@ -52,7 +52,7 @@ class Roofline:
         Returns
         -------
         tuple
-            Seconds, and what they are bound by: "bandwidth" or "flops".
+            Seconds, and the limit: "bandwidth" or "flops".
         """
         memory, arithmetic = nbytes / self.bandwidth, flops / self.flops
         return (memory, "bandwidth") if memory >= arithmetic else (arithmetic, "flops")
@@ -89,7 +89,7 @@ def array_bytes(quick: bool) -> int:
     Parameters
     ----------
     quick : bool
-        Whether a small one will do.
+        Whether small arrays are enough.
 
     Returns
     -------
@@ -106,7 +106,7 @@ def last_level_cache() -> int:
     Returns
     -------
     int
-        Bytes; 32 MiB where the system does not tell.
+        Bytes; 32 MiB if unknown.
     """
     sizes = []
     for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):

@@ -1,9 +1,9 @@
-"""What processes share of a vector: unknowns on the vertices, edges and faces between their cells.
+"""Entries of vectors that processes share: unknowns on the vertices, edges and faces between their cells.
 
-Every process has all unknowns of its cells, those that others have too included, and all have the same numbers there,
-to the last bit: sums are made in the order of the processes. The first process that has an unknown owns it. So all that
-is done entry by entry is done without the others; sums of what cells say are exchanged with neighbours (`summed`), and
-sums over entries count what is owned (`inner`).
+Every process has all unknowns of its cells, also those that it shares with others. Shared entries are equal on all
+processes, to the last bit, because sums are made in the order of the processes. The first process that has an unknown
+owns it. So work on single entries needs no communication; sums over cells are exchanged with neighbours (`summed`), and
+sums over entries count owned entries only (`inner`).
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ Indices = NDArray[np.int64]
 
 
 class Sharing:
-    """Which of some things that a process has others have too.
+    """The things of a process that other processes have too.
 
     Parameters
     ----------
     comm : Communicator
     size : int
-        Number of things here.
+        Number of things on this process.
     neighbours : {rank: ndarray of int}
-        Which of them each neighbour has too, each once; it lists its own in the same order.
+        The things that each neighbour has too, each once; it lists its own in the same order.
 
     Attributes
     ----------
     comm, size
     shared : ndarray of int, ascending
-        Those that any other has too.
+        Those that any other process has too.
     ghosts : ndarray of int, ascending
-        Those that a process of lower rank has too: it owns them.
+        Those that a process of lower rank has too, which owns them.
     """
 
     def __init__(self, comm: Communicator, size: int, neighbours: Mapping[int, Indices]) -> None:
@@ -49,7 +49,7 @@ class Sharing:
         self.shared = np.unique(np.concatenate([none, *self._neighbours.values()]))
         lower = [own for rank, own in self._neighbours.items() if rank < comm.rank]
         self.ghosts = np.unique(np.concatenate([none, *lower]))
-        # Where the numbers of each neighbour are among the shared ones.
+        # Positions of each neighbour's things among the shared ones.
         self.places = {rank: np.searchsorted(self.shared, own) for rank, own in self._neighbours.items()}
 
     @cached_property
@@ -61,11 +61,11 @@ class Sharing:
 
     @cached_property
     def count(self) -> int:
-        """How many there are on all processes; collective when first asked for, as a `C0Space` does when it is made."""
+        """Number of things on all processes; collective at its first use, as in making a `C0Space`."""
         return int(self.comm.sum(self.size - len(self.ghosts)))
 
     def combined(self, values: NDArray[Any], operation: Callable[..., Any]) -> NDArray[Any]:
-        """Combine what all processes have of each thing; collective.
+        """Combine the values of all processes for each thing; collective.
 
         Parameters
         ----------
@@ -86,19 +86,19 @@ class Sharing:
 
 
 class SharedVectors(VectorSpace):
-    """A mix-in for vector spaces: vectors of which processes share entries; see the module.
+    """A mix-in for vector spaces: vectors with shared entries; see the module.
 
     Attributes
     ----------
     sharing : Sharing
-        Of the entries of one component.
+        Sharing of the entries of one component.
     """
 
     sharing: Sharing
 
     @cached_property
     def iteration(self) -> DeviceIteration | None:
-        """What the device offers to processes beyond; collective when first asked for; see `VectorSpace`."""
+        """Tools of the device for several processes; collective at its first use; see `VectorSpace`."""
         own = super().iteration
         return None if own is None else own.shared(self.sharing)
 
@@ -118,7 +118,7 @@ class SharedVectors(VectorSpace):
         return self.sharing.comm
 
     def summed(self, rows: Any) -> Any:
-        """Add up what processes say of entries that they share, in place; see `VectorSpace.summed`."""
+        """Add up the contributions of processes to shared entries, in place; see `VectorSpace.summed`."""
         whole = rows if rows.ndim == 2 else self._by_component(rows)
         self.summing(whole[:, self._here[0]])(whole)
         return rows
@@ -130,7 +130,7 @@ class SharedVectors(VectorSpace):
 
     @property
     def ghosts(self) -> NDArray[np.int64]:
-        """Those of them that another process owns; see `VectorSpace.ghosts`."""
+        """The shared entries that another process owns; see `VectorSpace.ghosts`."""
         return self.sharing.ghosts
 
     def summing(self, own: Any) -> Callable[[Any], Any]:
@@ -151,7 +151,7 @@ class SharedVectors(VectorSpace):
         return end
 
     def agreed(self, rows: Any) -> Any:
-        """Take the owners' numbers, in place; see `VectorSpace.agreed`."""
+        """Take the owners' values, in place; see `VectorSpace.agreed`."""
         shared, _, places = self._here
         whole = rows if rows.ndim == 2 else self._by_component(rows)
         own = whole[:, shared]
@@ -163,7 +163,7 @@ class SharedVectors(VectorSpace):
         return rows
 
     def _owned(self, a: Any, b: Any) -> Any:
-        """Sum of products of what this process owns."""
+        """Sum of products over the entries that this process owns."""
         whole, ghosts = a @ b, self._here[1]
         if not len(ghosts):
             return whole
@@ -200,12 +200,12 @@ class SharedVectors(VectorSpace):
 
 
 def _shared_class(kind: Any) -> type[SharedVectors]:
-    """Vectors of a kind of device, shared."""
+    """The class of shared vectors for a kind of device."""
     return type(f"Shared{kind.__name__}", (SharedVectors, kind), {})
 
 
 def shared_vectors(vectors: VectorSpace, sharing: Sharing | None) -> VectorSpace:
-    """Vectors of which processes share entries, where others are.
+    """Vectors with shared entries, on the device of others.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ def shared_vectors(vectors: VectorSpace, sharing: Sharing | None) -> VectorSpace
     Returns
     -------
     VectorSpace
-        The same where nothing is shared.
+        The same vectors if nothing is shared.
     """
     if sharing is None:
         return vectors

@@ -1,4 +1,4 @@
-"""Strategies: ways to compute a form on a block, which say what they serve, build kernels and estimate their cost."""
+"""Strategies: ways to compute a form on a block. They build kernels, refuse unsuitable problems and estimate costs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..forms.form import BlockKernel, BlockProblem
 
 # One of the ways in which a strategy can build a kernel, as text (`hpfem.backends.options`); None: the strategy's own.
 Options = str | None
-# Gives options to time; is sent the seconds of all that were timed so far.
+# A generator of options to time; it receives the seconds of all that were timed so far.
 Search = Generator[Sequence[Options], Mapping[Options, float], None]
 
 
@@ -21,9 +21,9 @@ class Strategy(Protocol):
     Attributes
     ----------
     name : str
-        What users ask for: "stdmat", "sumfac", ...
+        Name for users: "stdmat", "sumfac", ...
     special : bool
-        Whether it is meant for some problems only, so that its refusal is no fall from a fast path.
+        Whether it is meant for some problems only, so that its refusal needs no report.
     tensor : bool
         Whether it needs quadrature that is a tensor product of rules of one direction.
     """
@@ -33,7 +33,7 @@ class Strategy(Protocol):
     tensor: bool = False
 
     def default(self, problem: BlockProblem) -> Options:
-        """Name the options that `build` takes by itself: the shipped table's or the model's.
+        """Name the default options of `build`: from the shipped table or the model.
 
         Parameters
         ----------
@@ -42,17 +42,18 @@ class Strategy(Protocol):
         Returns
         -------
         str or None
-            None where there is nothing to choose.
+            None if there is nothing to choose.
 
         Raises
         ------
         NotSuitable
-            With the reason, if this strategy cannot serve the problem; `build` may still refuse if this does not.
+            With the reason, if this strategy is not suitable for the problem; `build` may still refuse if this does
+            not.
         """
         return None
 
     def measured(self, problem: BlockProblem) -> str | None:
-        """Tell what is known of the speed of the default options, if somebody measured it and the package ships that.
+        """Tell the measured speed of the default options, if the package ships a measurement.
 
         Parameters
         ----------
@@ -75,8 +76,8 @@ class Strategy(Protocol):
         Yields
         ------
         sequence of str or None
-            Options to time, the default first; what is sent back are the seconds of all that were timed so far, which
-            may be none of these, or all of them.
+            Options to time, the default first; it receives the seconds of all options that were timed so far, which may
+            be none or all of these.
 
         Raises
         ------
@@ -86,7 +87,7 @@ class Strategy(Protocol):
         yield (self.default(problem),)
 
     def prepare(self, problem: BlockProblem, options: Options = None) -> Future[Any] | None:
-        """Begin in the background what takes long in `build`: compiling into a cache.
+        """Begin in the background the slow part of `build`: compiling into a cache.
 
         Parameters
         ----------
@@ -96,7 +97,7 @@ class Strategy(Protocol):
         Returns
         -------
         Future or None
-            Of what was begun; None where there is nothing to begin.
+            A future of this work; None if there is nothing to do.
 
         Raises
         ------
@@ -127,7 +128,7 @@ class Strategy(Protocol):
         """
 
     def cost(self, problem: BlockProblem) -> float:
-        """Estimate the time of an element, to choose by before anything is measured.
+        """Estimate the time of an element, for choices without measurements.
 
         Parameters
         ----------
@@ -140,7 +141,7 @@ class Strategy(Protocol):
         """
 
 
-# The one choice of strategies that have no other: factors are recomputed in the kernel, or read.
+# The only options of some strategies: factors are recomputed in the kernel, or read.
 RECOMPUTED, STORED = "recomputed", "stored"
 
 

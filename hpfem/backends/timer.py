@@ -1,6 +1,6 @@
-"""Clocks for work on a device, and timing by them: some calls in a row, several times; the median is what counts.
+"""Clocks for work on a device, and timing with them: several repeats of a number of calls; the median counts.
 
-Many short repeats stand interruptions by other processes better than a few long ones.
+Many short repeats are less sensitive to interruptions than a few long ones.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 
 MAX_CALLS = 10_000
 SLOW_SECONDS = 1.0
-# Times a difference of times is taken again that came out negative, as work of others fell into what is taken off.
+# Number of retries if a difference of times is negative, because other work disturbed the subtracted time.
 ATTEMPTS = 20
 
 
@@ -86,9 +86,9 @@ def measure(
     repeats : int
         Repeats; at most 3 of a call that takes longer than a second.
     min_seconds : float
-        Calls are put in a row until a repeat takes about this long.
+        A repeat has as many calls as take about this long.
     start : callable, optional
-        What the call does beside the steps: its time is taken off, repeat by repeat.
+        The part of the call without the steps: its time is subtracted in each repeat.
     steps : int
         Steps of the call; the timing is of one.
 

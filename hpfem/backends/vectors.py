@@ -1,7 +1,7 @@
-"""Vectors where a backend computes: arrays, sums over them, sparse products, and the element restriction.
+"""Vectors of a backend: arrays, sums over them, sparse products, and the element restriction.
 
-What is here serves every device whose arrays are NumPy's. A backend whose arrays are others offers a subclass of
-`VectorSpace` (`Backend.vectors`). Assembly and solvers take new vectors and sums over their entries from it alone.
+These classes are for NumPy's arrays. A backend with other arrays offers a subclass of `VectorSpace`
+(`Backend.vectors`). Assembly and solvers make vectors and sums over their entries only with it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from ..support.pool import Pool
 
 Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.integer[Any]]
-# Times rounding: what the products of a symmetric operator with random vectors differ by at most.
+# Largest difference, in units of rounding, of the products of a symmetric operator with random vectors.
 _SYMMETRY_ROUNDING = 1e3
 
 
 def row_entries(matrix: csr_array, rows: Indices) -> tuple[Indices, Indices]:
-    """Where the entries of some rows are, one row after the other.
+    """Positions of the entries of some rows, one row after the other.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def row_entries(matrix: csr_array, rows: Indices) -> tuple[Indices, Indices]:
 
 
 class Codes:
-    """What the rows of a block of a `BlockMatrix` are, written down where it is asked for.
+    """The rows of a block of a `BlockMatrix`, written as codes on demand.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class Codes:
         Parameters
         ----------
         xp : module
-            NumPy, for which they are kept, or that of a device's arrays, where they are written anew.
+            NumPy, for which codes are kept, or that of a device's arrays, for which they are made again.
 
         Returns
         -------
@@ -100,12 +100,12 @@ class Codes:
         return Codes((len(rows), self.shape[1]), lambda xp: self.on(xp)[xp.asarray(rows)], self.signed)
 
     def shifted(self, n: int) -> Codes:
-        """Take the rows of matrices that stand behind others.
+        """Shift the numbers of the rows that are given by matrices.
 
         Parameters
         ----------
         n : int
-            Number of the others.
+            Number of rows before them.
 
         Returns
         -------
@@ -122,14 +122,14 @@ class Codes:
 
 
 class BlockMatrix:
-    """A sparse matrix Q [local, global] whose rows are those of blocks, one after the other: nearly all one entry +-1.
+    """A sparse matrix Q [local, global] with the rows of blocks one after the other; most have one entry +-1.
 
     Parameters
     ----------
     blocks : sequence of Codes
         Per block, of its elements and modes.
     rows : csr_array, [r, global]
-        Of the type of the vectors: the rows that are not one entry +-1.
+        The rows with other entries than one +-1, in the type of the vectors.
 
     Attributes
     ----------
@@ -177,7 +177,7 @@ class BlockMatrix:
 
     @cached_property
     def signs(self) -> tuple[Indices, Array | None] | None:
-        """Column and sign of each row where all have one entry +-1; the signs None where all are one."""
+        """Column and sign of each row, if all have one entry +-1; signs are None if all are +1."""
         if not self.signed:
             return None
         matrix = self.matrix
@@ -230,7 +230,7 @@ class BlockMatrix:
 
 
 class ElementRestriction:
-    """Q where vectors are: element-local numbers from global ones, and sums of local ones.
+    """Q on a device: element-local numbers from global ones, and sums of local ones.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ class ElementRestriction:
     dtype : dtype
         Of the vectors, float64 or float32.
     keep : ndarray of bool, [size], optional
-        The columns of Q that are not taken to be zero; the others are those of the identity.
+        The columns of Q that are kept. The others are zero, and `gather` takes their entries from a given vector.
 
     Attributes
     ----------
@@ -299,7 +299,7 @@ class ElementRestriction:
         local : array, [components * rows]
             Block after block, [component, row] in each.
         vector : array, [components, size], optional
-            What columns that are not kept take their numbers from.
+            Source of the entries of columns that are not kept.
 
         Returns
         -------
@@ -314,7 +314,7 @@ class ElementRestriction:
         return out
 
     def gather_some(self, columns: Indices) -> Callable[[Any], Any]:
-        """Make what sums local numbers for some columns alone, as `gather` does to the last bit.
+        """Make a function that sums local numbers for some columns only, with the same bits as `gather`.
 
         Parameters
         ----------
@@ -370,7 +370,7 @@ class ConjugateVectors(Protocol):
     partials : array of float64
         For the sums of p.q.
     stop : int
-        Address of what is zero on the device as long as it iterates.
+        Address of a number on the device that is zero while it iterates.
     """
 
     r: Any
@@ -380,7 +380,7 @@ class ConjugateVectors(Protocol):
     stop: Any
 
     def measure_product(self, q: Any) -> None:
-        """Take a product that came without sums.
+        """Make the sums of a product that came without them.
 
         Parameters
         ----------
@@ -391,32 +391,32 @@ class ConjugateVectors(Protocol):
         """After a product: r -= alpha q."""
 
     def update_direction(self, z: Any = None) -> None:
-        """After that, and at the start: x += alpha p, p = z + beta p.
+        """After `update_residual`, and at the start: x += alpha p, p = z + beta p.
 
         Parameters
         ----------
         z : array, [n], optional
-            M^-1 r; when left out, r by the diagonal preconditioner or none.
+            M^-1 r; by default r, or r times the inverse diagonal.
         """
 
     def finish(self) -> None:
-        """Wait for all that was launched."""
+        """Wait for all launched work."""
 
     def read(self) -> Any:
-        """Ask for the scalars; the host goes on.
+        """Request the scalars, without waiting.
 
         Returns
         -------
         object
             Its `wait` waits for them and returns a record: "residual", "rho" and "curvature" of the last iterations,
-            number i at i modulo their length, the number of "finished" ones, and why it "stopped" (`Stop`).
+            iteration i at i modulo their length, the number of "finished" iterations, and why it "stopped" (`Stop`).
         """
 
 
 class DeviceIteration(ABC):
-    """The tools of a device that iterates without its host: scalars that stay there, and graphs of launches.
+    """The tools of a device that iterates without its host: scalars on the device, and graphs of launches.
 
-    The restriction of such a device also takes where to leave sums, and the address of what stops it.
+    The restriction of such a device also takes an array for sums, and the address of a number that stops it.
     """
 
     @abstractmethod
@@ -438,7 +438,7 @@ class DeviceIteration(ABC):
         inverse : array, [n], or None
             Of a diagonal preconditioner.
         blocks : int or None
-            Sums that come with a product q = A p; None where it comes without.
+            Sums that come with a product q = A p; None for a product without sums.
 
         Returns
         -------
@@ -462,7 +462,7 @@ class DeviceIteration(ABC):
 
     @abstractmethod
     def capture(self, step: Callable[[], None], count: int, what: str) -> Any:
-        """Write down what some steps launch; nothing runs.
+        """Capture the launches of some steps; nothing runs.
 
         Parameters
         ----------
@@ -470,13 +470,13 @@ class DeviceIteration(ABC):
         count : int
             Steps.
         what : str
-            For the message where it cannot be.
+            Name for the message if it is not possible.
 
         Returns
         -------
         object or None
-            Its `launch` launches the steps on the current stream; `release` is to be called when nothing of it is
-            under way any more. None where it cannot be.
+            Its `launch` launches the steps on the current stream; call `release` after all its work is done. None if a
+            capture is not possible.
         """
 
 
@@ -490,7 +490,7 @@ class VectorSpace:
     Attributes
     ----------
     iteration : DeviceIteration or None
-        What it offers beyond; None where the host iterates.
+        Tools for iterating without the host; None if the host iterates.
     """
 
     iteration: DeviceIteration | None = None
@@ -517,13 +517,13 @@ class VectorSpace:
         return type(array) is np.ndarray
 
     def checked(self, given: Any, what: str) -> Any:
-        """Take an array of floats as it is, anything else as one of NumPy.
+        """Return an array of floats unchanged, anything else as a NumPy array.
 
         Parameters
         ----------
         given : array_like
         what : str
-            What messages call it.
+            Its name in messages.
 
         Returns
         -------
@@ -532,12 +532,12 @@ class VectorSpace:
         Raises
         ------
         ArgumentError
-            If it is no array of real numbers.
+            If it is not an array of real numbers.
         """
         return given if self.has(given) and given.dtype.kind == "f" else reals(given, what)
 
     def from_host(self, vector: NDArray[Any], dtype: DTypeLike | None = None) -> Any:
-        """Copy a host vector to the device; one counted transfer unless that is the host.
+        """Copy a host vector to the device; one counted transfer unless the device is the host.
 
         Parameters
         ----------
@@ -552,7 +552,7 @@ class VectorSpace:
         return PairArray.of(np.ascontiguousarray(vector, dtype)).read(self.device)
 
     def to_host(self, vector: Any) -> NDArray[Any]:
-        """Copy a vector to the host; one counted transfer unless it is there.
+        """Copy a vector to the host; one counted transfer unless it is there already.
 
         Parameters
         ----------
@@ -574,7 +574,7 @@ class VectorSpace:
         Returns
         -------
         sparse matrix
-            One that multiplies its arrays.
+            A sparse matrix for the device's arrays.
         """
         return matrix
 
@@ -625,7 +625,7 @@ class VectorSpace:
 
         Returns
         -------
-        scipy.sparse.linalg.LinearOperator, or what a library has like it
+        scipy.sparse.linalg.LinearOperator, or the similar class of a library
         """
         from scipy.sparse.linalg import LinearOperator
 
@@ -637,7 +637,7 @@ class VectorSpace:
         return ALONE
 
     def summed(self, rows: Any) -> Any:
-        """Add up, in place, what processes say of entries that they share; collective.
+        """Add up, in place, the contributions of processes to shared entries; collective.
 
         Parameters
         ----------
@@ -657,16 +657,16 @@ class VectorSpace:
 
     @property
     def ghosts(self) -> NDArray[np.int64]:
-        """Those of them that another process owns: it counts them in sums."""
+        """The shared entries that another process owns, which counts them in sums."""
         return np.empty(0, dtype=np.int64)
 
     def summing(self, own: Any) -> Callable[[Any], Any]:
-        """Begin `summed`; what is computed before its end is computed meanwhile.
+        """Begin `summed`; work before its end overlaps with the exchange.
 
         Parameters
         ----------
         own : array, [components, shared]
-            What this process says of the entries `shared`.
+            Contributions of this process to the entries `shared`.
 
         Returns
         -------
@@ -676,7 +676,7 @@ class VectorSpace:
         return lambda rows: rows
 
     def agreed(self, rows: Any) -> Any:
-        """Take, in place, one process' numbers for entries that several share; collective; see `summed`."""
+        """Take, in place, the owner's values for shared entries; collective; see `summed`."""
         return rows
 
     def exchanged(self, comm: Communicator, given: Mapping[int, Any]) -> dict[int, Any]:
@@ -694,7 +694,7 @@ class VectorSpace:
         return self.started(comm, given)()
 
     def started(self, comm: Communicator, given: Mapping[int, Any]) -> Callable[[], dict[int, Any]]:
-        """Begin `exchanged`; what is computed before its end is computed meanwhile.
+        """Begin `exchanged`; work before its end overlaps with the exchange.
 
         Parameters
         ----------
@@ -704,7 +704,7 @@ class VectorSpace:
         Returns
         -------
         callable
-            That returns the arrays received.
+            A function that returns the received arrays.
         """
         sent = {rank: np.ascontiguousarray(self.to_host(own)) for rank, own in given.items()}
         end = comm.started(sent)
@@ -743,7 +743,7 @@ class VectorSpace:
         Parameters
         ----------
         numbers : array
-            Few, where the vectors are.
+            Few numbers, on the device of the vectors.
 
         Returns
         -------
@@ -753,7 +753,7 @@ class VectorSpace:
         return numbers
 
     def inner(self, a: Any, b: Any) -> Any:
-        """Sums of products, where the vectors are; collective.
+        """Sums of products, on the vectors' device; collective.
 
         Parameters
         ----------
@@ -767,7 +767,7 @@ class VectorSpace:
         return a @ b
 
     def dots(self, *pairs: tuple[Any, Any]) -> list[float]:
-        """Sums of products, on the host, which waits for all at once; collective.
+        """Sums of products, on the host, which waits once for all; collective.
 
         Parameters
         ----------
@@ -793,7 +793,7 @@ class VectorSpace:
         return float(self.inner(a, b))
 
     def numbers(self, *arrays: Any) -> list[float]:
-        """Read some numbers, which the host waits for once.
+        """Read some numbers; the host waits once.
 
         Parameters
         ----------
@@ -837,7 +837,7 @@ class VectorSpace:
         ----------
         alpha, beta : float
         inverse : array, [n], or None
-            Of a diagonal preconditioner; one when left out.
+            Inverse diagonal of a preconditioner; by default 1.
         q : array, [n]
             A p.
         p, x, r : array, [n]
@@ -875,7 +875,7 @@ class VectorSpace:
         return math.frexp(self.max_norm(vector))[1]
 
     def norm(self, vector: Any) -> float:
-        """Euclidean norm, of vectors of any size; infinite or no number if an entry is.
+        """Euclidean norm, of vectors of any size; infinite or NaN if an entry is.
 
         Parameters
         ----------
@@ -911,7 +911,7 @@ class VectorSpace:
     def seems_symmetric(self, apply: Callable[[Any], Any], n: int, dtype: DTypeLike) -> bool:
         """Tell whether an operator is symmetric on random vectors, up to rounding.
 
-        What is not symmetric in a single cell of very many shows in that, as rounding is small against it.
+        An asymmetry in a single cell of very many is found, because rounding is smaller.
 
         Parameters
         ----------

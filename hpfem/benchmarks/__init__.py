@@ -1,4 +1,4 @@
-"""Measured numbers: throughput against the machine's limits, and algorithms against each other."""
+"""Measurements: throughput relative to the machine's limits, and comparisons of algorithms."""
 
 from typing import Any
 
@@ -56,7 +56,7 @@ __all__ = [
     "write_json",
 ]
 
-# Earlier names: what they are now, and what to write instead.
+# Earlier names: the present objects and names.
 _EARLIER: dict[str, tuple[Any, str]] = {
     "TARGETS": (BACKENDS, "TARGETS[name] is hpfem.choose_backend(name): it has timer() and roofline(dtype, quick)"),
     "SuiteRun": (Runner, "SuiteRun is Runner, and its records() suite_records(runner.measurements)"),

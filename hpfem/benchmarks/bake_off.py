@@ -1,10 +1,9 @@
 """CEED's bake-off problems [CEED]: operators on all of a mesh, with the conditions and preconditioners of CEED.
 
-They are made on boxes of one shape, straight or curved, of about a wanted number of unknowns. What is timed of them,
-and the bytes of it, is in `hpfem.benchmarks.global_phases`; beside them stands a whole solve,
-`hpfem.benchmarks.whole_solve`. Mass and stiffness take the rule of the space: P + 2
-Gauss-Lobatto points in ordinary and P + 1 Gauss-Radau-Jacobi points in collapsed directions, not the nodes of a basis;
-"gauss" takes as many Gauss points, as CEED does.
+They are made on boxes of one shape, straight or curved, of about a wanted number of unknowns. The timed phases and
+their bytes are in `hpfem.benchmarks.global_phases`; a whole solve is in `hpfem.benchmarks.whole_solve`. Mass and
+stiffness take the rule of the space: P + 2 Gauss-Lobatto points in ordinary and P + 1 Gauss-Radau-Jacobi points in
+collapsed directions, not the nodes of a basis; "gauss" takes as many Gauss points, as CEED does.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ from .global_phases import MATRIX_ENTRIES, STEPS, MeasuredOperator
 from .problems import BuiltOperator, OneMesh, ProblemSize, new_mesh, problem_mesh
 from .whole_solve import PEER_ENTRIES, TOLERANCE, MeasuredSolve
 
-# Most bytes that mesh and numbering take for a cell; setting up takes so many times the bytes of the operator. Measured
+# Largest bytes of mesh and numbering for a cell; and the set-up's bytes over those of the operator. Measured
 # on boxes of hexes, tets and tris, P = 1 .. 4.
 CELL_BYTES, SET_UP = 2000, 2.2
 
 
 def _applied(block: GlobalBlock, strategy: str, algorithm: str) -> BuiltOperator:
-    """An operator that is applied, and iterated with."""
+    """An operator for applications and iterations."""
     bc, problem = block.conditions, block.problem
     operator = problem.operator(bc.c0.space, strategy=strategy, algorithm=algorithm)
     A = GlobalOperator(operator, bc.c0, bc if problem.dirichlet else None)
@@ -47,9 +46,9 @@ def _applied(block: GlobalBlock, strategy: str, algorithm: str) -> BuiltOperator
 
 
 def _solved(block: GlobalBlock, strategy: str, algorithm: str) -> BuiltOperator:
-    """A whole solve, which takes what "auto" chooses."""
+    """A whole solve, with the choices of "auto"."""
     if (strategy, algorithm) != ("auto", "auto"):
-        raise NotSuitable("a whole solve takes the strategy and algorithm that auto chooses; leave others away")
+        raise NotSuitable("a whole solve uses the strategy and algorithm of auto; remove other names")
     return MeasuredSolve(
         block.fresh_mesh, block.options, block.problem.preconditioner, block.matrix_entries, block.repeats
     )
@@ -64,20 +63,20 @@ class BakeOff:
     operator : callable
         (space, **options) -> operator.
     dirichlet : bool
-        Whether u = 0 on all of the boundary; else nothing is prescribed.
+        Whether u = 0 on all of the boundary; else there is no condition.
     preconditioner : str
         "none" or "jacobi"; "multigrid" of whole solves.
     basis, quadrature : str, optional
-        What it is defined on; None where any will do.
+        Basis and quadrature of its definition; None if any are possible.
     nodal : bool
         Whether the points must be the nodes of the basis.
     built : callable
-        (`GlobalBlock`, strategy, algorithm) -> what is timed, phase by phase. What times something else than an
+        (`GlobalBlock`, strategy, algorithm) -> the object that makes the timed phases. A benchmark that is not of an
         operator, as a whole solve, gives its own.
     matrix_entries : float
-        Entries of element matrices that are assembled at most, where nothing else is asked for.
+        Default for the largest number of entries of element matrices that are assembled.
     until : mapping
-        When iterations end, for result files.
+        End of the iterations, in words for result files.
     """
 
     operator: Callable[..., Operator]
@@ -126,7 +125,7 @@ class BakeOff:
 
 @cache
 def _collocates(shape: str) -> bool:
-    """Whether the nodes of the nodal basis are the points of the rule with as many in every direction."""
+    """Whether the nodes of the nodal basis are the points of the rule with equal numbers in all directions."""
     order = 3
     rule = chosen_rule(SHAPES[shape], order, "collocated")
     basis = make_basis("lagrange", SHAPES[shape], order)
@@ -172,7 +171,7 @@ class GlobalSize(ProblemSize):
 
 @cache
 def _unknowns(shape: str, order: int) -> NDArray[np.float64]:
-    """Unknowns of a box are a polynomial, linear in the number of small boxes of each direction: its coefficients."""
+    """Coefficients of the polynomial for the unknowns of a box; it is linear in the small boxes of each direction."""
     dim = SHAPES[shape].dim
     values = np.empty((2,) * dim)
     for index in np.ndindex(values.shape):
@@ -224,7 +223,7 @@ def global_sizes(shape: str, order: int, dofs: Sequence[float]) -> list[GlobalSi
     cells = box(shape, (1,) * dim).n_cells
     sizes = {}
     for wanted in dofs:
-        # The highest coefficient is what each of very many small boxes brings.
+        # The highest coefficient is the number of unknowns per small box in a large box.
         side = max(round((wanted / _unknowns(shape, order)[(1,) * dim]) ** (1 / dim)), 1)
         one, two = (unknowns(shape, order, (first, *(side,) * (dim - 1))) for first in (1, 2))
         counts = (max(1 + round((wanted - one) / (two - one)), 1), *(side,) * (dim - 1))
@@ -293,7 +292,7 @@ class GlobalBlock(OneMesh):
     options : dict
         Of the `Space`.
     fresh_mesh : callable
-        Makes the mesh anew: nothing that it keeps once computed is there.
+        Makes a new mesh, without cached results.
     """
 
     def __init__(
@@ -315,12 +314,12 @@ class GlobalBlock(OneMesh):
 
     @cached_property
     def conditions(self) -> BoundaryConditions:
-        """What is prescribed, on a continuous space that all strategies share."""
+        """The boundary conditions, on a continuous space that all strategies share."""
         c0 = C0Space(Space(self._mesh(), **self.options))
         return BoundaryConditions(c0, dirichlet=0.0 if self.problem.dirichlet else None)
 
     def build(self, strategy: str, algorithm: str, n_elements: int) -> BuiltOperator:
-        """Build what is measured.
+        """Build the measured operator.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What a benchmark measures: its settings, checked in one place, and the cases that they make.
+"""The measurements of a benchmark: its settings, checked in one place, and the cases that they make.
 
 A case is on a mesh of one size, where the operator is applied as users apply it, to elements or on all of a continuous
 space (`BenchSettings`), or kernels alone are measured on a few elements repeated to every size (`SuiteSettings`).
@@ -30,22 +30,22 @@ SUITE_DOFS = (1e4, 3e4, 1e5, 3e5, 1e6, 3e6, 1e7, 2e7)
 SOLID_SHAPES = tuple(name for name, shape in SHAPES.items() if shape.dim == 3)
 BOX_SHAPES = tuple(name for name, shape in SHAPES.items() if shape.dim >= 2)
 SOLID_FIRST = tuple(sorted(BOX_SHAPES, key=lambda name: -SHAPES[name].dim))
-# Of the whole benchmark by dimension, where none are given.
+# Default orders of the whole benchmark by dimension.
 SUITE_ORDERS = {2: tuple(range(1, 11)), 3: tuple(range(1, 8))}
-# Precisions, and relative differences to NumPy that are rounding.
+# Precisions, with the relative differences to NumPy that are rounding.
 TOLERANCES = {"float64": 1e-12, "float32": 1e-4}
 
 
 @dataclass(frozen=True)
 class Case:
-    """A problem that is measured by every strategy and algorithm asked for.
+    """A problem that is measured with all given strategies and algorithms.
 
     Attributes
     ----------
     dtype, geometry, benchmark, shape : str
     order : int
     size : ProblemSize or None
-        Of the mesh; None: a few elements, repeated to every size of the settings.
+        Size of the mesh; None: a few elements, repeated to every size of the settings.
     """
 
     dtype: str
@@ -70,7 +70,7 @@ class Case:
         return cls(record["dtype"], record["geometry"], record["benchmark"], record["shape"], record["order"])
 
     def as_dict(self) -> dict[str, Any]:
-        """Make the part of a record that says what was measured.
+        """Make the part of a record that describes the case.
 
         Returns
         -------
@@ -80,7 +80,7 @@ class Case:
         return {name: value for name, value in vars(self).items() if name != "size"}
 
     def block(self, settings: Settings, backend: str) -> TiledBlock | MeshBlock | GlobalBlock:
-        """Make what the kernels are built on.
+        """Make the problem on which kernels are built.
 
         Parameters
         ----------
@@ -96,7 +96,7 @@ class Case:
         if self.size is None:
             return TiledBlock(*what, **options)
         if isinstance(self.size, GlobalSize):
-            assert settings.matrix_entries is not None  # where it was left out, settings have set it
+            assert settings.matrix_entries is not None  # settings have set a default
             return GlobalBlock(*what, self.size, settings.matrix_entries, settings.repeats, **options)
         return MeshBlock(*what, self.size, **options)
 
@@ -122,7 +122,7 @@ class BenchSettings:
     geometries : tuple of str
         "deformed" and "affine".
     strategies : tuple of str
-        Empty: all of the backend element by element, "auto" on continuous functions.
+        Empty: all strategies of the backend for benchmarks element by element, "auto" on continuous functions.
     algorithms : tuple of str
         "auto", "collocated", "noncollocated".
     backend : str
@@ -130,7 +130,7 @@ class BenchSettings:
     dtype : str
         "float64" or "float32".
     basis : str
-        None: that of the benchmark; "modified" where it takes any.
+        None: that of the benchmark; "modified" if any is possible.
     quadrature : None, str or int
         See `Space`; None: that of the benchmark.
     repeats : int
@@ -293,7 +293,7 @@ class SuiteSettings:
             raise ArgumentError(f"the fastest can be sustained 0 to 60 seconds, got {self.sustained}")
 
     def cases(self) -> list[Case]:
-        """List what is measured, the most wanted first: deformed elements in the first precision.
+        """List the cases, the most important first: deformed elements in the first precision.
 
         Returns
         -------
@@ -337,7 +337,7 @@ def _check(settings: Settings, benchmarks: tuple[str, ...], known_benchmarks: tu
 
 
 def check_settings(settings: BenchSettings) -> None:
-    """Refuse settings that cannot be measured here, before anything is.
+    """Refuse settings that cannot be measured here, before the measurements.
 
     Parameters
     ----------
@@ -359,7 +359,7 @@ def check_settings(settings: BenchSettings) -> None:
         try:
             needed = estimate(settings.benchmark, shape, order, size, geometry, backend="numpy", **options)
         except NotSuitable:
-            continue  # The run says so of each strategy.
+            continue  # The run reports this for each strategy.
         if needed > available:
             raise ArgumentError(
                 f"{size.n_dofs:.3g} degrees of freedom on {geometry} {shape} elements of order {order} take about"

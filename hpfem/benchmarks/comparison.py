@@ -1,4 +1,4 @@
-"""Algorithms for one operator held against each other on a mesh: agreement, time, operations and bytes."""
+"""Comparison of algorithms for one operator on a mesh: agreement, time, operations and bytes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..space.space import Space
 from .problems import random_field
 from .results import rounded
 
-# Dense matrices take the derivatives directly, as in the paper; the others are held against them.
+# Dense matrices use derivatives directly, as in the paper; the others are compared with them.
 REFERENCE = ("stdmat", "noncollocated")
 
 
@@ -42,7 +42,7 @@ class ComparisonRow:
     difference : float
         Largest difference to the first variant over the largest value, on random coefficients.
     quadrature : str
-        "simplex" where that is another than all others have: what it would give.
+        "simplex" for rows with this rule instead of the space's rule.
     """
 
     shape: str

@@ -1,9 +1,10 @@
-"""What is timed of a global operator: an application, an iteration of conjugate gradients, the product with its matrix.
+"""The timed phases of a global operator: an application, an iteration of conjugate gradients, the matrix product.
 
 An application is Q^T A Q: the coefficients of every element are read from the unknowns, the operator is applied, and
-what elements share is summed. An iteration is one of `hpfem.solvers.cg` on it: START + STEPS iterations less START,
-none of which stops early. Throughput is unknowns per second, those with Dirichlet values counted, as CEED does. With
-n unknowns, L element-local coefficients (cells * modes) and s bytes per number, compulsory bytes are
+what elements share is summed. An iteration is one of `hpfem.solvers.cg`: the time of START + STEPS iterations minus
+that of START, divided by STEPS; none stops early. Throughput is unknowns per second, those with Dirichlet values
+counted, as CEED does. With n unknowns, L element-local coefficients (cells * modes) and s bytes per number, compulsory
+bytes are
 
     application      2 n s      the vectors, in and out
                      + G        geometric factors, as the operator alone has them (`hpfem.forms.cost`)
@@ -16,8 +17,8 @@ n unknowns, L element-local coefficients (cells * modes) and s bytes per number,
 so per unknown in float64 16 + G / n + 4 L / n bytes of an application and 80 + G / n + 4 L / n of an iteration without
 preconditioner. On many hexes L / n is (1 + 1 / P)^3, and G / n of bp3 56 (1 + 2 / P)^3 where cells are curved, with
 seven factors at each point, 56 / P^3 where they are straight; of bp1 a seventh of that. A GPU's iterations move these
-bytes, and the element-local coefficients beside them where gather, operator and scatter are not one kernel; those of a
-host are NumPy's statements, one by one, and move the vectors about three times as often.
+bytes, and also the element-local coefficients if gather, operator and scatter are not one kernel. A host's iterations
+are separate NumPy statements, which move the vectors about three times as often.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ from ..space import Space
 from ..support.machine import available_memory
 from .problems import Application, BuiltOperator
 
-# Iterations of a measured run: those of its start, in which a device records its graph, and those that count.
+# Iterations of a measured run: those of the start, in which a device captures its graph, and those that count.
 START, STEPS = 12, 20
 # Vectors of n unknowns that an iteration moves beside its application, and its operations per unknown.
 VECTORS = {"none": 8, "jacobi": 10}
 OPERATIONS = {"none": 10, "jacobi": 13}
-# Entries of element matrices that are assembled at most, where nothing else is asked for: they take about 20 s.
+# Default for the largest number of entries of element matrices that are assembled: this takes about 20 s.
 MATRIX_ENTRIES = 1e8
-# Bytes that assembling takes for each of them, measured on boxes of hexes, tets and tris, P = 1 .. 4.
+# Bytes of assembling for each entry, measured on boxes of hexes, tets and tris, P = 1 .. 4.
 MATRIX_BYTES = 80
 
 
@@ -59,7 +60,7 @@ def matrix_refusal(what: str, space: Space, device: Device, most: float) -> str 
     Parameters
     ----------
     what : str
-        That would take the matrix.
+        What would use the matrix, for the message.
     space : Space
     device : Device
         Of the operator.
@@ -118,7 +119,7 @@ class MeasuredOperator(BuiltOperator):
 
     @cached_property
     def matrix(self) -> csr_array | str:
-        """The assembled matrix, or why there is none."""
+        """The assembled matrix, or the reason why there is none."""
         space = self.A.operator.space
         refused = matrix_refusal("SciPy's CSR product", space, self.A.device, self.matrix_entries)
         return csr_array(self.A.assemble(), dtype=self.A.dtype) if refused is None else refused
@@ -190,10 +191,10 @@ class MeasuredOperator(BuiltOperator):
 
 
 def _iterate(A: GlobalOperator, rhs: Any, M: Any, count: int) -> int:
-    """Iterate so many times; returns how many there were."""
+    """Iterate a number of times; returns the number of iterations done."""
     try:
         with warnings.catch_warnings():
-            # That rounding allows no smaller residual is no news here.
+            # The warning that rounding allows no smaller residual is expected here.
             warnings.simplefilter("ignore", HpfemWarning)
             return cg(A, rhs, M, tol=1e-300, max_iterations=count, bar=False)[1].iterations
     except OutOfIterations:

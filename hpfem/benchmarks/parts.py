@@ -1,4 +1,4 @@
-"""Result files of the whole benchmark: made of its parts, read again, put together."""
+"""Result files of the whole benchmark: made from its parts, read again, merged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .results import BENCH, Measurement, document
 _ENTRIES = ("results", "skipped", "wrong")
 
 
-# What a record of a smaller size need not repeat.
+# Entries that a record of a smaller size does not repeat.
 _ONCE = {
     *("operator", "basis", "n_modes", "n_points", "repeats", "flops", "nbytes", "roofline_dofs_per_second"),
     *("error", "chosen", "variant"),
@@ -52,7 +52,7 @@ def suite_document(
     skipped: Sequence[Mapping[str, Any]],
     wrong: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Put results of one or more runs together.
+    """Merge results of one or more runs.
 
     Parameters
     ----------
@@ -142,14 +142,14 @@ def cases_of(part: Mapping[str, Any]) -> set[Case]:
 
 
 def _identity(run: Mapping[str, Any], backend: str) -> tuple[Any, ...]:
-    """Properties in which runs must agree to be put together: device, code, and the software between them."""
+    """Properties in which runs must agree to be merged: device, code, and software."""
     machine = run["machine"]
     device = (machine.get("gpu") or [None])[0] if backend == "cuda" else machine.get("cpu")
     return device, machine.get("commit"), machine.get("numpy")
 
 
 def merge_results(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Put parts of a benchmark together.
+    """Merge parts of a benchmark.
 
     Parameters
     ----------
@@ -164,8 +164,8 @@ def merge_results(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     Raises
     ------
     ArgumentError
-        If they are no parts of one benchmark: other settings, devices or commits, or a problem that two of them have;
-        or not what `hpfem bench` writes.
+        If they are not parts of one benchmark: settings, devices or commits differ, two of them have the same problem,
+        or `hpfem bench` has not written them.
     """
     if not all(isinstance(part.get("runs"), list) and part["runs"] for part in documents):
         raise ArgumentError("only results of hpfem bench --tiled (or --backend cuda) have parts that can be merged")

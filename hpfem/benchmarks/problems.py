@@ -48,7 +48,7 @@ def _cells_per_box(shape: str) -> int:
 
 
 def _box_counts(shape: str, n_cells: float) -> tuple[tuple[int, ...], int]:
-    """Small boxes and copies of them for about so many cells.
+    """Small boxes and copies of them for a wanted number of cells.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def new_mesh(shape: str, counts: tuple[int, ...], geometry: str) -> Mesh:
     return (mesh if geometry == "multilinear" else mesh.elevated(2)).transformed(deformed, check=False)
 
 
-# The same, the last two of which are kept.
+# The same, with the last two kept.
 problem_mesh = lru_cache(maxsize=2)(new_mesh)
 
 
@@ -256,24 +256,24 @@ def random_field(space: Space, state: str) -> Field:
 
 @dataclass(frozen=True)
 class Application:
-    """One application of an operator, or other work to be timed, on memory of its own.
+    """One application of an operator, or other timed work, on memory of its own.
 
     Attributes
     ----------
     call : callable
         Does it.
     nbytes, flops : float or None
-        Compulsory bytes and nominal operations of a call, or of one step of it; None where there is no model of them.
+        Compulsory bytes and nominal operations of a call, or of one step of it; None without a model.
     n_dofs : int
         Degrees of freedom that it works on.
     phase : str, optional
-        What it is, where a benchmark measures several things.
+        Its name, if a benchmark measures several phases.
     start : callable, optional
-        What the call does beside its steps.
+        The part of the call without its steps.
     steps : int
-        Equal steps of the call; what counts is the time of one.
+        Equal steps of the call; the time of one step counts.
     timing : Timing, optional
-        Of what was timed already, as a part of something else.
+        The timing, if it was measured already.
     iterations : int, optional
     residual : float, optional
         Of a solve: its iterations, and the norm of the true residual over that of the right-hand side.
@@ -300,7 +300,7 @@ class BuiltOperator(ABC):
     refused : list of dict
         Phases that could not be measured, with the "reason" of each; filled by `phases`.
     reference : str
-        Whose result it is compared with.
+        Reference of the comparison, for messages.
     """
 
     choice: Choice
@@ -313,8 +313,8 @@ class BuiltOperator(ABC):
         Returns
         -------
         float or None
-            Largest difference, relative to the largest entry; not a number where something was left out. None if it is
-            not compared.
+            Largest difference, relative to the largest entry; NaN if a part of the result was not written. None if it
+            is not compared.
         """
         return None
 

@@ -1,4 +1,4 @@
-"""A few elements many times over: large blocks whose geometric factors are made once, and stored for every element."""
+"""Copies of a few elements: large blocks whose geometric factors are made once, but stored for every element."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ..space import Block, Space
 
 
 class RepeatedGeometry(BlockGeometry):
-    """The elements of a patch over and over, any number in all.
+    """The elements of a patch, repeated to any number.
 
-    Factors are those of the patch; every element has its own in memory, so that traffic is a mesh's.
+    Factors are those of the patch; every element has its own in memory, so the traffic is that of a mesh.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class RepeatedGeometry(BlockGeometry):
     size : int
         Number of elements; may be lowered.
     lanes : int
-        Of the factors asked for last.
+        Lanes of the factors that were made last.
     """
 
     def __init__(self, patch: BlockGeometry, n_elements: int, moved: bool = False, whole: bool = True) -> None:
@@ -65,7 +65,7 @@ class RepeatedGeometry(BlockGeometry):
         return self.size
 
     def _period(self, kind: str, lanes: int, dtype: DTypeLike) -> NDArray[np.floating[Any]]:
-        """Factors of the groups of lanes after which everything repeats."""
+        """Factors of the groups of lanes in one period of the repetition."""
         self.lanes = lanes
         n = self.patch.n_elements
         if n % lanes == 0:
@@ -78,7 +78,7 @@ class RepeatedGeometry(BlockGeometry):
         return super()._make_factors(kind, lanes, dtype) if self.whole else self._period(kind, lanes, dtype)
 
     def write_factors(self, kind: str, out: Any, xp: Any = np, size: int | None = None) -> None:
-        """Make the factors of a kind where they are wanted; see `BlockGeometry.write_factors`."""
+        """Write the factors of a kind into an array; see `BlockGeometry.write_factors`."""
         if kind == "points" and self.by_element:
             super().write_factors(kind, out, xp, size)
             return

@@ -1,4 +1,4 @@
-"""What was measured, and result files of it: JSON with the machine and the settings, checked when read again."""
+"""Measurements and their result files: JSON with the machine and the settings, checked when read again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BENCH, COMPARE, SCALE = "hpfem-bench", "hpfem-compare", "hpfem-scale"
 VERSION = 1
 
 _NUMBER = (int, float)
-# What plots and tables need of each entry.
+# Entries that plots and tables need.
 _COMMON = {"shape": str, "geometry": str, "strategy": str, "algorithm": str, "order": int, "n_dofs": int}
 _FIELDS: Mapping[str, Mapping[str, Any]] = {
     BENCH: {"benchmark": str, **_COMMON, "dofs_per_second": _NUMBER, "fraction": _NUMBER, "bound": str},
@@ -29,14 +29,14 @@ _FIELDS: Mapping[str, Mapping[str, Any]] = {
         **dict.fromkeys(("wanted", "seconds", "dofs_per_second"), _NUMBER),
     },
 }
-# Those that phases without a model do without.
+# Entries that phases without a model do not have.
 _BOUND = ("fraction", "bound")
-# What else a file may hold, and of what kind.
+# Other possible entries of a file, with their kinds.
 _PARTS: Mapping[str, type] = {"settings": dict, "machine": dict, "runs": list, "skipped": list, "wrong": list}
 
 
 def rounded(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Round the floats of a record to seven digits: more is noise, and files stay small.
+    """Round the floats of a record to seven digits: more digits are noise, and files stay small.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class Measurement:
         Returns
         -------
         dict
-            Without what was not measured.
+            Without entries that were not measured.
         """
         return rounded({name: value for name, value in asdict(self).items() if value is not None})
 
@@ -154,7 +154,7 @@ def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> st
 
 
 def document(kind: str, results: Sequence[Mapping[str, Any]], complete: bool, **about: Any) -> dict[str, Any]:
-    """Put results and what is known about them together.
+    """Make a document from results and information about them.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def read_results(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises
     ------
     ArgumentError
-        If it is no whole result file, with what is wrong in it.
+        If it is not a complete result file; the message says what is wrong.
     """
     file, path = file_path(path), path_text(path)
     try:
@@ -210,7 +210,7 @@ def read_results(path: str | os.PathLike[str]) -> dict[str, Any]:
     entries = [entry if isinstance(entry, dict) else {} for entry in results]
     wanted = dict(_FIELDS[kind])
     if any("phase" in entry for entry in entries):
-        wanted["phase"] = str  # of one problem, of which all that is measured has one
+        wanted["phase"] = str  # for one problem; every measurement has one
     for number, entry in enumerate(entries):
         for name, kinds in wanted.items():
             if "phase" in entry and name in _BOUND and name not in entry:
@@ -225,7 +225,7 @@ def read_results(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _in_range(name: str, value: Any) -> bool:
-    """Whether a number can be drawn: finite, and positive but for differences."""
+    """Whether a number can be drawn: finite, and positive except for differences."""
     if isinstance(value, str):
         return True
     return bool(value <= sys.float_info.max and (value >= 0 if name == "difference" else value > 0))

@@ -1,4 +1,4 @@
-"""The one engine of all benchmarks: every case is built by each strategy and algorithm, checked, timed and rated."""
+"""The engine of all benchmarks: every case is built with each strategy and algorithm, checked, timed and rated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .problems import Application, BuiltOperator, ProblemSize
 from .results import Measurement
 from .tiled import TiledProblem
 
-# What no kernel can serve is recorded, and the run goes on.
+# A case without a suitable kernel is recorded, and the run continues.
 REFUSALS = (NotSuitable, ArgumentError, DeviceError)
 # Shape, geometry, order and size.
 MeshCase = tuple[str, str, int, ProblemSize]
@@ -44,10 +44,10 @@ def measure_rooflines(settings: Settings, quick: bool = False) -> dict[str, Roof
 
 @dataclass
 class Runner:
-    """A run of a benchmark, or of a part of it: iterate to measure; what there is so far can always be read.
+    """A run of a benchmark, or of a part of it: iterate to measure; the results so far can always be read.
 
-    Of every case all strategies and algorithms are measured at the largest size; those of kernels alone in the first
-    precision at every size too, and the fastest for seconds without a pause.
+    All strategies and algorithms of a case are measured at the largest size. Kernels alone are also measured in the
+    first precision at every size, and the fastest one for seconds without a pause.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class Runner:
     part : (int, int)
         k, n: the k-th of n parts, k from 1.
     done : set of Case
-        What need not be measured again.
+        Cases that are measured already.
     budget : float
         Seconds after which no case is begun.
 
@@ -68,7 +68,7 @@ class Runner:
     measurements : list of Measurement
         Done so far.
     skipped : list of dict
-        What no kernel could serve, and phases that could not be measured, with the reason.
+        Cases without a suitable kernel, and phases that could not be measured, with the reason.
     wrong : list of dict
         Kernels whose results differ from NumPy's, or global operators from their matrix, which are not timed.
 
@@ -92,7 +92,7 @@ class Runner:
     def __post_init__(self) -> None:
         number, parts = self.part
         if not 1 <= number <= parts:
-            raise ArgumentError(f"part {number} of {parts} is none")
+            raise ArgumentError(f"part {number} of {parts} does not exist")
         self._backend = choose_backend(self.settings.backend)
         self._timer = self._backend.timer()
         self.cases = [case for case in self.settings.cases()[number - 1 :: parts] if case not in self.done]
@@ -141,7 +141,7 @@ class Runner:
                 continue  # Said when it is measured.
 
     def __iter__(self) -> Iterator[Case]:
-        """Measure case by case; yields each when it is done."""
+        """Measure case by case; yields each case when it is done."""
         for case in self.cases:
             if not self._in_time():
                 return
@@ -150,7 +150,7 @@ class Runner:
             yield case
 
     def _measure(self, case: Case) -> None:
-        """Measure a case; the lists grow when all of it is done."""
+        """Measure a case; the lists get its results when it is done."""
         s, block = self.settings, case.block(self.settings, self._backend.name)
         first = case.dtype == s.dtypes[0]
         sizes = block.sizes(s.dofs if first else [max(s.dofs)])
@@ -223,7 +223,7 @@ class Runner:
         )
 
     def _sustain(self, measured: Measurement, built: BuiltOperator) -> Measurement:
-        # A little more than asked for: without pauses kernels may run faster than one by one.
+        # More calls than expected: without pauses kernels may run faster than one by one.
         calls = math.ceil(1.1 * self.settings.sustained / measured.seconds)
         seconds, fraction = self._timer.seconds(built.on(measured.n_cells).call, calls) / calls, measured.fraction
         return replace(
@@ -235,7 +235,7 @@ class Runner:
 
 
 class ThroughputRun:
-    """A run on meshes: iterate to measure; what there is so far can always be read.
+    """A run on meshes: iterate to measure; the results so far can always be read.
 
     Parameters
     ----------

@@ -1,12 +1,12 @@
 """Scaling over processes: conjugate gradients on a box by the protocol of DOLFINx's benchmark.
 
 Laplacian with u = 0 on the boundary, random right-hand side, no preconditioner, a fixed number of iterations; the rate
-is unknowns * iterations / seconds of the slowest process. Weak: so many unknowns for each process; strong: so many for
-all; alone: as many processes side by side as there are, each with a problem of its own: what weak scaling could reach
-on shared memory.
+is unknowns * iterations / seconds of the slowest process. Weak: a number of unknowns for each process. Strong: a number
+of unknowns for all processes together. Alone: each process solves a problem of its own at the same time, which is a
+bound of weak scaling on shared memory.
 
-The model is a sum: what one process takes for its unknowns, bytes over the rate of a link, a time for each message, and
-a sum over processes as a tree of messages.
+The model is a sum: the time of one process for its unknowns, bytes over the rate of a link, a time for each message,
+and a sum over processes as a tree of messages.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from .problems import deformed
 from .results import rounded
 
 MIXED = ("hex", "prism", "pyramid", "tet")
-# Of DOLFINx's benchmark: unknowns for each GPU by order, and iterations.
+# From DOLFINx's benchmark: unknowns for each GPU by order, and iterations.
 UNKNOWNS, ITERATIONS = {3: 300e6, 6: 500e6}, 100
 SCALINGS = ("weak", "strong", "alone")
 # Seconds of a message beside its bytes, and bytes a second between GPUs of different nodes (400 Gbit/s).
 MESSAGE, LINK = 12e-6, 50e9
 _PING = 1 << 23
-# Neighbours that a box among boxes has at most, and its faces.
+# Largest number of neighbours of a box among boxes, and its faces.
 _NEIGHBOURS, _FACES = 26, 6
 
 
@@ -62,7 +62,7 @@ def unknowns_per_box(shape: str, order: int) -> float:
 
 
 def factors(n: int) -> tuple[int, int, int]:
-    """Take a number of processes apart, so that their boxes make one that is nearly a cube.
+    """Factorise the number of processes, such that their boxes form one that is nearly a cube.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def expected_seconds(alone: float, unknowns: float, parts: int, link: float = LI
 
 @dataclass
 class ScalingRun:
-    """One problem on the processes that are there; collective.
+    """One problem on all processes; collective.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class ScalingRun:
     scaling : str
         "weak", "strong" or "alone".
     unknowns : float
-        Of each process, or with "strong" of all.
+        Unknowns of each process, or with "strong" of all.
     comm : Communicator
         All processes.
     backend : str
@@ -184,7 +184,7 @@ class ScalingRun:
         self.phases[name] = self.comm.max(perf_counter() - start)
 
     def mesh(self) -> Mesh:
-        """Make the mesh, of which each process has its part.
+        """Make the mesh; each process gets its part.
 
         Returns
         -------
@@ -249,12 +249,12 @@ class ScalingRun:
         })  # fmt: skip
 
     def _iterate(self, A: GlobalOperator, b: Any, iterations: int) -> None:
-        """Iterate so often: it must not converge."""
+        """Iterate a fixed number of times; it must not converge."""
         try:
             cg(A, b, tol=1e-300, max_iterations=iterations, bar=False)
         except SolverError:
             return
-        raise ArgumentError(f"{iterations} iterations solve it; take fewer, or more unknowns")
+        raise ArgumentError(f"{iterations} iterations solve it; use fewer iterations, or more unknowns")
 
     def _link(self, vectors: Any, dtype: Any) -> float:
         """Bytes a second that pairs of processes send each other at the same time; 0 where there is one."""
@@ -273,7 +273,7 @@ class ScalingRun:
 
 
 def merged(rows: Sequence[Mapping[str, Any]], more: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Put records together; later ones of the same problem and number of processes count.
+    """Merge records; the later one counts for the same problem and number of processes.
 
     Parameters
     ----------
@@ -301,7 +301,7 @@ def _problem(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def efficiencies(rows: Sequence[Mapping[str, Any]]) -> list[float]:
-    """Rate of each process over that of the same problem on the fewest processes.
+    """Rate per process relative to that of the same problem on the fewest processes.
 
     Parameters
     ----------
@@ -310,7 +310,7 @@ def efficiencies(rows: Sequence[Mapping[str, Any]]) -> list[float]:
     Returns
     -------
     list of float
-        For each row. Weak scaling is measured against processes side by side, where these were.
+        For each row. Weak scaling is relative to processes alone, if these were measured.
     """
     found = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""Thread limits: throughput is stated per core unless asked otherwise, so threads are held back meanwhile."""
+"""Thread limits: throughput is stated per core by default, so the number of threads is limited during measurements."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def thread_limit(threads: int = 1) -> Iterator[dict[str, Any]]:
     Yields
     ------
     dict
-        "limit": `threads`; "blas": what limits the libraries, "threadpoolctl", "environment" or "nothing".
+        "limit": `threads`; "blas": the means that limits the libraries, "threadpoolctl", "environment" or "nothing".
     """
     before = os.environ.get(OWN_VARIABLE)
     os.environ[OWN_VARIABLE] = str(threads)
@@ -55,6 +55,6 @@ def _library_limit(threads: int) -> Iterator[str]:
     else:
         report_once(
             "benchmarks/threads",
-            f"BLAS may use other than {threads} thread(s): install threadpoolctl or set OMP_NUM_THREADS={threads}",
+            f"BLAS may not use {threads} thread(s): install threadpoolctl or set OMP_NUM_THREADS={threads}",
         )
         yield "nothing"

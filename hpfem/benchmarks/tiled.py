@@ -1,4 +1,4 @@
-"""Large blocks made of a few elements: copies whose geometric factors are all in memory, so that traffic is a mesh's.
+"""Large blocks of copies of a few elements, each with its geometric factors in memory, as in a mesh.
 
 The elements are few, really curved (or sheared) ones; making the factors of 20 million different degrees of freedom on
 a host takes longer than measuring on a GPU. Kernels are built as on any block, and checked against NumPy on every copy.
@@ -76,7 +76,7 @@ class TiledKernel:
     kernel : BlockKernel
         Built on a problem whose geometry is a `RepeatedGeometry`.
     xp : module
-        NumPy or CuPy: what its arrays are of.
+        NumPy or CuPy: the library of its arrays.
 
     Attributes
     ----------
@@ -153,7 +153,7 @@ class TiledProblem:
 
     @cached_property
     def backend(self) -> Backend:
-        """Where kernels run; asked for when it is needed, as processes that compile should not touch a GPU."""
+        """The backend, found when needed, because processes that compile should not use a GPU."""
         return choose_backend(self._backend)
 
     @cached_property
@@ -173,7 +173,7 @@ class TiledProblem:
         return out
 
     def free_unused_memory(self) -> None:
-        """Give device memory back that is free but kept, if it is much."""
+        """Release unused memory of the device's pool, if it is large."""
         if hasattr(self.xp, "get_default_memory_pool"):
             pool = self.xp.get_default_memory_pool()
             if pool.total_bytes() - pool.used_bytes() > POOL_BYTES:
@@ -224,7 +224,7 @@ class TiledProblem:
 
         Returns
         -------
-        (str, str), or () if nothing can serve
+        (str, str), or () if no kernel is suitable
         """
         try:
             choice = self.choose("auto", "auto", n_elements)
@@ -303,7 +303,7 @@ class TiledProblem:
         Returns
         -------
         float
-            Largest difference, relative to the largest entry; not a number where something was left out.
+            Largest difference, relative to the largest entry; NaN if a part of the result was not written.
         """
         n, wanted = u.shape[1], self._vectors.from_host(self._wanted)
         out.fill(float("nan"))
@@ -313,7 +313,7 @@ class TiledProblem:
         differences = [out[:, last:] - wanted[:, : n - last]]
         if last:
             differences.append(out[:, :last].reshape(len(out), -1, few, out.shape[2]) - wanted[:, None])
-        # NumPy's maximum passes on what is not a number.
+        # NumPy's maximum propagates NaN.
         largest = np.max([float(abs(difference).max()) for difference in differences if difference.size])
         return float(largest / np.abs(self._wanted).max())
 

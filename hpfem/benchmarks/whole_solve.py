@@ -1,7 +1,7 @@
-"""A whole solve of -div(grad u) + u = f, u = 0 on the boundary, with multigrid: what a user waits for, part by part.
+"""A whole solve of -div(grad u) + u = f, u = 0 on the boundary, with multigrid: the time for a user, by phase.
 
-It begins with a mesh that nothing was asked of yet and ends with the solution on the host; a `Problem` keeps its own
-clocks. Phases of it are
+It begins with a new mesh without cached results, and ends with the solution on the host; a `Problem` records its own
+times. The phases are
 
     all in             from the mesh to the solution
     space              cells in order, numbers of edges and faces, geometry
@@ -10,12 +10,12 @@ clocks. Phases of it are
     vertices           the matrix of the vertices, and pyamg's set-up for it
     right-hand side    integrals of f
     iterations         conjugate gradients, the solution brought to the host
-    first              all in, the first time: what was not compiled yet was compiled then
+    first              all in, for the first solve, which compiles kernels
     pyamg              SciPy's conjugate gradients with pyamg's smoothed aggregation on the assembled matrix: set-up and
                        iterations, without assembling, on the host alone
 
-and throughput is unknowns over their seconds. No bytes are counted: what is compulsory for a solve nobody knows. Work
-that a device does in the background may count for the phase that waits for it.
+and throughput is unknowns over their seconds. No bytes are counted, because the compulsory bytes of a solve are
+unknown. Work of a device in the background may count for the phase that waits for it.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from ..space import Space
 from .global_phases import matrix_refusal
 from .problems import Application, BuiltOperator
 
-# Of residuals, by precision.
+# Tolerances of residuals, by precision.
 TOLERANCE = {"float64": 1e-8, "float32": 1e-5}
-# Entries of element matrices that are assembled for a peer, where nothing else is asked for: it takes about 20 s.
+# Default for the largest number of entries of element matrices that are assembled for a peer: about 20 s.
 PEER_ENTRIES = 2e7
 # Iterations of a peer at most, and whole solves that are timed at most where one takes longer than a second; a peer's
 # are timed once then.
@@ -50,7 +50,7 @@ PEER_ITERATIONS, SLOW_REPEATS = 2000, 3
 
 
 def source(*x: Any) -> Any:
-    """Give the right-hand side that is solved for.
+    """The right-hand side of the problem.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class MeasuredSolve(BuiltOperator):
     Parameters
     ----------
     mesh : callable
-        Makes the mesh anew.
+        A function that makes a new mesh.
     options : mapping
         Of the `Space`.
     preconditioner : str
@@ -127,7 +127,7 @@ class MeasuredSolve(BuiltOperator):
         {str: float}
             Seconds of each phase.
         """
-        gc.collect()  # memory of the solve before is held until then
+        gc.collect()  # memory of the previous solve is held until then
         mesh = self._mesh()
         began = perf_counter()
         space = Space(mesh, **self._options)

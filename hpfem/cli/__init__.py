@@ -40,10 +40,10 @@ __all__ = ["main"]
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose complaints take one line."""
+    """A parser whose error messages take one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong and leave with exit code 2.
+        """Print what is wrong and exit with code 2.
 
         Parameters
         ----------
@@ -88,7 +88,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _told(text: str | None) -> tuple[str, str, str]:
-    """What the docstring of a command's module tells: what it does, how, and examples."""
+    """The parts of a command's docstring: title, description and examples."""
     title, description, examples = (text or "\n\n\n\n").split("\n\n", 2)
     return title.partition(": ")[2].rstrip("."), description, examples.replace("Examples\n--------", "examples:")
 
@@ -99,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     arguments : sequence of str, optional
-        Those of the process when left out.
+        By default those of the process.
 
     Returns
     -------
@@ -167,7 +167,7 @@ def _terminable() -> Iterator[None]:
 
 
 def _warn(others: Callable[..., None], message: Warning | str, category: type[Warning], *where: Any) -> None:
-    """Show our warnings as one line, and those of other libraries as ever."""
+    """Show our warnings as one line, and those of other libraries as usual."""
     if issubclass(category, HpfemWarning):
         print(f"hpfem: warning: {' '.join(str(message).split())}", file=sys.stderr)
     else:
@@ -179,7 +179,7 @@ def _complain(message: str) -> int:
 
 
 def _say(message: str, code: int) -> int:
-    """Say one line on standard error, if there is one, and end other processes; returns the exit code."""
+    """Print a message on standard error, if that is open, and end other processes; returns the exit code."""
     if sys.stderr is not None:
         end_all(code, lambda: print(f"hpfem: {message}", file=sys.stderr))
     return code

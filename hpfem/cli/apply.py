@@ -133,7 +133,7 @@ def argument_of(operator: Any, space: Space, expression: FieldExpression) -> tup
         return u, u
     values = space.evaluate(expression)
     wanted = operator.form.coupled(space.dim) if isinstance(operator, Operator) else 1
-    if expression.components == 1 < wanted:  # the gradient of a scalar is what it takes
+    if expression.components == 1 < wanted:  # it takes the gradient of a scalar
         return values, PhysDeriv(space)(values)
     return values, values
 
@@ -161,7 +161,7 @@ def run(arguments: argparse.Namespace) -> None:
             shown = InverseMass(space)(result) if result.state == "dual" else result
             write_vtu(target, {"field": field, operator.name: shown})
             report["output"] = str(target)
-    finally:  # what was computed is said though it cannot be written
+    finally:  # the result is printed even if the file cannot be written
         output.show(arguments, report, lambda: _print(report, operator))
 
 

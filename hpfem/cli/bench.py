@@ -24,8 +24,8 @@ iterations of conjugate gradients (with Jacobi's preconditioner for bp1), and Sc
 matrix, if it fits into memory. Throughput is unknowns over the median time.
 
 solve: -div(grad u) + u = f with u = 0 on the boundary is solved to 1e-8 (1e-5 in float32) with multigrid. The time from
-the mesh to the solution is measured as a whole, phase by phase, and for the first time, with compilation; on a CPU also
-SciPy with pyamg on the assembled matrix, if it fits into memory.
+the mesh to the solution is measured: in total, by phase, and for the first solve, which compiles. On a CPU, SciPy with
+pyamg on the assembled matrix is measured too, if it fits into memory.
 
 With --backend cuda, or --tiled, the kernels of bk1 and bk3 are measured alone: all shapes, P = 1..7 (10 in 2-D), both
 geometries, precisions and algorithms, all strategies, up to 2e7 degrees of freedom.
@@ -59,7 +59,7 @@ from . import bench_suite, options, output
 from .bench_tables import print_bench, print_suite
 from .result_file import ResultFile
 
-# What --quick sets where nothing else was said, on meshes and of the whole benchmark: two minutes become a few seconds.
+# Defaults with --quick, for runs on meshes and for the whole benchmark: a few seconds instead of two minutes.
 QUICK: tuple[dict[str, Any], dict[str, Any]] = (
     {"orders": (1, 2, 3, 4, 5, 6), "dofs": (3e3, 3e4, 1e5), "repeats": 5, "min_seconds": 0.001, "matrix_entries": 3e6},
     {"dofs": (1e4, 1e6), "repeats": 5, "sustained": 0.1},
@@ -77,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--strategies", options.parse_names, "NAMES", text, default=())
     text = f"{', '.join(ALGORITHMS)}, both or auto (default auto)"
     add("--algorithm", lambda name: ALGORITHMS if name == "both" else (name,), "NAME", text, dest="algorithms")
-    text = f"{', '.join(GEOMETRIES)} or both, the first two (default both)"
+    text = f"{', '.join(GEOMETRIES)}, or both for the first two (default both)"
     add("--geometry", lambda kind: BOTH if kind == "both" else (kind,), "KIND", text, dest="geometries")
     text = "1e5, 1e4,1e6 or 1e3:1e6 (default 3e3:1e6): elements x modes, or unknowns of bp1, bp3, bp5, solve"
     add("--dofs", options.parse_dofs, "N", text)
@@ -100,7 +100,7 @@ def settings_of(arguments: argparse.Namespace, suite: bool) -> BenchSettings | S
     arguments : Namespace
         The command's.
     suite : bool
-        Whether they are those of the whole benchmark.
+        Whether to make settings of the whole benchmark.
 
     Returns
     -------
@@ -109,7 +109,7 @@ def settings_of(arguments: argparse.Namespace, suite: bool) -> BenchSettings | S
     Raises
     ------
     ArgumentError
-        If a run on meshes is to have several benchmarks or precisions.
+        If several benchmarks or precisions are given for a run on meshes.
     """
     given = vars(arguments).copy()
     kind: type[BenchSettings | SuiteSettings] = SuiteSettings if suite else BenchSettings
@@ -197,10 +197,9 @@ def run(arguments: argparse.Namespace) -> None:
 def _say_what_is_left(runner: Runner, path: Path | None, seconds: float, compiled: float) -> None:
     rest = [case for case in runner.cases if case not in runner.done]
     output.say(
-        f"{len(runner.cases) - len(rest)} problems measured in {seconds:.0f} s"
-        f" ({compiled:.0f} s of it before the first)"
+        f"{len(runner.cases) - len(rest)} problems measured in {seconds:.0f} s ({compiled:.0f} s of it to prepare them)"
     )
     if rest and path is not None:
         output.say(f"{len(rest)} problems of this part are left; go on with the same options and --resume {path}")
     elif runner.left:
-        output.say(f"{len(runner.left)} problems belong to other parts; put all together with hpfem bench --merge")
+        output.say(f"{len(runner.left)} problems belong to other parts; merge all parts with hpfem bench --merge")

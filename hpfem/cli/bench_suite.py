@@ -106,7 +106,7 @@ def earlier_results(
         The command's.
     settings : SuiteSettings
     run : mapping
-        Machine and part of the run that goes on.
+        Machine and part of the run that is continued.
 
     Returns
     -------
@@ -126,19 +126,19 @@ def earlier_results(
 
 
 def merge(arguments: argparse.Namespace, path: Path | None) -> None:
-    """Put the results of parts together.
+    """Merge the results of several parts.
 
     Parameters
     ----------
     arguments : Namespace
         The command's.
     path : Path or None
-        Where they go.
+        File of the merged results.
 
     Raises
     ------
     ArgumentError
-        If it is not said where they go, or they do not belong together.
+        If no file is given, or the parts do not belong together.
     """
     if path is None:
         raise ArgumentError("--merge writes a file; say which with -o FILE.json")

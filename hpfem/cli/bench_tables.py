@@ -16,11 +16,11 @@ def print_bench(result: Record) -> None:
     Parameters
     ----------
     result : mapping
-        Of a run on meshes.
+        Result of a run on meshes.
     """
     settings, roofline = result["settings"], result["roofline"]
     phases = ("phase",) if any("phase" in record for record in result["results"]) else ()
-    # "auto" takes one algorithm at one order and the other at another; where phases are compared, strategies too.
+    # "auto" may take different algorithms at different orders; where phases are compared, also different strategies.
     asked = {"algorithm": settings["algorithms"], **({"strategy": settings["strategies"]} if phases else {})}
     free = {name: "auto" for name, names in asked.items() if tuple(names) == ("auto",)}
     records: list[Record] = [{**record, **free} for record in result["results"]]
@@ -49,7 +49,7 @@ def print_bench(result: Record) -> None:
 
 
 def _bench_cell(record: Record) -> str:
-    """MDoF/s and share of the roofline; of a whole solve, which has none, iterations."""
+    """MDoF/s and share of the roofline; for a whole solve, the iterations instead of the share."""
     rate = record["dofs_per_second"] / 1e6
     return (
         f"{rate:.3g} ({record['iterations']})" if "iterations" in record else f"{rate:.1f} ({record['fraction']:.0%})"
@@ -57,7 +57,7 @@ def _bench_cell(record: Record) -> str:
 
 
 def _gains(records: list[Record]) -> Iterator[Record]:
-    """Products with a matrix, and how many times faster the application is to the same unknowns."""
+    """Products with a matrix, and the speed-up of the application over them on the same unknowns."""
     names = ("shape", "geometry", "strategy", "algorithm", "order", "n_dofs")
     phases = {(record.get("phase"), *(record[name] for name in names)): record for record in records}
     for (phase, *problem), record in phases.items():
@@ -72,7 +72,7 @@ def print_suite(result: Record) -> None:
     Parameters
     ----------
     result : mapping
-        Of kernels alone.
+        Result of a run on kernels alone.
     """
     _print_by_order(
         "fastest at the largest size: GDoF/s, share of the roofline, strategy",

@@ -55,7 +55,7 @@ _COMPARE: dict[type[ast.cmpop], Callable[..., Any]] = {
     ast.Gt: _truth(np.greater),
     ast.GtE: _truth(np.greater_equal),
 }
-# What people try, and what to write instead.
+# What users often write, and what to write instead.
 _HINTS: dict[type[ast.AST], str] = {
     ast.BitXor: "a power is written **",
     ast.IfExp: "a choice is written where(condition, yes, no)",
@@ -74,7 +74,7 @@ class FieldExpression:
     ----------
     text : str
     dim : int
-        Coordinates that it takes.
+        Number of its coordinates.
     parts : tuple
         Per component a number or a function of the D coordinate arrays.
     """

@@ -227,11 +227,11 @@ def by_name(option: str, texts: Sequence[str], names: Collection[str]) -> dict[s
     Parameters
     ----------
     option : str
-        What messages call them.
+        Name of the option in messages.
     texts : sequence of str
         Each an expression, or NAME: expression.
     names : collection of str
-        What there is, for advice alone.
+        The existing names, for the advice in messages.
 
     Returns
     -------
@@ -262,7 +262,7 @@ def coefficient(name: str, texts: Sequence[str], space: Space) -> float | FieldE
     Parameters
     ----------
     name : str
-        What messages call it.
+        Its name in messages.
     texts : sequence of str
         An expression of the coordinates, or REGION: expression for each region; one without a region is for the rest.
     space : Space
@@ -275,8 +275,8 @@ def coefficient(name: str, texts: Sequence[str], space: Space) -> float | FieldE
     Raises
     ------
     ArgumentError
-        For what is no expression, or has other than the coefficient's components (D of a velocity; 1, D or D x D of a
-        diffusivity; else one), or if regions do not fit.
+        For a text that is not an expression, a wrong number of components (right are D for a velocity; 1, D or D x D
+        for a diffusivity; else one), or regions that do not fit.
     """
     d = space.dim
     components = {"velocity": (d,), "diffusivity": (1, d, d * d)}.get(name, (1,))
@@ -308,11 +308,11 @@ def add(parser: Any, names: str, parse: Callable[[str], Any], metavar: str, text
     parser : ArgumentParser or group of one
         Gets the option.
     names : str
-        Of the option, separated by blanks.
+        Names of the option, separated by blanks.
     parse : callable
         Reads the value, or raises an ArgumentError.
     metavar, text : str
-        What help calls the value, and what it says.
+        Name of the value in the help, and the text of the help.
     **more
         See `ArgumentParser.add_argument`.
     """
@@ -338,10 +338,10 @@ def add_space_options(parser: argparse.ArgumentParser, both: bool = False) -> No
     parser : ArgumentParser
         Gets the options.
     both : bool
-        Whether both precisions can be asked for at once; then none is the default, and no basis.
+        Whether both precisions can be asked for at once. Then precision and basis have no default.
     """
     group = parser.add_argument_group("space")
-    text = f"{', '.join(BASES)} (default modified{'; lagrange of bp5' if both else ''})"
+    text = f"{', '.join(BASES)} (default modified{'; lagrange for bp5' if both else ''})"
     group.add_argument("--basis", default=None if both else "modified", metavar="NAME", help=text)
     text = "default, gauss, collocated, simplex, or a number of additional points in each direction"
     add(group, "--quadrature", parse_quadrature, "RULE", text)
@@ -380,12 +380,12 @@ def add_timing_options(parser: argparse.ArgumentParser, repeats: int | None) -> 
 
 
 def space_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Keyword arguments of `Space` but for its mesh and order.
+    """Keyword arguments of `Space`, without mesh and order.
 
     Parameters
     ----------
     arguments : Namespace
-        With what `add_space_options` added.
+        With the options of `add_space_options`.
 
     Returns
     -------
@@ -402,7 +402,7 @@ def output_file(text: str, suffix: str | None = None) -> Path:
     text : str
         Its path.
     suffix : str, optional
-        What the name ends in; by default something else checks that.
+        Required end of the name; by default it is not checked here.
 
     Returns
     -------
@@ -411,7 +411,7 @@ def output_file(text: str, suffix: str | None = None) -> Path:
     Raises
     ------
     ArgumentError
-        If its name ends otherwise, it is no regular file, or its folder is absent or closed to us.
+        If its name ends otherwise, it is not a regular file, or its folder does not exist or cannot be written to.
     """
     path = file_path(text)
     if suffix is not None and path.suffix != suffix:

@@ -19,13 +19,13 @@ WIDE = 200
 
 
 def say(text: str, end: str = "\n") -> None:
-    """Print a line of a result at once; when nobody reads any more, as after `| head -1`, the rest is dropped.
+    """Print a line of a result at once; if the reader has stopped, as after `| head -1`, drop the rest.
 
     Parameters
     ----------
     text : str
     end : str
-        What ends it.
+        End of the line.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def say(text: str, end: str = "\n") -> None:
 
 
 def drop_output() -> None:
-    """Let standard output lead nowhere from now on, what Python still holds back for it included."""
+    """Discard standard output from now on, with what Python has not written yet."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
@@ -88,12 +88,12 @@ def show(arguments: argparse.Namespace, result: Any, table: Callable[[], None]) 
 
 
 def print_pairs(pairs: Iterable[tuple[str, str]]) -> None:
-    """Print what things are, one a line.
+    """Print pairs, one per line.
 
     Parameters
     ----------
     pairs : iterable of (str, str)
-        A short name, and what is said of it.
+        A short name, and its description.
     """
     for name, text in pairs:
         say(f"{name:11} {text}")
@@ -106,7 +106,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     ----------
     title : str
     columns : sequence of str
-        Headings; those that start with ">" are of right-aligned columns.
+        Headings; a column is right-aligned if its heading starts with ">".
     rows : iterable of sequences of str
     """
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")

@@ -8,9 +8,9 @@ Examples
   hpfem plot results.json -o pictures/ --format svg
   hpfem plot one_figure.json -o figure.pdf
 
-Pictures of a bench: strategies and orders of each shape, affine and deformed cells, collocated and noncollocated
-algorithms, highest throughput by order, share of the roofline. Pictures of a compare: throughput, operations and
-agreement by order. Of a scale: efficiency by number of processes.
+From a bench: strategies and orders of each shape, affine and deformed cells, collocated and noncollocated
+algorithms, highest throughput by order, share of the roofline. From a compare: throughput, operations and agreement
+by order. From a scale: efficiency by number of processes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`hpfem reproduce`: experiments of the papers.
 
-Measure what the five papers behind hpfem measure, with hpfem's kernels, and lay the numbers beside theirs: by name
-(xing-mass), by paper (xing) or all. "list" names the experiments. What cannot be measured here, as without a GPU, says
-so in its row.
+Repeat the measurements of five papers with hpfem's kernels, and set the numbers beside those of the papers. Choose
+experiments by name (xing-mass), by paper (xing), or all; "list" prints their names. A row says so if it cannot be
+measured here, for example without a GPU.
 
 Examples
 --------
@@ -12,9 +12,7 @@ Examples
   hpfem reproduce xing-helmholtz --backend cpu --budget 60 -o part --resume part/reproduce.json
   hpfem reproduce --merge part/reproduce.json gpu.json -o all --page REPRODUCTION.md
 
-The folder of -o gets reproduce.json, REPRODUCTION.md and pictures. --resume keeps a file's measurements and makes what
-it lacks; --merge puts files together, also results of hpfem bench on a GPU, and measures nothing. One thread unless
-told so.
+The folder of -o gets reproduce.json, REPRODUCTION.md and pictures. --merge also takes results of hpfem bench on a GPU.
 """
 
 from __future__ import annotations
@@ -55,21 +53,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="few cases: less than a minute on a CPU")
     add = partial(options.add, parser)
     add("--backend", lambda name: (name,), "NAME", f"{' or '.join(DEVICES)} alone (default both)", dest="backends")
-    add("--budget", options.parse_seconds, "S", "begin nothing new after so many seconds")
-    parser.add_argument("--resume", metavar="FILE.json", help="keep its measurements and make what it lacks")
-    parser.add_argument("--merge", nargs="+", metavar="FILE.json", help="measure nothing: put results together")
+    add("--budget", options.parse_seconds, "S", "start nothing new after so many seconds")
+    parser.add_argument("--resume", metavar="FILE.json", help="keep the results of this file and measure the rest")
+    parser.add_argument("--merge", nargs="+", metavar="FILE.json", help="measure nothing; merge several results")
     add("--threads", options.parse_positive, "N", "threads on the CPU (default 1)", default=1)
     parser.add_argument("-o", "--output", metavar="FOLDER", help="folder for reproduce.json, the page and the pictures")
-    parser.add_argument("--page", metavar="FILE.md", help="where the page goes instead")
+    parser.add_argument("--page", metavar="FILE.md", help="write the page to this file instead")
 
 
 def chosen(names: Sequence[str]) -> list[Experiment]:
-    """Find the experiments that names stand for.
+    """Find experiments by name.
 
     Parameters
     ----------
     names : sequence of str
-        Of experiments or papers; "all".
+        Names of experiments or papers, or "all".
 
     Returns
     -------
@@ -82,7 +80,7 @@ def chosen(names: Sequence[str]) -> list[Experiment]:
         For an unknown name, or none.
     """
     if not names:
-        raise ArgumentError("name an experiment or a paper, or say all; hpfem reproduce list names them")
+        raise ArgumentError("give an experiment, a paper, or all; hpfem reproduce list prints their names")
     found: dict[str, Experiment] = {}
     for name in names:
         own = [e for e in EXPERIMENTS.values() if name in (e.paper.lower(), "all")] or [EXPERIMENTS[name]]
@@ -109,7 +107,7 @@ def run(arguments: argparse.Namespace) -> None:
         output_path(arguments.page)
     if arguments.merge:
         if arguments.names or arguments.resume:
-            raise ArgumentError("--merge measures nothing; leave names and --resume away")
+            raise ArgumentError("--merge measures nothing; remove the names and --resume")
         _finish(arguments, folder, merge([read_reproduction(path) for path in arguments.merge]))
         return
     experiments = chosen(arguments.names)
@@ -127,7 +125,7 @@ def _measured(
     backends: Sequence[str],
     earlier: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """Measure what is asked for and not there; returns all that there is then."""
+    """Measure the cases that are asked for and missing; returns all results."""
     began, machine = time.monotonic(), machine_description()
     budget = math.inf if arguments.budget is None else arguments.budget
     done = set() if earlier is None else done_of(earlier)

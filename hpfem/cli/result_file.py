@@ -1,4 +1,4 @@
-"""A result that grows: written on the way, when the run is interrupted, and at the end."""
+"""The file of a growing result, written during the run, at an interruption, and at the end."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Result = Mapping[str, Any]
 
 
 class ResultFile:
-    """The file of a run's result. In a `with` block around the run, what there is so far survives an interruption.
+    """The file of a run's result. In a `with` block around the run, an interruption saves the result so far.
 
     Parameters
     ----------
     path : Path or None
-        Where it goes; None: nowhere.
+        Path of the file; None for no file.
     result : callable
-        Whether the run is complete -> the document so far, with its entries under "results".
+        (whether the run is complete) -> the document so far, with its entries under "results".
     """
 
     def __init__(self, path: Path | None, result: Callable[[bool], Result]) -> None:
@@ -43,7 +43,7 @@ class ResultFile:
             report_once(f"result/{self.path}", f"what was measured so far is lost: {trouble}")
 
     def save_sometimes(self) -> None:
-        """Write what there is so far, if the last time was long ago."""
+        """Write the result so far, if the last time was long ago."""
         if time.monotonic() - self._saved > SAVE_SECONDS:
             self._save(False)
             self._saved = time.monotonic()

@@ -1,6 +1,6 @@
 """`hpfem scale`: scaling over processes.
 
-Measure weak and strong scaling of conjugate gradients on the processes there are, as the benchmark of DOLFINx does.
+Measure weak or strong scaling of conjugate gradients over the processes of this run, as the benchmark of DOLFINx does.
 
 Examples
 --------
@@ -10,9 +10,10 @@ Examples
   mpirun -n 2 hpfem scale --shapes hex,tet,mixed --orders 3 --dofs 1e6 --strong -o scaling.json
   mpirun -n 2 hpfem scale --alone --dofs 1e6 -o scaling.json
 
-Laplacian, u = 0 on the boundary, random right-hand side, a fixed number of iterations without preconditioner; the rate
-is unknowns * iterations / seconds. Results of other numbers of processes stay in the file: the table, and the figure of
-hpfem plot, are of all of them. --alone has each process solve a problem of its own beside the others.
+The problem: Laplacian, u = 0 on the boundary, random right-hand side, a fixed number of iterations without
+preconditioner. The rate is unknowns * iterations / seconds. Results for other numbers of processes stay in the file;
+the table and the figure of hpfem plot have all of them. With --alone each process solves a problem of its own, all at
+the same time.
 """
 
 from __future__ import annotations
@@ -45,19 +46,19 @@ ON_PAPER = (8, 64, 1024)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command; see `hpfem.cli.make_parser`."""
-    options.add(parser, "--shapes", options.parse_names, "NAME,...", f"of {', '.join(SHAPES)} (default hex)")
+    options.add(parser, "--shapes", options.parse_names, "NAME,...", f"{', '.join(SHAPES)} (default hex)")
     options.add(parser, "--orders", options.parse_orders, "P,...", "default 3,6")
-    text = "unknowns of each process, with --strong of all (default 300e6 at order 3, else 500e6)"
+    text = "unknowns per process, with --strong of all together (default 300e6 at order 3, else 500e6)"
     options.add(parser, "--dofs", options.parse_dofs, "N", text)
     which = parser.add_mutually_exclusive_group()
     for name in ("weak", "strong", "alone"):
         which.add_argument(f"--{name}", action="store_const", const=name, dest="scaling", default="weak")
     parser.add_argument("--geometry", choices=GEOMETRIES, default="multilinear", help="default multilinear")
-    text = "default, gauss, collocated, or a number of further points in each direction"
+    text = "default, gauss, collocated, or a number of additional points in each direction"
     options.add(parser, "--quadrature", options.parse_quadrature, "RULE", text)
     options.add(parser, "--iterations", options.parse_positive, "N", f"default {ITERATIONS}")
     parser.add_argument("--backend", default="auto", metavar="NAME", help="auto, numpy, cpu or cuda (default auto)")
-    parser.add_argument("-o", "--output", metavar="FILE.json", help="what is measured is added to what it holds")
+    parser.add_argument("-o", "--output", metavar="FILE.json", help="add the results to those in this file")
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -12,7 +12,7 @@ Examples
 
 A coefficient or the source is a formula for the whole mesh, or NAME: FORMULA for a region. The option may be repeated;
 a formula without a name is then for all other regions. Boundary conditions work in the same way, with names of
-boundaries. `hpfem info` lists the names. Where no condition is given, no flux passes; --dirichlet 0 makes u = 0 on
+boundaries. `hpfem info` lists the names. Where no condition is given, the flux is 0; --dirichlet 0 makes u = 0 on
 the whole boundary. Neumann data are k du/dn, or a vector whose normal component is taken. Robin data are alpha and g in
 k du/dn + alpha u = g.
 """
@@ -82,7 +82,7 @@ def condition(name: str, texts: list[str] | None, mesh: Mesh) -> Any:
     Raises
     ------
     ArgumentError
-        For what is no expression, a boundary named twice, or names mixed with data for all of it.
+        For a text that is not an expression, a boundary named twice, or names mixed with data for the whole boundary.
     """
     if not texts:
         return None
@@ -147,7 +147,7 @@ def run(arguments: argparse.Namespace) -> None:
         if target is not None:
             write_vtu(target, {"u": u})
             report["output"] = str(target)
-    finally:  # what was computed is said though it cannot be written
+    finally:  # the result is printed even if the file cannot be written
         output.show(arguments, report, lambda: _print(report))
 
 

@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> None:
         space = Space(mesh, order, **options.space_options(arguments))
         operators = [apply.make_operator(space, name, {}, arguments) for name in arguments.operators]
         left = (deadline - time.monotonic()) / (len(arguments.orders) - done)
-        # Every space gets a chance: what is chosen now is at least compared with one other.
+        # Every space gets time to compare its present choice with at least one other.
         found += tune(space, operators, max(left, 0.1))
     entries = [_entry(tuned) for tuned in found]
     output.show(arguments, entries, lambda: _print(entries))

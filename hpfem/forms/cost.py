@@ -26,11 +26,11 @@ class StageFlops:
     value : int
         Modes to values at the points, or its transpose.
     gradient : int
-        Modes to the derivatives at the points without collocation, or its transpose, values apart.
+        Modes to the derivatives at the points without collocation, or its transpose; without the values.
     along : int
         Collocated differentiation in all directions, or its transpose.
     shared : int
-        What `gradient` saves when `value` is computed beside it.
+        Operations that `gradient` saves if `value` is computed too.
     """
 
     value: int
@@ -108,7 +108,7 @@ def pointwise_flops(problem: BlockProblem) -> int:
 
 
 def _recomputing_flops(problem: BlockProblem) -> int:
-    """Operations that make the factors of an element from its map, for all components."""
+    """Operations to compute the factors of an element from its map, for all components."""
     form, d, lines = problem.form, problem.shape.dim, problem.geometry.map_lines(range(problem.shape.dim))
     on_line, at_point = lines.flops(d)
     cofactors = 3 * d * d * (d > 2) // (d if form.factor_kind == "wJ" else 1)
@@ -116,7 +116,7 @@ def _recomputing_flops(problem: BlockProblem) -> int:
     each += form.test_value + (form.test_value or form.test_gradient)  # w |J|, w
     if form.trial_gradient:  # the adjugate in place of the inverse
         each += 1 + d
-    if form.factor_kind == "metric":  # applied twice, where the metric is applied once
+    if form.factor_kind == "metric":  # applied twice; the metric is applied once
         each += d * (2 * d - 1)
     return lines.across.shape[1] * on_line + problem.n_points * each
 

@@ -1,4 +1,4 @@
-"""A traced pointwise function on arrays, in scratch that is made once: a value that is used up gives its place away."""
+"""A traced pointwise function on arrays, in scratch made once; memory of values is reused after their last use."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def evaluate(trace: Trace, source: Callable[[tuple[Any, ...]], Any]) -> dict[int
 
 
 class Evaluator:
-    """Evaluates the graph of a trace on arrays, all arithmetic in one type: a comparison is 1 or 0.
+    """Evaluates the graph of a trace on arrays, with all arithmetic in one type: a comparison is 1 or 0.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Evaluator:
 
     def __init__(self, trace: Trace, shape: tuple[int, ...], dtype: DTypeLike) -> None:
         self._shape, self._dtype = shape, np.dtype(dtype)
-        # Values are numbered: places in the scratch -1, -2, .., all others as their nodes.
+        # Values have numbers: -1, -2, .. for places in the scratch, all others those of their nodes.
         self._number: dict[int, int] = {}
         self._constants: dict[int, Any] = {}
         self._inputs: list[tuple[int, tuple[Any, ...]]] = []
@@ -71,7 +71,7 @@ class Evaluator:
         uses = [(argument.index, node, i) for node in trace.live for i, argument in enumerate(node.args)]
         results = {node.index for node in trace.outputs}
         last = {argument: node.index for argument, node, _ in uses if argument not in results}
-        # Comparisons that do nothing but select stay truth values.
+        # Comparisons that are only used to select stay truth values.
         arithmetic = results | {argument for argument, node, i in uses if node.op != "where" or i > 0}
         uniform: set[int] = set()
         for node in trace.live:
@@ -100,7 +100,7 @@ class Evaluator:
         """Add the step of a node; nothing needs the arguments `ending` after it."""
         arguments = tuple(self._number[a.index] for a in node.args)
         free = {self._number[index] for index in ending if self._number[index] < 0}
-        # A selection has not read all of the others when it begins to write.
+        # A selection begins to write before it has read all other arguments.
         at_once = free & set(arguments[2:]) if node.op == "where" else free
         for number in (*at_once, None, *(free - at_once)):
             if number is not None:
@@ -121,7 +121,7 @@ class Evaluator:
         source : callable
             Key of an input -> its array, or its number if it is a parameter.
         lanes : int
-            How many entries of the last axis there are now.
+            Number of entries of the last axis in this call.
 
         Returns
         -------

@@ -1,13 +1,13 @@
-"""What an operator computes on an element, apart from how, as data: what is taken, evaluated, applied and tested.
+"""What an operator computes on an element, as data: input, evaluation, pointwise function, test.
 
 operator                 source  trial           pointwise      test            sink
 BwdTrans                 coeff   value           -              -               phys
 IProductWRTBase          phys    value           w|J|           value           dual
 PhysDeriv                phys    grad            J^-1           -               phys, D per component
 IProductWRTDerivBase     phys    value           w|J| J^-1      grad            dual, of D per component
-weak forms               coeff   what it takes   function       what it gives   dual
+weak forms               coeff   its arguments   function       its results     dual
 
-Coefficients are evaluated through the basis, values at the points are there already: their gradient is collocated.
+Coefficients are evaluated with the basis. Values at the points are given: their gradient is collocated.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ALGORITHMS = ("collocated", "noncollocated")
 
 
 class Form:
-    """An operator on reference level: a row of the table above.
+    """An operator on the reference element: a row of the table above.
 
     Parameters
     ----------
@@ -39,25 +39,25 @@ class Form:
     source : str
         "coeff", coefficients in the basis, or "phys", values at the points.
     trial : tuple of str
-        What is evaluated at the points: "value", "grad", both or, where the function does not depend on it, nothing.
+        What is evaluated at the points: "value", "grad", both, or nothing if the function does not depend on it.
     test : tuple of str
-        What the result at the points multiplies: "value", "grad" or both; nothing where it is the result.
+        The test factors of the values at the points: "value", "grad" or both; empty if these values are the result.
     trace : Trace or None
-        The pointwise function; the Python function that it was is not needed any more. Where there is none, what is
-        evaluated is tested, as `components_out` counts it.
+        The pointwise function; the Python function is no longer needed. Without one, the evaluated values are tested,
+        see `components_out`.
     components : int
         Components that the pointwise function couples; a form with 1 is applied to every component of a field.
 
     Attributes
     ----------
     sink : str
-        State of the result: "dual" where it is tested, else "phys".
+        State of the result: "dual" if it is tested, else "phys".
     from_modes, to_modes : bool
         Whether coefficients go in, and whether the result is tested with the basis.
     trial_value, trial_gradient : bool
         What is evaluated.
     test_value, test_gradient : bool
-        What of the test functions something multiplies.
+        Whether the result has a factor of the test value, or of the test gradient.
     gradients : bool
         Whether gradients occur.
     always_collocated : bool
@@ -65,7 +65,7 @@ class Form:
     has_algorithms : bool
         Whether gradients of the basis occur, so that there are two algorithms.
     factor_kind : str or None
-        Kind of geometric factors that the form needs (`hpfem.geometry`); None where it needs none.
+        Kind of geometric factors that the form needs (`hpfem.geometry`); None if it needs none.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Form:
 
     @classmethod
     def weak(cls, name: str, trace: Trace, components: int = 1) -> Form:
-        """A weak form: what its function takes is evaluated, what it gives is tested.
+        """A weak form: the arguments of its function are evaluated, its results are tested.
 
         Parameters
         ----------
@@ -154,7 +154,7 @@ class FieldValues:
     device : Device
         Of the kernel that uses it.
     vector : bool
-        Whether the pointwise function sees a vector, even of one component, or a scalar.
+        Whether the pointwise function gets a vector, even of one component, or a scalar.
     """
 
     pair: PairArray
@@ -181,7 +181,7 @@ class BlockProblem:
     dtype : dtype
         Of fields, geometric factors and arithmetic.
     algorithm : str
-        "collocated" or "noncollocated" ([Xing] Alg. 5 and 6); means nothing where the form has no gradients.
+        "collocated" or "noncollocated" ([Xing] Alg. 5 and 6); without meaning if the form has no gradients.
     fields : mapping
         Name -> `FieldValues` of the form's fields.
     parameters : mapping
@@ -193,7 +193,7 @@ class BlockProblem:
     n_modes, n_points : int
         Modes and quadrature points of an element.
     n_input, n_output : int
-        Values of one component of an element that go in and come out.
+        Input and output values of one component of an element.
     collocated : bool
         Whether derivatives are those of the values at the points.
     coupled, given : int
@@ -227,13 +227,13 @@ class BlockProblem:
 
     @property
     def recomputable(self) -> bool:
-        """Whether factors may be recomputed: of solids, whose maps are of a low order, at points with directions."""
+        """Whether factors may be recomputed: for solids with maps of a low order, at points of a tensor rule."""
         geometry = self.geometry
         low = geometry.kind.order is not None and geometry.space_dim == geometry.dim
         return low and self.form.factor_kind is not None and self.tabulation.rule.tensor
 
     def with_factors(self, recomputed: bool) -> BlockProblem:
-        """Take another source of geometric factors.
+        """The problem with another source of geometric factors.
 
         Parameters
         ----------
@@ -257,25 +257,25 @@ class BlockProblem:
 
     @property
     def read_factors(self) -> str | None:
-        """Kind of the geometric factors that the kernel reads; None where it reads none."""
+        """Kind of the geometric factors that the kernel reads; None if it reads none."""
         return "map" if self.recomputed else self.form.factor_kind
 
     @cached_property
     def nodal(self) -> bool:
         """Whether coefficients are values at the points, and derivatives those of values: the basis is not needed.
 
-        A kernel may use it; CUDA's compiler removes products by the identity itself.
+        A kernel may use this; CUDA's compiler removes products by the identity by itself.
         """
         return self.tabulation.nodal and (self.collocated or not self.form.gradients)
 
     @property
     def from_modes(self) -> bool:
-        """Whether coefficients go in that are not values at the points already."""
+        """Whether the input is coefficients that are not values at the points."""
         return self.form.from_modes and not self.nodal
 
     @property
     def to_modes(self) -> bool:
-        """Whether the result is tested with functions that are not those of the points."""
+        """Whether the result is tested with functions other than those of the points."""
         return self.form.to_modes and not self.nodal
 
     def repeated(self, n: int) -> BlockProblem:
@@ -307,7 +307,7 @@ class BlockProblem:
         Parameters
         ----------
         components : int
-            Those of the field, a multiple of `coupled`.
+            Components of the field, a multiple of `coupled`.
 
         Returns
         -------
@@ -336,7 +336,7 @@ class BlockKernel:
     at_once: int = 1
 
     def finish(self) -> None:
-        """Wait for what making the kernel has begun in the background; `apply` would do so at its first call.
+        """Wait for background work of making the kernel, for which `apply` would wait at its first call.
 
         Raises
         ------
@@ -351,7 +351,7 @@ class BlockKernel:
         Returns
         -------
         array, [components, E, n_modes], or None
-            Where fields of the kernel are; None if it has no way of its own.
+            On the device of the kernel's fields; None if the kernel cannot make them.
         """
         return None
 
@@ -368,7 +368,7 @@ class BlockKernel:
         Returns
         -------
         callable
-            () -> the kernel, (global vector [components, size], out) -> None with out as for `apply`; or None, where
+            () -> the kernel, (global vector [components, size], out) -> None with out as for `apply`; or None, if
             scatter and `apply` are faster.
         """
         return lambda: None

@@ -1,4 +1,4 @@
-"""The expression graph of a traced pointwise function: scalars and what is done to them."""
+"""The expression graph of a traced pointwise function: scalars and operations on them."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Graph:
         )
 
     def apply(self, op: str, *values: Any) -> Expression:
-        """Make the node of an operation, folded where it can be.
+        """Make the node of an operation, folded if possible.
 
         Parameters
         ----------
@@ -134,7 +134,7 @@ class Graph:
             try:
                 return self.constant(float(OPERATIONS[op][1](*(a.payload for a in args))))
             except (ValueError, TypeError, ZeroDivisionError, OverflowError):
-                # Not a finite real number: left to the arithmetic at run time.
+                # Not a finite real number: computed at run time.
                 return self.node(op, args)
         simpler = self._simplified(op, args)
         return self.node(op, args) if simpler is None else simpler
@@ -142,7 +142,7 @@ class Graph:
     def _simplified(self, op: str, args: tuple[Expression, ...]) -> Expression | None:
         """Identities that are exact in floating point for finite arguments."""
         value = [a.payload if a.op == "const" else None for a in args]
-        if op in ("add", "mul") and value[0] is not None:  # constants go right: one form to share
+        if op in ("add", "mul") and value[0] is not None:  # constants go to the right: one form of equal expressions
             return self.apply(op, args[1], args[0])
         if op == "add" or op == "sub":
             if value[1] == 0:
@@ -223,7 +223,7 @@ class Expression:
     __ge__ = _binary("ge")[0]
 
     def __repr__(self) -> str:
-        # Arguments by number: written out, shared ones would fill the memory.
+        # Arguments by number: written out repeatedly, shared ones would fill the memory.
         what = self.payload if self.payload is not None else tuple(a.index for a in self.args)
         return f"<node {self.index}: {self.op} {what}>"
 
@@ -242,7 +242,7 @@ class Expression:
             " run time; use np.where, np.minimum or np.maximum"
         )
 
-    # Defining equality takes the hash away; nodes are looked up by identity.
+    # Defining equality removes the hash; nodes are looked up by identity.
     __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> bool:

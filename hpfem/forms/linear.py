@@ -1,4 +1,4 @@
-"""What the graph of a form tells: whether it is linear and symmetric, its coefficients, its elliptic part."""
+"""Properties of a form, from its graph: whether it is linear and symmetric, its coefficients, its elliptic part."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .evaluate import evaluate
 from .form import BlockProblem
 from .graph import COMPARISONS
 
-# What functions are made of that differ from place to place, and points at which others are compared.
+# Inputs that differ from point to point, and the number of points at which other functions are compared.
 _NOT_ANALYTIC, _SAMPLES = {*COMPARISONS, "where", "min", "max", "abs"}, 8
 
 
@@ -27,7 +27,7 @@ def is_linear(node: Expression, *variables: str) -> bool | None:
     -------
     bool or None
     """
-    # Nodes stand behind their arguments; each is looked at once, however often it is shared.
+    # Nodes come after their arguments; each is visited once, however often it is shared.
     linear: list[bool | None] = []
     for one in node.graph.nodes[: node.index + 1]:
         parts = [linear[a.index] for a in one.args]
@@ -47,7 +47,7 @@ def is_linear(node: Expression, *variables: str) -> bool | None:
 
 
 def is_symmetric(trace: Trace | None) -> bool:
-    """Whether a form is seen to be symmetric: by what it is made of, or by its matrix at points with random data.
+    """Whether a form is known to be symmetric: by its structure, or by its matrix at points with random data.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def is_symmetric(trace: Trace | None) -> bool:
     Returns
     -------
     bool
-        False where that has to be found out otherwise.
+        False if this is unknown.
     """
     if trace is None:
         return False
@@ -70,7 +70,7 @@ def is_symmetric(trace: Trace | None) -> bool:
     entries = Trace(graph, trace.dim, len(K), tuple(K.values()))
     if not pairs or any(node.op in _NOT_ANALYTIC for node in entries.live):
         return not pairs
-    # Analytic functions that agree at random data agree everywhere.
+    # Analytic functions that agree for random data agree everywhere.
     rng = np.random.default_rng(0)
     data = {key: rng.uniform(0.5, 1.5, _SAMPLES) for key in entries.inputs}
     found = evaluate(entries, data.__getitem__)
@@ -107,7 +107,7 @@ def check_linear(problem: BlockProblem) -> None:
 
 
 def coefficients(trace: Trace) -> tuple[Graph, dict[tuple[int, int], Expression]]:
-    """The matrix K of a linear form: what its function makes of values and derivatives.
+    """The matrix K of a linear form: the results of its function for values and derivatives.
 
     Each column is the function of a unit vector: with 1 for one of them and 0 for the others.
 
@@ -120,13 +120,14 @@ def coefficients(trace: Trace) -> tuple[Graph, dict[tuple[int, int], Expression]
     -------
     Graph
     {(row, column): Expression}
-        Entries that are not zero, made of fields, parameters and the point. Rows are of the test function and its
-        derivatives, columns of the trial function: c (1 + D) for the value of component c, and D derivatives after it.
+        Entries that are not zero, as expressions of fields, parameters and the point. Rows are of the test function and
+        its derivatives, columns of the trial function: c (1 + D) for the value of component c, and D derivatives after
+        it.
 
     Raises
     ------
     NotSuitable
-        If the form is not seen to be linear.
+        If the form is not known to be linear.
     """
     graph, n = Graph(), 1 + trace.dim
     rows = {} if trace.value is None else {c * n: node for c, node in enumerate(trace.value)}
@@ -173,7 +174,7 @@ def symmetric_entry(K: dict[tuple[int, int], Expression], graph: Graph, row: int
     Parameters
     ----------
     K : {(row, column): Expression}
-        Without what is zero.
+        Without entries that are zero.
     graph : Graph
     row, column : int
 
@@ -189,9 +190,9 @@ def symmetric_entry(K: dict[tuple[int, int], Expression], graph: Graph, row: int
 def elliptic_part(trace: Trace) -> Trace:
     """Diffusion and reaction of a linear form: |K_00| u, and the symmetric part of K on the gradient.
 
-    Of each component by itself; diffusion that is a number times the gradient takes its absolute value, too. Terms of
-    first order are left out: those of a flow without sources are skew but for the boundary. What remains is symmetric,
-    and positive where the diffusion is.
+    For each component by itself. Diffusion that is a number times the gradient takes its absolute value, too. Terms of
+    first order are left out: for a divergence-free flow they are skew-symmetric, except at the boundary. The rest is
+    symmetric, and positive if the diffusion is.
 
     Parameters
     ----------
@@ -238,7 +239,7 @@ def elliptic_part(trace: Trace) -> Trace:
 
 
 def _is_isotropic(S: list[list[Expression]]) -> bool:
-    """Whether a matrix of expressions is one of them times the identity."""
+    """Whether a matrix of expressions is an expression times the identity."""
     return all(
         entry is S[0][0] if i == j else _is_zero(entry) for i, row in enumerate(S) for j, entry in enumerate(row)
     )

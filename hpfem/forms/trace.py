@@ -1,16 +1,17 @@
 """Pointwise functions: plain Python in physical quantities, traced once to an expression graph.
 
 A pointwise function takes, by the names of its parameters, the value `u`, the gradient `du` in x, the point `x`, and
-named fields and parameters; it returns what multiplies the test value, what multiplies the test gradient, or both.
+named fields and parameters; it returns the factor of the test value, the factor of the test gradient, or both.
 
     def helmholtz(u, du, lam):
         return lam * u, du
 
 `trace` calls it once, on symbols, when the operator is made; every backend evaluates the graph, in the space's dtype: a
-comparison is 1 or 0, integers are floats, and what the function takes from its surroundings stays as it was then. What
-should change between applications is a parameter (`operator.parameters["k"] = 2.0`) or a "phys" field.
-A flux that is made of scalars times `du` never needs the components of `du`, so a block only has to carry the symmetric
-metric; taking a component or a dot product, or returning another vector, makes it `general`. Which one is found here.
+comparison is 1 or 0, integers are floats, and other variables that the function reads keep their value from then. A
+quantity that changes between applications is a parameter (`operator.parameters["k"] = 2.0`) or a "phys" field. A flux
+that is a sum of scalars times `du` never needs the components of `du`, so a block needs only the symmetric metric.
+Taking a component or a dot product, or returning another vector, makes the flux `general`. Tracing finds out which one
+it is.
 """
 
 from __future__ import annotations
@@ -30,22 +31,22 @@ from ..errors import ArgumentError
 from .graph import Expression, Graph
 from .vectors import Gradient, Vector
 
-# Operations of a pointwise function. Compiling so many for four shapes takes a second for products and sums, six for
-# sines, half a minute for powers.
+# Largest number of operations of a pointwise function. Compiling these for four shapes takes a second for products and
+# sums, six for sines, half a minute for powers.
 MAX_OPERATIONS = 2000
 _BY_NAME = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
 
 
 @dataclass(frozen=True)
 class Pointwise:
-    """A pointwise function with what it takes and returns.
+    """A pointwise function with its arguments and results.
 
     Attributes
     ----------
     function : callable
         Takes some of `u`, `du`, `x` and names of fields and parameters.
     test : tuple of str
-        What its results multiply: "value", "grad" or both, in this order.
+        Test factors of its results: "value", "grad" or both, in this order.
     """
 
     function: Callable[..., Any]
@@ -83,7 +84,7 @@ class Pointwise:
         return tuple(p.name for p in found)
 
     def __call__(self, arguments: Mapping[str, Any]) -> tuple[Any | None, Any | None]:
-        """Results for the test value and the test gradient, None where there is none."""
+        """Results for the test value and the test gradient; None if there is no such result."""
         result = self.function(**{name: arguments[name] for name in self.arguments})
         if len(self.test) == 1:
             if isinstance(result, tuple) and len(result) == 1:
@@ -116,7 +117,7 @@ class Trace:
     components : int
         Components of trial and test.
     value : tuple of Expression or None
-        Per test component, what multiplies the test value.
+        Per test component, the factor of the test value.
     scaled : tuple of dict or None
         Per test component {trial component: coefficient} of a flux made of scaled gradients (kind "symmetric").
     flux : tuple of tuple of Expression or None
@@ -131,7 +132,7 @@ class Trace:
     inputs : tuple of tuple
         Keys of the inputs that the results depend on.
     test : tuple of str
-        What the results multiply: "value", "grad" or both.
+        Test factors of the results: "value", "grad" or both.
     uses_point, uses_value, uses_gradient : bool
         Whether the coordinates are needed, and the trial value and its gradient evaluated.
     general : bool
@@ -308,7 +309,7 @@ def trace(
     if found.flops > MAX_OPERATIONS:
         raise ArgumentError(
             f"pointwise function {pointwise.name!r} has {found.flops} operations, the limit is {MAX_OPERATIONS}: give"
-            " what does not depend on u as a field"
+            " parts that do not depend on u as a field"
         )
     return found
 
@@ -326,8 +327,8 @@ def trace_function(function: Callable[..., Any], dim: int) -> tuple[Trace, dict[
     Returns
     -------
     Trace
-        Whose values are those of the components. Its numbers are parameters, so that functions that differ in them
-        alone, as at other times, are the same.
+        Its values are the components. Its numbers are parameters, so that functions that differ only in numbers, for
+        example a time, have the same trace.
     {name: number}
         Of the parameters.
 
@@ -341,7 +342,7 @@ def trace_function(function: Callable[..., Any], dim: int) -> tuple[Trace, dict[
         result = function(*[graph.node("input", (), ("x", i)) for i in range(dim)])
         several = isinstance(result, (list, tuple)) or (isinstance(result, np.ndarray) and result.ndim == 1)
         values = tuple(graph.lift(value) for value in (result if several else [result]))
-    except Exception as error:  # the function is the user's, and is called on arrays then
+    except Exception as error:  # a user's function; it is called on arrays instead
         raise ArgumentError(f"cannot be traced: {error}") from error
     found = Trace(graph, dim, len(values), values)
     if not values or found.flops > MAX_OPERATIONS:

@@ -1,4 +1,4 @@
-"""Vectors and gradients in a pointwise function: objects of scalars, which are expressions or numbers."""
+"""Vectors and gradients in a pointwise function, made of scalars, which are expressions or numbers."""
 
 from __future__ import annotations
 

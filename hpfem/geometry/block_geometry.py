@@ -1,4 +1,4 @@
-"""Geometric factors of a block, made on first need and in the layout that a strategy asks for.
+"""Geometric factors of a block, made at their first use, in the layout that a strategy asks for.
 
 J = dx/d xi is D x d with D >= d; |J| = sqrt(det(J^T J)), the metric is (J^T J)^-1. With C = d xi/d eta the collapse:
 
@@ -14,8 +14,8 @@ A symmetric matrix is stored as (0,0) (0,1) .. (0,d-1) (1,1) .. ; d xi_a/dx_i as
 
     factors[group, factor, point, lane],  element = group * lanes + lane,  zeros past the last element
 
-With one lane this is [element, factor, point]. Affine factors have one point; `expansion` is what a kernel multiplies
-them by to get the deformed ones.
+With one lane this is [element, factor, point]. Affine factors have one point; a kernel multiplies them by `expansion`
+to get the deformed ones.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ def symmetric_pairs(dim: int) -> list[tuple[int, int]]:
 
 
 class GeometryKind:
-    """What is known of the maps of all elements of a block; this one: nothing, so factors are stored at every point.
+    """A property of the maps of all elements of a block. This class: no property, so factors are stored at every point.
 
-    A further kind is a class like `_Affine`, in `GEOMETRY_KINDS` before the general one. Kernels that know nothing of
-    it work with factors at the points; one that computes them itself asks for `BlockGeometry.kind`.
+    Another kind is a class like `_Affine`, in `GEOMETRY_KINDS` before the general one. Most kernels use factors at the
+    points; a kernel that computes factors itself reads `BlockGeometry.kind`.
 
     Attributes
     ----------
     name : str
-        In messages, keys and results.
+        Name in messages, keys and results.
     order : int or None
-        Of the maps, where it is low enough for kernels to recompute factors from their coefficients.
+        Order of the maps, if it is low enough for kernels to recompute factors from their coefficients.
     """
 
     name = "deformed"
@@ -94,17 +94,17 @@ class GeometryKind:
         Parameters
         ----------
         geometry : BlockGeometry
-            Whose `shape`, `basis` and `rule` count.
+            Only its `shape`, `basis` and `rule` are used.
 
         Returns
         -------
         gradient : ndarray, [d, n_geometry_modes, S]
-            Of the coordinates' basis where factors are stored: S = Q here.
+            Gradient of the coordinates' basis at the points with stored factors: S = Q here.
         weights : ndarray, [S]
-            What the Jacobian's determinant there is multiplied by.
+            Factors of the Jacobian's determinant at these points.
         """
         rule = geometry.rule
-        # The rule's weights contain the collapse, and so does the Jacobian.
+        # Both the rule's weights and the Jacobian contain the collapse.
         return geometry.gradient_eta, rule.weights / np.linalg.det(geometry.shape.collapse_matrix(rule.eta))
 
 
@@ -129,7 +129,7 @@ class _Affine(GeometryKind):
 
 
 class _OfOrder(GeometryKind):
-    """The maps are those of an order, whatever the order that they are given in.
+    """The maps are of an order, possibly given in a higher one.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ class _OfOrder(GeometryKind):
         self.name, self.order = name, order
 
     def includes(self, elements: ElementMap) -> NDArray[np.bool_]:
-        """Tell the elements whose nodes depart by rounding alone; see `GeometryKind.includes`."""
+        """Tell the elements whose nodes differ from such a map by rounding only; see `GeometryKind.includes`."""
         return elements.of_order(self.order or 0)
 
 
@@ -150,7 +150,7 @@ MULTILINEAR, QUADRATIC = _OfOrder("multilinear", 1), _OfOrder("quadratic", 2)
 GENERAL = GeometryKind()
 # An element is of the first kind that includes it.
 GEOMETRY_KINDS: list[GeometryKind] = [AFFINE, MULTILINEAR, QUADRATIC, GENERAL]
-# Elements of such a kind, if fewer, are of the next one where that has elements: small blocks cost launches.
+# If fewer elements are of such a kind, they join the next kind that has elements: small blocks cost launches.
 FEW = 1000
 
 
@@ -170,7 +170,7 @@ def by_kind(cells: Cells, points: Array) -> Iterator[tuple[GeometryKind, NDArray
     Yields
     ------
     kind : GeometryKind
-        Each that has cells, once; the first where there are none.
+        Each kind that has cells, once; the first kind if there are no cells.
     chosen : ndarray of int, [n]
         Its cells, ascending.
     elements : ElementMap
@@ -198,9 +198,9 @@ class BlockGeometry(ElementMap):
     coefficients : ndarray, [E, D, n_geometry_modes]
         Coordinates in the orthogonal basis of order k.
     rule : ShapeRule
-        Where the factors are needed.
+        The points of the factors.
     kind : GeometryKind
-        What is known of all the elements.
+        The kind of all the elements.
 
     Attributes
     ----------
@@ -233,7 +233,7 @@ class BlockGeometry(ElementMap):
         Returns
         -------
         BlockGeometry
-            A new one, that shares no factors with this one.
+            A new one, which shares no factors with this one.
         """
         return BlockGeometry(self.shape, self.order, self.coefficients[:n_elements], self.rule, self.kind)
 
@@ -247,7 +247,7 @@ class BlockGeometry(ElementMap):
         Returns
         -------
         BlockGeometry
-            That has no factors of its own yet.
+            A new one without factors.
         """
         other = BlockGeometry(self.shape, self.order, self.coefficients, rule, self.kind)
         other._copies = self._copies
@@ -298,7 +298,7 @@ class BlockGeometry(ElementMap):
         Returns
         -------
         int
-            Per point that they are stored at, see `n_points`.
+            Number per stored point, see `n_points`.
 
         Raises
         ------
@@ -323,7 +323,7 @@ class BlockGeometry(ElementMap):
         Returns
         -------
         int
-            Q, or 1 where one set of factors serves an element.
+            Q, or 1 if an element has one set of factors.
         """
         if kind == "map":
             return 1
@@ -335,7 +335,7 @@ class BlockGeometry(ElementMap):
         Parameters
         ----------
         lanes : int
-            Elements that stay together.
+            Elements that are kept together.
         size : int, optional
             Entries of Jacobians of a range at most, if it has more than `lanes` elements.
 
@@ -343,7 +343,7 @@ class BlockGeometry(ElementMap):
         -------
         iterator of slice
         """
-        # With everything made of a Jacobian there are ten times as many numbers.
+        # Everything computed from a Jacobian has ten times as many numbers.
         each = 2 * len(self.rule) * self.dim * self.space_dim
         return chunks(self.n_elements, each, lanes, None if size is None else 2 * size)
 
@@ -374,7 +374,7 @@ class BlockGeometry(ElementMap):
         return np.asarray(stored * self.rule.weights if self.affine else stored, dtype=np.float64)
 
     def inverse_and_weights(self, elements: Elements, xp: Any = np) -> tuple[Any, Any]:
-        """What takes derivatives to space and integrals to the points, whatever the geometry kind.
+        """Factors for derivatives in space and for integrals at the points, for any geometry kind.
 
         Parameters
         ----------
@@ -395,7 +395,7 @@ class BlockGeometry(ElementMap):
         return inverse, xp.asarray(weights) * det
 
     def volume_factors(self, elements: Elements = slice(None), xp: Any = np) -> Any:
-        """|J| by xi: what integrals over the reference element are multiplied by.
+        """|J| by xi: the factor in integrals over the reference element.
 
         Parameters
         ----------
@@ -504,7 +504,7 @@ class BlockGeometry(ElementMap):
         return out
 
     def write_factors(self, kind: str, out: Any, xp: Any = np, size: int | None = None) -> None:
-        """Make the factors of a kind where they are wanted.
+        """Write the factors of a kind into an array.
 
         Parameters
         ----------
@@ -514,7 +514,7 @@ class BlockGeometry(ElementMap):
             Overwritten: computed in float64, then rounded; zeros past the last element. It may be a view with any
             strides, with its points in as many axes as that takes, the first direction slowest.
         xp : module
-            NumPy or CuPy: where `out` is, and where everything is computed.
+            NumPy or CuPy: the module of `out`, which computes everything.
         size : int, optional
             See `chunks`.
         """
@@ -531,7 +531,7 @@ class BlockGeometry(ElementMap):
                     last[..., :rest] = by_point[:, full * lanes :].reshape(*points, rest)
 
     def held(self) -> dict[str, int]:
-        """Count the bytes of the factors on the host that something uses now.
+        """Count the bytes of the factors on the host that are in use now.
 
         Returns
         -------

@@ -32,19 +32,19 @@ Elements = slice | Indices
 # Largest departure of an affine element's node from the nearest polynomial of degree 1, relative to the element's size:
 # mesh files carry about 12 digits.
 AFFINE_TOLERANCE = 1e-10
-# The same for maps of a low order, whose factors are as exact as those of all other maps; and what rounding of the
-# coordinates makes of either, relative to the largest of them.
+# The same for maps of a low order, whose factors are as exact as those of all other maps; and the error of either from
+# rounding the coordinates, relative to the largest coordinate.
 ORDER_TOLERANCE, COORDINATE_ROUNDING = 1e-13, 8 * 2.0**-53
 FLAT_TOLERANCE = 1e-12
 ROUNDING = 1e-14
-# What a bound of det J must exceed, over the largest length of a column of J to the power of d, to be believed.
+# Threshold of a bound of det J, relative to the largest length of a column of J to the power of d.
 SURE = 1e-9
 CHUNK = 4_000_000  # numbers held at a time
-CACHED = 1 << 16  # and where the cache of a core shall hold them
+CACHED = 1 << 16  # and for loops whose data should fit into a core's cache
 
 
 class Cells(Protocol):
-    """Cells of one shape and geometry order: a `CellGroup` or what becomes one."""
+    """Cells of one shape and geometry order: a `CellGroup`, or the data of a future one."""
 
     @property
     def shape(self) -> Shape:
@@ -71,7 +71,7 @@ def chunks(count: int, numbers_each: int, lanes: int = 1, most: int | None = Non
     numbers_each : int
         Numbers that are held for each of them.
     lanes : int
-        How many stay together.
+        Number of things that are kept together.
     most : int, optional
         Numbers held at a time, if they are of more than `lanes` things; `CHUNK` when left out.
 
@@ -97,7 +97,7 @@ class Quality:
     least_scaled, most_scaled : ndarray, [E]
         Extremes of the scaled Jacobian: in [-1, 1], 0 where the map is singular.
     noise : ndarray, [E]
-        What that can be by rounding of the coordinates alone.
+        Possible error of the scaled Jacobian from rounding of the coordinates.
     """
 
     smallest: Array
@@ -168,14 +168,14 @@ class ElementMap:
         coefficients = np.empty((len(nodes), dim, n))
         for part in chunks(len(coefficients), n * dim, most=CACHED):
             by_coordinate = points.take(nodes[part], axis=0).swapaxes(1, 2).reshape(-1, n)
-            # From the first node on: far from the origin numbers as small as the element keep their digits.
+            # Relative to the first node: far from the origin, numbers as small as the element keep their digits.
             np.matmul(by_coordinate - by_coordinate[:, :1], inverse.T, out=coefficients[part].reshape(-1, n))
             coefficients[part, :, 0] += by_coordinate[:, 0].reshape(-1, dim) * inverse[0].sum()
         return ElementMap(cells.shape, cells.order, coefficients)
 
     @staticmethod
     def parts(cells: Cells, points: Array) -> Iterator[ElementMap]:
-        """Maps of all cells, a few at a time: those of all at once take several times the memory of the cells.
+        """Maps of all cells, a few at a time: all at once would take several times the memory of the cells.
 
         Parameters
         ----------
@@ -186,7 +186,7 @@ class ElementMap:
         Yields
         ------
         ElementMap
-            Of the cells that follow those before; one where there are no cells.
+            Maps of consecutive cells; one map without cells if there are none.
         """
         some = list(chunks(len(cells.nodes), cells.nodes.shape[1] * points.shape[1], most=CACHED))
         for rows in some or [slice(0)]:
@@ -221,7 +221,7 @@ class ElementMap:
         return xp.matmul(self._coefficients(elements, xp).transpose(1, 0, 2), xp.asarray(values))
 
     def _coefficients(self, elements: Elements, xp: Any) -> Any:
-        """Coefficients of some elements. Those of all stay on a device once they are there."""
+        """Coefficients of some elements. The coefficients of all elements are kept on a device."""
         if xp is np:
             return self.coefficients[elements]
         copied = self._copies.get(device_of(xp), lambda: xp.asarray(self.coefficients))
@@ -240,7 +240,7 @@ class ElementMap:
         Returns
         -------
         array of xp, [D, d, E, Q]
-            A view: in memory elements come last, next to each other.
+            A view: in memory, elements come last and are contiguous.
         """
         c = self._coefficients(elements, xp).transpose(1, 2, 0)
         table = xp.asarray(gradient.transpose(0, 2, 1).reshape(-1, gradient.shape[1]))
@@ -291,12 +291,12 @@ class ElementMap:
         size, place = np.empty(self.n_elements), np.empty(self.n_elements)
         for part in chunks(self.n_elements, self.space_dim * values.shape[1], most=CACHED):
             nodes = self._combined(values.T, part)
-            # One axis at a time: NumPy takes ten times as long for several.
+            # One axis at a time, because NumPy takes ten times as long for several.
             size[part], place[part] = np.ptp(nodes, axis=1).max(axis=0), np.abs(nodes).max(axis=1).max(axis=0)
         return size, place
 
     def _small(self, rest: Array, tolerance: float) -> NDArray[np.bool_]:
-        """Which elements' departures are small beside their nodes' size, or may be by rounding of coordinates.
+        """Which elements have departures that are small relative to their size, or within the rounding of coordinates.
 
         Departures are combinations of coefficients with the rows of `rest`, [n, n_modes].
         """
@@ -307,7 +307,7 @@ class ElementMap:
         return np.asarray(largest <= np.maximum(tolerance * size, COORDINATE_ROUNDING * place))
 
     def restricted(self, order: int) -> Array:
-        """Matrix from coefficients to those of the map of a lower order that has the same nodes of that order.
+        """Matrix from coefficients to those of the map of lower order with the same nodes of that order.
 
         Parameters
         ----------
@@ -320,7 +320,7 @@ class ElementMap:
         return _restricted(self.shape, self.order, order)
 
     def of_order(self, order: int) -> NDArray[np.bool_]:
-        """Tell the elements whose maps are those of a lower order but for rounding.
+        """Tell the elements whose maps are of a lower order, up to rounding.
 
         Parameters
         ----------
@@ -343,10 +343,10 @@ class ElementMap:
         return np.ascontiguousarray(combined.transpose(2, 0, 1))
 
     def sure_signs(self, gradient: Array) -> NDArray[np.int8]:
-        """Tell the sign of det J at points where a bound is enough for that, without evaluating it at them.
+        """Tell the sign of det J at points by a bound, if that suffices, without evaluating det J.
 
-        With J the mean over the points and e_a how far its column a departs from it at most, det J departs by at most
-        prod(|J_a| + e_a) - prod |J_a|.
+        Let J be the mean over the points, and e_a the largest distance of column a from its mean. Then det J differs
+        from that of the mean by at most prod(|J_a| + e_a) - prod |J_a|.
 
         Parameters
         ----------
@@ -357,7 +357,7 @@ class ElementMap:
         -------
         ndarray of int8, [E]
             1 or -1 where det J has that sign at all the points, by more than `SURE` times the largest length of a
-            column of J to the power of d, and by more than rounding of the coordinates; 0 where it takes evaluating.
+            column of J to the power of d, and by more than rounding of the coordinates; 0 if det J must be evaluated.
         """
         signs = np.zeros(self.n_elements, dtype=np.int8)
         if self.space_dim > self.dim:
@@ -387,7 +387,7 @@ class ElementMap:
         gradient, values = check_gradient(self.shape, self.order), _nodes_of_modes(self.shape, self.order)[0]
         results = np.empty((5, self.n_elements))
         affine = self.affine_elements
-        # In affine elements one point tells all.
+        # In affine elements one point is enough.
         for chosen, at in ((np.flatnonzero(affine), gradient[:, :, :1]), (np.flatnonzero(~affine), gradient)):
             for part in chunks(len(chosen), (self.space_dim + 2) * self.dim * at.shape[2], most=CACHED):
                 own = chosen[part]
@@ -438,7 +438,7 @@ def _inverse_vandermonde(shape: Shape, order: int) -> Array:
 
 @cache
 def _nodes_of_modes(shape: Shape, order: int) -> tuple[Array, Array]:
-    """Node values from coefficients, and what is left when their best polynomial of degree 1 is taken off."""
+    """Node values from coefficients, and the remainder after subtracting their best polynomial of degree 1."""
     nodes = equispaced_nodes(shape, order)
     values = make_basis("orthogonal", shape, order).evaluate(nodes)
     linear = np.column_stack([np.ones(len(nodes)), nodes])
@@ -456,7 +456,7 @@ def _restricted(shape: Shape, order: int, lower: int) -> Array:
 
 @cache
 def _rest_of_order(shape: Shape, order: int, lower: int) -> Array:
-    """Node values from coefficients, less those of the map of a lower order, [n, n_modes]."""
+    """Node values from coefficients, minus those of the map of a lower order, [n, n_modes]."""
     below = make_basis("orthogonal", shape, lower).evaluate(equispaced_nodes(shape, order))
     rest = np.asarray(_nodes_of_modes(shape, order)[0].T - below.T @ _restricted(shape, order, lower))
     rest[:, 0] = 0  # as in `_nodes_of_modes`

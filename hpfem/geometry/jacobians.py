@@ -1,7 +1,7 @@
-"""Small matrices by the thousand: determinants, inverses, normals and solutions for Jacobians J [D, d, ...], D >= d.
+"""Operations on arrays of small matrices: determinants, inverses, normals and solutions for J [D, d, ...], D >= d.
 
-Everything is done entry by entry with whole arrays, so that what follows the first two axes may have any shape, and be
-of NumPy or of a module of arrays like it.
+Everything is done entry by entry with whole arrays, so the axes after the first two may have any shape. Arrays are of
+NumPy or of a module like it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _cofactor(J: Any, a: int, i: int) -> Any:
         return 0 * J[0, 0] + 1
     if len(J) == 2:
         return J[1 - i, 1 - a] if i == a else -J[1 - i, 1 - a]
-    # Cyclic neighbours instead of minors: the signs come out by themselves.
+    # Cyclic neighbours instead of minors: they include the signs.
     (i1, i2), (a1, a2) = ((i + 1) % 3, (i + 2) % 3), ((a + 1) % 3, (a + 2) % 3)
     return J[i1, a1] * J[i2, a2] - J[i1, a2] * J[i2, a1]
 
@@ -33,7 +33,7 @@ def _gram(J: Any, xp: Any = np) -> Any:
 
 
 def determinant(J: Any, xp: Any = np) -> Any:
-    """Determinant of many small matrices; of tall ones the area.
+    """Determinant of many small matrices; for tall matrices the area.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def determinant(J: Any, xp: Any = np) -> Any:
 
 
 def determinant_and_inverse(J: Any, xp: Any = np) -> tuple[Any, Any]:
-    """Determinant and inverse of many small matrices, by cofactors; of tall ones the area and the left inverse.
+    """Determinant and inverse of many small matrices, by cofactors; for tall matrices the area and the left inverse.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def determinant_and_inverse(J: Any, xp: Any = np) -> tuple[Any, Any]:
 
 
 def solve(J: Array, r: Array) -> Array:
-    """Solve J y = r for many small matrices; of tall ones the normal equations.
+    """Solve J y = r for many small matrices; for tall matrices the normal equations.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def normal(J: Array) -> Array:
     Returns
     -------
     ndarray, [D, ...]
-        To the right of a curve; the cross product of the columns of a surface's J.
+        It points to the right of a curve; for a surface it is the cross product of the columns of J.
     """
     return np.stack([J[1, 0], -J[0, 0]]) if len(J) == 2 else np.cross(J[:, 0], J[:, 1], axis=0)
 

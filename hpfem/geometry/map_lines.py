@@ -1,7 +1,7 @@
 """Jacobians along lines of points from an element's own coordinate map: how kernels recompute geometric factors.
 
-On a line of points the derivatives of x by eta are few functions of the place on it (1, eta for a map of the first
-order), each times a vector: a row. Rows are sums over the map's coefficients times functions of the line.
+On a line of points the derivatives of x by eta are sums of a few functions of the position (1 and eta for a map of the
+first order), each times a vector: a row. Rows are sums over the map's coefficients times functions of the line.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class MapLines:
     along : ndarray, [n_rows, n]
         The rows' functions at the n points of a line.
     terms : list of (int, int, int)
-        Row, coefficient without counting the constant one, and number of the function that it is multiplied by.
+        Row, number of the coefficient (without the constant one), and number of the function that multiplies it.
     across : ndarray, [n_functions, n_lines]
         Functions of the line; the first is 1.
     weights_along : ndarray, [n]
     weights_across : ndarray, [n_lines]
-        What w |det dx/deta| is made with, as a product.
+        The two factors of the weight w in w |det dx/deta|.
     """
 
     directions: list[int]
@@ -95,7 +95,7 @@ class MapLines:
         Returns
         -------
         on_line, at_point : int
-            Those that make the rows of a line, and from them the Jacobian at a point of it.
+            Operations for the rows of a line, and from these for the Jacobian at a point.
         """
         on_line = sum(1 + (function > 0) for _, _, function in self.terms) - len(self.directions)
         at_point = sum(2 - one for one in self.one) - len(set(self.directions))
@@ -103,9 +103,9 @@ class MapLines:
 
 
 def _place(found: list[tuple[int, Array]], number: int, own: Array, exactly: bool = False) -> tuple[int, float]:
-    """Where a multiple of a function is in a list of those with numbers, at whose end it is put if there is none.
+    """Position of a function, up to a factor, in a list of functions; it is appended if it is missing.
 
-    The second result times what stands there is the function. Constants are put there as 1.
+    The second result times the function in the list is the given function. Constants are appended as 1.
     """
     largest = int(np.argmax(np.abs(own)))
     for place, (other, function) in enumerate(found):

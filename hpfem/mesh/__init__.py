@@ -2,7 +2,7 @@
 
 From a file to a `Mesh`, in this order: `io` reads it; `cells` brings its cells and points into canonical form;
 `orientation` makes the cells positively oriented; `topology` numbers their vertices, edges and faces; `checks` refuses
-what cannot be computed on; `named_sets` finds its regions and boundaries. `Mesh.from_cells` is that line.
+unusable meshes; `named_sets` finds its regions and boundaries. `Mesh.from_cells` runs these steps.
 """
 
 from .box import box

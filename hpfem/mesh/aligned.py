@@ -1,12 +1,13 @@
 """An order of every cell's vertices in which cells that share a face collapse it at the same vertex [Warburton].
 
-Modes of two cells on a tri that both see collapsed at the same vertex are the same up to signs; else they are dense
-combinations of each other. So that they agree, vertices are ranked, and a cell is turned, among the rotations of its
-shape, such that its faces are collapsed at their vertices of highest rank: always possible for tets. A pyramid has one
-apex, so apexes rank above all others; a prism collapses its two tris above each other, so that the vertices of an edge
-between them rank side by side. What is not possible then stays as it is.
+If two cells collapse their common tri at the same vertex, their modes on it are the same up to signs; else they are
+dense combinations of each other. Therefore vertices are ranked, and each cell is rotated such that its faces are
+collapsed at their vertices of highest rank. This is always possible for tets. A pyramid has one apex, so apexes rank
+above all others. A prism collapses its two tris at vertices above each other, so the vertices of an edge between them
+have consecutive ranks. Where no rotation fits, neighbours differ.
 
-Cells that a file lists in no order are put in one in which neighbours are near each other, for the sake of caches.
+If a file lists its cells in no spatial order, they are sorted such that neighbours are near each other in memory, for
+the caches.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Agree = Callable[[Indices, Callable[..., Any]], tuple[Indices, bool]]
 
 @cache
 def _corners(shape: Shape) -> Indices:
-    """How many corners of the cube each vertex of a shape is made of: more than one where it is collapsed."""
+    """How many corners of the cube collapse to each vertex of a shape: one for an ordinary vertex."""
     cube = np.array(list(product((-1.0, 1.0), repeat=shape.dim)))
     distance = np.abs(shape.collapse(cube)[:, None] - shape.vertices).max(axis=2)
     return np.bincount(np.argmin(distance, axis=1), minlength=shape.n_vertices)
@@ -65,15 +66,15 @@ def vertex_ranks(topology: Topology, agree: Agree | None = None, ids: Indices | 
     topology : Topology
         Of all cells, or of those of a process.
     agree : callable, optional
-        Where other processes have cells too: numbers of the vertices and a ufunc -> what all of them make of these,
-        and whether that is new to any. None where there is no other.
+        If other processes have cells too: (numbers of the vertices, ufunc) -> the numbers combined over all processes,
+        and whether this changed any of them. None for one process.
     ids : ndarray of int, [n_vertices], optional
         Of the vertices in the whole mesh.
 
     Returns
     -------
     ndarray of int, [n_vertices]
-        The rank of every vertex; of those here, in the order of the whole mesh.
+        The rank of every vertex of this process, in the order of the whole mesh.
     """
     first, ties = np.zeros(topology.n_vertices, dtype=bool), [np.empty((0, 2), dtype=np.int64)]
     for cells, vertices in zip(topology.cells, topology.vertices, strict=True):
@@ -85,7 +86,7 @@ def vertex_ranks(topology: Topology, agree: Agree | None = None, ids: Indices | 
                 ties += [vertices[:, pair] for pair in pairs]
     _, column = classes(topology.n_vertices, np.concatenate(ties))
     if agree is not None and ids is not None:
-        # A column has the number of its least vertex, which goes from process to process.
+        # A column has the number of its least vertex, which may lie on another process.
         first, again = agree(first.astype(np.int64), np.maximum)[0] > 0, True
         least = ids
         while again:
@@ -99,7 +100,7 @@ def vertex_ranks(topology: Topology, agree: Agree | None = None, ids: Indices | 
 
 
 def _turns(shape: Shape, ranks: Indices) -> Indices:
-    """Rotations [n, n_vertices] of cells with vertices of these ranks [n, n_vertices]: the first of the best ones."""
+    """The best rotations [n, n_vertices] of cells with vertices of these ranks [n, n_vertices]."""
     turns = _rotations(shape)
     misses = np.zeros((len(ranks), len(turns)), dtype=np.int64)
     for i, turn in enumerate(turns):
@@ -119,16 +120,16 @@ class AlignedTopology(Topology):
     points : ndarray, [n, D]
         Of the mesh.
     ranks : ndarray of int, [n_vertices], optional
-        Of the vertices, where cells are missing that have a say; `vertex_ranks` when left out.
+        Ranks of the vertices, needed if the ranks depend on cells of other processes; by default `vertex_ranks`.
 
     Attributes
     ----------
     ranks : ndarray of int, [n_vertices]
-        By these, not by ids, global vertex orders are counted here.
+        Global vertex orders are by these ranks, not by ids.
     rows : ndarray of int, [n_cells]
-        Where in its array each cell is.
+        The row of each cell in its array.
     scattered : bool
-        Whether the cells of the mesh are in no order.
+        Whether the cells of the mesh are in no spatial order.
     """
 
     def __init__(self, topology: Topology, points: NDArray[np.float64], ranks: Indices | None = None) -> None:
@@ -147,7 +148,7 @@ class AlignedTopology(Topology):
             self._orders.append(order)
             indices = cells.indices[order]
             self.rows[indices] = np.arange(len(indices))
-            # Cells whose vertices are ranked in the same order are turned alike.
+            # Cells whose vertices have the same order of ranks get the same rotation.
             n = cells.shape.n_vertices
             keys = comparisons(self.ranks[own].T)
             first, kind = distinct(keys, 2 ** (n * (n - 1) // 2))

@@ -19,7 +19,7 @@ from .symmetry import Indices
 Array = NDArray[np.float64]
 
 
-# Extent of the third coordinate, relative to that of the others, up to which there is none.
+# Extent of the third coordinate, relative to the others, up to which it is dropped.
 FLAT = 1e-14
 
 
@@ -65,7 +65,7 @@ class Labels:
     Attributes
     ----------
     name : str
-        The file, or what stands for it.
+        The file, or another name of the mesh.
     numbers : ndarray of int, [n_cells], or None
         The file's number of each cell; None to count from 1.
     """
@@ -95,7 +95,7 @@ class Labels:
         return self.cell([array], int(array.indices[np.argmax(chosen)]))
 
     def error(self, text: str) -> MeshError:
-        """The error that says this of the mesh.
+        """A `MeshError` about the mesh.
 
         Parameters
         ----------
@@ -120,7 +120,7 @@ def cell_arrays(cells: Iterable[tuple[str, int, ArrayLike]]) -> list[CellArray]:
     Returns
     -------
     list of CellArray
-        One for each shape and order, in order of appearance; their nodes in the order that they come in.
+        One for each shape and order, in order of appearance; their nodes in the given order.
 
     Raises
     ------
@@ -154,7 +154,7 @@ def ordered(array: CellArray, ordering: str) -> CellArray:
     array : CellArray
         Its nodes in another order.
     ordering : str
-        Which one: of `hpfem.mesh.node_order.ORDERINGS`.
+        Name of the given order, one of `hpfem.mesh.node_order.ORDERINGS`.
 
     Returns
     -------
@@ -204,7 +204,7 @@ def used_points(
     arrays : sequence of CellArray
         All cells.
     flat : bool, optional
-        Whether the third coordinate is, where more of it is known than these points.
+        Whether the third coordinate is flat, if this cannot be seen from these points alone.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What a mesh must be to compute on it; each check raises one `MeshError` that names the element and the reason."""
+"""Checks that a mesh can be used; each raises a `MeshError` that names the element and the reason."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .sorting import sorted_rows
 from .symmetry import Indices, outward_signs, parities
 from .topology import Topology, classes
 
-# Neighbours must agree on the points of what they share to this share of the cell's size.
+# Neighbours must agree on their common points up to this fraction of the cell's size.
 GAP_TOLERANCE = 1e-9
 
 
@@ -112,7 +112,7 @@ def tangling(arrays: Sequence[CellArray], found: Sequence[Quality], labels: Labe
         bad = np.flatnonzero(~(quality.positively_oriented | quality.mirrored))
         count += len(bad)
         if len(bad):
-            # How deep the minority sign goes.
+            # The largest |det J| of the rarer sign.
             depth = np.minimum(-quality.least_scaled[bad], quality.most_scaled[bad])
             where = bad[np.argmax(depth)]
             low, high = quality.smallest[where], quality.largest[where]
@@ -183,7 +183,7 @@ def _same_cyclic_order(topology: Topology, labels: Labels) -> None:
 
 
 def conformity(topology: Topology, points: Array, labels: Labels) -> None:
-    """Neighbours share whole sides: no side of one meets parts of sides of others, and there are no gaps.
+    """Neighbours share whole sides: no side meets parts of other sides, and there are no gaps.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ def _split_quads(topology: Topology, labels: Labels) -> None:
 
 
 def _gaps(topology: Topology, points: Array, labels: Labels) -> None:
-    """Cells that share corners agree on every other point of what they share."""
+    """Cells with the same corners on a side have all points of that side in common."""
     arrays = topology.cells
     highest = max(array.order for array in arrays)
     if highest == 1:
@@ -262,7 +262,7 @@ def _same_nodes(topology: Topology, order: int) -> bool:
 
 
 def periodicity(topology: Topology, before: Topology, images: Sequence[Indices], labels: Labels) -> None:
-    """Identified vertices leave distinct what the identification does not pair.
+    """Identified vertices do not make other edges or faces equal.
 
     Parameters
     ----------

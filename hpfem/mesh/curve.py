@@ -1,4 +1,4 @@
-"""Orders in which what is near in space is near in the order."""
+"""Orders in which points that are near in space are near in the order."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def along_curve(centres: Array) -> Indices:
     extent = np.ptp(centres, axis=0)
     index = ((centres - low) / np.where(extent > 0, extent, 1.0) * (2**_BITS - 1)).astype(np.int64)
     dim, half = centres.shape[1], _BITS // 2
-    # Numbers of half the bits with room for those of the other axes between their bits.
+    # Spread the bits of each coordinate, with room for the bits of the other axes between them.
     numbers = np.arange(2**half)
     spread = sum(((numbers >> bit) & 1) << (dim * bit) for bit in range(half))
     code = np.zeros(len(centres), dtype=np.int64)
@@ -41,7 +41,7 @@ def along_curve(centres: Array) -> Indices:
 
 
 def is_scattered(vertices: Indices) -> bool:
-    """Tell whether cells that follow each other mostly share no vertex, by a sample.
+    """Tell, by a sample, whether most consecutive cells share no vertex.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ from .sorting import run_starts
 from .symmetry import Indices
 from .topology import Topology
 
-# Order of the functions whose number is the work of a cell, where nothing else is said; and units of the least work.
+# The default work of a cell is the number of functions of this order; and units of the smallest work.
 _ORDER, _UNITS = 4, 100
 
 Weights = str | Mapping[str, float] | ArrayLike
@@ -36,20 +36,20 @@ def distribute(mesh: Mesh | None, comm: Any = None, weights: Weights = "auto", o
     Parameters
     ----------
     mesh : Mesh or None
-        The whole mesh, on the first process; what others give does not count. Or a part on each, which are cut anew:
-        which cells are neighbours, nothing else, goes to the first process.
+        The whole mesh, on the first process; the argument of the others is ignored. Or a part on each process, which
+        are partitioned again: only the neighbours of cells are sent to the first process.
     comm : Communicator or mpi4py.MPI.Comm, optional
         The processes; all that `mpirun` has started when left out.
     weights : "auto", {shape name: float} or array_like, [n_cells]
-        Work of each cell of the mesh that is given. "auto" takes the number of functions of order 4.
+        Work of each cell of the given mesh. "auto" takes the number of functions of order 4.
     owners : array_like of int, [n_cells], optional
-        The process of each cell of the mesh that is given, in place of what METIS finds; a process may have none.
+        The process of each cell of the given mesh, instead of METIS' partition; a process may have no cells.
 
     Returns
     -------
     Mesh
-        With the cells of this process, their regions and boundaries; `Mesh.part` says what it is part of. The mesh
-        itself where there is one process.
+        With the cells of this process, their regions and boundaries; `Mesh.part` has its place in the whole mesh. With
+        one process, the mesh itself.
 
     Raises
     ------
@@ -86,9 +86,9 @@ def made_on_first(comm: Any, make: Callable[[], Mesh], given: object, what: str)
     comm : Communicator, mpi4py.MPI.Comm or None
         As for `distribute`.
     make : callable
-        What makes the whole mesh.
+        A function that makes the whole mesh.
     given, what : object and str
-        What it is made of, which must be the same on all processes, and what messages call that.
+        Its arguments, which must be the same on all processes, and their name in messages.
 
     Returns
     -------
@@ -143,7 +143,7 @@ def new_owners(mesh: Mesh, weights: Weights = "auto") -> Indices:
         work = _work(mesh, weights)
     beside = np.full(len(facets), -1, dtype=np.int64)
     beside[part.beyond] = part.cells[facets.cells[part.beyond, 0]]
-    # Each pair of neighbours in different processes is told by the one of higher number.
+    # Each pair of neighbours in different processes is reported by the process of higher number.
     others = combined(comm, beside, part.shared[-1], np.minimum)
     across = np.flatnonzero(others < beside)
     inside = part.cells[facets.cells[facets.interior[facets.cells[facets.interior, 1] >= 0]]]
@@ -161,7 +161,7 @@ def new_owners(mesh: Mesh, weights: Weights = "auto") -> Indices:
 
 
 def _given(owners: ArrayLike, mesh: Mesh, n: int) -> Indices:
-    """Processes of cells that the user chose."""
+    """Processes of cells as chosen by the user."""
     given = as_array(owners, "the owners of cells", "iu").astype(np.int64)
     if given.shape != (mesh.n_cells,) or np.any((given < 0) | (given >= n)):
         raise ArgumentError(f"owners are {mesh.n_cells} numbers of processes from 0 to {n - 1}, got {shown(owners)}")
@@ -169,7 +169,7 @@ def _given(owners: ArrayLike, mesh: Mesh, n: int) -> Indices:
 
 
 def _cut(n: int, pairs: Indices, work: Array) -> Indices:
-    """The process of each cell, by which cells are neighbours and the work of each."""
+    """The process of each cell, found from the neighbours and the work of cells."""
     if n == 1:
         return np.zeros(len(work), dtype=np.int64)
     try:
@@ -246,7 +246,7 @@ class _Piece:
 
 
 def _piece(mesh: Mesh, owners: Indices, rank: int) -> _Piece:
-    """The cells of one process; every kind of cells, without any where it has none."""
+    """The cells of one process, with an array for every kind of cells, which may be empty."""
     mine = owners == rank
     number = np.where(mine, np.cumsum(mine) - 1, -1)
     rows = [np.flatnonzero(mine[group.indices]) for group in mesh.cells]
@@ -288,7 +288,7 @@ def _renumbered(n: int, used: list[Indices]) -> Indices:
 
 
 def _neighbours(mesh: Mesh, owners: Indices, rank: int) -> dict[int, Indices]:
-    """Vertices, ascending, of a process' cells that others have cells around too, by process."""
+    """Vertices, ascending, that a process' cells share with those of others, by process."""
     has = np.zeros(mesh.n_vertices, dtype=bool)
     for group in mesh.cells:
         has[group.vertices[owners[group.indices] == rank].ravel()] = True

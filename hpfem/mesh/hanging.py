@@ -1,7 +1,7 @@
 """Hanging vertices: those inside a side, or an edge of a side, of a cell that does not have them as a corner.
 
-The cells there are not joined: what looks like one body has a crack. Only sides without a neighbour can have any. A
-vertex in the place of a corner, as along a slit, does not hang.
+The cells there are not joined: the mesh has a crack. Only sides without a neighbour can have hanging vertices. A vertex
+at the place of a corner, as along a slit, does not hang.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _SIDES_AT_A_TIME = 5000
 
 @dataclass(frozen=True, eq=False)
 class Hanging:
-    """Vertices that hang, each with one of the sides that it is in.
+    """Hanging vertices, each with one of the sides that contain it.
 
     Attributes
     ----------
     places : ndarray, [n, D]
         Where they are.
     cells : ndarray of int, [n]
-        The cells whose sides they are in.
+        The cells of these sides.
     label : str
-        What messages call the first of these cells.
+        Name of the first of these cells in messages.
     """
 
     places: Array

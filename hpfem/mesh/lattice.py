@@ -1,4 +1,4 @@
-"""Numbers for the lattice points of all cells, so that cells share the points of what they share."""
+"""Numbers of the lattice points of all cells; cells share the points on their common vertices, edges and faces."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def lattice_numbering(topology: Topology, order: int) -> tuple[tuple[Indices, ..
     numbers : tuple of ndarray of int, [E, n_nodes] each
         Per cell array, in canonical equispaced order.
     count : int
-        How many points there are.
+        Number of points.
     """
     numbers = [
         np.empty((len(cells), len(lattice_permutations(cells.shape, order)[0])), dtype=np.int64)

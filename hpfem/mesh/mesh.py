@@ -106,7 +106,7 @@ class CellGroup(CellArray, Printed):
 
 @dataclass(frozen=True, eq=False)
 class Mesh(Immutable, Printed):
-    """A conforming mesh of any of the shapes, of one dimension. Made by `read_mesh`, `box` or `Mesh.from_cells`.
+    """A conforming mesh of cells of one dimension and any shapes, made by `read_mesh`, `box` or `Mesh.from_cells`.
 
     Attributes
     ----------
@@ -121,7 +121,7 @@ class Mesh(Immutable, Printed):
     n_vertices : int
         Number of topological vertices.
     name : str
-        The file, or what messages call the mesh.
+        The file, or another name in messages.
     numbers : ndarray of int, [n_cells], or None
         The number that the file gives each cell.
     n_mirrored : int
@@ -131,7 +131,7 @@ class Mesh(Immutable, Printed):
     periodic : bool
         Whether vertices were identified.
     part : Part or None
-        What it is part of, if processes share the cells (`distribute`).
+        Its place in the whole mesh, if processes share the cells (`distribute`).
     """
 
     points: Array
@@ -174,11 +174,11 @@ class Mesh(Immutable, Printed):
         periodic : sequence of array_like of int, [n, 2] each
             Points to identify, one array per pair of sides; none by default.
         name : str
-            What messages call the mesh, the file usually.
+            Name of the mesh in messages, usually the file.
         numbers : array_like of int, [n_cells], optional
-            What messages call the cells; by default their position, from 1.
+            Numbers of the cells in messages; by default their positions, from 1.
         check : bool
-            Whether to run the checks of a mesh file and renumber mirrored cells.
+            Whether to check the mesh as after reading a file, and renumber mirrored cells.
         ordering : str
             Of the nodes of a cell: "tensor", the canonical equispaced order of `hpfem.shapes.equispaced_nodes`, last
             direction fastest; "vtk" and "gmsh", which begin with the corners and go around quads (`vtk_nodes`,
@@ -284,12 +284,12 @@ class Mesh(Immutable, Printed):
 
     @cached_property
     def aligned(self) -> tuple[CellGroup, ...]:
-        """The cells as spaces take them: in an order, and with their vertices in an order, of `hpfem.mesh.aligned`."""
+        """The cells as spaces use them: sorted, and with their vertices in the order of `hpfem.mesh.aligned`."""
         return groups_of(self.aligned_topology)
 
     @cached_property
     def aligned_topology(self) -> AlignedTopology:
-        """Edges and faces as `aligned` cells see them."""
+        """Edges and faces of the `aligned` cells."""
         return AlignedTopology(self.topology, self.points, None if self.part is None else self.part.ranks)
 
     @cached_property
@@ -304,7 +304,7 @@ class Mesh(Immutable, Printed):
         return Labels(self.name, self.numbers)
 
     def with_sides(self, sides: Mapping[str, Indices]) -> Mesh:
-        """The same mesh with these named boundaries instead.
+        """The same mesh with other named boundaries.
 
         Parameters
         ----------
@@ -486,7 +486,7 @@ class Mesh(Immutable, Printed):
     def elevated(self, order: int) -> Mesh:
         """The same mesh with the nodes of a higher geometry order, so that it can be curved by `transformed`.
 
-        Neighbours share the nodes of what they share, but for points that a periodic mesh identifies.
+        Neighbours share the nodes of common edges and faces, except across periodic sides.
 
         Parameters
         ----------
@@ -499,7 +499,7 @@ class Mesh(Immutable, Printed):
         """
         highest = max(group.order for group in self.cells)
         order = integer(order, highest, "the geometry order", MAX_ORDER)
-        # Points are shared by what is one in space, which periodic sides are not.
+        # Points are shared at one place in space only; periodic sides are at different places.
         in_space = numbered(self.cells, len(self.points))[0] if self.periodic else self.topology
         numbering, count = lattice_numbering(in_space, order)
         points = np.empty((count, self.points.shape[1]))
@@ -516,15 +516,14 @@ class Mesh(Immutable, Printed):
         """The same mesh with every cell cut into smaller ones of half its size.
 
         Quads and tris are cut in four, hexes, prisms and tets in eight, pyramids in six pyramids and four tets. The
-        nodes of the pieces are the map of their cell at these places, so that curved cells stay on their geometry, and
-        straight ones straight. Neighbours still share whole sides, regions and boundaries keep their names, periodic
-        sides stay identified. Pieces of a cell have numbers that follow each other, in the order of the cells, and its
-        number in the file.
+        nodes of the pieces are computed with the map of their cell, so that the curved geometry does not change.
+        Neighbours still share whole sides, regions and boundaries keep their names, and periodic sides stay identified.
+        Pieces of a cell have consecutive numbers, in the order of the cells, and the cell's number in the file.
 
         Parameters
         ----------
         times : int
-            How often; 0 gives the mesh itself.
+            Number of refinements; 0 gives the mesh itself.
 
         Returns
         -------
@@ -533,7 +532,7 @@ class Mesh(Immutable, Printed):
         Raises
         ------
         MeshError
-            If a piece is tangled, where its cell was so between the points that are checked.
+            If a piece is tangled, because its cell is tangled between the points that were checked.
         ArgumentError
             If processes share the mesh.
         """
@@ -569,14 +568,14 @@ class Mesh(Immutable, Printed):
         )
 
     def plot(self, path: str | PathLike[str] | None = None, *, by: str | None = None, edges: bool = True) -> Any:
-        """Draw the mesh: in the plane by matplotlib, solids' outsides and surfaces in space by pyvista.
+        """Draw the mesh: plane meshes by matplotlib, surfaces in space and the boundary of solids by pyvista.
 
         Parameters
         ----------
         path : path, optional
             File to write: .png, in the plane also .pdf or .svg.
         by : "regions" or "boundaries", optional
-            What has colours, with their names. By default both, on solids boundaries if any has a name, else regions.
+            The sets with colours and names. By default both; for solids boundaries if any has a name, else regions.
         edges : bool
             Whether to draw the cells' edges.
 
@@ -588,12 +587,12 @@ class Mesh(Immutable, Printed):
         Raises
         ------
         ArgumentError
-            If `by` is something else, the file cannot be written, or pyvista (extra `view`) or OpenGL are not there.
+            If `by` is something else, the file cannot be written, or pyvista (extra `view`) or OpenGL is missing.
         """
         return VIEWS["Mesh.plot"](self, path, by=by, edges=edges)
 
     def to_pyvista(self) -> Any:
-        """Make a grid of pyvista of the cells, curved as they are, with "cell" and "region" numbers.
+        """Make a grid of pyvista from the cells, with their curvature, and with "cell" and "region" numbers.
 
         Returns
         -------
@@ -607,7 +606,7 @@ class Mesh(Immutable, Printed):
         return VIEWS["Mesh.to_pyvista"](self)
 
     def write(self, path: str | PathLike[str]) -> None:
-        """Write the mesh to a file in gmsh's format, which `read_mesh` reads back as it is.
+        """Write the mesh to a file in gmsh's format, from which `read_mesh` makes the same mesh.
 
         Every digit of the points, nodes and orientation of the cells, their order within a shape, regions and
         boundaries are kept; sets without members are left out. Elements have the numbers of the cells, from 1.
@@ -620,13 +619,13 @@ class Mesh(Immutable, Printed):
         Raises
         ------
         ArgumentError
-            If the file cannot be written, its name ends otherwise, the format cannot have a name or an order, or
-            processes share the mesh.
+            If the file cannot be written, its name does not end in .msh, the format does not support a name or an
+            order, or processes share the mesh.
 
         Warns
         -----
         HpfemWarning
-            If the mesh is periodic: the file has both sides, and not that they are one.
+            If the mesh is periodic: the file has both sides, but not their identification.
         """
         if file_path(path).suffix != ".msh":
             raise ArgumentError(
@@ -637,7 +636,7 @@ class Mesh(Immutable, Printed):
                 f"{self.name}: a mesh is written before it is distributed: read it with comm=hpfem.ALONE"
             )
         if self.periodic:
-            warn(f"{self.name}: the file does not say which sides are one in this periodic mesh", HpfemWarning, 2)
+            warn(f"{self.name}: the file does not say which sides of this periodic mesh are one", HpfemWarning, 2)
         with atomic_path(path) as temporary, open(temporary, "wb") as file:
             write_msh(file, self.points, self.topology, self.regions, self.boundary_sides)
 
@@ -708,7 +707,7 @@ def mesh_of(
     MeshError
         If the mesh is unusable; the message names the element.
     ArgumentError
-        If regions, boundaries or periodic points are none.
+        If regions, boundaries or periodic points are invalid.
     """
     checks.dimensions(arrays, points.shape[1], labels)
     if check:
@@ -748,7 +747,7 @@ def _count(mirrored: Sequence[NDArray[np.bool_]]) -> int:
 
 
 def groups_of(topology: Topology) -> tuple[CellGroup, ...]:
-    """Make cells that know their topology.
+    """Make groups of cells with their topology.
 
     Parameters
     ----------
@@ -766,7 +765,7 @@ def groups_of(topology: Topology) -> tuple[CellGroup, ...]:
 
 
 def _periodic(topology: Topology, pairs: Sequence[Indices], labels: Labels) -> Topology:
-    """The topology after the pairs of vertices became one each."""
+    """The topology after each pair of vertices became one vertex."""
     result = identified(topology, np.concatenate(pairs))
     checks.periodicity(result, topology, pairs, labels)
     checks.neighbours(result, labels, oriented=False)

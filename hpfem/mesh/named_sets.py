@@ -44,9 +44,9 @@ def rows_of_integers(value: ArrayLike, what: str, widths: Sequence[int]) -> Indi
     Parameters
     ----------
     value : array_like of int, [n, width]
-        What the caller gave.
+        Given by the caller.
     what : str
-        What messages call it.
+        Its name in messages.
     widths : sequence of int
         The widths that it may have.
 
@@ -57,7 +57,7 @@ def rows_of_integers(value: ArrayLike, what: str, widths: Sequence[int]) -> Indi
     Raises
     ------
     ArgumentError
-        If it is no such array.
+        If it is not such an array.
     """
     found = as_array(value, what, "iu")
     if found.size and (found.ndim != 2 or found.shape[1] not in widths):
@@ -73,9 +73,9 @@ def sets(value: Any, what: str) -> list[tuple[str, Any]]:
     Parameters
     ----------
     value : mapping of str to any
-        What the caller gave.
+        Given by the caller.
     what : str
-        What messages call it.
+        Its name in messages.
 
     Returns
     -------
@@ -85,7 +85,7 @@ def sets(value: Any, what: str) -> list[tuple[str, Any]]:
     Raises
     ------
     ArgumentError
-        If it is no mapping from names.
+        If it is not a mapping from names.
     """
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise ArgumentError(f"{what} are a mapping from names, got {shown(value)}")
@@ -110,7 +110,7 @@ def regions_of(given: Mapping[str, ArrayLike], n_cells: int) -> Mapping[str, Ind
     Raises
     ------
     ArgumentError
-        If they are no integers or there is no such cell.
+        If they are not integers, or a cell does not exist.
     """
     result = {}
     for name, members in sets(given, "regions"):
@@ -126,7 +126,7 @@ def regions_of(given: Mapping[str, ArrayLike], n_cells: int) -> Mapping[str, Ind
 def boundaries_of(
     topology: Topology, given: Mapping[str, Sequence[ArrayLike]], vertex_of: Indices
 ) -> tuple[dict[str, Indices], int]:
-    """Find the facets that boundary elements are.
+    """Find the facets of boundary elements.
 
     Parameters
     ----------
@@ -142,12 +142,12 @@ def boundaries_of(
     sides : dict of str to ndarray of int, [n, 2]
         Facets as (cell, local facet).
     n_stray : int
-        Boundary elements that are no facet.
+        Number of boundary elements that are not facets.
 
     Raises
     ------
     ArgumentError
-        If they are no arrays of corners.
+        If they are not arrays of corners.
     """
     width = 2 if topology.dim == 2 else 4
     result, n_stray = {}, 0

@@ -30,7 +30,7 @@ def positively_oriented(
     Returns
     -------
     arrays : list of CellArray
-        The cells, those of `mirrored` with their nodes in the order of the mirror image.
+        The cells; nodes of cells in `mirrored` are in the order of the mirror image.
     mirrored : list of ndarray of bool, [E] each
         The cells that had det J < 0.
 

@@ -1,8 +1,8 @@
-"""The part of a mesh that one process has: which cells of the whole it has, and what it shares with which process.
+"""The part of a mesh that one process has: its cells, and the entities that it shares with other processes.
 
-Cells belong to one process each; vertices, edges and faces to all that have cells around them. They are known
-everywhere by the ids that their vertices have in the whole mesh: from these alone follow the order in which processes
-list what they share, and, as local ids ascend with them, every orientation.
+A cell belongs to one process; a vertex, edge or face belongs to all processes with cells around it. All processes know
+them by the ids of their vertices in the whole mesh. These ids determine the order in which processes list shared
+entities and, as local ids ascend with them, every orientation.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Part:
     vertices : ndarray of int, [n_vertices]
         Ids in the whole mesh, ascending.
     ranks : ndarray of int, [n_vertices]
-        In which order spaces take them: that of the whole mesh; see `hpfem.mesh.aligned`.
+        Their order for spaces, as in the whole mesh; see `hpfem.mesh.aligned`.
     hanging : Hanging
         Of the whole mesh.
     shared : tuple of {rank: ndarray of int}
-        Per dimension below that of the mesh, ids here of what each neighbour has too; it lists its own in the same
-        order.
+        Per dimension below that of the mesh, local ids of the entities of each neighbour, which lists its own in the
+        same order.
     """
 
     comm: Communicator
@@ -53,11 +53,11 @@ class Part:
 
     @property
     def beyond(self) -> Indices:
-        """Sides here whose second cell another process has; see `Topology.cut`."""
+        """Sides of this part whose second cell another process has; see `Topology.cut`."""
         return np.concatenate([np.empty(0, dtype=np.int64), *self.shared[-1].values()])
 
     def counts(self, points: Array, topology: Topology) -> tuple[int, int]:
-        """Count vertices and points such that each is one process'.
+        """Count vertices and points, each on one process only.
 
         Parameters
         ----------
@@ -67,7 +67,7 @@ class Part:
         Returns
         -------
         tuple of int
-            Vertices and points that no process of lower rank has; of the points inside curved edges and faces all.
+            Vertices and points that no process of lower rank has; points inside curved edges and faces are all counted.
         """
         n, corners = np.array([topology.n_vertices, len(points)]), [array.corners for array in topology.cells]
         lower = [ids for rank, ids in self.shared[0].items() if rank < self.comm.rank]
@@ -78,14 +78,14 @@ class Part:
 
 
 def combined(comm: Communicator, values: Indices, shared: Shared, operation: Callable[..., Any]) -> Indices:
-    """Combine what all processes say of things that they share; collective.
+    """Combine the values of all processes on shared entities; collective.
 
     Parameters
     ----------
     comm : Communicator
     values : ndarray of int, [n]
     shared : {rank: ndarray of int}
-        Which of them each neighbour has too.
+        The entities that each neighbour has too.
     operation : ufunc
         Such as `numpy.minimum`, whose result does not depend on the order.
 
@@ -100,9 +100,9 @@ def combined(comm: Communicator, values: Indices, shared: Shared, operation: Cal
 
 
 def shared_vertices(topology: Topology, vertices: Indices, comm: Communicator) -> Shared:
-    """Find the vertices that other processes have too, where none knows all; collective.
+    """Find the vertices that other processes have too, if no process has the whole mesh; collective.
 
-    Each asks, for a vertex of an open side, the process that its id in the whole mesh tells.
+    For a vertex of an open side, each process asks the process that its id in the whole mesh determines.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def shared_entities(topology: Topology, vertices: Indices, shared: Shared, comm:
     vertices : ndarray of int, [n_vertices]
         Ids in the whole mesh.
     shared : {rank: ndarray of int}
-        Vertices here that each neighbour has too, in an order that both agree on.
+        Vertices of this part that each neighbour has too, in the same order on both.
     comm : Communicator
 
     Returns
@@ -168,7 +168,7 @@ def shared_entities(topology: Topology, vertices: Indices, shared: Shared, comm:
 
 
 def _corners(topology: Topology, dim: int) -> Indices:
-    """Vertices of every edge or face, ascending, with -1 in front of the fewer ones of tris, [count, 2 or 4]."""
+    """Vertices of every edge or face, ascending; those of tris start with -1; [count, 2 or 4]."""
     entities = topology.edges if dim == 1 else topology.faces
     rows = np.full((entities.count, 2 * dim), -1, dtype=np.int64)
     for position, number, entity in topology.local_entities(dim):
@@ -179,7 +179,7 @@ def _corners(topology: Topology, dim: int) -> Indices:
 
 
 def _candidates(corners: Indices, shared: Indices, vertices: Indices) -> tuple[Indices, Indices]:
-    """Entities whose vertices a neighbour has, and these vertices' ids in the whole mesh, by which they are ordered."""
+    """Entities whose vertices a neighbour has too, ordered by these vertices' ids in the whole mesh; with the ids."""
     has = np.zeros(len(vertices) + 1, dtype=bool)  # the last one is -1
     has[shared], has[-1] = True, True
     ids = np.flatnonzero(has[corners].all(axis=1))
@@ -189,6 +189,6 @@ def _candidates(corners: Indices, shared: Indices, vertices: Indices) -> tuple[I
 
 
 def _common(rows: Indices, others: Indices) -> Indices:
-    """Which of some distinct rows are among others."""
+    """Which rows of one table are in another; rows are distinct."""
     known = {row.tobytes() for row in np.ascontiguousarray(others)}
     return np.array([row.tobytes() in known for row in np.ascontiguousarray(rows)], dtype=bool)

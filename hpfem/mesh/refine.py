@@ -1,8 +1,8 @@
 """A mesh with every cell cut into smaller ones of half its size (`hpfem.shapes.refinement`).
 
 The nodes of the pieces are the map of the cell at the pieces' nodes, which are lattice points of twice the order; so
-the mesh covers what it did. Maps of hexes, prisms, tets, quads and tris are those of their pieces again. The map of a
-pyramid that is not affine is rational: its pieces agree with it at their nodes and on its sides.
+the mesh covers the same domain. For hexes, prisms, tets, quads and tris the maps of the pieces are the cell's map. The
+map of a pyramid that is not affine is rational: its pieces agree with it at their nodes and on its sides.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .node_order import vertex_positions
 from .symmetry import Indices, entity_nodes, spanning
 from .topology import Topology
 
-# Lengths that differ by less are the same: what is cut must not depend on rounding.
+# Lengths that differ by less are equal: the choice of a cut must not depend on rounding.
 _ROUNDING = 1e-9
 
 
@@ -36,7 +36,7 @@ class Refined:
     points : ndarray, [n, D]
         Coordinates.
     topology : Topology
-        Of the pieces; those of a cell have numbers that follow each other, in the order of the cells.
+        Arrays of the pieces; the pieces of a cell have consecutive numbers, in the order of the cells.
     counts : ndarray of int, [n_cells]
         Pieces of each cell.
     """
@@ -68,7 +68,7 @@ class Refined:
         return np.arange(ends[-1] if len(ends) else 0) + np.repeat(self.starts[cells] - (ends - counts), counts)
 
     def sides(self, cells: Sequence[CellArray], pairs: Indices) -> Indices:
-        """The facets that facets of the cells are cut into.
+        """The facets of the pieces that facets of the cells are divided into.
 
         Parameters
         ----------
@@ -80,7 +80,7 @@ class Refined:
         Returns
         -------
         ndarray of int, [m, 2]
-            Likewise, of the pieces; facet after facet.
+            The same for the pieces; facet after facet.
         """
         way = np.empty(len(self.counts), dtype=np.int64)
         kind = np.empty(len(self.counts), dtype=np.int64)
@@ -100,7 +100,7 @@ class Refined:
 
 @cache
 def _facets(shape: Shape, way: int, local: int) -> tuple[tuple[int, int], ...]:
-    """The facets, as (piece, local facet number), that one of a shape is cut into."""
+    """The facets, as (piece, local facet number), that a facet of a shape is divided into."""
     on_facet = set(entity_nodes(shape, 2, shape.dim - 1, local).tolist())
     return tuple(
         (number, own)
@@ -120,14 +120,14 @@ def _places(shape: Shape, order: int, indices: Indices) -> Indices:
 
 @cache
 def _nodes(shape: Shape, way: int, number: int, order: int) -> Indices:
-    """Where the nodes of a piece are among the lattice points of twice the order of the shape."""
+    """Positions of a piece's nodes among the lattice points of twice the order of the shape."""
     piece = refinements(shape)[way][number]
     corners = piece.corners[spanning(piece.shape)]
     return _places(shape, 2 * order, order * corners[0] + lattice(piece.shape, order) @ (corners[1:] - corners[0]))
 
 
 def _shortest(shape: Shape, middles: Array) -> Indices:
-    """Which way gives each cell, with its lattice points of order 2 at [E, n, D], the shortest longest edge inside."""
+    """Which cut of each cell, with lattice points [E, n, D] of order 2, has the shortest longest edge inside."""
     ways = refinements(shape)
     longest = np.zeros((len(middles), len(ways)))
     if len(ways) == 1:
@@ -140,7 +140,7 @@ def _shortest(shape: Shape, middles: Array) -> Indices:
 
 
 def _own_edges(shape: Shape, way: tuple[Piece, ...], ways: tuple[tuple[Piece, ...], ...]) -> Iterator[tuple[int, int]]:
-    """Edges of the pieces, as lattice points of order 2, that not all ways have."""
+    """Edges of the pieces, as lattice points of order 2, that not all cuts have."""
 
     def edges(own: tuple[Piece, ...]) -> set[tuple[int, int]]:
         ends = [_places(shape, 2, piece.corners[list(e.vertices)]) for piece in own for e in piece.shape.edges]
@@ -159,7 +159,7 @@ def refined(points: Array, topology: Topology, in_space: Topology) -> Refined:
     topology : Topology
         Of its cells.
     in_space : Topology
-        The same with vertices apart that a periodic mesh identifies: what is one there has the same points.
+        The topology without periodic identification: entities that are one in it have the same points.
 
     Returns
     -------
@@ -175,7 +175,7 @@ def refined(points: Array, topology: Topology, in_space: Topology) -> Refined:
         counts[array.indices] = len(refinements(array.shape)[0])
     starts = np.cumsum(counts) - counts
     vertices, n_vertices = lattice_numbering(topology, 2)
-    # Corners come first, in all orders; behind them, order by order, all nodes of the cells of that order.
+    # Corners come first, for all orders; then, order by order, all nodes of the cells of that order.
     corners, n_corners = (vertices, n_vertices) if in_space is topology else lattice_numbering(in_space, 2)
     numberings, size = {}, n_corners
     for order in sorted({array.order for array in topology.cells} - {1}):

@@ -1,7 +1,7 @@
-"""Numbers sorted once: which are equal, where they are, and rows of them as keys.
+"""Sorting of integers: which are equal, where they are, and rows of integers as keys.
 
-Sorting plain integers takes a fraction of the time of finding in which order they are. So a number and its label, where
-it is for instance, are packed into one integer wherever 63 bits hold both.
+Sorting integers takes a fraction of the time of an indirect sort. So a number and its label, for example its position,
+are packed into one integer if both fit into 63 bits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from .symmetry import Indices
 
 _BITS = 63
-# Comparisons that leave so many numbers in ascending order.
+# Compare-exchange steps that sort a row of this many numbers.
 _NETWORKS = {2: [(0, 1)], 3: [(0, 1), (1, 2), (0, 1)], 4: [(0, 1), (2, 3), (0, 2), (1, 3), (1, 2)]}
 
 
@@ -109,9 +109,9 @@ def distinct(numbers: Indices, bound: int) -> tuple[Indices, Indices]:
     Returns
     -------
     first : ndarray of int, [n distinct numbers]
-        Where each comes first; by number, ascending.
+        The first position of each distinct number, in ascending order of the numbers.
     which : ndarray of int, [n]
-        Which of them each number is.
+        Position of each number among the distinct ones.
     """
     order, ascending = in_order(numbers, bound)
     first = run_starts(ascending)
@@ -123,8 +123,8 @@ def distinct(numbers: Indices, bound: int) -> tuple[Indices, Indices]:
 class TupleIndex:
     """Numbers the distinct rows of an integer table and finds them again.
 
-    Ids follow the lexicographic order of the rows. Columns are packed into one key as far as that is sorted fast; what
-    is sorted so far is then one number, to which further columns are added.
+    Ids follow the lexicographic order of the rows. As many columns as fit are packed into one key and sorted; the
+    result is one number per row, to which more columns are added.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ class TupleIndex:
 
     def __init__(self, rows: NDArray[np.integer[Any]], limit: int) -> None:
         self._base = limit + 1
-        # Leading columns of -1 alone, as in a table of triangles, say nothing.
+        # Leading columns with -1 only, as in a table of triangles, are ignored.
         used = next((k for k, column in enumerate(rows.T) if len(rows) and column.max() >= 0), 0)
         self._width = rows.shape[1] - used
         # Columns, counted from the last one, that make a key with what came before; and the keys.
@@ -220,7 +220,7 @@ def sorted_rows(vertices: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
 
 
 def comparisons(columns: Sequence[Indices] | Indices) -> Indices:
-    """Say how the numbers of every row are ordered.
+    """Encode the order of the numbers in every row.
 
     Parameters
     ----------

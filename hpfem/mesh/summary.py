@@ -1,4 +1,4 @@
-"""What a mesh holds and how good its cells are, in a form that prints well."""
+"""Counts of a mesh and the quality of its cells, in a form for printing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MeshSummary(Printed):
     dim, n_coordinates : int
         Dimension of the cells and of space.
     n_cells, n_vertices, n_points : int
-        How many there are.
+        Their numbers.
     counts : mapping of str to int
         Cells per shape.
     orders : mapping of str to tuple of int
@@ -40,25 +40,25 @@ class MeshSummary(Printed):
     worst_cell : int
         The cell it belongs to.
     worst_label : str
-        What messages call that cell.
+        Name of that cell in messages.
     n_mirrored : int
         Cells that were renumbered because det J was negative.
     n_stray : int
-        Boundary elements of the file that are no facet of any cell.
+        Boundary elements of the file that are not facets of a cell.
     n_coincident : int
-        Vertices on the boundary at the place of another one: the cells there touch without being joined.
+        Vertices on the boundary at the place of another vertex: the cells there touch, but are not joined.
     n_hanging : int
         Vertices inside sides of cells that do not have them as corners: the cells there are not joined either.
     hanging : str
-        Where the first of them is.
+        Place of the first of them.
     periodic : bool
         Whether periodic sides are identified.
     regions, boundaries : mapping of str to int
         Cells per region and facets per boundary.
     n_unnamed : int
-        Facets with a cell on one side only that are in none of the boundaries.
+        Facets on the boundary that are in no named boundary.
     unnamed : tuple of float
-        The box that they lie in: the least, then the largest of each coordinate of their corners; empty without any.
+        Their bounding box: the least, then the largest of each coordinate of their corners; empty without such facets.
     """
 
     name: str
@@ -132,7 +132,7 @@ def together(parts: Sequence[MeshSummary]) -> MeshSummary:
     Parameters
     ----------
     parts : sequence of MeshSummary
-        Of all parts; vertices and points each in one of them.
+        Summaries of all parts; each vertex and point is counted in one of them.
 
     Returns
     -------
@@ -223,7 +223,7 @@ def unnamed_facets(points: Array, topology: Topology, named: Iterable[Indices]) 
 
 
 def coincident_vertices(points: Array, topology: Topology) -> int:
-    """Count the vertices of the boundary that are at the place of another one.
+    """Count the vertices of the boundary at the place of another vertex.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ def coincident_vertices(points: Array, topology: Topology) -> int:
     Returns
     -------
     int
-        Vertices less the places where they are.
+        Number of vertices less the number of their places.
     """
     is_open = topology.facets.on_boundary
     vertices, rows = [], []

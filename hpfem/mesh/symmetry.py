@@ -1,4 +1,4 @@
-"""Symmetries of the reference shapes: what a cell may do to the edge, face or mirror image it meets.
+"""Symmetries of the reference shapes: the orientations in which cells can have a common edge or face.
 
 A symmetry of a shape is a permutation p of its vertices that an affine map extends to the whole shape. The
 symmetries are numbered in lexicographic order of p, and that number is the orientation code used everywhere:

@@ -1,4 +1,4 @@
-"""Which cells share what: numbers of vertices, edges and faces, each cell's orientation of them, facet neighbours.
+"""The topology of cells: numbers of vertices, edges and faces, their orientations in the cells, facet neighbours.
 
 Everything follows from the topological vertex ids of the cells alone, so a periodic mesh is one whose vertices were
 identified before. An entity (edge, face) is known by the set of its vertices. Its global vertex order is the one,
@@ -35,7 +35,7 @@ class Entities:
     Attributes
     ----------
     count : int
-        How many there are; ids run from 0.
+        Their number; ids run from 0.
     ids : tuple of ndarray, [n_cells, n_local] each
         Per cell array, the ids of a cell's entities in the order of ``shape.entities[dim]``.
     orientation : tuple of ndarray of int8, [n_cells, n_local] each
@@ -61,7 +61,7 @@ class Facets:
     cells : ndarray of int, [F, 2]
         Cell numbers; in the second column -1 where there is no neighbour, -2 where another process has it.
     local : ndarray of int, [F, 2]
-        The number of the facet in each of the cells, -1 where there is none here.
+        The number of the facet in each of the cells, -1 without a cell of this process.
     non_manifold : ndarray of int
         Facets of more than two cells (none in a checked mesh).
     """
@@ -95,7 +95,7 @@ def orientation_codes(shape: Shape, vertices: Indices) -> NDArray[np.int8]:
     Parameters
     ----------
     shape : Shape
-        What the tuples are the vertices of: an edge or a face.
+        The shape of the entities: an edge or a face.
     vertices : ndarray of int, [n, n_vertices]
         Distinct ids in each row, in the shape's vertex order.
 
@@ -108,7 +108,7 @@ def orientation_codes(shape: Shape, vertices: Indices) -> NDArray[np.int8]:
 
 @cache
 def _codes_by_order(shape: Shape) -> NDArray[np.int8]:
-    """Orientation codes by the order of the vertex ids, as `comparisons` says it."""
+    """Orientation codes by the order of the vertex ids, as `comparisons` encodes it."""
     rows, table = np.array(list(permutations(range(shape.n_vertices)))), symmetries(shape)
     # The symmetry with the smallest first id, and then the smallest second one.
     first = rows[:, table[:, 0]] * shape.n_vertices + rows[:, table[:, 1]]
@@ -119,7 +119,7 @@ def _codes_by_order(shape: Shape) -> NDArray[np.int8]:
 
 
 class Topology:
-    """Edges, faces and facets of cells given by their vertices; each made when first asked for.
+    """Edges, faces and facets of cells given by their vertices; each is made at its first use.
 
     Parameters
     ----------
@@ -149,12 +149,12 @@ class Topology:
         return {name: self.__dict__[name] for name in ("cells", "vertices", "n_vertices", "beyond")}
 
     def cut(self, beyond: Indices) -> Topology:
-        """The same where some cells are with other processes.
+        """The same topology, with some cells on other processes.
 
         Parameters
         ----------
         beyond : ndarray of int
-            Ids of the sides that have their second cell there.
+            Ids of the sides whose second cell is on another process.
 
         Returns
         -------
@@ -275,21 +275,21 @@ def numbered(cells: Sequence[CellArray], n_points: int) -> tuple[Topology, Indic
 
 
 def classes(n: int, pairs: Indices) -> tuple[int, Indices]:
-    """Join things that are one, pair by pair.
+    """Join equal things, pair by pair.
 
     Parameters
     ----------
     n : int
-        How many things there are.
+        Number of things.
     pairs : ndarray of int, [n_pairs, 2]
-        Numbers of things that are one.
+        Numbers of equal things.
 
     Returns
     -------
     count : int
-        How many are left.
+        Number of distinct things.
     class_of : ndarray of int, [n]
-        Which of them each thing is.
+        The distinct thing of each thing.
     """
     graph = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
     count, class_of = connected_components(graph, directed=False)

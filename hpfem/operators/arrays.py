@@ -1,4 +1,4 @@
-"""Operators on plain arrays: NumPy's, CuPy's, or those of any library that gives its memory away."""
+"""Operators on plain arrays: of NumPy, CuPy, or any library that shares its memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _IMMUTABLE = ("jax", "jaxlib")
 
 
 class Array(Protocol):
-    """An array that gives its memory away by DLPack."""
+    """An array that shares its memory through DLPack."""
 
     def __dlpack__(self) -> Any: ...
 
@@ -31,7 +31,7 @@ class FieldMap(ABC):
     Attributes
     ----------
     space, target : Space
-        Of the fields that it takes and returns.
+        Spaces of the fields that it takes and returns.
     name : str
         For messages.
     backend : Backend
@@ -48,7 +48,7 @@ class FieldMap(ABC):
 
     @property
     def device(self) -> Device:
-        """Where arrays given as `out` are."""
+        """Device of arrays that are given as `out`."""
         return self.backend.device()
 
     @abstractmethod
@@ -69,12 +69,12 @@ class FieldMap(ABC):
         field : Field, array or sequence of arrays
             In state `input_state`; arrays are [components, elements, n], one per block, of NumPy, CuPy, PyTorch, ...
         out : Field, array or sequence of arrays, optional
-            Overwritten and returned; made anew when left out. Arrays are on the operator's device.
+            Overwritten and returned; by default a new one. Arrays are on the operator's device.
 
         Returns
         -------
         Field, array or list of arrays
-            In state `output_state`; arrays are of the library, and on the device, that the argument is of.
+            In state `output_state`; arrays are of the same library, and on the same device, as the argument.
 
         Raises
         ------
@@ -99,7 +99,7 @@ def check_current(name: str, device: Device, current: Device) -> None:
     name : str
         Of the operator.
     device, current : Device
-        Where it was made, and the one in use.
+        The device on which it was made, and the one in use.
 
     Raises
     ------
@@ -120,14 +120,14 @@ def apply_to_arrays(operator: FieldMap, arrays: Any, out: Any = None) -> Any:
     ----------
     operator : Operator, FwdTrans, ...
     arrays : array or sequence of arrays
-        One per block, [components, elements, n]; on a space with one block it may be the array itself.
+        One per block, [components, elements, n]; for a space with one block, a single array is possible.
     out : array or sequence of arrays, optional
         Overwritten and returned; on the device of the operator.
 
     Returns
     -------
     array or list of arrays
-        `out`, or new arrays of the library that the arguments are of, where they are.
+        `out`, or new arrays of the same library, and on the same device, as the arguments.
 
     Raises
     ------
@@ -178,7 +178,7 @@ def _pair(array: Any, what: str) -> PairArray:
 
 
 def _target(operator: FieldMap, out: Any, single: bool) -> Field:
-    """Field on the memory of the arrays that results are written to."""
+    """Field on the memory of the arrays for the results."""
     name, device = operator.name, operator.device
     count = len(operator.space.blocks)
     given = [out] if single else out
@@ -198,13 +198,13 @@ def _target(operator: FieldMap, out: Any, single: bool) -> Field:
             )
         inside = pair.readwrite(device)
         if device.name == HOST.name and not (inside.flags.writeable and np.may_share_memory(inside, np.asarray(array))):
-            raise ArgumentError(f"{what}: {type(array).__name__} is read-only, or gives copies of its memory only")
+            raise ArgumentError(f"{what}: {type(array).__name__} is read-only, or shares only copies of its memory")
         pairs.append(pair)
     return Field(operator.target, operator.output_state, pairs)
 
 
 def same_kind(example: Any, array: Any) -> Any:
-    """An array of NumPy or CuPy as one of the library that another array is of, on the same memory.
+    """An array of NumPy or CuPy, converted to the library of another array without a copy.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ def same_kind(example: Any, array: Any) -> Any:
     Returns
     -------
     array
-        As it is, if the example's library is not told by its arrays or takes none through DLPack.
+        The array itself, if the example's library is unknown or does not take arrays through DLPack.
     """
     if isinstance(example, type(array)):
         return array

@@ -31,13 +31,13 @@ class BoundaryForm(FieldMap):
     ----------
     space : Space
     pointwise : callable
-        As for `WeakForm`; it may take the outward normal `n` besides.
+        As for `WeakForm`; it may also take the outward normal `n`.
     on : str
         Name in ``mesh.boundaries``.
     fields : mapping, optional
         As for `WeakForm`; fields in state "coeff", which are evaluated on the boundary.
     test : tuple of str
-        What the results multiply: "value", "grad" or both.
+        The factors of the results: test "value", "grad" or both.
     make : callable
         (space of the sides, pointwise function, its fields) -> the operator on it.
 
@@ -104,14 +104,16 @@ class BoundaryForm(FieldMap):
         return make(space, weighted, given)
 
     def _restricted(self, name: str, value: Any, space: Space) -> Any:
-        """A coefficient as the space of the sides takes it."""
+        """A coefficient in the form that the space of the sides takes."""
         if not isinstance(value, Field):
             return value
         what = f"coefficient {name!r} of a weak form on boundary {self.on!r}"
         if value.space is not self.space:
             raise StateError(f"{what} is a field on another space")
         if value.state != "coeff":
-            raise StateError(f"{what} is a {value.state!r} field; give it in state 'coeff', which has values there")
+            raise StateError(
+                f"{what} is a {value.state!r} field; give it in state 'coeff', which has values on the boundary"
+            )
         return self._on_sides(value, space, value.data[0].home)
 
     def _on_sides(self, field: Field, space: Space, device: Device) -> Field:
@@ -135,7 +137,7 @@ class BoundaryForm(FieldMap):
         return f"{self.name}({self.space!r}, on={self.on!r}, backend={self.backend.name!r})"
 
     def explain(self) -> str:
-        """Say what was chosen and why; see `Operator.explain`.
+        """Describe what was chosen and why; see `Operator.explain`.
 
         Returns
         -------
@@ -144,7 +146,7 @@ class BoundaryForm(FieldMap):
         return self._inner.explain()
 
     def tune(self, seconds: float = 30.0) -> list[Tuning]:
-        """Time what can serve; see `Operator.tune`.
+        """Time the possible kernels; see `Operator.tune`.
 
         Parameters
         ----------

@@ -61,23 +61,23 @@ class Operator(FieldMap):
     """A form applied to fields of a space.
 
     Calling it maps a field to a field. Threads may share it, each with an `out` of its own: the scratch of an
-    application belongs to it alone. An `out` whose application did not end, because of an exception, holds no values.
+    application belongs to it alone. After an exception during an application, its `out` holds no values.
 
     Parameters
     ----------
     space : Space
     form : Form or Pointwise
-        What is computed on an element; of a pointwise function, the weak form that it is.
+        What is computed on an element; a pointwise function gives a weak form.
     name : str, optional
-        For messages, caches and tables; that of the form or function when left out.
+        Name in messages, caches and tables; by default that of the form or function.
     coefficients : mapping, optional
         Name -> number (a parameter), function of the coordinates, field, sequence of D numbers (a constant vector), or
-        mapping from regions (`by_region`). Applications read `parameters[name]` and a "phys" field as they are then;
+        mapping from regions (`by_region`). Each application reads the present `parameters[name]` and "phys" fields;
         functions, mappings and "coeff" fields are evaluated once, here.
     components : int
         Components that the pointwise function couples.
     target : Space, optional
-        Of the results, on the same mesh: at whose points, or with whose functions. `space` when left out.
+        Space of the results, on the same mesh: they are at its points, or for its basis functions. By default `space`.
     strategy : str
         "auto", "stdmat", "sumfac" or another strategy of the backend.
     algorithm : str
@@ -95,11 +95,11 @@ class Operator(FieldMap):
         If the backend cannot run here.
     """
 
-    # Whether results are checked to be finite: those of functions that users write.
+    # Whether results are checked to be finite, as for functions that users write.
     guarded = False
-    # Which coefficients are vectors of D components, the others being scalars; None where each may be either.
+    # Names of the coefficients that are vectors of D components, others are scalars; None if each may be either.
     vectors: tuple[str, ...] | None = None
-    # Which may be tensors besides: D components, the diagonal, or D x D.
+    # Names of those that may also be tensors: D components, the diagonal, or D x D.
     tensors: tuple[str, ...] = ()
 
     def __init__(
@@ -184,7 +184,7 @@ class Operator(FieldMap):
                 self._keep_symmetric(key)
 
     def _keep_symmetric(self, key: str) -> None:
-        """Keep the entries of a tensor that make it, if it is symmetric."""
+        """Keep the independent entries of a tensor, if it is symmetric."""
         pairs = self.fields[key].data
         home = pairs[0].home
         arrays = symmetric_part([pair.read(home) for pair in pairs], self.space.dim)
@@ -210,12 +210,12 @@ class Operator(FieldMap):
         return f"{fits}, a function of the coordinates, a field or a mapping from regions"
 
     def at(self, space: Space) -> Operator:
-        """Make the same operator on another space on the same cells: of another order, basis, rule or type.
+        """Make the same operator on another space on the same cells, with another order, basis, rule or type.
 
         Parameters
         ----------
         space : Space
-            Made of this operator's by `Space.at`.
+            Made from this operator's space by `Space.at`.
 
         Returns
         -------
@@ -285,7 +285,7 @@ class Operator(FieldMap):
         return [(self.problem(number), self.strategy, self.algorithm, self.backend) for number in numbers]
 
     def __getstate__(self) -> dict[str, Any]:
-        # Kernels hold compiled code and scratch; the same ones are made again where the operator is opened.
+        # Kernels hold compiled code and scratch; unpickling makes the same ones again.
         state = {key: value for key, value in self.__dict__.items() if key not in ("choices", "_device", "_kernels")}
         return {**state, "known": [choice.known for choice in self.choices]}
 
@@ -296,14 +296,14 @@ class Operator(FieldMap):
         self.rebuild(known)
 
     def rebuild(self, known: Sequence[Any] = ()) -> None:
-        """Choose and build the kernels anew, as after blocks that are alike were tuned elsewhere.
+        """Choose and build the kernels again, for example after equal blocks were tuned elsewhere.
 
-        What they compile is compiled in the background; the first application waits for it.
+        Kernels are compiled in the background; the first application waits for it.
 
         Parameters
         ----------
         known : sequence, optional
-            For each block `Choice.known` of what is to be taken again, if it can be built.
+            For each block the `Choice.known` that is preferred, if it can be built.
 
         Raises
         ------
@@ -320,19 +320,19 @@ class Operator(FieldMap):
         self._kernels = [choice.kernel for choice in choices]
 
     def tune(self, seconds: float = 30.0) -> list[Tuning]:
-        """Time what can serve each block, keep what wins for all operators alike, and compute with it from now on.
+        """Time the possible kernels of each block, keep the fastest for all equal operators, and use it from now on.
 
-        Fields are not touched: blocks are timed on data of their own, large ones in part.
+        Fields are not changed: blocks are timed on other data, and large blocks only in part.
 
         Parameters
         ----------
         seconds : float
-            Time for all blocks together; what is being compiled or timed when it ends is finished.
+            Time for all blocks together; a measurement that is running then is finished.
 
         Returns
         -------
         list of Tuning
-            One per block; of blocks that are alike, one.
+            One per block; one for several equal blocks.
 
         Raises
         ------
@@ -348,7 +348,7 @@ class Operator(FieldMap):
 
     @property
     def device(self) -> Device:
-        """Where it was made, and computes."""
+        """The device on which it was made, and computes."""
         return self._device
 
     @property
@@ -363,11 +363,11 @@ class Operator(FieldMap):
         return sum(operator_bytes(problem) * problem.n_elements for problem in problems)
 
     def explain(self) -> str:
-        """Say, per block, what was chosen and why, what was not suitable, and which geometric factors are carried.
+        """Describe, per block, the choice and its reason, unsuitable strategies, and the geometric factors.
 
-        Why: tuned (`tune`, `hpfem tune`), with how much faster than the runner-up; the shipped table of measured
-        speeds; the least time by a model; or asked for. Of curved simplices also what quadrature="simplex" would give,
-        which is never chosen by itself: results depend on it.
+        Reasons are: tuned (`tune`, `hpfem tune`), with the speed-up over the second; the shipped table of measured
+        speeds; the least time by a model; or asked for. For curved simplices there is a line about
+        quadrature="simplex", which is never chosen automatically, because results depend on it.
 
         Returns
         -------
@@ -389,7 +389,7 @@ class Operator(FieldMap):
         return "\n".join(lines)
 
     def _on_simplex_rule(self, problem: BlockProblem) -> list[str]:
-        """A line on what another quadrature would give, where it has fewer points."""
+        """A line about another quadrature, if it has fewer points."""
         basis, rule = problem.tabulation.basis, problem.tabulation.rule
         other = simplex_rules({problem.shape.name: basis.order}).get(problem.shape.name)
         if other is None or problem.geometry.affine or len(other) >= len(rule):
@@ -452,7 +452,7 @@ class Operator(FieldMap):
 def tune_operators(
     operators: Sequence[Operator], seconds: float, clock: Callable[[], float] = time.perf_counter
 ) -> list[Tuning]:
-    """Tune the blocks of operators, keep what wins, and let the operators compute with it.
+    """Tune the blocks of operators, keep the fastest kernels, and let the operators use them.
 
     Parameters
     ----------
@@ -465,7 +465,7 @@ def tune_operators(
     Returns
     -------
     list of Tuning
-        Of blocks that are alike, one.
+        One for several equal blocks.
     """
     for operator in operators:
         check_current(operator.name, operator.device, operator.backend.device())

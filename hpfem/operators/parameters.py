@@ -29,7 +29,7 @@ def in_range(number: float, what: str, dtype: DTypeLike) -> float:
     Raises
     ------
     ArgumentError
-        If it is too large, or too small not to become 0 or lose digits.
+        If it is too large, or so small that it becomes 0 or loses digits.
     """
     limits = np.finfo(np.dtype(dtype))
     if number and not float(limits.tiny) <= abs(number) <= float(limits.max):
@@ -40,7 +40,7 @@ def in_range(number: float, what: str, dtype: DTypeLike) -> float:
 
 
 class Parameters(dict[str, float]):
-    """The parameters of an operator by name; setting one that it does not have, or to no number, is refused.
+    """The parameters of an operator by name; unknown names, and values that are not numbers, are refused.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Parameters(dict[str, float]):
         super().__setitem__(key, in_range(number, what, self.dtype))
 
     def update(self, *given: Any, **named: Any) -> None:
-        """Set several; all or, if one is refused, those before it."""
+        """Set several parameters; if one is refused, those before it are set."""
         for key, value in dict(*given, **named).items():
             self[key] = value
 
@@ -73,7 +73,7 @@ class Parameters(dict[str, float]):
         return self
 
     def _fixed(self, *_: Any) -> NoReturn:
-        raise ArgumentError(f"the parameters of {self.name} stay: {', '.join(self)}; they can be set only")
+        raise ArgumentError(f"the parameters of {self.name} are {', '.join(self)}; they can be set, but not removed")
 
     __delitem__ = pop = popitem = clear = setdefault = _fixed
 

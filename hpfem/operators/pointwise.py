@@ -34,7 +34,7 @@ def advection_diffusion_reaction(u: Any, du: Any, velocity: Any, diffusivity: An
 
 
 def _diffused(diffusivity: Any, du: Any) -> Any:
-    """A gradient times a scalar or, of a vector of entries, a tensor."""
+    """A gradient times a scalar, or times a tensor given by its entries."""
     if not isinstance(diffusivity, Vector):
         return diffusivity * du
     places, entry = range(len(du)), entries(diffusivity, len(du))

@@ -1,4 +1,4 @@
-"""The operators of the field: transforms, projection, inner products, derivatives, mass, Laplacian, Helmholtz."""
+"""The standard operators: transforms, projection, inner products, derivatives, mass, Laplacian, Helmholtz."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class FwdTrans(ForwardTransform, FieldMap):
 
 
 class InverseMass(FwdTrans):
-    """Riesz representation: the function whose mass inner products are a functional, element by element.
+    """Riesz representation: the function whose inner products with the basis are a given functional, by element.
 
-    It makes a "dual" field, such as the result of Helmholtz, a function that can be plotted. It is the inverse of Mass;
-    of other functionals the function is in general discontinuous between elements.
+    It turns a "dual" field, such as the result of Helmholtz, into a function that can be plotted. It is the inverse of
+    Mass; for other functionals the function is in general discontinuous between elements.
 
     Parameters
     ----------
@@ -65,8 +65,8 @@ class BwdTrans(Operator):
     ----------
     space : Space
     target : Space, optional
-        On the same mesh: the values are at its points, and fields of it. For right-hand sides, errors and output that
-        want more points than the space has.
+        Space of the results, on the same mesh: the values are at its points. For right-hand sides, errors and output
+        that need more points than the space has.
     **options
         strategy, algorithm, backend of `Operator`.
     """
@@ -84,8 +84,8 @@ class IProductWRTBase(Operator):
     space : Space
         At whose points the values are.
     target : Space, optional
-        On the same mesh, with whose functions; `space` when left out. For products that want more points than the
-        space of the result has.
+        Space of the results, on the same mesh: its basis functions are used. By default `space`. For products that need
+        more points than the space of the result has.
     **options
         strategy, algorithm, backend of `Operator`.
     """
@@ -230,12 +230,12 @@ class WeakForm(Operator):
     pointwise : callable
         Takes, by name, some of `u`, `du`, `x` and of the names in `fields`; returns what multiplies the test value, the
         test gradient, or the pair of both (`hpfem.forms`). It is called once, when the operator is made:
-        what should change later is given in `fields`: as a number, set by `operator.parameters[name] = number`, or as a
-        "phys" field, which every application reads anew. Functions and "coeff" fields are evaluated once.
+        quantities that change later are given in `fields`: as a number, set by `operator.parameters[name] = number`, or
+        as a "phys" field, which every application reads anew. Functions and "coeff" fields are evaluated once.
     trial : tuple of str
         What the function may take of the trial function: "value", "grad" or both.
     test : str or tuple of str
-        What its results multiply: "value", "grad" or both.
+        The factors of its results: test "value", "grad" or both.
     fields : mapping, optional
         Name -> number, function of the coordinates, field, sequence of D numbers, or mapping from regions
         (`by_region`).
@@ -243,8 +243,8 @@ class WeakForm(Operator):
         Components that the function couples; with more than one, `u[c]` and `du[c]` are indexed and as many results
         returned.
     on : str, optional
-        Name of a boundary: the form is integrated over it, and its function may take the outward normal `n`. What is
-        made is a `BoundaryForm` then: it is applied to fields and arrays as any operator, by the same kernels.
+        Name of a boundary: the form is integrated over it, and its function may take the outward normal `n`. The result
+        is a `BoundaryForm`, which is applied to fields and arrays like any operator, by the same kernels.
     **options
         strategy, algorithm, backend of `Operator`.
 
@@ -264,7 +264,7 @@ class WeakForm(Operator):
     guarded = True
 
     def __new__(cls, *arguments: Any, **options: Any) -> Any:
-        """Make a weak form, or a `BoundaryForm` of the same arguments where there is an `on`."""
+        """Make a weak form or, with `on`, a `BoundaryForm` from the same arguments."""
         if options.get("on") is None:
             return super().__new__(cls)
         return _on_boundary(*arguments, **options)
@@ -327,7 +327,7 @@ def _on_boundary(
 
 
 def _parts(given: str | Sequence[str], what: str) -> tuple[str, ...]:
-    """The part of a trial or test function that is meant: its value, its gradient or both."""
+    """The requested parts of a trial or test function: its value, its gradient or both."""
     parts = (given,) if isinstance(given, str) else given
     known = isinstance(parts, (list, tuple)) and all(isinstance(p, str) and p in ("value", "grad") for p in parts)
     if not known or not parts:

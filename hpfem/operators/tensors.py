@@ -16,12 +16,12 @@ from ..space.evaluation import evaluated
 from ..space.field import Field
 from ..space.regions import ByRegion, regional
 
-# Of the largest entry at a point: what two entries differ by that are meant to be equal.
+# Largest difference of two entries that are meant to be equal, relative to the largest entry at a point.
 _ROUNDING = 64
 
 
 def entries(components: Any, dim: int) -> Callable[[int, int], Any]:
-    """Entries of a tensor of the components that it is kept as.
+    """Entries of a tensor, from the components that are kept of it.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def entries(components: Any, dim: int) -> Callable[[int, int], Any]:
     Returns
     -------
     callable
-        Row, column -> the entry; 0.0 beside a diagonal.
+        (row, column) -> the entry; 0.0 off the diagonal of a diagonal tensor.
     """
     count = len(components)
     if count in (1, dim):
@@ -45,7 +45,7 @@ def entries(components: Any, dim: int) -> Callable[[int, int], Any]:
 
 
 def flat(function: Callable[..., Any]) -> Callable[..., list[Any]]:
-    """A function that may return a matrix, as one that returns a list of entries.
+    """Turn a function that may return a matrix into one that returns a list of entries.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def flat(function: Callable[..., Any]) -> Callable[..., list[Any]]:
 
 
 def matrix_numbers(value: Any, dim: int) -> list[Any] | None:
-    """The numbers of a matrix, row by row; None if it is no D x D numbers.
+    """The numbers of a matrix, row by row; None if it is not a matrix of D x D numbers.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def kept_components(given: Any, mesh: Mesh) -> int:
     Returns
     -------
     int
-        0 of a number, which is the same everywhere.
+        0 for a number, which is the same everywhere.
     """
     dim, given = mesh.points.shape[1], regional(given, mesh)
     if given is None or is_real(given):
@@ -132,7 +132,7 @@ def kept_components(given: Any, mesh: Mesh) -> int:
         count = max(_counted(same_kind_everywhere(given, dim)))
     elif callable(given):
         count = sample_components(flat(given), mesh)
-    else:  # what is no coefficient is told where it is taken
+    else:  # an invalid coefficient is reported where it is used
         count = len(matrix_numbers(given, dim) or [0] * dim)
     return len(symmetric_pairs(dim)) if count == dim * dim else count
 
@@ -147,7 +147,7 @@ def _counted(given: ByRegion) -> list[int]:
 
 
 def same_kind_everywhere(given: ByRegion, dim: int) -> ByRegion:
-    """Values by region that are all scalars, all diagonals or all tensors: what the one with most entries is.
+    """Convert values by region to one kind, scalar, diagonal or tensor: that of the value with most entries.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def same_kind_everywhere(given: ByRegion, dim: int) -> ByRegion:
     counts = _counted(given)
     most = max(counts)
     if min(counts) == most or not set(counts) <= {1, dim, dim * dim}:
-        return given  # what does not fit is said where it is evaluated
+        return given  # values that do not fit are reported where they are evaluated
 
     def widened(components: Sequence[Any]) -> tuple[Any, ...]:
         entry = entries(components, dim)
@@ -177,7 +177,7 @@ def same_kind_everywhere(given: ByRegion, dim: int) -> ByRegion:
 
 
 def symmetric_part(arrays: Sequence[Any], dim: int) -> list[Any] | None:
-    """The entries that make a symmetric tensor, of values at points.
+    """The independent entries of a symmetric tensor, from values at points.
 
     Parameters
     ----------

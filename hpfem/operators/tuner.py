@@ -23,9 +23,9 @@ def tune(
 ) -> list[Tuning]:
     """Find the fastest way to compute each block of a space, and keep it for operators with `strategy="auto"`.
 
-    Operators that are made from now on, in this process or another, take what won on blocks that are alike: of equal
-    shape, order, basis, points, dtype, kind of geometry and about equal size, on the same device. Those made before
-    stay as they are, but for the ones given here. `Operator.explain` says what is chosen, and why.
+    Operators that are made from now on, in this process or another, use the fastest kernels on similar blocks: of equal
+    shape, order, basis, points, dtype, kind of geometry and about equal size, on the same device. Existing operators
+    stay as they are, except those given here. `Operator.explain` shows the choices and their reasons.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def tune(
     operators : str, Operator or sequence of these
         Names of operators that need no coefficients, or operators on the space.
     seconds : float
-        Time for everything together; what is being compiled or timed when it ends is finished.
+        Time for everything together; a measurement that is running then is finished.
     **options
         strategy, algorithm, backend of `Operator`, for the names.
 
@@ -44,7 +44,7 @@ def tune(
     Raises
     ------
     ArgumentError
-        For a name of no operator or of one that takes coefficients or cannot be tuned, or no seconds.
+        For an unknown operator, one that takes coefficients or cannot be tuned, or a time that is not positive.
     DeviceError
         If the backend cannot run here, or the device has no room.
     """

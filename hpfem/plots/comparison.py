@@ -61,10 +61,10 @@ def plot_comparison(results: Mapping[str, Any], folder: str | os.PathLike[str], 
     for column, block in enumerate(blocks):
         axes[0][column].set_title(f"{block[0].capitalize()}, {block[1]}", fontsize=10)
         for line, quantity in enumerate(quantities):
-            # The first variant is what differences are taken to.
+            # Differences are relative to the first variant.
             for variant in variants[1:] if line == len(quantities) - 1 else variants:
                 own = [row for row in rows if (row["shape"], row["geometry"]) == block and way(row) == variant]
-                if not own:  # a rule for other shapes
+                if not own:  # a rule for other shapes only
                     continue
                 axes[line][column].plot([row["order"] for row in own], [quantity(row) for row in own], **look(*variant))
         axes[-1][column].set_xlabel("Order P", fontsize=9)

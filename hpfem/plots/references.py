@@ -1,4 +1,4 @@
-"""Peaks of others on the same benchmarks, as lines to measure against."""
+"""Peaks of other codes on the same benchmarks, as lines for comparison."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _INK = "#444444"
 _DASHES = ((0, (1, 1.5)), (0, (5, 2)), (0, (6, 2, 1, 2)))
 
 
-# (benchmark, shape): whose peaks over orders and sizes, on what, and how many degrees of freedom per second, rising;
+# (benchmark, shape): code with the peak over orders and sizes, device, and degrees of freedom per second, ascending;
 # deformed elements with stored factors, double precision.
 # [Xing] and MFEM: [Xing] section 4.1, on an NVIDIA GH200. libCEED: commit 64e0491, /gpu/cuda/gen, the better of apply
 # and applyAdd over P = 1..7, measured on an H200; tets with a dense basis on the same points (best at P = 1).
@@ -22,7 +22,7 @@ GPU_REFERENCES: Mapping[tuple[str, str], Mapping[str, float]] = {
 
 
 def draw_references(axis: Axes, benchmark: str, shape: str) -> None:
-    """Draw the peaks of others on a shape as lines, named where the panel has room.
+    """Draw the peaks of other codes on a shape as lines, with names if the panel has room.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Figure of scaling: what each process reaches of one alone, against their number."""
+"""Figure of scaling: efficiency of each process over the number of processes."""
 
 from __future__ import annotations
 

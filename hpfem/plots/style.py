@@ -1,4 +1,4 @@
-"""What all figures share: colours, markers, panels, files."""
+"""Common parts of all figures: colours, markers, panels, files."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def order_line(order: int, color: Any, dash: Any) -> dict[str, Any]:
     order : int
         Polynomial order.
     color, dash : object
-        As matplotlib takes them.
+        Values of matplotlib.
 
     Returns
     -------
@@ -305,7 +305,7 @@ def broken(rows: Sequence[Row], width: float) -> list[list[Artist]]:
         head, entries = ([row[0]], row[1:]) if titled else ([], row)
         room = most - len(head)
         for i in range(0, max(len(entries), 1), room):
-            # What goes on under a title keeps its column free.
+            # Entries below a title leave its column free.
             lines.append([*(head if i == 0 else [handle(" ", linestyle="none") for _ in head]), *entries[i : i + room]])
     return lines
 

@@ -32,7 +32,7 @@ _OPERATORS = {
     "bp5": "BP5, collocated stiffness",
     "solve": "Whole solve",
 }
-# What the phases of problems on continuous functions are called, and their lines.
+# Names of the phases of problems on continuous functions, and their lines.
 _PHASES = {"application": "application", "iteration": "CG iteration", "csr": "CSR product"}
 _PHASE_DASHES: dict[str, Any] = {
     **{"application": "-", "iteration": (0, (5, 1.5)), "csr": (0, (1, 1.2))},
@@ -64,9 +64,9 @@ def plot_throughput(results: Mapping[str, Any], folder: str | os.PathLike[str], 
         - ``<benchmark>_by_order``: best throughput by order,
         - ``<benchmark>_roofline``: share of the machine's limit;
 
-        of problems on continuous functions phases stand for strategies: the application, an iteration of conjugate
-        gradients, SciPy's product; of whole solves all in, the iterations and a peer's solve, and in place of the
-        roofline
+        for problems on continuous functions, phases take the place of strategies: the application, an iteration of
+        conjugate gradients, SciPy's product. For whole solves these are the total, the iterations and a peer's solve,
+        and in place of the roofline
 
         - ``<benchmark>_parts``: time of each part per unknown, at the largest size;
 
@@ -92,7 +92,7 @@ def plot_throughput(results: Mapping[str, Any], folder: str | os.PathLike[str], 
 
 
 def _swept(records: Sequence[Record]) -> bool:
-    """Whether something was measured at several sizes."""
+    """Whether there are measurements at several sizes."""
     names = ("benchmark", "shape", "geometry", "strategy", "algorithm", "order", "phase")
     sizes = {(*(record.get(name) for name in names), record["n_dofs"]) for record in records}
     return len({size[:-1] for size in sizes}) < len(sizes)
@@ -158,7 +158,7 @@ def _phase_figures(
     if solves:
         yield "parts", _parts(records, heading)
         return
-    # A matrix does other work.
+    # A matrix performs other operations.
     yield "roofline", _roofline([record for record in named if record["phase"] != "csr"], heading)
 
 
@@ -245,7 +245,7 @@ def _lines(
         Lines are drawn in their order.
     heading : str
     names : (str, str, str, str)
-        What has a column for each value; what has a line for each pair of values; the horizontal axis.
+        Keys of the columns, of the two quantities that distinguish lines, and of the horizontal axis.
     quantity : str
         The vertical axis.
     look : callable
@@ -253,7 +253,7 @@ def _lines(
     entries : callable
         Value of the first of the pair, which has a row in the legend -> values of the second that stand there.
     entry_name : str
-        How these are written.
+        Text of a value.
 
     Returns
     -------
@@ -433,7 +433,7 @@ def _by_order(records: Sequence[Record], heading: str) -> Figure:
 def _roofline(records: Sequence[Record], heading: Callable[[str], str]) -> Figure:
     """Bars of the share of the roofline at the largest size, hatched where the flop rate is the bound.
 
-    Of many strategies the fastest alone has a bar; a tick is what it reaches for seconds without a pause.
+    If there are many strategies, only the fastest one has a bar; a tick is its sustained speed over seconds.
     """
     geometries, shapes = _values(records, "geometry"), style.in_order(_values(records, "shape"))
     strategies = _values(records, "strategy")

@@ -1,4 +1,4 @@
-"""The papers' experiments made again with our kernels, and our numbers laid beside theirs.
+"""The papers' experiments repeated with our kernels, with our numbers beside theirs.
 
 A module in `papers/` is an experiment's declaration: cases, protocol, units, formulas and every number that the paper
 publishes, with its place. `variants/` holds kernels that only experiments need, and the experiments that need them:

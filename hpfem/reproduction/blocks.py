@@ -1,4 +1,4 @@
-"""What the engine of the benchmarks builds and times for the papers: kernels on exactly so many elements, and waves."""
+"""Problems for the papers, for the engine of the benchmarks: kernels on an exact number of elements, and waves."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ..space import Space
 from ..tuning import Choice
 from ..tuning.record import Config
 
-# What only the experiments build.
+# Operators of experiments only.
 Build = Callable[[BlockProblem], BlockKernel]
 
 

@@ -1,4 +1,4 @@
-"""What an experiment of a paper is: its cases, protocol, units and formulas, and all that the paper publishes of it."""
+"""An experiment of a paper: its cases, protocol, units and formulas, and all numbers that the paper publishes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Published:
-    """A number that a paper publishes, beside which the best of ours is laid.
+    """A number that a paper publishes, to be compared with the best of ours.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Published:
     where : mapping
         What these results hold; a tuple stands for any of its entries.
     missing : str, optional
-        Why there is nothing of ours to lay beside it.
+        The reason if there is no result of ours to compare.
     """
 
     what: str
@@ -100,7 +100,7 @@ class Statement:
     above, below : mapping
         What the results above and below the line hold; the fastest of each group counts.
     low, high : float
-        Bounds in which the ratio lies where we see what the paper says.
+        Bounds of the ratio if our results confirm the statement.
     by : tuple of str
         What both results of a ratio agree in.
     smallest : float
@@ -190,7 +190,7 @@ class Experiment:
     Attributes
     ----------
     name : str
-        What users ask for.
+        Name for users.
     paper : str
         Key in REFERENCES.md.
     title, figures : str
@@ -201,9 +201,9 @@ class Experiment:
     published : tuple of Published
     statements : tuple of Statement
     corrections : tuple of str
-        What the paper prints otherwise than it is, each with its place.
+        Misprints of the paper, each with its place.
     not_possible : mapping
-        What else the paper measures -> why we cannot.
+        Other measurements of the paper -> why we cannot repeat them.
     """
 
     name: str

@@ -114,7 +114,7 @@ def cases_of(experiment: Experiment, series: Series, backend: str, quick: bool) 
 
 @dataclass
 class Reproduction:
-    """A run of experiments: iterate to measure; what there is so far can always be read.
+    """A run of experiments: iterate to measure; the results so far can always be read.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What iterative methods are given: tolerances, vectors, and operators that must be symmetric."""
+"""Checks of the arguments of iterative methods: tolerances, vectors, and operators that must be symmetric."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from ..backends.vectors import VectorSpace
 from ..errors import ArgumentError
 from .breakdown import not_symmetric
 
-# Applications of a function of the caller's before it is tested for symmetry.
+# Calls of a user's function before it is tested for symmetry.
 _DOUBTFUL = 50
 
 
 @dataclass(frozen=True, eq=False)
 class Iteration:
-    """When to stop, and what has been so far.
+    """When to stop, and the record of the iterations so far.
 
     Attributes
     ----------
     scale, tol : float
         Norm of the right-hand side, and the ratio to it at which to stop.
     most : int
-        Iterations, with those before.
+        Number of iterations, with earlier ones.
     name : str
         For messages.
     advance : callable
         Steps of a progress bar.
     residuals : list of float
-        Those of iterations before these, over `scale`; added to.
+        Residuals of the earlier iterations, over `scale`; new ones are added.
     """
 
     scale: float
@@ -79,7 +79,7 @@ def checked_vector(vectors: VectorSpace, given: Any, what: str) -> Any:
     vectors : VectorSpace
     given : array_like, [n]
     what : str
-        What messages call it.
+        Its name in messages.
 
     Returns
     -------
@@ -102,7 +102,7 @@ def checked_functions(apply: Any, precondition: Any, rhs: Any, name: str) -> Non
     Parameters
     ----------
     apply, precondition : object
-        What `cg` was given.
+        As `cg` takes them.
     rhs : array, [n]
     name : str
         Of the solve, for messages.
@@ -129,7 +129,7 @@ def checked_functions(apply: Any, precondition: Any, rhs: Any, name: str) -> Non
 
 
 class Doubted:
-    """A function x -> A x of the caller's, tested for symmetry after some calls: most solves end before.
+    """A user's function x -> A x, tested for symmetry after some calls, before which most solves end.
 
     Parameters
     ----------

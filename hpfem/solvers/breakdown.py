@@ -8,12 +8,12 @@ from numpy.typing import DTypeLike
 from ..errors import SolverError
 from ..support.log import warn
 
-# A true residual up to this many times what rounding A x amounts to is put down to rounding: measured up to 8.
+# A true residual up to this many times the rounding error of A x is attributed to rounding: measured up to 8.
 ROUNDING = 20
 
 
 class OutOfIterations(SolverError):
-    """All iterations that were allowed are done, and the tolerance is not met."""
+    """The maximum number of iterations is reached, but not the tolerance."""
 
 
 def no_convergence(name: str, residual: float, tol: float, done: int) -> OutOfIterations:
@@ -33,7 +33,7 @@ def no_convergence(name: str, residual: float, tol: float, done: int) -> OutOfIt
     """
     return OutOfIterations(
         f"{name} did not converge: residual {residual:.2e}, wanted {tol:.1e}, after {done} iterations;"
-        " allow more iterations, take a stronger preconditioner or a larger tolerance"
+        " allow more iterations, or use a stronger preconditioner or a larger tolerance"
     )
 
 
@@ -53,10 +53,10 @@ def bad_preconditioner(name: str, rho: float, done: int) -> SolverError:
     SolverError
     """
     if not np.isfinite(rho):
-        return SolverError(f"{name}: the preconditioner gives what is not finite (r.z = {rho} after {done} iterations)")
+        return SolverError(f"{name}: the preconditioner's result is not finite (r.z = {rho} after {done} iterations)")
     return SolverError(
         f"{name}: the preconditioner is not positive definite (r.z = {rho:.3e} after {done} iterations);"
-        " one that is made from the operator is not where lam < 0 makes that indefinite"
+        " a preconditioner made from an indefinite operator (lam < 0) is indefinite too"
     )
 
 
@@ -77,7 +77,7 @@ def bad_operator(name: str, curvature: float, done: int) -> SolverError:
     """
     return SolverError(
         f"{name}: the operator is not positive definite (p.Ap = {curvature:.3e} after {done} iterations);"
-        " lam must be >= 0, a diffusivity > 0, and a pure Neumann problem with lam = 0 has a constant to take out"
+        " lam must be >= 0, a diffusivity > 0, and a pure Neumann problem with lam = 0 leaves a constant free"
     )
 
 
@@ -93,13 +93,13 @@ def not_symmetric(name: str) -> SolverError:
     SolverError
     """
     return SolverError(
-        f"{name}: the operator is not symmetric, and this method takes a symmetric one;"
-        " x, info = hpfem.solve(A, b) chooses one that serves"
+        f"{name}: the operator is not symmetric, but this method needs a symmetric one;"
+        " x, info = hpfem.solve(A, b) chooses a method that fits"
     )
 
 
 def singular(name: str, residual: float, done: int) -> SolverError:
-    """Say that no combination of what the operator makes comes nearer to the right-hand side.
+    """Say that nothing in the range of the operator is nearer to the right-hand side.
 
     Parameters
     ----------
@@ -114,13 +114,13 @@ def singular(name: str, residual: float, done: int) -> SolverError:
     SolverError
     """
     return SolverError(
-        f"{name}: the operator is singular, or nearly, and the right-hand side is none that it makes: the residual is"
-        f" {residual:.2e} after {done} iterations, and rounding leaves no more; is there nothing that fixes a constant?"
+        f"{name}: the operator is singular, or nearly, and the right-hand side is not in its range: the residual is"
+        f" {residual:.2e} after {done} iterations, and rounding allows no less; is a constant left undetermined?"
     )
 
 
 def standstill(name: str, residual: float, tol: float, done: int, restart: int) -> SolverError:
-    """Say that a method that starts again every some iterations does not come nearer.
+    """Say that a method with restarts makes no more progress.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def standstill(name: str, residual: float, tol: float, done: int, restart: int) 
     done : int
         Iterations.
     restart : int
-        After how many it starts again.
+        Iterations between restarts.
 
     Returns
     -------
@@ -138,12 +138,12 @@ def standstill(name: str, residual: float, tol: float, done: int, restart: int) 
     """
     return SolverError(
         f"{name} stands still: residual {residual:.2e}, wanted {tol:.1e}, after {done} iterations, the last {restart}"
-        " of no use; take a stronger preconditioner, a larger restart, or more points per wave or layer"
+        " of no use; use a stronger preconditioner, a larger restart, or more points per wave or layer"
     )
 
 
 def not_finite(name: str, done: int) -> SolverError:
-    """Say that a scalar is infinite or no number.
+    """Say that a scalar is infinite or NaN.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def limited_by_rounding(name: str, residual: float, tol: float, dtype: DTypeLike
 
 
 def untrue_residual(name: str, residual: float, tol: float, rounding: float) -> SolverError:
-    """Say that the true residual misses the tolerance that the recurred one met, twice.
+    """Say that, twice, the recurred residual met the tolerance and the true residual did not.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def untrue_residual(name: str, residual: float, tol: float, rounding: float) -> 
     residual, tol : float
         What was reached, and wanted.
     rounding : float
-        What rounding A x amounts to, over the norm of b.
+        Rounding error of A x, over the norm of b.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """Preconditioned conjugate gradients on host or device arrays [HS], in the frame of all methods.
 
-A device that iterates without its host keeps the scalars too (`device_cg`): the host looks at them some iterations
-later, and the solution, the number of iterations and the residuals are those of the iteration that met the tolerance.
+A device that iterates without its host keeps the scalars too (`device_cg`). The host reads them some iterations later,
+but the solution, the number of iterations and the residuals are those of the iteration that met the tolerance.
 """
 
 from __future__ import annotations
@@ -47,15 +47,16 @@ def cg(
     Parameters
     ----------
     apply : GlobalOperator or callable
-        An operator whose vectors are on its own device, which on a GPU is fastest; or x -> A x, a new array.
+        An operator with vectors on its own device, which is fastest on a GPU; or a function x -> A x that returns a new
+        array.
     rhs : array, [n]
-        b, of NumPy or of a device; on a GPU of float64 or float32.
+        b, an array of NumPy or of a device; float64 or float32 on a GPU.
     precondition : callable, optional
-        r -> M^-1 r, a new array or r itself; symmetric positive definite. On a GPU it is called for a few residuals
-        more than there are iterations.
+        r -> M^-1 r, a new array or r itself; symmetric positive definite. On a GPU it is called a few times more often
+        than there are iterations.
     tol : float, optional
-        Wanted ratio of the residual's norm to that of b, > 0. When left out 1e-12, or 1.2e-6 in float32, or what
-        rounding leaves up to a hundred times that.
+        Ratio of the residual's norm to that of b at which to stop, > 0. By default 1e-12, or 1.2e-6 in float32, or the
+        ratio that rounding allows if that is at most a hundred times larger.
     max_iterations : int, optional
         10 n + 100 when left out.
     start : array, [n], optional
@@ -63,9 +64,9 @@ def cg(
     name : str
         For messages and the progress bar.
     bar : bool
-        Whether to show one: not where a solve is one of many.
+        Whether to show one; do not if a solve is one of many.
     shared : VectorSpace, optional
-        `C0Space.vectors_on`, where processes share the vectors of a function; a GlobalOperator knows them.
+        `C0Space.vectors_on`, if `apply` is a function and processes share its vectors; a GlobalOperator knows them.
 
     Returns
     -------
@@ -112,7 +113,7 @@ def cg_of_any_size(
     start: Any | None = None,
     **options: Any,
 ) -> tuple[Any, SolveInfo]:
-    """Solve as `cg` does, with vectors of any size in float64 whatever the type of those iterated with.
+    """Solve as `cg` does, with b and x in float64 and of any size, whatever the type of the iteration's vectors.
 
     Parameters
     ----------
@@ -140,7 +141,7 @@ def cg_of_any_size(
 
 
 def _iterate(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, run: Iteration) -> None:
-    """Iterate where the vectors are: with the scalars there if it can be, else on the host."""
+    """Iterate where the vectors are, with the scalars there if possible, else on the host."""
     device = vectors.iteration
     if device is None:
         diagonal = M is None or isinstance(M.function, Jacobi)

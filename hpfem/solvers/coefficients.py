@@ -1,4 +1,4 @@
-"""What a problem asks of the coefficients of its operator."""
+"""Checks of a problem's coefficients."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def check_positive(operator: Operator, key: str, name: str, *, zero: bool = Fals
     ----------
     operator : Operator
     key : str
-        What the operator calls the coefficient; one that it does not have is well.
+        The operator's name of the coefficient; nothing is checked if it has none.
     name : str
-        What the caller calls it.
+        Its name in messages.
     zero : bool
         Whether it may be zero.
 
@@ -63,7 +63,7 @@ def _least_pivot(components: Any, dim: int, zero: bool, xp: Any) -> Any:
     dim : int
         D.
     zero : bool
-        Whether a tensor that is zero in a direction will do.
+        Whether a tensor may be zero in a direction.
     xp : module
         Of the array.
 

@@ -1,4 +1,4 @@
-"""What is done to one component of a vector, done to each of several."""
+"""Functions of one component, applied to each component of a vector."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .preconditioners import Jacobi
 
 
 class ByComponent:
-    """Functions of vectors of one component, for those of several.
+    """Functions of vectors of one component, as a function of vectors of several.
 
     Parameters
     ----------

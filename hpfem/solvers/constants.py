@@ -1,16 +1,16 @@
-"""Constants that an operator does not see, or hardly, part by part of the mesh.
+"""Constants, on parts of the mesh, that an operator maps to zero or nearly to zero.
 
--div(k grad u) sees no constants. On a part of the mesh without Dirichlet values it is lam and the alpha of Robin
-conditions alone that do, and where they are small the rounding of everything else hides them. There the solution is
-split into a constant and a rest, u = c 1 + w:
+-div(k grad u) is zero for constants. On a part of the mesh without Dirichlet values only lam and the alpha of Robin
+conditions determine the constant, and if they are small, the rounding of the other terms hides them. There the solution
+is split into a constant and a rest, u = c 1 + w:
 
     g = (lam, v) + (alpha, v)        A 1, without the stiffness
     E = 1.g                          its energy
     c = 1.b / E
     P A w = P b,  g.w = 0            P = I - g 1^T / E
 
-and no small number is the difference of large ones. Where lam and alpha are zero the limit of this holds: for g / E the
-mean, for c anything, which is taken to be zero; and the sum 1.b has to be zero.
+and no small number is the difference of large ones. If lam and alpha are zero, the limit of this holds: g / E is the
+mean, c may be anything and is set to zero, and the sum 1.b has to be zero.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from .norms import load
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-# Times the rounding of the type: a sum of the data up to this, over that of their absolute values, is rounding.
+# In units of the type's rounding: a sum of the data, over that of their absolute values, up to this is rounding.
 _SUM_ROUNDING = 1e4
 
 
 @dataclass(frozen=True, eq=False)
 class Constants:
-    """The functions that are 1 on a part and 0 elsewhere, for the parts whose constants the operator hardly sees.
+    """The functions that are 1 on a part and 0 elsewhere, for the parts whose constants have little or no energy.
 
     Attributes
     ----------
@@ -50,13 +50,13 @@ class Constants:
     means : csr_array, [parts, size]
         g / E of each, or its mean; means @ ones.T is the identity.
     energies : ndarray, [parts]
-        E; zero where the operator does not see them.
+        E; zero if the operator maps the constant to zero.
     names : list of str
         Of the parts.
     vectors : VectorSpace
         Of the vectors that are split.
     owned : ndarray of bool, [size]
-        What counts in sums.
+        Unknowns that count in sums.
     """
 
     ones: csr_array
@@ -81,7 +81,7 @@ class Constants:
         ones, _, _, means_t = self._float64
         total = self.vectors.total
         sums, rest = np.array(self.vectors.numbers(total(ones @ rhs))), rhs
-        for _ in range(2):  # twice, so that rounding leaves nothing
+        for _ in range(2):  # twice, to remove rounding errors
             rest = rest - means_t @ total(ones @ rest)
         norm = self.vectors.norm
         if norm(rest) <= 100 * np.finfo(np.float64).eps * norm(rhs):
@@ -90,7 +90,7 @@ class Constants:
         return rest, np.where(seen, sums / np.where(seen, self.energies, 1.0), 0.0)
 
     def join(self, rest: Any, constants: Array) -> Any:
-        """Put the solution together.
+        """Make the solution u = c 1 + w.
 
         Parameters
         ----------
@@ -115,13 +115,13 @@ class Constants:
         dtype : dtype
             Of the data.
         allowed : float
-            Ratio up to which nothing is said.
+            Ratio up to which there is no warning.
 
         Returns
         -------
         {part: ratio}
         """
-        # Vertices carry the constants: but for rounding no entry of `ones` is negative.
+        # Vertices carry the constants: up to rounding no entry of `ones` is negative.
         ones, total = self._float64[0], self.vectors.total
         sums, scales = np.reshape(self.vectors.numbers(abs(total(ones @ rhs)), total(ones @ abs(rhs))), (2, -1))
         ratios = np.divide(sums, scales, out=np.zeros_like(sums), where=scales > 0)
@@ -130,7 +130,7 @@ class Constants:
         if off:
             said = ", ".join(f"{ratio:.1e} on {name}" for name, ratio in list(off.items())[:5])
             warn(
-                "Helmholtz: with lam = 0 and fluxes on all of the boundary f and the fluxes must sum up to 0; relative"
+                "Helmholtz: with lam = 0 and fluxes on all of the boundary f and the fluxes must sum to 0; relative"
                 f" to their size the sum is {said}{' and others' if len(off) > 5 else ''}; their mean is taken out"
             )
         return found
@@ -156,7 +156,7 @@ class Constants:
         return self._matrices(np.float64)
 
     def _matrices(self, dtype: DTypeLike) -> tuple[Any, Any, Any, Any]:
-        """Of a type where the vectors are: `ones` and `means` of what is owned, and the transposes of all."""
+        """On the vectors' device, in a type: `ones` and `means` of the owned unknowns, and the transposes of all."""
         vectors = self.vectors
         if len(self.names) == 1:  # dense products are faster
             given = [part.toarray() for part in (self.ones, self.means)]
@@ -172,7 +172,7 @@ class Constants:
 
 
 def hidden_constants(A: GlobalOperator, bc: BoundaryConditions) -> Constants | None:
-    """Find the parts whose constants the operator sees less than the square root of rounding, or not at all.
+    """Find the parts whose constants have no energy, or relatively less than the square root of rounding.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def hidden_constants(A: GlobalOperator, bc: BoundaryConditions) -> Constants | N
     Raises
     ------
     SolverError
-        If the energy of a constant that the operator sees is not positive.
+        If lam and the Robin conditions give a constant an energy that is not positive.
     """
     c0 = A.c0
     parts, comm, vectors = c0.parts, c0.space.mesh.comm, c0.vectors_on(HOST)

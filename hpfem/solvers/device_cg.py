@@ -1,11 +1,11 @@
 """The iterations of conjugate gradients on a device, bound by its memory instead of by the host.
 
-An iteration is the kernels of the product and two or three more (`DeviceIteration`), and none of it waits for the host.
-That reads the scalars of an earlier iteration while the next ones run; when the device meets the tolerance or breaks
-down it changes nothing any more, so what is found is that iteration's. Where a preconditioner is so costly that one
-application too many takes longer than to ask, the host asks after every iteration.
+An iteration is the kernels of the product and two or three more (`DeviceIteration`), and does not wait for the host.
+The host reads the scalars of an earlier iteration while the next ones run. When the device meets the tolerance or
+breaks down, later iterations change nothing, so that the result is that iteration's. If one superfluous application of
+the preconditioner takes longer than to ask the device, the host asks after every iteration.
 
-Where neither product nor preconditioner allocate, some iterations are captured once as a graph and started from then on
+If neither product nor preconditioner allocates, some iterations are captured once as a graph and started from then on
 with one call.
 """
 
@@ -35,7 +35,7 @@ def iterate_on_device(
     ----------
     device : DeviceIteration
     A : callable
-        `Product.into` of one that is all of A, or x -> A x.
+        `Product.into` if that is all of A, or a function x -> A x.
     blocks : int or None
         Sums that the product leaves; None for a function.
     M : callable or None
@@ -86,7 +86,7 @@ def iterate_on_device(
                 }[stopped]
             pending = latest
     finally:
-        vectors.finish()  # the graph and the host's memory go away
+        vectors.finish()  # the graph and the host's memory are freed
         launcher.release()
 
 
@@ -137,6 +137,6 @@ class _Launcher:
         v.update_direction(None if self.M is None else self.M(v.r))
 
     def release(self) -> None:
-        """Give back what the graph has used, when nothing is under way any more."""
+        """Free the graph's memory, after all work is done."""
         if self.graph is not None:
             self.graph.release()

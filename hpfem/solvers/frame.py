@@ -1,9 +1,9 @@
-"""What iterative methods have in common: what they take, when they stop, and the true residual of what they found.
+"""The common part of iterative methods: arguments, when to stop, and the true residual of the solution.
 
 Vectors stay where they are; they are scaled by powers of two, so that right-hand sides may be of any size. A method
-stops by the norm of its recurred residual against that of the right-hand side. Rounding, and functions that do not do
-what they should, part the recurred residual from the true one, b - A x: that is computed at the end, and where it
-misses the tolerance by more than rounding the method starts once more from x.
+stops by the norm of its recurred residual against that of the right-hand side. Because of rounding, or of wrong
+functions, the recurred residual may differ from the true one, b - A x. The true residual is computed at the end, and if
+it misses the tolerance by more than rounding, the method starts once more from x.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Array = NDArray[np.float64]
 
 
 class Timed:
-    """A user's function of vectors, timed; what it returns is checked to be one.
+    """A user's function of vectors, timed; its result is checked.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Timed:
     like : array
         A vector.
     operator : GlobalOperator, optional
-        That the function applies, on its own device.
+        The operator that the function applies, on its own device.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Timed:
         return result
 
     def __call__(self, vector: Any) -> Any:
-        """Apply to a vector, which it may not write into."""
+        """Apply to a vector; the function must not write into it."""
         begun = perf_counter()
         try:
             result = self.function(vector)
@@ -103,11 +103,11 @@ class Method(Protocol):
 
 
 def _silent(n: int = 1, description: str | None = None) -> None:
-    """The steps of a progress bar that is not there."""
+    """The steps of no progress bar."""
 
 
 def read_only(vector: Any) -> Any:
-    """A vector as functions of users see it.
+    """A read-only view of a vector, for users' functions.
 
     Parameters
     ----------
@@ -164,14 +164,14 @@ def iterated(
     Parameters
     ----------
     method : str
-        "cg", "minres" or "gmres": for the record.
+        Name of the method: "cg", "minres" or "gmres".
     iterate : Method
     apply, rhs, precondition, tol, max_iterations, start, name, bar
         As for `hpfem.cg`.
     symmetric : bool
-        Whether A must be.
+        Whether A must be symmetric.
     shared : VectorSpace, optional
-        Where the vectors are, if processes share them and A is a function.
+        The vectors' space, if processes share them and A is a function.
 
     Returns
     -------
@@ -241,7 +241,7 @@ def iterated(
         residuals.append(0.0)
         return rhs * 0, info(0.0)
     with progress(name) if bar else nullcontext(_silent) as advance:
-        # The second time it aims a little lower, so that what is missed by a digit of rounding is met.
+        # The second time the tolerance is a little smaller, so that rounding does not miss it again.
         for aim in (wanted, wanted / 2):
             run, failure = Iteration(scale, aim, most, name, advance, residuals), None
             try:
@@ -253,7 +253,7 @@ def iterated(
             if residual <= wanted:
                 break
             lost = rounding(vectors, A, x) / scale
-            # After a breakdown, or far from a solution, x may be large without end, and its rounding with it.
+            # After a breakdown, or far from a solution, x and its rounding errors may be arbitrarily large.
             eps = float(np.finfo(x.dtype).eps)
             if residual <= min(ROUNDING * lost, 0.1 if failure is None else eps**0.5):
                 if tol is not None or residual > 100 * wanted:

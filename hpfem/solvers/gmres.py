@@ -1,8 +1,8 @@
 """The generalised minimal residual method for any operator, in its flexible form [Saad]: M may change, or round.
 
-A vector of the preconditioned residual's is kept for every iteration, and one of the residual's; every some iterations
-it starts again. Vectors are made orthogonal by products with all those before at once, twice. The norm of the residual
-is known at every iteration; the host reads the new column's numbers at once, as many as there are vectors.
+Each iteration keeps two vectors, one of them preconditioned; after a number of iterations the method starts again.
+Vectors are made orthogonal by products with all earlier ones at once, twice. The norm of the residual is known at every
+iteration; the host reads the new column's numbers at once, as many as there are vectors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .frame import Timed, iterated, read_only
 from .info import SolveInfo
 
 RESTART = 100
-# Vectors that memory is taken for at a time; and the least that a cycle has to gain.
+# Vectors that memory is allocated for at a time; and the least reduction of the residual in a cycle.
 _CHUNK, _GAIN = 10, 1e-3
 
 
@@ -47,7 +47,7 @@ def gmres(
     apply, rhs, precondition, tol, max_iterations, start, name, bar
         As for `hpfem.cg`; neither operator nor preconditioner need be symmetric.
     restart : int
-        Iterations after which it starts again. It keeps two vectors for each, or one without a preconditioner.
+        Iterations after which it starts again. Each keeps two vectors, or one without a preconditioner.
 
     Returns
     -------
@@ -79,7 +79,7 @@ def gmres(
 
 
 class _Basis:
-    """Vectors that products are made with all at once, in memory that grows with them."""
+    """Vectors for products with all of them at once, in memory that grows with their number."""
 
     def __init__(self, vectors: VectorSpace, like: Any) -> None:
         self._vectors, self._shape, self._dtype = vectors, like.shape, like.dtype
@@ -132,14 +132,14 @@ def _iterate(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, ru
 
 
 def _cycle(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, run: Iteration, steps: int) -> bool:
-    """Iterate up to some steps; whether there was always a new direction to go."""
+    """Iterate up to some steps; returns whether there was always a new direction."""
     residuals, xp = run.residuals, vectors.xp
     V = _Basis(vectors, r)
     Z = V if M is None else _Basis(vectors, r)
     size, eps = vectors.dot(r, r) ** 0.5, float(np.finfo(r.dtype).eps)
     v = r / size
     V.append(v)
-    # A Z = V H; `rotations` make H an upper triangle, `rest` is what its least-squares problem leaves.
+    # A Z = V H; `rotations` make H an upper triangle, `rest` is the residual of its least-squares problem.
     H, rotations, rest, whole = list[list[float]](), list[tuple[float, float]](), size, True
     for j in range(steps):
         z = v
@@ -162,7 +162,7 @@ def _cycle(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, run:
         for i, (c, s) in enumerate(rotations):
             R[i], R[i + 1] = c * R[i] + s * R[i + 1], c * R[i + 1] - s * R[i]
         diagonal = hypot(R[j], R[j + 1])
-        # Nothing is gained where the column is a combination of those before.
+        # There is no gain if the column is a combination of the earlier ones.
         rotations.append((R[j] / diagonal, R[j + 1] / diagonal) if diagonal > eps * length else (0.0, 1.0))
         rest *= abs(rotations[-1][1])
         residuals.append(rest / run.scale)
@@ -177,7 +177,7 @@ def _cycle(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, run:
     rhs[0] = size
     y = np.linalg.lstsq(matrix, rhs, rcond=None)[0]
     left = rhs - matrix @ y
-    # More than the rotations say where columns are nearly the same.
+    # Larger than the value from the rotations if columns are nearly the same.
     residuals[-1] = max(residuals[-1], float(np.linalg.norm(left)) / run.scale)
     x += Z.combination(xp.asarray(y, x.dtype))
     r[...] = V.combination(xp.asarray(left[: V.count], r.dtype))

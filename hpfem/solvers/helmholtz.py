@@ -43,9 +43,9 @@ def solve_helmholtz(
         Right-hand side: a function of the coordinates, a number, a number for each component, one of these for each
         region (`by_region`), or a field in state "phys" or "dual".
     dirichlet : callable, float or {boundary name: callable or float}, optional
-        Values of u; no flux passes where nothing is given. A function alone is for all of the boundary that nothing
-        else is named for. Where there is one function only, up to order 2 its values come from its L2 projection over
-        the domain if that fits on the boundary (`domain_boundary_values`).
+        Values of u; without any condition the flux is zero. A function without a name is for all of the boundary that
+        `neumann` and `robin` do not name. If there is only one function, then up to order 2 its boundary values come
+        from its L2 projection over the domain, if that fits on the boundary (`domain_boundary_values`).
     neumann : callable, float or {boundary name: callable or float}, optional
         Outward flux k du/dn; a function of the coordinates, or of them and the outward normal (`BoundaryConditions`).
     robin : (alpha, g) or {boundary name: (alpha, g)}, optional
@@ -62,17 +62,17 @@ def solve_helmholtz(
     c0 : C0Space, optional
         Of the space, to be made once for several solves.
     components : int, optional
-        Of u, each with the same coefficients. Functions return as many values; a number is for each, and a sequence of
-        numbers has one for each; that of a Dirichlet condition has None for a component that is free there.
+        Number of components of u, all with the same coefficients. Functions return a value for each; a number is for
+        all, and a sequence has a number for each. In a Dirichlet condition, None stands for a free component.
     bar : bool, optional
         Whether to show progress, on a terminal or in a notebook.
 
     Returns
     -------
     Solution
-        Field in state "coeff" with `info` (iterations, residuals, time), `vector` and `c0`. Where nothing fixes a
-        constant (lam = 0, fluxes on all of the boundary; on each connected part of the mesh by itself) the solution of
-        mean zero; the mean of the data is taken out, and `info.incompatibility` tells what it was.
+        Field in state "coeff" with `info` (iterations, residuals, time), `vector` and `c0`. If a constant is
+        undetermined (lam = 0 and fluxes on all of the boundary of a connected part of the mesh), it is the solution of
+        mean zero there; the mean of the data is removed, and `info.incompatibility` has its size.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def solve_helmholtz(
     Warns
     -----
     HpfemWarning
-        If nothing fixes a constant and the data do not sum up to zero, or rounding keeps the residual above `tol`.
+        If a constant is undetermined and the data do not sum to zero, or rounding keeps the residual above `tol`.
     """
     began = perf_counter()
     problem = Problem(

@@ -15,17 +15,17 @@ class SolveInfo(Printed):
     ----------
     iterations : int
     residuals : list of float
-        Norm of the recurred residual over that of the right-hand side, before the first and after each iteration;
-        where the iteration started again, that of the true one there.
+        Norm of the recurred residual over that of the right-hand side, before the first and after each iteration; after
+        a restart, the norm of the true residual.
     time : float
         Seconds, all together.
     operator_time, preconditioner_time : float
-        Seconds in the operator and in the preconditioner; on a device that computes on its own, the time to start them
-        where that is not part of a graph.
+        Seconds in the operator and in the preconditioner. On a device that computes asynchronously this is the time to
+        start them, without those in a graph.
     set_up_time : float
         Seconds before the first iteration: boundary conditions, right-hand side, preconditioner.
     preconditioner : str
-        What was used: "none", "jacobi", "multigrid", or "user" for any other function.
+        Its name: "none", "jacobi", "multigrid", or "user" for any other function.
     method : str
         "cg", "minres" or "gmres".
     size : int
@@ -33,8 +33,8 @@ class SolveInfo(Printed):
     residual : float
         Norm of the true residual b - A x over that of b, computed from the solution.
     incompatibility : {str: float}
-        Of a problem that does not see constants: by part of the mesh (`solve_helmholtz`), the sum of the right-hand
-        side over the sum of its absolute values, 0 but for rounding where there is a solution.
+        For a problem that determines u up to constants only: by part of the mesh (`solve_helmholtz`), the sum of the
+        right-hand side over the sum of its absolute values; 0 up to rounding if there is a solution.
     phases : {str: float}
         Seconds of each part of the set-up. Printed, the record is a table of these and of the iterations.
     """

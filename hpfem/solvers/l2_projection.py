@@ -23,7 +23,7 @@ from .preconditioners import jacobi
 
 Array = NDArray[np.float64]
 
-# The misfit on the boundary that counts as meant: over that of the values entity by entity, and over the function.
+# The largest misfit on the boundary that is accepted: relative to that of values by entity, and to the function.
 _RATIO, _SHARE = 1.5, 0.7
 
 
@@ -48,7 +48,7 @@ def l2_project(c0: C0Space, function: Callable[..., Any], tol: float | None = No
         If the function does not fit, or has several components.
     """
     instance(c0, C0Space, "c0")
-    # A mass by the default rule of order 1 is not exact; the numbering is that of the space itself.
+    # The default rule of order 1 does not integrate the mass exactly; the numbering is that of the space itself.
     finer = C0Space(finer_space(c0.space, 2))
     M = GlobalOperator(Mass(finer.space), finer)
     rhs = load(finer, function)
@@ -56,12 +56,12 @@ def l2_project(c0: C0Space, function: Callable[..., Any], tol: float | None = No
 
 
 def domain_boundary_values(c0: C0Space, function: Callable[..., Any], bc: BoundaryConditions, given: Array) -> Array:
-    """Dirichlet values from the L2 projection of a function over the domain, if it is meant there.
+    """Dirichlet values from the L2 projection of a function over the domain, if the function is meant there.
 
     At low orders the vertices carry most of the boundary values, and interpolating there costs more than the rest of
-    the solution: with values from the domain the L2 error at P = 1 is half as large. It takes a function that continues
-    its boundary values smoothly into the domain, as a known solution does. One that does not (not finite inside, or
-    discontinuous towards the inside) is told by its misfit on the boundary.
+    the solution: with values from the domain the L2 error at P = 1 is half as large. This needs a function that
+    continues its boundary values smoothly into the domain, as a known solution does. Another function (not finite
+    inside, or discontinuous towards the inside) is recognised by the misfit on the boundary.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def domain_boundary_values(c0: C0Space, function: Callable[..., Any], bc: Bounda
     Returns
     -------
     ndarray, [size]
-        Zero where nothing is prescribed; those given if the function is not meant in the domain.
+        Zero where nothing is prescribed; `given` if the function is not meant in the domain.
     """
     try:
         inside = l2_project(c0, function)

@@ -21,7 +21,7 @@ from .breakdown import ROUNDING, bad_preconditioner, no_convergence, not_finite,
 from .frame import Timed, iterated, read_only, rounding
 from .info import SolveInfo
 
-# Iterations after which, again and again, the rounding of A x is looked at: where there is no solution x grows without
+# Interval of iterations at which the rounding of A x is checked: where there is no solution x grows without
 # end.
 _OFTEN = 200
 
@@ -52,7 +52,7 @@ def minres(
     Raises
     ------
     SolverError
-        As `hpfem.cg`, but for an operator that is indefinite; if it is singular and b is not of its range.
+        As `hpfem.cg`, but not for an indefinite operator; also if A is singular and b is not in its range.
     ArgumentError
         As `hpfem.cg`.
     """

@@ -1,8 +1,8 @@
-"""What a problem takes in memory: estimated before it is taken, and refused where there is no room.
+"""The memory of a problem, estimated before it is allocated; a problem without enough room is refused.
 
-The sizes of all arrays are known before they are made: of the geometry's factors, index tables, vectors. What is there
-for a while only, as where tables are sorted and right-hand sides made, counts as it was measured; peaks of the host's
-memory are within 30 % of the estimates (`tests/solvers/test_needs.py`).
+The sizes of all arrays are known before they are made: of the geometry's factors, index tables, vectors. Temporary
+memory, as for sorting tables and making right-hand sides, is counted as measured. Peaks of the host's memory are within
+30 % of the estimates (`tests/solvers/test_needs.py`).
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from .preconditioners import taken
 _LOCAL_BYTES, _LOCAL_ARRAYS = 42, 2
 # Global vectors of float64 and of the space's type where the iterations are; values and fluxes that the host makes.
 _VECTORS64, _VECTORS, _DATA = 3, 3, 2
-# Arrays of the size of a chunk's Jacobians, where factors are made of these and where they are the same at all points.
+# Arrays of the size of a chunk's Jacobians: where factors are made from these, and where they are constant.
 _CHUNKS, _AFFINE_CHUNKS = 1.5, 0.4
 # Arrays of the size of a function's values.
 _VALUES = 12
-# Bytes of a local coefficient in multigrid's tables on all levels, and what lower levels add to what the finest takes.
+# Bytes of a local coefficient in multigrid's tables on all levels, and the share of lower levels over the finest.
 _TABLES, _LEVELS, _SINGLE = 40, 1.2, 4
 
 
 class Needs(Immutable):
-    """Estimate of the bytes that a `Problem` takes, all together: set-up, right-hand sides and iterations.
+    """Estimate of the memory of a `Problem` in bytes: set-up, right-hand sides and iterations together.
 
     Parameters
     ----------
     c0 : C0Space
     coefficients : mapping
-        "lam" and "diffusivity" -> what the problem was given; None where it was left out.
+        "lam" and "diffusivity" -> the given coefficient; None if it was left out.
     preconditioner : str
-        Its name, or "user" for a function, which counts nothing.
+        Its name, or "user" for a function, whose memory is not counted.
     components : int
 
     Attributes
@@ -78,12 +78,12 @@ class Needs(Immutable):
         there["preconditioner"] = _multigrid(preconditioner, c0, there["geometry factors"], components)
 
     def check(self) -> None:
-        """Refuse what there is no room for.
+        """Refuse a problem for which there is not enough memory.
 
         Raises
         ------
         OutOfMemory
-            The message says what needs how much, what is free, and what takes less.
+            The message says how much each part needs, how much is free, and how to use less.
         """
         for device in {HOST.name: HOST, self._device.name: self._device}.values():
             self._check(device)
@@ -125,14 +125,14 @@ def _chunk(block: Block, xp: Any) -> float:
 
 
 def _values(space: Space, given: Coefficient | None, device: Device) -> float:
-    """Bytes of a coefficient's values at the points, of one component, where they are not there already."""
+    """Bytes of a coefficient's values at the points, of one component, unless these exist already."""
     if isinstance(given, Field) and given.state == "phys" and all(pair.valid(device) for pair in given.data):
         return 0.0
     return float(space.dtype.itemsize) * sum(block.n_elements * block.n_points for block in space.blocks)
 
 
 def _multigrid(preconditioner: str, c0: C0Space, factors: float, components: int) -> float:
-    """Bytes of multigrid, if that is what is asked for: factors of float32, tables, vectors."""
+    """Bytes of multigrid, if it is the preconditioner: factors of float32, tables, vectors."""
     if taken(preconditioner, c0, components) != "multigrid":
         return 0.0
     share = _SINGLE / c0.space.dtype.itemsize

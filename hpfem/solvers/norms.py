@@ -1,6 +1,6 @@
-"""Functions against fields by a rule finer than the space's: errors of solutions, moments of right-hand sides.
+"""Integrals of functions and fields by a rule finer than the space's: errors of solutions, moments of right-hand sides.
 
-Nothing of the size of all points is held: elements are taken a bounded number at a time, on the device where the
+No array of the size of all points is made: elements are taken a bounded number at a time, on the device where the
 operators compute.
 """
 
@@ -37,10 +37,10 @@ from ..support.communicator import Communicator
 from ..tuning import choose
 
 Array = NDArray[np.float64]
-# Right-hand sides: a number or a field, a function or a number for each component; or these by region.
+# Right-hand sides: a number, a field, a function, or a number for each component; or one of these by region.
 Source = Callable[..., Any] | float | Sequence[float] | Mapping[str, RegionValue] | Field
 
-# Further points for functions.
+# Additional points for functions.
 _MORE = 2
 
 
@@ -79,7 +79,7 @@ def finer_blocks(space: Space, more: int) -> list[Block]:
 
 
 class _Reference:
-    """A form on a bounded number of elements that are all the reference element: what is between takes |J| along.
+    """A form on a bounded number of elements that are all the reference element; the values at the points include |J|.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class _Reference:
         self._problem, self._kernel = problem, choose(problem, "auto", "auto", backend).kernel
 
     def runner(self) -> Callable[[Any], Any]:
-        """What applies it to [n, input] of at most `size` elements; a result is valid until the next call."""
+        """A function that applies it to [n, input], n at most `size`; a result is valid until the next call."""
         source = self.xp.zeros((1, self.size, self._problem.n_input))
         result = self.xp.empty((1, self.size, self._problem.n_output))
 
@@ -113,7 +113,7 @@ class _Reference:
 
 
 class _Squares:
-    """A sum of squares of numbers of any size, as 4^k times what can be held."""
+    """A sum of squares of numbers of any size, stored as 4^k times a float."""
 
     def __init__(self) -> None:
         self._sum, self._k = 0.0, -2000
@@ -170,7 +170,7 @@ def load(c0: C0Space, f: Source, components: int = 1) -> Any:
 
 
 class Loads:
-    """Functionals (f, v) for one f after the other, see `load`: what they take besides f is made once.
+    """Functionals (f, v) for one f after the other, see `load`; everything that does not depend on f is made once.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ from .multigrid import Multigrid
 Preconditioner = Callable[[Any], Any]
 
 NAMES = ("auto", "none", "jacobi", "multigrid")
-# Unknowns up to which "auto" takes the diagonal, in space from this order on; on surfaces; and their share for GMRES.
+# Unknowns up to which "auto" takes the diagonal: in 3-D from this order on, in 2-D, and their share for GMRES.
 _SMALL, _LOW_ORDER, _SMALL_FLAT, _LONG = 20_000, 4, 40_000, 1 / 6
 
 
@@ -29,7 +29,7 @@ class Jacobi:
     Parameters
     ----------
     inverse : array, [n]
-        One over it, where the residuals are.
+        One over the diagonal, on the device of the residuals.
     vectors : VectorSpace
         Where that is.
     """
@@ -51,8 +51,9 @@ def jacobi(A: GlobalOperator, definite: bool = True) -> Jacobi:
     ----------
     A : GlobalOperator
     definite : bool
-        Whether it is symmetric positive definite. Of others the diagonal of diffusion and reaction is taken, where they
-        have them, as their own may be zero anywhere; else the absolute values of that, and 1 for what is zero.
+        Whether the operator is symmetric positive definite. The diagonal of another operator may be zero. Then the
+        diagonal of its diffusion and reaction is used if it has them, else the absolute values of its own, with 1 for
+        zeros.
 
     Returns
     -------
@@ -75,7 +76,7 @@ def _positive_diagonal(A: GlobalOperator) -> NDArray[np.float64]:
 
 
 def without_zeros(diagonal: Any, xp: Any = np) -> Any:
-    """Absolute values of a diagonal, 1 for what is zero.
+    """Absolute values of a diagonal, with 1 for zeros.
 
     Parameters
     ----------
@@ -100,7 +101,7 @@ def checked_preconditioner(name: str) -> str:
     Returns
     -------
     str
-        What it is called now.
+        Its present name.
 
     Raises
     ------
@@ -113,22 +114,22 @@ def checked_preconditioner(name: str) -> str:
         For "multilevel", an old name.
     """
     if isinstance(name, str) and name == "multilevel":
-        warn("preconditioner='multilevel' is now 'multigrid', and another method; write that")
+        warn("preconditioner='multilevel' is now 'multigrid', which is another method; use that name")
         return "multigrid"
     return name_of(name, NAMES, "preconditioner")
 
 
 def taken(name: str, c0: C0Space, components: int = 1, symmetric: bool = True) -> str:
-    """Tell what "auto" stands for, where multigrid can serve.
+    """Tell what "auto" stands for, if multigrid is possible.
 
     The sizes beyond which a single solve by multigrid, its set-up included, takes less time than one with the diagonal,
-    measured on a core: in space more at low orders, where the set-up is that of the vertices and iterations are few;
-    fewer where every iteration has to do with all those before.
+    were measured on one core. They are larger in 3-D at low orders, where the set-up for the vertices dominates and
+    iterations are few, and smaller for GMRES, in which every iteration uses all earlier ones.
 
     Parameters
     ----------
     name : str
-        Of a preconditioner, or another word, which is what it is.
+        Name of a preconditioner; other names than "auto" are returned unchanged.
     c0 : C0Space
         Of the unknowns.
     components : int
@@ -153,26 +154,26 @@ def make_preconditioner(name: str, A: GlobalOperator, *, definite: bool = True) 
     Parameters
     ----------
     name : str
-        "none", "jacobi", "multigrid" (`Multigrid`), or "auto": multigrid where it can serve, but jacobi for problems
+        "none", "jacobi", "multigrid" (`Multigrid`), or "auto": multigrid where it is possible, but jacobi for problems
         so small that a single solve takes less time with it (`taken`).
     A : GlobalOperator
     definite : bool
-        Whether it is symmetric positive definite. Of others multigrid takes their diffusion and reaction
-        (`GlobalOperator.elliptic_part`), and jacobi the diagonal of these: what comes out is symmetric positive
-        definite all the same.
+        Whether the operator is symmetric positive definite. For another operator, multigrid uses its diffusion and
+        reaction (`GlobalOperator.elliptic_part`), and jacobi their diagonal, so that the preconditioner is symmetric
+        positive definite.
 
     Returns
     -------
     callable or None
     str
-        What "auto" stood for.
+        Name of the preconditioner that "auto" chose.
 
     Raises
     ------
     ArgumentError
         For an unknown name.
     NotSuitable
-        If "multigrid" is asked for and cannot serve.
+        If "multigrid" is asked for and not possible.
     SolverError
         If the operator is singular on a part of the mesh.
     """

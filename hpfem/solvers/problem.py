@@ -50,7 +50,7 @@ class Solution(Field):
     Attributes
     ----------
     pair : PairArray, [size] or [components, size] with more than one component
-        Its global coefficients on `c0`, where they were computed: `pair.read(device)`.
+        Its global coefficients on `c0`, on the device that computed them: `pair.read(device)`.
     c0 : C0Space
     info : SolveInfo
     """
@@ -89,7 +89,7 @@ class Solution(Field):
 class Problem:
     """Solve -div(k grad u) + lam u = f with continuous high-order elements, for one f after the other.
 
-    Numbering, boundary conditions, kernels and preconditioner are made here, once.
+    Numbering, boundary conditions, kernels and preconditioner are made once, here.
 
     Parameters
     ----------
@@ -98,9 +98,9 @@ class Problem:
     lam : float, callable, mapping or Field
         Reaction coefficient, >= 0; a mapping has a number or function for each region (`by_region`).
     dirichlet : callable, float or {boundary name: callable or float}, optional
-        Values of u; no flux passes where nothing is given. A function alone is for all of the boundary that nothing
-        else is named for. Where there is one function only, up to order 2 its values come from its L2 projection over
-        the domain if that fits on the boundary (`domain_boundary_values`).
+        Values of u; without any condition the flux is zero. A function without a name is for all of the boundary that
+        `neumann` and `robin` do not name. If there is only one function, then up to order 2 its boundary values come
+        from its L2 projection over the domain, if that fits on the boundary (`domain_boundary_values`).
     neumann : callable, float or {boundary name: callable or float}, optional
         Outward flux k du/dn; a function of the coordinates, or of them and the outward normal (`BoundaryConditions`).
     robin : (alpha, g) or {boundary name: (alpha, g)}, optional
@@ -117,14 +117,14 @@ class Problem:
     c0 : C0Space, optional
         Of the space, to be made once for several problems.
     components : int, optional
-        Of u, each with the same coefficients. Functions return as many values; a number is for each, and a sequence of
-        numbers has one for each; that of a Dirichlet condition has None for a component that is free there.
+        Number of components of u, all with the same coefficients. Functions return a value for each; a number is for
+        all, and a sequence has a number for each. In a Dirichlet condition, None stands for a free component.
     bar : bool, optional
         Whether to show progress, on a terminal or in a notebook.
     data_tol : float, optional
-        Where nothing fixes a constant: the sum of the data over that of their absolute values up to which they are
-        taken to be compatible, without a warning. More than 0 where the data are those of another computation, which
-        have its errors.
+        If a constant is undetermined: the sum of the data, over that of their absolute values, up to which the data are
+        compatible and there is no warning. More than 0 where the data are those of another computation, which have its
+        errors.
 
     Attributes
     ----------
@@ -132,7 +132,7 @@ class Problem:
     c0 : C0Space
     conditions : BoundaryConditions
     operator : GlobalOperator
-        With the conditions: what is iterated with.
+        The operator with the conditions, which the solver applies.
     preconditioner : callable or None
     phases : {str: float}
         Seconds of each part of the set-up.
@@ -142,7 +142,7 @@ class Problem:
     Raises
     ------
     OutOfMemory
-        If there is no room for it: the message says what needs how much. It is a `MemoryError`.
+        If there is not enough memory: the message says how much each part needs. It is a `MemoryError`.
     SolverError
         If the operator is indefinite.
     ArgumentError
@@ -150,7 +150,7 @@ class Problem:
 
     Examples
     --------
-    Several right-hand sides and another number, of which the first alone waits for the set-up:
+    Several right-hand sides, and another coefficient; the set-up is done once:
 
     >>> problem = Problem(space, lam=2.0, dirichlet=0.0)  # doctest: +SKIP
     >>> first, second = problem.solve(f=1.0), problem.solve(f=lambda *x: x[0])  # doctest: +SKIP
@@ -182,7 +182,7 @@ class Problem:
         with self._phase("continuous space"):
             c0 = C0Space(space) if c0 is None else instance(c0, C0Space, "c0")
         if c0.space is not space:
-            raise ArgumentError("c0 is of another space")
+            raise ArgumentError("c0 is for another space")
         if not callable(preconditioner):
             preconditioner = checked_preconditioner(preconditioner)
         self.space, self.c0, self._asked = space, c0, preconditioner
@@ -195,7 +195,7 @@ class Problem:
             values = self._domain_values(dirichlet, bc.values)
         with self._phase("operator"):
             self._local = Helmholtz(space, lam, diffusivity)
-            # Of one component; all together, with the conditions or without.
+            # The operator of one component; of all components, with the conditions and without.
             self._single = GlobalOperator(self._local, c0, bc.natural if bc.differ else bc)
             several = self.components > 1
             self.operator = GlobalOperator(self._local, c0, bc, self.components) if several else self._single
@@ -211,14 +211,14 @@ class Problem:
 
     @contextmanager
     def _phase(self, name: str, phases: dict[str, float] | None = None) -> Iterator[None]:
-        """Show what is going on, and write down how long it took."""
+        """Show the present phase, and record its time."""
         began = perf_counter()
         with progress(name) if self._bar else silent():
             yield
         (self.phases if phases is None else phases)[name] = perf_counter() - began
 
     def _domain_values(self, dirichlet: Condition | None, values: Array) -> Array:
-        """Boundary values of a condition, from the domain where they are better."""
+        """Boundary values of a condition, from the domain if those are better."""
         function = _only_function(dirichlet)
         if function is None or max(self.space.orders.values()) > _DOMAIN_ORDER:
             return values
@@ -231,17 +231,17 @@ class Problem:
         return np.reshape(rows, values.shape)
 
     def update(self, lam: float | None = None, diffusivity: float | None = None) -> None:
-        """Take other numbers as coefficients, or the present values of fields; nothing is compiled anew.
+        """Set coefficients to other numbers, and read fields again; nothing is compiled again.
 
         Parameters
         ----------
         lam, diffusivity : float, optional
-            In place of numbers that were given before. Coefficients that are "phys" fields are read again.
+            New numbers for coefficients that were numbers. Coefficients that are "phys" fields are read again.
 
         Raises
         ------
         ArgumentError
-            If the coefficient was no number before.
+            If the coefficient was not a number before.
         SolverError
             If the operator becomes indefinite.
         """
@@ -249,7 +249,7 @@ class Problem:
         new = {name: value for name, value in (("lam", lam), ("diffusivity", diffusivity)) if value is not None}
         for name in new:
             if name not in parameters:
-                raise ArgumentError(f"{name} of this problem is no number that can be updated; make another Problem")
+                raise ArgumentError(f"{name} of this problem is not a number that can be updated; make another Problem")
         before = {name: parameters[name] for name in new}
         try:
             for name, value in new.items():
@@ -292,17 +292,17 @@ class Problem:
             Right-hand side: a function of the coordinates, a number, a number for each component, one of these for
             each region (`by_region`), or a field in state "phys" or "dual".
         dirichlet : optional
-            Other values where the problem has some: as there, or those of a function that is given by its global
-            coefficients, a Solution or an array as `start`. These are taken where they are, and nothing is evaluated.
+            Other values on the boundaries with Dirichlet values: as for `Problem`, or the global coefficients of a
+            function, as a Solution or an array like `start`. Coefficients are used directly, without an evaluation.
         start : Solution or array, [size] or [components, size], optional
-            First guess, such as the solution of the step before; an array of the host, or where the operator computes.
+            First guess, such as the solution of the step before; an array on the host or on the operator's device.
 
         Returns
         -------
         Solution
-            Field in state "coeff" with `info` (iterations, residuals, times), `vector` and `c0`. Where nothing fixes a
-            constant (lam = 0, fluxes on all of the boundary; on each connected part of the mesh by itself) the solution
-            of mean zero; the mean of the data is taken out, and `info.incompatibility` tells what it was.
+            Field in state "coeff" with `info` (iterations, residuals, times), `vector` and `c0`. If a constant is
+            undetermined (lam = 0 and fluxes on all of the boundary of a connected part of the mesh), it is the solution
+            of mean zero there; the mean of the data is removed, and `info.incompatibility` has its size.
 
         Raises
         ------
@@ -314,7 +314,7 @@ class Problem:
         Warns
         -----
         HpfemWarning
-            If nothing fixes a constant and the data do not sum up to zero, or rounding keeps the residual above `tol`.
+            If a constant is undetermined and the data do not sum to zero, or rounding keeps the residual above `tol`.
         """
         began = perf_counter()
         A, space, phases, incompatibility = self.operator, self.space, dict[str, float](), dict[str, float]()
@@ -389,7 +389,7 @@ class Problem:
         return self.operator.vectors.xp.where(self._constrained, 0.0, vector)
 
     def _other_values(self, dirichlet: Any) -> Any:
-        """Values of a condition, or of a function that is given by its coefficients, where there are conditions."""
+        """Dirichlet values of other data, or of a function given by its coefficients."""
         if isinstance(dirichlet, Solution) or getattr(dirichlet, "shape", None) == self.conditions.load.shape:
             xp = self.operator.vectors.xp
             return xp.where(self._constrained, self._coefficients(dirichlet, "dirichlet"), 0.0)
@@ -401,7 +401,7 @@ class Problem:
         return self._freed(given if values is None else given - values)
 
     def _coefficients(self, given: Any, what: str) -> Any:
-        """Global coefficients of the caller's, in float64 where the operator computes."""
+        """Global coefficients given by the caller, in float64 on the operator's device."""
         vectors = self.operator.vectors
         if isinstance(given, Solution):
             found = given.pair.read(vectors.device).astype(np.float64)
@@ -418,7 +418,7 @@ class Problem:
         return found
 
     def _applied(self, values: Any) -> Any:
-        """The operator without the conditions, but with what Robin ones add, on values of any size."""
+        """Apply the operator with Robin conditions but without Dirichlet ones, to values of any size."""
         vectors, xp = self.operator.vectors, self.operator.vectors.xp
         unit = vectors.exponent(values)
         near = scaled(values, -unit).astype(self.space.dtype)
@@ -428,11 +428,11 @@ class Problem:
     def flux(self, u: Solution, boundary: str, f: Source = 0.0) -> float | Array:
         """Flux of k du/dn out through a boundary.
 
-        Where u is prescribed it comes from the residual of the weak form: as accurate as the solution's energy, unlike
-        the integral of a derivative. What unknowns say where two such boundaries meet is shared evenly between them
-        and may be due to one alone: the sum is accurate, each by itself as far as the cells along the edge are small.
-        Elsewhere it is the integral of what is prescribed for it: g of Neumann data, g - alpha u of Robin data, else
-        nothing. The fluxes through all boundaries balance the sources.
+        Where u is prescribed, the flux comes from the residual of the weak form: it is as accurate as the solution's
+        energy, unlike the integral of a derivative. If two such boundaries meet, the residual at their common unknowns
+        is divided evenly between them: the sum of both fluxes is accurate, and each flux is accurate if the cells along
+        the edge are small. Elsewhere it is the integral of the prescribed flux: g for Neumann data, g - alpha u for
+        Robin data, else zero. The fluxes through all boundaries balance the sources.
 
         Parameters
         ----------
@@ -441,7 +441,7 @@ class Problem:
         boundary : str
             Name in ``mesh.boundaries``.
         f : callable, float, sequence of float, mapping or Field
-            The right-hand side of which it is the solution.
+            The right-hand side that belongs to the solution.
 
         Returns
         -------
@@ -450,7 +450,7 @@ class Problem:
         Raises
         ------
         ArgumentError
-            If a part of the boundary only has Dirichlet values, or u is no solution of this problem.
+            If only a part of the boundary has Dirichlet values, or u is not a solution of this problem.
         """
         if not isinstance(u, Solution) or u.c0 is not self.c0:
             raise ArgumentError("flux takes a solution of this problem")
@@ -468,7 +468,7 @@ class Problem:
         return float(found[0]) if n == 1 else found
 
     def _shares(self, boundary: str) -> tuple[list[bool], Any]:
-        """Which components have values on a boundary, and `BoundaryConditions.shares` of them; made once."""
+        """Which components have Dirichlet values on a boundary, and `BoundaryConditions.shares` of them; made once."""
         boundaries = self.space.mesh.boundaries
         if name_of(boundary, boundaries, "boundary") not in self._sharing:
             own = boundaries[boundary]
@@ -492,7 +492,7 @@ def _component(function: Callable[..., Any], number: int, components: int) -> Ca
 
 
 def _projections(constants: Sequence[Constants | None], dtype: Any, vectors: VectorSpace) -> list[Callable[[Any], Any]]:
-    """What takes the constants out of functionals, and out of functions, component by component."""
+    """The projections that remove constants from functionals and from functions, component by component."""
     of_each = [(_same, _same) if own is None else own.projections(dtype) for own in constants]
     return [each_component(functions, vectors) for functions in zip(*of_each, strict=True)]
 

@@ -27,7 +27,7 @@ def unscaled(vector: Any, k: int, dtype: DTypeLike, name: str, vectors: VectorSp
     name : str
         For messages.
     vectors : VectorSpace
-        That the solution is of.
+        Type of the solution.
 
     Returns
     -------
@@ -43,7 +43,7 @@ def unscaled(vector: Any, k: int, dtype: DTypeLike, name: str, vectors: VectorSp
     if largest and math.isfinite(largest) and not limits.minexp < top <= limits.maxexp:
         raise SolverError(
             f"{name}: the solution, about 1e{round(top * math.log10(2)):+d}, is out of the range of {np.dtype(dtype)};"
-            " take other units for the data or the mesh, or float64"
+            " use other units for the data or the mesh, or float64"
         )
     return scaled(vector, k)
 

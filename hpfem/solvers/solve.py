@@ -46,26 +46,28 @@ def solve(
 ) -> tuple[Any, SolveInfo]:
     """Solve A x = b: by CG if A is symmetric positive definite, else by MINRES if it is symmetric, else by GMRES.
 
-    It is symmetric if its form is, or if it is so on random vectors, up to rounding; definite if its coefficients say
-    so at every point, or you do. The true residual of what is found is computed, whatever was taken for known.
+    A is taken to be symmetric if its form is, or if random vectors show it up to rounding. It is taken to be definite
+    if its coefficients are positive at every point, or if you say so. The true residual of the solution is always
+    computed.
 
     Parameters
     ----------
     A : GlobalOperator, SciPy LinearOperator, sparse matrix, array or callable
-        A square operator: of a device's library, its LinearOperators and matrices, for vectors there; a function
-        x -> A x returns a new array.
+        A square operator. For vectors on a device, a LinearOperator or matrix of the device's library. A function x ->
+        A x returns a new array.
     b : array_like [n], or [components, size] of a GlobalOperator, or Field
-        The right-hand side: an array of NumPy, or of a library on a device; or a field in state "dual". Unknowns with
-        Dirichlet values have these there, and the others what is left when they are taken to the right.
+        The right-hand side: an array of NumPy, or of a library on a device; or a field in state "dual". It has the
+        Dirichlet values at their unknowns, and their contributions moved to the right at the others
+        (`GlobalOperator.right_hand_side`).
     preconditioner : str, callable or None
-        "multigrid" or "jacobi", the diagonal: of A if it is symmetric positive definite, else of its diffusion and
-        reaction (`GlobalOperator.elliptic_part`), or of a matrix the diagonal's absolute values; None or "none"; a
-        function r -> M^-1 r of vectors where A computes, symmetric positive definite unless A is not symmetric; or
-        "auto": multigrid of a GlobalOperator where it can serve and a single solve takes long enough to pay for it,
-        else the diagonal where there is one, else none.
+        "multigrid" or "jacobi" (the diagonal), of A if it is symmetric positive definite, else of its diffusion and
+        reaction (`GlobalOperator.elliptic_part`); for a matrix, the absolute values of its diagonal. None or "none". A
+        function r -> M^-1 r of vectors on the device of A, symmetric positive definite unless A is not symmetric.
+        "auto": multigrid of a GlobalOperator if it is possible and a single solve is long enough to pay for it, else
+        the diagonal if there is one, else none.
     symmetric, definite : bool, optional
-        What you know of A: whether it is symmetric, and positive definite. A GlobalOperator tells by itself, mostly;
-        of others nothing tells that they are definite, and MINRES serves them.
+        Whether A is symmetric, and positive definite, if you know it. A GlobalOperator mostly knows it. For other
+        symmetric operators MINRES is used unless you give definite=True.
     tol : float, optional
         Wanted ratio of the residual's norm to that of b; as for `cg` when left out: 1e-12, or 1.2e-6 in float32.
     max_iterations : int, optional
@@ -73,7 +75,7 @@ def solve(
     start : like b, optional
         First guess; zero when left out. As a field it is in state "coeff".
     restart : int
-        Iterations after which GMRES starts again; it keeps two vectors for each.
+        Iterations after which GMRES starts again; it keeps two vectors for each iteration.
     name : str
         For messages and the progress bar.
     bar : bool
@@ -82,19 +84,19 @@ def solve(
     Returns
     -------
     x : array, or Solution (a Field in state "coeff")
-        Of the kind of b, where that is.
+        Of the same kind as b, on the same device.
     SolveInfo
         `info.method` is "cg", "minres" or "gmres", `info.residual` the true residual's norm over that of b.
 
     Raises
     ------
     SolverError
-        If it does not converge, A is not what it was said to be, the preconditioner does not fit, or x is out of the
-        type's range; as `cg`, where A is a GlobalOperator of a form that is not linear, too.
+        If it does not converge, A is not symmetric or definite as stated, the preconditioner does not fit, x is out of
+        the type's range, or A is a GlobalOperator of a form that is not linear.
     NotSuitable
-        If "multigrid" is asked for and cannot serve.
+        If "multigrid" is asked for and not possible.
     ArgumentError
-        For what is no operator, vector or option.
+        For an invalid operator, vector or option.
     StateError
         For a field in another state or of another space.
 
@@ -147,23 +149,23 @@ def solve(
 
 
 class _Given:
-    """A right-hand side as a vector where the operator computes, and what solutions become in its kind.
+    """A right-hand side as a vector on the operator's device, and solutions converted back to its kind.
 
     Parameters
     ----------
     A, b : object
         As `solve` was given them.
     what : str
-        What messages call b.
+        Name of b in messages.
 
     Attributes
     ----------
     device : Device
         Where to solve.
     vector : array, [n]
-        b there, of the operator's type; times a power of two if that is another than its own.
+        b on the operator's device, in its type; scaled by a power of two if b has another type.
     kind : dtype
-        Of solutions: the finer one of both.
+        Type of solutions: the more precise one of both.
     """
 
     def __init__(self, A: Any, b: Any, what: str) -> None:
@@ -182,7 +184,7 @@ class _Given:
     def like(self, start: Any, what: str) -> Any:
         """A first guess, as `vector` is."""
         if isinstance(start, Field) != isinstance(self.b, Field):
-            raise ArgumentError(f"{what} is {shown(start)}; give what the right-hand side is, a field or an array")
+            raise ArgumentError(f"{what} is {shown(start)}; give it as the right-hand side, a field or an array")
         return self._scaled(
             self._gathered(start, what, "coeff") if isinstance(start, Field) else self._flat(start, what)
         )
@@ -192,7 +194,7 @@ class _Given:
         return vector.astype(self.A.dtype if self.whole else vector.dtype, copy=False)
 
     def _flat(self, given: Any, what: str) -> Any:
-        """A vector where to solve, of an array of any library."""
+        """A vector on the operator's device, from an array of any library."""
         vector = _pair(given, what).read(self.device)
         if vector.dtype.kind not in "fiu":
             raise ArgumentError(f"{what} must be of real numbers, got {vector.dtype}")
@@ -205,7 +207,7 @@ class _Given:
         return vector if vector.dtype in (np.float32, np.float64) else vector.astype(np.float64)
 
     def _gathered(self, field: Field, what: str, state: str) -> Any:
-        """A vector where to solve, of a field."""
+        """A vector on the operator's device, from a field."""
         check_state(field, state, what)
         c0, components = self.A.c0, self.A.components
         if field.space is not c0.space or field.components != components:
@@ -217,7 +219,7 @@ class _Given:
         return vectors_on(self.device).from_host(c0.average(field).reshape(-1))
 
     def back(self, x: Any, info: SolveInfo) -> Any:
-        """A solution in the kind of b, where that is."""
+        """A solution of the same kind as b, on the same device."""
         if self.unit:
             x = scaled(x.astype(self.kind, copy=False), self.unit)
         if isinstance(self.b, Field):
@@ -228,7 +230,7 @@ class _Given:
 
 
 def _pair(given: Any, what: str) -> PairArray:
-    """An array of any library on its memory; what is none, and NumPy's of other numbers, as one of NumPy."""
+    """An array of any library, on its own memory; other objects, and arrays of other numbers, become NumPy arrays."""
     if not is_array(given) or (isinstance(given, np.ndarray) and given.dtype.kind != "f"):
         given = reals(given, what)
     return wrap(given, copy=True)
@@ -261,7 +263,7 @@ def _function(A: Any, rhs: Any, name: str) -> Any:
 
 
 def _is_symmetric(A: Any, apply: Timed, vectors: VectorSpace, rhs: Any) -> bool:
-    """Whether an operator is symmetric: as it says, else on random vectors up to rounding."""
+    """Whether an operator is symmetric: by its form, else by random vectors, up to rounding."""
     if isinstance(A, GlobalOperator):
         return A.symmetric
     return vectors.seems_symmetric(apply, len(rhs), rhs.dtype)
@@ -270,7 +272,7 @@ def _is_symmetric(A: Any, apply: Timed, vectors: VectorSpace, rhs: Any) -> bool:
 def _of_matrix(
     vectors: VectorSpace, dtype: Any, name: str, A: Any, *, definite: bool
 ) -> tuple[Preconditioner | None, str]:
-    """Make a preconditioner of what is no GlobalOperator; see `make_preconditioner`."""
+    """Make a preconditioner for an operator that is not a GlobalOperator; see `make_preconditioner`."""
     own = getattr(A, "diagonal", None)
     if name == "multigrid" or (name == "jacobi" and own is None):
         wanted = "GlobalOperator" if own is not None else "GlobalOperator or, for 'jacobi', a matrix"

@@ -32,8 +32,8 @@ Array = NDArray[np.float64]
 class AcousticWave:
     """p_tt = div(c^2 grad p) + f, with p = 0 on named boundaries and reflecting ones elsewhere.
 
-    It has a state, which `step` advances: one thread at a time may use it. Others make waves of their own, on the same
-    `C0Space`.
+    It has a state, which `step` advances: one thread at a time may use it. Other threads make waves of their own, on
+    the same `C0Space`.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class AcousticWave:
     free_surface : sequence of str
         Names of boundaries with p = 0.
     dt : float, optional
-        Time step; `courant` times the largest stable one when left out.
+        Time step; by default `courant` times the largest stable one.
     courant : float
     tol : float, optional
         Of the mass inversions by CG, where the mass is not diagonal; see `cg`.
@@ -87,7 +87,7 @@ class AcousticWave:
         self.device = self.K.device
         self._free = self.vectors.from_host(bc.free, c0.space.dtype)
         diagonal = self.M.diagonal()
-        # A diagonal matrix is what it does to any vector; a random one tells.
+        # A matrix is diagonal if it only scales the entries of a random vector.
         probe = c0.vectors_on().agreed(np.random.default_rng(0).uniform(0.5, 1.5, c0.size)).astype(c0.space.dtype)
         largest = c0.vectors_on().max_norm
         error = largest(self.M.apply(probe) - diagonal * probe)
@@ -106,7 +106,7 @@ class AcousticWave:
 
     @property
     def vectors(self) -> VectorSpace:
-        """Vectors where the wave is."""
+        """Vectors on the wave's device."""
         return self.K.vectors
 
     def solve_mass(self, rhs: Any) -> Any:
@@ -142,7 +142,7 @@ class AcousticWave:
         float
         """
         vectors, places = self.vectors, self.c0.coordinates
-        # As good as random, and the same in any unit of length and however many processes share the mesh.
+        # Irregular numbers, independent of the unit of length and of the number of processes.
         low, high = (
             np.array([sign * vectors.comm.max(float((sign * x).max(initial=-np.inf))) for x in places.T])
             for sign in (-1, 1)
@@ -177,7 +177,7 @@ class AcousticWave:
         self.time, self.steps = 0.0, 0
 
     def _global(self, given: Any, what: str) -> Any:
-        """A global vector of the caller's on the device, zero on the free surface."""
+        """A global vector given by the caller, on the device, zero on the free surface."""
         vector = reals(given, what)
         if vector.shape != (self.c0.size,):
             raise ArgumentError(f"{what} must be an array [{self.c0.size}], got {shown(given)}")

@@ -20,7 +20,7 @@ MAX_ORDER = 32
 MAX_POINTS = 100
 MAX_COMPONENTS = 100_000
 
-# What a user asks for as quadrature: a name, a number of further points, or those by shape.
+# A user's choice of quadrature: a name, a number of additional points, or one of these for each shape.
 Quadrature = str | int | None | Mapping[str, str | int | None]
 
 
@@ -74,14 +74,14 @@ def checked_orders(order: int | Mapping[str, int], mesh: Mesh) -> dict[str, int]
         name_of(name, SHAPES, "shape", " in order")
     missing = [name for name in names if name not in order]
     if missing:
-        raise ArgumentError(f"order says nothing of {', '.join(missing)}, which the mesh has")
+        raise ArgumentError(f"order has no value for {', '.join(missing)}, which the mesh has")
     for name in names:
         integer(order[name], 1, f"the order for {name}", MAX_ORDER)
     return {name: int(order[name]) for name in names}
 
 
 def checked_quadrature(quadrature: Quadrature) -> Quadrature:
-    """Check that choices by shape are of shapes, and keep a copy of them.
+    """Check the names of shapes in a choice by shape, and copy the choice.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def chosen_rule(shape: Shape, order: int, choice: Quadrature) -> ShapeRule:
         counts = default_counts(shape, order, int(choice)) if abs(choice) <= MAX_POINTS else (0,)
         if not 2 <= min(counts) <= max(counts) <= MAX_POINTS:
             raise ArgumentError(
-                f"quadrature={shown(choice)} of order {order} on a {shape.name} is not from 2 to {MAX_POINTS} points in"
+                f"quadrature={shown(choice)} of order {order} on a {shape.name} must give 2 to {MAX_POINTS} points in"
                 f" each direction; the default, quadrature=0, has {default_counts(shape, order)}"
             )
         return quadrature(shape, counts)

@@ -1,4 +1,4 @@
-"""A block: elements of a space that are alike, and are computed together."""
+"""A block: elements of a space of equal shape, order, quadrature and geometry kind, which are computed together."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Block(Immutable):
     Attributes
     ----------
     tabulation : Tabulation
-        Basis on the rule.
+        The basis at the points of the rule.
     geometry : BlockGeometry
     elements : ndarray of int, [E]
         Cell numbers in the mesh.

@@ -39,7 +39,7 @@ def evaluated(
     function : callable
     coordinates : list of array_like, D of them
     shape : tuple of int
-        Theirs.
+        Shape of the coordinate arrays.
 
     Returns
     -------
@@ -97,7 +97,7 @@ def positional(function: Any) -> int:
     Returns
     -------
     int
-        0 where it does not say, or is none.
+        0 if this is unknown, or the object is not a function.
     """
     if not callable(function):
         return 0
@@ -117,7 +117,7 @@ def compiled_function(
     ----------
     function : callable
     blocks : sequence of Block
-        At whose points.
+        It is evaluated at their points.
     backend : Backend
         Where its values are wanted.
 
@@ -181,7 +181,7 @@ def values_by_chunk(
     function : callable
     block : Block
     dtype : dtype
-        Whose range the values must be in.
+        The values must be in its range.
     xp : module
         NumPy, or a module of arrays like its: where it is tried first. A function that does not take such arrays is
         called on those of NumPy.
@@ -229,7 +229,7 @@ def _called(function: Callable[..., Any], x: Any, xp: Any) -> Any:
 
 
 def _by_region(values: ByRegion, x: Any, cells: NDArray[np.int64], xp: Any) -> Any:
-    """Values in cells at their points x [D, E, Q], each cell with those of its region."""
+    """Values in cells at their points x [D, E, Q]; each cell has the values of its region."""
     out: Any = None
     for number, places in values.parts(cells):
         value, name = values.values[number], values.names[number]

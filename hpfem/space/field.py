@@ -6,7 +6,8 @@
             Helmholtz, ... return; not a function
 
 One C-ordered array per block. Modes are in the order of the basis' tree, points in tensor order with the first
-direction slowest, point = (i1 Q2 + i2) Q3 + i3, so that `array.reshape(components, E, Q1, Q2, Q3)` is what it says.
+direction slowest, point = (i1 Q2 + i2) Q3 + i3, so that `array.reshape(components, E, Q1, Q2, Q3)` has one axis
+for each direction.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def shared_by(fields: Any) -> Communicator:
     Parameters
     ----------
     fields : Field or mapping of str to Field
-        What is none is of one process.
+        An object that is not a field belongs to one process.
 
     Returns
     -------
@@ -105,7 +106,7 @@ def held_by_fields(space: FieldSpace, number: int) -> dict[str, int]:
     ----------
     space : Space
     number : int
-        Of the block.
+        Number of the block.
 
     Returns
     -------
@@ -121,14 +122,14 @@ def held_by_fields(space: FieldSpace, number: int) -> dict[str, int]:
 
 
 class FieldSpace(Protocol):
-    """What is used here of a `Space`."""
+    """The part of `Space` that is used here."""
 
     dtype: np.dtype[Any]
     backend: str
 
     @property
     def blocks(self) -> Sequence[Block]:
-        """Elements that are alike."""
+        """Blocks of equal elements."""
 
     @property
     def comm(self) -> Communicator:
@@ -141,9 +142,9 @@ class FieldSpace(Protocol):
 class Field(Printed):
     """Values on a space. Made by `Space.zeros`, `Space.evaluate`, `Space.project`, `Space.field` and by operators.
 
-    On a space with one block a field is taken by other libraries without a copy, as `numpy.asarray(field)`,
-    `torch.from_dlpack(field)`, `cupy.asarray(field)` and so on: [components, elements, modes or points], where the
-    values are (`PairArray` says what that means for the other side). On a space with several blocks `field.data[i]` is.
+    If the space has one block, other libraries can use the field's memory without a copy: `numpy.asarray(field)`,
+    `torch.from_dlpack(field)`, `cupy.asarray(field)` and so on give an array [components, elements, modes or points] on
+    the device where the values are (see `PairArray`). If the space has several blocks, use `field.data[i]`.
 
     Parameters
     ----------
@@ -189,14 +190,14 @@ class Field(Printed):
         _ALIVE.setdefault(self.space, WeakValueDictionary())[id(self)] = self
 
     def discard(self) -> None:
-        """Forget the values, as of a result that was interrupted: they have to be written before they are read."""
+        """Mark the values as lost, as after an interruption: they have to be written before they are read."""
         for pair in self.data:
             pair.discard()
 
     def _only(self) -> PairArray:
         if len(self.data) != 1:
             raise StateError(
-                f"this field has {len(self.data)} arrays, one per block: take field.data[i], or field.arrays"
+                f"this field has {len(self.data)} arrays, one per block: use field.data[i], or field.arrays"
             )
         return self.data[0]
 
@@ -249,7 +250,7 @@ class Field(Printed):
 
     @property
     def home(self) -> Device:
-        """Where the values can be used without a transfer; the host if there and on a device."""
+        """Where the values can be used without a transfer; the host if they are on the host and on a device."""
         for pair in self.data:
             if pair.home.name != HOST.name:
                 return pair.home
@@ -269,7 +270,7 @@ class Field(Printed):
         return f"{self!r}: {means[self.state]}\n  on {self.space!r}"
 
     def like(self, state: str | None = None, components: int | None = None) -> Field:
-        """Make an unwritten field on the same space.
+        """Make a field without values on the same space.
 
         Parameters
         ----------
@@ -469,14 +470,14 @@ class Field(Printed):
         return self
 
     def dot(self, other: Field) -> float:
-        """Plain sum of products over all entries; of a coeff and a dual field it is the functional's value.
+        """Plain sum of products over all entries; for a coeff and a dual field, the functional's value.
 
-        It is collective where processes share the mesh.
+        Collective if processes share the mesh.
 
         Parameters
         ----------
         other : Field
-            On the same space, with as many components; coeff and dual may be mixed, phys goes with phys.
+            On the same space, with as many components; coeff and dual may be mixed, phys only with phys.
 
         Returns
         -------
@@ -496,7 +497,7 @@ class Field(Printed):
             total = float(comm.sum(float(sum(a.dot(b) for a, b in arrays))))
         if not single or _UNDERFLOW * comm.sum(sum(len(a) for a, _ in arrays)) <= abs(total) < math.inf:
             return total
-        # Products that are out of the range of float32 are not in that of float64.
+        # Products may be out of the range of float32; in float64 they are not.
         return float(comm.sum(float(sum(_dot64(a, b) for a, b in arrays))))
 
     def norm(self) -> float:
@@ -506,7 +507,7 @@ class Field(Printed):
     def __call__(self, *points: ArrayLike) -> NDArray[np.float64]:
         """Values at any points of the mesh: ``u(points)`` is `at`, ``u(x, y, z)`` the same for arrays of coordinates.
 
-        So a field is a function of the coordinates, which others on other meshes can be made of, or compared with.
+        So a field is a function of the coordinates: other meshes can project it or compare it with functions.
 
         Parameters
         ----------
@@ -574,10 +575,10 @@ class Field(Printed):
         cmap: str = "viridis",
         limits: tuple[float, float] | None = None,
     ) -> Any:
-        """Draw the field: in the plane by matplotlib, on solids' outsides and surfaces in space by pyvista.
+        """Draw the field: in the plane by matplotlib, on surfaces in space and the boundary of solids by pyvista.
 
-        Cells are drawn as curved, and values as smooth, as they are; what jumps between cells does so. A field in
-        state "phys" is projected first. For the inside of a solid cut what `to_pyvista` makes.
+        Curved cells are drawn curved, and jumps between cells are drawn as jumps. A field in state "phys" is projected
+        first. To see the inside of a solid, cut the grid of `to_pyvista`.
 
         Parameters
         ----------
@@ -586,11 +587,11 @@ class Field(Printed):
         component : int, optional
             Which one; by default the magnitude of all, if there are several.
         name : str
-            What the colour bar says.
+            Text of the colour bar.
         edges : bool
             Whether to draw the cells' edges.
         cmap : str
-            Map of colours, by matplotlib's name.
+            Name of a colour map of matplotlib.
         limits : (float, float), optional
             Values at the ends of the colours; by default the least and the largest that are drawn.
 
@@ -604,22 +605,22 @@ class Field(Printed):
         StateError
             For a "dual" field, which is no function.
         ArgumentError
-            If something has no such name or number, a value is not finite, the file cannot be written, or pyvista
-            (extra `view`) or OpenGL are not there.
+            For an unknown name or component, a value that is not finite, a file that cannot be written, or if pyvista
+            (extra `view`) or OpenGL is missing.
         """
         options = {"component": component, "name": name, "edges": edges, "cmap": cmap, "limits": limits}
         return VIEWS["Field.plot"](self, path, **options)
 
     def to_pyvista(self, name: str = "u", subdivide: int | None = None) -> Any:
-        """Make a grid of pyvista with the values of the field, as `write_vtu` writes them: of this process' cells.
+        """Make a grid of pyvista with the values of the field in the cells of this process, as `write_vtu` writes them.
 
         Parameters
         ----------
         name : str
-            Of the values in the grid.
+            Name of the values in the grid.
         subdivide : int, optional
-            Make linear cells, this many along each edge, instead of VTK's cells of high order; filters of pyvista
-            that cut and slice take the latter for linear ones.
+            Make linear cells, this many along each edge, instead of VTK's cells of high order, which pyvista's filters
+            that cut and slice treat as linear.
 
         Returns
         -------

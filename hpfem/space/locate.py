@@ -60,7 +60,7 @@ _CACHED = 1 << 20  # numbers held at a time where a core's cache shall hold them
 
 
 class Locatable(Protocol):
-    """What a locator needs of a space."""
+    """The part of `Space` that a locator needs."""
 
     @property
     def blocks(self) -> Sequence[Any]:
@@ -185,7 +185,7 @@ class Locator:
         Returns
         -------
         ndarray, [components, n]
-            As of `evaluate`; at a point that cells of several processes share, what the first of them says.
+            As of `evaluate`; at a point that cells of several processes share, the value of the first of them.
         """
         if comm.size == 1:
             return self.evaluate(arrays, points)

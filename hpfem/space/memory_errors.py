@@ -1,4 +1,4 @@
-"""What would fit, where a device has no room for a block of an operator."""
+"""An error that says what would fit, if a device has no room for a block of an operator."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def no_room(
     ----------
     space : Space
     number : int
-        Of the block that does not fit.
+        Number of the block that does not fit.
     form : Form
     components : int
-        Of the field.
+        Components of the field.
     device : Device
     error : OutOfMemory
-        What the device said.
+        Error of the device.
 
     Returns
     -------
@@ -46,7 +46,7 @@ def no_room(
     held = held_by_fields(space, number).get(device.name, 0)
     for name in BACKENDS:
         held += sum(BACKENDS[name].held(block.geometry).get(device.name, {}).values())
-    # Scratch is not in the estimate: it counts by the array that had no room.
+    # The estimate is without scratch memory; the array that had no room includes it.
     share = min((error.free + held) / (per_element * block.n_elements), error.free / max(error.needed, 1))
     fitting = int(share * block.n_elements)
     ways = [f"about {fitting:,} of its {block.n_elements:,} elements"]

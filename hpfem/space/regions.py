@@ -1,4 +1,4 @@
-"""Coefficients that differ from region to region: they have values in cells, so that no jump lies inside one."""
+"""Coefficients that differ from region to region: values belong to cells, so that no jump lies inside a cell."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ RegionValue = float | Callable[..., Any] | Sequence[Any]
 
 
 class OnMesh(Protocol):
-    """What is used here of a `Space`."""
+    """The part of `Space` that is used here."""
 
     mesh: Mesh
 
 
 class ByRegion(Immutable):
-    """A coefficient given region by region. Made by `by_region`, or of a mapping where a coefficient is taken.
+    """A coefficient given region by region. Made by `by_region`, or from a mapping that is given as a coefficient.
 
     Parameters
     ----------
@@ -34,13 +34,13 @@ class ByRegion(Immutable):
     values : mapping
         Region name -> number, function of the coordinates, sequence of numbers (components) or matrix of numbers.
     elsewhere : number, callable or sequence, optional
-        What the cells have that are in none of these regions.
+        Value in the cells that are in none of these regions.
 
     Attributes
     ----------
     mesh : Mesh
     names : tuple of str
-        What messages call each part.
+        Name of each part in messages.
     values : tuple
         Of each part: a function of the coordinates, or a tuple of numbers, one per component.
     of_cells : ndarray of int, [n_cells]
@@ -49,7 +49,7 @@ class ByRegion(Immutable):
     Raises
     ------
     ArgumentError
-        For an unknown region, a cell without a value or with two, or values that are none.
+        For an unknown region, a cell without a value or with two, or invalid values.
     """
 
     mesh: Mesh
@@ -70,7 +70,7 @@ class ByRegion(Immutable):
                 other = list(values)[of_cells[taken[0]]]
                 raise ArgumentError(
                     f"{len(taken)} cell(s), {mesh.describe_cell(int(taken[0]))} the first, are in regions {other!r} and"
-                    f" {name!r}, which both have a value; give one for regions that do not overlap"
+                    f" {name!r}, which both have a value; give values for regions that do not overlap"
                 )
             of_cells[cells] = number
         given = [(f"region {name!r}", value) for name, value in values.items()]
@@ -88,7 +88,7 @@ class ByRegion(Immutable):
         return f"ByRegion({', '.join(self.names)})"
 
     def __call__(self, *coordinates: Any) -> NoReturn:
-        """Refuse points: a point between two cells has no one value.
+        """Refuse points: a point between two cells has no unique value.
 
         Raises
         ------
@@ -96,12 +96,12 @@ class ByRegion(Immutable):
             Always.
         """
         raise ArgumentError(
-            "values by region belong to cells and are taken where cells are, as a coefficient, a right-hand side or in"
-            " space.evaluate; here a function of the coordinates is wanted"
+            "values by region can be a coefficient, a right-hand side or an argument of space.evaluate; here a function"
+            " of the coordinates is needed"
         )
 
     def parts(self, cells: Indices) -> Iterator[tuple[int, Any]]:
-        """Number of each part that some cells are in, with their places among these.
+        """Go through the parts that some cells are in, with the places of their cells.
 
         Parameters
         ----------
@@ -120,7 +120,7 @@ class ByRegion(Immutable):
             yield int(number), slice(None) if len(found) == 1 else np.flatnonzero(own == number)
 
     def spread(self, components: int) -> ByRegion:
-        """Take a number for each of several components.
+        """Repeat single numbers for several components.
 
         Parameters
         ----------
@@ -129,7 +129,7 @@ class ByRegion(Immutable):
         Returns
         -------
         ByRegion
-            The same with as many numbers for one.
+            With a number for each component where there was one.
         """
         one = [isinstance(value, tuple) and len(value) == 1 for value in self.values]
         return self.with_values([v * components if alone else v for v, alone in zip(self.values, one, strict=True)])
@@ -160,7 +160,7 @@ def _nothing_said(mesh: Mesh, names: list[str], rest: NDArray[np.bool_]) -> str:
     said = [f"region(s) {', '.join(map(repr, absent))}"] if absent else []
     if alone.any():
         said.append(f"{np.count_nonzero(alone)} cell(s) in no region, {mesh.describe_cell(int(alone.argmax()))} first")
-    return f"values by region say nothing of {' and of '.join(said)}; give them, or elsewhere= of by_region"
+    return f"values by region have no value for {' and for '.join(said)}; add it, or use elsewhere= of by_region"
 
 
 def _checked(value: Any, name: str) -> Any:
@@ -200,7 +200,7 @@ def by_region(space: OnMesh, values: Mapping[str, RegionValue], elsewhere: Regio
     Raises
     ------
     ArgumentError
-        For an unknown region, a cell without a value or with two, or values that are none.
+        For an unknown region, a cell without a value or with two, or invalid values.
 
     Examples
     --------

@@ -28,12 +28,12 @@ from .field import Field, check_state
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-# Further points than P + 1 in each direction: data and curved facets are not polynomial.
+# More points than P + 1 in each direction: data and curved facets are not polynomial.
 _MORE = 6
 
 
 class Sided(Protocol):
-    """What is used here of a `Space`."""
+    """The part of `Space` that is used here."""
 
     mesh: Mesh
     blocks: tuple[Block, ...]
@@ -50,16 +50,16 @@ def _place(shape: Shape, facet: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Facets in the same place of cells of one block.
+    """Facets of cells of one block, with the same number in each cell.
 
     Attributes
     ----------
     number : int
-        Of the block of the space.
+        Number of the block in the space.
     rows : ndarray of int, [E]
         Elements of that block.
     facet : int
-        Of the cells.
+        Number of the facet in its cell.
     block : Block
         The elements on a rule with points on the facets.
     """
@@ -76,20 +76,20 @@ class Side:
 
     @cached_property
     def coordinates(self) -> Array:
-        """Of the points, [D, E, Q]."""
+        """Coordinates of the points, [D, E, Q]."""
         return np.asarray(self.block.geometry.coordinates())
 
     @cached_property
     def weights(self) -> Array:
         """Weights times surface element, [E, Q]."""
         direction, _ = _place(self.block.shape, self.facet)
-        own = self.block.rule.weights / 2  # without those across, which sum to 2
+        own = self.block.rule.weights / 2  # without the weights of the direction across, whose sum is 2
         others = [a for a in range(self.block.shape.dim) if a != direction]
         return np.asarray(own * _area(self._jacobian[:, others]))
 
     @cached_property
     def normals(self) -> Array:
-        """Outward unit normals, [D, E, Q]; of a surface in space those in the surface."""
+        """Outward unit normals, [D, E, Q]; for a surface in space they are tangential to it."""
         direction, end = _place(self.block.shape, self.facet)
         outward = end * determinant_and_inverse(self._jacobian)[1][direction]
         return np.asarray(outward / np.linalg.norm(outward, axis=0))
@@ -123,7 +123,7 @@ def sides_of(space: Sided, boundary: str) -> list[Side]:
 
 
 def facet_sides(space: Sided, facets: Indices) -> list[Side]:
-    """Facets in the cells of a space that they belong to; between two cells in the first of them.
+    """Facets in the cells of a space that they belong to; a facet between two cells is in the first of them.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def facet_sides(space: Sided, facets: Indices) -> list[Side]:
 
 
 def no_side(space: Sided) -> Side:
-    """Facets of which there are none, as of a boundary that only other processes have.
+    """A side without facets, for a boundary that only other processes have.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def check_outer(mesh: Mesh, boundary: str) -> None:
         If a facet lies between two cells.
     """
     if not mesh.facets.on_boundary[mesh.boundaries[boundary]].all():
-        raise ArgumentError(f"boundary {boundary!r} lies between cells in part: its normal has no one direction there")
+        raise ArgumentError(f"boundary {boundary!r} lies between cells in part: its normal is not unique there")
 
 
 def boundary_values(function: Any, side: Side, boundary: str, mesh: Mesh) -> Array:

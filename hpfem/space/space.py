@@ -44,10 +44,10 @@ class Space(Immutable):
     quadrature : None, "gauss", "collocated", "simplex", int or {shape name: those}
         None: Gauss-Lobatto with P+2 points in ordinary, Gauss-Radau-Jacobi with P+1 points in collapsed directions.
         "gauss": Gauss(-Jacobi) rules with as many points. "collocated": P+1 points in every direction, on
-        quads and hexes the nodes of the "lagrange" basis. An integer k: k more points than the default. "simplex", of
-        triangles and tets: the symmetric rule of degree 2P, a third to a half of the default's points in no tensor
-        structure, so that nothing is collocated and "phys" values are differentiated through coefficients. By shape:
-        None where a shape is left out.
+        quads and hexes the nodes of the "lagrange" basis. An integer k: k more points than the default. "simplex", for
+        triangles and tets: the symmetric rule of degree 2P with a third to a half of the default's points. It has no
+        tensor structure: there is no collocated algorithm, and "phys" values are differentiated through coefficients.
+        By shape: None for a shape that is left out.
     dtype : dtype
         float64 or float32.
     backend : str
@@ -88,12 +88,12 @@ class Space(Immutable):
         quadrature: Quadrature = None,
         dtype: DTypeLike | None = None,
     ) -> Space:
-        """Make a space on the same cells, of which nothing is checked or computed again.
+        """Make a space on the same cells, which are not checked again.
 
         Parameters
         ----------
         order, basis, dtype : optional
-            As for `Space`; this space's when left out.
+            As for `Space`; by default those of this space.
         quadrature : Quadrature
             As for `Space`.
 
@@ -127,12 +127,12 @@ class Space(Immutable):
         return other
 
     def on_blocks(self, blocks: Sequence[Block]) -> Space:
-        """Make a space of other blocks on cells of the mesh, as of those that have facets on a boundary.
+        """Make a space of other blocks of the mesh's cells, for example of the cells with facets on a boundary.
 
         Parameters
         ----------
         blocks : sequence of Block
-            Of this space's basis and orders; cells may be missing, or there more than once.
+            Of this space's basis and orders; cells may be missing or repeated.
 
         Returns
         -------
@@ -177,7 +177,7 @@ class Space(Immutable):
         return blocks
 
     def _check_tangling(self, geometry: BlockGeometry, cells: NDArray[np.int64]) -> None:
-        """Refuse cells that are tangled at a quadrature point: reading has checked other points."""
+        """Refuse cells that are tangled at a quadrature point: reading the mesh has checked other points."""
         if geometry.affine:  # one Jacobian, which reading has checked
             return
         unsure = np.flatnonzero(~geometry.surely_regular())
@@ -191,7 +191,7 @@ class Space(Immutable):
             cell = self.mesh.describe_cell(int(cells[unsure[worst]]))
             raise MeshError(
                 f"{cell} is tangled: its Jacobian determinant at the quadrature points {geometry.rule.counts}"
-                f" comes down to {scaled[worst]:.3g} of the product of its columns'"
+                f" is only {scaled[worst]:.3g} of the product of its columns'"
                 f" lengths ({np.count_nonzero(scaled <= FLAT_TOLERANCE)} such cell(s)); repair the mesh"
             )
 
@@ -288,7 +288,7 @@ class Space(Immutable):
         return field
 
     def field(self, state: str, arrays: Sequence[Any]) -> Field:
-        """Make a field of arrays, without copying those that are in C order: NumPy's, or those of a backend's device.
+        """Make a field from arrays of NumPy or of a backend's device. Arrays in C order are not copied.
 
         Parameters
         ----------
@@ -306,7 +306,7 @@ class Space(Immutable):
         Raises
         ------
         ArgumentError
-            If the arrays do not fit, or are on a device that no backend uses now.
+            If the arrays do not fit, or are on a device that no backend uses.
         StateError
             If an array has another dtype than the space.
         """
@@ -365,10 +365,10 @@ class Space(Immutable):
         return ForwardTransform(self).apply_to_field(values)
 
     def interpolate(self, field: Field, tolerance: float = TOLERANCE) -> Field:
-        """Take over a field of another space: of another mesh, order, basis or dtype; collective if one is shared.
+        """Represent a field of another mesh, order, basis or dtype in this space; collective if processes share a mesh.
 
-        It is evaluated at Gauss points, all inside of cells, and projected cell by cell in L2: what is of this space
-        comes out as it is, also where it jumps between cells that both meshes have.
+        The field is evaluated at Gauss points inside the cells, and projected cell by cell in L2. A function of this
+        space is reproduced exactly, also with jumps between cells that both meshes have.
 
         Parameters
         ----------
@@ -394,7 +394,7 @@ class Space(Immutable):
             raise ArgumentError(f"interpolate takes a Field, got {type(field).__name__}; functions go to project")
         check_state(field, "coeff", "interpolate")
         if field.space.dim != self.dim:
-            raise ArgumentError(f"a field in {field.space.dim}-D is not taken over to a mesh in {self.dim}-D")
+            raise ArgumentError(f"a field in {field.space.dim}-D cannot be interpolated on a mesh in {self.dim}-D")
         other, tolerance = field.space, real(tolerance, "the tolerance", least=0)
         locator = other.locator if tolerance == TOLERANCE else Locator(other, tolerance)
         coefficients = [pair.read() for pair in field.data]
@@ -413,7 +413,7 @@ class Space(Immutable):
                 if len(outside):
                     raise ArgumentError(
                         f"{len(outside)} points of {self.mesh.name}, the first at {points[outside[0]].tolist()}, are"
-                        f" outside {other.mesh.name}; give a larger tolerance if they are only just"
+                        f" outside {other.mesh.name}; give a larger tolerance if they are only just outside"
                     )
             if x is not None:
                 _, own, part = parts[number]
@@ -452,10 +452,10 @@ class Space(Immutable):
         Parameters
         ----------
         function : Field, callable, float or mapping
-            A field in state "coeff", of which the values on the boundary count; a function of the coordinates, or of
-            these and the components of the outward normal; a number; or values by region (`by_region`).
+            A field in state "coeff"; a function of the coordinates, or of these and the components of the outward
+            normal; a number; or values by region (`by_region`).
         boundary : str
-            Name in ``mesh.boundaries``. Between two cells the one counts that its facets are listed with first.
+            Name in ``mesh.boundaries``. A facet between two cells is in the cell that is listed first.
 
         Returns
         -------
@@ -510,12 +510,12 @@ class Space(Immutable):
             raise StateError(f"{what} of a field on another space")
         if field.state == "dual":
             raise StateError(
-                f"{what} of a 'dual' field: it is a functional, not a function; use dot, or solve with the mass"
+                f"{what} of a 'dual' field: it is a functional, not a function; use dot, or solve with the mass matrix"
             )
         return field if field.state == "phys" else backward_transform(field)
 
     def memory_report(self) -> list[dict[str, Any]]:
-        """List, per block, what arrays take and what is held now, in bytes.
+        """List, per block, the size of its arrays and the memory in use now, in bytes.
 
         Returns
         -------

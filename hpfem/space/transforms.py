@@ -74,7 +74,7 @@ def converted(basis: Basis, columns: NDArray[Any], transposed: bool = False) -> 
     ndarray, [n_modes, n]
     """
     factors, pivots = _conversion(basis)
-    # LAPACK's wrapper counts the pivots from 1 while it works, in place: other threads must not see that.
+    # LAPACK's wrapper changes the pivots in place while it works: other threads must not see that.
     from scipy.linalg import lu_solve
 
     return lu_solve((factors, pivots.copy()), columns, trans=int(transposed), check_finite=False)
@@ -91,7 +91,7 @@ def result_field(space: FieldSpace, name: str, state: str, components: int, out:
     state : str
     components : int
     out : Field or None
-        What the caller gives.
+        The field that the caller gives.
 
     Returns
     -------
@@ -140,7 +140,7 @@ def apply_kernels(kernels: Sequence[BlockKernel], field: Field, out: Field, devi
 
 
 def resampled(field: Field, space: FieldSpace, device: Device) -> Field:
-    """Values at the points of another space on the same cells, of the polynomials through the values.
+    """Values, at the points of another space on the same cells, of the polynomials through a field's values.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def resampled(field: Field, space: FieldSpace, device: Device) -> Field:
     space : Space
         Made by `Space.at`, or with equal blocks.
     device : Device
-        Where it is computed and left.
+        Device that computes and keeps the result.
 
     Returns
     -------
@@ -200,7 +200,7 @@ class BlockProjection:
     strategy, algorithm : str
         Of the mass and inner-product kernels inside.
     backend : Backend
-        Where they run, if the block is worth compiling for; it works on the host's memory.
+        Backend of these kernels, if compiling pays for the block; it works on the host's memory.
 
     Raises
     ------
@@ -235,7 +235,7 @@ class BlockProjection:
         values : ndarray, [components, E, Q or n_modes]
             Of functions at the quadrature points, or of functionals on the block's basis.
         functional : bool
-            Which of the two they are.
+            Whether they are functionals.
 
         Returns
         -------

@@ -1,1 +1,1 @@
-"""What every floor may use: registries, files, caches, logging, progress, the machine."""
+"""Helpers for all floors: registries, files, caches, logging, progress, the machine."""

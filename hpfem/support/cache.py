@@ -1,7 +1,7 @@
-"""Folders of files that can be made again: read only if sane, counted, emptied, kept below a size (least used first).
+"""Folders of files that can be made again: checked when read, counted, deleted, kept below a size (least used first).
 
-Entries of code are taken only if nobody else can have written them, and if the seal on them fits: a SHA-256 of content
-and key, so that what was cut, changed, or belongs to another key is made again.
+Entries of code are used only if no other user can have written them, and if their seal fits: a SHA-256 of content and
+key. An entry that was cut, changed, or belongs to another key is made again.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ try:
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
-# Seconds after which what is not whole was left by a process that died.
+# Seconds after which an incomplete file was left by a process that died.
 _ABANDONED = 3600.0
 _ADVICE = "set HPFEM_CACHE_DIR to a folder that can be written"
-# What object code of 64 bits begins with: where its tables are, entries' sizes and numbers.
+# Header of object code of 64 bits: places of its tables, and sizes and numbers of their entries.
 _MAGIC = b"\x7fELF"
 _ELF = struct.Struct("<4s28xQQ6xHHHH2x")
 
 
 @dataclass(frozen=True)
 class CacheInfo:
-    """State of a folder of things that are kept.
+    """State of a cache folder.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class CacheInfo:
 
 
 def seal(key: str, *parts: bytes) -> bytes:
-    """Bind contents to each other and to the key that they belong to.
+    """Make a checksum of contents and of the key that they belong to.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def seal(key: str, *parts: bytes) -> bytes:
 
 
 def whole_elf(code: bytes) -> bool:
-    """Whether code is an ELF file of 64 bits that has all that its header announces.
+    """Whether code is a complete ELF file of 64 bits, according to its header.
 
     Parameters
     ----------
@@ -88,14 +88,14 @@ def whole_elf(code: bytes) -> bool:
 
 @dataclass(frozen=True)
 class Cache:
-    """What is kept in a folder.
+    """A cache in a folder.
 
     Attributes
     ----------
     folder : Path
         It may not exist.
     suffix : str
-        Of the files that count as entries.
+        Suffix of the files that are entries.
     beside : tuple of str
         Suffixes of files that go with an entry of the same name.
     code : bool
@@ -125,7 +125,7 @@ class Cache:
         return self.folder / (key + self.suffix)
 
     def read(self, key: str) -> bytes | None:
-        """Content of an entry, which is marked as used; None if there is none that can be taken.
+        """Content of an entry, which is marked as used; None if there is no usable entry.
 
         Parameters
         ----------
@@ -150,7 +150,7 @@ class Cache:
         return content
 
     def keep(self, key: str, content: bytes, *, sync: bool = False) -> bool:
-        """Write an entry, whole or not at all; that none can be written is said once.
+        """Write an entry, whole or not at all; if entries cannot be written, this is reported once.
 
         Parameters
         ----------
@@ -162,7 +162,7 @@ class Cache:
         Returns
         -------
         bool
-            Whether it is there now.
+            Whether it was written.
         """
         path = self.path(key)
         try:
@@ -181,7 +181,7 @@ class Cache:
 
     @contextmanager
     def alone(self, key: str) -> Iterator[None]:
-        """Let one process or thread at a time make an entry: the others find it made, and look before they make it.
+        """Let one process or thread at a time make an entry; the others wait, and then look for the entry.
 
         Parameters
         ----------
@@ -190,7 +190,7 @@ class Cache:
         Yields
         ------
         None
-            At once where files cannot be locked: then several make the same.
+            Without waiting if files cannot be locked: then several may make the same entry.
         """
         with ExitStack() as stack:
             if fcntl is not None:
@@ -204,7 +204,7 @@ class Cache:
             yield
 
     def _files(self) -> list[os.DirEntry[str]]:
-        """What the folder holds but for folders; nothing where it cannot be read."""
+        """The files of the folder; none if it cannot be read."""
         try:
             with os.scandir(self.folder) as found:
                 return sorted((file for file in found if not file.is_dir(follow_symlinks=False)), key=lambda f: f.name)
@@ -217,7 +217,7 @@ class Cache:
         Returns
         -------
         list of Path
-            By name; none where the folder cannot be read.
+            By name; none if the folder cannot be read.
         """
         paths = [Path(file.path) for file in self._files() if not file.name.startswith(TEMPORARY)]
         return [path for path in paths if path.suffix == self.suffix]
@@ -237,7 +237,7 @@ class Cache:
             entry.with_suffix(suffix).unlink(missing_ok=True)
 
     def _delete_abandoned(self, age: float) -> None:
-        """Delete what processes that died left half written, so many seconds ago."""
+        """Delete incomplete files that processes left when they died, if older than a number of seconds."""
         for file in self._files():
             if file.name.startswith(TEMPORARY):
                 try:
@@ -262,7 +262,7 @@ class Cache:
         Returns
         -------
         int
-            How many there were.
+            Number of deleted entries.
         """
         entries = self.entries()
         for entry in entries:
@@ -276,7 +276,7 @@ class Cache:
         Parameters
         ----------
         spared : float
-            Entries used in the last so many seconds stay.
+            Entries used within this number of seconds stay.
         """
         self._delete_abandoned(_ABANDONED)
         found = []
@@ -294,7 +294,7 @@ class Cache:
 
 
 def _ours(status: os.stat_result) -> bool:
-    """Whether only we can have written it."""
+    """Whether only the present user can have written it."""
     if not hasattr(os, "getuid"):
         return True
     return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

@@ -1,7 +1,7 @@
 """Processes that work together, each on a part of a mesh: MPI's, or one alone.
 
-All of them run the same script, and what is called collective is called by all, in the same order. A process that ends
-by an exception ends the others: they would wait for it without end.
+All processes run the same script. A collective function is called by all of them, in the same order. A process that
+ends with an exception ends the others, which would wait for it for ever.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from ..errors import ArgumentError, DeviceError, HpfemError
 
 T = TypeVar("T")
 
-# What launchers tell the processes that they start: how many these are.
+# Variables in which launchers give processes their number.
 _SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
-# Looks at a message before other processes of the same core are let in, which it may be waiting for.
+# Tests of a message before yielding the core to other processes, for which it may be waiting.
 _LOOKS = 300
-# To sleep for no time takes a timer, 70 microseconds; Windows has nothing else.
+# A sleep of length zero needs a timer, 70 microseconds; Windows has nothing else.
 _let_others_run: Callable[[], None] = getattr(os, "sched_yield", partial(time.sleep, 0))
-# Seconds that the first process has to say what all would say, and that mpirun has to pass it on; its exit code.
+# Seconds for the first process to print what all would print, and for mpirun to pass it on; its exit code.
 _HEAD_START, _FORWARDED, _FAILED = 2.0, 0.3, 1
-# Characters that messages show of a value.
+# Number of characters of a value in messages.
 _SHOWN = 100
-# What this process does that others do as often as they like, so that none of them may be asked.
+# Work of this process that others do a different number of times, so it must not communicate.
 _ALONE_IN: list[str] = []
-# MPI's communicator of all processes, once there are others.
+# MPI's communicator of all processes, if there are several.
 _STARTED: list[Any] = []
 
 
 @contextmanager
 def alone_in(what: str) -> Iterator[None]:
-    """Let the body raise an error where it would wait for other processes, which do something else.
+    """Raise an error if the body communicates: other processes are doing something else.
 
     Parameters
     ----------
     what : str
-        What it is, for the message.
+        Description of the body, for the message.
 
     Yields
     ------
@@ -63,12 +63,12 @@ def alone_in(what: str) -> Iterator[None]:
 
 
 class Communicator:
-    """Processes that work together; of one process where there is no MPI.
+    """Processes that work together; one process without MPI.
 
     Parameters
     ----------
     mpi : mpi4py.MPI.Comm, optional
-        One alone when left out.
+        By default one process.
 
     Attributes
     ----------
@@ -91,21 +91,21 @@ class Communicator:
 
     @property
     def _mpi(self) -> Any:
-        """What messages go through."""
+        """The communicator for messages."""
         if _ALONE_IN:
             raise ArgumentError(
-                f"{_ALONE_IN[-1]} is called by each process as often as it has cells, so that it cannot ask others, as"
-                " values of a field at points do: take the field over first, with space.interpolate(field)"
+                f"{_ALONE_IN[-1]} is called by each process as often as it has cells, so that it cannot communicate, as"
+                " values of a field at points do: use space.interpolate(field) first"
             )
         return self._given
 
     def print(self, *values: Any) -> None:
-        """Print on the first process: what all would say is said once.
+        """Print on the first process only.
 
         Parameters
         ----------
         *values : object
-            As for Python's `print`; made on all processes, as a `summary` is that is collective.
+            As for Python's `print`; all processes make them, because for example `summary` is collective.
         """
         if self.rank == 0:
             print(*values, flush=self.size > 1)
@@ -131,7 +131,7 @@ class Communicator:
         Parameters
         ----------
         value : object
-            That of others does not count.
+            The value of other processes is ignored.
 
         Returns
         -------
@@ -140,19 +140,19 @@ class Communicator:
         return value if self.size == 1 else self._mpi.bcast(value)
 
     def same(self, value: object, what: str) -> None:
-        """Refuse what is not the same on all processes; collective.
+        """Raise an error if a value differs between processes; collective.
 
         Parameters
         ----------
         value : object
             Of numbers and texts.
         what : str
-            What it is, for the message.
+            Name of the value, for the message.
 
         Raises
         ------
         ArgumentError
-            On all of them; it has what the first process gives and what the first other one does.
+            On all of them; the message has the value of the first process and the first other value.
         """
         if self.size == 1:
             return
@@ -170,7 +170,7 @@ class Communicator:
         Parameters
         ----------
         values : sequence, [size]
-            By rank; of others it does not count.
+            By rank; ignored on other processes.
 
         Returns
         -------
@@ -212,7 +212,7 @@ class Communicator:
         Returns
         -------
         ndarray, [n]
-            What it made for this process.
+            The result for this process.
         """
         if self.rank:
             found = np.empty_like(given)
@@ -230,7 +230,7 @@ class Communicator:
         Parameters
         ----------
         values : {rank: object}
-            What it has for others.
+            Values for other processes.
 
         Returns
         -------
@@ -265,7 +265,7 @@ class Communicator:
         return found
 
     def max(self, number: float) -> float:
-        """The largest number of all processes, not a number if one is none; collective.
+        """The largest number of all processes, NaN if one is NaN; collective.
 
         Parameters
         ----------
@@ -299,7 +299,7 @@ class Communicator:
         return not self.any(not condition)
 
     def exchanged(self, given: Mapping[int, NDArray[Any]]) -> dict[int, NDArray[Any]]:
-        """Send arrays to neighbours and receive as much of each of them.
+        """Send arrays to neighbours, and receive arrays of the same sizes from them.
 
         Parameters
         ----------
@@ -313,17 +313,17 @@ class Communicator:
         return self.started(given)()
 
     def started(self, given: Mapping[int, NDArray[Any]]) -> Callable[[], dict[int, NDArray[Any]]]:
-        """Begin `exchanged`; messages are under way while this process does something else.
+        """Begin `exchanged`; this process can work while messages are sent.
 
         Parameters
         ----------
         given : {rank: ndarray}
-            As there; unchanged until the end.
+            As for `exchanged`; not to be changed until the end.
 
         Returns
         -------
         callable
-            That waits for the messages and returns the arrays received.
+            A function that waits for the messages and returns the received arrays.
         """
         received = {rank: np.empty_like(array) for rank, array in given.items()}
         requests = [self._mpi.Irecv(array, rank) for rank, array in received.items()]
@@ -337,7 +337,7 @@ class Communicator:
 
     @staticmethod
     def _wait(requests: list[Any]) -> None:
-        """Wait for messages, and let others run where there are more processes than cores."""
+        """Wait for messages; if there are more processes than cores, let others run."""
         looks = 0
         while requests:
             requests = [request for request in requests if not request.Test()]
@@ -347,7 +347,7 @@ class Communicator:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Let an error of hpfem in the body, which is not collective, be raised on all processes; collective.
+        """Raise an error of hpfem in the body, which is not collective, on all processes; collective.
 
         Yields
         ------
@@ -356,7 +356,7 @@ class Communicator:
         Raises
         ------
         HpfemError
-            That of the body, or of another process.
+            The error of the body, or of another process.
         """
         if self.size == 1:
             yield
@@ -376,7 +376,7 @@ ALONE = Communicator()
 
 @cache
 def world() -> Communicator:
-    """All processes that `mpirun` has started; this one alone where it has not.
+    """All processes that `mpirun` has started; without `mpirun`, this process.
 
     Returns
     -------
@@ -385,7 +385,7 @@ def world() -> Communicator:
     Raises
     ------
     DeviceError
-        If there are others, and no mpi4py, or one for another MPI than that of `mpirun`.
+        If there are several processes, but no mpi4py, or mpi4py uses another MPI than `mpirun`.
     """
     told = max((int(os.environ[name]) for name in _SIZES if os.environ.get(name, "").isdigit()), default=1)
     if told == 1:
@@ -399,8 +399,8 @@ def world() -> Communicator:
         ) from error
     if MPI.COMM_WORLD.size == 1:
         raise DeviceError(
-            f"mpirun has started {told} processes, but mpi4py sees one alone: it uses {MPI.get_vendor()[0]}, and this"
-            " mpirun is of another MPI; take the one beside python, or build mpi4py with that MPI"
+            f"mpirun has started {told} processes, but mpi4py sees only one: it uses {MPI.get_vendor()[0]}, and this"
+            " mpirun is of another MPI; use the one beside python, or build mpi4py with that MPI"
         )
     sys.excepthook = _ending_all(MPI.COMM_WORLD, sys.excepthook)
     _STARTED.append(MPI.COMM_WORLD)
@@ -436,17 +436,17 @@ def _end(mpi: Any, code: int, say: Callable[[], Any]) -> None:
             stream.flush()
     time.sleep(_FORWARDED)
     mpi.Abort(code)
-    os._exit(code)  # MPICH's may return before it is over, and others would be answered
+    os._exit(code)  # MPICH's Abort may return before its end, and this process would go on
 
 
 def end_all(code: int, say: Callable[[], Any]) -> None:
-    """Say why this process ends with an exit code, and end the others, which would wait for it.
+    """End all processes with an exit code, after printing the reason.
 
     Parameters
     ----------
     code : int
     say : callable
-        Without arguments; of processes that end at once only the first one says it.
+        A function that prints the reason; of processes that end at once only the first one calls it.
     """
     if _STARTED:
         _end(_STARTED[0], code, say)
@@ -455,7 +455,7 @@ def end_all(code: int, say: Callable[[], Any]) -> None:
 
 
 def communicator(given: Any = None) -> Communicator:
-    """Take a communicator of ours or of mpi4py.
+    """Make a `Communicator` of a communicator of hpfem or of mpi4py.
 
     Parameters
     ----------
@@ -469,7 +469,7 @@ def communicator(given: Any = None) -> Communicator:
     Raises
     ------
     ArgumentError
-        If it is none.
+        If it is not a communicator.
     """
     if given is None:
         return world()

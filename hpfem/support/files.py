@@ -21,7 +21,7 @@ from hpfem.errors import ArgumentError
 from .communicator import ALONE, Communicator
 from .machine import available_memory
 
-# What the names of files begin with that are not yet whole.
+# Prefix of the names of incomplete files.
 TEMPORARY = ".hpfem-"
 # Bytes that always fit into memory.
 _SMALL = 1 << 26
@@ -43,7 +43,7 @@ def file_path(path: str | os.PathLike[str]) -> Path:
     Raises
     ------
     ArgumentError
-        If it is neither a text nor a path, or no file can have that name.
+        If it is neither a text nor a path, or not a possible name of a file.
     """
     name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(name, str):
@@ -75,7 +75,7 @@ def path_text(path: str | os.PathLike[str]) -> str:
 
 
 def _check_regular(status: os.stat_result) -> None:
-    """Refuse what cannot be read from begin to end, or only once, or never ends."""
+    """Refuse files that cannot be read from begin to end, or only once, or never end."""
     mode = status.st_mode
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, "this is a folder, not a file")
@@ -87,7 +87,7 @@ def _check_regular(status: os.stat_result) -> None:
 
 @contextmanager
 def opened(path: Path, *, links: bool = True, whole: bool = True) -> Iterator[BinaryIO]:
-    """Open a regular file that fits into memory for reading; nothing else is touched, nothing waits.
+    """Open a regular file that fits into memory for reading; never wait for a pipe or a device.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def opened(path: Path, *, links: bool = True, whole: bool = True) -> Iterator[Bi
     links : bool
         Whether symbolic links are followed.
     whole : bool
-        Whether all of it is to be held in memory, and must fit.
+        Whether the whole file is held in memory, and must fit.
 
     Yields
     ------
@@ -111,8 +111,8 @@ def opened(path: Path, *, links: bool = True, whole: bool = True) -> Iterator[Bi
     handle = os.open(path, flags | (0 if links else getattr(os, "O_NOFOLLOW", 0)))
     try:
         status = os.fstat(handle)
-        _check_regular(status)  # it may have changed meanwhile
-        # What is made of a large file takes at least as much again.
+        _check_regular(status)  # it may have changed in the meantime
+        # Data made from a large file take at least as much memory again.
         if whole and status.st_size > _SMALL and 2 * status.st_size > (room := available_memory()):
             size = f"{status.st_size / 2**30:.3g} GiB"
             raise OSError(errno.EFBIG, f"its {size} do not fit into {room / 2**30:.3g} GiB of free memory")
@@ -144,7 +144,7 @@ def read_file(path: Path) -> bytes:
 
 
 def output_path(path: str | os.PathLike[str]) -> Path:
-    """Find the file that is to be written: new, or a regular one. Where `path` is a link, what it points to.
+    """Find the file to write: a new or a regular one. If `path` is a link, the file that it points to.
 
     Parameters
     ----------
@@ -183,18 +183,18 @@ def _unwritable(path: str | os.PathLike[str], error: OSError) -> ArgumentError:
 def atomic_path(path: str | os.PathLike[str], *, sync: bool = True, comm: Communicator = ALONE) -> Iterator[Path]:
     """Give the name of a temporary file beside `path` that becomes `path` when the body ends without an exception.
 
-    The temporary name ends like `path`, so writers that go by the suffix do what they should. Where `path` is a link,
-    the file that it points to is replaced.
+    The temporary name ends like `path`, so writers that choose a format by the suffix work. If `path` is a link, the
+    file that it points to is replaced.
 
     Parameters
     ----------
     path : path
         File to write; its folder must exist.
     sync : bool
-        Whether the file must outlive a crash of the machine as soon as it has its name. What is checked when it is
-        read, and can be made again, need not.
+        Whether the file must survive a crash of the machine as soon as it has its name. This is not needed for files
+        that are checked when read, and can be made again.
     comm : Communicator
-        Processes that write a file each, under names of their own: all files get their names, or none; collective.
+        Processes that each write a file of their own: all files get their names, or none; collective.
 
     Yields
     ------
@@ -204,7 +204,7 @@ def atomic_path(path: str | os.PathLike[str], *, sync: bool = True, comm: Commun
     Raises
     ------
     ArgumentError
-        If no file can be written there, or the body raises an OSError; an old file is as it was.
+        If no file can be written there, or the body raises an OSError; an old file is not changed.
     """
     with comm.together():
         target = output_path(path)
@@ -224,7 +224,7 @@ def atomic_path(path: str | os.PathLike[str], *, sync: bool = True, comm: Commun
 
 @contextmanager
 def _writing(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Say of the body's errors of the system that the file cannot be written."""
+    """Convert errors of the system in the body into one that the file cannot be written."""
     try:
         yield
     except OSError as error:
@@ -241,7 +241,7 @@ def _sync(path: Path, flags: int) -> None:
 
 
 def cache_folder(name: str) -> Path:
-    """Tell where things are kept that can be made again.
+    """Folder of files that can be made again.
 
     Parameters
     ----------

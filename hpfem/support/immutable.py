@@ -1,4 +1,4 @@
-"""Objects that nobody changes: a copy of one is the object itself."""
+"""Objects that are never changed: a copy is the object itself."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ T = TypeVar("T")
 
 
 class Immutable:
-    """A base of objects that others refer to by identity, as fields to their space: `copy.deepcopy` of one of those
-    leaves it where it is.
-    """
+    """A base of objects that others refer to by identity, as fields to their space; copies are the object itself."""
 
     def __copy__(self: T) -> T:
         return self
@@ -20,7 +18,7 @@ class Immutable:
 
 
 def frozen(array: Any) -> Any:
-    """Make an array one that can no longer be written to.
+    """Make an array read-only.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the program says beside its results: warnings, and fallbacks once."""
+"""Messages beside results: warnings, and fallbacks, once each."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ..errors import HpfemWarning
 
 logger = logging.getLogger("hpfem")
 
-# Message by key, in a list that tells who came first: without a lock, which a fork or a signal could leave held.
+# Messages by key, in a list whose order decides who was first; without a lock, which a fork could leave held.
 _reports: dict[str, list[str]] = {}
 
 
 def warn(message: str) -> None:
-    """Give an `HpfemWarning` at the line outside this package that led here.
+    """Give an `HpfemWarning` at the line of the user's code that led here.
 
     Parameters
     ----------
@@ -41,12 +41,12 @@ def report_once(key: str, message: str, level: int = logging.WARNING) -> bool:
     message
         One line: what was wanted, what is done instead, why.
     level
-        Of the logging; INFO for what changes no result.
+        Level of the logging; INFO if no result changes.
 
     Returns
     -------
     bool
-        Whether it was said now.
+        Whether it was reported now.
     """
     mine = [message]
     if _reports.setdefault(key, mine) is not mine:
@@ -67,5 +67,5 @@ def reports() -> dict[str, str]:
 
 
 def forget_reports() -> None:
-    """Let everything be reported anew."""
+    """Let everything be reported again."""
     _reports.clear()

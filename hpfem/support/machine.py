@@ -72,26 +72,26 @@ def processor_name() -> str:
     Returns
     -------
     str
-        As the system calls it.
+        Name of the processor in the system.
     """
     return _cpu()[0]
 
 
 def _memory_bytes() -> int | None:
-    """Physical memory in bytes, None where the system does not tell."""
+    """Physical memory in bytes, None if unknown."""
     if not hasattr(os, "sysconf") or "SC_PHYS_PAGES" not in os.sysconf_names:
         return None
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def available_memory() -> float:
-    """Tell how much memory this process may still take.
+    """Tell how much memory is free for this process.
 
     Returns
     -------
     float
-        Bytes: what the system has free, or the limit of the process's control group if that is less; infinity where
-        nothing of it is told.
+        Bytes: what the system has free, or the limit of the process's control group if that is less; infinity if
+        unknown.
     """
     sizes = [float(_memory_bytes() or math.inf)]
     info, limit = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
@@ -104,7 +104,7 @@ def available_memory() -> float:
 
 
 def _commit() -> str | None:
-    """Commit of the checkout that this package runs from, with "+" where files differ from it."""
+    """Commit of the checkout that this package runs from, with "+" if files differ from it."""
     root = Path(__file__).resolve().parent.parent.parent
     if not (root / ".git").exists():
         return os.environ.get("HPFEM_COMMIT")

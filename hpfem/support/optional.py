@@ -1,4 +1,4 @@
-"""Packages that only some of what we offer takes."""
+"""Packages that only some functions need."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def needed(module: str, what: str, install: str) -> Any:
     module : str
         To import.
     what : str
-        What takes it, for the message.
+        Name of the function that needs it, for the message.
     install : str
-        What pip installs it as.
+        Its name for pip.
 
     Returns
     -------

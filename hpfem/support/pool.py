@@ -1,9 +1,9 @@
-"""Scratch that one application at a time may use: taken from a pool, and given back when the application is over.
+"""Scratch for one application at a time: taken from a pool, and given back after the application.
 
-Threads that share an operator take different scratch, and so does an application inside another one, as of a signal
-handler or a user's function. Nobody waits. It relies on `list.pop` and `list.append` being atomic, which Python
-promises with its global lock and without. What an exception keeps from being given back is lost, and made anew when
-needed.
+Threads that share an operator use different scratch, and so does an application inside another one, for example in a
+signal handler or a user's function. No thread waits for another. This relies on `list.pop` and `list.append` being
+atomic, which Python promises with its global lock and without. Scratch that is not given back because of an exception
+is lost, and made again when needed.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ T = TypeVar("T")
 
 
 class Pool(Generic[T]):
-    """Scratch without a user; it grows to as many as were in use at once."""
+    """Unused scratch; the pool grows to the largest number in use at once."""
 
     def __init__(self) -> None:
         self._idle: list[T] = []
 
     def take(self, make: Callable[[], T]) -> T:
-        """Take one; it is nobody else's until it is given back.
+        """Take scratch; no one else uses it until it is given back.
 
         Parameters
         ----------
@@ -38,7 +38,7 @@ class Pool(Generic[T]):
             return make()
 
     def give(self, scratch: T) -> None:
-        """Give one back that nobody writes to any more.
+        """Give scratch back after its last use.
 
         Parameters
         ----------

@@ -14,11 +14,11 @@ from hpfem.shapes.arguments import instance, integer
 
 from .communicator import world
 
-# Seconds after which the user is told what takes so long.
+# Seconds after which progress is shown.
 PATIENCE = 1.0
-# Seconds between two states of a line of text; what is over before the first shows nothing.
+# Seconds between two updates of a line of text; shorter work shows nothing.
 PERIOD = 0.5
-# What shows progress, if there is something; and who asks for silence.
+# The present display of progress, or None; and the number of requests for silence.
 _bars: list[Any] = []
 _silent: list[object] = []
 
@@ -30,19 +30,19 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[..
     Parameters
     ----------
     description : str
-        What is going on, shown left of the bar.
+        Text to the left of the bar.
     total : int, optional
-        Number of steps, where it is known.
+        Number of steps, if known.
 
     Yields
     ------
     callable
-        `step(n=1, description=None)`: n more steps are done, and what comes next.
+        `step(n=1, description=None)`: n more steps are done; a new text.
 
     Raises
     ------
     ArgumentError
-        If the description is no text, or the total no number of steps.
+        If the description is not a text, or the total not a number of steps.
     """
     instance(description, str, "the description")
     total = None if total is None else integer(total, 0, "the number of steps")
@@ -50,7 +50,7 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[..
         yield lambda n=1, description=None: None
         return
     with ExitStack() as stack:
-        if not _bars:  # another's bar gets a line more: two would write over each other
+        if not _bars:  # an outer bar gets one more line: two bars would overwrite each other
             made = stack.enter_context(_terminal_bars() if _on_terminal() else _Line())
             _bars.append(made)
             stack.callback(_bars.remove, made)
@@ -67,12 +67,12 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[..
 
 @contextmanager
 def progress_if_long(description: str) -> Iterator[None]:
-    """Show progress while the body runs, from when it has run for `PATIENCE` seconds.
+    """Show progress while the body runs, after it has run for `PATIENCE` seconds.
 
     Parameters
     ----------
     description
-        What is going on.
+        Text to the left of the bar.
 
     Yields
     ------
@@ -93,7 +93,7 @@ def progress_if_long(description: str) -> Iterator[None]:
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """Show no progress of what begins in the body.
+    """Show no progress of work that begins in the body.
 
     Yields
     ------
@@ -108,7 +108,7 @@ def silent() -> Iterator[None]:
 
 
 class _Line:
-    """One line of text that is written over now and then, with all that is going on, and goes away in the end."""
+    """One line of text about all running work, rewritten from time to time and removed at the end."""
 
     def __init__(self) -> None:
         self._tasks: dict[int, dict[str, Any]] = {}
@@ -128,7 +128,7 @@ class _Line:
             self._stream.write("\r")
 
     def add_task(self, description: str, total: int | None) -> int:
-        """Begin something; returns its number."""
+        """Begin a piece of work; returns its number."""
         number = next(self._numbers)
         self._tasks[number] = {"what": description, "total": total, "done": 0, "began": perf_counter()}
         return number
@@ -168,7 +168,7 @@ def _terminal_bars() -> Any:
 
 
 def _shown() -> bool:
-    """Whether somebody looks who has not asked for silence; of several processes the first one shows."""
+    """Whether progress is shown: there is a display, no request for silence, and this is the first process."""
     return not _silent and (_on_terminal() or _in_notebook()) and world().rank == 0
 
 

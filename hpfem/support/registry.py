@@ -1,4 +1,4 @@
-"""Named things: operators, bases, strategies, backends are looked up by name in one of these."""
+"""Registries: operators, bases, strategies and backends by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Registry(dict[str, T], Generic[T]):
     Parameters
     ----------
     kind
-        What the objects are, for messages: "operator", "strategy", …
+        Kind of the objects, for messages: "operator", "strategy", …
     """
 
     def __init__(self, kind: str) -> None:
@@ -51,7 +51,7 @@ class Registry(dict[str, T], Generic[T]):
         Returns
         -------
         callable
-            Returns what it decorates.
+            It returns the decorated object.
 
         Raises
         ------

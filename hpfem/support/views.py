@@ -1,4 +1,4 @@
-"""Pictures of what stands below the code that draws them: methods there ask for it by name.
+"""Pictures of objects on lower floors than the code that draws them: their methods ask for it by name.
 
 `hpfem.view` registers its functions when hpfem is imported, as backends do; matplotlib and pyvista are imported when
 one of them is called.

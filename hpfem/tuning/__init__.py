@@ -1,4 +1,4 @@
-"""Which kernel a block gets: the fastest of a race, found once and kept on disk, else the least expected time."""
+"""The choice of a block's kernel: the fastest of a race, found once and kept on disk, else the least expected time."""
 
 import warnings
 from typing import Any

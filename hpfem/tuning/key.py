@@ -11,12 +11,12 @@ from ..forms.form import BlockProblem, Form
 from ..memory import HOST
 from ..version import __version__
 
-# Bytes that the timed part of a block moves at most: many times what caches hold, so that more would tell nothing new.
+# Largest number of bytes that the timed part of a block moves: many times the size of the caches.
 HOST_BYTES, DEVICE_BYTES = 1 << 27, 1 << 30
 
 
 def form_key(form: Form) -> str:
-    """What a form computes, whatever it is called: what it evaluates and tests, and the content of its function.
+    """Key of a form's computation, without its name: what it evaluates and tests, and the content of its function.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def tuning_key(problem: BlockProblem, strategy: str, algorithm: str, backend: Ba
     ----------
     problem : BlockProblem
     strategy, algorithm : str
-        What was asked for: mostly "auto".
+        Names that were asked for, mostly "auto".
     backend : Backend
 
     Returns
@@ -78,7 +78,7 @@ def tuning_key(problem: BlockProblem, strategy: str, algorithm: str, backend: Ba
         "dtype": problem.dtype.name,
         "geometry": geometry.kind.name,
         "dimension": geometry.space_dim,
-        # In powers of four of degrees of freedom; the largest blocks are all of one class.
+        # Classes in powers of four of degrees of freedom; all very large blocks are in one class.
         "size": round(math.log(max(1, timed_elements(problem, backend) * problem.n_modes), 4)),
         "strategy": strategy,
         "algorithm": algorithm,

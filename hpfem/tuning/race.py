@@ -1,6 +1,6 @@
-"""A race between callables: timed in turns, so that what slows the machine down slows all of them; medians count.
+"""A race between callables: they are timed in turns, so that disturbances slow all of them; medians count.
 
-A challenger takes the incumbent's place only if it wins clearly: what is known to be good is not given up for noise.
+A challenger replaces the incumbent only if it wins clearly, not by noise.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from .record import Config, TuningRecord
 
 # Share of its time by which a challenger must beat the incumbent.
 MARGIN = 0.05
-# Calls are put in a row until they take about this long, in seconds, and at most so many of them.
+# A sample repeats calls for about this many seconds, and at most this often.
 SAMPLE, MOST_CALLS = 0.002, 1000
-# Times of the best beyond which one call is enough to know.
+# One call is enough for a candidate that takes more than this many times the best time.
 HOPELESS = 3.0
 
 
 @dataclass
 class Runner:
-    """One that takes part.
+    """A candidate of a race.
 
     Attributes
     ----------
     call : callable or None
         The work; None when it is out of the race.
     calls : int
-        Calls in a row of a sample.
+        Number of calls in a sample.
     samples : list of float
         Seconds of one call.
     """
@@ -46,15 +46,15 @@ class Runner:
 
 
 class Race:
-    """A race under way.
+    """A race in progress.
 
     Parameters
     ----------
     timer : Timer
     deadline : float
-        When it ends, on `clock`; a call that runs is not interrupted.
+        Time of its end, on `clock`; a running call is not interrupted.
     incumbent : Config, optional
-        Who never drops out.
+        The candidate that never drops out.
     clock : callable
         () -> seconds.
     """
@@ -80,7 +80,7 @@ class Race:
 
     @property
     def seconds(self) -> dict[Config, float]:
-        """Median seconds of one call of all that took part."""
+        """Median seconds of one call of every candidate."""
         return {name: runner.seconds for name, runner in self.runners.items()}
 
     @property
@@ -90,7 +90,7 @@ class Race:
         return sorted(inside, key=lambda name: self.runners[name].seconds)
 
     def enter(self, name: Config, call: Callable[[], object]) -> None:
-        """Let one take part: a first call is not counted, a second one tells how many make a sample.
+        """Add a candidate: its first call is not counted, the second one determines the number of calls in a sample.
 
         Parameters
         ----------
@@ -105,24 +105,24 @@ class Race:
         if once > HOPELESS * best and once > SAMPLE:
             self._drop([name])
         elif runner.calls > 1:
-            # One short call by itself is mostly the time of starting it.
+            # The time of one short call is mostly its start.
             runner.samples = [self.timer.seconds(call, runner.calls) / runner.calls]
 
     def run(self, repeats: int, within: float, names: Collection[Config] | None = None) -> None:
-        """Time those still inside, in turns; whoever falls behind drops out.
+        """Time the remaining candidates in turns; slow ones drop out.
 
         Parameters
         ----------
         repeats : int
             Samples of each.
         within : float
-            Times of the best beyond which one drops out, at least 1.
+            A candidate drops out if it takes more than this many times the best time; at least 1.
         names : collection of Config, optional
-            Who runs; all that are inside when left out.
+            Candidates to time; by default all remaining ones.
         """
         for turn in range(repeats):
             inside = [name for name in self.active if names is None or name in names]
-            # There and back: nobody always runs behind the same one.
+            # Forwards and backwards, so that no candidate always follows the same one.
             for name in inside if turn % 2 == 0 else reversed(inside):
                 if self.over():
                     return
@@ -133,7 +133,7 @@ class Race:
             self._drop([name for name in inside if self.runners[name].seconds > within * best])
 
     def only(self, most: int) -> None:
-        """Let no more than the fastest stay inside, and the incumbent.
+        """Keep only the fastest candidates, and the incumbent.
 
         Parameters
         ----------
@@ -147,12 +147,12 @@ class Race:
                 self.runners[name].call = None
 
     def record(self, key: Mapping[str, str | int]) -> TuningRecord:
-        """Say who won: the incumbent, unless it is beaten by a share of `MARGIN` of its time.
+        """The result: the incumbent wins, unless another is faster by a share of `MARGIN` of its time.
 
         Parameters
         ----------
         key : mapping
-            What the result depends on.
+            Everything that the result depends on.
 
         Returns
         -------
@@ -161,7 +161,7 @@ class Race:
         Raises
         ------
         IndexError
-            If nobody is inside.
+            If there is no candidate.
         """
         seconds = self.seconds
         best = winner = self.active[0]

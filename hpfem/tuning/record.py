@@ -1,4 +1,4 @@
-"""How a block can be computed, and what a race between such ways found out."""
+"""A way to compute a block, and the result of a race between several ways."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Config(NamedTuple):
     ----------
     strategy : str
     algorithm : str or None
-        None where the form has no gradients of the basis.
+        None if the form has no gradients of the basis.
     options : str or None
-        Of the strategy; None where it has none.
+        Options of the strategy; None if it has none.
     """
 
     strategy: str
@@ -41,13 +41,13 @@ class TuningRecord:
     runner_up : Config or None
         The fastest of the others; None if there was no other.
     ratio : float
-        Its seconds by the winner's; below 1 if it is faster, but not by enough.
+        Its time over the winner's; below 1 if it is faster, but not by enough.
     kept : bool
-        Whether the one to beat stays though another was faster.
+        Whether the incumbent stays although another was faster.
     tried : int
-        How many took part.
+        Number of candidates.
     about : mapping
-        What else people want to know: strings, numbers, and lists of them.
+        More information for users: strings, numbers, and lists of them.
     """
 
     key: Mapping[str, str | int]

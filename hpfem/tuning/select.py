@@ -28,11 +28,11 @@ class Choice:
     reason : str
         "tuned: ...", "shipped table: ...", "least expected time by the model" or "asked for".
     unsuitable : tuple of str
-        Strategies that could not serve, each with its reason.
+        Strategies that were not suitable, each with its reason.
     strategy, algorithm, options : str
-        Names of the strategy, and of the algorithm, also where it means nothing; options or None of the strategy.
+        Names of the strategy and of the algorithm, even if that has no effect; options of the strategy, or None.
     known : Known
-        All but the kernel: what `choose` takes to build it again.
+        Everything except the kernel, from which `choose` builds it again.
     """
 
     config: Config
@@ -140,7 +140,7 @@ def tuned(problem: BlockProblem, strategy: str, algorithm: str, backend: Backend
     Returns
     -------
     tuple or None
-        None where nobody has tuned it.
+        None if it was not tuned.
     """
     record = find(tuning_key(problem, strategy, algorithm, backend))
     if record is None:
@@ -154,7 +154,7 @@ def choose(
 ) -> Choice:
     """Choose and build the kernel of a block: the user's tuning result, else the least expected time.
 
-    Expected times are measured ones of the shipped table where there are any, else the strategy's model.
+    Expected times are from the shipped table of measurements if it has them, else from the strategy's model.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def choose(
         "collocated", "noncollocated" or "auto".
     backend : Backend
     known : tuple, optional
-        `Choice.known` of what was chosen before; taken again if it can be built.
+        `Choice.known` of an earlier choice, which is used again if it can be built.
 
     Returns
     -------
@@ -176,7 +176,7 @@ def choose(
     ArgumentError
         For an unknown strategy or algorithm.
     NotSuitable
-        If no strategy, or not the one asked for, can serve the block.
+        If no strategy, or not the one asked for, is suitable for the block.
     """
     suited = candidates(problem, strategy, algorithm, backend)
     known = known or tuned(problem, strategy, algorithm, backend)
@@ -189,7 +189,7 @@ def choose(
                 return Choice(config, backend.name, provider.build(candidate, config.options), reason, refused)
             except (NotSuitable, ArgumentError) as error:
                 why = str(error)
-        report_once(f"chosen/{backend.name}/{config}/{why}", f"{config} was chosen once and is not used now: {why}")
+        report_once(f"chosen/{backend.name}/{config}/{why}", f"{config} was chosen before and is not used now: {why}")
     unsuitable: dict[str, bool] = {}
     for config, (provider, candidate) in suited.items():
         try:

@@ -1,8 +1,8 @@
 """Results of races in the user's cache folder: one small file each, named by the SHA-256 of what it depends on.
 
-Files are written under a temporary name and renamed, so that nobody sees half of one, and processes that measure at the
-same time lose nothing. A file that is damaged, of another format or under another result's name is reported once and
-ignored.
+Files are written under a temporary name and renamed, so that no process reads an incomplete one, and processes that
+measure at the same time lose nothing. A file that is damaged, of another format or under another result's name is
+reported once and ignored.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .record import Config, TuningRecord
 FORMAT = 1
 # Larger files are not ours.
 MOST_BYTES = 1 << 16
-# Why a file cannot be opened where there is none.
+# Errors of opening a file that mean that there is none.
 _NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 
 
@@ -63,7 +63,7 @@ def _record(content: Any) -> TuningRecord:
     Raises
     ------
     ValueError, OverflowError
-        Says what is wrong.
+        With the reason.
     """
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError("it is of another format")
@@ -99,12 +99,12 @@ def _read(path: Path) -> TuningRecord | None:
         if path.stem != _digest(record.key):
             raise ValueError("it belongs to another problem")
         return record
-    # Nesting without end is a damage too, and so are integers that are no float.
+    # Endless nesting is a damage too, and so are integers beyond all floats.
     except (OSError, ValueError, RecursionError, OverflowError) as error:
         if isinstance(error, OSError) and error.errno in _NOTHING_THERE:
             return None
         what = error.strerror if isinstance(error, OSError) else error
-        report_once(f"tuning/{path}", f"the tuning result {path} is ignored: {what}; hpfem tune makes it anew")
+        report_once(f"tuning/{path}", f"the tuning result {path} is ignored: {what}; hpfem tune makes a new one")
         return None
 
 
@@ -119,7 +119,7 @@ def find(key: Mapping[str, str | int]) -> TuningRecord | None:
     Returns
     -------
     TuningRecord or None
-        None if there is none, or none to be used; that is reported once.
+        None if there is no usable result; an unusable one is reported once.
     """
     return _read(cache().path(_digest(key)))
 

@@ -1,8 +1,9 @@
-"""The tuner: times what can serve a block on data of its own, and keeps what won for `strategy="auto"`.
+"""The tuner: times all suitable kernels of a block on separate data, and keeps the winner for `strategy="auto"`.
 
 Everything suitable takes part: strategies, algorithms, and options in the rounds of `Strategy.search`, compiled side
-by side. Whoever is far behind drops out; the fastest run again in turns at the end. The present choice stays unless it
-is beaten clearly (`MARGIN`), and no result counts that differs from its result.
+by side. Candidates that are far behind drop out; the fastest are timed again in turns at the end. The present choice
+stays unless another one is clearly faster (`MARGIN`). A kernel whose result differs from that of the present choice is
+excluded.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ from .record import Config, TuningRecord
 from .select import candidates, tuned
 from .store import keep
 
-# Samples, and times of the best beyond which one drops out: of a round, and at the end, where so many run.
+# Samples, and times of the best beyond which one drops out: in a round, and at the end, with this many candidates.
 ROUND, ROUND_WITHIN = 3, 1.3
 FINAL, FINAL_WITHIN, FINALISTS = 15, 1.15, 6
-# Strategies and algorithms whose best is slower than this are not searched further.
+# Strategies and algorithms whose best takes more than this many times the best time are not searched further.
 SEARCH_WITHIN = 1.2
-# Shares of the time left that a round may take to compile, and of all time that the end is given.
+# Share of the remaining time for compiling in a round, and share of all time for the end.
 COMPILE_SHARE, FINAL_SHARE = 0.5, 0.15
-# Relative difference to the present choice's result that no right kernel has.
+# Largest relative difference of a correct result from that of the present choice.
 TOLERANCE = {8: 1e-9, 4: 1e-3}
 
 
@@ -58,17 +59,17 @@ class Tuning(Printed):
     operator, block : str
         What was tuned.
     record : TuningRecord or None
-        What is kept; None if there was no time for a single comparison.
+        The kept result; None if there was no time for a comparison.
     changed : bool
-        Whether something else was chosen than before.
+        Whether the choice changed.
     seconds : dict
-        Config -> seconds of one application to the timed elements, of everything that took part.
+        Config -> seconds of one application to the timed elements, for all candidates.
     unsuitable : tuple of str
         What could not serve, each with its reason.
     elements : int
         Elements that were timed.
     spent : float
-        Seconds that it took.
+        Seconds of the tuning.
     """
 
     operator: str
@@ -121,16 +122,16 @@ class BlockTuner:
     ----------
     problem : BlockProblem
     strategy, algorithm : str
-        What may be chosen from: names, or "auto".
+        Names to choose from, or "auto".
     backend : Backend
     seconds : float
-        Time that it may take; what is being compiled or timed when it ends is finished.
+        Time for tuning; a measurement that is running then is finished.
     clock : callable
         () -> seconds.
     elements : int, optional
-        Elements to time; as many as tell the speed of all when left out.
+        Elements to time; by default enough to represent all.
     known : bool
-        Whether a result that is kept is the one to beat, rather than what is chosen without any.
+        Whether an earlier result is the incumbent, instead of the choice without tuning.
 
     Attributes
     ----------
@@ -173,7 +174,7 @@ class BlockTuner:
 
     @contextmanager
     def _unless_refused(self, config: Config, kinds: tuple[type[Exception], ...] = _REFUSALS) -> Iterator[None]:
-        """Take note of why something cannot serve, and go on."""
+        """Record the reason if something is not suitable, and continue."""
         try:
             yield
         except kinds as reason:
@@ -182,7 +183,7 @@ class BlockTuner:
                 self.unsuitable.append(text)
 
     def prepare(self, configs: Iterable[Config]) -> list[Config]:
-        """Compile side by side what is to be timed.
+        """Compile candidates in parallel.
 
         Parameters
         ----------
@@ -192,7 +193,7 @@ class BlockTuner:
         Returns
         -------
         list of Config
-            What is ready in time; at least the first that can be.
+            Candidates that are ready in time; at least the first that can be compiled.
         """
         now = self.clock()
         until = now + (COMPILE_SHARE if self.race.runners else 1.0) * (self.search_until - now)
@@ -223,7 +224,7 @@ class BlockTuner:
         config : Config
         """
         strategy, problem = self.groups[config._replace(options=None)]
-        # CUDA's own errors, of a launch that asks for too much, are RuntimeErrors.
+        # CUDA's errors of a launch that needs too many resources are RuntimeErrors.
         with self._unless_refused(config, (*_REFUSALS, RuntimeError)):
             kernel = strategy.build(problem, config.options)
             self.out[...] = np.nan
@@ -235,14 +236,14 @@ class BlockTuner:
 
     def _check_result(self, config: Config) -> None:
         scale = float(abs(self.expected).max()) if self.expected.size else np.nan
-        if not np.isfinite(scale):  # nothing, or a user's function on values that it is not made for
+        if not np.isfinite(scale):  # no values, or a user's function outside its domain
             return
         if not float(abs(self.out - self.expected).max()) <= TOLERANCE[self.out.dtype.itemsize] * scale:
             report_once(f"tuner/{config}", f"{self.problem.form.name}: {config} gives wrong results, not used")
             raise NotSuitable("its result is wrong; please report this")
 
     def _incumbent(self) -> Config:
-        """What is chosen now, timed first."""
+        """The present choice, timed first."""
         known = tuned(*self._asked) if self.known else None
         configs = [known[0]] if known is not None and known[0]._replace(options=None) in self.groups else []
         for group, (strategy, problem) in self.groups.items():
@@ -290,7 +291,7 @@ class BlockTuner:
         return self._result(self.race.incumbent)
 
     def _next_round(self, searches: dict[Config, Search]) -> list[Config]:
-        """Options to time next, of strategies and algorithms that are still in the running."""
+        """Options to time next, for the remaining strategies and algorithms."""
         seconds, batches = self.race.seconds, []
         best = min(seconds.values())
         for group, search in list(searches.items()):
@@ -333,7 +334,7 @@ class BlockTuner:
 
 
 def in_turns(batches: Sequence[Sequence[Config]]) -> list[Config]:
-    """The first of each batch, then the second of each, ...: if time is short, everybody has had a chance.
+    """The first of each batch, then the second of each, ...: if time is short, every batch had its turn.
 
     Parameters
     ----------
@@ -351,7 +352,7 @@ def tune_blocks(
     seconds: float,
     clock: Callable[[], float] = time.perf_counter,
 ) -> list[Tuning]:
-    """Tune blocks, and keep what wins.
+    """Tune blocks, and keep the fastest kernels.
 
     Parameters
     ----------
@@ -365,14 +366,14 @@ def tune_blocks(
     Returns
     -------
     list of Tuning
-        Of blocks that are alike, one.
+        One for several equal blocks.
 
     Raises
     ------
     ArgumentError
         If there are no seconds.
     NotSuitable
-        If nothing serves a block.
+        If no strategy is suitable for a block.
     """
     seconds = real(seconds, "the number of seconds of tuning", above=0)
     work: dict[str, tuple[BlockProblem, str, str, Backend]] = {}

@@ -1,4 +1,4 @@
-"""Pictures of fields and meshes, and what they are for pyvista; `Field` and `Mesh` have methods that ask for them."""
+"""Pictures of fields and meshes, and their grids for pyvista; `Field` and `Mesh` have methods that use them."""
 
 from .drawing import Look, field_picture, mesh_picture
 from .from_file import file_picture

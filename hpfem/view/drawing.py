@@ -71,12 +71,12 @@ class Look:
         Parameters
         ----------
         components : int
-            That the field has.
+            Components of the field.
 
         Raises
         ------
         ArgumentError
-            If one is wrong.
+            If an option is wrong.
         """
         from matplotlib import colormaps
 
@@ -99,9 +99,9 @@ class Look:
         ----------
         mesh : Mesh
         pieces : sequence of Piece
-            Its cells, with the field.
+            The cells, with the field.
         order : int
-            Of what is drawn.
+            Name of the drawn field.
         path : path or None
             File to write.
 
@@ -154,8 +154,8 @@ def _is_flat(mesh: Mesh) -> bool:
 def _check_path(path: Any, mesh: Mesh) -> None:
     if mesh.part is not None:
         raise ArgumentError(
-            f"{mesh.name}: processes have a part each of what is to be drawn: give fields to hp.write_vtu, for programs"
-            " that draw them together, or draw in one process"
+            f"{mesh.name}: each process has a part of the picture: write fields by hp.write_vtu for other programs,"
+            " or draw in one process"
         )
     if path is not None:
         check_picture(path, _is_flat(mesh))

@@ -41,7 +41,7 @@ def file_picture(
     field : str, optional
         Name of the field; by default the first.
     by : str, optional
-        What a mesh is coloured by, see `Mesh.plot`.
+        Sets that a mesh is coloured by, see `Mesh.plot`.
     look : Look, optional
         How a field is drawn.
 

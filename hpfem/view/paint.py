@@ -11,7 +11,7 @@ from ..mesh import Mesh
 from ..vtu.grid import first_set
 from .surface import Surface
 
-# Of regions, of boundaries, and of what has no name.
+# Colours of regions, of boundaries, and of parts without a name.
 _FILLS = ("#a6cee3", "#fdd49e", "#b2df8a", "#cab2d6", "#fb9a99", "#ffff99", "#d9c7a8", "#c7e9e4")
 _STROKES = ("#c8352b", "#2166ac", "#2e8b3d", "#e08214", "#8c5aa8", "#17888f", "#7f5539", "#d6569b")
 _PLAIN = "#d5dbe3"
@@ -24,13 +24,13 @@ class Paint:
     Attributes
     ----------
     values : ndarray, [n], or None
-        At the points, for a map of colours; the others are for a surface without.
+        Values at the points, for a colour map; the other attributes are for a surface without values.
     name : str
         Of the values.
     limits : (float, float)
-        Values at the ends of the map of colours.
+        Values at the ends of the colour map.
     colours : str
-        Its name, as matplotlib has it.
+        Name of the colour map in matplotlib.
     fills, strokes : tuple of (str, str)
         Name and colour of the labels of triangles and lines; an empty name is not shown.
     labels, stroke_labels : ndarray of int
@@ -56,7 +56,7 @@ def paint_of_names(mesh: Mesh, surface: Surface, by: str | None) -> Paint:
     surface : Surface
         Of the mesh.
     by : "regions", "boundaries", "nothing" or None
-        By what; None: flat meshes by both, solids by their boundaries where these have names, else by regions.
+        The sets to colour; None: both for flat meshes, for solids boundaries if these have names, else regions.
 
     Returns
     -------
@@ -82,7 +82,7 @@ def paint_of_names(mesh: Mesh, surface: Surface, by: str | None) -> Paint:
 
 
 def _named(names: object, palette: tuple[str, ...], labels: NDArray[np.int32]) -> tuple[tuple[str, str], ...]:
-    """Names and colours of the labels, that without a name first."""
+    """Names and colours of the labels; the one without a name is first."""
     found = list(names)  # type: ignore[call-overload]
     rest = "(no name)" if found and (labels == 0).any() else ""
     return ((rest, _PLAIN), *((name, palette[i % len(palette)]) for i, name in enumerate(found)))

@@ -1,4 +1,4 @@
-"""A picture that was drawn: for a notebook, or a file."""
+"""A drawn picture, for a notebook or a file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Picture:
     Attributes
     ----------
     figure : Figure or None
-        Of matplotlib, to be changed before it is shown or saved; None in three dimensions.
+        Figure of matplotlib, which can be changed before it is shown or saved; None in three dimensions.
     """
 
     def __init__(self, drawn: Figure | bytes) -> None:
@@ -46,7 +46,7 @@ class Picture:
         Parameters
         ----------
         path : path
-            Ends in .png, in two dimensions also .pdf or .svg.
+            It ends in .png, in two dimensions also in .pdf or .svg.
 
         Raises
         ------
@@ -68,7 +68,7 @@ def check_picture(path: str | PathLike[str], flat: bool) -> Path:
     ----------
     path : path
     flat : bool
-        Whether it is of two dimensions.
+        Whether the picture is of two dimensions.
 
     Returns
     -------

@@ -38,7 +38,7 @@ def needed_pyvista(what: str) -> Any:
     Parameters
     ----------
     what : str
-        What takes it, for the message.
+        Name of the function that needs it, for the message.
 
     Returns
     -------
@@ -71,13 +71,13 @@ def draw_solid(surface: Surface, paint: Paint, edges: bool) -> bytes:
     Raises
     ------
     ArgumentError
-        If pyvista or OpenGL are not there.
+        If pyvista or OpenGL is missing.
     """
     pv = needed_pyvista(_WHAT)
     with _quiet():
         if missing_opengl():
             raise ArgumentError(
-                f"{_WHAT} takes OpenGL, which is not there; with Mesa: apt install libegl1 libgl1-mesa-dri"
+                f"{_WHAT} needs OpenGL, which is missing; install Mesa: apt install libegl1 libgl1-mesa-dri"
             )
         theme = pv.themes.DocumentTheme()
         scene = pv.Plotter(off_screen=True, window_size=_SIZE, line_smoothing=True, lighting="none", theme=theme)
@@ -99,7 +99,7 @@ def _add_surface(pv: Any, scene: Any, surface: Surface, paint: Paint) -> None:
     def add(triangles: NDArray[np.int64], values: NDArray[np.float64] | None = None, **how: Any) -> None:
         mesh = pv.PolyData.from_regular_faces(surface.points, triangles)
         actor = scene.add_mesh(mesh, scalars=values, smooth_shading=True, ambient=0.5, diffuse=0.55, **how)
-        # Behind the lines that lie on it.
+        # The surface is drawn behind the lines on it.
         actor.mapper.SetResolveCoincidentTopologyToPolygonOffset()
         actor.mapper.SetRelativeCoincidentTopologyPolygonOffsetParameters(2, 2)
 
@@ -126,7 +126,7 @@ def _add_lines(pv: Any, scene: Any, surface: Surface) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what VTK says of displays that it has tried."""
+    """Hide VTK's messages about displays that it has tried."""
     from vtkmodules.vtkCommonCore import vtkLogger
 
     before = vtkLogger.GetCurrentVerbosityCutoff()
@@ -138,7 +138,7 @@ def _quiet() -> Iterator[None]:
 
 
 def missing_opengl() -> bool:
-    """Whether VTK would end the process: its last choice of a window takes OSMesa.
+    """Whether VTK would end the process: its last choice of a window needs OSMesa.
 
     Returns
     -------

@@ -1,7 +1,7 @@
-"""What is seen of a mesh: its cells where they are flat or a surface, the outer facets of solid cells.
+"""The visible surface of a mesh: its cells if they are flat or a surface, the outer facets of solid cells.
 
-Each is cut into triangles on an equispaced lattice, and its edges into short lines. Points are those of the cells'
-own maps and values those of the fields' own polynomials, so that curved cells look curved and fields smooth.
+Each is cut into triangles on an equispaced lattice, and its edges into short lines. Points are computed with the cells'
+maps, and values with the fields' polynomials, so that curved cells look curved and fields smooth.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _APART = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Cells that are looked at together.
+    """Cells that are drawn together.
 
     Attributes
     ----------
     geometry : ElementMap
         Of the cells.
     group : CellGroup
-        What they are part of, and which rows of it they are.
+        The map that they are part of, and their rows in it.
     rows : ndarray of int, [E]
     basis : Basis, optional
     coefficients : ndarray, [components, E, n_modes], optional
-        Of a field on the cells.
+        Coefficients of a field on the cells.
     whole : ndarray of bool, [E], optional
-        Cells that are no pieces of others, of which edges are shown; by default all.
+        Cells that are not pieces of others, whose edges are shown; by default all.
     """
 
     geometry: ElementMap
@@ -66,13 +66,13 @@ class Surface:
     triangles : ndarray of int, [m, 3]
         Rows of `points`; triangles of one cell or facet only share points.
     cells, facets : ndarray of int, [m]
-        Of the mesh, by triangle; facets are -1 where whole cells are seen.
+        Numbers in the mesh, by triangle; facets are -1 if whole cells are visible.
     lines : ndarray, [l, k, D]
-        Points along each edge that is seen.
+        Points along each visible edge.
     edges : ndarray of int, [l]
         The edges' numbers.
     values : ndarray, [n, components], or None
-        Of a field at the points.
+        Values of a field at the points.
     """
 
     points: Array
@@ -128,7 +128,7 @@ def nodal_pieces(mesh: Mesh, values: Array, whole: NDArray[np.bool_]) -> list[Pi
     values : ndarray, [n, components]
         Of functions of the cells' order.
     whole : ndarray of bool, [n_cells]
-        Cells that are no pieces of others.
+        Cells that are not pieces of others.
 
     Returns
     -------
@@ -142,14 +142,14 @@ def nodal_pieces(mesh: Mesh, values: Array, whole: NDArray[np.bool_]) -> list[Pi
 
 
 def surface_of(mesh: Mesh, pieces: Sequence[Piece], subdivide: int) -> Surface:
-    """Cut what is seen into triangles and lines.
+    """Cut the visible surface into triangles and lines.
 
     Parameters
     ----------
     mesh : Mesh
     pieces : sequence of Piece
     subdivide : int
-        Lines along each edge, fewer where there would be too many triangles.
+        Lines along each edge; fewer if there would be too many triangles.
 
     Returns
     -------
@@ -181,7 +181,7 @@ def surface_of(mesh: Mesh, pieces: Sequence[Piece], subdivide: int) -> Surface:
             lines.append(_positions(geometry, _placed(shape, edge, equispaced_nodes(edge.shape, count)), rows))
             edges.append(group.edges[piece.rows[rows], number])
     line, edge_ids = np.concatenate(lines), np.concatenate(edges)
-    if not mesh.periodic:  # else an edge may be seen in several places
+    if not mesh.periodic:  # else an edge may be visible in several places
         edge_ids, once = np.unique(edge_ids, return_index=True)
         line = line[once]
     return Surface(
@@ -196,12 +196,12 @@ def surface_of(mesh: Mesh, pieces: Sequence[Piece], subdivide: int) -> Surface:
 
 
 def _sides(shape: Shape) -> tuple[Entity, ...]:
-    """The sides of a cell that may be seen."""
+    """The sides of a cell that may be visible."""
     return shape.facets if shape.dim == 3 else (Entity(shape, tuple(range(shape.n_vertices))),)
 
 
 def _seen(mesh: Mesh, piece: Piece) -> NDArray[np.bool_]:
-    """Which sides of each cell are seen, [E, n]."""
+    """Which sides of each cell are visible, [E, n]."""
     if mesh.dim == 2:
         return np.ones((len(piece.rows), 1), dtype=bool)
     return _outer(mesh)[piece.group.facets[piece.rows]]
@@ -231,7 +231,7 @@ def _triangles(shape: Shape, count: int) -> tuple[Array, Indices]:
 
 
 def _placed(shape: Shape, entity: Entity, nodes: Array) -> Array:
-    """Points of an entity's shape in the cell; each is a segment, a triangle or a parallelogram there."""
+    """Points of an entity's shape in the cell, where it is a segment, a triangle or a parallelogram."""
     own = np.column_stack([np.ones(entity.shape.n_vertices), entity.shape.vertices])
     matrix = np.linalg.lstsq(own, shape.vertices[list(entity.vertices)], rcond=None)[0]
     return np.clip(np.column_stack([np.ones(len(nodes)), nodes]) @ matrix, -1, 1)

@@ -1,4 +1,4 @@
-"""Fields as a grid of VTK: cells with points of their own, so that what jumps between cells does so there."""
+"""Fields as a grid of VTK: each cell has points of its own, so that jumps between cells are kept."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Grid:
 
 
 def grid_of(fields: Field | Mapping[str, Field], subdivide: int | None = None) -> Grid:
-    """Make the grid that `write_vtu` writes, of this process' cells.
+    """Make the grid that `write_vtu` writes, from the cells of this process.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def grid_of(fields: Field | Mapping[str, Field], subdivide: int | None = None) -
 
 
 def grid_of_mesh(mesh: Mesh) -> Grid:
-    """Make a grid of the cells of a mesh, which share points as they do there.
+    """Make a grid of the cells of a mesh, which share points as in the mesh.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def grid_of_mesh(mesh: Mesh) -> Grid:
     Returns
     -------
     Grid
-        With "cell" and, where there are regions, "region" of each cell.
+        With "cell" and, if there are regions, "region" of each cell.
     """
     cells: list[tuple[int, NDArray[np.int64]]] = []
     owners = []
@@ -117,12 +117,12 @@ def first_set(sets: Collection[NDArray[np.int64]], count: int) -> NDArray[np.int
     sets : collection of ndarray of int
         Numbers of their members.
     count : int
-        How many things there are.
+        Number of things.
 
     Returns
     -------
     ndarray of int, [count]
-        From 1; 0 where it is in none.
+        From 1; 0 for a thing in no set.
     """
     found = np.zeros(count, dtype=np.int32)
     for number, members in reversed(list(enumerate(sets, start=1))):
@@ -131,7 +131,7 @@ def first_set(sets: Collection[NDArray[np.int64]], count: int) -> NDArray[np.int
 
 
 def as_functions(fields: Field | Mapping[str, Field]) -> dict[str, Field]:
-    """Take fields by name, each as coefficients, which are evaluated where values are wanted.
+    """Take fields by name, each as coefficients, which can be evaluated anywhere.
 
     Parameters
     ----------
@@ -162,13 +162,13 @@ def as_functions(fields: Field | Mapping[str, Field]) -> dict[str, Field]:
         if not isinstance(field, Field):
             raise ArgumentError(f"{name!r} is no Field but a {type(field).__name__}; make one with space.project")
         if result and field.space is not next(iter(result.values())).space:
-            raise StateError(f"field {name!r} is on another space than the first; draw or write them one by one")
+            raise StateError(f"field {name!r} is on another space than the first one; draw or write them one by one")
         if field.state == "dual":
             raise StateError(
                 f"field {name!r} is in state 'dual': a functional, which has no values at points; solve with the mass"
-                " for the function it stands for, or take the 'coeff' field it was made from"
+                " matrix for the function that it represents, or use the 'coeff' field that it was computed from"
             )
-        # Before the projection, which would spread a NaN over its cell and stop at nothing.
+        # Before the projection, which would spread a NaN over its cell without an error.
         _check_finite(name, field)
         result[name] = field if field.state == "coeff" else field.space.project(field)
     return result
@@ -208,7 +208,7 @@ def _values(field: Field, patterns: list[Pattern]) -> NDArray[Any]:
 
 
 def _cells(space: Space, patterns: list[Pattern]) -> tuple[list[tuple[int, NDArray[np.int64]]], dict[str, Any]]:
-    """Connectivity by VTK cell type, and what is said of each cell."""
+    """Connectivity by VTK cell type, and the data of each cell."""
     cells: list[tuple[int, NDArray[np.int64]]] = []
     owners: list[NDArray[np.int64]] = []
     facts: list[NDArray[np.int32]] = []

@@ -1,6 +1,6 @@
-"""What VTK shows of one of our cells: points of the reference shape, and the VTK cells between them.
+"""One of our cells in VTK: points of the reference shape, and the VTK cells between them.
 
-A Lagrange cell of VTK where there is one for the shape and order; else linear cells between the points of the
+A Lagrange cell of VTK if there is one for the shape and order; else linear cells between the points of the
 equispaced lattice. A product is cut like its base, times the segments of its last direction. The cones:
 
 - tri: triangles like the whole one, and inverted ones.
@@ -48,7 +48,7 @@ class Pattern:
 
 @cache
 def vtk_pattern(shape: Shape, order: int) -> Pattern:
-    """One VTK cell of that order where there is one, else linear cells on the lattice of that order.
+    """One VTK cell of the order if there is one, else linear cells on the lattice of the order.
 
     Parameters
     ----------
@@ -160,5 +160,5 @@ def _righted(tets: Indices) -> Indices:
     return np.where((volume < 0)[:, None, None], tets[:, [0, 1, 3, 2]], tets)
 
 
-# By what the cone is over.
+# By the base of the cone.
 _CONES: dict[str, Callable[[int], Cut]] = {"segment": _cut_tri, "tri": _cut_tet, "quad": _cut_pyramid}

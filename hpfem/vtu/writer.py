@@ -24,15 +24,15 @@ def write_vtu(
 ) -> None:
     """Write fields to a VTU file, which ParaView, pyvista and VTK open.
 
-    Each cell has points of its own, so that what jumps between cells does so in the file. Its order there is the
-    larger of P and the geometry order: the file holds the functions and the curved cells exactly. VTK has no
-    pyramids above order 1 and no cells above order 10: these are cut into linear cells on their lattice of points,
-    which is where programs that draw Lagrange cells by pieces cut the neighbours' faces, too: no gaps are seen.
-    Vectors of two components get a third one, zero, as VTK's vectors have three.
+    Each cell has points of its own, so that the file keeps jumps between cells. The order of a cell in the file is the
+    larger of P and the geometry order: the file holds the functions and the curved cells exactly. VTK has no pyramids
+    above order 1 and no cells above order 10: these are cut into linear cells on their lattice of points. Programs that
+    draw Lagrange cells in pieces cut the neighbours' faces at the same points, so that no gaps are visible. Vectors of
+    two components get a third one, zero, as VTK's vectors have three.
 
     Cell data: "cell" (number in the mesh), "shape" (VTK's number for the linear cell of that shape), "order" (P),
-    "geometry_order", "block", and where the mesh has regions "region": counted from 1, 0 for none, the first of those
-    that the cell is in. The file's field data has (number, dimension) under each region's name.
+    "geometry_order", "block", and if the mesh has regions "region": the number of the first region with the cell,
+    from 1, or 0 for none. The file's field data has (number, dimension) under each region's name.
 
     Parameters
     ----------
@@ -55,12 +55,12 @@ def write_vtu(
 
     Notes
     -----
-    Where processes share the mesh this is collective: each writes its cells, "u.vtu" becomes "u.pvtu", which names
-    their files "u_0.vtu", "u_1.vtu", ..., and is what programs open. Cells have their numbers in the whole mesh, and
-    "process" is the one that has them.
+    If processes share the mesh this is collective: each writes its cells to a file "u_0.vtu", "u_1.vtu", .... Programs
+    open "u.pvtu", which names these files. Cells have their numbers in the whole mesh, and "process" is the number of
+    their process.
     """
     target = file_path(path)
-    # Programs choose their reader by it.
+    # Programs choose their reader by the suffix.
     if target.suffix != ".vtu":
         raise ArgumentError(f"cannot write {path_text(path)}: give a name that ends in .vtu")
     compress = flag(compress, "compress")

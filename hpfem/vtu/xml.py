@@ -44,7 +44,7 @@ def write_unstructured_grid(
     point_data : mapping of str to ndarray, [n_points, components]
     cell_data : mapping of str to ndarray, [n_cells]
     field_data : mapping of str to ndarray, [n, components]
-        What is said of the whole grid.
+        Data of the whole grid.
     compress : bool
         Whether to compress the arrays.
     """
@@ -108,7 +108,7 @@ def _declared(name: str, array: NDArray[Any]) -> str:
 
 
 def _active(point_data: Mapping[str, NDArray[Any]]) -> str:
-    """Attributes that name the first scalar and the first vector, which programs show at first."""
+    """Attributes with the names of the first scalar and the first vector, which programs show first."""
     found: dict[str, str] = {}
     for name, array in point_data.items():
         found.setdefault({1: "Scalars", 3: "Vectors"}.get(array.shape[1], ""), name)
@@ -125,7 +125,7 @@ def _write_section(
 ) -> None:
     file.write(f"<{section}{attributes}>\n")
     for name, array in arrays.items():
-        # Only here the piece's header does not tell how many there are.
+        # The piece's header does not have their number.
         count = f' NumberOfTuples="{len(array)}"' if of_grid else ""
         file.write(f'<DataArray{_declared(name, array)}{count} format="binary">\n')
         file.write(encoded(array, compress))
@@ -134,7 +134,7 @@ def _write_section(
 
 
 def encoded(array: NDArray[Any], compress: bool) -> str:
-    """Base64 of an array with the header that VTK wants before it.
+    """Base64 of an array with VTK's header before it.
 
     Parameters
     ----------
@@ -161,6 +161,6 @@ def _base64(data: bytes) -> str:
 
 def _quoted(name: str) -> str:
     """A name as the value of an attribute."""
-    from xml.sax.saxutils import quoteattr  # imports much that nothing else needs
+    from xml.sax.saxutils import quoteattr  # imports many modules that nothing else needs
 
     return quoteattr(name)

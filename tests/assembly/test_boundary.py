@@ -128,7 +128,7 @@ def test_values_that_agree_but_for_rounding_are_not_named():
     hp.BoundaryConditions(c0, {"xmin": lambda x, y: np.sin(np.pi * y), "ymax": 0.0, "xmax": lambda x, y: 1e-12 * y})
 
 
-def test_a_function_alone_is_for_the_rest_of_the_boundary():
+def test_a_function_without_a_name_is_for_the_rest_of_the_boundary():
     c0 = hp.C0Space(hp.Space(box("prism", (2, 2, 2)), 3))
     rest = hp.BoundaryConditions(c0, dirichlet=1.0, neumann={"xmin": 1.0}, robin={"zmax": (1.0, 0.0)})
     named = hp.BoundaryConditions(c0, dirichlet=dict.fromkeys(("xmax", "ymin", "ymax", "zmin"), 1.0))

@@ -83,5 +83,5 @@ def test_products_are_those_of_the_global_operator(components, conditions, rng):
             assert name in ("scatter", "operator", "gather")
             part()
         assert np.isfinite(out).all()
-    with pytest.raises(hp.ArgumentError, match="is wanted"):
+    with pytest.raises(hp.ArgumentError, match="is needed"):
         product(x[:-1])

@@ -239,7 +239,7 @@ def test_wrong_results_are_not_timed(monkeypatch):
     assert {entry["reason"] for entry in run._runner.wrong} == {"the result differs from SciPy's product by 0.001"}
 
 
-def test_the_estimate_of_memory_holds_what_stays():
+def test_the_estimate_of_memory_covers_permanent_arrays():
     for benchmark, shape, geometry in (("bp1", "tet", "affine"), ("bp3", "hex", "deformed")):
         [size] = global_sizes(shape, 3, [2e4])
         estimate = global_bytes(benchmark, shape, 3, size, geometry, backend="numpy")

@@ -33,7 +33,7 @@ def test_small_tables(script, tmp_path, capsys):
     assert capsys.readouterr().out.strip() == printed.strip()
 
 
-def test_what_goes_wrong_is_told(script, monkeypatch, capsys):
+def test_errors_are_reported(script, monkeypatch, capsys):
     monkeypatch.setattr(script, "MOST_UNKNOWNS", 1)
     record = script.main(["--small", "reactions"])["tables"]["reactions"]["cases"][0]
     assert record["iterations"] is None and record["failed"] == "more than 1 unknowns"

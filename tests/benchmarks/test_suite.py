@@ -191,7 +191,7 @@ def test_on_a_device_factors_are_copied_there_and_sizes_share_them(device):
     assert all(len(kernel.factors) * LANES >= max(kernel.launches) for kernel in measured)
 
 
-def test_what_is_wrong_is_not_timed(device, monkeypatch):
+def test_wrong_kernels_are_not_timed(device, monkeypatch):
     bad = GroupStrategy("bad", 1e-3)
     add_strategy(BACKENDS["gpu-like"], bad)
     settings = SuiteSettings(**{**SMALL, "backend": "gpu-like", "shapes": ("quad",), "algorithms": ("auto",)})
@@ -228,7 +228,7 @@ def test_every_combination_is_measured_once():
             assert m.sustained_dofs_per_second == pytest.approx(m.n_dofs / m.sustained_seconds)
 
 
-def test_what_is_not_exact_on_the_points_is_skipped():
+def test_algorithms_that_are_not_exact_are_skipped():
     small = {"shapes": ("tet",), "orders": (2,), "dofs": (100,), "quadrature": -1, "benchmarks": ("bk3",)}
     run = Runner(SuiteSettings(**{**SMALL, **small}), LIMITS)
     run.prepare()

@@ -126,7 +126,7 @@ def test_mass_has_one_algorithm():
     ]
 
 
-def test_what_cannot_be_served_is_said(monkeypatch):
+def test_unsuitable_strategies_are_reported(monkeypatch):
     def picky(space, **options):
         raise NotSuitable("too tall")
 
@@ -138,7 +138,7 @@ def test_what_cannot_be_served_is_said(monkeypatch):
     assert not run.measurements and {entry["reason"] for entry in run.skipped} == {"too tall"}
 
 
-def test_what_was_measured_is_there_at_any_time():
+def test_measurements_can_be_read_at_any_time():
     run = ThroughputRun(BenchSettings(shapes=SOLID_SHAPES, orders=(1,), dofs=(100,), **QUICK), LIMITS)
     next(iter(run))
     assert len(run.measurements) == 2
@@ -168,7 +168,7 @@ def test_bad_settings_are_refused_before_anything_is_measured(changes, message):
         ThroughputRun(BenchSettings(**changes), LIMITS)
 
 
-def test_what_does_not_fit_in_memory_is_refused_before_anything_is_measured(monkeypatch):
+def test_too_large_problems_are_refused_before_measuring(monkeypatch):
     wanted = BenchSettings(shapes=("tet",), orders=(1, 3), dofs=(1e3, 1e11), **QUICK)
     with pytest.raises(ArgumentError, match=r"1e\+11 degrees of .* order 1 take about \S+ GiB, but .* are free"):
         ThroughputRun(wanted, LIMITS)

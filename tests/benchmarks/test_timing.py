@@ -98,7 +98,7 @@ def test_thread_limit_without_threadpoolctl(monkeypatch):
         assert limit == {"limit": 1, "blas": "nothing"}
 
 
-def test_earlier_names_say_what_to_write():
+def test_earlier_names_say_the_present_names():
     with pytest.warns(hp.HpfemWarning, match="choose_backend"):
         from hpfem.benchmarks import TARGETS
     assert TARGETS["numpy"].timer().seconds(lambda: None, 1) > 0

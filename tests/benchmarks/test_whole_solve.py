@@ -154,5 +154,5 @@ def test_single_precision_and_nodes(capsys):
         (["--dofs", "1e11"], "GiB of memory are free; measure at most about"),
     ],
 )
-def test_what_cannot_be_measured_is_one_line(capsys, arguments, message):
+def test_an_impossible_measurement_is_one_line(capsys, arguments, message):
     assert message in refused(capsys, *SMALL, *arguments)

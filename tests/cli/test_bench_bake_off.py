@@ -71,7 +71,7 @@ def test_matrices_are_made_up_to_a_size(capsys):
         (["bp3", "--dofs", "1e11"], "GiB of memory are free; measure at most about"),
     ],
 )
-def test_what_cannot_be_measured_is_one_line(capsys, arguments, message):
+def test_an_impossible_measurement_is_one_line(capsys, arguments, message):
     assert message in refused(capsys, *SMALL, "--benchmark", *arguments)
 
 

@@ -135,7 +135,7 @@ def test_bad_input_is_one_line(capsys, arguments, message):
     assert message in refused(capsys, *SMALL, *arguments)
 
 
-def test_a_missing_gpu_is_said(capsys, monkeypatch):
+def test_a_missing_gpu_is_reported(capsys, monkeypatch):
     backend = StandInBackend("cuda", missing="there is no NVIDIA GPU")
     monkeypatch.setitem(BACKENDS, "cuda", backend)
     assert "backend 'cuda' cannot run here: there is no NVIDIA GPU" in refused(capsys, "bench", "--backend", "cuda")

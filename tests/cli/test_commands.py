@@ -228,7 +228,7 @@ def test_bench_json_is_all_that_is_printed(capsys):
         (["apply", MIXED, "--dtype", "float16"], "invalid choice: 'float16'.*float64"),
         (["apply", MIXED, "--order", "0"], "lie between 1 and"),
         (["apply", MIXED, "--order", "two"], "orders 'two' are not understood"),
-        (["apply", MIXED, "--order", "hex=2"], "order says nothing of"),
+        (["apply", MIXED, "--order", "hex=2"], "order has no value for"),
         (["apply", MIXED, "--order", "cube=2"], "unknown shape 'cube'"),
         (["apply", MIXED, "--field", "sin(q)"], "column 5: unknown name 'q'"),
         (["apply", MIXED, "--field", ""], "field expression is empty"),

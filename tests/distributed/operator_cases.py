@@ -149,7 +149,7 @@ def summaries(comm):
     for call in (part.refined, lambda: part.write("a.msh")):
         with pytest.raises(hp.ArgumentError, match="distribute"):
             call()
-    with pytest.raises(hp.ArgumentError, match=r"write_vtu, for programs that draw them together"):
+    with pytest.raises(hp.ArgumentError, match=r"hp\.write_vtu for other programs"):
         part.plot("a.png")
     refined = hp.distribute(alone.refined(), comm)
     check(alone.refined(), refined, comm, order=2)

@@ -231,7 +231,7 @@ def points(comm):
         own(bad)
     # A function of the coordinates is called as often as a process has cells.
     for use in (own.space.evaluate, lambda f: hp.l2_error(own, f), lambda f: hp.C0Space(own.space).project(f)):
-        with pytest.raises(hp.ArgumentError, match=r"take the field over first, with space\.interpolate"):
+        with pytest.raises(hp.ArgumentError, match=r"use space\.interpolate\(field\) first"):
             use(lambda *x: own(*x) + 1)
 
 

@@ -84,7 +84,7 @@ def test_without_mpi4py_one_line_says_what_to_install():
     assert "cannot work together without mpi4py" in found.stderr and "pip install 'hpfem[mpi]'" in found.stderr
 
 
-def test_an_mpirun_of_another_mpi_is_told(monkeypatch):
+def test_an_mpirun_of_another_mpi_is_reported(monkeypatch):
     pytest.importorskip("mpi4py", reason="mpi4py or mpiexec is absent")
     import subprocess
 
@@ -92,7 +92,7 @@ def test_an_mpirun_of_another_mpi_is_told(monkeypatch):
     code = "import hpfem as hp\nhp.box('hex', 2)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert found.returncode != 0
-    assert "mpi4py sees one alone" in found.stderr
+    assert "mpi4py sees only one" in found.stderr
 
 
 class _Pair:
@@ -120,4 +120,4 @@ def test_without_nccl_or_with_too_few_gpus_the_host_serves_and_one_line_says_so(
     monkeypatch.setattr(nccl, "_place", lambda comm: (comm.host, "0000:01:00.0"))
     assert nccl.nccl_of(_Pair()) is None
     assert len(caplog.messages) == 1 and said in caplog.messages[0]
-    assert "what processes exchange goes through the host" in caplog.messages[0]
+    assert "messages between processes go through the host" in caplog.messages[0]

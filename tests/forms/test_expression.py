@@ -175,7 +175,7 @@ class TestGraph:
         assert operations(math.nan) == ["pow"]
         assert traced(lambda u: u**0).outputs[0].payload == 1.0
 
-    def test_what_has_no_real_value_is_left_to_run_time(self):
+    def test_operations_without_a_real_value_are_not_folded(self):
         graph = Graph()
         for op, values in (
             ("div", (1.0, 0.0)),

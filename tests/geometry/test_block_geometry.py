@@ -207,7 +207,7 @@ class Straight(GeometryKind):
         return np.full(elements.n_elements, elements.order == 1)
 
 
-def test_what_a_further_kind_touches(monkeypatch):
+def test_files_that_another_geometry_kind_changes(monkeypatch):
     """A class and a place in the list: blocks, messages, keys and pickles have it, and all kernels are right on it."""
     mesh = tapered("hex")
     plain = hp.Space(mesh, 2)

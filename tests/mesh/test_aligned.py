@@ -44,7 +44,7 @@ def test_collapsed_directions_agree_in_files(path):
     assert disagreements(mesh, mesh.aligned)[0] == 0
 
 
-def test_what_cannot_agree_is_left():
+def test_faces_that_cannot_agree_are_left():
     """A tet beside two pyramids that are collapsed at the two ends of one of its edges."""
     mesh = ours("cube_mixed.msh")
     wrong, shared = disagreements(mesh, mesh.aligned)

@@ -233,7 +233,7 @@ def test_summary() -> None:
     assert repr(two_triangles()) == "<Mesh mesh: 2 tri of order 1>"
 
 
-def test_cells_that_touch_without_being_joined_are_told() -> None:
+def test_cells_that_touch_without_being_joined_are_counted() -> None:
     first, second = box("quad", (1, 2)), box("quad", (1, 2), lower=(1, 0), upper=(2, 1))
     points = np.concatenate([first.points, second.points])
     nodes = np.concatenate([first.cells[0].nodes, second.cells[0].nodes + len(first.points)])

@@ -121,7 +121,7 @@ def test_a_mesh_of_meshio_in_memory():
         from_meshio(meshio.Mesh(points[:4], [("quad", np.array([[0, 2, 1, 3]]))]))
 
 
-def test_what_meshio_keeps_for_itself_is_no_region():
+def test_internal_sets_of_meshio_are_no_regions():
     """Of a gmsh 4.1 file it keeps the entities that bound others beside the named sets."""
     points = np.array([[0.0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]])
     sets = {"plate": [np.array([0])], "gmsh:bounding_entities": [np.array([0])]}
@@ -134,7 +134,7 @@ def test_what_meshio_keeps_for_itself_is_no_region():
 
 
 @pytest.mark.parametrize("path", [None, 3, b"mesh.msh"])
-def test_what_is_no_path(path):
+def test_only_paths_are_accepted(path):
     with pytest.raises(ArgumentError, match="a path must be a text or a path"):
         read_mesh(path)
 

@@ -155,7 +155,7 @@ def test_the_shared_meshes(shared_meshes: Path) -> None:
             assert np.array_equal(boundary, mesh.facets.boundary)
 
 
-def test_what_the_shared_meshes_say(shared_meshes: Path) -> None:
+def test_errors_of_shared_meshes(shared_meshes: Path) -> None:
     compass = read_mesh(shared_meshes / "mfem/compass.msh")
     assert list(compass.boundaries) == ["ENE", "NNE", "NNW", "WNW", "WSW", "SSW", "SSE", "ESE"]
     assert len(compass.regions["Base"]) == 4
@@ -182,6 +182,6 @@ def test_numbers_of_a_text_are_those_of_python(text: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", [b"12-5", b"1\x002", b"1 2 x", b"1_0 2", b"0x10"])
-def test_what_is_no_number_is_quoted(text: bytes) -> None:
+def test_a_wrong_number_is_quoted(text: bytes) -> None:
     with pytest.raises(MeshError, match="a number was expected"):
         parsed_numbers(text)

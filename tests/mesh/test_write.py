@@ -105,7 +105,7 @@ def test_a_periodic_mesh_loses_its_pairs_and_says_so(tmp_path) -> None:
     low, high = (np.flatnonzero(flat.points[:, 0] == x) for x in (0, 1))
     pairs = [np.column_stack([high, low])]
     mesh = Mesh.from_cells(flat.points, [("quad", 1, flat.cells[0].nodes)], periodic=pairs)
-    with pytest.warns(HpfemWarning, match="does not say which sides are one"):
+    with pytest.warns(HpfemWarning, match="does not say which sides of this periodic mesh"):
         mesh.write(tmp_path / "a.msh")
     assert read_mesh(tmp_path / "a.msh").n_vertices == 16
 

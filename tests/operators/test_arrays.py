@@ -65,7 +65,7 @@ class Reluctant(HostTensor):
         return self.inside.copy()
 
 
-def test_arrays_that_record_gradients_are_refused_with_what_is_true(rng):
+def test_arrays_that_record_gradients_are_refused_with_advice(rng):
     space = one(backend="numpy")
     mass, (array,) = hp.Mass(space), numbers(space, "coeff", rng)
     with pytest.raises(ArgumentError, match="does not differentiate.*detach.*constant to autograd.*autograd.Function"):
@@ -116,7 +116,7 @@ class TestHost:
         assert np.array_equal(mass(HostTensor(array)), mass(array))
         assert mass(HostTensor(array), out=out) is out
         assert np.array_equal(out.inside, mass(array))
-        with pytest.raises(ArgumentError, match="out of Mass, block 0: Reluctant is read-only, or gives copies"):
+        with pytest.raises(ArgumentError, match="out of Mass, block 0: Reluctant is read-only, or shares only copies"):
             mass(array, out=Reluctant(np.empty((1, 2, 16))))
 
     def test_single_precision(self, rng):
@@ -147,7 +147,7 @@ class TestHost:
         with pytest.raises(StateError, match="couples 2 components, got a field with 1"):
             hp.WeakForm(space, lambda u: [u[1], u[0]], test="value", components=2)(array)
 
-    def test_what_is_refused_as_out(self, rng):
+    def test_invalid_outs(self, rng):
         space = one()
         mass, (array,) = hp.Mass(space), numbers(space, "coeff", rng)
         with pytest.raises(StateError, match="cannot write into its own argument"):
@@ -283,7 +283,7 @@ class TestGpu:
             mass(u)
         assert pickle.loads(pickle.dumps(other)).device.name == "cuda:0"
 
-    def test_what_would_fit_where_there_is_no_room(self, gpus, rng):
+    def test_errors_say_what_would_fit(self, gpus, rng):
         space = hp.Space(box("hex", (4, 4, 4)).elevated(2).transformed(lambda x: x + 0.1 * np.sin(x[:, ::-1])), 3)
         u = space.field("coeff", numbers(space, "coeff", rng))
         mass = hp.Mass(space, backend="cuda")

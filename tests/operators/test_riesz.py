@@ -36,7 +36,7 @@ def test_components_are_solved_one_by_one(rng):
         assert np.abs(got - expected).max() < 1e-11 * np.abs(expected).max()
 
 
-def test_what_is_no_functional_on_the_space_is_refused(rng):
+def test_only_functionals_on_the_space_are_accepted(rng):
     space, other = hp.Space(straight("quad"), 2), hp.Space(straight("quad"), 2)
     operator = InverseMass(space)
     with pytest.raises(hp.StateError, match="takes a 'dual' field, got 'coeff'; apply Mass"):

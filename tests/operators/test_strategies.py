@@ -223,7 +223,7 @@ class TestBackends:
         assert count.total == 0
 
 
-def test_what_is_too_large_to_compile_falls_back():
+def test_kernels_too_large_to_compile_fall_back():
     forget_reports()
     space = hp.Space(curved("quad"), 20, quadrature=12, backend="cpu")
     operator = hp.Mass(space)

@@ -191,7 +191,7 @@ def test_diagonals_of_the_matrix(backend, rng):
         assert norm_error(A.diagonal(), A.assemble().diagonal()) < 1e-12
 
 
-def test_what_is_needed_counts_every_entry():
+def test_needs_count_every_entry():
     space = hp.Space(box("hex", (2, 2, 2)).elevated(2).transformed(lambda x: x + 0.05 * np.sin(x[:, ::-1])), 4)
     held = []
     for k in (2.0, lambda *x: 2.0, (1.0, 2.0, 3.0), varying, {"hex": varying}, hp.by_region(space, {"hex": FULL[3]})):

@@ -171,7 +171,7 @@ def test_the_present_choice_stays_unless_it_is_beaten_clearly(world, space, chal
         assert "kept: new is 3.1% faster, which is not enough" in operator.explain()
 
 
-def test_what_was_tuned_is_the_one_to_beat_next_time(world, space):
+def test_an_earlier_result_is_the_incumbent(world, space):
     register_strategy(Paced("old", world, {None: 1.0}, cost=0.5))
     register_strategy(Paced("new", world, {None: 0.9}))
     hp.Mass(space).tune(1e9)
@@ -191,14 +191,14 @@ def test_rounds_build_on_times_and_stop_for_those_far_behind(world, space):
     assert bad.prepared == ["p"]
 
 
-def test_shipped_measurements_are_said(world, space):
+def test_shipped_measurements_are_reported(world, space):
     register_strategy(Paced("known", world, {"a": 1.0}, cost=0.1))
     text = hp.Mass(space).explain()
     assert "known, a (shipped table: 9 GDoF/s on a chip)" in text
     assert "known, a (asked for)" in hp.Mass(space, strategy="known").explain()
 
 
-def test_what_cannot_serve_is_said(world):
+def test_unsuitable_candidates_are_reported(world):
     space = hp.Space(box(("quad", "tri"), (2, 1)), 2, backend="numpy")
     register_strategy(Paced("some", world, {None: 0.5}, cost=0.5, shapes=("tri",)))
     register_strategy(Paced("all", world, {None: 1.0}))
@@ -251,7 +251,7 @@ def test_it_ends_in_time(world, space):
     assert 1 < result.record.tried < 15 and result.record.winner == ("first", None, None)
 
 
-def test_everybody_has_a_chance_if_time_is_short():
+def test_every_candidate_is_timed_if_time_is_short():
     a, b, c = [("a", None, v) for v in "123"], [("b", None, "1")], []
     assert tuner.in_turns([a, b, c]) == [a[0], b[0], a[1], a[2]]
     assert tuner.in_turns([]) == []
@@ -265,7 +265,7 @@ def test_without_time_nothing_is_kept(world, space):
     assert chosen(hp.Mass(space)) == [("first", None, None)]
 
 
-def test_blocks_that_are_alike_are_tuned_once(world):
+def test_equal_blocks_are_tuned_once(world):
     spaces = [hp.Space(box("quad", counts), 2, backend="numpy") for counts in ((3, 2), (2, 3))]
     register_strategy(Paced("a", world, {None: 1.0}))
     assert len(tune_operators([hp.Mass(space) for space in spaces], 1e9)) == 1
@@ -375,12 +375,12 @@ def test_a_result_that_cannot_be_built_is_reported_and_ignored(world, space, win
     tuning.keep(replace(result.record, winner=winner))
     operator = hp.Mass(space)
     assert chosen(operator) == [("model", None, None)] and "by the model" in operator.explain()
-    assert any("was chosen once and is not used now" in text for text in reports().values())
+    assert any("was chosen before and is not used now" in text for text in reports().values())
     [again] = operator.tune(1e9)
     assert again.record.winner == ("model", None, None)
 
 
-def test_what_is_asked_for_is_tuned_by_itself(world, space):
+def test_a_requested_strategy_is_tuned_by_itself(world, space):
     register_strategy(Paced("a", world, {"x": 1.0, "y": 0.5}))
     register_strategy(Paced("b", world, {None: 0.1}, cost=0.5))
     operator = hp.Helmholtz(space, strategy="a", algorithm="collocated")

@@ -46,7 +46,7 @@ def test_cases_are_told_apart(experiment, quick):
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=lambda e: e.name)
-def test_what_is_selected_can_be_there(experiment):
+def test_names_of_devices_that_can_be_selected(experiment):
     """Published numbers and statements ask for values that cases, strategies or algorithms of the experiment have."""
     may: dict[str, set[object]] = {"algorithm": {"collocated", "noncollocated"}}
     for series in experiment.series:

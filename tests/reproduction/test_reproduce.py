@@ -67,7 +67,7 @@ def test_a_run_goes_on(tmp_path, capsys):
     ("arguments", "said"),
     [
         (["nothing"], "unknown experiment 'nothing'"),
-        ([], "name an experiment or a paper, or say all"),
+        ([], "give an experiment, a paper, or all"),
         (["all", "--backend", "numpy"], "unknown backend 'numpy'; valid: cuda, cpu"),
         (["all", "--budget", "x"], "--budget"),
         (["all", "--quick", "--page", "x.md"], "--page needs -o"),
@@ -174,7 +174,7 @@ def test_a_row():
     assert "**slower** per bandwidth, 0.50 of our roofline, bound by bandwidth" in row(experiment, theirs, result)[-1]
 
 
-def test_what_is_seen_of_a_statement():
+def test_verdicts_on_a_statement():
     says = Statement("x", "Table 1", "cuda", {"strategy": "a"}, {"strategy": "b"}, 1.0, 2.0, by=("order",))
     records = [
         rounded({**RECORD, "strategy": s, "order": p, "value": v})

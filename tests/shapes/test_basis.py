@@ -275,7 +275,7 @@ def test_a_tabulation_pickles_without_its_tables():
 
 
 @cases(orders=(1, 3))
-def test_made_once_and_pickled_to_itself(shape, order, basis):
+def test_made_once_and_equal_after_pickling(shape, order, basis):
     made = make_basis(basis, shape, order)
     assert make_basis(name=basis, shape=shape, order=np.int64(order)) is made
     assert pickle.loads(pickle.dumps(made)) is made

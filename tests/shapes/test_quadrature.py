@@ -137,7 +137,7 @@ def test_default_counts(shape):
     assert default_counts(shape, 3, more=2) == tuple(n + 2 for n in expected)
 
 
-def test_rules_are_made_once_and_pickle_to_themselves():
+def test_rules_are_made_once_and_equal_after_pickling():
     rule = make_rule("gauss", 5)
     assert make_rule("gauss", 5, 0) is rule
     assert make_rule("gauss", np.int64(5), alpha=0) is rule

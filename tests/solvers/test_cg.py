@@ -43,7 +43,7 @@ def test_iterations_are_those_of_scipy_on_the_matrix(problem, name):
     assert np.abs(x - y).max() < 1e-7 * np.abs(y).max()
 
 
-def test_a_preconditioner_elsewhere_is_refused(problem):
+def test_a_preconditioner_on_another_device_is_refused(problem):
     class Elsewhere(VectorSpace):
         def has(self, array):
             return False
@@ -207,7 +207,7 @@ def test_an_indefinite_operator_is_refused(problem):
         hp.cg(A.apply, b, lambda r: -r)
 
 
-def test_no_convergence_is_said(problem):
+def test_no_convergence_is_reported(problem):
     A, b = problem
     with pytest.raises(hp.SolverError, match="after 3 iterations"):
         hp.cg(A.apply, b, max_iterations=3)
@@ -215,7 +215,7 @@ def test_no_convergence_is_said(problem):
         hp.solve_helmholtz(A.c0.space, 1.0, 1.0, dirichlet=0.0, max_iterations=2)
 
 
-def test_what_is_not_finite_is_said(problem):
+def test_values_that_are_not_finite_are_reported(problem):
     A, b = problem
     with pytest.raises(hp.SolverError, match="right-hand side is not finite"):
         hp.cg(A.apply, b * np.nan)

@@ -78,7 +78,7 @@ def test_constants_of_each_component(backend):
     u = problem.solve(lambda *x: [f(*x) for f in sources])
     compare(u, [hp.solve_helmholtz(space, 0.0, f, tol=1e-14) for f in sources], 1e-11)
     assert [name.rpartition(", ")[2] for name in u.info.incompatibility] == ["component 0", "component 1"]
-    with pytest.warns(hp.HpfemWarning, match="must sum up to 0"):
+    with pytest.warns(hp.HpfemWarning, match="must sum to 0"):
         problem.solve((0.0, 1.0))
 
 

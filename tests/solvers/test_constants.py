@@ -83,14 +83,14 @@ def test_robin_conditions_fix_a_constant_however_weakly():
         hp.solve_helmholtz(space, 0.0, 1.0, robin={"xmin": (0.0, 0.0)})
 
 
-def test_an_incompatible_problem_is_said():
+def test_an_incompatible_problem_is_reported():
     space = hp.Space(ours("cube_distorted.msh"), 4)
     cosine = lambda x, y, z: np.pi**2 * np.cos(np.pi * x)  # noqa: E731
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         u = hp.solve_helmholtz(space, 0.0, cosine)
     assert abs(u.info.incompatibility["the mesh"]) < 1e-12
-    with pytest.warns(hp.HpfemWarning, match="must sum up to 0.*on the mesh; their mean is taken out") as caught:
+    with pytest.warns(hp.HpfemWarning, match="must sum to 0.*on the mesh; their mean is taken out") as caught:
         v = hp.solve_helmholtz(space, 0.0, lambda *x: cosine(*x) + 1e-6)
     assert caught[0].filename == __file__  # the line that the user wrote
     assert np.abs(u.vector - v.vector).max() < 1e-9
@@ -99,7 +99,7 @@ def test_an_incompatible_problem_is_said():
         warnings.simplefilter("error")
         again = tolerant.solve(lambda *x: cosine(*x) + 1e-6)
     assert again.info.incompatibility == pytest.approx(v.info.incompatibility, rel=1e-6)
-    with pytest.warns(hp.HpfemWarning, match="must sum up to 0"):
+    with pytest.warns(hp.HpfemWarning, match="must sum to 0"):
         tolerant.solve(lambda *x: cosine(*x) + 1e-3)
     # The sum over that of the absolute values: 1 for a constant.
     assert 1e-8 < v.info.incompatibility["the mesh"] < 1e-6
@@ -173,7 +173,7 @@ def test_a_constant_with_negative_energy_is_refused():
             hp.solve_helmholtz(space, lam, 1.0)
 
 
-def test_what_the_operator_sees_well_is_left_to_it():
+def test_constants_with_enough_energy_are_not_split():
     """No projections, and none of their time, where they are not needed."""
     c0 = hp.C0Space(hp.Space(box("hex", (3, 3, 3)), 3))
     for lam, conditions, hidden in (

@@ -96,7 +96,7 @@ def system(rng):
 
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("kind", ["none", "jacobi", "function"])
-def test_what_comes_out_is_what_the_host_finds(kind, fused, system, solve):
+def test_device_results_equal_host_results(kind, fused, system, solve):
     matrix, b = system
     jacobi = Jacobi(1 / np.diag(matrix), HOST_VECTORS)
     M = {"none": None, "jacobi": jacobi, "function": lambda r: jacobi(r)}[kind]

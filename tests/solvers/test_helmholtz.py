@@ -357,7 +357,7 @@ def test_a_right_hand_side_field_has_one_component():
         hp.solve_helmholtz(space, f=space.evaluate(lambda x, y: [x, y]))
 
 
-def test_what_makes_an_operator_singular_is_said():
+def test_reasons_of_a_singular_operator_are_reported():
     c0 = hp.C0Space(hp.Space(box("quad", (4, 4)), 3))
     A = hp.GlobalOperator(hp.Helmholtz(c0.space, 0.0, pulse), c0)
     with pytest.raises(hp.SolverError, match="is singular on a part of the mesh: is a coefficient zero there"):

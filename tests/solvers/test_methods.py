@@ -100,7 +100,7 @@ def test_minres_takes_the_iterations_of_scipy(rng):
     assert info.iterations > count and np.allclose(info.residuals[1 : count + 1], history[:count], rtol=1e-6)
 
 
-def test_a_start_is_gone_on_from(problem):
+def test_iterations_start_from_the_first_guess(problem):
     method, A, b = problem
     x, info = method(lambda v: A @ v, b, tol=1e-3)
     _, rest = method(lambda v: A @ v, b, tol=1e-6, start=x)
@@ -195,7 +195,7 @@ def test_singular_operators(method, dtype, rng):
         method(lambda v: 0 * v, np.ones(N, dtype))
 
 
-def test_standing_still_is_told(rng):
+def test_standing_still_is_reported(rng):
     """A shift gains nothing before the last step."""
     with pytest.raises(
         hp.SolverError, match=r"GMRES stands still: residual 1.00e\+00, wanted 1.0e-12, after 10 iter.*10 of no use"
@@ -225,7 +225,7 @@ def test_hostile_functions_are_caught(case, problem):
         method(apply or (lambda v: A @ v), b, M)
 
 
-def test_what_is_wrong_is_said(problem):
+def test_faults_are_reported(problem):
     method, A, b = problem
     with pytest.raises(hp.SolverError, match=r"it did not converge: residual .*, wanted 1.0e-10, after 4 iterations"):
         method(lambda v: A @ v, b, tol=1e-10, max_iterations=4, name="it")

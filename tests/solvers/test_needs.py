@@ -69,7 +69,7 @@ def test_multigrid(shape, order, monkeypatch):
     assert 0.7 < estimates[-1] / found < 1.3, (estimates[-1], found)
 
 
-def test_what_there_is_no_room_for_is_refused_before_it_is_taken(monkeypatch):
+def test_too_large_problems_are_refused_before_allocation(monkeypatch):
     space = hp.Space(mesh_of("tet", True), 3)
     c0 = hp.C0Space(space)
     needed = sum(hp.Problem(space, c0=c0, preconditioner="multigrid").needs.by_device["host"].values())
@@ -98,7 +98,7 @@ def test_on_a_device(monkeypatch):
             hp.Problem(space)
 
 
-def test_coefficients_count_where_they_are_not_yet():
+def test_memory_of_coefficients_is_estimated_until_they_exist():
     space = hp.Space(mesh_of("hex", False), 2)
     c0, size = hp.C0Space(space), space.n_cells * 4**3 * 8
     there = space.evaluate(lambda *x: 1.0 + x[0])

@@ -41,7 +41,7 @@ def test_auto_takes_jacobi_where_multigrid_cannot_serve(caplog):
         make_preconditioner("multigrid", A)
 
 
-def test_the_old_name_is_taken_with_a_word():
+def test_the_old_name_is_accepted_with_a_warning():
     with pytest.warns(hp.HpfemWarning, match="now 'multigrid'"):
         M, used = make_preconditioner("multilevel", operator(box("hex", (2, 2, 2)), 3))
     assert used == "multigrid" and isinstance(M, Multigrid)

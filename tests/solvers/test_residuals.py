@@ -28,7 +28,7 @@ def relative(matrix, x, b):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("conditions", [{"dirichlet": 0.0}, {}])
-def test_a_tolerance_below_rounding_is_said_to_be_missed(dtype, conditions):
+def test_a_missed_tolerance_below_rounding_is_reported(dtype, conditions):
     space, tol = hp.Space(ours("cube_mixed.msh"), 3, dtype=dtype), 1e-12 if dtype == np.float32 else 1e-17
     with pytest.warns(
         hp.HpfemWarning, match=f"the residual b - A x is .*, wanted 1.0e-1.: rounding to {dtype.__name__}"
@@ -93,8 +93,8 @@ def forces(r):
 HOSTILE = {
     "writes": (writes, hp.ArgumentError, "the preconditioner must not write into its argument"),
     "forces": (forces, hp.SolverError, "the residual b - A x is .* though that of the iterations met"),
-    "nan": (lambda r: r * np.nan, hp.SolverError, "the preconditioner gives what is not finite"),
-    "inf": (lambda r: r * np.inf, hp.SolverError, "the preconditioner gives what is not finite"),
+    "nan": (lambda r: r * np.nan, hp.SolverError, "the preconditioner's result is not finite"),
+    "inf": (lambda r: r * np.inf, hp.SolverError, "the preconditioner's result is not finite"),
     "negative": (lambda r: -r, hp.SolverError, "the preconditioner is not positive definite"),
     "zero": (lambda r: 0 * r, hp.SolverError, "the preconditioner is not positive definite"),
     "complex": (lambda r: r + 0j, hp.ArgumentError, r"the preconditioner returned complex\d+ of shape \(80,\), wanted"),
@@ -126,7 +126,7 @@ def test_hostile_preconditioners_are_caught(kind, problem):
     assert np.array_equal(b, before)
 
 
-def test_operators_that_are_none_are_caught(problem):
+def test_invalid_operators_are_caught(problem):
     matrix, b = problem
     cases = {
         "not converge|not linear|not symmetric": lambda v: matrix @ v + 1e-2,

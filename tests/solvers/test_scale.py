@@ -69,7 +69,7 @@ def test_solutions_scale(mesh, dtype, case):
         (1.0, 1.0, 1e45, "the solution, about 1e[+]4., is out of the range of float32"),
     ],
 )
-def test_what_leaves_the_range_of_a_type_is_named(length, lam, size, message):
+def test_values_out_of_range_are_named(length, lam, size, message):
     mesh = box("hex", (2, 2, 2)).transformed(lambda p: p * length)
     with pytest.raises(hp.HpfemError, match=message):
         hp.solve_helmholtz(hp.Space(mesh, 2, dtype=np.float32), lam, size)

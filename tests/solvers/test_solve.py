@@ -354,7 +354,7 @@ class TestMatricesAndFunctions:
 class TestNoWrongNumber:
     """What is not known is looked for; what is said wrongly comes out."""
 
-    def test_a_symmetric_operator_that_is_none(self, rng):
+    def test_an_operator_wrongly_called_symmetric(self, rng):
         A = made(advection(), box("tri", (3, 3)), 3, dirichlet=0.0)
         b = right_hand_side(A, rng)
         for given in (A, A.assemble(), A.apply):
@@ -362,7 +362,7 @@ class TestNoWrongNumber:
                 with pytest.raises(hp.SolverError, match=r"not symmetric|not of rounding|singular|positive definite"):
                     hp.solve(given, b, None, **known)
 
-    def test_a_definite_operator_that_is_none(self, rng):
+    def test_an_operator_wrongly_called_definite(self, rng):
         A = made(helmholtz(-130.0), box("quad", (3, 3)), 4, dirichlet=0.0)
         b = right_hand_side(A, rng)
         for preconditioner in ("auto", None):
@@ -386,7 +386,7 @@ class TestNoWrongNumber:
             hp.solve(A, np.ones(A.shape[0]), "multigrid")
 
     @pytest.mark.parametrize("preconditioner", ["jacobi", "multigrid", None])
-    def test_constants_that_nothing_fixes(self, preconditioner, rng):
+    def test_undetermined_constants(self, preconditioner, rng):
         """A right-hand side without a mean has solutions; one with a mean has none, and that is said."""
         A = made(lambda s: hp.Laplacian(s), box("tri", (3, 3)), 3)
         ones = A.c0.project(1.0)
@@ -398,7 +398,7 @@ class TestNoWrongNumber:
         with pytest.raises(hp.SolverError, match="singular|not converge"):
             hp.solve(A, b + ones, preconditioner, definite=False)
 
-    def test_what_rounding_leaves_is_said(self, rng):
+    def test_limits_of_rounding_are_reported(self, rng):
         for form in (helmholtz(-130.0), advection()):
             A = made(form, box("quad", (3, 3)), 4, dtype="float32", dirichlet=0.0)
             with pytest.warns(hp.HpfemWarning, match="rounding to float32 allows no less"):
@@ -417,7 +417,7 @@ class TestNoWrongNumber:
             ({"b": other.zeros("dual")}, hp.StateError, "on the operator's space"),
             ({"b": space.zeros("dual", 2)}, hp.StateError, r"a field of 1 component\(s\)"),
             ({"b": b * np.nan}, hp.SolverError, "the right-hand side is not finite"),
-            ({"start": space.zeros("coeff")}, hp.ArgumentError, "give what the right-hand side is"),
+            ({"start": space.zeros("coeff")}, hp.ArgumentError, "give it as the right-hand side"),
             ({"start": b[:3]}, hp.ArgumentError, r"the first guess of solve must be an array \[9\]"),
             ({"A": "A"}, hp.ArgumentError, "must be a GlobalOperator, a LinearOperator, a matrix or a function"),
             ({"A": np.ones((9, 8))}, hp.ArgumentError, r"must be \[9, 9\]"),

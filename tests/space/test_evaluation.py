@@ -98,7 +98,7 @@ def test_right_hand_sides_values_and_errors(name, backend, caplog):
     assert hp.l2_error(u, exact) == pytest.approx(hp.l2_error(u, plain), rel=1e-13)
 
 
-def test_what_cannot_be_traced_is_said_once_and_called(caplog):
+def test_untraceable_functions_are_reported_once_and_called(caplog):
     space = hp.Space(box("hex", (2, 2, 2)), 2, backend="cpu")
 
     def with_math(x, y, z):
@@ -112,7 +112,7 @@ def test_what_cannot_be_traced_is_said_once_and_called(caplog):
     assert len(said) == 1 and "it is called on arrays" in said[0]
 
 
-def test_what_is_another_function_of_symbols_is_called(caplog):
+def test_functions_that_differ_on_symbols_are_called(caplog):
     space = hp.Space(box("hex", (2, 2, 2)), 2, backend="cpu")
 
     def suspicious(x, y, z):

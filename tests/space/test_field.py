@@ -287,7 +287,7 @@ class TestDevices:
         assert count.total == 0
 
 
-def test_what_is_no_field_is_refused():
+def test_only_fields_are_accepted():
     space = hp.Space(box("tri", (1, 1)), 2)
     u = space.project(lambda x, y: x * y)
     for wrong in (3, None, np.zeros(3)):

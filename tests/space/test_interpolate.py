@@ -51,7 +51,7 @@ def test_every_field_of_a_lower_order_comes_out_as_it_is(name, basis, rng):
 
 
 @pytest.mark.parametrize("name", samples.NAMES)
-def test_fields_are_taken_over_to_a_refined_mesh(name, rng):
+def test_fields_are_interpolated_on_a_refined_mesh(name, rng):
     mesh = samples.curved(name, 2)
     u = random_field(hp.Space(mesh, 3), rng)
     fine = hp.Space(mesh.refined(), 3)
@@ -107,7 +107,7 @@ def test_what_is_not_taken_over():
         space.interpolate(smooth)
     with pytest.raises(StateError, match="interpolate takes a 'coeff' field, got 'phys'"):
         space.interpolate(space.zeros("phys"))
-    with pytest.raises(ArgumentError, match="a field in 2-D is not taken over to a mesh in 3-D"):
+    with pytest.raises(ArgumentError, match="a field in 2-D cannot be interpolated on a mesh in 3-D"):
         space.interpolate(flat.zeros("coeff"))
     with pytest.raises(ArgumentError, match="tolerance"):
         space.interpolate(space.zeros("coeff"), tolerance=-1)

@@ -235,7 +235,7 @@ def test_tuning_and_explanation():
     assert "Q=(12,)" in str(operator.explain())
 
 
-def test_what_it_would_give_is_said_and_not_chosen():
+def test_the_simplex_rule_is_reported_and_not_chosen():
     for name in MOST:
         said = hp.Helmholtz(hp.Space(curved(name, order=2), 3, backend="numpy"), lam=1.0).explain()
         assert f"quadrature='simplex' has {len(simplex_quadrature(SHAPES[name], 3))} points of " in said

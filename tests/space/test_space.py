@@ -337,7 +337,7 @@ class TestArguments:
             hp.Space(straight("tri"), order)
 
     def test_orders_of_shapes(self, mixed):
-        with pytest.raises(ArgumentError, match="order says nothing of pyramid, tet"):
+        with pytest.raises(ArgumentError, match="order has no value for pyramid, tet"):
             hp.Space(mixed, {"hex": 2, "prism": 2})
         with pytest.raises(ArgumentError, match="unknown shape 'cube'.*hex"):
             hp.Space(mixed, {"cube": 2})

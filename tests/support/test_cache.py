@@ -44,7 +44,7 @@ def test_the_least_recently_used_go_first(tmp_path):
     assert names(kept) == ["a", "d"] and kept.info().nbytes == 2000
 
 
-def test_what_was_just_used_stays(tmp_path):
+def test_recently_used_entries_stay(tmp_path):
     kept = fill(tmp_path / "some", "abc", limit=0)
     os.utime(tmp_path / "some" / "b.code")
     kept.prune(spared=50.0)
@@ -53,7 +53,7 @@ def test_what_was_just_used_stays(tmp_path):
     assert names(kept) == []
 
 
-def test_one_makes_what_several_want(tmp_path):
+def test_one_process_makes_the_kernel_for_several(tmp_path):
     kept, made = Cache(tmp_path / "new", ".code"), []
 
     def make():
@@ -68,7 +68,7 @@ def test_one_makes_what_several_want(tmp_path):
     assert made == [True] and [path.name for path in kept.folder.iterdir()] == ["a.code"]
 
 
-def test_where_files_cannot_be_locked_all_make_it(tmp_path):
+def test_without_file_locks_all_make_it(tmp_path):
     (tmp_path / "file").write_text("")
     with Cache(tmp_path / "file" / "folder", ".code").alone("a"):
         pass

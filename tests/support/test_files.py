@@ -71,7 +71,7 @@ def test_json_refuses_other_objects_and_writes_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_link_points_to_is_replaced(tmp_path):
+def test_the_target_of_a_link_is_replaced(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "r.json").write_text("old")
     (tmp_path / "r.json").symlink_to(tmp_path / "real" / "r.json")
@@ -104,7 +104,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("kind", ODD)
-def test_what_is_no_file_is_not_read(kind, tmp_path):
+def test_only_regular_files_are_read(kind, tmp_path):
     path = odd(tmp_path)[kind]
 
     def read():
@@ -118,7 +118,7 @@ def test_what_is_no_file_is_not_read(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["pipe", "folder", "socket", "device"])
-def test_what_is_no_file_is_not_replaced(kind, tmp_path):
+def test_only_regular_files_are_replaced(kind, tmp_path):
     path = odd(tmp_path)[kind]
     mode = path.stat().st_mode
     with pytest.raises(ArgumentError, match="it is a (folder|device, a pipe or a socket); give a file name"):
@@ -178,7 +178,7 @@ def test_a_file_larger_than_memory_is_refused_at_once(suffix, tmp_path, monkeypa
     assert forked(read) == 0
 
 
-def test_lack_of_memory_is_said_of_the_file(tmp_path):
+def test_lack_of_memory_names_the_file(tmp_path):
     path = tmp_path / "x.msh"
     write_msh(path)
     os.truncate(path, 400 * MIB)

@@ -25,7 +25,7 @@ def _nothing_reported():
     log.forget_reports()
 
 
-def test_a_report_is_said_once(caplog):
+def test_a_message_is_reported_once(caplog):
     with caplog.at_level(logging.WARNING, logger="hpfem"):
         assert log.report_once("mass/hex", "no fast path for 100 % of hexes")
         assert not log.report_once("mass/hex", "no fast path for 100 % of hexes")
@@ -113,7 +113,7 @@ def test_bars_inside_bars_are_lines_of_the_first(monkeypatch):
     assert not progress._bars
 
 
-def test_what_is_over_soon_shows_no_bar(monkeypatch):
+def test_short_work_shows_no_bar(monkeypatch):
     terminal = on_terminal(monkeypatch)
     monkeypatch.setattr(progress, "PATIENCE", 3600.0)
     with progress.progress_if_long("quick"):
@@ -121,7 +121,7 @@ def test_what_is_over_soon_shows_no_bar(monkeypatch):
     assert terminal.text == ""
 
 
-def test_kernels_that_compile_for_long_say_so(monkeypatch):
+def test_long_compilations_are_reported(monkeypatch):
     terminal = on_terminal(monkeypatch)
     monkeypatch.setattr(progress, "PATIENCE", 0.0)
     compile_object, said = cache.compile_object, []

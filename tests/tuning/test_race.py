@@ -56,7 +56,7 @@ def test_medians_count_and_turns_alternate(world):
     assert world.log == ["a", "b", "b", "a", "a", "b", "b", "a"]
 
 
-def test_who_falls_behind_drops_out_but_the_incumbent(world):
+def test_slow_candidates_drop_out_except_the_incumbent(world):
     race = race_of(world, {"old": 2.0, "slow": 1.9, "fast": 1.0}, incumbent=("old",))
     race.run(3, 1.5)
     assert race.active == [("fast",), ("old",)]
@@ -64,7 +64,7 @@ def test_who_falls_behind_drops_out_but_the_incumbent(world):
     assert race.runners["slow",].call is None  # and what it holds is free
 
 
-def test_the_hopeless_get_no_further_sample(world):
+def test_slow_candidates_get_no_further_sample(world):
     race = race_of(world, {"fast": 1.0, "hopeless": 4.0})
     assert race.active == [("fast",)] and race.seconds[("hopeless",)] == pytest.approx(4.0)
 

@@ -93,7 +93,7 @@ def test_damage_is_reported_once_and_ignored(folder, name):
     assert find(KEY) == RECORD
 
 
-def test_a_result_under_a_wrong_name_is_not_believed(folder):
+def test_a_result_under_a_wrong_name_is_not_used(folder):
     keep(RECORD)
     [path] = folder.iterdir()
     path.write_text(path.read_text().replace("H200", "A100"))
@@ -112,7 +112,7 @@ OBSTACLES = {
 
 
 @pytest.mark.parametrize("obstacle", OBSTACLES)
-def test_what_is_no_file_is_no_result(folder, obstacle):
+def test_results_are_regular_files(folder, obstacle):
     keep(RECORD)
     [path] = folder.iterdir()
     path.unlink()
@@ -127,7 +127,7 @@ def test_what_is_no_file_is_no_result(folder, obstacle):
     assert forked(look) == 0
 
 
-def test_a_result_of_another_problem_in_its_place_is_not_believed(folder):
+def test_a_result_of_another_problem_under_its_name_is_not_used(folder):
     keep(RECORD)
     [path] = folder.iterdir()
     other = TuningRecord({**KEY, "order": 9}, *list(vars(RECORD).values())[1:])

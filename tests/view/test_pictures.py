@@ -147,7 +147,7 @@ class TestFlat:
             ({"limits": "ab"}, "limits"),
         ],
     )
-    def test_what_is_wrong_is_said(self, options, message):
+    def test_faults_are_reported(self, options, message):
         with pytest.raises(ArgumentError, match=message):
             flat_field().plot(**options)
 
@@ -157,7 +157,7 @@ class TestFlat:
         with pytest.raises(ArgumentError, match=r"not finite in element \d+"):
             u.plot()
 
-    def test_a_mesh_is_coloured_by_what_there_is(self):
+    def test_a_mesh_is_coloured_by_its_named_sets(self):
         with pytest.raises(ArgumentError, match="unknown what a mesh is coloured by|regions"):
             hp.read_mesh(FLAT).plot(by="cells")
 
@@ -214,13 +214,13 @@ class TestSolid:
         with pytest.raises(ArgumentError, match="in 3-D are written as .png"):
             hp.read_mesh(SOLID).plot("mesh.pdf")
 
-    def test_nothing_is_said_of_displays(self, capfd):
+    def test_no_messages_about_displays(self, capfd):
         hp.box("hex", 1).plot()
         assert capfd.readouterr() == ("", "")
 
     def test_without_opengl_one_line_says_what_to_install(self, monkeypatch):
         monkeypatch.setattr(solid, "missing_opengl", lambda: True)
-        with pytest.raises(ArgumentError, match="takes OpenGL, which is not there.*libegl1"):
+        with pytest.raises(ArgumentError, match="needs OpenGL, which is missing.*libegl1"):
             hp.box("hex", 1).plot()
 
 

@@ -292,7 +292,7 @@ def test_no_fields_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("fields", [None, 3, [], {"u": 1.0}, {"": "field"}, {3: "field"}])
-def test_what_is_no_field(fields, tmp_path):
+def test_only_a_field_is_accepted(fields, tmp_path):
     u = hp.Space(box("quad", (1, 1)), 1).zeros("coeff")
     if isinstance(fields, dict):
         fields = {name: u if value == "field" else value for name, value in fields.items()}

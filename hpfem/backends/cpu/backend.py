@@ -27,7 +27,7 @@ from .runtime.product import CpuCellwise, CpuProduct, product_of
 from .runtime.target import missing
 from .runtime.threads import thread_count
 
-# Time per operation against collocated sum factorisation (measured on AVX-512, P = 1..7).
+# Time per operation relative to collocated sum factorisation (measured on AVX-512, P = 1..7).
 _NONCOLLOCATED_COST = 0.9
 _DENSE_COST, _DENSE_OVERHEAD = 1.2, 0.6
 _FUSED_COST = 0.6
@@ -36,8 +36,8 @@ _BLAS_COST = 4.0
 _NUMPY_COST = 12.0
 # Points of a direction beyond which a kernel takes a minute or more to compile.
 _LONGEST_FIBER = 32
-# Operations that a core does while it reads a number from memory, of either size: fewer than its roofline has (15 on a
-# Zen 5 with 44 GB/s and 84 GFLOP/s), as no kernel reaches both; beyond it measurements show no gain.
+# Operations of a core in the time of reading a number of either size from memory. It is less than by the roofline (15
+# on a Zen 5 with 44 GB/s and 84 GFLOP/s), because no kernel reaches both limits; beyond it measurements show no gain.
 _OPERATIONS_PER_NUMBER = 12
 
 
@@ -47,7 +47,7 @@ class CpuSumFac(Strategy):
     name, special, tensor = "sumfac", False, True
 
     def default(self, problem: BlockProblem) -> Options:
-        """Factors recomputed where they fit no cache and take longer to read than to make; see `Strategy.default`."""
+        """Recompute factors if they fit into no cache and take longer to read; see `Strategy.default`."""
         if not problem.recomputable:
             return None
         other = problem.with_factors(True)
@@ -57,7 +57,7 @@ class CpuSumFac(Strategy):
         return RECOMPUTED if faster and saved * problem.n_elements > last_level_cache() else None
 
     def search(self, problem: BlockProblem) -> Search:
-        """Factors read, and recomputed where they may be; see `Strategy.search`."""
+        """Factors read, and recomputed if possible; see `Strategy.search`."""
         yield sources(self, problem)
 
     def build(self, problem: BlockProblem, options: Options = None) -> CpuKernel:
@@ -69,18 +69,18 @@ class CpuSumFac(Strategy):
         return CpuKernel(problem)
 
     def cost(self, problem: BlockProblem) -> float:
-        """Estimate the time by operations, of which parity saves more where not collocated; see `Strategy.cost`."""
+        """Estimate the time by operations; parity saves more of them without collocation; see `Strategy.cost`."""
         share = 1.0 if problem.algorithm == "collocated" else _NONCOLLOCATED_COST
         return share * operator_flops(problem, "sumfac")
 
 
 class CpuPlain(Strategy):
-    """Sum factorisation by NumPy, for what is too large to compile."""
+    """Sum factorisation by NumPy, for kernels that are too large to compile."""
 
     name, special, tensor = "numpy", True, True
 
     def build(self, problem: BlockProblem, options: Options = None) -> BlockKernel:
-        """Build the kernel, unless compiled sum factorisation serves; see `Strategy.build`."""
+        """Build the kernel, unless compiled sum factorisation is possible; see `Strategy.build`."""
         no_options(self, options)
         if max(problem.tabulation.rule.counts) <= _LONGEST_FIBER:
             raise NotSuitable("the compiled sumfac is used instead")
@@ -109,7 +109,7 @@ class CpuDense(Strategy):
 
 
 class CpuFused(Strategy):
-    """Dense products and what is between them, compiled, one element per SIMD lane: on rules without directions."""
+    """Dense products and the work at the points, compiled together, one element per SIMD lane: on simplex rules."""
 
     name, special = "fused", True
 
@@ -156,13 +156,13 @@ class CpuBackend(Backend):
     def cellwise(
         self, matrices: Sequence[Sequence[csr_array]], Q: BlockMatrix, back: BlockMatrix, dtype: DTypeLike
     ) -> CpuCellwise | CellwiseProduct:
-        """The product without local arrays, where signs and places are those of Q; see `Backend.cellwise`."""
+        """The product without local arrays, if signs and places are those of Q; see `Backend.cellwise`."""
         if back.blocks is not Q.blocks or 4 * Q.starts[-1] >= 2**31:
             return super().cellwise(matrices, Q, back, dtype)
         return CpuCellwise(matrices, Q, back, dtype)
 
     def function(self, trace: Trace) -> CpuFunction | None:
-        """One of what is compiled for all lanes at once; see `Backend.function`."""
+        """A compiled function, if all its operations are vectorised; see `Backend.function`."""
         return function_of(trace)
 
     def product_needs(self, local: int, size: int, components: int, dtype: DTypeLike) -> dict[str, dict[str, float]]:

@@ -51,7 +51,7 @@ class CudaBackend(Backend):
     def cellwise(
         self, matrices: Sequence[Sequence[csr_array]], Q: BlockMatrix, back: BlockMatrix, dtype: DTypeLike
     ) -> CudaCellwise:
-        """Products in shared memory, where matrices are sparse enough; see `Backend.cellwise`."""
+        """Products in shared memory, if matrices are sparse enough; see `Backend.cellwise`."""
         return CudaCellwise(matrices, Q, back, CudaVectors(current_device()), dtype)
 
     def function(self, trace: Trace) -> CudaFunction:

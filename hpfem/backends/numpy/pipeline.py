@@ -106,12 +106,12 @@ class NumpyKernel(BlockKernel):
     def _twin(self) -> NumpyKernel:
         """The kernel that does the work of one application."""
         made = twin(self)
-        del made._twins  # without a cycle of references memory goes as soon as it can
+        del made._twins  # no cycle of references, so that memory is freed at once
         return made
 
     def _apply(self, source: Array, out: Array) -> None:
         elements, coupled, given = self.problem.n_elements, self.problem.coupled, self.problem.given
-        with np.errstate(all="ignore"):  # what is not finite goes through silently, as on other backends
+        with np.errstate(all="ignore"):  # no messages about infinity and NaN, as on other backends
             for group, first in enumerate(range(0, elements, self.lanes)):
                 self._start(group, slice(first, min(first + self.lanes, elements)))
                 for i in range(len(source) // coupled):
@@ -146,7 +146,7 @@ class NumpyKernel(BlockKernel):
                 self._collocation.differentiate(self._values[i], self._derivatives[i])
 
     def _results(self) -> Iterator[Any]:
-        """What the values multiply at the points, component by component; fluxes are in `_fluxes` meanwhile."""
+        """Factors of the test values at the points, component by component; fluxes are kept in `_fluxes`."""
         form = self.problem.form
         if form.trace is not None:
             yield from self._function_results(form.trace)
@@ -176,7 +176,7 @@ class NumpyKernel(BlockKernel):
             yield None if trace.value is None else self._weighted(found[trace.value[i].index], self._values[i])
 
     def _tested(self, values: Any, c: int) -> Array:
-        """Component of the result: what is at the points, tested with the values and derivatives of the basis."""
+        """Component of the result: the values at the points, tested with the values and derivatives of the basis."""
         form = self.problem.form
         if not form.to_modes:
             return values

@@ -19,7 +19,7 @@ S = TypeVar("S")
 
 
 def twin(original: S) -> S:
-    """The same with scratch of its own; what is only read is shared.
+    """A copy with scratch of its own; read-only data are shared.
 
     Parameters
     ----------

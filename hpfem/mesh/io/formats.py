@@ -19,7 +19,7 @@ class Format:
     Attributes
     ----------
     suffix : str
-        How the names of its files end.
+        Suffix of its files.
     beginning : bytes
         A regular expression that the first 4 KiB of its files match, and no other format's.
     read : callable
@@ -44,14 +44,14 @@ def format_of(beginning: bytes, suffix: str) -> Format | None:
     Parameters
     ----------
     beginning : bytes
-        The first bytes of the file, which decide.
+        The first bytes of the file, which are decisive.
     suffix : str
-        How its name ends, in lower case, which decides where they do not.
+        The suffix of its name in lower case, for files whose first bytes are not decisive.
 
     Returns
     -------
     Format or None
-        None where it is none of `FORMATS`.
+        None if it is not one of `FORMATS`.
     """
     by_content = (known for known in FORMATS if re.match(known.beginning, beginning, re.DOTALL))
     by_suffix = (known for known in FORMATS if known.suffix == suffix)

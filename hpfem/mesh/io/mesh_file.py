@@ -1,4 +1,4 @@
-"""What a mesh file says, whatever its format, before anything is made of it; and reading numbers from text."""
+"""The content of a mesh file of any format; and reading numbers from text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Elements(CellArray):
     """Elements of one shape and order, of any dimension, that follow each other in the file.
 
     A `CellArray` whose shape may be the point, whose ``nodes`` are -1 where the file has no such node, and whose
-    ``indices`` are what the file calls each element.
+    ``indices`` are the file's numbers of the elements.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ def canonical(
     nodes : ndarray of int, [E, n_nodes]
         Rows of the points, in the file's order.
     numbers : ndarray of int, [E]
-        What the file calls each element.
+        The file's number of each element.
     sets : dict of str to ndarray of int
         Names, each with the rows that have it.
 
@@ -94,7 +94,7 @@ def shape_named(name: str) -> Shape:
     Parameters
     ----------
     name : str
-        Of a shape with a direction, or of the point.
+        Name of a shape, or of the point.
 
     Returns
     -------
@@ -156,12 +156,12 @@ def parsed_numbers(text: bytes, most: int | None = None) -> tuple[Array, int]:
     numbers : ndarray, [n]
         Fewer than `most` if the text ends.
     end : int
-        Where the text goes on behind them.
+        Where the text continues after them.
 
     Raises
     ------
     MeshError
-        Where something is not a number; the message quotes it.
+        If something is not a number; the message quotes it.
     """
     parts, start, left = [np.empty(0)], 0, len(text) if most is None else most
     while start < len(text) and left > 0:
@@ -173,7 +173,7 @@ def parsed_numbers(text: bytes, most: int | None = None) -> tuple[Array, int]:
             words = text[start:stop].split(None, left)
             if len(words) > left:
                 stop -= len(words.pop())
-            if text.find(b"_", start, stop) >= 0:  # which Python allows inside numbers
+            if text.find(b"_", start, stop) >= 0:  # Python allows it inside numbers
                 word = next(word for word in words if b"_" in word)
                 raise MeshError(f"a number was expected, not {shown(word)}")
             try:
@@ -187,16 +187,16 @@ def parsed_numbers(text: bytes, most: int | None = None) -> tuple[Array, int]:
 
 
 def _natural_numbers(text: bytes) -> Array | None:
-    """The numbers of a text that is nothing but digits and white space, several times faster than any others."""
+    """The numbers of a text of digits and white space only, several times faster than other texts."""
     if text.translate(None, _DIGITS_AND_SPACE) or not text.strip():
         return None
     numbers = np.fromstring(text, dtype=np.int64, sep=" ")
-    # Larger ones come as the largest.
+    # Larger numbers are read as the largest one.
     return None if numbers.max() == np.iinfo(np.int64).max else numbers.astype(np.float64)
 
 
 def as_integers(values: NDArray[np.generic]) -> Indices:
-    """Make integers of numbers that must be some.
+    """Convert numbers that must be integers.
 
     Parameters
     ----------
@@ -211,7 +211,7 @@ def as_integers(values: NDArray[np.generic]) -> Indices:
     Raises
     ------
     MeshError
-        Where one is not; the message shows it.
+        If one is not an integer; the message shows it.
     """
     if values.dtype.kind == "f":
         wrong = ~((np.abs(values) < 2.0**53) & (values == np.floor(values)))
@@ -234,12 +234,12 @@ def positions(ids: Indices, what: str) -> Callable[[Indices], Indices]:
     ids : ndarray of int, [n]
         In any order.
     what : str
-        What messages call a thing that has an id.
+        Name, in messages, of the things that have ids.
 
     Returns
     -------
     callable
-        Of an array of ids: the position of each, -1 for one that is not there.
+        Array of ids -> the position of each, -1 for an unknown id.
 
     Raises
     ------

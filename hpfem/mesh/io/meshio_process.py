@@ -1,9 +1,9 @@
-"""Run one of meshio's readers and write what it found to the standard output: a script, for a process of its own.
+"""Run one of meshio's readers and write its result to the standard output: a script, for a process of its own.
 
-Why a process: meshio's readers print, leave the process, raise whatever happens inside them, allocate what a damaged
-header asks for, and some never end on a damaged file. In the caller's process neither a reader that never ends could
-be stopped (Python ends no thread, and a signal reaches the main thread alone) nor its memory be bounded, nor could the
-caller's own output be told from the reader's.
+Why a process: meshio's readers print, end the process, raise any exception, allocate as much as a damaged header asks
+for, and some never end on a damaged file. In the caller's process such a reader could not be stopped (Python cannot end
+a thread, and a signal reaches the main thread only), its memory could not be limited, and its output could not be
+separated from the caller's.
 
 Usage: python meshio_process.py FORMAT FILE BYTES
 """
@@ -20,7 +20,7 @@ import numpy as np
 
 
 def plain(mesh: Any) -> dict[str, Any]:
-    """Take out what a mesh of meshio holds.
+    """Take the arrays out of a mesh of meshio.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def _main(kind: str, file: str, n_bytes: str) -> None:
 
     result = os.dup(1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    if importlib.util.find_spec("resource"):  # where the system limits memory
+    if importlib.util.find_spec("resource"):  # on systems that can limit memory
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (int(n_bytes), int(n_bytes)))

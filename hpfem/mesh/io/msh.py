@@ -1,8 +1,8 @@
 """The gmsh format MSH, versions 2.2 and 4.1, text and binary.
 
-We read it ourselves since meshio 5.3.5 has no pyramids of order 3 and above, loses the numbers of the elements, takes
+We read it ourselves because meshio 5.3.5 has no pyramids of order 3 and above, loses the numbers of the elements, takes
 node number 0 for the last node, cannot read files in which some entities have no physical group or that are
-partitioned, and allocates whatever a damaged header asks for. Here nothing is allocated beyond a few times the size of
+partitioned, and allocates as much as a damaged header asks for. Here no allocation exceeds a few times the size of
 the file.
 
 Element data: text or binary, a section is a stream of numbers. Version 2.2 has per element: number, type, number of
@@ -47,7 +47,7 @@ _INCOMPLETE = {16: "8-node quad", 17: "20-node hex", 18: "15-node prism", 19: "1
 
 
 Bytes = bytes | mmap
-# Bytes that are looked through at a time.
+# Bytes that are searched at a time.
 _AT_A_TIME = 1 << 22
 
 
@@ -112,23 +112,23 @@ class _Stream:
         return int(self.integers(kind, 1)[0])
 
     def peek(self, kind: str) -> float:
-        """The next number, left where it is; -1 at the end."""
+        """The next number, without taking it; -1 at the end."""
         position = self.position
         value = self.take(kind, 1)[0] if self.left(kind) else -1
         self.position = position
         return float(value)
 
     def doubles(self, count: int, columns: int, who: str) -> Array:
-        """The next nodes of so many real numbers each; `who` announces them."""
+        """The next nodes, with a given count of real numbers each; `who` announces them."""
         if count > self.left("double") // columns:
             raise self.cut_short(f"{who} announces {count} nodes")
         return self.take("double", columns * count).astype(np.float64).reshape(count, columns)
 
     def ahead(self, lines: int) -> None:
-        """Have the numbers of the next lines of a text ready; here all are."""
+        """Prepare the numbers of the next lines of a text; here all are ready."""
 
     def skip(self, kind: str, rows: int, columns: int) -> None:
-        """Go on behind rows of numbers, of a line each."""
+        """Skip rows of numbers, of one line each."""
         if rows < 0 or rows * columns > self.left(kind):
             raise self.cut_short(f"{rows} rows are announced")
         self.position += rows * columns * (1 if self.text is not None else self.kinds[kind].itemsize)
@@ -150,7 +150,7 @@ class _Lines(_Stream):
     data : bytes or mmap
         The file.
     begin, end : int
-        Where the section is in it.
+        Begin and end of the section in the data.
     """
 
     def __init__(self, section: str, data: Bytes, begin: int, end: int) -> None:
@@ -165,7 +165,7 @@ class _Lines(_Stream):
         self._at = stop
 
     def skip(self, kind: str, rows: int, columns: int) -> None:
-        """Go on behind so many lines."""
+        """Skip lines."""
         self._at = self._behind(rows)
 
     def _behind(self, lines: int) -> int:
@@ -186,7 +186,7 @@ class _Lines(_Stream):
 class _Content:
     """What has been read so far; the nodes of the elements by their ids.
 
-    Of some partitions only: `chosen`; then entities' partitions, and the nodes that cells have, ascending.
+    For some partitions only: `chosen`; then the partitions of entities, and the nodes of cells, ascending.
     """
 
     names: dict[int, dict[int, str]] = field(default_factory=lambda: {dim: {} for dim in range(4)})
@@ -201,7 +201,7 @@ class _Content:
     needed: Indices | None = None
 
     def whole(self) -> tuple[Indices, Array, list[Elements]]:
-        """Numbers of the nodes, the nodes, and elements, which a file must have."""
+        """Numbers of the nodes, the nodes, and the elements; a file must have them."""
         if self.points is None or self.ids is None:
             raise MeshError("there is no $Nodes section")
         if self.elements is None:
@@ -246,7 +246,7 @@ def read_msh(data: bytes) -> MeshFile:
 
 
 def read_msh_partitions(data: Bytes, chosen: frozenset[int]) -> tuple[Indices, MeshFile]:
-    """Read what a gmsh file has of some partitions, without holding more of it.
+    """Read some partitions of a gmsh file, without holding the rest of the file.
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ def read_msh_partitions(data: Bytes, chosen: frozenset[int]) -> tuple[Indices, M
     ids : ndarray of int, [n_points]
         The numbers of the points in the file, ascending.
     content : MeshFile
-        Cells of these partitions, their points, and the sides that may be theirs: nodes that no cell has are -1.
+        Cells of these partitions, their points, and possible sides of these cells: nodes of no cell are -1.
 
     Raises
     ------
@@ -275,7 +275,7 @@ def read_msh_partitions(data: Bytes, chosen: frozenset[int]) -> tuple[Indices, M
             view = memoryview(data)[begin:end] if binary else b""
             stream = _Stream(name, None, view, order, size) if binary else _Lines(name, data, begin, end)
             if name == "Nodes":
-                nodes = stream  # those that the elements have, which come later
+                nodes = stream  # the nodes of the elements, which come later in the file
             elif name in ("Elements", "Periodic"):
                 _READERS[version][name](content, stream)
             else:
@@ -307,7 +307,7 @@ def partitions_of_msh(data: Bytes) -> int:
     Returns
     -------
     int
-        1 where it is not partitioned, or is of another version than 4.1.
+        1 if it is not partitioned, or is of another version than 4.1.
 
     Raises
     ------
@@ -325,7 +325,7 @@ def partitions_of_msh(data: Bytes) -> int:
 
 
 def _read_lines(content: _Content, name: str, data: bytes, version: str) -> None:
-    """Read a section of lines, if it is one of those."""
+    """Read a section that is given by lines, if it is one of those."""
     if name in _LINE_READERS[version]:
         lines = data.decode("utf-8", "replace").splitlines()
         _LINE_READERS[version][name](content, [line.strip() for line in lines if line.strip()])
@@ -358,7 +358,7 @@ def _header(data: Bytes) -> tuple[str, bool, str, int, int]:
 def _sections(data: Bytes, start: int, version: str, binary: bool) -> Iterator[tuple[str, int, int]]:
     """Name, begin and end of the content of each section.
 
-    The end of a binary section is the last of its closing marks: a mark may occur among its numbers.
+    The end of a binary section is its last closing mark, because a mark may also occur among its numbers.
     """
     opening, nothing = re.compile(rb"\s*\$(\w+)[ \t]*\r?\n"), re.compile(rb"\s*\Z")
     while not nothing.match(data, start):
@@ -451,7 +451,7 @@ def _run_of_elements(stream: _Stream, kind: int, n_tags: int, n_nodes: int, most
     most = min(most, (len(stream.text) - start) // width)
     same, window = 1, 64
     while same < most:
-        # A row starts where the last one ended, so that only an unbroken run counts.
+        # A row starts where the last one ended, so only an unbroken run counts.
         rows = min(window, most - same)
         begin = start + same * width
         heads = stream.text[begin : begin + rows * width].reshape(rows, width)[:, 1:3]

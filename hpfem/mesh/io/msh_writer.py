@@ -29,7 +29,7 @@ _NUMBER_OF = {kind: number for number, kind in ELEMENT_TYPES.items()}
 
 @dataclass(frozen=True, eq=False)
 class _Elements:
-    """Elements of one shape and order: their nodes in our order, and which names they have, [E, n_names]."""
+    """Elements of one shape and order: their nodes in our order, and their names as flags, [E, n_names]."""
 
     shape: Shape
     order: int
@@ -126,7 +126,7 @@ def _sides(topology: Topology, boundary_sides: Mapping[str, Indices]) -> Iterato
                 number += len(chosen)
 
 
-_Entities = dict[tuple[bool, ...], tuple[int, list[Indices]]]  # names -> tag, nodes of what lies on it
+_Entities = dict[tuple[bool, ...], tuple[int, list[Indices]]]  # names -> tag, nodes of the elements on it
 
 
 def _entities(elements: Sequence[_Elements]) -> _Entities:

@@ -43,23 +43,23 @@ CELLS = {kind: (name, order) for name, kinds in _NAMES.items() for order, kind i
 # VTK has no second-order pyramid of 14 nodes; there the order is gmsh's.
 _IN_VTK_ORDER = set(_NAMES) - {"pyramid"}
 
-# Read by ourselves; or, in meshio 5.3.5, never ended (ansys) and without cells (neuroglancer).
+# Formats that we read ourselves; or, in meshio 5.3.5, a reader that never ends (ansys) or has no cells (neuroglancer).
 _NOT_HERE = {"gmsh", "vtk", "vtu", "ansys", "neuroglancer"}
 
-# How sets are called that hold no cells but what meshio keeps for writing gmsh files.
+# Prefix of sets without cells, in which meshio keeps data for writing gmsh files.
 _BOOKS = "gmsh:"
 
-# Integer cell data that group cells, as meshio calls them, format by format.
+# Meshio's names of integer cell data that group cells, by format.
 _SET_NAMES = "gmsh:physical medit:ref su2:tag cell_tags avsucd:material nastran:ref flac3d:group ref".split()
 
-# What a reader may take: some seconds and gigabytes, and more for more data.
+# Limits of a reader: some seconds and gigabytes, and more for larger files.
 _SECONDS, _SECONDS_PER_BYTE = 30.0, 1e-5
 _BYTES, _BYTES_PER_BYTE = 4 << 30, 100
 
 
 @cache
 def _kinds() -> dict[str, list[str]]:
-    """Meshio's names of the formats that it reads for us, by the suffix of files; meshio is not needed for others."""
+    """Meshio's names of the formats that it reads for us, by the suffix of files."""
     from meshio._helpers import extension_to_filetypes, reader_map
 
     def ours(kinds: Iterable[str]) -> list[str]:
@@ -76,7 +76,7 @@ def read_other(file: Path, ours: list[str]) -> MeshFile:
     file : Path
         An existing file.
     ours : list of str
-        Suffixes that need no meshio, for messages.
+        Suffixes of formats that do not need meshio, for messages.
 
     Returns
     -------
@@ -102,7 +102,7 @@ def read_other(file: Path, ours: list[str]) -> MeshFile:
 
 
 def converted(mesh: meshio.Mesh) -> MeshFile:
-    """Tell what a mesh in meshio's form says.
+    """Convert a mesh of meshio.
 
     Parameters
     ----------
@@ -121,12 +121,12 @@ def converted(mesh: meshio.Mesh) -> MeshFile:
     try:
         content = plain(mesh)
     except Exception as error:
-        raise MeshError(f"the meshio.Mesh holds what is no array: {error!s:.80}") from error
+        raise MeshError(f"the meshio.Mesh has data that is not an array: {error!s:.80}") from error
     return _converted(content)
 
 
 def _run(kind: str, file: Path) -> tuple[dict[str, Any] | None, str]:
-    """What a reader of meshio finds, or why it finds nothing."""
+    """The result of a reader of meshio, or the reason why there is none."""
     size = file.stat().st_size
     room = min(_BYTES + _BYTES_PER_BYTE * size, available_memory())
     script = Path(__file__).with_name("meshio_process.py")
@@ -179,7 +179,7 @@ def _converted(content: dict[str, Any]) -> MeshFile:
 
 
 def _sets(members: dict[str, Indices], tags: Indices | None, count: int, names: dict[int, str]) -> dict[str, Indices]:
-    """Names of elements: named sets of meshio, else integer cell data, by name where the numbers have some."""
+    """Names of elements: named sets of meshio, else integer cell data, with the names of the numbers, if any."""
     sets = {
         name: np.unique(rows.astype(np.int64))
         for name, rows in members.items()

@@ -1,4 +1,4 @@
-"""Read a mesh file of any format: what it says, made into a mesh that passed all checks."""
+"""Read a mesh file of any format, and make a mesh that passed all checks."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ def read_mesh(path: str | PathLike[str], periodic: bool = False, comm: Any = Non
 
     gmsh 2.2 and 4.1, text and binary, of order 1 to 9; VTK legacy and XML with linear, complete quadratic and Lagrange
     cells; the linear and complete second-order cells of every other format that meshio reads. Cells of the highest
-    dimension make the mesh; those one dimension below name its boundaries, others are left out. Groups of elements
-    become `Mesh.regions` and `Mesh.boundaries` under their names, or their numbers where they have none. Cells that
-    are mirrored (det J < 0 everywhere) are renumbered.
+    dimension make the mesh; those one dimension below name its boundaries, others are ignored. Groups of elements
+    become `Mesh.regions` and `Mesh.boundaries` under their names, or their numbers where they have none. Cells that are
+    mirrored (det J < 0 everywhere) are renumbered.
 
     Parameters
     ----------
     path : str or path
-        The file. Where there is none, but files of partitions that gmsh writes, cube_1.msh, cube_2.msh, ... of
-        cube.msh, all of these.
+        The file. If cube.msh does not exist, but gmsh's files of its partitions, cube_1.msh, cube_2.msh, ..., all of
+        these are read.
     periodic : bool
         Whether to identify the vertices that a gmsh file pairs; by default the pairs are ignored.
     comm : Communicator or mpi4py.MPI.Comm, optional
         Processes that get a part each (`distribute`); all that `mpirun` has started when left out, `hpfem.ALONE` for
-        the whole mesh. The first one reads, but what gmsh has partitioned, in a file or several of version 4.1, each
-        reads its partitions of.
+        the whole mesh. The first process reads the file. Of files that gmsh has partitioned (version 4.1), each process
+        reads its own partitions.
 
     Returns
     -------
@@ -64,10 +64,10 @@ def read_mesh(path: str | PathLike[str], periodic: bool = False, comm: Any = Non
     Raises
     ------
     ArgumentError
-        If `path` is no path of a file.
+        If `path` is not a path.
     MeshError
-        If the file cannot be read, as pipes and devices cannot, or its mesh cannot be computed on; the message names
-        the file, the element and the reason.
+        If the file cannot be read (as pipes and devices), or its mesh is unusable; the message names the file, the
+        element and the reason.
     """
     comm, given = communicator(comm), (path, periodic)
     found = None
@@ -93,7 +93,7 @@ def _partitions(file: Path) -> tuple[list[Path], int]:
     try:
         with _mapped(first) as data:
             count = partitions_of_msh(data)
-    except MeshError:  # which is said where it is read
+    except MeshError:  # reading it reports the error
         count = 1
     return [_partition(file, number) for number in range(1, count + 1)] if split else [file], count
 
@@ -105,7 +105,7 @@ def _partition(file: Path, number: int) -> Path:
 
 @contextmanager
 def _mapped(file: Path) -> Iterator[Bytes]:
-    """The bytes of a file, of which memory has those that are looked at."""
+    """The bytes of a file, mapped into memory."""
     try:
         with opened(file, whole=False) as stream:
             if not os.fstat(stream.fileno()).st_size:
@@ -118,11 +118,11 @@ def _mapped(file: Path) -> Iterator[Bytes]:
 
 
 def _read_partitions(path: Path, files: Sequence[Path], count: int, comm: Communicator) -> Mesh:
-    """The mesh of partitions, of which each process reads some; collective."""
+    """The mesh of all partitions; each process reads some of them; collective."""
     mine = [number for number in range(1, count + 1) if (number - 1) * comm.size // count == comm.rank]
     parts = []
     with comm.together():
-        # A file of its own for each, or one for all.
+        # One file for each partition, or one file for all.
         split = len(files) == count
         wanted = [(files[number - 1], [number]) for number in mine] if split else [(files[0], mine)][: len(mine)]
         for file, chosen in wanted:
@@ -167,7 +167,7 @@ def _read(file: Path, periodic: bool) -> Mesh:
 
 @contextmanager
 def _naming(file: Path) -> Iterator[None]:
-    """Name the file in what is said of it."""
+    """Add the name of the file to errors."""
     try:
         yield
     except MeshError as error:
@@ -178,7 +178,7 @@ def _naming(file: Path) -> Iterator[None]:
 
 
 def from_meshio(mesh: meshio.Mesh) -> Mesh:
-    """Make a mesh of one that meshio holds in memory, with the checks of `read_mesh`.
+    """Make a mesh from a mesh of meshio, with the checks of `read_mesh`.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def from_meshio(mesh: meshio.Mesh) -> Mesh:
     ArgumentError
         If it is no `meshio.Mesh`.
     MeshError
-        If it cannot be computed on; the message names the element and the reason.
+        If it is unusable; the message names the element and the reason.
     """
     import meshio
 

@@ -1,6 +1,6 @@
 """Cells of VTK files, legacy and XML, from connectivity, offsets and type numbers.
 
-meshio 5.3.5 drops cells of types that it does not know, keeps the last piece only of an XML file, refuses XML files of
+meshio 5.3.5 drops cells of unknown types, keeps only the last piece of an XML file, refuses XML files of
 version 2 and Lagrange cells in legacy files; hence readers of our own.
 """
 
@@ -52,7 +52,7 @@ NUMBER_TYPES = {
     f"{name}{8 * size}": f"{kind}{size}" for name, kind in (("Int", "i"), ("UInt", "u")) for size in (1, 2, 4, 8)
 } | {"Float32": "f4", "Float64": "f8"}
 
-# Integer cell data that name regions and boundaries, as the programs that write VTK files call them.
+# Names, in files of several programs, of integer cell data for regions and boundaries.
 SET_NAMES = ("material", "attribute", "region", "cellentityids", "gmsh:physical", "physicalids", "elementid")
 
 

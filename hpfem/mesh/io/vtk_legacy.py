@@ -48,7 +48,7 @@ class _Cursor:
         return ""
 
     def skip_to_blank_line(self) -> None:
-        """Leave the lines of a METADATA section behind."""
+        """Skip the lines of a METADATA section."""
         found = re.compile(rb"\n[ \t\r]*(\n|\Z)").search(self.data, max(self.position - 1, 0))
         self.position = found.end() if found else len(self.data)
 
@@ -170,7 +170,7 @@ def _without_counts(table: Indices, n_cells: int) -> tuple[Indices, Indices]:
 
 
 def _read_attribute(cursor: _Cursor, words: list[str], count: int) -> dict[str, NDArray[np.generic]]:
-    """One array of point or cell data; nothing for what groups no cells."""
+    """One array of point or cell data; nothing for data that do not group cells."""
     name = words[0].upper()
     color = "unsigned_char" if cursor.binary else "float"
     if name == "FIELD":

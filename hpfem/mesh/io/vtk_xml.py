@@ -25,9 +25,9 @@ from .vtk_cells import NUMBER_TYPES, SET_NAMES, cell_blocks
 
 # Bytes of XML that are read at a time until the first element begins.
 _PROLOG = 4096
-# What an LZMA stream may ask for as its dictionary: twice that of the best preset.
+# Largest dictionary of an LZMA stream: twice that of the best preset.
 _LZMA_BYTES = 1 << 27
-# Makers of what unpacks one block.
+# Functions that make a decompressor of one block.
 _COMPRESSORS: dict[str, Callable[[], Any]] = {
     "vtkZLibDataCompressor": zlib.decompressobj,
     "vtkLZMADataCompressor": lambda: lzma.LZMADecompressor(memlimit=_LZMA_BYTES),
@@ -82,7 +82,7 @@ class _Arrays:
         return np.frombuffer(data, dtype).astype(dtype.newbyteorder("="))
 
     def _reserve(self, n_bytes: int, most: int) -> None:
-        """Refuse an array, before it is made, that its piece or the memory has no room for."""
+        """Refuse an array, before it is made, that is too large for its piece or for the memory."""
         if n_bytes > most:
             raise MeshError(f"an array announces {n_bytes} bytes where its piece has {most}")
         self.room -= n_bytes
@@ -118,7 +118,8 @@ class _Arrays:
         """A block of compressed data, which must be as long as announced."""
         assert self.unpacker is not None
         stream = self.unpacker()
-        # With room for one more, a block that is too long shows, and no library takes the limit for none.
+        # One more byte is allowed, so that a block that is too long is found; and the limit is never 0, which means
+        # none.
         data: bytes = stream.decompress(packed, size + 1)
         if len(data) != size or not stream.eof:
             raise MeshError(f"a compressed array is damaged: a block does not have its {size} bytes")
@@ -176,9 +177,9 @@ def read_vtu_data(data: bytes) -> tuple[dict[str, NDArray[np.generic]], NDArray[
     Returns
     -------
     values : dict of str to ndarray, [n_points, components]
-        By name; none where the file has several pieces.
+        By name; empty if the file has several pieces.
     cells : ndarray, [n_cells], or None
-        Of files of `write_vtu`: the cell that each of the file's cells is, or is a piece of.
+        For files of `write_vtu`: the cell of the mesh that each cell of the file belongs to.
 
     Raises
     ------
@@ -205,7 +206,7 @@ def _decoding() -> Iterator[None]:
 
 
 def _opened(data: bytes) -> tuple[ElementTree.Element, _Arrays, bool]:
-    """The tree, what reads its arrays, and whether the file's version is before 2.1."""
+    """The tree, the reader of its arrays, and whether the file's version is before 2.1."""
     markup, appended, raw = _split(data)
     root = _parsed(markup)
     if root.tag != "VTKFile" or root.get("type") != "UnstructuredGrid":
@@ -283,7 +284,7 @@ def _cells(piece: ElementTree.Element, arrays: _Arrays) -> tuple[Indices, Indice
 
 
 def _split(data: bytes) -> tuple[bytes, bytes, bool]:
-    """The file as XML, what it appends, and whether that is raw: raw bytes are no XML."""
+    """The file as XML, its appended data, and whether these are raw: raw bytes are not XML."""
     found = re.search(rb"<AppendedData[^<>]*>\s*_", data)
     if not found:
         return data, b"", False

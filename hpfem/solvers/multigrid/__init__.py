@@ -1,6 +1,6 @@
 """p-multigrid for symmetric elliptic forms on cells of all shapes; `cycle` puts the parts together.
 
-energies    mean diffusion and reaction of every cell, and classes of cells that are alike in them
+energies    mean diffusion and reaction of every cell, and classes of cells with similar means
 smoother    one step of Jacobi's method in a basis of functions of low energy, which differ from class to class
 chebyshev   several steps, as the best polynomial of one
 algebraic   the vertices alone: algebraic multigrid

@@ -18,12 +18,12 @@ from .chebyshev import chebyshev, largest_eigenvalue, rest
 
 # Unknowns of the smallest matrix at most, which is inverted.
 _SMALLEST = 300
-# Of its largest eigenvalue: what counts as zero, as of constants.
+# An eigenvalue that counts as zero, as for constants, relative to the largest one.
 _ZERO = 1e-8
 
 
 class _Level:
-    """A matrix, its smoother, and what takes the next coarser vectors here."""
+    """A matrix, its smoother, and the interpolation from the next coarser level."""
 
     def __init__(self, A: Any, P: Any, vectors: VectorSpace, dtype: DTypeLike) -> None:
         self.A, self.P, self.R = (vectors.sparse(csr_array(M.astype(dtype))) for M in (A, P, P.T))
@@ -47,7 +47,7 @@ class AlgebraicMultigrid:
     A : csr_array, [n, n]
         Symmetric, positive semidefinite.
     near : ndarray, [n, k]
-        Vectors of little energy: constants of every component.
+        Vectors of small energy: constants of every component.
     vectors : VectorSpace
         Where cycles work.
     dtype : dtype
@@ -57,7 +57,7 @@ class AlgebraicMultigrid:
     def __init__(self, A: csr_array, near: NDArray[np.floating[Any]], vectors: VectorSpace, dtype: DTypeLike) -> None:
         from pyamg import smoothed_aggregation_solver
 
-        # pyamg draws from NumPy's one generator: the same every time, and as if it had not.
+        # pyamg uses NumPy's global random generator: seed it for equal results, and restore its state afterwards.
         state = np.random.get_state()  # noqa: NPY002
         np.random.seed(0)  # noqa: NPY002
         try:

@@ -17,14 +17,14 @@ from ...memory import as_numpy
 
 Array = NDArray[np.float64]
 
-# Of the largest entry of a matrix: what is zero but for rounding.
+# An entry that is zero up to rounding, relative to the largest one of a matrix.
 _ROUNDING = 1e-14
 
 
 class CellMap:
-    """x -> (I - C) W Q_a^t M Q x: in every cell M, and of what the cells say the mean.
+    """x -> (I - C) W Q_a^t M Q x: M in every cell, then the mean over the cells.
 
-    W divides by the number of cells, and C is what edges reach into rotated faces (`C0Space.face_correction`).
+    W divides by the number of cells, and C corrects edge modes inside rotated faces (`C0Space.face_correction`).
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class CellMap:
     matrices : sequence of sequence of csr_array, [n_modes, n_modes]
         One per block of Q, as factors.
     c0 : C0Space
-        Where the results are.
+        Device of the results.
     backend : Backend
         Where it is computed.
     dtype : dtype
@@ -81,7 +81,7 @@ class CellMap:
         return summed(self._product.transposed(self._weights * r))
 
     def squares(self, local: Sequence[Any]) -> Any:
-        """Sum local numbers by the squares of the entries of Q, those of this process' cells.
+        """Sum local numbers, weighted by the squares of the entries of Q, over the cells of this process.
 
         Parameters
         ----------
@@ -101,7 +101,7 @@ class CellMap:
         return total
 
     def congruent(self, R: csr_array) -> tuple[csr_array, NDArray[np.int64]]:
-        """Transform a matrix that has entries on the boundary alone, on the host; with the means of the cells here.
+        """Transform a matrix with entries on the boundary only, on the host, with means over the cells of this process.
 
         Parameters
         ----------
@@ -111,7 +111,7 @@ class CellMap:
         Returns
         -------
         rows : csr_array, [n, size]
-            Rows of the map T that R meets: T^t R T = rows^t R[chosen, chosen] rows.
+            Rows of the map T at the unknowns of R: T^t R T = rows^t R[chosen, chosen] rows.
         chosen : ndarray of int, [n]
         """
         chosen = np.flatnonzero(np.diff(R.indptr))
@@ -133,6 +133,6 @@ class CellMap:
         here = self._c0.multiplicity_here[chosen]
         rows = diags_array(1 / here) @ (back[local].T @ in_cells)
         if self._c0.face_correction is not None:
-            more = diags_array(self._c0.multiplicity[chosen] / here)  # it is for the means of all cells
+            more = diags_array(self._c0.multiplicity[chosen] / here)  # the correction is for means over all cells
             rows = rows - more @ self._c0.face_correction[chosen][:, chosen] @ rows
         return csr_array(rows), chosen

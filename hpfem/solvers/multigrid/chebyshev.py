@@ -18,7 +18,7 @@ WEIGHTS = {
     2: (1.02387287570313, 1.26408905371085),
     3: (1.00842544782028, 1.08867839208730, 1.33753125909618),
 }
-# On the estimate of the largest eigenvalue, which comes from below.
+# Factor on the estimate of the largest eigenvalue, which is a lower bound.
 _SAFETY = 1.05
 
 
@@ -37,7 +37,7 @@ def chebyshev(A: Apply, B: Apply, largest: float, degree: int, r: Any, vectors: 
         Steps: 1, 2 or 3.
     r : array, [n]
     vectors : VectorSpace
-        Where all that is.
+        Device of all vectors.
 
     Returns
     -------
@@ -55,7 +55,7 @@ def chebyshev(A: Apply, B: Apply, largest: float, degree: int, r: Any, vectors: 
 
 
 def noise(n: int, xp: Any) -> Any:
-    """Make numbers without order, the same on every device.
+    """Make irregular numbers, the same on every device.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def largest_eigenvalue(A: Apply, B: Apply, vectors: VectorSpace, start: Any, ste
     Returns
     -------
     float
-        A little more than what is found, 1 where there is nothing.
+        A little more than the eigenvalue found; 1 if A is zero.
     """
     r, ratios, curvatures = start, list[float](), list[float]()
     p = z = B(r)

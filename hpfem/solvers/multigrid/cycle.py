@@ -27,11 +27,11 @@ from .energies import Energies, element_energies
 from .gathered import GatheredVertices
 from .smoother import LowEnergySmoother
 
-# Steps of the smoother on the host, and on a device that iterates without it, where more of them do not pay.
+# Steps of the smoother on the host, and on a device that iterates without the host, where more do not pay.
 DEGREE, DEVICE_DEGREE = 2, 1
-# Beyond this eigenvalue classes of cells disagree too much on the functions that they share.
+# Beyond this eigenvalue the classes of cells differ too much in the functions that they share.
 _LARGEST = 5.0
-# One thread at a time launches cycles on a device: what others launch would end a capture.
+# One thread at a time launches cycles on a device: launches of others would end a capture.
 _LAUNCHES = Lock()
 
 
@@ -42,7 +42,7 @@ class Level:
     ----------
     A : GlobalOperator
     kept : array of int or None
-        The numbers of its unknowns on the next finer level.
+        The numbers that its unknowns have on the next finer level.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class Level:
         return parts[0] if self.n == 1 else xp.concatenate(parts)
 
     def make_smoothers(self, energies: list[list[Energies]]) -> None:
-        """Make the smoothers, with classes of cells or, where those disagree, without.
+        """Make the smoothers, with classes of cells or, if these differ too much, without.
 
         Parameters
         ----------
@@ -117,19 +117,19 @@ class Multigrid:
     A : GlobalOperator
         Of a symmetric elliptic form in the basis "modified" or "lagrange".
     degree : int, optional
-        Steps of the smoother: 1, 2 or 3. When left out what was measured to be fastest: 2, or 1 on a GPU.
+        Steps of the smoother: 1, 2 or 3. The default was measured to be fastest: 2, or 1 on a GPU.
     dtype : dtype
-        Of what is inside; float64 is taken where numbers leave the range of float32.
+        Type inside the cycle; float64 is used if numbers leave the range of float32.
 
     Attributes
     ----------
     levels : list of Level
-        Finest first; the last is of order 1, where `vertices` serves.
+        Finest first; the last is of order 1, which `vertices` solves.
     vertices : AlgebraicMultigrid, GatheredVertices or None
     phases : {str: float}
         Seconds of each part of the set-up.
     costly : bool
-        True: asking a device whether another cycle is needed takes less time than one.
+        True: to ask a device whether another cycle is needed takes less time than a cycle.
 
     Raises
     ------
@@ -243,7 +243,7 @@ class Multigrid:
         Returns
         -------
         array, [components * size]
-            A new one; zero where there are Dirichlet values.
+            A new vector; zero where there are Dirichlet values.
         """
         xp, change, n = self.A.vectors.xp, self._change, self.A.components
         if change is not None:
@@ -276,7 +276,7 @@ class Multigrid:
 
 
 class _Run:
-    """Cycles in arrays of their own: from the second on, where the device has such, launched as a graph."""
+    """Cycles in arrays of their own; from the second one on launched as a graph, if the device has graphs."""
 
     def __init__(self, M: Multigrid) -> None:
         self.M, self.given = M, M.A.vectors.xp.zeros(M.A.shape[0], M.dtype)
@@ -287,9 +287,9 @@ class _Run:
     def __call__(self, r: Any) -> Any:
         self.given[...] = r
         vectors = self.M.A.vectors
-        # Where processes share the vertices, the first one solves for them on its host.
+        # If processes share the vertices, the first one solves for them on its host.
         iteration = vectors.iteration if vectors.comm.size == 1 else None
-        # What a thread needs of libraries it makes at its first, plain cycle: that cannot be captured.
+        # The first cycle of a thread is plain: libraries then make what the thread needs, which cannot be captured.
         with _LAUNCHES if iteration is not None else nullcontext():
             if self.graph is None and iteration is not None and self.thread == get_ident():
                 self.graph = iteration.capture(self._step, 1, "multigrid")
@@ -307,7 +307,7 @@ class _Run:
 
 
 def _together(A: GlobalOperator) -> int:
-    """Components that are not like others: those that the form couples, or all where conditions differ."""
+    """Number of components that are smoothed together: those that the form couples, or all if conditions differ."""
     return A.components if A.bc is not None and A.bc.differ else A.operator.form.components
 
 

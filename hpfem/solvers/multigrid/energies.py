@@ -1,6 +1,6 @@
-"""Mean diffusion and reaction of every cell, and classes of cells that are alike in them.
+"""Mean diffusion and reaction of every cell, and classes of cells with similar means.
 
-In local coordinates xi the energy of a cell is, but for what varies in it, sum_ij S_ij (du/dxi_i, du/dxi_j) + m (u, u):
+In local coordinates xi the energy of a cell, with mean coefficients, is sum_ij S_ij (du/dxi_i, du/dxi_j) + m (u, u):
 S is the mean of k |J| J^-1 J^-T, m that of lam |J|. Functions of low energy are made for classes of S and m.
 """
 
@@ -23,9 +23,9 @@ from ...operators import Operator
 
 Array = NDArray[np.float64]
 
-# Ratio of lengths within a class, the largest one that is told apart, and classes of a block at most.
+# Ratio of lengths within a class, the largest ratio that is distinguished, and the maximum of classes in a block.
 SPREAD, CAP, MOST_CLASSES = 2.0, 16.0, 32
-# Reaction over diffusion beyond which the energy is all reaction.
+# Reaction over diffusion beyond which diffusion is neglected in the energy.
 _REACTION = 1e6
 
 
@@ -40,7 +40,7 @@ class Energies:
     own : ndarray of int, [E]
         Class of each cell.
     classes : list of (ndarray [dim, dim], float)
-        S and m of each class, but for scale. The first is of regular cells.
+        S and m of each class, up to a factor. The first class is of regular cells.
     """
 
     means: Any
@@ -48,7 +48,7 @@ class Energies:
     classes: list[tuple[Array, float]]
 
     def in_one_class(self) -> Energies:
-        """Take all cells for regular ones.
+        """Treat all cells as regular ones.
 
         Returns
         -------
@@ -88,7 +88,7 @@ def element_energies(operator: Operator, number: int, component: int, xp: Any) -
     for some in chunks(block.n_elements, block.n_points * (1 + block.geometry.space_dim) ** 2):
         for (a, b), values in pointwise_matrix(operator, number, component, some, xp).items():
             if (a == 0) != (b == 0):
-                continue  # what is of first order is no energy
+                continue  # terms of first order have no energy
             if (a, b) not in tables:
                 table = np.zeros((block.n_points, d * d + 1))
                 if a == 0:
@@ -102,7 +102,7 @@ def element_energies(operator: Operator, number: int, component: int, xp: Any) -
 
 
 def _classified(shape: Shape, means: Any, xp: Any) -> Energies:
-    """Classes of cells, the farthest cell from all classes making a new one, until none is far."""
+    """Classes of cells: the cell farthest from all classes starts a new class, until no cell is far."""
     d, n = shape.dim, len(means)
     R = xp.asarray(regular_jacobian(shape))
     S, m = R @ means[:, :-1].reshape(n, d, d) @ R.T, means[:, -1]
@@ -113,12 +113,12 @@ def _classified(shape: Shape, means: Any, xp: Any) -> Energies:
     scale = xp.maximum(determinant ** (1 / d), m / _REACTION)
     scale = xp.where(scale > 0, scale, 1)
     S = S / scale[:, None, None]
-    # Ratios beyond the cap, which no table of functions follows, are levelled out.
+    # Ratios beyond the cap, for which there are no tables of functions, are reduced to the cap.
     level = xp.trace(S, axis1=1, axis2=2) / (d * CAP**2) + 1e-12
     S = S + level[:, None, None] * xp.eye(d)
     S /= (xp.linalg.det(S) ** (1 / d))[:, None, None]
     reaction = 1 + m / scale
-    # tr(A C^-1) + tr(C A^-1) - 2 d: how far A is from C, 0 where they are equal; a product of what each has.
+    # tr(A C^-1) + tr(C A^-1) - 2 d, the distance of A and C, 0 if they are equal, as one matrix product.
     given = xp.concatenate(
         [S.reshape(n, d * d), xp.linalg.inv(S).reshape(n, d * d), reaction[:, None], 1 / reaction[:, None]], axis=1
     )

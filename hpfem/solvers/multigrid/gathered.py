@@ -1,4 +1,4 @@
-"""The vertices of a mesh that processes share: gathered on the first process, solved there, and dealt out again."""
+"""The vertices of a mesh that processes share: gathered on the first process, solved there, and scattered again."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class GatheredVertices:
     Parameters
     ----------
     A : csr_array, [n, n]
-        What the cells of this process have of it.
+        The part of the matrix from the cells of this process.
     near : ndarray, [n, k]
         As for `AlgebraicMultigrid`.
     c0 : C0Space
         Of order 1.
     inside : ndarray of int, [n]
-        Which unknowns the rows are, of all components one after the other.
+        The unknowns of the rows, for all components one after the other.
     vectors : VectorSpace
-        Those that processes share.
+        The vectors that processes share.
     dtype : dtype
         Of the vectors.
     """
@@ -46,7 +46,7 @@ class GatheredVertices:
     ) -> None:
         self._vectors, self._dtype, part = vectors, np.dtype(dtype), c0.space.mesh.part
         assert part is not None
-        # Unknowns by the ids of their vertices in the whole mesh: in the order that one process has them in.
+        # Unknowns by the ids of their vertices in the whole mesh: the order on one process.
         vertex = np.empty(c0.size, dtype=np.int64)
         vertex[c0.numbering.offsets[0]] = part.vertices
         most = int(vectors.comm.max(float(part.vertices.max(initial=0)))) + 1
@@ -72,7 +72,7 @@ class GatheredVertices:
         return vectors.from_host(vectors.comm.on_first(given, sizes, self._solved))
 
     def _solved(self, given: list[NDArray[Any]]) -> list[NDArray[Any]]:
-        """On the first process: of the rows of each process, the solution of each."""
+        """On the first process: from the right-hand sides of all processes, the solution for each."""
         assert self._solver is not None
         whole = np.empty(1 + max(int(own.max(initial=-1)) for own in self._all), self._dtype)
         for places, own in zip(self._all, given, strict=True):

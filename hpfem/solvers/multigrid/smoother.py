@@ -1,6 +1,6 @@
 """B = T D^-1 T^t: one step of Jacobi's method in a basis of functions of low energy, the columns of T.
 
-In every cell T is a matrix of its class, and T global coefficients the mean of what the cells say (`CellMap`). D is the
+In every cell T is the matrix of its class; global coefficients are the mean over the cells (`CellMap`). D is the
 diagonal of the mean energies.
 """
 
@@ -47,7 +47,7 @@ def _groups(c0: C0Space, number: int, energies: Energies) -> list[Any]:
 
 
 def _alike(c0: C0Space, number: int, energies: Energies) -> list[_Cells]:
-    """Cells of a block by class, with their functions and what these have of each mean."""
+    """Cells of a block by class, with their functions and the energies of these in each mean."""
     block, shape = c0.space.blocks[number], c0.space.blocks[number].shape
     seen, orders = c0.seen(number), c0.numbering.orders
     K, M = reference_energies(shape, block.order)
@@ -75,7 +75,7 @@ class LowEnergySmoother:
     free : ndarray of bool, [size]
         Unknowns without Dirichlet values: B is zero on the others.
     robin : csr_array, [size, size], optional
-        What Robin conditions add to the operator.
+        The part of the operator from Robin conditions.
     backend : Backend
         Of the operator.
     """

@@ -102,7 +102,7 @@ def test_a_link_is_not_followed(folder, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("obstacle", OBSTACLES)
-def test_what_is_no_file_is_no_entry(folder, monkeypatch, obstacle):
+def test_entries_are_regular_files(folder, monkeypatch, obstacle):
     build(monkeypatch)
     (entry,) = folder.iterdir()
     entry.unlink()

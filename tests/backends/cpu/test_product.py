@@ -77,7 +77,7 @@ def test_factors_recomputed_from_maps(rng, monkeypatch):
     check(A, rng, monkeypatch)
 
 
-def test_cells_in_no_order_are_put_in_one(rng, monkeypatch):
+def test_cells_in_no_spatial_order_are_sorted(rng, monkeypatch):
     mesh = rotated(box("tet", (8, 8, 8)), rng)
     assert mesh.aligned_topology.scattered
     c0 = hp.C0Space(hp.Space(mesh, 2, backend="cpu"))
@@ -89,7 +89,7 @@ def test_cells_in_no_order_are_put_in_one(rng, monkeypatch):
     assert np.array_equal(values, np.diff(c0.matrix.tocsc().indptr))
 
 
-def test_what_is_not_finite_is_said_where_it_is(rng):
+def test_values_that_are_not_finite_are_located(rng):
     c0 = hp.C0Space(hp.Space(box("hex", (2, 2, 2)), 2, backend="cpu"))
     A = hp.GlobalOperator(hp.WeakForm(c0.space, lambda u, du: (np.log(u) * u, du)), c0)
     with pytest.raises(hp.HpfemError, match="cell 0"):

@@ -147,7 +147,7 @@ def test_the_cache_is_used(tmp_path, monkeypatch):
     assert nvrtc.resources(first).spill_bytes == 0
 
 
-def test_what_a_crash_left_is_compiled_anew(tmp_path, monkeypatch):
+def test_incomplete_files_of_a_crash_are_compiled_again(tmp_path, monkeypatch):
     monkeypatch.setenv("HPFEM_CACHE_DIR", str(tmp_path))
     source = 'extern "C" __global__ void empty() {}'
     path = nvrtc.cached(source, "sm_90")
@@ -162,7 +162,7 @@ def test_what_a_crash_left_is_compiled_anew(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("place", [".cubin", ".log"])
 @pytest.mark.parametrize("obstacle", ["other", "flip", "pipe", "loop", "writable"])
-def test_what_is_not_its_own_is_compiled_anew(tmp_path, monkeypatch, obstacle, place):
+def test_foreign_cache_entries_are_compiled_again(tmp_path, monkeypatch, obstacle, place):
     monkeypatch.setenv("HPFEM_CACHE_DIR", str(tmp_path))
     source, other = (f'extern "C" __global__ void {name}() {{}}' for name in ("mine", "theirs"))
     path, foreign = (nvrtc.cached(text, "sm_90").with_suffix(place) for text in (source, other))

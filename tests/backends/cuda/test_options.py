@@ -30,7 +30,7 @@ def test_measured_rates_decide():
     assert SumFacTopOptions(*options).elements == 32
 
 
-def test_what_was_not_measured_is_modelled():
+def test_unmeasured_kernels_are_modelled():
     reaction = problem_of("tri", 2, hp.WeakForm, pointwise=lambda u: u * u, test=("value",))
     assert known_options(reaction) is not None  # as fast as the mass: the same factors
     derivative = problem_of("tri", 2, hp.PhysDeriv)

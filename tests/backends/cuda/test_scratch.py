@@ -22,7 +22,7 @@ def test_on_one_stream_scratch_is_reused_without_waiting(gpus):
     assert gpus.stream.waited == [] and gpus.waits == 0
 
 
-def test_another_stream_comes_after_the_one_before(gpus):
+def test_another_stream_waits_for_the_first_one(gpus):
     pool, before, other = StreamPool(), gpus.stream, FakeStream(gpus)
     pool.give(pool.take(object))
     with other:
@@ -51,7 +51,7 @@ def test_the_scratch_of_a_graph_is_not_reused(gpus):
     assert pool.take(object) is scratch
 
 
-def test_without_anybody_to_say_that_the_graph_is_gone_it_keeps_its_scratch(gpus):
+def test_a_graph_keeps_its_scratch_until_it_is_released(gpus):
     pool, stream = StreamPool(), FakeStream(gpus)
     with stream:
         stream.capturing = True

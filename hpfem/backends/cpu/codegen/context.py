@@ -1,4 +1,4 @@
-"""What the passes of a kernel share: problem, mode tree, scratch, one-dimensional matrices, the group at work.
+"""Data that the passes of a kernel share: problem, mode tree, scratch, one-dimensional matrices, the present group.
 
 Level k of the tree holds, for every node, the points of directions k and above: node * block[k] + point.
 """
@@ -25,7 +25,7 @@ Array = NDArray[np.floating[Any]]
 
 
 class Context:
-    """State of a kernel that is written.
+    """State of writing a kernel.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ class Context:
     # --- one-dimensional matrices ---------------------------------------------------------------------------------
 
     def weighted(self, values: Fiber, across: Where) -> Fiber:
-        """Multiply what is tested with functions of the points by the weights that their matrices would carry.
+        """Multiply values that are tested with functions of the points by the weights.
 
         Parameters
         ----------

@@ -13,7 +13,7 @@ _ALIGNMENT = 4096
 
 
 def aligned(shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-    """Make an array that starts at a page; what it holds is to be written first.
+    """Make an uninitialised array that starts at a page.
 
     Parameters
     ----------

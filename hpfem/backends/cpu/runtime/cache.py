@@ -57,7 +57,7 @@ def compiled(text: str, target: Target) -> Code:
 
 
 def _made(name: str, text: str, target: Target) -> bytes:
-    """Object code of a module that was not there: another process that wants it too may have made it meanwhile."""
+    """Object code of a module that was missing: another process may have compiled it in the meantime."""
     with kernel_cache().alone(name):
         code = _read(name)
         if code is None:
@@ -77,6 +77,6 @@ def _read(name: str) -> bytes | None:
     """Object code of an entry, None if there is none to be trusted."""
     content = kernel_cache().read(name) or b""
     digest, code = content[:32], content[32:]
-    # LLVM follows the tables of a file that is cut short beyond its end.
+    # In an incomplete file, LLVM would follow the tables beyond its end.
     whole = whole_elf(code) or sys.platform != "linux"
     return code if whole and digest == seal(name, code) else None

@@ -17,7 +17,7 @@ from .threads import THREAD_FLOPS, run_all, shares
 
 Array = NDArray[np.float64]
 
-# What is compiled for all lanes at once; of others NumPy's are faster.
+# Operations that are vectorised; for others NumPy is faster.
 _LANES = {
     "const", "input", "add", "sub", "mul", "div", "neg", "abs", "sqrt", "exp", "sin", "cos", "min", "max", "lt", "le",
     "gt", "ge", "where",
@@ -61,7 +61,7 @@ class CpuFunction:
         groups = n // self._lanes
         bounds = shares(groups, groups * self._lanes * self._flops, THREAD_FLOPS)
         run_all([partial(run, 0, first, last) for first, last in pairwise(bounds)])
-        if groups * self._lanes < n:  # the last points once more, in a group of their own
+        if groups * self._lanes < n:  # the last points again, in a group of their own
             run(n - self._lanes, 0, 1)
         return out
 

@@ -32,7 +32,7 @@ from .threads import THREAD_FLOPS, run_all, shares
 
 Array = NDArray[np.floating[Any]]
 
-# Geometry, input and output above which the next group is fetched ahead: more than a core's own caches hold.
+# Bytes of geometry, input and output above which the next group is prefetched: more than a core's own caches hold.
 PREFETCH_BYTES = 4 << 20
 _WRITERS: dict[str, Callable[[BlockProblem, int, bool, bool], Program]] = {
     "sumfac": write_sumfac,
@@ -51,7 +51,7 @@ class GroupKernel:
     n_elements : int
     dtype : dtype
     target : Target
-        What it is compiled for.
+        The processor for which it is compiled.
     codes : ndarray of int32, [groups, n_modes, lanes], optional
         Signed indices of what it takes from global vectors, and adds to them (`codegen.indexed`).
 
@@ -84,7 +84,7 @@ class GroupKernel:
         self._scratch: Pool[tuple[Array, int]] = Pool()
 
     def _take_codes(self, codes: NDArray[np.int32] | None) -> None:
-        # Asking an array for its address takes as long as the call of a small kernel.
+        # Getting the address of an array takes as long as the call of a small kernel.
         self._codes, self._codes_at = codes, 0 if codes is None else codes.ctypes.data
 
     def _new_scratch(self) -> tuple[Array, int]:
@@ -217,7 +217,7 @@ class MatrixKernel(GroupKernel):
     Parameters
     ----------
     factors : sequence of csr_array, [n, n]
-        Whose product it is; those with the same zeros, and ones on the diagonals, have the same code.
+        Factors of the matrix; factors with the same zeros, and ones on the diagonals, have the same code.
     n_elements : int
     dtype : dtype
     transposed : bool

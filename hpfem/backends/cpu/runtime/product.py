@@ -1,9 +1,9 @@
-"""Q^T A Q on vectors of the host without local arrays: kernels take coefficients out of a vector, and add to another.
+"""Q^T A Q on vectors of the host without local arrays: kernels read one vector and add to another.
 
-Both vectors have more places than there are unknowns. One holds zero, for modes that no unknown is seen in and lanes
-behind the last element. Each row of Q with several entries has one. And so that threads never add to the same place,
-and sums do not depend on their number, the groups of a block are divided into parts, as many as there is work for: an
-unknown of several parts belongs to the first one, and has a further place for each other.
+Both vectors have more places than there are unknowns. One place holds zero, for modes without an unknown and lanes
+after the last element. Each row of Q with several entries has a place. The groups of a block are divided into parts, as
+many as there is work for. An unknown of several parts belongs to the first one, and has another place for each other
+part. So threads never add to the same place, and sums do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .threads import THREAD_FLOPS, thread_count
 Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.int64]
 
-# Parts of a block at most: more threads than that gain nothing.
+# Largest number of parts of a block: more threads gain nothing.
 _MOST_PARTS = 64
 _NONE = np.empty(0, dtype=np.int64)
 
@@ -48,7 +48,7 @@ def _parts(kernel: IndexedKernel) -> list[int]:
 
 
 def _table(kernel: IndexedKernel, codes: NDArray[np.integer[Any]], size: int) -> NDArray[np.int32]:
-    """Signed places [group, mode, lane] of the coefficients of a block, of lanes behind its last element too."""
+    """Signed places [group, mode, lane] of the coefficients of a block, also for lanes after its last element."""
     lanes, n_modes = kernel.lanes, codes.shape[1]
     table = np.empty((kernel.groups, n_modes, lanes), dtype=np.int32)
     for part in chunks(kernel.groups, n_modes * lanes, most=CACHED):
@@ -134,7 +134,7 @@ class CpuProduct:
         A, block by block.
     Q : BlockMatrix
     back : BlockMatrix, optional
-        What is transposed, instead of Q: one with the same codes.
+        The matrix to transpose instead of Q, with the same codes.
     like : CpuProduct, optional
         One with the same codes and kernels of the same work, whose tables are used.
     """
@@ -153,7 +153,7 @@ class CpuProduct:
         self._kernels = [(kernel.indexed(table), _parts(kernel)) for kernel, table in zip(kernels, tables, strict=True)]
         ones, n = np.ones(len(keys), self._dtype), len(keys)
         further = csr_array((ones, keys % Q.size, np.arange(n + 1)), (n, Q.size))
-        # The unknowns that have other places, what is there, and what goes back from there.
+        # The unknowns with other places, the entries there, and the unknowns to which these are added back.
         rows = [Q.rows, Q.rows if back is None else back.rows]
         tails = [csr_array(vstack([own.astype(self._dtype), further], format="csr")) for own in rows]
         shared = np.zeros(Q.size, dtype=bool)
@@ -211,12 +211,12 @@ class CpuProduct:
         return out[:, :size]
 
 
-# Those that are alive; they hold the objects whose ids they are found by.
+# Living products; they hold the objects whose ids are the keys.
 _MADE: WeakValueDictionary[tuple[int, ...], CpuProduct] = WeakValueDictionary()
 
 
 def product_of(kernels: Sequence[CpuKernel], Q: BlockMatrix) -> CpuProduct:
-    """The product of kernels with a numbering: one, whatever conditions each of those has who ask for it.
+    """The product of kernels with a numbering: one object for all boundary conditions.
 
     Parameters
     ----------

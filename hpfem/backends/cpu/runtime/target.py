@@ -19,7 +19,7 @@ T = TypeVar("T")
 # Arguments as in `codegen.ir.ARGUMENTS`.
 Run = Callable[..., None]
 _PROTOTYPE = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4, *[ctypes.c_void_p] * 8, ctypes.c_int64)
-# For LLVM. A handler of a signal may compile while its thread does; a process that forks waits for what is compiled.
+# Lock of LLVM. A signal handler may compile while its thread does; a fork waits for running compilations.
 LOCK = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
@@ -138,7 +138,7 @@ _FAR_FUNCTIONS = '\n!llvm.module.flags = !{!0}\n!0 = !{i32 7, !"RtLibUseGOT", i3
 def compile_object(text: str, target: Target) -> bytes:
     """Compile IR to object code.
 
-    Kernels are written as they should be: LLVM's passes over the IR would double the time and gain nothing (measured).
+    LLVM's optimisation passes over the IR are not used: they would double the time without a gain (measured).
 
     Parameters
     ----------
@@ -187,6 +187,6 @@ def load_object(code: bytes) -> Code:
 
 
 def _undisturbed(work: Callable[[], T]) -> T:
-    """Result of a function that uses LLVM, from a thread where no handler of a signal can raise in the midst of it."""
+    """Result of a function that uses LLVM, run in a thread where no handler of a signal can interrupt it."""
     with LOCK, ThreadPoolExecutor(1) as thread:
         return thread.submit(work).result()

@@ -1,8 +1,9 @@
 """Threads that kernels share: HPFEM_NUM_THREADS, or one per processor that this process may use.
 
-An exception of a signal handler, as of Ctrl-C, can come between any two steps of the thread that waits. Two things make
-that harmless: whether a task runs, and whether it is over, can be asked again and again, so that waiting is begun anew,
-for up to four signals; and a worker is nobody's, so that no state of it can get lost. Kernels end, so waiting does.
+An exception of a signal handler, for example of Ctrl-C, can occur between any two steps of the waiting thread. Two
+properties make this harmless. Whether a task runs or is done can be asked repeatedly, so that waiting starts again, for
+up to four signals. And workers belong to no caller, so that none of their state can be lost. Waiting ends because
+kernels end.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from queue import SimpleQueue
 
 from ....errors import ArgumentError
 
-# Operations that each thread must have: below about 50 microseconds waking one costs more than it saves.
+# Least operations of a thread: below about 50 microseconds, waking a thread costs more than it saves.
 THREAD_FLOPS = 3_000_000
 
 
@@ -28,7 +29,7 @@ def thread_count() -> int:
     Raises
     ------
     ArgumentError
-        If HPFEM_NUM_THREADS is no positive integer.
+        If HPFEM_NUM_THREADS is not a positive integer.
     """
     asked = os.environ.get("HPFEM_NUM_THREADS")
     if asked:
@@ -57,7 +58,7 @@ class _Task:
         self.error: Exception | None = None
 
     def claim(self, who: object) -> bool:
-        """Whether the task is `who`'s to do; asked again, the answer is the same."""
+        """Whether `who` does the task; a repeated call gives the same answer."""
         return self._owner.setdefault("owner", who) is who
 
     def run(self) -> None:
@@ -84,7 +85,7 @@ _workers: list[threading.Thread] = []
 
 
 def _work(tasks: SimpleQueue[_Task]) -> None:
-    """What a worker does all its life. Handlers of signals never run here."""
+    """The loop of a worker. Handlers of signals never run here."""
     me = object()
     while True:
         task = tasks.get()
@@ -94,12 +95,12 @@ def _work(tasks: SimpleQueue[_Task]) -> None:
 
 
 def _hire(count: int) -> None:
-    """Have so many workers, or as many as the system gives."""
+    """Start workers up to a number, or as many as the system allows."""
     while len(_workers) < count:
         worker = threading.Thread(target=_work, args=(_tasks,), name="hpfem", daemon=True)
         try:
             worker.start()
-        except RuntimeError:  # what has no worker is done by who waits for it
+        except RuntimeError:  # tasks without a worker are done by the waiting thread
             return
         _workers.append(worker)
 
@@ -121,7 +122,7 @@ def shares(groups: int, work: int, smallest: int) -> list[int]:
         First groups of the shares, and the number of groups.
     """
     most = int(min(groups, work // smallest))
-    if most <= 1:  # little work does not ask
+    if most <= 1:  # little work needs no second thread
         return [0, groups]
     count = min(thread_count(), most)
     return [groups * share // count for share in range(count + 1)]
@@ -138,7 +139,7 @@ def run_all(tasks: Sequence[Callable[[], None]]) -> None:
     Raises
     ------
     Exception
-        That of a task, or of a handler of a signal, when nothing runs any more.
+        The exception of a task or of a handler of a signal, after all tasks have ended.
     """
     me, others = object(), [_Task(task) for task in tasks[1:]]
     # No loop: Python may run a handler at its backward jump, outside of every `try`. Each level outlives one signal.
@@ -167,14 +168,14 @@ def run_all(tasks: Sequence[Callable[[], None]]) -> None:
 
 
 def _wait(tasks: Sequence[_Task], me: object) -> None:
-    """Wait for the tasks that others have begun; nobody begins the rest."""
+    """Wait for the tasks that other threads have begun; the rest is not begun."""
     for task in tasks:
         if not task.claim(me):
             task.wait()
 
 
 def _start_anew() -> None:
-    """Threads do not survive a fork, and what was handed to them is the parent's."""
+    """Threads do not survive a fork, and their tasks belong to the parent."""
     global _tasks
     _tasks = SimpleQueue()
     _workers.clear()

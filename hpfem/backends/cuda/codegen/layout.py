@@ -24,7 +24,7 @@ def lines_padded(levels: Levels, elements: int) -> int:
     Returns
     -------
     int
-        Of which Q2 Q3 E are used.
+        Only Q2 Q3 E of them are used.
     """
     return -(-levels.counts[1] * levels.counts[2] * elements // 4) * 4
 
@@ -71,7 +71,7 @@ def stored_factors(
     levels : Levels
         Of the problem's tabulation.
     elements : int
-        Of a group: those whose factors are side by side.
+        Elements of a group, whose factors are side by side.
     kind : str
         See `hpfem.geometry.block_geometry`.
     xp, size

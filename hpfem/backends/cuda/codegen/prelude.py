@@ -1,4 +1,4 @@
-"""What stands before a kernel's code: compile-time constants and tables of a problem, and its pointwise function."""
+"""The prelude of a kernel's code: compile-time constants and tables of a problem, and its pointwise function."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def arguments(problem: BlockProblem) -> tuple[list[str], list[str], list[tuple[s
 
 
 def constants(problem: BlockProblem, levels: Levels, kernel: str, elements: int = 1) -> str:
-    """What every kernel is told, codegen/parameters.h, and the pointwise function.
+    """The constants of every kernel, codegen/parameters.h, and the pointwise function.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A basis on a rule as a kernel in three directions sees it: tables and mode tree, missing directions made trivial."""
+"""A basis on a rule for kernels in three directions: tables and mode tree; missing directions are made trivial."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The matrices of affine elements, sorted so that much of them is zero.
+"""The matrices of affine elements, with modes sorted such that many entries are zero.
 
 A linear form with constant coefficients has on an affine element the matrix sum_ij G_ij D_i^T D_j + w M. With S_i the
 derivatives by xi_i of all modes at the points, weighted by the square roots of the quadrature weights, and V an
@@ -22,12 +22,12 @@ from ....geometry.jacobians import inverse_collapse
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-# What is smaller than this, relative to the modes' own size, is zero but for rounding.
+# Numbers smaller than this, relative to the modes' size, are zero up to rounding.
 ROUNDING = 1e-13
 
 
 class ElementMatrices:
-    """Matrices of a basis on a rule, in an order of the modes that makes much of them zero.
+    """Matrices of a basis on a rule, in an order of the modes that makes many entries zero.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def shared_matrices(tabulation: Tabulation) -> ElementMatrices:
 def nested_rows(weighted: Array) -> tuple[Indices, Array]:
     """Sort modes so that the first of them have gradients in few dimensions, for any number of them.
 
-    Greedy: the next mode is the one whose gradients are out of the span so far in the fewest dimensions.
+    Greedy: the next mode is the one whose gradients add the fewest dimensions to the span so far.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ def fitting_options(problem: BlockProblem, limits: Limits) -> list[DenseOptions]
 
 
 def default_options(problem: BlockProblem, limits: Limits) -> DenseOptions:
-    """The options to take where nobody has searched: the measured ones if they fit, else the model's.
+    """The default options without a search: the measured ones if they fit, else the model's.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def default_options(problem: BlockProblem, limits: Limits) -> DenseOptions:
 
 
 def first_options(problem: BlockProblem, limits: Limits, table: bool = True) -> list[DenseOptions]:
-    """Options to time first: those to be taken unmeasured, then the most promising of every kind.
+    """Options to time first: the default ones, then the most promising of every kind.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def search(
     Yields
     ------
     list of DenseOptions
-        To be timed; send the seconds of all that were timed so far, in any round.
+        Options to time; send the seconds of all that were timed so far, in any round.
     """
     timed = yield first_options(problem, limits, table)
     promising = fitting_options(problem, limits)
@@ -136,7 +136,7 @@ def _expected_speed(plan: DensePlan) -> float:
     """Relative speed of a plan, from the resident warps and the registers that they have."""
     v, p = plan.options, plan.problem
     warps = v.warps * v.min_blocks
-    # What the compiler would like to have beyond what it needs.
+    # Registers that the compiler can use beyond those that it needs.
     room = plan.registers_left - plan.registers
     speed = min(1.0, 0.75 + room / 160)
     if v.tiles == 0:

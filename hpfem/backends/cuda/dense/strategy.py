@@ -56,7 +56,7 @@ class DenseKernel(CudaKernel):
             )
 
 
-# Bytes and operations per nanosecond that kernels nobody has measured are taken to reach.
+# Assumed bytes and operations per nanosecond of kernels without a measurement.
 BYTES, FLOPS = 2500.0, 25000.0
 
 

@@ -19,7 +19,7 @@ from ..runtime.measured import expected_time, known_row, shipped_rate
 from ..runtime.nvrtc import start
 from .plan import GROUP, FusedOptions, FusedPlan, check_fused, checked_plan, fitting_options
 
-# Bytes and operations per nanosecond that kernels nobody has measured are taken to reach.
+# Assumed bytes and operations per nanosecond of kernels without a measurement.
 BYTES, FLOPS = 3500.0, 40000.0
 
 

@@ -116,7 +116,7 @@ class CudaDevice(Device):
 
     @cached_property
     def limits(self) -> Limits:
-        """What it has, and what a block of threads may take of it."""
+        """Limits of the GPU, and of a block of threads."""
         import cupy
 
         attributes = cupy.cuda.Device(self.number).attributes
@@ -183,7 +183,7 @@ class CudaDevice(Device):
                 ) from error
 
     def from_host(self, source: np.ndarray[Any, Any], out: Any) -> None:
-        """Copy in on the caller's stream; it is there for every stream then; see `Device.from_host`."""
+        """Copy in on the caller's stream, after which every stream can read it; see `Device.from_host`."""
         import cupy
 
         out.set(np.ascontiguousarray(source))
@@ -225,7 +225,7 @@ def cuda_device(number: int) -> CudaDevice:
     Parameters
     ----------
     number : int
-        As CUDA counts them.
+        Number of the GPU in CUDA.
 
     Returns
     -------
@@ -249,7 +249,7 @@ def current_device() -> CudaDevice:
 
 @cache
 def _take_own() -> None:
-    """Of several processes on a machine let each have a GPU of its own, in turn where there are fewer."""
+    """Select a GPU for each process of a machine, in turn if there are fewer GPUs than processes."""
     comm = world()
     if comm.size > 1:
         import cupy

@@ -41,7 +41,7 @@ def shared_factors(geometry: BlockGeometry, key: tuple[Any, ...], make: Callable
     ----------
     geometry : BlockGeometry
     key : tuple
-        Their kind, and all that their layout depends on.
+        Their kind, and everything that their layout depends on.
     make : callable
         () -> array.
 
@@ -222,7 +222,7 @@ class CudaKernel(BlockKernel):
     @cached_property
     def function(self) -> Any:
         """The compiled kernel on the device; None where there is none."""
-        # From here on all that it keeps is there, for whoever counts it.
+        # From here on all its memory exists and can be counted.
         _KERNELS.setdefault(self.problem.geometry, WeakValueDictionary())[id(self)] = self
         if self._compiling is None:
             return None

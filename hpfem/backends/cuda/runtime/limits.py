@@ -15,7 +15,7 @@ from .device import CudaTimer, limits
 
 _THREADS, _TRIPS, _CHAINS = 256, 512, 8
 
-# Sums that are never stored unless they are what they cannot be: the arrays are read and nothing is written.
+# A sum is stored only if it has an impossible value: the arrays are read, but nothing is written.
 _SOURCE = """
 extern "C" __global__ void read_all(const REAL* __restrict__ a, REAL* out, long long n) {
   REAL sum = 0;

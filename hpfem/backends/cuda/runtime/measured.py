@@ -13,7 +13,7 @@ from ....forms.cost import operator_bytes, operator_flops
 from ....forms.form import BlockProblem
 from ....geometry import GENERAL
 
-# Bytes and operations per nanosecond that kernels nobody has measured are taken to reach, and cuBLAS.
+# Assumed bytes and operations per nanosecond of kernels without a measurement, and of cuBLAS.
 BYTES, FLOPS, DENSE_FLOPS = 3000.0, 8000.0, 25000.0
 
 
@@ -66,8 +66,8 @@ def known_row(problem: BlockProblem, strategy: str) -> list[Any] | None:
     Returns
     -------
     list or None
-        Where none was measured the row of deformed elements, unless they are affine; in float32, where neither was,
-        those of float64. None if none of them was.
+        Without a measurement, the row of deformed elements, unless the elements are affine; in float32 without either,
+        the rows of float64. None if there is no such row.
     """
     if problem.form.trace is None or problem.form.components > 1:
         return None
@@ -112,7 +112,7 @@ def expected_time(
     flops : float, optional
         Operations per element; those of sum factorisation when left out.
     bandwidth, speed : float
-        Bytes and operations per nanosecond of a kernel that nobody has measured.
+        Bytes and operations per nanosecond of a kernel without a measurement.
 
     Returns
     -------

@@ -35,7 +35,7 @@ class Nccl:
         return int({"f8": self._nccl.NCCL_FLOAT64, "f4": self._nccl.NCCL_FLOAT32}[np.dtype(array.dtype).str[1:]])
 
     def exchanged(self, given: Mapping[int, Any]) -> dict[int, Any]:
-        """Send arrays to neighbours and receive as much of each; see `Communicator.exchanged`.
+        """Send arrays to neighbours and receive arrays of the same sizes; see `Communicator.exchanged`.
 
         Parameters
         ----------
@@ -83,7 +83,7 @@ class Nccl:
 
 
 def nccl_of(comm: Communicator) -> Nccl | None:
-    """NCCL between processes, made when first asked for; collective then.
+    """NCCL between processes, made at its first use, which is collective.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def nccl_of(comm: Communicator) -> Nccl | None:
     Returns
     -------
     Nccl or None
-        None where a process has no NCCL, or several share a GPU: their arrays go through the host.
+        None if a process has no NCCL, or several share a GPU: their arrays go through the host.
     """
     if comm not in _MADE:
         reason = next((own for own in comm.all(_missing()) if own), None)
@@ -100,13 +100,13 @@ def nccl_of(comm: Communicator) -> Nccl | None:
         if reason is None and len(set(places)) < len(places):
             reason = f"{len(places)} processes share {len(set(places))} GPU(s); start one for each"
         if reason is not None and comm.rank == 0:
-            report_once(f"nccl/{reason}", f"what processes exchange goes through the host: {reason}")
+            report_once(f"nccl/{reason}", f"messages between processes go through the host: {reason}")
         _MADE[comm] = Nccl(comm) if reason is None else None
     return _MADE[comm]
 
 
 def _missing() -> str | None:
-    """The reason why NCCL does not work here; None where it does."""
+    """The reason why NCCL does not work here; None if it works."""
     from cupy.cuda import nccl
 
     return None if nccl.available else "CuPy finds no NCCL; pip install nvidia-nccl-cu13 (or -cu12)"

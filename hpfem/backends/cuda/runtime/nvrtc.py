@@ -26,7 +26,7 @@ from ....support.files import cache_folder
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll")
 # Lambdas need no annotation, on every NVRTC since 12.
 OPTIONS = ("--std=c++17", "--device-as-default-execution-space")
-# Bytes that compiled kernels may take, and seconds for which those last used stay anyway: they may be loaded yet.
+# Largest size of all compiled kernels; and seconds for which recently used ones are always kept, for loading.
 LIMIT, SPARED = 2 << 30, 3600.0
 PRUNE_EVERY = 64
 _LOG = ".log"
@@ -60,7 +60,7 @@ class Binary:
     ----------
     cubin : bytes
     log : str
-        What the compiler wrote, with the assembler's report.
+        The compiler's output, with the assembler's report.
     """
 
     cubin: bytes
@@ -73,7 +73,7 @@ class Binary:
         Raises
         ------
         DeviceError
-            If the report is not there.
+            If there is no report.
         """
         registers = re.search(r"Used (\d+) registers", self.log)
         local = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", self.log)
@@ -104,11 +104,11 @@ def library() -> ctypes.CDLL:
     Raises
     ------
     DeviceError
-        If it is not there.
+        If it is not found.
     """
     for name in _candidates():
         try:
-            # Some wheels' NVRTC does not look for its second library beside itself, but takes it where it is loaded.
+            # NVRTC of some wheels does not find its second library beside itself, but uses one that is loaded already.
             for builtins in Path(name).parent.glob("libnvrtc-builtins.so.*") if os.path.isabs(name) else ():
                 ctypes.CDLL(str(builtins))
             return ctypes.CDLL(name)
@@ -189,16 +189,16 @@ def cached(source: str, architecture: str) -> Path:
     Raises
     ------
     DeviceError
-        As `compile_source`, or if it can be written nowhere.
+        As `compile_source`, or if it cannot be written anywhere.
     """
     key = _key(source, architecture)
     kept = kernel_cache()
-    # Processes that share a machine want the same kernels at the same time: one compiles each.
+    # Processes of a machine need the same kernels at the same time: one of them compiles each kernel.
     with nullcontext() if _there(key) else kept.alone(key):
         if not _there(key):
             binary = compile_source(source, architecture)
             if _keep(binary, key, kept):
-                # Looking at all of them takes a while.
+                # Checking all of them takes time.
                 if next(_written) % PRUNE_EVERY == 0:
                     kept.prune(SPARED)
             else:
@@ -209,7 +209,7 @@ def cached(source: str, architecture: str) -> Path:
 
 
 def _keep(binary: Binary, key: str, kept: Cache) -> bool:
-    """Write a kernel, then what the compiler wrote, with a seal on both."""
+    """Write a kernel, then the compiler's report, with a seal on both."""
     log = binary.log.encode()
     head = seal(key, binary.cubin, log).hex().encode() + b"\n"
     return kept.keep(key, binary.cubin) and replace(kept, suffix=_LOG).keep(key, head + log)
@@ -217,12 +217,12 @@ def _keep(binary: Binary, key: str, kept: Cache) -> bool:
 
 @cache
 def _own_folder() -> TemporaryDirectory[str]:
-    """A folder that goes with this process, for where the cache cannot be written."""
+    """A folder that is deleted with this process, used if the cache cannot be written."""
     return TemporaryDirectory(prefix="hpfem-")
 
 
 def _there(key: str) -> bool:
-    """Whether a kernel is in the cache, whole and its own; it is marked as used."""
+    """Whether a kernel is in the cache, complete and with the right key; it is marked as used."""
     cubin, notes = kernel_cache().read(key), replace(kernel_cache(), suffix=_LOG).read(key)
     if cubin is None or notes is None:
         return False

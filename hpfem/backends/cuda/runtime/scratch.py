@@ -1,10 +1,10 @@
 """Arrays on a GPU between the launches of one application: in use by one thread, on one stream at a time.
 
-An application gives its scratch back when all of it is launched, long before it is computed. On the same stream the
-next one comes after it anyway; another stream is made to wait, on the device, for what the first one has been given so
-far. Scratch that CUDA graphs were captured with is theirs, one for all that are captured on a stream, which are to be
-launched in order: nobody else gets it until whoever made them says that they are gone (`captured`). Nothing is freed
-before its kernel is, so that an exception between two launches does no harm.
+An application gives its scratch back after its launches, long before the work is done. On the same stream the next
+application runs after it. Another stream waits, on the device, for the work that the first stream has so far. CUDA
+graphs keep the scratch with which they were captured: one for all graphs of a stream, which must be launched in order.
+No one else gets it until the owner of the graphs says that they are gone (`captured`). Scratch is freed only with its
+kernel, so an exception between two launches does no harm.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class StreamPool(Generic[T]):
     Attributes
     ----------
     made : list
-        All that there is, in use or not.
+        All scratch, in use or not.
     """
 
     def __init__(self) -> None:
         self.made: list[T] = []
         self._idle: Pool[tuple[T, Any, Any]] = Pool()
-        # What graphs use, by the address of the stream that they are captured on.
+        # Scratch of graphs, by the address of the stream of their capture.
         self._graphs: dict[int, list[T]] = {}
 
     def take(self, make: Callable[[], T]) -> T:
@@ -60,7 +60,7 @@ class StreamPool(Generic[T]):
         if again and stream.is_capturing():
             return again.pop()
         scratch, before, event = self._idle.take(new)
-        # A stream that is captured waits for nothing outside: its work comes when the graph is launched.
+        # A stream in capture cannot wait for other work: its own work starts when the graph is launched.
         if before is not None and (event or before.ptr != stream.ptr) and not stream.is_capturing():
             stream.wait_event(event or before.record())
         return scratch
@@ -83,7 +83,7 @@ class StreamPool(Generic[T]):
             _CAPTURED[stream.ptr].append(self)
 
     def release(self, stream: Any) -> None:
-        """Take back what the graphs captured on a stream have used, when they are gone and nothing is under way.
+        """Take back the scratch of a stream's graphs, after they are gone and their work is done.
 
         Parameters
         ----------
@@ -99,7 +99,7 @@ _CAPTURED: dict[int, list[StreamPool[Any]]] = {}
 
 @contextmanager
 def captured(stream: Any) -> Iterator[list[StreamPool[Any]]]:
-    """Note whose scratch is used while a graph is captured; without this it stays the graph's for ever.
+    """Record the pools whose scratch a capture uses; without this the graph keeps their scratch for ever.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def captured(stream: Any) -> Iterator[list[StreamPool[Any]]]:
     Yields
     ------
     list of StreamPool
-        To be told (`release`) when the graph is gone; until then the stream must live.
+        Call their `release` when the graph is gone; until then the stream must live.
     """
     used = _CAPTURED[stream.ptr] = []
     try:

@@ -1,4 +1,4 @@
-"""Kernels that work on modes of the tree, and what comes before and behind them where the basis is another one."""
+"""Kernels on modes of the tree, and the transforms before and after them for other bases."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .kernel import CudaKernel, functions, grid_of
 from .nvrtc import start
 from .scratch import StreamPool
 
-# Whether kernels on global vectors were faster: by source, device and about how many elements.
+# Whether kernels on global vectors were faster: by source, device and approximate number of elements.
 _FASTER: dict[tuple[str, str, int], bool] = {}
 
 
@@ -108,7 +108,7 @@ class TreeKernel(CudaKernel):
             self._scratch.give(scratch)
 
     def scattered(self, restriction: Any, number: int) -> Callable[[], Callable[[Any, Any], None] | None]:
-        """Begin to compile the kernel that reads global vectors; taken if timed to be faster; see `BlockKernel`."""
+        """Begin to compile the kernel on global vectors, which is used if its time is shorter; see `BlockKernel`."""
         if self.transforms is not None or not self.problem.form.from_modes or not self.problem.n_elements:
             return super().scattered(restriction, number)
         index = c_type(restriction.block(number)[0].dtype)

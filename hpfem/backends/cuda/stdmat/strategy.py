@@ -19,7 +19,7 @@ from ..runtime.measured import BYTES, DENSE_FLOPS
 from ..runtime.scratch import StreamPool
 
 THREADS = 256
-# Bytes of scratch that StdMat takes at most; more elements are done in parts.
+# Largest scratch of StdMat in bytes; more elements are computed in parts.
 SCRATCH_BYTES = 4 << 30
 
 
@@ -149,7 +149,7 @@ def _multiply_in_turn(arrays: list[Any], matrices: list[Any]) -> None:
         multiply(before, matrix, after)
 
 
-# Matrices of StdMat that are larger take longer to make than they are worth.
+# Larger matrices of StdMat take longer to make than they save.
 MATRIX_BYTES = 1 << 28
 
 

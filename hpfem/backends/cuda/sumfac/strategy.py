@@ -19,7 +19,7 @@ from ..runtime.tree_kernel import Code, TreeKernel
 THREADS, GROUP = 64, 32
 # Numbers of 8 bytes that a thread may keep in registers, and points of an element whose loops are unrolled.
 NUMBERS, POINTS = 90, 150
-# The option that lets an element have more numbers than registers: what is too much goes to memory. Never a default.
+# The option that allows more numbers per element than registers: the rest is spilled to memory. Never a default.
 SPILLING = "spilling"
 
 

@@ -37,7 +37,7 @@ class SumFacTopOptions:
         Whether lines along the last direction are phases of their own, if they are not anyway: 1 on the way back, 2 on
         the way in, 3 both; 7 both, and a thread takes lines of two elements (of an even number).
     recomputed : bool
-        Whether factors are recomputed from the elements' maps, which then are all that is read of the geometry.
+        Whether factors are recomputed from the elements' maps, the only geometry that is then read.
     """
 
     elements: int
@@ -222,7 +222,7 @@ def known_options(problem: BlockProblem) -> SumFacTopOptions | None:
     Returns
     -------
     SumFacTopOptions or None
-        None if nobody measured it.
+        None if it was not measured.
     """
     row = known_row(problem, "sumfac-top")
     if row is None:
@@ -285,7 +285,7 @@ def default_plans(
 
 
 def default_options(problem: BlockProblem, levels: Levels, limits: Limits) -> SumFacTopOptions:
-    """The options to take where nobody has searched: the measured one if it fits, else the model's.
+    """The default options without a search: the measured ones if they fit, else the model's.
 
     Parameters
     ----------

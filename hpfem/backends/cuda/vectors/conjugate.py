@@ -71,7 +71,7 @@ class Among:
         self._masks: dict[int, Any] = {}
 
     def owned(self, n: int) -> Any:
-        """Make the bits of entries that this process owns.
+        """Make a bit for each entry: whether this process owns it.
 
         Parameters
         ----------
@@ -198,7 +198,7 @@ class CudaConjugateVectors:
         self._launch(self._dots, len(partials), 1, a, b, self._owned, partials, np.uint64(stop))
 
     def _sums(self, first: Any, second: Any) -> tuple[Any, Any, Any]:
-        """What the next kernel adds up: their number, and two arrays of so many."""
+        """The numbers that the next kernel adds up: their count, and two arrays of this length."""
         count = np.int32(len(first))
         if self._among is None:
             return count, first, second

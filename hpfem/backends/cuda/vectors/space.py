@@ -49,11 +49,11 @@ class Graph:
     ----------
     graph : cupy.cuda.Graph
     stream : cupy.cuda.Stream
-        That it was captured on.
+        The stream of its capture.
     used : list of StreamPool
-        Whose scratch it uses.
+        Pools whose scratch it uses.
     memory : cupy.cuda.MemoryPool
-        What its steps have allocated.
+        Memory that its steps have allocated.
     """
 
     def __init__(self, graph: Any, stream: Any, used: list[StreamPool[Any]], memory: Any) -> None:
@@ -61,7 +61,7 @@ class Graph:
         self._stream, self._used, self._memory = stream, used, memory
 
     def release(self) -> None:
-        """Give back what the graph has used; see `DeviceIteration.capture`."""
+        """Give back the graph's scratch; see `DeviceIteration.capture`."""
         del self.launch
         for pool in self._used:
             pool.release(self._stream)
@@ -80,7 +80,7 @@ class CudaIteration(DeviceIteration):
         self._among = among
 
     def shared(self, sharing: Sharing) -> CudaIteration | None:
-        """Iterate with other processes where NCCL connects their GPUs; see `DeviceIteration.shared`."""
+        """Iterate with other processes if NCCL connects their GPUs; see `DeviceIteration.shared`."""
         between = nccl_of(sharing.comm)
         return None if between is None else CudaIteration(Among(sharing, between))
 
@@ -103,7 +103,7 @@ class CudaIteration(DeviceIteration):
         stream, graph, memory = cupy.cuda.Stream(non_blocking=True), None, cupy.cuda.MemoryPool()
         used: list[StreamPool[Any]] = []
         try:
-            # Arrays of the graph are its own: those of the common pool are others' as soon as nobody holds them.
+            # The graph has its own arrays: those of the common pool are reused as soon as they are free.
             with stream, captured(stream) as used, cupy.cuda.using_allocator(memory.malloc):
                 try:
                     stream.begin_capture()
@@ -116,7 +116,7 @@ class CudaIteration(DeviceIteration):
                 pool.release(stream)
             if not isinstance(error, (DeviceError, RuntimeError)):
                 raise
-            # As where cuBLAS is not found, or another thread has done what ends captures.
+            # For example, cuBLAS is not found, or another thread's work has ended the capture.
             report_once(f"cg/{error}", f"{what} run without a CUDA graph: {error}")
             return None
         return Graph(graph, stream, used, memory)
@@ -154,7 +154,7 @@ class CudaVectors(VectorSpace):
             received = between.exchanged(sent)
 
         def end() -> dict[int, Any]:
-            # What is sent and received stays until here, and the next exchange waits for who reads it.
+            # Sent and received arrays live until here, and the next exchange waits for their readers.
             self.xp.cuda.get_current_stream().wait_event(aside.record())
             sent.clear()
             return received
