@@ -3,8 +3,8 @@
     python benchmarks/components.py OUT.json [--backend cuda] [--shapes hex,tet] [--orders 2:7] [--components 3]
         [--geometries deformed,multilinear,affine] [--dofs 4e6] [--axhelm] [--options "elements=1"]
 
-Elements are copies of a few; every result is compared with NumPy's. "apart": kernels that could take several components
-at once take one. `--axhelm`: Poisson and Helmholtz on 2^16 hexes of order 7 with nodes on the points.
+Elements are copies of a few; every result is compared with NumPy's. `--axhelm`: Poisson and Helmholtz on 2^16 hexes of
+order 7 with nodes on the points.
 """
 
 from __future__ import annotations
@@ -71,15 +71,12 @@ def main() -> None:
             try:
                 kernel = built(one, n, options)
                 found = {"1": rate(one, kernel, n), str(given.components): rate(several, kernel, n)}
-                if kernel.kernel.at_once > 1:
-                    kernel.kernel.code_for = lambda _, kernel=kernel.kernel: kernel.code
-                    found["apart"] = rate(several, kernel, n)
             except (NotSuitable, ArgumentError) as reason:
                 print(f"{shape} {order} {geometry} {options}: {reason}"[:200], flush=True)
                 continue
             row = {"operator": name, "shape": shape, "order": order, "geometry": geometry, "options": options}
             row |= {"strategy": kernel.kernel.strategy, "recomputed": kernel.kernel.problem.recomputed}
-            row |= {"at_once": kernel.kernel.at_once, "runs": found}
+            row["runs"] = found
             rows.append(row)
             speeds = {key: run["gdofs"] for key, run in found.items()}
             shown = ", ".join(f"{key}: {speed:.3g} ({speed / speeds['1']:.2f})" for key, speed in speeds.items())

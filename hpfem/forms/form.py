@@ -278,29 +278,6 @@ class BlockProblem:
         """Whether the result is tested with functions other than those of the points."""
         return self.form.to_modes and not self.nodal
 
-    def repeated(self, n: int) -> BlockProblem:
-        """Take several components at once, each by itself: what is read of the geometry and of fields serves all.
-
-        Parameters
-        ----------
-        n : int
-            Components.
-
-        Returns
-        -------
-        BlockProblem
-            Of a form that couples them, as far as kernels know.
-
-        Raises
-        ------
-        NotSuitable
-            If the form is not a weak form of one component.
-        """
-        form = self.form
-        if form.trace is None or form.components > 1:
-            raise NotSuitable("only weak forms of one component are repeated")
-        return replace(self, form=Form.weak(form.name, form.trace.repeated(n), n))
-
     def components_out(self, components: int) -> int:
         """Count the components of the result of a field.
 
@@ -326,14 +303,11 @@ class BlockKernel:
         Name of the strategy that made it.
     flops : int
         Floating-point operations per element and component.
-    at_once : int
-        Components of a field, at most, that the form is applied to at once where it couples none.
     """
 
     problem: BlockProblem
     strategy: str
     flops: int
-    at_once: int = 1
 
     def finish(self) -> None:
         """Wait for background work of making the kernel, for which `apply` would wait at its first call.

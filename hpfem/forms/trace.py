@@ -181,39 +181,6 @@ class Trace:
         )
         return self.dim, self.components, nodes, tuple(pick), layout
 
-    def repeated(self, n: int) -> Trace:
-        """Make the function that does on each of several components what this one does on its only one.
-
-        Parameters
-        ----------
-        n : int
-            Components.
-
-        Returns
-        -------
-        Trace
-            What does not depend on the component is in it once.
-        """
-        graph = Graph()
-
-        def copied(c: int) -> dict[int, Expression]:
-            new = dict[int, Expression]()
-            for node in self.live:
-                key = node.payload
-                if node.op == "input" and key[0] in ("u", "du"):
-                    key = (key[0], c, *key[2:])
-                new[node.index] = graph.node(node.op, tuple(new[a.index] for a in node.args), key)
-            return new
-
-        copies = [copied(c) for c in range(n)]
-        value = None if self.value is None else tuple(new[self.value[0].index] for new in copies)
-        scaled = flux = None
-        if self.scaled is not None:
-            scaled = tuple({c: new[self.scaled[0][0].index]} for c, new in enumerate(copies))
-        if self.flux is not None:
-            flux = tuple(tuple(new[node.index] for node in self.flux[0]) for new in copies)
-        return Trace(graph, self.dim, n, value, scaled, flux)
-
 
 def trace(
     pointwise: Pointwise,

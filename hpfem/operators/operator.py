@@ -381,8 +381,6 @@ class Operator(FieldMap):
                 numbers = block.geometry.n_factors("map" if recomputed else kind)
                 where = "element" if block.affine or recomputed else "point"
                 line += f"; {kind}{', recomputed' * recomputed}: {numbers} numbers per {where}"
-                if choice.kernel.at_once > 1:
-                    line += f", once for up to {choice.kernel.at_once} components"
             lines.append(line)
             lines += [f"    not {reason}" for reason in choice.unsuitable]
             lines += self._on_simplex_rule(choice.kernel.problem)

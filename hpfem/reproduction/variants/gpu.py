@@ -290,7 +290,7 @@ class _Launches(BuiltOperator):
         tiled, kernel = self._tiled, self._kernel
         given = kernel.given(self._arrays[0])
         call = kernel.call(given, self._block.xp.empty_like(given), n_elements)
-        return Application(call, tiled.nbytes, tiled.flops, n_elements * kernel.problem.n_modes)
+        return Application(call, tiled.nbytes(1), tiled.flops, n_elements * kernel.problem.n_modes)
 
 
 @cache

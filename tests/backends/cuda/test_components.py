@@ -1,4 +1,4 @@
-"""Fields of several components: kernels that take them at once, on the CPU, launched as on a GPU."""
+"""Fields of several components: CUDA kernels on the CPU, launched as on a GPU."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ from hpfem.backends.cuda.runtime.kernel import grid_of
 from hpfem.backends.cuda.runtime.tree_kernel import TreeKernel
 from hpfem.backends.cuda.sumfac import strategy as sumfac
 from hpfem.backends.cuda.sumfac_top import strategy as sumfac_top
-from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions, SumFacTopPlan, plan_at_once
+from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions, SumFacTopPlan
 from hpfem.backends.cuda.vectors.indexed import IndexTables
 from hpfem.errors import ArgumentError, NotSuitable
 from hpfem.shapes import SHAPES
@@ -91,14 +91,11 @@ def test_every_shape_and_source(name, on_host, rng):
     for operator, options in made:
         for choice in operator.choices:
             own = replace(options, recomputed=options.recomputed and choice.kernel.problem.recomputable)
-            kernel = kernel_of(choice.kernel.problem, own)
-            at_once = kernel.code_for(3).at_once
-            assert kernel.at_once >= at_once == (1 if choice.kernel.problem.geometry.affine else 3)
-            check(kernel, choice.kernel, 3, rng)
+            check(kernel_of(choice.kernel.problem, own), choice.kernel, 3, rng)
 
 
-def test_what_is_not_done_at_once(on_host, rng):
-    """Affine elements read little, other forms are no weak forms, a thread has no room: components are neighbours."""
+def test_further_forms(on_host, rng):
+    """Affine elements, forms between values and coefficients, a thread for each element."""
     deformed, affine = hp.Space(curved("prism", order=2), 1), hp.Space(skewed(straight("prism")), 1)
     n = {"backend": "numpy", "algorithm": "noncollocated"}
     made = [
@@ -109,27 +106,16 @@ def test_what_is_not_done_at_once(on_host, rng):
         (hp.Helmholtz(deformed, lam=1.3, **n), "sumfac"),
     ]
     for operator, options in made:
-        kernel = kernel_of(operator.choices[0].kernel.problem, options)
-        assert kernel.code_for(2) is kernel.code and kernel.at_once == 1
-        check(kernel, operator.choices[0].kernel, 2, rng)
-    problem = made[1][0].choices[0].kernel.problem
-    with pytest.raises(NotSuitable, match="only weak forms of one component"):
-        problem.repeated(2)
+        check(kernel_of(operator.choices[0].kernel.problem, options), operator.choices[0].kernel, 2, rng)
 
 
-def test_numbers_of_components(on_host, rng, monkeypatch):
-    """Some at once, several times; more blocks than a grid has rows."""
+def test_more_blocks_than_a_grid_has_rows(on_host, rng, monkeypatch):
     monkeypatch.setattr(cuda_kernel, "MOST_ROWS", 3)
     operator = hp.Helmholtz(make_space(SHAPES["tri"], 3, True), lam=1.3, backend="numpy")
     kernel = kernel_of(operator.choices[0].kernel.problem, SumFacTopOptions(1))
     assert kernel.problem.n_elements == 8
-    for components, at_once in ((1, 1), (2, 2), (4, 4), (5, 1), (6, 3)):
-        assert kernel.code_for(components).at_once == at_once
+    for components in (1, 2, 5):
         check(kernel, operator.choices[0].kernel, components, rng)
-    size = kernel.layout.shared_bytes
-    for little in ({"shared_block": size}, {"shared_multiprocessor": size + 1024}):
-        chosen = plan_at_once(kernel.layout, kernel.levels, 3, replace(Limits(), **little))
-        assert chosen is kernel.layout
 
 
 def test_grids():
@@ -170,7 +156,7 @@ def test_on_a_gpu(name, rng):
 
 
 def test_global_vectors(on_host, rng, monkeypatch):
-    """Kernels that take several components of a global vector, against theirs on what scatter makes of it."""
+    """Kernels on a global vector of several components, against theirs on what scatter makes of it."""
     monkeypatch.setattr(TreeKernel, "_is_faster", lambda *_: True)
     c0 = hp.C0Space(hp.Space(rotated(ours("cube_mixed.msh"), rng), 2))
     tables, vector = IndexTables(c0.block_matrix), rng.standard_normal((3, c0.size))

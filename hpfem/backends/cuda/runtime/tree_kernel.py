@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ....forms.form import BlockProblem
 from ....memory import OutOfMemory
-from ....support.progress import progress_if_long
 from ..codegen.prelude import c_type, program
 from ..codegen.tables import Levels
 from .cublas import handle, multiply
@@ -23,26 +21,6 @@ from .scratch import StreamPool
 _FASTER: dict[tuple[str, str, int], bool] = {}
 
 
-@dataclass(frozen=True)
-class Code:
-    """What a launch takes.
-
-    Attributes
-    ----------
-    source : str
-        Of the kernel, `language.h` apart; its name in C++ is the strategy's, with underscores.
-    threads, shared_bytes : int
-        Of a block.
-    at_once : int
-        Applications of the form, to components of a field, that a block does at once.
-    """
-
-    source: str
-    threads: int
-    shared_bytes: int
-    at_once: int = 1
-
-
 class TreeKernel(CudaKernel):
     """A sum-factorised kernel: from coefficients, or values at the points, to the result in one launch.
 
@@ -50,25 +28,26 @@ class TreeKernel(CudaKernel):
     ----------
     problem : BlockProblem
     strategy : str
+        The kernel's name in C++ is the same, with underscores.
     levels : Levels
         Of the problem's tabulation, with the directions in the kernel's order.
+    source : str
+        Of the kernel, `language.h` apart.
     group : int
         Elements whose factors are stored side by side.
-    elements : int
-        Of a block.
-    code : Code
+    block : tuple of int
+        Elements, threads and bytes of shared memory of a block.
     """
 
     def __init__(
-        self, problem: BlockProblem, strategy: str, levels: Levels, group: int, elements: int, code: Code
+        self, problem: BlockProblem, strategy: str, levels: Levels, source: str, group: int, block: tuple[int, int, int]
     ) -> None:
         self.transforms: tuple[Any, Any] | None = None
         self._scratch: StreamPool[dict[tuple[str, int], Any]] = StreamPool()
         super().__init__(problem, strategy, levels)
-        self.elements, self.code = elements, code
-        self._functions: dict[tuple[int, str], Any] = {}
-        self._name = strategy.replace("-", "_")
-        self._compile(program(code.source), self._name, code.shared_bytes)
+        self.elements, self.threads, self.shared_bytes = block
+        self._source = source
+        self._compile(program(source), strategy.replace("-", "_"), self.shared_bytes)
         self.factors, self.points = self._layouts(group)
         transform = problem.tabulation.basis.transform
         if transform is not None:
@@ -111,23 +90,25 @@ class TreeKernel(CudaKernel):
         """Begin to compile the kernel on global vectors, which is used if its time is shorter; see `BlockKernel`."""
         if self.transforms is not None or not self.problem.form.from_modes or not self.problem.n_elements:
             return super().scattered(restriction, number)
-        index = c_type(restriction.block(number)[0].dtype)
-        compiling = start(program(_on_global(self.code, index)), architecture())
+        source = f"#define HPFEM_INDEX {c_type(restriction.block(number)[0].dtype)}\n{self._source}"
+        compiling = start(program(source), architecture())
 
         def finish() -> Callable[[Any, Any], None] | None:
             compiling.result()
-            return self._scattered(index, restriction, number)
+            return self._scattered(source, restriction, number)
 
         return finish
 
-    def _scattered(self, index: str, restriction: Any, number: int) -> Callable[[Any, Any], None] | None:
+    def _scattered(self, source: str, restriction: Any, number: int) -> Callable[[Any, Any], None] | None:
+        name = self.strategy.replace("-", "_")
+        (function,) = functions(source, self.device.name, name, shared_bytes=self.shared_bytes)
         codes, *rows = restriction.block(number)
         given = np.int64(restriction.size), codes, *rows
 
         def kernel(vector: Any, out: Any) -> None:
-            self._launch(vector, out, index, given)
+            self._launch(vector, out, function, given)
 
-        key = self.code.source, self.device.name, self.problem.n_elements.bit_length()
+        key = self._source, self.device.name, self.problem.n_elements.bit_length()
         if key not in _FASTER:
             try:
                 _FASTER[key] = self._is_faster(kernel, restriction, number)
@@ -154,46 +135,13 @@ class TreeKernel(CudaKernel):
         times = [[CudaTimer().seconds(way, 2) for way in ways] for _ in range(4)]
         return bool(np.less(*np.min(times[1:], axis=0)))
 
-    def code_for(self, applications: int) -> Code:
-        """Find the code that serves so many applications of the form, to components of a field.
-
-        Parameters
-        ----------
-        applications : int
-            A multiple of what the code does at once.
-
-        Returns
-        -------
-        Code
-            Of blocks of the same elements.
-        """
-        return self.code
-
-    def _function(self, code: Code, index: str) -> Any:
-        """The code on the device; on global vectors if there is a type of indices."""
-        if code is self.code and not index:
-            return self.function
-        key = code.at_once, index
-        if key not in self._functions:
-            source = _on_global(code, index) if index else code.source
-            with progress_if_long("compiling kernels"):
-                found = functions(source, self.device.name, self._name, shared_bytes=code.shared_bytes)
-            (self._functions[key],) = found
-        return self._functions[key]
-
-    def _launch(self, source: Any, out: Any, index: str = "", further: tuple[Any, ...] = ()) -> None:
-        """The kernel alone, on modes of the tree; or, with further arguments, on global vectors."""
-        n, applications = self.problem.n_elements, len(source) // self.problem.coupled
+    def _launch(self, source: Any, out: Any, function: Any = None, further: tuple[Any, ...] = ()) -> None:
+        """The kernel alone, on modes of the tree; or another one, with further arguments."""
+        n = self.problem.n_elements
         if n:
-            code = self.code_for(applications)
-            self._function(code, index)(
-                grid_of(applications // code.at_once, -(-n // self.elements)),
-                (code.threads,),
+            (self.function if function is None else function)(
+                grid_of(len(source) // self.problem.coupled, -(-n // self.elements)),
+                (self.threads,),
                 (np.int64(n), source, out, self.factors, self.points, *self._extra, *further),
-                shared_mem=code.shared_bytes,
+                shared_mem=self.shared_bytes,
             )
-
-
-def _on_global(code: Code, index: str) -> str:
-    """Source of code on global vectors, whose codes are of a type."""
-    return f"#define HPFEM_INDEX {index}\n{code.source}"

@@ -13,7 +13,7 @@ from ..codegen.tables import Levels
 from ..runtime.device import architecture
 from ..runtime.measured import expected_time, known_rate, known_row, shipped_rate
 from ..runtime.nvrtc import start
-from ..runtime.tree_kernel import Code, TreeKernel
+from ..runtime.tree_kernel import TreeKernel
 
 # Threads, and so elements, of a block, and elements whose factors are stored side by side: a warp's.
 THREADS, GROUP = 64, 32
@@ -105,8 +105,8 @@ class SumFacKernel(TreeKernel):
     def __init__(self, problem: BlockProblem, spilling: bool = False) -> None:
         levels = Levels.plain(problem.tabulation)
         check_sumfac(problem, levels, spilling)
-        code = Code(source(problem, levels), THREADS, shared_bytes(problem))
-        super().__init__(problem, "sumfac", levels, GROUP, THREADS, code)
+        block = THREADS, THREADS, shared_bytes(problem)
+        super().__init__(problem, "sumfac", levels, source(problem, levels), GROUP, block)
 
 
 class CudaSumFac(Strategy):

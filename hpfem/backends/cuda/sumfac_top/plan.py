@@ -11,9 +11,6 @@ from ..runtime.device import REGISTERS, Limits
 from ..runtime.measured import known_row
 from .banks import row_stride
 
-# Of a thread.
-MOST_REGISTERS = 255
-
 
 @dataclass(frozen=True)
 class SumFacTopOptions:
@@ -124,21 +121,6 @@ class SumFacTopPlan:
         self.shared_bytes = numbers * problem.dtype.itemsize
         self.min_blocks = options.min_blocks or _blocks_by_registers(problem, levels, self.threads)
 
-    def resident(self, limits: Limits) -> int:
-        """Count the blocks that are on a multiprocessor at a time.
-
-        Parameters
-        ----------
-        limits : Limits
-            Of the device.
-
-        Returns
-        -------
-        int
-        """
-        by_memory = limits.shared_multiprocessor // (self.shared_bytes + 1024)
-        return min(by_memory, self.min_blocks, 2048 // self.threads)
-
     def fits(self, limits: Limits) -> bool:
         """Whether a block fits on a device.
 
@@ -152,43 +134,6 @@ class SumFacTopPlan:
         bool
         """
         return self.threads <= limits.threads and self.shared_bytes <= limits.shared_block
-
-
-# Components that a block applies a form to at once, at most.
-MOST_AT_ONCE = 4
-
-
-def plan_at_once(plan: SumFacTopPlan, levels: Levels, components: int, limits: Limits) -> SumFacTopPlan:
-    """Plan of the same elements for several components at once, whose factors are read, or recomputed, once.
-
-    Parameters
-    ----------
-    plan : SumFacTopPlan
-        For one component.
-    levels : Levels
-        Of the problem's tabulation.
-    components : int
-        Of a field.
-    limits : Limits
-        Of the device.
-
-    Returns
-    -------
-    SumFacTopPlan
-        Of a repeated problem: of as many components as divide those of the field and leave as much work on a
-        multiprocessor. `plan` itself where there are none, or too few factors to gain from.
-    """
-    problem = plan.problem
-    if problem.form.trace is None or problem.form.components > 1 or problem.geometry.affine:
-        return plan
-    options = replace(plan.options, min_blocks=0, l2=not problem.recomputed)
-    for n in range(min(components, MOST_AT_ONCE), 1, -1):
-        if components % n == 0:
-            found = SumFacTopPlan(problem.repeated(n), levels, options)
-            fits = found.fits(limits) and _line_registers(found.problem, levels) <= MOST_REGISTERS
-            if fits and n * found.resident(limits) >= plan.resident(limits):
-                return found
-    return plan
 
 
 def _line_registers(problem: BlockProblem, levels: Levels) -> int:
@@ -208,7 +153,7 @@ def _line_registers(problem: BlockProblem, levels: Levels) -> int:
 
 def _blocks_by_registers(problem: BlockProblem, levels: Levels, threads: int) -> int:
     """Blocks per multiprocessor that leave each thread the registers its line needs, at most 2048 threads."""
-    need = min(MOST_REGISTERS, max(40, _line_registers(problem, levels)))
+    need = min(255, max(40, _line_registers(problem, levels)))
     return max(1, min(REGISTERS // (threads * (-(-need // 8) * 8)), 2048 // threads, 16))
 
 
@@ -268,7 +213,11 @@ def default_plans(
         used = q2 * lanes / candidate.threads
         if warp_rows:
             used *= (lanes / (32 * -(-lanes // 32))) ** 0.5
-        resident = candidate.resident(limits)
+        resident = min(
+            limits.shared_multiprocessor // (candidate.shared_bytes + 1024),
+            candidate.min_blocks,
+            2048 // candidate.threads,
+        )
         warps = candidate.threads / 32
         # Twelve resident warps hide the memory; blocks should be small enough to be in different phases.
         score = used * min(1.0, warps * resident / 12) * min(1.0, 0.7 + 0.1 * resident)

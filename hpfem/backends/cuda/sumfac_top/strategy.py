@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from hpfem.shapes.cached import cached_property
-
 from ....forms.form import BlockProblem
 from ... import options as text
 from ...strategy import Options, Search, Strategy
@@ -17,9 +15,9 @@ from ..codegen.tables import Levels
 from ..runtime.device import architecture, limits
 from ..runtime.measured import expected_time, shipped_rate
 from ..runtime.nvrtc import start
-from ..runtime.tree_kernel import Code, TreeKernel
+from ..runtime.tree_kernel import TreeKernel
 from .banks import last_nodes, node_rows
-from .plan import MOST_AT_ONCE, SumFacTopOptions, SumFacTopPlan, checked_plan, default_options, plan_at_once
+from .plan import SumFacTopOptions, SumFacTopPlan, checked_plan, default_options
 from .search import search
 
 HEADERS = (
@@ -97,26 +95,10 @@ class SumFacTopKernel(TreeKernel):
     """
 
     def __init__(self, layout: SumFacTopPlan) -> None:
-        self.layout, self._codes = layout, dict[int, Code]()
-        problem, elements = layout.problem, layout.options.elements
-        levels = Levels.of(problem.tabulation)
-        super().__init__(problem, "sumfac-top", levels, elements, elements, self._code_of(layout, levels))
-
-    @cached_property
-    def at_once(self) -> int:
-        """Components that a block takes at once, at most; see `BlockKernel`."""
-        return max(self.code_for(n).at_once for n in range(1, MOST_AT_ONCE + 1))
-
-    def _code_of(self, layout: SumFacTopPlan, levels: Levels) -> Code:
-        at_once = layout.problem.form.components // self.layout.problem.form.components
-        return Code(source(levels, layout), layout.threads, layout.shared_bytes, at_once)
-
-    def code_for(self, applications: int) -> Code:
-        """Several components at once where that is expected to be faster; see `TreeKernel.code_for`."""
-        if applications not in self._codes:
-            chosen = plan_at_once(self.layout, self.levels, applications, limits())
-            self._codes[applications] = self.code if chosen is self.layout else self._code_of(chosen, self.levels)
-        return self._codes[applications]
+        problem = layout.problem
+        levels, elements = Levels.of(problem.tabulation), layout.options.elements
+        block = elements, layout.threads, layout.shared_bytes
+        super().__init__(problem, "sumfac-top", levels, source(levels, layout), elements, block)
 
 
 class CudaSumFacTop(Strategy):

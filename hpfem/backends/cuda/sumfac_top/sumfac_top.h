@@ -10,7 +10,6 @@
 //   Y^T, Z^T   back; leaves of one mode are summed. Z^T is fused with the stores, or (SPLIT_OUT) a phase of its own.
 // Products of segments (REVERSED) need no loading: lines of their last direction come from and go to the user's arrays.
 // Collocated: after p -> i two more phases differentiate along y and z, and two more transpose that.
-// Components that are coupled, or taken at once by a repeated form, have arrays of their own; factors of a point serve all.
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     HPFEM_KERNEL(const long long n_elements, const real *__restrict__ in, real *__restrict__ out,
