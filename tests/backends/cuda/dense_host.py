@@ -7,7 +7,6 @@ import numpy as np
 
 from hpfem.backends.cuda.codegen.prelude import arguments
 from hpfem.backends.cuda.dense.plan import DensePlan
-from hpfem.backends.cuda.runtime.kernel import grid_of
 from tests.backends.cuda.host_kernels import OUTCOMES, pointer, shared_at
 
 
@@ -75,7 +74,7 @@ def apply(library, case, source, descending=False, guard=None):
     with shared_at(guard, library, plan.shared_bytes):
         outcome = getattr(library, f"run_{case.name}")(
             ctypes.c_longlong(n),
-            (ctypes.c_uint * 3)(*grid_of(len(source), blocks)),
+            (ctypes.c_uint * 3)(blocks, len(source), 1),
             pointer(source),
             pointer(out),
             pointer(factors),

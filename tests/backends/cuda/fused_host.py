@@ -9,7 +9,6 @@ from hpfem.backends.cuda.codegen.layout import stored_factors, stored_kinds
 from hpfem.backends.cuda.codegen.prelude import arguments
 from hpfem.backends.cuda.codegen.tables import Levels
 from hpfem.backends.cuda.fused.plan import GROUP, FusedPlan
-from hpfem.backends.cuda.runtime.kernel import grid_of
 from tests.backends.cuda.host_kernels import OUTCOMES, pointer, shared_at
 
 
@@ -78,7 +77,7 @@ def apply(library, case, source, descending=False, guard=None):
     with shared_at(guard, library, plan.shared_bytes):
         outcome = getattr(library, f"run_{case.name}")(
             ctypes.c_longlong(problem.n_elements),
-            (ctypes.c_uint * 3)(*grid_of(len(source), case.blocks)),
+            (ctypes.c_uint * 3)(case.blocks, len(source), 1),
             *map(pointer, (source, out, factors, points, tables)),
             fields,
             parameters,

@@ -15,7 +15,6 @@ from hpfem.backends.cuda.codegen.layout import stored_factors, stored_kinds
 from hpfem.backends.cuda.codegen.prelude import arguments
 from hpfem.backends.cuda.codegen.tables import Levels
 from hpfem.backends.cuda.runtime.device import Limits
-from hpfem.backends.cuda.runtime.kernel import grid_of
 from hpfem.backends.cuda.sumfac.strategy import GROUP, SPILLING, THREADS, check_sumfac, shared_bytes
 from hpfem.backends.cuda.sumfac.strategy import source as sumfac_source
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopPlan, default_options
@@ -199,7 +198,7 @@ def apply(library, case, source, descending=False, guard=None, Q=()):
     with shared_at(guard, library, shared):
         outcome = getattr(library, f"run_{case.name}")(
             ctypes.c_longlong(problem.n_elements),
-            (ctypes.c_uint * 3)(*grid_of(len(source) // problem.coupled, groups)),
+            (ctypes.c_uint * 3)(groups, len(source) // problem.coupled, 1),
             pointer(source),
             pointer(out),
             pointer(factors),

@@ -13,17 +13,14 @@ from hpfem.backends.cuda.codegen.tables import Levels
 from hpfem.backends.cuda.runtime import kernel as cuda_kernel
 from hpfem.backends.cuda.runtime import tree_kernel
 from hpfem.backends.cuda.runtime.device import Limits
-from hpfem.backends.cuda.runtime.kernel import grid_of
 from hpfem.backends.cuda.runtime.tree_kernel import TreeKernel
 from hpfem.backends.cuda.sumfac import strategy as sumfac
 from hpfem.backends.cuda.sumfac_top import strategy as sumfac_top
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions, SumFacTopPlan
 from hpfem.backends.cuda.vectors.indexed import IndexTables
 from hpfem.errors import ArgumentError, NotSuitable
-from hpfem.shapes import SHAPES
 from tests.assembly.meshes import ours, rotated
 from tests.backends.cuda.host_vectors import library, run
-from tests.backends.problems import make_space
 from tests.operators.reference import random_field
 from tests.samples import NAMES, curved, norm_error, skewed, straight, tapered
 
@@ -36,7 +33,7 @@ def on_host(monkeypatch, tmp_path):
 
     def load(source, name, shared_bytes):
         own = library(source, (name,), tmp_path)
-        return lambda grid, block, arguments, shared_mem: run(own, name, grid, 0, *arguments, shared=shared_mem)
+        return lambda grid, block, arguments, shared_mem: run(own, name, (*grid, 1), 0, *arguments, shared=shared_mem)
 
     for module in (cuda_kernel, tree_kernel):
         monkeypatch.setattr(module, "start", done)
@@ -107,21 +104,6 @@ def test_further_forms(on_host, rng):
     ]
     for operator, options in made:
         check(kernel_of(operator.choices[0].kernel.problem, options), operator.choices[0].kernel, 2, rng)
-
-
-def test_more_blocks_than_a_grid_has_rows(on_host, rng, monkeypatch):
-    monkeypatch.setattr(cuda_kernel, "MOST_ROWS", 3)
-    operator = hp.Helmholtz(make_space(SHAPES["tri"], 3, True), lam=1.3, backend="numpy")
-    kernel = kernel_of(operator.choices[0].kernel.problem, SumFacTopOptions(1))
-    assert kernel.problem.n_elements == 8
-    for components in (1, 2, 5):
-        check(kernel, operator.choices[0].kernel, components, rng)
-
-
-def test_grids():
-    for blocks in (1, 65535, 65536, 3 * 65535 + 1):
-        x, y, z = grid_of(2, blocks)
-        assert x == 2 and y <= 65535 and blocks <= y * z < blocks + z
 
 
 @pytest.mark.cuda

@@ -22,9 +22,11 @@ template <int first, int last, class F> HPFEM_DEVICE void each(F &&f) {
   }
 }
 
-// Number of a block among those of a component. Components of the same elements are neighbours in x, and so in time: what
-// one of them reads of the geometry others find in the cache.
-HPFEM_DEVICE long long block_number() { return (long long)blockIdx.z * gridDim.y + blockIdx.y; }
+// Components, in y, take turns on the blocks of elements, in x, in the order in which blocks start: what one of them
+// reads of the geometry the others find in the cache.
+HPFEM_DEVICE unsigned turn() { return blockIdx.y * gridDim.x + blockIdx.x; }
+HPFEM_DEVICE long long block_number() { return turn() / gridDim.y; }
+HPFEM_DEVICE long long component_number() { return turn() % gridDim.y; }
 
 HPFEM_DEVICE constexpr int larger(int a, int b) { return a > b ? a : b; }
 HPFEM_DEVICE constexpr int rounded_up(int n, int step) { return (n + step - 1) / step * step; }

@@ -14,9 +14,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   real *const given = shared + STREAM + PLACES + warp * WARP_SIZE;
   real *const result = KEPT ? given + GIVEN : given;
   real *const scaled = given + GIVEN + RESULT, *const raw = KEPT ? scaled + FACTORS_SIZE : scaled;
-  const long long groups = (n_elements + WARP_ELEMENTS - 1) / WARP_ELEMENTS, step = (long long)gridDim.y * WARPS;
-  in += blockIdx.x * n_elements * N_MODES;
-  out += blockIdx.x * n_elements * N_MODES;
+  const long long groups = (n_elements + WARP_ELEMENTS - 1) / WARP_ELEMENTS, step = (long long)gridDim.x * WARPS;
+  in += blockIdx.y * n_elements * N_MODES;
+  out += blockIdx.y * n_elements * N_MODES;
   const Transfer transfer{places, result_places, given, result, scaled, raw, lane};
   const Coefficients of_form = form_coefficients(parameters);
   const real coefficient = transfer.factor == N_FACTORS - 1 ? of_form.value : of_form.flux;
@@ -33,8 +33,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 
   transfer.clear();
   __syncwarp();
-  if constexpr (KEPT) request((long long)blockIdx.y * WARPS + warp);
-  for (long long base = (long long)blockIdx.y * WARPS; base < groups; base += step) {
+  if constexpr (KEPT) request((long long)blockIdx.x * WARPS + warp);
+  for (long long base = (long long)blockIdx.x * WARPS; base < groups; base += step) {
     const long long group = base + warp;
     const int live = live_of(group); // not positive: the warp only keeps up with its block
     if constexpr (!KEPT) request(group);

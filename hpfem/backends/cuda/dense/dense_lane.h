@@ -12,10 +12,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   HPFEM_SHARED(shared);
   const real parameters[N_PARAMETERS + 1] = {HPFEM_PARAMETERS real(0)};
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const long long first = block_number() * THREADS + warp * 32, left = n_elements - first;
+  const long long first = (long long)blockIdx.x * THREADS + warp * 32, left = n_elements - first;
   const int live = left < 32 ? int(left) : 32; // not positive: nothing to do
-  in += (blockIdx.x * n_elements + first) * N_MODES;
-  out += (blockIdx.x * n_elements + first) * N_MODES;
+  in += (blockIdx.y * n_elements + first) * N_MODES;
+  out += (blockIdx.y * n_elements + first) * N_MODES;
   factors += first * N_FACTORS;
   real *const given = shared + warp * 32 * (PITCH + FACTORS_PITCH), *const metric = given + 32 * PITCH;
 

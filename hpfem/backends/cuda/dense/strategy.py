@@ -12,7 +12,7 @@ from ... import options as text
 from ...strategy import Options, Search, Strategy
 from ..codegen.tables import Levels
 from ..runtime.device import architecture, limits, upload
-from ..runtime.kernel import CudaKernel, grid_of
+from ..runtime.kernel import CudaKernel
 from ..runtime.measured import expected_time, shipped_rate
 from ..runtime.nvrtc import start
 from .plan import DenseOptions, DensePlan, checked_plan
@@ -46,10 +46,10 @@ class DenseKernel(CudaKernel):
         """Apply to one block of a field; see `BlockKernel.apply`."""
         blocks = -(-self.n_elements // self.plan.elements)
         if self.plan.options.tiles:
-            blocks = min(blocks, max(1, self._resident // len(source)))
+            blocks = min(blocks, self._resident)
         if blocks:
             self.function(
-                grid_of(len(source), blocks),
+                (blocks, len(source)),
                 (self.plan.threads,),
                 (np.int64(self.n_elements), source, out, self.factors, self.matrices, *self._extra),
                 shared_mem=self.plan.shared_bytes,

@@ -34,9 +34,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     modes[i] = n >= (EVEN > ODD ? EVEN : ODD) ? -1 : i < PLACES ? FIRST[n] : SECOND[n];
   }
   Two *const given = reinterpret_cast<Two *>(stages + AHEAD * STAGE) + lane;
-  const int groups = int((n_elements + 15) / 16), stride = gridDim.y * WARPS;
-  in += blockIdx.x * n_elements * N_MODES;
-  out += blockIdx.x * n_elements * N_MODES;
+  const int groups = int((n_elements + 15) / 16), stride = gridDim.x * WARPS;
+  in += component_number() * n_elements * N_MODES;
+  out += component_number() * n_elements * N_MODES;
 
   // Tables: a ring of the block. Factors: a ring of the warp, which runs ahead of the steps into the next group.
   int table_step = 0, table_stage = 0;
@@ -51,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   };
   int factor_step = 0, factor_stage = 0;
   const int own_place = rotated(lane);
-  int factor_group = blockIdx.y * WARPS + warp;
+  int factor_group = block_number() * WARPS + warp;
   struct Asked {
     const real *from;
     Two *to;
@@ -107,7 +107,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   }
   int stage = 0, tables_at = 0;
 
-  HPFEM_ROLLED for (int base = blockIdx.y * WARPS; base < groups; base += stride) {
+  HPFEM_ROLLED for (int base = block_number() * WARPS; base < groups; base += stride) {
     const int group = base + warp;
     const long long first = group * 16LL + 2 * g;
     if (STAGES == 0 && group >= groups) break; // otherwise the warp keeps up with its block

@@ -14,7 +14,7 @@ from ... import options as text
 from ...strategy import Options, Search, Strategy
 from ..codegen.tables import Levels
 from ..runtime.device import architecture, limits, upload
-from ..runtime.kernel import CudaKernel, grid_of
+from ..runtime.kernel import CudaKernel
 from ..runtime.measured import expected_time, known_row, shipped_rate
 from ..runtime.nvrtc import start
 from .plan import GROUP, FusedOptions, FusedPlan, check_fused, checked_plan, fitting_options
@@ -50,7 +50,7 @@ class FusedKernel(CudaKernel):
         blocks = min(-(-self.n_elements // self.plan.elements), max(1, self._resident // len(source)))
         if blocks:
             self.function(
-                grid_of(len(source), blocks),
+                (blocks, len(source)),
                 (self.plan.threads,),
                 (np.int64(self.n_elements), source, out, self.factors, self.points, self.tables, *self._extra),
                 shared_mem=self.plan.shared_bytes,

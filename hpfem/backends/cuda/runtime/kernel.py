@@ -138,27 +138,6 @@ def load(cubin: Path, name: str, shared_bytes: int) -> Any:
     return function
 
 
-# Blocks of a grid in its second direction at most.
-MOST_ROWS = 65535
-
-
-def grid_of(components: int, blocks: int) -> tuple[int, int, int]:
-    """Grid in which the blocks of all components of an element are neighbours (`block_number` in codegen/helpers.h).
-
-    Parameters
-    ----------
-    components, blocks : int
-        Blocks of a component.
-
-    Returns
-    -------
-    tuple of int
-        A few blocks may have nothing to do.
-    """
-    layers = -(-blocks // MOST_ROWS)
-    return components, -(-blocks // layers), layers
-
-
 @cache
 def functions(source: str, device: str, *names: str, shared_bytes: int = 0) -> tuple[Any, ...]:
     """Compile kernels that belong to no form and load them onto the current device, once for each.

@@ -13,7 +13,7 @@ from ..codegen.prelude import c_type, program
 from ..codegen.tables import Levels
 from .cublas import handle, multiply
 from .device import CudaTimer, architecture, upload
-from .kernel import CudaKernel, functions, grid_of
+from .kernel import CudaKernel, functions
 from .nvrtc import start
 from .scratch import StreamPool
 
@@ -140,7 +140,7 @@ class TreeKernel(CudaKernel):
         n = self.problem.n_elements
         if n:
             (self.function if function is None else function)(
-                grid_of(len(source) // self.problem.coupled, -(-n // self.elements)),
+                (-(-n // self.elements), len(source) // self.problem.coupled),
                 (self.threads,),
                 (np.int64(n), source, out, self.factors, self.points, *self._extra, *further),
                 shared_mem=self.shared_bytes,

@@ -14,8 +14,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const real parameters[N_PARAMETERS + 1] = {HPFEM_PARAMETERS real(0)};
   const real *const fields[N_FIELD_ARRAYS + 1] = {HPFEM_FIELDS nullptr};
   const int t = threadIdx.x;
-  const long long batch = blockIdx.x, first = block_number() * THREADS;
-  if (first >= n_elements) return;
+  const long long batch = component_number(), first = block_number() * THREADS;
   const int live = n_elements - first < THREADS ? int(n_elements - first) : THREADS;
   const long long element = first + (t < live ? t : live - 1), group = element / GROUP;
   in += batch * SOURCES * HPFEM_IN_SIZE;

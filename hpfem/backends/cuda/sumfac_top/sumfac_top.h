@@ -21,8 +21,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   real *const map = reinterpret_cast<real *>(b_table + B_TABLE_SIZE); // of the block's elements, [number][e]
   const Tables tables{b_table, c_table};
   const int t = threadIdx.x;
-  const long long group = block_number(), first = group * E;
-  if (first >= n_elements) return;
   const real parameters[N_PARAMETERS + 1] = {HPFEM_PARAMETERS real(0)};
   const real *const fields[N_FIELD_ARRAYS + 1] = {HPFEM_FIELDS nullptr};
   load_tables(b_table, c_table);
@@ -32,9 +30,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   const int j = t / LANES, lane = t % LANES, k = lane / E, e = lane % E, jk = j * Q3 + k;
   real *const own = S + j * LS + lane;
 
-  const long long batch = blockIdx.x;
+  const long long batch = component_number();
   in += batch * SOURCES * HPFEM_IN_SIZE;
   out += batch * SINKS * n_elements * (TO_MODES ? N_MODES : POINTS);
+
+  const long long group = block_number();
+  const long long first = group * E;
   const int live = n_elements - first < E ? int(n_elements - first) : E;
   Factors ahead[larger(PREFETCH, 1)];
   Line line;
