@@ -38,8 +38,8 @@ def plot_scaling(results: Mapping[str, Any], folder: str | os.PathLike[str], suf
     list of Path
         One.
     """
-    rows = results["results"]
-    found = list(zip(rows, efficiencies(rows), strict=True))
+    found = _compared(list(zip(results["results"], efficiencies(results["results"]), strict=True)))
+    rows = [row for row, _ in found]
     kinds = [kind for kind in _TITLES if any(row["scaling"] == kind for row in rows)]
     shapes, orders = style.in_order(row["shape"] for row in rows), sorted({row["order"] for row in rows})
     kinds_of_cells = [own for own in product(shapes, orders) if own in {_cells(row) for row in rows}]
@@ -81,6 +81,15 @@ def plot_scaling(results: Mapping[str, Any], folder: str | os.PathLike[str], suf
         axis.set_ylim(0, max(1.1, 1.05 * max(value for _, value in found)))
     axes[0].set_ylabel("Efficiency", fontsize=9)
     return [style.save(figure, Path(folder) / f"scaling{suffix}")]
+
+
+def _compared(found: list[tuple[Mapping[str, Any], float]]) -> list[tuple[Mapping[str, Any], float]]:
+    """Rows of problems that several numbers of processes have solved; all rows where there are none."""
+    numbers: dict[tuple[Any, ...], set[int]] = {}
+    for row, _ in found:
+        numbers.setdefault((row["scaling"], _cells(row), _problem(row)), set()).add(row["ranks"])
+    several = [own for own in found if len(numbers[own[0]["scaling"], _cells(own[0]), _problem(own[0])]) > 1]
+    return several or found
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, int]:
