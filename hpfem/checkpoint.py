@@ -183,12 +183,15 @@ def _cut_anew(found: list[dict[str, Field]], backend: str, comm: Communicator) -
                 owner = owners[np.searchsorted(numbers, cells)]
                 for rank in np.unique(owner).tolist():
                     given[rank].append((block.shape.name, cells[owner == rank], array[:, owner == rank]))
-        taken = [own for parts in (given if comm.size == 1 else comm.swapped(given)).values() for own in parts]
+        taken: dict[str, list[tuple[NDArray[np.int64], NDArray[Any]]]] = {}
+        for parts in (given if comm.size == 1 else comm.swapped(given)).values():
+            for shape, cells, values in parts:
+                taken.setdefault(shape, []).append((cells, values))
         result[name] = field = spaces[i].zeros(state, components)
         for block, array in zip(field.space.blocks, field.arrays, strict=True):
             if block.n_elements:
-                same = [(cells, values) for shape, cells, values in taken if shape == block.shape.name]
-                cells, values = np.concatenate([c for c, _ in same]), np.concatenate([v for _, v in same], axis=1)
+                cells, values = zip(*taken[block.shape.name], strict=True)
+                cells, values = np.concatenate(cells), np.concatenate(values, axis=1)
                 order = np.argsort(cells)
                 array[:] = values[:, order[np.searchsorted(cells, numbers_of(mesh)[block.elements], sorter=order)]]
     return result

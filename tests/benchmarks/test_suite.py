@@ -124,7 +124,7 @@ def test_kernels_on_repeated_elements_are_right(shape, geometry):
             u, out = block.arrays(n)
             assert u.shape == (1, n, block.problem.n_modes)
             assert block.error(kernel, u, out) < 1e-13
-            assert kernel.nbytes % n == kernel.flops % n == 0
+            assert kernel.nbytes(1) % n == kernel.flops % n == 0
         few = block.problem.n_elements
         factors = kernel.geometry.factors("metric", LANES)
         assert factors.shape[0] == -(-101 // LANES)

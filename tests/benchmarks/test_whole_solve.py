@@ -147,8 +147,11 @@ def test_single_precision_and_nodes(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--strategies", "sumfac"], "nothing could be measured: a whole solve takes the strategy and algorithm that"),
-        (["--algorithm", "collocated"], "nothing could be measured: a whole solve takes the strategy and algorithm"),
+        (
+            ["--strategies", "sumfac"],
+            "nothing could be measured: a whole solve uses the strategy and algorithm of auto",
+        ),
+        (["--algorithm", "collocated"], "nothing could be measured: a whole solve uses the strategy and algorithm"),
         (["--basis", "orthogonal"], "nothing could be measured: the 'orthogonal' basis is not continuous"),
         (["--tiled"], "solve is measured on whole meshes, --tiled is for bk1 and bk3; remove it"),
         (["--dofs", "1e11"], "GiB of memory are free; measure at most about"),

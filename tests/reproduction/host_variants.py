@@ -135,8 +135,8 @@ static void **given;
 static void call() {{ {name}({", ".join(passed)}); }}
 }}
 #undef LOOP
-extern "C" int run_{number}(void **given, int blocks, int threads, long long shared, int descending) {{
+extern "C" int run_{number}(void **given, unsigned blocks, int threads, long long shared, int descending) {{
   n{number}::given = given;
-  return hpfem_host::launch(n{number}::call, blocks, 1, threads, shared, descending);
+  return hpfem_host::launch(n{number}::call, {{blocks, 1, 1}}, threads, shared, descending);
 }}
 {"".join(addresses)}"""
