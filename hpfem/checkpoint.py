@@ -1,13 +1,14 @@
-"""Fields with their spaces and meshes in HDF5 files, every bit of them, to go on with later or elsewhere.
+"""Fields with their spaces and meshes in HDF5 files, exact to the last bit, to continue later or elsewhere.
 
 /                attributes "format" and "version"
 /meshes/i        points, regions, sides of boundaries; /cells/j: shape, order, nodes, numbers, vertices
 /spaces/i        mesh, orders, basis, quadrature, dtype; for each block what its coefficients refer to
 /fields/i        name, space, state; an array for each block
 
-Where processes share a mesh each has such a file with its cells, and in /meshes/i/part what they are part of; the file
-that the user names says how many there are. Other numbers of processes find the rows of a cell by its number in the
-whole mesh: vertices are ranked there, so that its coefficients mean the same in any part.
+If processes share a mesh, each process writes such a file with its cells; /meshes/i/part says how they fit into the
+whole mesh. The file that the user names holds the number of these files. Another number of processes finds the
+coefficients of a cell by the number of the cell in the whole mesh. They mean the same in any part, because vertices are
+ranked in the whole mesh.
 """
 
 from __future__ import annotations
@@ -43,22 +44,22 @@ from .support.optional import needed
 from .version import __version__
 
 _FORMAT = "hpfem checkpoint 2"
-# What of a space are its options, and of a mesh a number or a text.
+# Options of a space and the attributes that hold them; attributes of a mesh that are numbers or texts.
 _OPTIONS = {"order": "orders", "basis": "basis", "quadrature": "quadrature", "dtype": "dtype"}
 _PLAIN = ("n_vertices", "name", "n_mirrored", "n_stray", "periodic")
 
 
 def save(path: str | PathLike[str], fields: Field | Mapping[str, Field]) -> None:
-    """Save fields with their spaces and meshes to an HDF5 file, from which `load` makes the same, bit by bit.
+    """Save fields with their spaces and meshes to an HDF5 file; `load` restores them bit by bit.
 
-    Where processes share a mesh this is collective: "u.h5" names files "u_0.h5", "u_1.h5", ... of one process each.
+    If processes share a mesh, this is collective: beside "u.h5" each process writes a file, "u_0.h5", "u_1.h5", ...
 
     Parameters
     ----------
     path : path
-        File to write; an old one is replaced when the new one is whole.
+        File to write. An old file is replaced only when the new one is complete.
     fields : Field or mapping of str to Field
-        In any state, on one space or several; a single field is called "u".
+        In any state, on one or several spaces. A single field gets the name "u".
 
     Raises
     ------
@@ -78,7 +79,7 @@ def save(path: str | PathLike[str], fields: Field | Mapping[str, Field]) -> None
     spaces = list(dict.fromkeys(field.space for field in named.values()))
     meshes = list(dict.fromkeys(space.mesh for space in spaces))
     comm, target = max((mesh.comm for mesh in meshes), key=lambda comm: comm.size), file_path(path)
-    # Files of two saves do not go together.
+    # Tells files of different saves apart.
     token = comm.of_first(secrets.token_hex(8))
     own = target if comm.size == 1 else _piece(target, comm.rank)
     with atomic_path(own, comm=comm) as temporary, _created(h5py, temporary, token) as file:
@@ -119,23 +120,23 @@ def load(path: str | PathLike[str], backend: str = "auto", comm: Any = None) -> 
     path : path
         The file.
     backend : str
-        Of their spaces, as for `Space`.
+        Backend of the spaces; see `Space`.
     comm : Communicator or mpi4py.MPI.Comm, optional
-        Those that get a part each; all that `mpirun` has started when left out, `hpfem.ALONE` for the whole. As many as
-        have saved it load what they had. Else each file is read by one process, and METIS cuts the mesh anew.
+        Processes that get a part each: by default all that `mpirun` has started; `hpfem.ALONE` for the whole mesh. If
+        their number is that of the save, each loads its own part. Else METIS partitions the mesh again.
 
     Returns
     -------
     dict of str to Field
-        By name, in the order they were saved in. Those that were on one space are so again, on the host.
+        By name, in the order of the save, on the host. Fields that shared a space share one again.
 
     Raises
     ------
     ArgumentError
-        If the file cannot be read, is none of `save` or damaged, h5py is not installed, or another number of processes
-        has saved fields on a mesh that they do not share.
+        If the file cannot be read, was not written by `save` or is damaged, if h5py is not installed, or if another
+        number of processes saved fields on a mesh that they do not share.
     DeviceError
-        If the mesh must be cut anew and pymetis is missing.
+        If the mesh must be partitioned again and pymetis is missing.
     """
     h5py = needed("h5py", "hp.load", "hpfem[checkpoint]")
     file, comm = file_path(path), communicator(comm)
@@ -149,22 +150,22 @@ def load(path: str | PathLike[str], backend: str = "auto", comm: Any = None) -> 
             own = file if saved == 1 else _piece(file, i)
             with _reading(own), _opened(h5py, own) as content:
                 if content.attrs.get("token") != token:
-                    raise ArgumentError(f"{path_text(own)} is of another save than {path_text(file)}")
+                    raise ArgumentError(f"{path_text(own)} belongs to another save than {path_text(file)}")
                 found.append(_fields(content, backend, comm if saved == comm.size else ALONE))
         if saved not in (1, comm.size) and any(
             field.space.mesh.part is None for own in found for field in own.values()
         ):
             raise ArgumentError(
-                f"{path_text(file)} is of {saved} processes, with fields on a mesh that each has alone, and cannot be"
-                f" loaded by {comm.size}; start as many"
+                f"{path_text(file)} was saved by {saved} processes, with fields on a mesh that each has alone, and"
+                f" cannot be loaded by {comm.size}; start {saved}"
             )
     return found[0] if saved == comm.size else _cut_anew(found, backend, comm)
 
 
 def _cut_anew(found: list[dict[str, Field]], backend: str, comm: Communicator) -> dict[str, Field]:
-    """The fields of the files that each process has read, if any, on parts that all share; collective."""
+    """Move fields, as read from files, to a new partition; a process may have read none; collective."""
     meshes = [_meshes(own) for own in found]
-    # Processes without a file know of no mesh, space or field.
+    # Processes that have read no file learn the meshes, spaces and fields from the first process.
     empty, options, fields = comm.of_first(_outline(found[0]) if found else ([], [], {}))
     cut: list[tuple[Mesh, NDArray[np.int64], NDArray[np.int64]]] = []
     for i, (nothing, hanging) in enumerate(empty):
@@ -198,7 +199,7 @@ def _cut_anew(found: list[dict[str, Field]], backend: str, comm: Communicator) -
 
 
 def _meshes(fields: Mapping[str, Field]) -> list[Mesh]:
-    """Each mesh once."""
+    """The meshes of fields, each once."""
     return list(dict.fromkeys(field.space.mesh for field in fields.values()))
 
 
@@ -214,22 +215,22 @@ def _outline(fields: Mapping[str, Field]) -> tuple[list[Any], list[Any], dict[st
 
 @contextmanager
 def _opened(h5py: Any, file: Path) -> Iterator[Any]:
-    """A file of `save`."""
+    """Open a file of `save`."""
     with opened(file), h5py.File(file, "r") as content:
         if content.attrs.get("format") != _FORMAT:
-            raise ArgumentError(f"{path_text(file)} is no file that hp.save of this version writes")
+            raise ArgumentError(f"{path_text(file)} was not written by hp.save of this version")
         yield content
 
 
 @contextmanager
 def _reading(file: Path) -> Iterator[None]:
-    """Say of errors in the body that the file cannot be loaded."""
+    """Turn errors of the body into one that says that the file cannot be loaded."""
     try:
         yield
     except HpfemError:
         raise
     except (OSError, KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or f"it is no whole file of hp.save ({str(error)[:100]})"
+        reason = getattr(error, "strerror", None) or f"it is not a complete file of hp.save ({str(error)[:100]})"
         raise ArgumentError(f"{path_text(file)} cannot be loaded: {reason}") from error
 
 

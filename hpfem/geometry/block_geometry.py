@@ -539,8 +539,12 @@ class BlockGeometry(ElementMap):
             By kind.
         """
         found: dict[str, int] = {}
-        for (kind, *_), array in list(self._made.items()):
-            found[kind] = found.get(kind, 0) + array.nbytes
+        # Taken at once: other threads may make factors meanwhile.
+        for reference in self._made.valuerefs():
+            array = reference()
+            if array is not None:
+                kind = reference.key[0]
+                found[kind] = found.get(kind, 0) + array.nbytes
         return found
 
     def expansion(self, kind: str) -> Array:

@@ -93,11 +93,11 @@ def box(
     lower, upper : sequence of float, optional
         Opposite corners; the unit square or cube by default.
     periodic : sequence of str
-        Directions, of "x", "y" and "z", in which what leaves the box on one side enters it on the other: vertices,
-        edges and faces there are one, and what lives on them is continuous. Three small boxes at least in such one.
+        Those of the directions "x", "y" and "z" in which opposite sides of the box are joined: their vertices, edges
+        and faces are the same. A periodic direction needs at least three small boxes.
     comm : Communicator or mpi4py.MPI.Comm, optional
-        Processes that make a block each, along the axes, and nothing else of it; all that `mpirun` has started when
-        left out, `hpfem.ALONE` for the whole box.
+        Processes that make one block of the box each: by default all that `mpirun` has started; `hpfem.ALONE` for the
+        whole box.
 
     Returns
     -------
@@ -107,7 +107,7 @@ def box(
     Raises
     ------
     ArgumentError
-        For shapes of two dimensions or unknown ones, or counts and corners that do not fit them.
+        For unknown shapes, shapes of different dimensions, or counts and corners that do not fit them.
     """
     comm = communicator(comm)
     comm.same((shapes, counts, lower, upper, periodic), "the box")
@@ -117,7 +117,7 @@ def box(
     names = tuple(name_of(name, _CUTS, "shape of a box") for name in names)
     dim = SHAPES[names[0]].dim
     if any(SHAPES[name].dim != dim for name in names):
-        raise ArgumentError(f"shapes {names} are not all of one dimension")
+        raise ArgumentError(f"shapes {names} do not have the same dimension")
     numbers = as_array(counts, "the counts of a box")
     numbers = np.repeat(numbers, dim) if numbers.ndim == 0 else numbers
     whole = numbers.shape == (dim,) and np.all((numbers >= 1) & (numbers == np.rint(numbers)))
@@ -132,7 +132,7 @@ def box(
     slab = np.arange(sizes[0]) * len(names) // sizes[0]
     layers = _layers([_CUTS[names[own]] for own in slab], around=0 in joined)
     axes = [np.linspace(a, b, n + 1) for a, b, n in zip(low, high, sizes, strict=True)]
-    # Slabs of several shapes go to every process, as far as possible, in equal shares.
+    # Each process gets an equal share of every slab, if possible.
     work = [np.array([sum(len(own) * work_of(SHAPES[name]) for name, own in cut) for cut in layers])]
     block = _block([*work, *map(np.ones, sizes[1:])], comm.size, comm.rank)
     cells = _cells(axes, layers, [names[own] for own in slab], joined, block)
@@ -140,10 +140,10 @@ def box(
 
 
 def _block(work: Sequence[Array], size: int, rank: int) -> list[range]:
-    """The layers along each axis of the small boxes of one process, by the work of each layer.
+    """The layers of small boxes along each axis that one process has; `work` is the work of each layer.
 
-    The box is cut across its longest axis, again and again: evenly where processes and layers have a divisor in common,
-    else in two. Axes whose layers differ are cut last.
+    The box is cut across its longest axis, again and again: into equal pieces if the numbers of processes and layers
+    have a common divisor, else into two. Axes whose layers differ in work are cut last.
     """
     block = [range(len(own)) for own in work]
     while size > 1:
@@ -178,7 +178,7 @@ def _joined(periodic: Sequence[str], sizes: tuple[int, ...]) -> list[int]:
     for axis in joined:
         if sizes[axis] < 3:
             raise ArgumentError(
-                f"a box takes 3 small boxes at least in a periodic direction, not {sizes[axis]} in {axes[axis]!r}"
+                f"a periodic direction of a box needs at least 3 small boxes, not {sizes[axis]} in {axes[axis]!r}"
             )
     return joined
 
@@ -191,7 +191,7 @@ def _corners(sizes: Sequence[int]) -> Indices:
 
 
 def _layers(cuts: list[_Cut], *, around: bool) -> list[_Cut]:
-    """The cut of the small boxes of each layer along x: layers of tets beside another shape lead over to it.
+    """The cut of the small boxes of each layer along x. Layers of tets beside another shape form the transition to it.
 
     If `around`, the last layer is beside the first one.
     """
@@ -205,9 +205,9 @@ def _layers(cuts: list[_Cut], *, around: bool) -> list[_Cut]:
 
 
 def _cells(axes: Sequence[Array], layers: list[_Cut], names: list[str], joined: list[int], block: list[range]) -> Cells:
-    """The cells of a block, those of all layers of equal cut and name at once; regions and boundaries.
+    """Make the cells of a block, with regions and boundaries: all layers of equal cut and name together.
 
-    Points are those of a lattice and then middles, in the order of the whole box; so are cells.
+    Points are first those of the lattice, then the middles; points and cells have the order of the whole box.
     """
     sizes, counts = [len(own) - 1 for own in axes], [len(own) for own in block]
     n_boxes = math.prod(counts)
@@ -222,7 +222,7 @@ def _cells(axes: Sequence[Array], layers: list[_Cut], names: list[str], joined: 
     column = np.ravel_multi_index(tuple(place[1:]), sizes[1:])
 
     def chosen(of_layer: list[bool]) -> tuple[Indices, Indices, int]:
-        """Small boxes of some layers: rows here, numbers among those of the whole box, and how many these are."""
+        """Small boxes of some layers: rows in the block, numbers in the whole box, and their count in the whole box."""
         rows = np.flatnonzero(np.array(of_layer)[place[0]])
         number = (np.cumsum(of_layer) - 1)[place[0, rows]] * math.prod(sizes[1:]) + column[rows]
         return rows, number, sum(of_layer) * math.prod(sizes[1:])
@@ -239,7 +239,7 @@ def _cells(axes: Sequence[Array], layers: list[_Cut], names: list[str], joined: 
     numbers: list[Indices] = []
     regions: dict[str, list[Indices]] = {name: [] for name in names}
     sides: dict[str, list[Indices]] = {axis + end: [] for axis in "xyz"[: len(sizes)] for end in ("min", "max")}
-    start = before = 0  # cells here and in the whole box
+    start = before = 0  # cells so far, in the block and in the whole box
     of_layer = list(zip(layers, names, strict=True))
     for kind in dict.fromkeys(of_layer):
         cut, name = kind
@@ -271,7 +271,7 @@ def _cells(axes: Sequence[Array], layers: list[_Cut], names: list[str], joined: 
 
 
 def _grid(along: Sequence[Indices], sizes: Sequence[int]) -> Indices:
-    """Numbers of the points of a grid in a larger one, by their places along each axis."""
+    """Numbers that the points of a grid have in a larger grid, from their positions along each axis."""
     return np.asarray(np.ravel_multi_index(np.ix_(*along), sizes)).ravel()
 
 

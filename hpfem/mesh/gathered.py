@@ -1,6 +1,6 @@
-"""Parts of a mesh that no process ever has as a whole: cells that each has read, or that go from one to another.
+"""Parts of a mesh that no process holds as a whole: each process reads or makes its cells, or gets them from others.
 
-Vertices are known by ids in the whole mesh. Which processes share them, and edges and faces, is found by asking.
+Vertices have ids in the whole mesh. Which processes share vertices, edges and faces is found by communication.
 """
 
 from __future__ import annotations
@@ -28,25 +28,26 @@ from .topology import Topology
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Cells of a mesh, of some process.
+    """The cells of a mesh that one process has.
 
     Attributes
     ----------
     points : ndarray, [n_points, D]
     arrays : list of CellArray
-        Of the same shapes and orders everywhere, in one order; nodes are rows of `points`, numbers those here.
+        Of the same shapes and orders on every process, in the same sequence. Nodes are rows of `points`; cells are
+        numbered on this process.
     vertices : list of ndarray of int, [E, n_vertices]
         Positions in `ids`.
     ids : ndarray of int, [n vertices here]
-        Of the vertices in the whole mesh, ascending.
+        Ids of the vertices in the whole mesh, ascending.
     numbers : ndarray of int, [n_cells]
-        In the whole mesh.
+        Numbers of the cells in the whole mesh.
     regions : dict of str to ndarray of int
-        Cells here, by the same names everywhere.
+        Cells of this process; the names are the same on every process.
     sides : dict of str to ndarray of int, [n, 2]
-        Boundaries as (cell here, local facet), by the same names everywhere.
+        Boundaries as (cell of this process, local facet); the names are the same on every process.
     record : dict
-        What else there is to say of the mesh. Without "numbers" parts have those in the whole mesh, from 1.
+        Further arguments of `Mesh`. Without "numbers", cells are called by their numbers in the whole mesh, from 1.
     """
 
     points: Array
@@ -59,14 +60,14 @@ class Cells:
     record: dict[str, Any]
 
     def mesh(self, comm: Communicator, hanging: Hanging | None = None) -> Mesh:
-        """The part of this process, or the whole mesh where there is one alone; collective.
+        """Make the part of this process, or with a single process the whole mesh; collective.
 
         Parameters
         ----------
         comm : Communicator
-            All of them.
+            All processes.
         hanging : Hanging, optional
-            Hanging vertices of the whole mesh, where they are known.
+            Hanging vertices of the whole mesh, if they are known.
 
         Returns
         -------
@@ -75,7 +76,7 @@ class Cells:
         Raises
         ------
         MeshError
-            If cells of several processes have one side.
+            If more than two cells of several processes share a side.
         """
         topology, vertices = Topology(self.arrays, self.vertices, len(self.ids)), self.ids
         if comm.size == 1:
@@ -114,7 +115,7 @@ def mesh_of_part(
     ----------
     points : ndarray, [n_points, D]
     topology : Topology
-        Of the cells here, cut where the second cell of a facet is another process'.
+        Of the cells of this process, cut where the second cell of a facet belongs to another process.
     regions, sides, record
         See `Cells`.
     part : Part or None
@@ -135,13 +136,13 @@ def mesh_of_part(
 
 
 def record_of(mesh: Mesh, numbers: Indices) -> dict[str, Any]:
-    """Make the record of cells of a mesh; see `Cells`.
+    """Collect the `record` of `Cells` from a mesh.
 
     Parameters
     ----------
     mesh : Mesh
     numbers : ndarray of int, [n]
-        What messages call them.
+        Numbers of the cells in messages.
 
     Returns
     -------
@@ -152,7 +153,7 @@ def record_of(mesh: Mesh, numbers: Indices) -> dict[str, Any]:
 
 
 def common_kinds(arrays: Sequence[CellArray], comm: Communicator) -> list[CellArray]:
-    """Have an array for every shape and order that some process has cells of; collective.
+    """Complete the arrays: one for every shape and order of which any process has cells; collective.
 
     Parameters
     ----------
@@ -163,7 +164,7 @@ def common_kinds(arrays: Sequence[CellArray], comm: Communicator) -> list[CellAr
     Returns
     -------
     list of CellArray
-        In an order that is the same everywhere; without cells where there are none here.
+        In the same sequence on every process. Arrays of shapes that this process lacks are empty.
     """
     own = {(array.shape.name, array.order): array for array in arrays}
     kinds = dict.fromkeys(kind for kinds in comm.all([*own]) for kind in kinds)
@@ -177,19 +178,19 @@ def common_kinds(arrays: Sequence[CellArray], comm: Communicator) -> list[CellAr
 
 
 def common_names(sets: Mapping[str, Indices], comm: Communicator, width: int = 0) -> dict[str, Indices]:
-    """Have a set for every name that some process has; collective.
+    """Complete the sets: one for every name that any process has; collective.
 
     Parameters
     ----------
     sets : mapping of str to ndarray of int
     comm : Communicator
     width : int
-        Columns of an empty one; 0 for one of one dimension.
+        Columns of an empty set; 0 if sets have one dimension.
 
     Returns
     -------
     dict of str to ndarray of int
-        In an order that is the same everywhere.
+        In the same sequence on every process.
     """
     names = dict.fromkeys(name for names in comm.all([*sets]) for name in names)
     nothing = np.empty((0, width) if width else 0, dtype=np.int64)
@@ -205,20 +206,20 @@ def part_of(
     regions: Mapping[str, Indices],
     boundaries: Mapping[str, list[Indices]],
 ) -> Mesh:
-    """Make a part of a mesh of what this process has read; collective.
+    """Make a part of a mesh from what this process has read; collective.
 
     Parameters
     ----------
     comm : Communicator
     points : ndarray, [n, 2 or 3]
-        Those that the cells here have, and no others.
+        Exactly the points that the cells of this process use.
     ids : ndarray of int, [n]
-        Their numbers in the whole mesh, ascending.
+        Numbers of the points in the whole mesh, ascending.
     arrays : sequence of CellArray
-        One for each shape and order, with the positions of the cells among all here as their numbers.
+        One for each shape and order; the numbers of cells are positions among all cells of this process.
     labels : Labels
     regions, boundaries
-        See `Mesh.from_cells`; corners of sides that are of other processes may be -1.
+        See `Mesh.from_cells`; corners of sides that belong to other processes may be -1.
 
     Returns
     -------
@@ -227,7 +228,7 @@ def part_of(
     Raises
     ------
     MeshError
-        If it is unusable.
+        If the mesh is unusable.
     """
     kinds = common_kinds(arrays, comm)
     dims = {array.shape.dim for array in kinds}
@@ -258,7 +259,7 @@ def part_of(
 
 
 def _sides_once(mesh: Mesh) -> Mesh:
-    """With named sides between two processes on that of the cell of lower number only; collective."""
+    """Keep each named side between two processes on one of them: that of the cell of lower number; collective."""
     assert mesh.part is not None
     facets, numbers = mesh.facets, np.full(len(mesh.facets), -1, dtype=np.int64)
     between = mesh.part.beyond
@@ -275,14 +276,14 @@ def _sides_once(mesh: Mesh) -> Mesh:
 
 
 def moved(mesh: Mesh, owners: Indices) -> Mesh:
-    """Give the cells of a mesh that processes share to others; collective.
+    """Move the cells of a mesh to other processes; collective.
 
     Parameters
     ----------
     mesh : Mesh
         A part.
     owners : ndarray of int, [n_cells]
-        The process that is to have each cell that is here.
+        New process of each cell of this one.
 
     Returns
     -------
@@ -297,21 +298,21 @@ def moved(mesh: Mesh, owners: Indices) -> Mesh:
 
 
 def unpacked(given: Sequence[Mapping[str, Any]]) -> Cells:
-    """Put together what `packed` made of parts of one mesh.
+    """Join cells that `packed` has taken out of the parts of one mesh.
 
     Parameters
     ----------
     given : sequence of mapping
-        One at least.
+        At least one.
 
     Returns
     -------
     Cells
-        In the order of the whole mesh. Points that lie at one place are one.
+        In the order of the whole mesh. Points with the same coordinates become one point.
     """
     numbers = np.concatenate([own["numbers"] for own in given])
     order = np.argsort(numbers)
-    place = np.empty(len(order), dtype=np.int64)  # from the cells as they come to those in order
+    place = np.empty(len(order), dtype=np.int64)  # from positions as given to positions in order
     place[order] = np.arange(len(order))
     starts = np.cumsum([0, *(len(own["numbers"]) for own in given)])
     file = np.concatenate([own["record"]["numbers"] for own in given])[order]
@@ -348,7 +349,7 @@ def unpacked(given: Sequence[Mapping[str, Any]]) -> Cells:
 
 
 def numbers_of(mesh: Mesh) -> Indices:
-    """Numbers of cells in the whole mesh.
+    """Number the cells of a mesh as in the whole mesh.
 
     Parameters
     ----------
@@ -363,14 +364,14 @@ def numbers_of(mesh: Mesh) -> Indices:
 
 
 def packed(mesh: Mesh, chosen: Indices) -> dict[str, Any]:
-    """Take cells out of a mesh: what `unpacked` needs to know of them, by their positions among these.
+    """Take cells out of a mesh, as `unpacked` needs them; they are numbered by their positions in `chosen`.
 
     Parameters
     ----------
     mesh : Mesh
         A part or a whole one.
     chosen : ndarray of int, [n]
-        Cells here, ascending.
+        Cells of this process, ascending.
 
     Returns
     -------

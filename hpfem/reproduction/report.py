@@ -16,23 +16,23 @@ HEADINGS = (
     *("case", "paper", "device", "ours", "ratio", "ratio per bandwidth or FP64 peak", "error against NumPy", "status"),
 )
 DEVICES = {"cuda": "GPU", "cpu": "CPU"}
-# How they are written.
+# Their form in labels.
 _WORDS = {"d": "d = {}", "elements": "{} elements"}
-# Per bandwidth, what is that close to the paper is as fast.
+# Relative difference up to which we call two rates per bandwidth equally fast.
 TIE = 0.05
-# Slowest over fastest timing of a case from which it is said.
+# Slowest over fastest timing from which a case is called noisy.
 NOISY = 1.3
-# What tells the rows of a table apart beside order and size, where it differs.
+# Entries, beside order and size, that label the rows of a table if they differ.
 _PARTS = ("benchmark", "equation", "d", "elements", "shape", "geometry", "strategy", "algorithm")
 INTRODUCTION = """\
-Our kernels beside what the papers publish: made by `hpfem reproduce`, from the runs that are named at the end. The
-figures of the papers are pictures; numbers are taken from their texts, tables and formulas only, with the place, and
-the rest is empty.
+Our kernels beside the published results of the papers. `hpfem reproduce` made this page from the runs that are listed
+at the end. The papers show most results as figures. Published numbers here come from their texts, tables and formulas
+only, each with its place; without such a number a field is empty.
 
-- *ratio* is ours over the paper's, and *ratio per bandwidth* (or *per FP64 peak*) the same of rates over the limits of
-  the two devices: the paper's as it prints them, ours measured in the run. The paper's is named in the column *device*.
-- *error* is the largest difference to NumPy's result over its largest entry; what exceeds 1e-12 is not timed.
-- *status* says whether the protocol is the paper's, with what binds where we are no faster per bandwidth."""
+- *ratio* is our rate over the paper's. *Ratio per bandwidth* (or *per FP64 peak*) divides each rate by the limit of its
+  device first: the paper's limit as printed there, ours as measured in the run. *device* is the paper's.
+- *error* is the largest difference from NumPy's result, over its largest entry; above 1e-12 nothing is timed.
+- *status* says whether the protocol is the paper's, and what binds if we are not faster per bandwidth."""
 
 
 def measured(records: Iterable[Record], **where: Any) -> list[Record]:

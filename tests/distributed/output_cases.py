@@ -103,7 +103,7 @@ def checkpoints(comm):
         hp.save(path, u)
         if comm.rank == 0:
             pieces[1].write_bytes(old)
-        with pytest.raises(hp.ArgumentError, match=r"u_1\.h5 is of another save than"):
+        with pytest.raises(hp.ArgumentError, match=r"u_1\.h5 belongs to another save than"):
             hp.load(path, comm=comm)
         comm.all(None)
         if comm.rank == 0:

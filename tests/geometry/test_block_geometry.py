@@ -1,6 +1,8 @@
 """Geometric factors from their definition: every kind, layout and shape; affine, deformed, solid, surface."""
 
 import pickle
+import sys
+import threading
 
 import numpy as np
 import pytest
@@ -341,3 +343,25 @@ def test_jacobians_on_lines(shape, order, rng):
         assert norm_error(np.outer(lines.weights_along, lines.weights_across), wanted) < 1e-14
         most = {"hex": (5, 8), "prism": (5, 8), "quad": (3, 5)}.get(shape.name, (5, 10))
         assert len(rows) <= most[order - 1]
+
+
+def test_bytes_are_counted_while_others_make_factors():
+    geometry = hp.Space(hp.box("hex", 1), 1).blocks[0].geometry
+    counting, before = threading.Event(), sys.getswitchinterval()
+
+    def make():
+        while not counting.is_set():
+            kept = [np.zeros(1) for _ in range(50)]
+            for array in kept:
+                geometry._made["wJ", id(array), "host"] = array
+
+    maker = threading.Thread(target=make)
+    sys.setswitchinterval(1e-6)
+    try:
+        maker.start()
+        for _ in range(1000):
+            assert set(geometry.held()) <= {"wJ"}
+    finally:
+        counting.set()
+        maker.join()
+        sys.setswitchinterval(before)
