@@ -70,8 +70,9 @@ class Product:
         self.vectors, self.dtype = vectors, operator.space.dtype
         self.alone = extra is None and fixed is None
         # All processes that share an unknown of the identity add it; `_twice` are those that another process counts.
-        held = np.empty(0, dtype=np.int64) if constrained is None else constrained
-        both = [np.intersect1d(held, some) for some in (vectors.shared, vectors.ghosts)]
+        held = np.zeros(restriction.size, dtype=bool)
+        held[[] if constrained is None else constrained] = True
+        both = [some[held[some]] for some in (vectors.shared, vectors.ghosts)]
         self._constrained, self._twice = (vectors.from_host(found) if len(found) else None for found in both)
         self.shape = components, restriction.size
         self._pool, self._join = vectors.pool(), whole

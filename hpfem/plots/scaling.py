@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
@@ -66,11 +67,7 @@ def plot_scaling(results: Mapping[str, Any], folder: str | os.PathLike[str], suf
     numbers = sorted({row["ranks"] for row in rows})
     for axis, kind in zip(axes, kinds, strict=True):
         for own, problem in product(kinds_of_cells, problems):
-            line = [
-                (row["ranks"], value)
-                for row, value in found
-                if (row["scaling"], _cells(row), _problem(row)) == (kind, own, problem)
-            ]
+            line = [(row["ranks"], value) for row, value in found if _line(row) == (kind, own, problem)]
             if line:
                 axis.plot(*zip(*sorted(line), strict=True), marker=markers[problem], **colours[own])
         axis.set_xscale("log", base=2)
@@ -85,11 +82,13 @@ def plot_scaling(results: Mapping[str, Any], folder: str | os.PathLike[str], suf
 
 def _compared(found: list[tuple[Mapping[str, Any], float]]) -> list[tuple[Mapping[str, Any], float]]:
     """Rows of problems that several numbers of processes have solved; all rows where there are none."""
-    numbers: dict[tuple[Any, ...], set[int]] = {}
-    for row, _ in found:
-        numbers.setdefault((row["scaling"], _cells(row), _problem(row)), set()).add(row["ranks"])
-    several = [own for own in found if len(numbers[own[0]["scaling"], _cells(own[0]), _problem(own[0])]) > 1]
-    return several or found
+    numbers = Counter(line for line, _ in {(_line(row), row["ranks"]) for row, _ in found})
+    return [(row, value) for row, value in found if numbers[_line(row)] > 1] or found
+
+
+def _line(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The line that a row is on: its panel, cells and problem."""
+    return row["scaling"], _cells(row), _problem(row)
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, int]:

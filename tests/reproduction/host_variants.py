@@ -69,6 +69,19 @@ class HostPrograms:
         launch.num_regs, launch.local_size_bytes = 32, 0
         return launch
 
+    def check(self, block, names, n):
+        """NumPy's results on n elements, and the same bits in any order of the threads."""
+        u, _ = block.arrays(n)
+        for name in names:
+            built = block.build(name, "auto", n)
+            results = []
+            for self.descending in (False, True):
+                assert built.error() < 1e-12, (name, block.problem.tabulation.basis.order)
+                out = np.empty_like(u)
+                built.choice.kernel.apply(u, out)
+                results.append(out)
+            assert np.array_equal(*results), (name, block.problem.tabulation.basis.order)
+
     def fill(self, number, name, values):
         """Stand in for `gpu.fill`."""
         address = getattr(self.library, f"{name}_{number}")

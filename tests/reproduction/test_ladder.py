@@ -3,7 +3,6 @@
 from functools import partial
 from itertools import product
 
-import numpy as np
 import pytest
 
 from hpfem.backends.cuda.runtime import nvrtc
@@ -44,17 +43,7 @@ def library(tmp_path_factory):
 def test_rungs_against_numpy(threads, library, monkeypatch):
     library.use(monkeypatch)
     for order in ORDERS[threads]:
-        block = block_of(threads, order, 3)
-        u, _ = block.arrays(3)
-        for name in LADDERS[threads]:
-            built = block.build(name, "auto", 3)
-            results = []
-            for library.descending in (False, True):
-                assert built.error() < 1e-12, (name, order)
-                out = np.empty_like(u)
-                built.choice.kernel.apply(u, out)
-                results.append(out)
-            assert np.array_equal(*results), (name, order)
+        library.check(block_of(threads, order, 3), LADDERS[threads], 3)
 
 
 def test_launches_are_of_the_whole_block(library, monkeypatch):

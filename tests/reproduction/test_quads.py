@@ -44,17 +44,7 @@ def test_variants_against_numpy(geometry, library, monkeypatch):
     library.use(monkeypatch)
     for order in ORDERS:
         n = 130 if order < 4 else 37
-        block = block_of(order, geometry, n)
-        u, _ = block.arrays(n)
-        for name in VARIANTS:
-            built = block.build(name, "auto", n)
-            results = []
-            for library.descending in (False, True):
-                assert built.error() < 1e-12, (name, order)
-                out = np.empty_like(u)
-                built.choice.kernel.apply(u, out)
-                results.append(out)
-            assert np.array_equal(*results), (name, order)
+        library.check(block_of(order, geometry, n), VARIANTS, n)
 
 
 def test_variants_touch_nothing_else(library, monkeypatch):

@@ -52,8 +52,8 @@ def source(real: DTypeLike, shared: bool = False) -> str:
     ])  # fmt: skip
 
 
-class Among:
-    """The processes that share vectors, each with a GPU.
+class DeviceSharing:
+    """`Sharing` on the GPUs of the processes: the entries that count here, and sums over all processes.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ class CudaConjugateVectors:
 
     Parameters
     ----------
-    among : Among or None
+    sharing : DeviceSharing or None
         The processes that share the vectors.
     x, r : cupy.ndarray, [n]
         First guess and its residual; overwritten.
@@ -153,7 +153,7 @@ class CudaConjugateVectors:
 
     def __init__(
         self,
-        among: Among | None,
+        sharing: DeviceSharing | None,
         x: Any,
         r: Any,
         scale: float,
@@ -168,10 +168,10 @@ class CudaConjugateVectors:
         self._cupy, self._n = cupy, np.int64(r.size)
         self._diagonal = inverse is not None
         self._inverse = cupy.ascontiguousarray(inverse, r.dtype) if self._diagonal else _NONE
-        self._among = among
-        self._owned: Any = _NONE if among is None else among.owned(int(r.size))
+        self._sharing = sharing
+        self._owned: Any = _NONE if sharing is None else sharing.owned(int(r.size))
         kernels = functions(
-            source(r.dtype, among is not None), current_device().name, "dots", "totals", "residual", "direction"
+            source(r.dtype, sharing is not None), current_device().name, "dots", "totals", "residual", "direction"
         )
         self._dots, self._totals, self._residual, self._direction = kernels
         self._blocks = sum_blocks(int(r.size))
@@ -200,10 +200,10 @@ class CudaConjugateVectors:
     def _sums(self, first: Any, second: Any) -> tuple[Any, Any, Any]:
         """The numbers that the next kernel adds up: their count, and two arrays of this length."""
         count = np.int32(len(first))
-        if self._among is None:
+        if self._sharing is None:
             return count, first, second
         self._totals((1,), (THREADS,), (count, first, second, self._total), shared_mem=sum_bytes(2))
-        self._among.add(self._total)
+        self._sharing.add(self._total)
         return np.int32(1), self._total[:1], self._total[1:]
 
     def measure_product(self, q: Any) -> None:

@@ -19,7 +19,7 @@ from ...vectors import BlockMatrix, DeviceIteration, VectorSpace
 from ..runtime.cublas import multiply
 from ..runtime.nccl import nccl_of
 from ..runtime.scratch import StreamPool, captured
-from .conjugate import Among, CudaConjugateVectors
+from .conjugate import CudaConjugateVectors, DeviceSharing
 from .indexed import IndexedRestriction, SparseMatrix
 
 
@@ -72,26 +72,26 @@ class CudaIteration(DeviceIteration):
 
     Parameters
     ----------
-    among : Among, optional
+    sharing : DeviceSharing, optional
         The processes that share the vectors.
     """
 
-    def __init__(self, among: Among | None = None) -> None:
-        self._among = among
+    def __init__(self, sharing: DeviceSharing | None = None) -> None:
+        self._sharing = sharing
 
     def shared(self, sharing: Sharing) -> CudaIteration | None:
         """Iterate with other processes if NCCL connects their GPUs; see `DeviceIteration.shared`."""
         between = nccl_of(sharing.comm)
-        return None if between is None else CudaIteration(Among(sharing, between))
+        return None if between is None else CudaIteration(DeviceSharing(sharing, between))
 
     def conjugate_vectors(self, *arguments: Any) -> CudaConjugateVectors:
         """Make the vectors of a solve; see `DeviceIteration.conjugate_vectors`."""
-        return CudaConjugateVectors(self._among, *arguments)
+        return CudaConjugateVectors(self._sharing, *arguments)
 
     def capture(self, step: Callable[[], None], count: int, what: str) -> Graph | None:
         """Capture steps on a stream of their own, all processes or none; see `DeviceIteration.capture`."""
         found = self._captured(step, count, what)
-        if self._among is None or self._among.comm.each(found is not None):
+        if self._sharing is None or self._sharing.comm.each(found is not None):
             return found
         if found is not None:
             found.release()
