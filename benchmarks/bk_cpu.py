@@ -68,15 +68,18 @@ class Row:
     compile_seconds: float
 
 
-def make_problem(kernel: str, shape: str, order: int, geometry: str, dofs: float, dtype: str, algorithm: str):
+def make_problem(
+    kernel: str, shape: str, order: int, geometry: str, dofs: float, dtype: str, algorithm: str
+) -> BlockProblem:
     """A block problem of about so many degrees of freedom."""
     # About a hundred elements: more than a group of any vector width.
     few = problem_sizes(shape, order, [100 * make_basis("modified", SHAPES[shape], order).n_modes])[0]
     mesh = problem_mesh(shape, few.counts, geometry)
     space = Space(mesh, order, dtype=dtype, backend="cpu")
     operator = BENCHMARKS[kernel](space, strategy="sumfac", algorithm=algorithm)
-    problem = operator.choices[0].kernel.problem
-    lanes = operator.choices[0].kernel.lanes
+    built = operator.choices[0].kernel
+    assert isinstance(built, CpuKernel)
+    problem, lanes = built.problem, built.lanes
     elements = max(round(dofs / problem.n_modes / lanes), 1) * lanes
     return replace(problem, geometry=RepeatedGeometry(problem.geometry, elements))
 

@@ -72,6 +72,7 @@ def measure(case: Case, candidate: Candidate, dofs: float, repeats: int = 9, sus
     }
 
     def tiled_plan() -> SumFacTopPlan:
+        assert isinstance(candidate.options, SumFacTopOptions)
         return SumFacTopPlan(problem, case.levels, candidate.options)
 
     kernel = TiledKernel(made.get(candidate.strategy, lambda: SumFacTopKernel(tiled_plan()))(), block.xp)
@@ -121,8 +122,8 @@ class Case:
             try:
                 check_dense(self.problems["noncollocated"])
                 shared_matrices(self.problems["noncollocated"].tabulation)
-                rounds = dense_search(self.problems["noncollocated"], Limits(), table=not most)
-                self.searches["dense", "noncollocated"] = rounds
+                problem = self.problems["noncollocated"]
+                self.searches["dense", "noncollocated"] = dense_search(problem, Limits(), table=not most)
             except NotSuitable:
                 pass
         self.times: dict[Candidate, float] = {}

@@ -23,7 +23,7 @@ from hpfem.operators import Helmholtz, Laplacian
 from hpfem.space import Space
 
 NODAL: dict[str, Any] = {"basis": "lagrange", "quadrature": "collocated"}
-OPERATORS = {"Poisson": Laplacian, "Helmholtz": partial(Helmholtz, lam=1.3)}
+OPERATORS: dict[str, Any] = {"Poisson": Laplacian, "Helmholtz": partial(Helmholtz, lam=1.3)}
 
 
 def built(block: TiledProblem, n: int, options: str | None) -> TiledKernel:

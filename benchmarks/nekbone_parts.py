@@ -68,10 +68,11 @@ def measure(count: int, order: int, components: int, dtype: str, tune: float) ->
     rng = np.random.default_rng(0)
     rhs = A.vectors.from_host((rng.standard_normal((components, c0.size)) * bc.free).ravel(), dtype)
     # Any diagonal takes the same time.
-    M = Jacobi(A.vectors.from_host(rng.uniform(0.9, 1.1, A.shape[0]), dtype))
+    M = Jacobi(A.vectors.from_host(rng.uniform(0.9, 1.1, A.shape[0]), dtype), A.vectors)
     hp.cg(A, rhs, M, tol=0.5, bar=False)
     product = A.product_on(A.device)
     scale, iteration = A.vectors.dot(rhs, rhs) ** 0.5, A.vectors.iteration
+    assert iteration is not None
     v = iteration.conjugate_vectors(rhs * 0, rhs * 1, scale, 1e-300, 1 << 40, M.inverse, product.blocks)
     v.update_direction()
     parts: dict[str, Callable[[], Any]] = {**product.parts(v.p, v.q, v.partials, v.stop)}

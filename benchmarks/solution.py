@@ -102,9 +102,9 @@ def source(*x: Any) -> Any:
 
 def curved(mesh: Any) -> Any:
     """The mesh with cells of order 2, bent smoothly."""
-    from hpfem.benchmarks.problems import _wave
+    from hpfem.benchmarks.problems import deformed
 
-    return mesh.elevated(2).transformed(_wave, check=False)
+    return mesh.elevated(2).transformed(deformed, check=False)
 
 
 def solved(clock: Clock, mesh: Any, order: int, preconditioners: tuple[str, ...], backend: str) -> None:
@@ -319,7 +319,8 @@ def solutions(clock: Clock, make: Callable[[], Any], order: int, backend: str) -
     with clock.phase("problem"):
         problem = hp.Problem(space, lam=1.0, dirichlet=0.0, preconditioner="multigrid", tol=1e-8)
         synchronize()
-    clock.found["of that, multigrid"] = problem.preconditioner.phases
+    multigrid: Any = problem.preconditioner
+    clock.found["of that, multigrid"] = multigrid.phases
     with clock.phase("solve"):
         u = problem.solve(source)
     clock.found["together"] = time.perf_counter() - began
