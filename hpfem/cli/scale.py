@@ -35,7 +35,7 @@ from ..benchmarks.scaling import (
     merged,
 )
 from ..errors import ArgumentError
-from ..support.communicator import Communicator, world
+from ..support.communicator import world
 from ..support.files import write_json
 from . import options, output
 
@@ -78,12 +78,11 @@ def run(arguments: argparse.Namespace) -> None:
             for unknowns in arguments.dofs or (UNKNOWNS.get(order, 500e6),):
                 given = (shape, order, arguments.scaling, unknowns, comm, arguments.backend, arguments.geometry)
                 rows.append(ScalingRun(*given, iterations, arguments.quadrature).measure())
-                _say_phases(comm, rows[-1])
-    if comm.rank == 0:
-        result = document(SCALE, merged(before, rows), True, machine=machine_description())
-        if target is not None:
-            write_json(target, result)
-        output.show(arguments, result, lambda: _print(result["results"]))
+                _say_phases(rows[-1])
+    result = document(SCALE, merged(before, rows), True, machine=machine_description())
+    if target is not None:
+        write_json(target, result)
+    output.show(arguments, result, lambda: _print(result["results"]))
 
 
 def _rows(path: os.PathLike[str]) -> list[dict[str, Any]]:
@@ -95,10 +94,9 @@ def _rows(path: os.PathLike[str]) -> list[dict[str, Any]]:
     return rows
 
 
-def _say_phases(comm: Communicator, row: dict[str, Any]) -> None:
-    if comm.rank == 0 and comm.size > 0:
-        phases = ", ".join(f"{name} {seconds:.3g} s" for name, seconds in row["phases"].items())
-        output.say(f"{row['shape']} P={row['order']}, {row['n_dofs']:,} unknowns: {phases}")
+def _say_phases(row: dict[str, Any]) -> None:
+    phases = ", ".join(f"{name} {seconds:.3g} s" for name, seconds in row["phases"].items())
+    output.say(f"{row['shape']} P={row['order']}, {row['n_dofs']:,} unknowns: {phases}")
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
