@@ -11,6 +11,8 @@ from hpfem.solvers.preconditioners import jacobi
 from tests.distributed.meshes import BOXES, bent, by_cell, difference, exact, random_owners, whole
 
 CLOSE = 1e-12
+# Boxes that are closed in some directions.
+CLOSED = (("hex", ("z",)), ("prism", ("x", "z")), ("tet", ("x", "y", "z")), ("tri", ("x",)), ("quad", ("x", "y")))
 
 
 def problem(mesh, order=3, basis="modified", orders=None, function=exact, backend="auto", ends=None):
@@ -146,6 +148,13 @@ def summaries(comm):
         assert str(one).split("worst")[0] == str(other).split("worst")[0] or "curved" in name
         assert abs(other.volume / one.volume - 1) < CLOSE
         assert other.n_vertices == one.n_vertices and other.counts == one.counts and other.n_unnamed == one.n_unnamed
+    # Points on shared edges and faces are counted once, those of closed directions in all of their places.
+    closed = [hp.box(name, 3, periodic=directions, comm=hp.ALONE) for name, directions in CLOSED]
+    for number, mesh in enumerate([alone, *map(whole, BOXES), *closed]):
+        part = hp.distribute(mesh, comm, owners=random_owners(mesh, comm, number))
+        for one, other in ((mesh, part), (mesh.elevated(3), part.elevated(3))):
+            assert other.summary().n_vertices == one.n_vertices
+            assert other.summary().n_points == len(one.points), mesh.name
     for call in (part.refined, lambda: part.write("a.msh")):
         with pytest.raises(hp.ArgumentError, match="distribute"):
             call()
