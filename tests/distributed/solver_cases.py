@@ -61,6 +61,15 @@ def multigrid(comm):
             both(mesh, part, comm, 1e-6, f=1.0, dirichlet=0.0, preconditioner="multigrid", order=order)
 
 
+def on_nodes(comm):
+    """Processes on two nodes: kernels are compiled, and the vertices of multigrid solved on the first."""
+    assert len(set(comm.all(comm.host))) == 2
+    assert sorted(comm.all(comm.local_rank)) == [0, 0, 1, 1]
+    mesh = whole("mixed")
+    part = hp.distribute(mesh, comm, owners=random_owners(mesh, comm, 11))
+    both(mesh, part, comm, 1e-6, backend="cpu", f=1.0, dirichlet=exact, preconditioner="multigrid")
+
+
 def conditions(comm):
     """All kinds of conditions, with multigrid and Jacobi, both bases, several components, curved cells."""
     mesh = whole("mixed")
