@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import hpfem as hp
 from hpfem.memory import HOST
 from hpfem.solvers.preconditioners import jacobi
-from tests.distributed.meshes import BOXES, bent, by_cell, difference, exact, random_owners, whole
+from tests.distributed.meshes import BOXES, bent, by_cell, difference, exact, partitions, random_owners, whole
 
 CLOSE = 1e-12
 # Boxes that are closed in some directions.
@@ -164,21 +162,12 @@ def summaries(comm):
     check(alone.refined(), refined, comm, order=2)
 
 
-def partitions(comm):
-    """Any partition of any mesh: every cell its own whim, all with one process, none."""
-    choice = st.sampled_from(sorted(BOXES))
+def any_partition(comm):
+    """Operators and conjugate gradients."""
 
-    @settings(max_examples=8)
-    @given(
-        choice, st.integers(0, 2**30), st.sampled_from([2, 3, 5]), st.sets(st.integers(0, comm.size - 1), min_size=1)
-    )
-    def same(name, seed, order, ranks):
-        mesh = whole(name)
-        # All processes take the same examples, so that none goes on alone.
-        assert len(set(comm.all((name, seed, order)))) == 1
-        owners = random_owners(mesh, comm, seed, sorted(ranks))
-        found = check(mesh, hp.distribute(mesh, comm, owners=owners), comm, order=order)
+    def same(mesh, part, order):
+        found = check(mesh, part, comm, order=order)
         if order == 3:
             solved(*found, comm)
 
-    same()
+    partitions(comm, same)
