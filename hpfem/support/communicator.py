@@ -21,7 +21,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hpfem.shapes.arguments import shown
+from hpfem.shapes.arguments import reals, shown
 
 from ..errors import ArgumentError, DeviceError, HpfemError
 
@@ -250,11 +250,15 @@ class Communicator:
         Returns
         -------
         ndarray of float64
-        """
-        return self._reduced(numbers, "SUM")
 
-    def _reduced(self, numbers: Any, operation: str) -> NDArray[np.float64]:
-        given = np.array(numbers, dtype=np.float64)
+        Raises
+        ------
+        ArgumentError
+            If they are no real numbers.
+        """
+        return self._reduced(np.array(reals(numbers, "numbers to add")), "SUM")
+
+    def _reduced(self, given: NDArray[np.float64], operation: str) -> NDArray[np.float64]:
         if self.size == 1:
             return given
         from mpi4py import MPI
@@ -277,7 +281,7 @@ class Communicator:
         if self.size == 1:
             return number
         known = not np.isnan(number)
-        found, unknown = self._reduced([number if known else -np.inf, not known], "MAX")
+        found, unknown = self._reduced(np.array([number if known else -np.inf, not known], dtype=np.float64), "MAX")
         return float(found) if unknown == 0 else float("nan")
 
     def any(self, condition: bool) -> bool:
