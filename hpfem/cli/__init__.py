@@ -134,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str] | None) -> int:
     try:
-        several = world().size > 1
+        several = world().size > 1  # known before anything is said
         parsed = make_parser().parse_args(arguments)
         if several and parsed.alone:
             raise ArgumentError(

@@ -72,9 +72,7 @@ class Part:
             Vertices and points that no process of lower rank has.
         """
         # A periodic vertex, edge or face has points in several places, of which a process may have some.
-        step = _CLOSE * max(
-            self.comm.max(float(np.ptp(points, axis=0).max(initial=0.0)) if len(points) else 0.0), 1e-300
-        )
+        step = _CLOSE * self.comm.max(float(np.ptp(points, axis=0).max()) if len(points) else 0.0)
         found: dict[int, list[Indices]] = {rank: [] for rank in self.shared[0]}
         for dim, shared in enumerate(self.shared):
             owners, at = _points_inside(topology, dim)

@@ -414,9 +414,9 @@ def world() -> Communicator:
 
 
 def _started() -> Any:
-    """MPI's communicator of all processes while it works, else None."""
+    """MPI's communicator of all processes, while it works and if there are several; else None."""
     module = sys.modules.get("mpi4py.MPI")
-    if module is None or not module.Is_initialized() or module.Is_finalized():
+    if module is None or not module.Is_initialized() or module.Is_finalized() or module.COMM_WORLD.size == 1:
         return None
     return module.COMM_WORLD
 
@@ -486,6 +486,7 @@ def _exit(code: Any = None) -> NoReturn:
     raise _Exit(code)
 
 
+# From the import on, as a script may fail before it has called anything collective.
 if _told() > 1:
     sys.excepthook, sys.exit = _ending_all(sys.excepthook), _exit
 
