@@ -45,3 +45,17 @@ def test_solve(capsys, tmp_path):
         [one[key] for key in ("norm", "integral", "error")], rel=1e-10
     )
     assert other["output"] == str(tmp_path / "u.pvtu") and (tmp_path / "u.pvtu").exists()
+
+
+@needs_mpi
+@pytest.mark.parametrize(
+    ("given", "warning"),
+    [
+        (["--lam", "0", "--source", "1"], "their mean is taken out"),
+        (["--dirichlet", "0", "--tol", "1e-18"], "take a larger tolerance"),
+    ],
+)
+def test_warnings_are_printed_once(given, warning):
+    found = start(2, "-m", "hpfem", "solve", "meshes/cube_mixed.msh", "--order", "2", *given)
+    assert found.returncode == 0, found.stderr[-2000:]
+    assert found.stderr.count(warning) == 1
