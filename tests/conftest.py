@@ -144,6 +144,7 @@ def fail_unless_shared(report, reason):
             "mpi4py or mpiexec is absent",
             "ngsolve is absent",
             "gmsh is absent",
+            "network namespaces are absent",
             "LLVM for",
         )
     ):

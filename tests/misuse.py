@@ -203,6 +203,7 @@ class World:
                 hp.distribute,
                 {"mesh": mesh, "comm": hp.ALONE, "weights": {"tri": 1.0, "quad": 2.0}, "owners": [0, 0, 0]},
             ),
+            Call("Communicator.sum", hp.ALONE.sum, {"numbers": 1.0}),
             Call("distribute weights", lambda weights: hp.distribute(mesh, None, weights), {"weights": "auto"}),
             Call("Mesh.transformed", mesh.transformed, {"function": lambda p: 2 * p, "check": True}),
             Call("Mesh.elevated", mesh.elevated, {"order": 2}),
@@ -228,7 +229,7 @@ class World:
             ),
             Call("choose_backend", hp.choose_backend, {"name": "numpy"}),
             Call("progress", _shown, {"description": "work", "total": 3}),
-            Call("read_mesh", lambda periodic: hp.read_mesh("meshes/square_mixed.msh", periodic), {"periodic": False}),
+            Call("read_mesh", partial(hp.read_mesh, "meshes/square_mixed.msh"), {"periodic": False, "comm": hp.ALONE}),
             Call(
                 "from_meshio",
                 hp.from_meshio,
@@ -249,7 +250,11 @@ class World:
             Call("Picture.save", lambda path: self.u.plot().save(inside(path)), {"path": "a.svg"}),
             Call("Mesh.write", lambda path: self.mesh.write(inside(path)), {"path": "a.msh"}),
             Call("save", lambda path, fields: hp.save(inside(path), fields), {"path": "a.h5", "fields": {"u": self.u}}),
-            Call("load", lambda path, backend: hp.load(inside(path), backend), {"path": "b.h5", "backend": "numpy"}),
+            Call(
+                "load",
+                lambda path, backend, comm: hp.load(inside(path), backend, comm),
+                {"path": "b.h5", "backend": "numpy", "comm": hp.ALONE},
+            ),
         ]
 
     def _space(self) -> list[Call]:
@@ -319,6 +324,8 @@ class World:
             Call("C0Space.scatter", c0.scatter, {"vector": self.b, "out": None}),
             Call("C0Space.gather", c0.gather, {"field": self.dual}),
             Call("C0Space.average", c0.average, {"field": u}),
+            Call("C0Space.collected", c0.collected, {"vector": self.b}),
+            Call("C0Space.own", c0.own, {"vector": self.b}),
         ]
 
     def _operators(self) -> list[Call]:

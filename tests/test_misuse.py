@@ -60,5 +60,5 @@ def test_every_public_function_is_called():
     called = {name.partition(" ")[0].partition("(")[0].partition(".")[0] for name in NAMES}
     errors = {name for name in hp.__all__ if name.endswith(("Error", "Warning"))} | {"NotSuitable", "OutOfMemory"}
     # Made by others only; and what is written inside of pointwise functions (tests/forms/test_expression.py).
-    made = {"Block", "SolveInfo", "Gradient", "Vector", "Backend", "BACKENDS", "Communicator", "ALONE"}
+    made = {"Block", "SolveInfo", "Gradient", "Vector", "Backend", "BACKENDS", "ALONE"}
     assert set(hp.__all__) - called == errors | made

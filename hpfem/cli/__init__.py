@@ -1,6 +1,7 @@
 """The command `hpfem`: look at a mesh, apply an operator, solve, draw, compare algorithms, measure throughput, tune.
 
 Exit codes: 0 done, 2 bad input (one line on standard error says what), 130 interrupted, 143 terminated.
+Under mpirun, info, solve and scale work on one mesh in all processes, and the first one prints; the others refuse.
 
 Examples
 --------
@@ -30,8 +31,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, NoReturn
 
-from ..errors import HpfemError, HpfemWarning
-from ..support.communicator import end_all
+from ..errors import ArgumentError, HpfemError, HpfemWarning
+from ..support.communicator import end_all, world
 from ..support.files import path_text
 from ..version import __version__
 from . import apply, bench, cache, compare, info, output, plot, reproduce, scale, solve, tune, view
@@ -54,7 +55,13 @@ class Parser(argparse.ArgumentParser):
         SystemExit
             Always.
         """
-        self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+        end_all(2, lambda: self._print_message(f"{self.prog}: error: {message} (see {self.prog} --help)\n", sys.stderr))
+        self.exit(2)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print help, or what is wrong; help only on the first process."""
+        if file is sys.stderr or world().rank == 0:
+            super()._print_message(message, file)
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -83,7 +90,7 @@ def make_parser() -> argparse.ArgumentParser:
         )
         module.add_arguments(command)
         command.add_argument("--json", action="store_true", help="print the result as JSON instead of a table")
-        command.set_defaults(run=module.run)
+        command.set_defaults(run=module.run, alone=module not in (info, solve, scale))
     return parser
 
 
@@ -116,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be text
     try:
-        code = _run(make_parser().parse_args(arguments))
+        code = _run(arguments)
     finally:
         try:
             sys.stdout.flush()
@@ -125,8 +132,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _run(parsed: argparse.Namespace) -> int:
+def _run(arguments: Sequence[str] | None) -> int:
     try:
+        several = world().size > 1  # known before anything is said
+        parsed = make_parser().parse_args(arguments)
+        if several and parsed.alone:
+            raise ArgumentError(
+                f"hpfem {parsed.command} works in one process; start it without mpirun, which info, solve and scale use"
+            )
         with _terminable(), warnings.catch_warnings():
             warnings.simplefilter("always", HpfemWarning)
             warnings.showwarning = partial(_warn, warnings.showwarning)

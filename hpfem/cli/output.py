@@ -13,13 +13,14 @@ from rich.console import Console
 from rich.table import Table
 
 from ..errors import ArgumentError
+from ..support.communicator import world
 from ..support.files import plain
 
 WIDE = 200
 
 
 def say(text: str, end: str = "\n") -> None:
-    """Print a line of a result at once; if the reader has stopped, as after `| head -1`, drop the rest.
+    """Print a line of a result at once, on the first process; if the reader has stopped (`| head -1`), drop the rest.
 
     Parameters
     ----------
@@ -32,6 +33,8 @@ def say(text: str, end: str = "\n") -> None:
     ArgumentError
         If it cannot be written.
     """
+    if world().rank:
+        return
     try:
         sys.stdout.write(text + end)
         sys.stdout.flush()

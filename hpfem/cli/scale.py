@@ -20,6 +20,8 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 from ..benchmarks import GEOMETRIES, document, machine_description, read_results
@@ -35,9 +37,9 @@ from ..benchmarks.scaling import (
     merged,
 )
 from ..errors import ArgumentError
-from ..support.communicator import Communicator, world
-from ..support.files import write_json
+from ..support.communicator import world
 from . import options, output
+from .result_file import ResultFile
 
 SHAPES = (*MIXED, "mixed")
 # Numbers of processes that the model is printed for.
@@ -72,18 +74,16 @@ def run(arguments: argparse.Namespace) -> None:
         if comm.rank == 0 and arguments.output is not None:
             target = options.output_file(arguments.output, ".json")
             before = _rows(target) if target.exists() else []
-    rows, iterations = [], arguments.iterations or ITERATIONS
-    for shape in shapes:
-        for order in arguments.orders or (3, 6):
+    rows: list[dict[str, Any]] = []
+    about = {"machine": machine_description()}
+    with ResultFile(target, lambda complete: document(SCALE, merged(before, rows), complete, **about)) as file:
+        for shape, order in product(shapes, arguments.orders or (3, 6)):
             for unknowns in arguments.dofs or (UNKNOWNS.get(order, 500e6),):
                 given = (shape, order, arguments.scaling, unknowns, comm, arguments.backend, arguments.geometry)
-                rows.append(ScalingRun(*given, iterations, arguments.quadrature).measure())
-                _say_phases(comm, rows[-1])
-    if comm.rank == 0:
-        result = document(SCALE, merged(before, rows), True, machine=machine_description())
-        if target is not None:
-            write_json(target, result)
-        output.show(arguments, result, lambda: _print(result["results"]))
+                rows.append(ScalingRun(*given, arguments.iterations or ITERATIONS, arguments.quadrature).measure())
+                _say_phases(rows[-1])
+                file.save_sometimes()
+    file.finish(arguments, _print)
 
 
 def _rows(path: os.PathLike[str]) -> list[dict[str, Any]]:
@@ -95,14 +95,13 @@ def _rows(path: os.PathLike[str]) -> list[dict[str, Any]]:
     return rows
 
 
-def _say_phases(comm: Communicator, row: dict[str, Any]) -> None:
-    if comm.rank == 0 and comm.size > 0:
-        phases = ", ".join(f"{name} {seconds:.3g} s" for name, seconds in row["phases"].items())
-        output.say(f"{row['shape']} P={row['order']}, {row['n_dofs']:,} unknowns: {phases}")
+def _say_phases(row: dict[str, Any]) -> None:
+    phases = ", ".join(f"{name} {seconds:.3g} s" for name, seconds in row["phases"].items())
+    output.say(f"{row['shape']} P={row['order']}, {row['n_dofs']:,} unknowns: {phases}")
 
 
-def _print(rows: list[dict[str, Any]]) -> None:
-    lines = []
+def _print(result: Mapping[str, Any]) -> None:
+    rows, lines = result["results"], []
     for row, efficiency in zip(rows, efficiencies(rows), strict=True):
         rate, each = row["dofs_per_second"] / row["ranks"], row["n_dofs"] / row["ranks"]
         link = row["link_bytes_per_second"]

@@ -133,8 +133,8 @@ def run(arguments: argparse.Namespace) -> None:
         "mesh": arguments.mesh,
         "order": space.orders,
         "basis": space.basis,
-        "cells": space.n_cells,
-        "unknowns": u.c0.size,
+        "cells": int(space.comm.sum(space.n_cells)),
+        "unknowns": u.c0.whole_size,
         "norm": space.norm(u),
         "integral": space.integrate(u),
         **{name: getattr(u.info, name) for name in ("preconditioner", "iterations", "residuals", "residual")},
@@ -146,7 +146,7 @@ def run(arguments: argparse.Namespace) -> None:
     try:
         if target is not None:
             write_vtu(target, {"u": u})
-            report["output"] = str(target)
+            report["output"] = str(target if space.comm.size == 1 else target.with_suffix(".pvtu"))
     finally:  # the result is printed even if the file cannot be written
         output.show(arguments, report, lambda: _print(report))
 

@@ -17,10 +17,12 @@ from ..support.communicator import Communicator
 from .cells import Array
 from .hanging import Hanging
 from .sorting import sorted_rows
-from .symmetry import Indices
+from .symmetry import Indices, entity_nodes, interior_nodes
 from .topology import Topology
 
 Shared = Mapping[int, Indices]
+# Points of processes are the same if they are as close, relative to the extent of the parts; no round number.
+_CLOSE = 1e-10 * np.pi
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +59,7 @@ class Part:
         return np.concatenate([np.empty(0, dtype=np.int64), *self.shared[-1].values()])
 
     def counts(self, points: Array, topology: Topology) -> tuple[int, int]:
-        """Count vertices and points, each on one process only.
+        """Count vertices and points, each on one process only; collective.
 
         Parameters
         ----------
@@ -67,14 +69,38 @@ class Part:
         Returns
         -------
         tuple of int
-            Vertices and points that no process of lower rank has; points inside curved edges and faces are all counted.
+            Vertices and points that no process of lower rank has.
         """
-        n, corners = np.array([topology.n_vertices, len(points)]), [array.corners for array in topology.cells]
-        lower = [ids for rank, ids in self.shared[0].items() if rank < self.comm.rank]
-        ghosts = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *lower]))
-        at = [own[np.isin(v, ghosts)] for own, v in zip(corners, topology.vertices, strict=True)]
-        found = n - (len(ghosts), len(np.unique(np.concatenate(at))))
-        return int(found[0]), int(found[1])
+        # A periodic vertex, edge or face has points in several places, of which a process may have some.
+        step = _CLOSE * self.comm.max(float(np.ptp(points, axis=0).max()) if len(points) else 0.0)
+        found: dict[int, list[Indices]] = {rank: [] for rank in self.shared[0]}
+        for dim, shared in enumerate(self.shared):
+            owners, at = _points_inside(topology, dim)
+            for rank, ids in shared.items():
+                place = np.full(1 + max(int(own.max(initial=-1)) for own in (owners, ids)), -1)
+                place[ids] = np.arange(len(ids))
+                own = np.flatnonzero(place[owners] >= 0)
+                where = np.rint(points[at[own]] / step).astype(np.int64)
+                found[rank].append(np.column_stack([at[own], np.full(len(own), dim), place[owners[own]], where]))
+        here = {rank: np.concatenate(rows) for rank, rows in found.items()}
+        theirs = self.comm.swapped({rank: rows[:, 1:] for rank, rows in here.items()})
+        none = np.empty(0, dtype=np.int64)
+        lower = [rank for rank in here if rank < self.comm.rank]
+        vertices = np.unique(np.concatenate([none, *(self.shared[0][rank] for rank in lower)]))
+        other = np.unique(np.concatenate([none, *(here[r][_common(here[r][:, 1:], theirs[r]), 0] for r in lower)]))
+        return topology.n_vertices - len(vertices), len(points) - len(other)
+
+
+def _points_inside(topology: Topology, dim: int) -> tuple[Indices, Indices]:
+    """Entities of a dimension and the points inside them: pairs, as often as cells have them."""
+    ids = topology.vertices if dim == 0 else (topology.edges if dim == 1 else topology.faces).ids
+    owners, points = [], []
+    for position, number, entity in topology.local_entities(dim):
+        cells = topology.cells[position]
+        nodes = entity_nodes(cells.shape, cells.order, dim, number)[interior_nodes(entity.shape, cells.order)]
+        points.append(cells.nodes[:, nodes].ravel())
+        owners.append(np.repeat(ids[position][:, number], len(nodes)))
+    return np.concatenate(owners), np.concatenate(points)
 
 
 def combined(comm: Communicator, values: Indices, shared: Shared, operation: Callable[..., Any]) -> Indices:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import permutations
 
@@ -162,7 +162,10 @@ class Topology:
         """
         other = copy(self)
         other.beyond = beyond
-        other.__dict__.pop("facets", None)
+        if "facets" in self.__dict__:
+            cells = self.facets.cells.copy()
+            cells[beyond, 1] = -2
+            other.__dict__["facets"] = replace(self.facets, cells=frozen(cells))
         return other
 
     def __setstate__(self, state: dict[str, object]) -> None:

@@ -127,7 +127,7 @@ class Constants:
         ratios = np.divide(sums, scales, out=np.zeros_like(sums), where=scales > 0)
         found = {name: float(r) for name, r, e in zip(self.names, ratios, self.energies, strict=True) if e == 0}
         off = {name: r for name, r in found.items() if r > max(allowed, _SUM_ROUNDING * np.finfo(dtype).eps)}
-        if off:
+        if off and self.vectors.comm.rank == 0:
             said = ", ".join(f"{ratio:.1e} on {name}" for name, ratio in list(off.items())[:5])
             warn(
                 "Helmholtz: with lam = 0 and fluxes on all of the boundary f and the fluxes must sum to 0; relative"

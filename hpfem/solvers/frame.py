@@ -256,7 +256,7 @@ def iterated(
             # After a breakdown, or far from a solution, x and its rounding errors may be arbitrarily large.
             eps = float(np.finfo(x.dtype).eps)
             if residual <= min(ROUNDING * lost, 0.1 if failure is None else eps**0.5):
-                if tol is not None or residual > 100 * wanted:
+                if vectors.comm.rank == 0 and (tol is not None or residual > 100 * wanted):
                     limited_by_rounding(name, residual, wanted, rhs.dtype)
                 break
             if failure is not None:

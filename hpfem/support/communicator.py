@@ -1,7 +1,8 @@
 """Processes that work together, each on a part of a mesh: MPI's, or one alone.
 
 All processes run the same script. A collective function is called by all of them, in the same order. A process that
-ends with an exception ends the others, which would wait for it for ever.
+ends with an exception, or with an exit code other than 0 by `sys.exit`, ends the others, which would wait for it for
+ever.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ from contextlib import contextmanager
 from functools import cache, partial
 from socket import gethostname
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hpfem.shapes.arguments import shown
+from hpfem.shapes.arguments import reals, shown
 
 from ..errors import ArgumentError, DeviceError, HpfemError
 
 T = TypeVar("T")
 
 # Variables in which launchers give processes their number.
-_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
+_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS")
 # Tests of a message before yielding the core to other processes, for which it may be waiting.
 _LOOKS = 300
 # A sleep of length zero needs a timer, 70 microseconds; Windows has nothing else.
@@ -38,8 +39,6 @@ _HEAD_START, _FORWARDED, _FAILED = 2.0, 0.3, 1
 _SHOWN = 100
 # Work of this process that others do a different number of times, so it must not communicate.
 _ALONE_IN: list[str] = []
-# MPI's communicator of all processes, if there are several.
-_STARTED: list[Any] = []
 
 
 @contextmanager
@@ -251,11 +250,15 @@ class Communicator:
         Returns
         -------
         ndarray of float64
-        """
-        return self._reduced(numbers, "SUM")
 
-    def _reduced(self, numbers: Any, operation: str) -> NDArray[np.float64]:
-        given = np.array(numbers, dtype=np.float64)
+        Raises
+        ------
+        ArgumentError
+            If they are no real numbers.
+        """
+        return self._reduced(np.array(reals(numbers, "numbers to add")), "SUM")
+
+    def _reduced(self, given: NDArray[np.float64], operation: str) -> NDArray[np.float64]:
         if self.size == 1:
             return given
         from mpi4py import MPI
@@ -278,7 +281,7 @@ class Communicator:
         if self.size == 1:
             return number
         known = not np.isnan(number)
-        found, unknown = self._reduced([number if known else -np.inf, not known], "MAX")
+        found, unknown = self._reduced(np.array([number if known else -np.inf, not known], dtype=np.float64), "MAX")
         return float(found) if unknown == 0 else float("nan")
 
     def any(self, condition: bool) -> bool:
@@ -374,6 +377,11 @@ class Communicator:
 ALONE = Communicator()
 
 
+def _told() -> int:
+    """How many processes `mpirun` says that it has started."""
+    return max((int(os.environ[name]) for name in _SIZES if os.environ.get(name, "").isdigit()), default=1)
+
+
 @cache
 def world() -> Communicator:
     """All processes that `mpirun` has started; without `mpirun`, this process.
@@ -387,7 +395,7 @@ def world() -> Communicator:
     DeviceError
         If there are several processes, but no mpi4py, or mpi4py uses another MPI than `mpirun`.
     """
-    told = max((int(os.environ[name]) for name in _SIZES if os.environ.get(name, "").isdigit()), default=1)
+    told = _told()
     if told == 1:
         return ALONE
     try:
@@ -402,32 +410,30 @@ def world() -> Communicator:
             f"mpirun has started {told} processes, but mpi4py sees only one: it uses {MPI.get_vendor()[0]}, and this"
             " mpirun is of another MPI; use the one beside python, or build mpi4py with that MPI"
         )
-    sys.excepthook = _ending_all(MPI.COMM_WORLD, sys.excepthook)
-    _STARTED.append(MPI.COMM_WORLD)
     return Communicator(MPI.COMM_WORLD)
 
 
-Hook = Callable[[type[BaseException], BaseException, TracebackType | None], Any]
+def _started() -> Any:
+    """MPI's communicator of all processes, while it works and if there are several; else None."""
+    module = sys.modules.get("mpi4py.MPI")
+    if module is None or not module.Is_initialized() or module.Is_finalized() or module.COMM_WORLD.size == 1:
+        return None
+    return module.COMM_WORLD
 
 
-def _ending_all(mpi: Any, before: Hook) -> Hook:
-    """A hook that ends all processes when one ends by an exception."""
+def end_all(code: int, say: Callable[[], Any]) -> None:
+    """End all processes with an exit code, after printing the reason; only print it if MPI has not started.
 
-    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        def say() -> None:
-            if mpi.rank:
-                lines = traceback.format_exception(kind, error, trace)
-                sys.stderr.write("".join([f"on process {mpi.rank} of {mpi.size}:\n", *lines]))
-            else:
-                before(kind, error, trace)
-
-        _end(mpi, _FAILED, say)
-
-    return hook
-
-
-def _end(mpi: Any, code: int, say: Callable[[], Any]) -> None:
-    """End all processes; the first one that does so says why."""
+    Parameters
+    ----------
+    code : int
+    say : callable
+        A function that prints the reason; of processes that end at once only the first one calls it.
+    """
+    mpi = _started()
+    if mpi is None:
+        say()
+        return
     if mpi.rank:
         time.sleep(_HEAD_START)
     say()
@@ -439,19 +445,50 @@ def _end(mpi: Any, code: int, say: Callable[[], Any]) -> None:
     os._exit(code)  # MPICH's Abort may return before its end, and this process would go on
 
 
-def end_all(code: int, say: Callable[[], Any]) -> None:
-    """End all processes with an exit code, after printing the reason.
+Hook = Callable[[type[BaseException], BaseException, TracebackType | None], Any]
 
-    Parameters
-    ----------
-    code : int
-    say : callable
-        A function that prints the reason; of processes that end at once only the first one calls it.
-    """
-    if _STARTED:
-        _end(_STARTED[0], code, say)
-    else:
-        say()
+
+def _ending_all(before: Hook) -> Hook:
+    """A hook that ends all processes when one ends by an exception."""
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        def say() -> None:
+            mpi = _started()
+            if mpi is not None and mpi.rank:
+                lines = traceback.format_exception(kind, error, trace)
+                sys.stderr.write("".join([f"on process {mpi.rank} of {mpi.size}:\n", *lines]))
+            else:
+                before(kind, error, trace)
+
+        end_all(_FAILED, say)
+
+    return hook
+
+
+class _Exit(SystemExit):
+    """What `sys.exit` raises: it ends all processes, if it is not caught and is no success."""
+
+    @property
+    def code(self) -> Any:  # type: ignore[override]
+        """The argument of `sys.exit`; Python asks for it outside of all functions when nothing has caught this."""
+        given: Any = super().code
+        try:
+            sys._getframe(1)
+        except ValueError:
+            if given is not None and given != 0:
+                known = isinstance(given, int)
+                end_all(given if known else _FAILED, lambda: None if known else print(given, file=sys.stderr))
+        return given
+
+
+def _exit(code: Any = None) -> NoReturn:
+    """As `sys.exit`."""
+    raise _Exit(code)
+
+
+# From the import on, as a script may fail before it has called anything collective.
+if _told() > 1:
+    sys.excepthook, sys.exit = _ending_all(sys.excepthook), _exit
 
 
 def communicator(given: Any = None) -> Communicator:

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import hpfem as hp
 from hpfem.support.communicator import world
@@ -41,6 +42,20 @@ def interrupted():
     os.kill(os.getpid(), signal.SIGINT)
 
 
+def leaving():
+    with pytest.raises(SystemExit) as caught:  # nothing ends
+        sys.exit(5)
+    assert caught.value.code == 5
+    sys.exit(7)
+
+
+def explaining():
+    sys.exit("why it ends")
+
+
+HOW = {own.__name__: own for own in (raising, killed, interrupted, leaving, explaining)}
+
+
 # Where something goes wrong: module, function, process.
 PHASES = {
     "reading": ("hpfem.mesh.io.reader", "_read", 0),
@@ -66,7 +81,13 @@ def phases(name, bad):
 
 if __name__ == "__main__":
     what, *more = sys.argv[1:]
-    if what == "all":
+    if what == "before":  # hpfem has not asked for the other processes yet
+        from mpi4py import MPI
+
+        if MPI.COMM_WORLD.rank == 1:
+            HOW[more[0]]()
+        MPI.COMM_WORLD.barrier()
+    elif what == "all":
         hp.Space(hp.box("hex", 4), 99)
     elif what == "set-up":
         space = hp.Space(hp.box("hex", 3), 2)
@@ -74,7 +95,7 @@ if __name__ == "__main__":
             raise hp.MeshError("this part is bad")
         print(hp.C0Space(space).multiplicity.max())
     elif what in PHASES:
-        phases(what, {"raising": raising, "killed": killed}[more[0]])
+        phases(what, HOW[more[0]])
     else:
-        solve({"raising": raising, "killed": killed, "interrupted": interrupted}[what])
+        solve(HOW[what])
     print("never here")

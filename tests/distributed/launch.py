@@ -31,8 +31,8 @@ def mpiexec():
 needs_mpi = pytest.mark.skipif(mpiexec() is None, reason=MISSING)
 
 
-def start(n, *command, limit=LIMIT, environment=None):
-    """Run Python with arguments in n processes; what came of it."""
+def start(n, *command, limit=LIMIT, environment=None, nodes=((), ())):
+    """Run Python in n processes; what came of it. For other nodes: a command around mpiexec, and options of mpiexec."""
     settings = {
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
@@ -43,7 +43,7 @@ def start(n, *command, limit=LIMIT, environment=None):
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     }
     return subprocess.run(
-        [mpiexec(), "-n", str(n), sys.executable, *command],
+        [*nodes[0], mpiexec(), *nodes[1], "-n", str(n), sys.executable, *command],
         cwd=ROOT,
         env={**os.environ, **settings, **(environment or {})},
         capture_output=True,
@@ -53,9 +53,9 @@ def start(n, *command, limit=LIMIT, environment=None):
     )
 
 
-def run(n, module, function):
-    """Run a case of a module in n processes; it fails as they do."""
-    found = start(n, "-m", "tests.distributed.launch", module, function)
+def run(n, module, function, **options):
+    """Run a case of a module in n processes, with options of `start`; it fails as they do."""
+    found = start(n, "-m", "tests.distributed.launch", module, function, **options)
     assert found.returncode == 0, f"{function} on {n} processes:\n{found.stdout[-3000:]}\n{found.stderr[-6000:]}"
     return found.stdout
 

@@ -1,6 +1,8 @@
 """Meshes of all shapes, and parts of them."""
 
 import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import hpfem as hp
 
@@ -32,6 +34,21 @@ def random_owners(mesh, comm, seed=0, ranks=None):
     """Every cell its own whim, of some ranks."""
     ranks = np.arange(comm.size) if ranks is None else np.asarray(ranks)
     return ranks[np.random.default_rng(seed).integers(len(ranks), size=mesh.n_cells)]
+
+
+def partitions(comm, check, examples=8):
+    """Check (mesh, part, order) for any partition of any mesh: every cell its own whim, all with one process, none."""
+    name, order, ranks = map(st.sampled_from, (sorted(BOXES), (2, 3, 5), range(comm.size)))
+
+    @settings(max_examples=examples)
+    @given(name, st.integers(0, 2**30), order, st.sets(ranks, min_size=1), st.booleans())
+    def same(name, seed, order, ranks, curved):
+        # All processes take the same examples, so that none goes on alone.
+        assert len(set(comm.all((name, seed, order, curved)))) == 1
+        mesh = whole(name).elevated(2).transformed(bent) if curved else whole(name)
+        check(mesh, hp.distribute(mesh, comm, owners=random_owners(mesh, comm, seed, sorted(ranks))), order)
+
+    same()
 
 
 def exact(x, *y):

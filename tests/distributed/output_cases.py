@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hpfem as hp
-from tests.distributed.meshes import BOXES, bent, by_cell, difference, exact, random_owners, whole
+from tests.distributed.meshes import BOXES, bent, by_cell, difference, exact, partitions, random_owners, whole
 from tests.distributed.operator_cases import check
 from tests.distributed.solver_cases import gradient, source
 
@@ -60,24 +60,53 @@ def of_vtk(path):
     return found, regions
 
 
+def as_one(comm, place, mesh, part, order=3, subdivide=None):
+    """Whether VTK reads from the files of processes what one process writes."""
+    for own, stem in ((mesh, "one"), (part, "all")):
+        space = hp.Space(own, order)
+        u, v = space.project(exact), space.evaluate(lambda *x: [exact(*x), x[1]])
+        if own is part or comm.rank == 0:
+            hp.write_vtu(place / f"{stem}.vtu", {"u": u, "v": v}, subdivide)
+    assert not (place / "all.vtu").exists()
+    if comm.rank == 0:
+        assert not [file for file in place.iterdir() if file.name.startswith(".")]
+        one, regions = of_vtk(place / "one.vtu")
+        other, names = of_vtk(place / "all.pvtu")
+        assert one.keys() == other.keys() and regions == names
+        assert all(np.abs(np.array(one[key]) - other[key]).max() < CLOSE for key in one)
+
+
 def vtu(comm):
     """Files of all shapes, read by VTK: cells, points, values and regions are those that one process writes."""
     with folder(comm) as place:
         for name, mesh, part in parts(comm):
-            for own, stem in ((mesh, "one"), (part, "all")):
-                space = hp.Space(own, 3)
-                u, v = space.project(exact), space.evaluate(lambda *x: [exact(*x), x[1]])
-                if own is part or comm.rank == 0:
-                    for subdivide in (None, 2) if name == "mixed" else (None,):
-                        hp.write_vtu(place / f"{stem}{subdivide}.vtu", {"u": u, "v": v}, subdivide)
-            assert not (place / "allNone.vtu").exists()
-            if comm.rank == 0:
-                assert not [file for file in place.iterdir() if file.name.startswith(".")]
-                for subdivide in (None, 2) if name == "mixed" else (None,):
-                    one, regions = of_vtk(place / f"one{subdivide}.vtu")
-                    other, names = of_vtk(place / f"all{subdivide}.pvtu")
-                    assert one.keys() == other.keys() and regions == names
-                    assert all(np.abs(np.array(one[key]) - other[key]).max() < CLOSE for key in one)
+            for subdivide in (None, 2) if name == "mixed" else (None,):
+                as_one(comm, place, mesh, part, subdivide=subdivide)
+
+
+def any_partition_in_vtu(comm):
+    """The same whatever cells a process has."""
+    with folder(comm) as place:
+        partitions(comm, lambda *given: as_one(comm, place, *given))
+
+
+def any_partition_in_checkpoints(comm):
+    """What processes save, whatever cells they have, they and one process alone load, bit by bit."""
+
+    def same(mesh, part, order):
+        space = hp.Space(part, order)
+        saved = {"u": space.project(exact), "v": space.evaluate(both)}
+        hp.save(place / "u.h5", saved)
+        for key, old in saved.items():
+            rows = by_cell(old, comm)
+            for readers in (comm, hp.ALONE):
+                found = by_cell(hp.load(place / "u.h5", comm=readers)[key], readers)
+                assert found.keys() == rows.keys() == set(range(mesh.n_cells))
+                assert all(np.array_equal(rows[cell], found[cell]) for cell in rows)
+        comm.all(None)
+
+    with folder(comm) as place:
+        partitions(comm, same)
 
 
 def checkpoints(comm):

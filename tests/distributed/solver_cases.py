@@ -7,7 +7,7 @@ import pytest
 
 import hpfem as hp
 from hpfem.solvers.preconditioners import make_preconditioner
-from tests.distributed.meshes import BOXES, bent, by_cell, difference, exact, random_owners, whole
+from tests.distributed.meshes import BOXES, bent, by_cell, difference, exact, partitions, random_owners, whole
 from tests.distributed.operator_cases import as_many
 
 
@@ -59,6 +59,24 @@ def multigrid(comm):
         for order, owners in ((3, None), (2, random_owners(mesh, comm))):
             part = hp.distribute(mesh, comm, owners=owners)
             both(mesh, part, comm, 1e-6, f=1.0, dirichlet=0.0, preconditioner="multigrid", order=order)
+
+
+def on_nodes(comm):
+    """Processes on two nodes: kernels are compiled, and the vertices of multigrid solved on the first."""
+    assert len(set(comm.all(comm.host))) == 2
+    assert sorted(comm.all(comm.local_rank)) == [0, 0, 1, 1]
+    mesh = whole("mixed")
+    part = hp.distribute(mesh, comm, owners=random_owners(mesh, comm, 11))
+    both(mesh, part, comm, 1e-6, backend="cpu", f=1.0, dirichlet=exact, preconditioner="multigrid")
+
+
+def any_partition(comm):
+    """Multigrid takes as many iterations whatever cells a process has."""
+
+    def same(mesh, part, order):
+        both(mesh, part, comm, 1e-6, f=1.0, dirichlet=exact, preconditioner="multigrid", order=order)
+
+    partitions(comm, same)
 
 
 def conditions(comm):

@@ -29,5 +29,14 @@ def test_nccl():
 
 
 @needs_mpi
+@pytest.mark.cuda
+def test_nccl_over_sockets():
+    """As between nodes: neither NVLink nor shared memory of the host."""
+    if gpus() > 1:
+        sockets = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_NET": "Socket"}
+        run(2, MODULE, "iterations", environment=sockets)
+
+
+@needs_mpi
 def test_on_the_host():
     run(2, MODULE, "on_host")

@@ -12,7 +12,7 @@ CASES = [
     ("empty", 3),
     ("generated", 2),
     ("summaries", 2),
-    ("partitions", 3),
+    ("any_partition", 3),
 ]
 
 

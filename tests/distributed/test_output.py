@@ -6,7 +6,9 @@ from tests.distributed.launch import needs_mpi, run
 
 CASES = [
     ("vtu", 3),
+    ("any_partition_in_vtu", 3),
     ("checkpoints", 2),
+    ("any_partition_in_checkpoints", 3),
     ("checkpoints_of_others", 3),
     ("failing", 2),
     ("points", 3),
@@ -14,7 +16,11 @@ CASES = [
     ("alone", 2),
     ("disagreeing", 2),
 ]
-NEEDS = {"vtu": "vtk", "checkpoints": "h5py", "checkpoints_of_others": "h5py", "failing": "h5py"}
+VTK, H5PY = (
+    ("vtu", "any_partition_in_vtu"),
+    ("any_partition_in_checkpoints", "checkpoints", "checkpoints_of_others", "failing"),
+)
+NEEDS = dict.fromkeys(VTK, "vtk") | dict.fromkeys(H5PY, "h5py")
 
 
 @needs_mpi

@@ -69,6 +69,22 @@ def test_wrong_scalings_and_too_many_iterations_are_refused():
     assert main(["scale", "--shapes", "cube"]) == 2
 
 
+def test_what_was_measured_before_an_error_is_kept(monkeypatch, tmp_path):
+    measure = ScalingRun.measure
+
+    def once(run):
+        if run.shape == "tet":
+            raise hp.OutOfMemory("too large")
+        return measure(run)
+
+    monkeypatch.setattr(ScalingRun, "measure", once)
+    file = tmp_path / "scaling.json"
+    given = ["--orders", "2", "--dofs", "3000", "--iterations", "5", "--backend", "numpy", "-o", str(file)]
+    assert main(["scale", "--shapes", "hex,tet", *given]) == 2
+    found = read_results(file)
+    assert not found["complete"] and [row["shape"] for row in found["results"]] == ["hex"]
+
+
 @needs_mpi
 @pytest.mark.parametrize("kind", ["--weak", "--strong", "--alone"])
 def test_runs_are_put_together(kind, tmp_path, capsys):

@@ -6,6 +6,7 @@ from tests.distributed.launch import needs_mpi, run
 
 CASES = [
     ("multigrid", 3),
+    ("any_partition", 3),
     ("one_sum", 3),
     ("conditions", 2),
     ("rotated", 3),

@@ -95,6 +95,16 @@ def test_euler_characteristic(name: str) -> None:
     assert mesh.n_vertices - mesh.edges.count + faces + (-1) ** mesh.dim * mesh.n_cells == 1
 
 
+@pytest.mark.parametrize("name", BOXES)
+def test_a_cut_is_the_same_before_and_after_facets_are_found(name: str) -> None:
+    whole = sample(name).topology
+    fresh = pickle.loads(pickle.dumps(whole))
+    beyond = whole.facets.boundary[::2]
+    one, other = (own.cut(beyond).facets for own in (whole, fresh))
+    assert all(np.array_equal(getattr(one, part), getattr(other, part)) for part in ("cells", "local", "non_manifold"))
+    assert (one.cells[beyond, 1] == -2).all() and len(one.boundary) == len(whole.facets.boundary) - len(beyond)
+
+
 def test_counts_of_a_structured_box() -> None:
     mesh = box("hex", (3, 4, 5))
     assert mesh.n_vertices == 4 * 5 * 6
