@@ -188,6 +188,8 @@ class BlockProblem:
         Name -> number. Kernels take them at run time.
     recomputed : bool
         Whether the kernel recomputes geometric factors from the elements' maps, and does not read them.
+    scaled : bool
+        Whether it then reads one of them, w / |J|, instead of the division ([Cao] section 4.1.2).
     shape : Shape
         The elements'.
     n_modes, n_points : int
@@ -208,6 +210,7 @@ class BlockProblem:
     fields: Mapping[str, FieldValues] = field(default_factory=dict)
     parameters: Mapping[str, float] = field(default_factory=dict)
     recomputed: bool = False
+    scaled: bool = False
 
     def __post_init__(self) -> None:
         if self.algorithm not in ALGORITHMS:
@@ -232,13 +235,18 @@ class BlockProblem:
         low = geometry.kind.order is not None and geometry.space_dim == geometry.dim
         return low and self.form.factor_kind is not None and self.tabulation.rule.tensor
 
-    def with_factors(self, recomputed: bool) -> BlockProblem:
+    @property
+    def scalable(self) -> bool:
+        """Whether one scale may be read beside recomputed factors: for forms that take the symmetric metric alone."""
+        return self.recomputable and self.form.factor_kind == "metric" and not self.geometry.tensor
+
+    def with_factors(self, recomputed: bool, scaled: bool = False) -> BlockProblem:
         """The problem with another source of geometric factors.
 
         Parameters
         ----------
-        recomputed : bool
-            See `BlockProblem`.
+        recomputed, scaled : bool
+            See `BlockProblem`; what is scaled is recomputed.
 
         Returns
         -------
@@ -248,16 +256,31 @@ class BlockProblem:
         Raises
         ------
         NotSuitable
-            If they cannot be recomputed.
+            If they cannot be recomputed, or not scaled.
         """
+        recomputed = recomputed or scaled
         if recomputed and not self.recomputable:
             kind, points = self.geometry.kind.name, "" if self.tabulation.rule.tensor else " on a simplex rule"
             raise NotSuitable(f"factors of {self.form.name} on {kind} elements{points} are not recomputed")
-        return self if recomputed == self.recomputed else replace(self, recomputed=recomputed)
+        if scaled and not self.scalable:
+            raise NotSuitable(f"factors of {self.form.name} are not scaled: it takes more than the symmetric metric")
+        if recomputed and not scaled and self.geometry.merged:
+            raise NotSuitable(f"recomputed factors of {self.form.name} have no coefficients in them; use scaled ones")
+        if (recomputed, scaled) == (self.recomputed, self.scaled):
+            return self
+        return replace(self, recomputed=recomputed, scaled=scaled)
+
+    @property
+    def source(self) -> str:
+        """Where factors come from, in words: one of `hpfem.backends.strategy.SOURCES`."""
+        words = ["scaled" if self.scaled else "recomputed"] * self.recomputed + ["merged"] * self.geometry.merged
+        return " ".join(words) or "stored"
 
     @property
     def read_factors(self) -> str | None:
-        """Kind of the geometric factors that the kernel reads; None if it reads none."""
+        """Kind of the geometric factors that the kernel reads; None if it reads none. Beside a scale it reads a map."""
+        if self.scaled:
+            return "scale"
         return "map" if self.recomputed else self.form.factor_kind
 
     @cached_property

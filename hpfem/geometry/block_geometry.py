@@ -7,6 +7,7 @@ J = dx/d xi is D x d with D >= d; |J| = sqrt(det(J^T J)), the metric is (J^T J)^
     "metric"    |J| (J^T J)^-1 in xi, then |J|         w |J| (J_eta^T J_eta)^-1 with J_eta = J C, then w |J|
     "jacobian"  d xi_a/dx_i, then |J|                  d eta_a/dx_i, then w |J|
     "points"    -                                      x_i (for all geometry kinds)
+    "scale"     -                                      w / |J_eta|, beside "map"
     "map"       coefficients of x in the orthogonal basis of the kind's order, the constant one left out, one set an
                 element: mode by mode, D numbers each. Kernels recompute factors from them (`MapLines`).
 
@@ -15,13 +16,13 @@ A symmetric matrix is stored as (0,0) (0,1) .. (0,d-1) (1,1) .. ; d xi_a/dx_i as
     factors[group, factor, point, lane],  element = group * lanes + lane,  zeros past the last element
 
 With one lane this is [element, factor, point]. Affine factors have one point; a kernel multiplies them by `expansion`
-to get the deformed ones.
+to get the deformed ones. `MergedGeometry` multiplies the coefficients of a form into deformed ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -38,7 +39,7 @@ from .map_lines import MapLines
 
 Array = NDArray[np.float64]
 
-KINDS = ("wJ", "metric", "jacobian", "points", "map")
+KINDS = ("wJ", "metric", "jacobian", "points", "scale", "map")
 
 
 def symmetric_pairs(dim: int) -> list[tuple[int, int]]:
@@ -187,6 +188,39 @@ def by_kind(cells: Cells, points: Array) -> Iterator[tuple[GeometryKind, NDArray
             yield kind, chosen, ElementMap.of(cells, points, chosen)
 
 
+class Coefficients(Protocol):
+    """Coefficients of a form at the points of a block, which are multiplied into its geometric factors.
+
+    Attributes
+    ----------
+    tensor : bool
+        Whether the diffusion is a symmetric matrix, [D, D], not a number.
+    reacts : bool
+        Whether a value is tested, so that there is a factor w |J|.
+    """
+
+    tensor: bool
+    reacts: bool
+
+    def values(self, geometry: BlockGeometry, elements: slice, xp: Any) -> tuple[Any, Any]:
+        """Evaluate them.
+
+        Parameters
+        ----------
+        geometry : BlockGeometry
+            Of all elements, with the points.
+        elements : slice
+            Which elements.
+        xp : module
+            NumPy or CuPy.
+
+        Returns
+        -------
+        diffusion : array, [E, Q], or a number; a list of these, row by row, for a tensor
+        reaction : array, [E, Q], or a number
+        """
+
+
 class BlockGeometry(ElementMap):
     """The maps of the elements of one block, at the points of one rule.
 
@@ -208,9 +242,13 @@ class BlockGeometry(ElementMap):
         Whether the Jacobian is constant in every element.
     by_element : bool
         Whether every element has its coefficients, so that factors need not be made by `write_factors`.
+    merged : bool
+        Whether coefficients of a form are multiplied into the factors: a `MergedGeometry`.
+    tensor : bool
+        Whether one of them is a matrix.
     """
 
-    by_element = True
+    by_element, merged, tensor = True, False, False
 
     def __init__(self, shape: Shape, order: int, coefficients: Array, rule: ShapeRule, kind: GeometryKind) -> None:
         super().__init__(shape, order, coefficients)
@@ -218,6 +256,7 @@ class BlockGeometry(ElementMap):
         self.kind, self.affine = kind, kind is AFFINE
         # Operators on the same block share their factors for as long as one of them lives.
         self._made: WeakValueDictionary[tuple[str, int, str], NDArray[np.floating[Any]]] = WeakValueDictionary()
+        self._merged: WeakValueDictionary[int, BlockGeometry] = WeakValueDictionary()
 
     def __reduce__(self) -> tuple[type[BlockGeometry], tuple[Any, ...]]:
         return BlockGeometry, (self.shape, self.order, self.coefficients, self.rule, self.kind)
@@ -307,6 +346,7 @@ class BlockGeometry(ElementMap):
         """
         d, space_dim = self.dim, self.space_dim
         counts = {"wJ": 1, "metric": d * (d + 1) // 2 + 1, "jacobian": d * space_dim + 1, "points": space_dim}
+        counts["scale"] = 1
         counts["map"] = space_dim * (self.map_basis.n_modes - 1)
         if kind not in counts:
             raise ArgumentError(f"unknown kind of geometric factors {kind!r}; valid: {', '.join(KINDS)}")
@@ -328,6 +368,32 @@ class BlockGeometry(ElementMap):
         if kind == "map":
             return 1
         return len(self.rule) if kind == "points" else len(self.stored_reference[1])
+
+    def with_coefficients(self, coefficients: Coefficients) -> BlockGeometry:
+        """Take the same elements with factors that coefficients are multiplied into.
+
+        Parameters
+        ----------
+        coefficients : Coefficients
+
+        Returns
+        -------
+        BlockGeometry
+            With factors "wJ", "metric" and "scale"; made anew, and shared with nobody.
+        """
+        found = MergedGeometry(self, coefficients)
+        self._merged[id(found)] = found
+        return found
+
+    def related(self) -> list[BlockGeometry]:
+        """List this geometry and those that were made of it by `with_coefficients` and are in use.
+
+        Returns
+        -------
+        list of BlockGeometry
+        """
+        # Taken at once: other threads may make some meanwhile.
+        return [self, *(found for ref in self._merged.valuerefs() if (found := ref()) is not None)]
 
     def chunks(self, lanes: int = 1, size: int | None = None) -> Iterator[slice]:
         """Go through the elements such that values at the points take tens of megabytes.
@@ -459,8 +525,9 @@ class BlockGeometry(ElementMap):
             return
         gradient, weights = self.stored_reference
         J, weights = self.jacobian(gradient, elements, xp), xp.asarray(weights)
-        if kind == "wJ":
-            yield weights * determinant(J, xp)
+        if kind in ("wJ", "scale"):
+            det = determinant(J, xp)
+            yield weights * det if kind == "wJ" else weights / det
             return
         det, inverse = determinant_and_inverse(J, xp)
         weighted = weights * det
@@ -540,7 +607,7 @@ class BlockGeometry(ElementMap):
         """
         found: dict[str, int] = {}
         # Taken at once: other threads may make factors meanwhile.
-        for reference in self._made.valuerefs():
+        for reference in [reference for one in self.related() for reference in one._made.valuerefs()]:
             array = reference()
             if array is not None:
                 kind = reference.key[0]
@@ -579,3 +646,61 @@ class BlockGeometry(ElementMap):
         elif kind == "jacobian":
             matrix[:-1, :, :-1] = np.einsum("qai,kl->akqil", inverse, np.eye(self.space_dim)).reshape(n - 1, -1, n - 1)
         return matrix
+
+
+class MergedGeometry(BlockGeometry):
+    """Elements whose stored factors have the coefficients of a form in them: source "merged" of factors.
+
+    "wJ" is then m w |J|, "metric" w |J| J^-1 A J^-T and m w |J|, and "scale" A w / |J| and, if a value is tested,
+    m w |J|, with the diffusion A and the reaction m.
+
+    Parameters
+    ----------
+    base : BlockGeometry
+        Not of affine elements, which store too few factors.
+    coefficients : Coefficients
+    """
+
+    by_element, merged = False, True
+
+    def __init__(self, base: BlockGeometry, coefficients: Coefficients) -> None:
+        super().__init__(base.shape, base.order, base.coefficients, base.rule, base.kind)
+        self._copies, self._of = base._copies, coefficients
+        self.tensor = coefficients.tensor
+
+    def __reduce__(self) -> tuple[type[BlockGeometry], tuple[Any, ...]]:
+        return MergedGeometry, (super().part(self.n_elements), self._of)
+
+    def part(self, n_elements: int) -> BlockGeometry:
+        """Take the first elements by themselves; see `BlockGeometry.part`."""
+        return MergedGeometry(super().part(n_elements), self._of)
+
+    def n_factors(self, kind: str) -> int:
+        """Count the numbers that are stored of a kind of factors; see `BlockGeometry.n_factors`."""
+        return 1 + self._of.reacts if kind == "scale" else super().n_factors(kind)
+
+    def _factors(self, kind: str, elements: slice, xp: Any = np) -> Iterator[Any]:
+        """Factors of a chunk, multiplied by coefficients."""
+        if kind in ("points", "map"):
+            yield from super()._factors(kind, elements, xp)
+            return
+        gradient, weights = self.stored_reference
+        J, weights = self.jacobian(gradient, elements, xp), xp.asarray(weights)
+        diffusion, reaction = self._of.values(self, elements, xp)
+        if kind == "metric":
+            det, inverse = determinant_and_inverse(J, xp)
+            n, weighted = range(self.space_dim), weights * det
+            scale = weighted if self.tensor else weighted * diffusion
+            for a, b in symmetric_pairs(self.dim):
+                if self.tensor:
+                    along = [sum(diffusion[i * len(n) + j] * inverse[b, j] for j in n) for i in n]
+                else:
+                    along = inverse[b]
+                yield scale * sum(inverse[a, i] * along[i] for i in n)
+            yield weighted * reaction
+            return
+        det = determinant(J, xp)
+        if kind == "scale":
+            yield weights / det * diffusion
+        if kind == "wJ" or self._of.reacts:
+            yield weights * det * reaction

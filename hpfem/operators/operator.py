@@ -182,6 +182,9 @@ class Operator(FieldMap):
                 raise ArgumentError(f"{what} has {found} component(s), not {said}; give {self._what_fits(key)}")
             if tensor and found == dim * dim and not isinstance(value, Field):
                 self._keep_symmetric(key)
+        if key in self.fields and self.fields[key] is not value:  # nobody else has it
+            for pair in self.fields[key].data:
+                pair.constant = True
 
     def _keep_symmetric(self, key: str) -> None:
         """Keep the independent entries of a tensor, if it is symmetric."""
@@ -375,12 +378,9 @@ class Operator(FieldMap):
         """
         lines = [f"{self.name} on backend {self.backend.name}"]
         for choice, block in zip(self.choices, self.space.blocks, strict=True):
-            line, kind = f"  {block!r}: {choice.config} ({choice.reason})", self.form.factor_kind
-            if kind is not None:
-                recomputed = choice.kernel.problem.recomputed
-                numbers = block.geometry.n_factors("map" if recomputed else kind)
-                where = "element" if block.affine or recomputed else "point"
-                line += f"; {kind}{', recomputed' * recomputed}: {numbers} numbers per {where}"
+            line = f"  {block!r}: {choice.config} ({choice.reason})"
+            if self.form.factor_kind is not None:
+                line += f"; {_factors_read(choice.kernel.problem)}"
             lines.append(line)
             lines += [f"    not {reason}" for reason in choice.unsuitable]
             lines += self._on_simplex_rule(choice.kernel.problem)
@@ -445,6 +445,14 @@ class Operator(FieldMap):
                 f"pointwise function {self.name!r} gives values that are not finite in {where} and"
                 f" {np.count_nonzero(bad) - 1} more cell(s) of its block; guard it with np.where or np.maximum"
             )
+
+
+def _factors_read(problem: BlockProblem) -> str:
+    """What a kernel reads of the geometry, in words."""
+    geometry, read = problem.geometry, [problem.read_factors or "", *["map"] * problem.scaled]
+    counts = [(geometry.n_factors(kind), "element" if geometry.affine or kind == "map" else "point") for kind in read]
+    source = "" if problem.source == "stored" else f", {problem.source}"
+    return f"{problem.form.factor_kind}{source}: " + " and ".join(f"{n} numbers per {where}" for n, where in counts)
 
 
 def tune_operators(

@@ -26,7 +26,7 @@ from ..codegen.pointwise import field_inputs, parameter_inputs
 from ..codegen.sumfac import write_sumfac
 from .buffers import aligned
 from .cache import compiled
-from .geometry import stored_factors
+from .geometry import scales_and_maps, stored_factors
 from .target import Target, host
 from .threads import THREAD_FLOPS, run_all, shares
 
@@ -305,6 +305,8 @@ class CpuKernel(GroupKernel, BlockKernel):
         self._addresses = tuple(array.ctypes.data for array in (self._geometry, self._points, self._parameters))
 
     def _stored(self, kind: str, direction: int) -> Array:
+        if self.problem.scaled and kind == "scale":
+            return scales_and_maps(self.problem.geometry, self.problem.dtype, direction, self.target)
         return stored_factors(self.problem.geometry, kind, self.problem.dtype, direction, self.target)
 
     def diagonal(self) -> Array | None:
