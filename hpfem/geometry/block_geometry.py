@@ -527,7 +527,10 @@ class BlockGeometry(ElementMap):
         J, weights = self.jacobian(gradient, elements, xp), xp.asarray(weights)
         if kind in ("wJ", "scale"):
             det = determinant(J, xp)
-            yield weights * det if kind == "wJ" else weights / det
+            if kind == "scale":
+                yield weights / det
+            if kind == "wJ" or self.n_factors(kind) == 2:
+                yield weights * det
             return
         det, inverse = determinant_and_inverse(J, xp)
         weighted = weights * det
@@ -585,17 +588,13 @@ class BlockGeometry(ElementMap):
         size : int, optional
             See `chunks`.
         """
-        lanes, points = out.shape[-1], out.shape[2:-1]
+        lanes = out.shape[-1]
         for chunk in self.chunks(lanes, size):
-            first, (full, rest) = chunk.start // lanes, divmod(chunk.stop - chunk.start, lanes)
             for row, values in enumerate(self._factors(kind, chunk, xp)):
-                by_point = values.transpose(1, 0)
-                groups = xp.moveaxis(by_point[:, : full * lanes].reshape(len(by_point), full, lanes), 1, 0)
-                out[first : first + full, row] = groups.reshape(full, *points, lanes)
-                if rest:
-                    last = out[first + full, row]
-                    last[..., rest:] = 0
-                    last[..., :rest] = by_point[:, full * lanes :].reshape(*points, rest)
+                for place, own in _by_group(out[:, row], chunk, values, xp):
+                    place[...] = own
+        if rest := self.n_elements % lanes:
+            out[-1, ..., rest:] = 0
 
     def held(self) -> dict[str, int]:
         """Count the bytes of the factors on the host that are in use now.
@@ -648,6 +647,16 @@ class BlockGeometry(ElementMap):
         return matrix
 
 
+def _by_group(rows: Any, chunk: slice, values: Any, xp: Any) -> Iterator[tuple[Any, Any]]:
+    """Parts of a factor [group, *points, lane], and the values [elements of a chunk, points] that belong there."""
+    lanes, points, by_point = rows.shape[-1], rows.shape[1:-1], values.transpose(1, 0)
+    first, (full, rest) = chunk.start // lanes, divmod(chunk.stop - chunk.start, lanes)
+    groups = xp.moveaxis(by_point[:, : full * lanes].reshape(len(by_point), full, lanes), 1, 0)
+    yield rows[first : first + full], groups.reshape(full, *points, lanes)
+    if rest:
+        yield rows[first + full][..., :rest], by_point[:, full * lanes :].reshape(*points, rest)
+
+
 class MergedGeometry(BlockGeometry):
     """Elements whose stored factors have the coefficients of a form in them: source "merged" of factors.
 
@@ -661,12 +670,13 @@ class MergedGeometry(BlockGeometry):
     coefficients : Coefficients
     """
 
-    by_element, merged = False, True
+    merged = True
 
     def __init__(self, base: BlockGeometry, coefficients: Coefficients) -> None:
         super().__init__(base.shape, base.order, base.coefficients, base.rule, base.kind)
         self._copies, self._of = base._copies, coefficients
         self.tensor = coefficients.tensor
+        self.by_element = not self.tensor
 
     def __reduce__(self) -> tuple[type[BlockGeometry], tuple[Any, ...]]:
         return MergedGeometry, (super().part(self.n_elements), self._of)
@@ -679,28 +689,45 @@ class MergedGeometry(BlockGeometry):
         """Count the numbers that are stored of a kind of factors; see `BlockGeometry.n_factors`."""
         return 1 + self._of.reacts if kind == "scale" else super().n_factors(kind)
 
-    def _factors(self, kind: str, elements: slice, xp: Any = np) -> Iterator[Any]:
-        """Factors of a chunk, multiplied by coefficients."""
+    def _multipliers(self, kind: str, elements: slice, xp: Any) -> list[Any]:
+        """What each factor of a kind is multiplied by."""
         if kind in ("points", "map"):
-            yield from super()._factors(kind, elements, xp)
-            return
-        gradient, weights = self.stored_reference
-        J, weights = self.jacobian(gradient, elements, xp), xp.asarray(weights)
+            return [1.0] * self.n_factors(kind)
         diffusion, reaction = self._of.values(self, elements, xp)
         if kind == "metric":
-            det, inverse = determinant_and_inverse(J, xp)
-            n, weighted = range(self.space_dim), weights * det
-            scale = weighted if self.tensor else weighted * diffusion
-            for a, b in symmetric_pairs(self.dim):
-                if self.tensor:
-                    along = [sum(diffusion[i * len(n) + j] * inverse[b, j] for j in n) for i in n]
-                else:
-                    along = inverse[b]
-                yield scale * sum(inverse[a, i] * along[i] for i in n)
-            yield weighted * reaction
+            return [*[diffusion] * (self.n_factors(kind) - 1), reaction]
+        return [reaction] if kind == "wJ" else [diffusion, reaction][: self.n_factors(kind)]
+
+    def _factors(self, kind: str, elements: slice, xp: Any = np) -> Iterator[Any]:
+        """Factors of a chunk, multiplied by coefficients."""
+        multipliers = self._multipliers(kind, elements, xp)
+        if kind != "metric" or not self.tensor:
+            yield from (
+                own * scale for own, scale in zip(super()._factors(kind, elements, xp), multipliers, strict=True)
+            )
             return
-        det = determinant(J, xp)
-        if kind == "scale":
-            yield weights / det * diffusion
-        if kind == "wJ" or self._of.reacts:
-            yield weights * det * reaction
+        gradient, weights = self.stored_reference
+        det, inverse = determinant_and_inverse(self.jacobian(gradient, elements, xp), xp)
+        weighted, tensor, n = xp.asarray(weights) * det, multipliers[0], range(self.space_dim)
+        for a, b in symmetric_pairs(self.dim):
+            along = [sum(tensor[i * len(n) + j] * inverse[b, j] for j in n) for i in n]
+            yield weighted * sum(inverse[a, i] * along[i] for i in n)
+        yield weighted * multipliers[-1]
+
+    def multiply(self, kind: str, out: NDArray[np.floating[Any]]) -> None:
+        """Multiply factors of the elements without coefficients by these.
+
+        Parameters
+        ----------
+        kind : str
+            Not "metric" if there is a tensor.
+        out : ndarray, [groups, n_factors, *points, lanes]
+            See `write_factors`.
+        """
+        if kind in ("points", "map"):
+            return
+        for chunk in self.chunks(out.shape[-1]):
+            for row, scale in enumerate(self._multipliers(kind, chunk, np)):
+                values = np.broadcast_to(scale, (chunk.stop - chunk.start, self.n_points(kind)))
+                for place, own in _by_group(out[:, row], chunk, values, np):
+                    place *= own

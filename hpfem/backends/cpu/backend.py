@@ -17,7 +17,7 @@ from ...support.machine import processor_name
 from ..base import BACKENDS, Backend
 from ..cellwise import CellwiseProduct
 from ..roofline import Roofline, array_bytes, last_level_cache
-from ..strategy import RECOMPUTED, Options, Search, Strategy, no_options, sources, with_source
+from ..strategy import STORED, Options, Search, Strategy, no_options, possible_sources, sources, with_source
 from ..vectors import BlockMatrix
 from .runtime.cache import kernel_cache
 from .runtime.function import CpuFunction, function_of
@@ -47,17 +47,23 @@ class CpuSumFac(Strategy):
     name, special, tensor = "sumfac", False, True
 
     def default(self, problem: BlockProblem) -> Options:
-        """Recompute factors if they fit into no cache and take longer to read; see `Strategy.default`."""
+        """Merge coefficients; recompute factors that fit no cache and take longer to read; see `Strategy.default`."""
+        possible = possible_sources(problem)
+        # A scale is read faster than divided for: 1.06 times as fast on a Zen 4.
+        again = possible[-1] if self._recomputes(problem) else possible[0]
+        return None if again == STORED else again
+
+    def _recomputes(self, problem: BlockProblem) -> bool:
         if not problem.recomputable:
-            return None
+            return False
         other = problem.with_factors(True)
         saved = operator_bytes(problem) - operator_bytes(other)
         added = operator_flops(other, "sumfac") - operator_flops(problem, "sumfac")
         faster = added < _OPERATIONS_PER_NUMBER * saved / problem.dtype.itemsize
-        return RECOMPUTED if faster and saved * problem.n_elements > last_level_cache() else None
+        return faster and saved * problem.n_elements > last_level_cache()
 
     def search(self, problem: BlockProblem) -> Search:
-        """Factors read, and recomputed if possible; see `Strategy.search`."""
+        """Factors from every source; see `Strategy.search`."""
         yield sources(self, problem)
 
     def build(self, problem: BlockProblem, options: Options = None) -> CpuKernel:

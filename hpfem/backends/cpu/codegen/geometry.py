@@ -68,7 +68,7 @@ def write_geometry(
             start = b.at("%out", (group, stride), (among, width), unit=out.real)
             with b.each(n_points) as q:
                 J = combined(q)
-                values = [row[0] for row in J] if kind == "points" else _factors(b, kind, J, q)
+                values = [row[0] for row in J] if kind == "points" else _factors(b, kind, J, q)[:n_factors]
                 target = b.at(start, (q, n_factors * lanes), unit=out.real)
                 for number, value in enumerate(values):
                     if out.real != b.real:
@@ -83,7 +83,7 @@ def _factors(b: Builder, kind: str, J: Matrix, q: Where) -> list[str]:
     weight = b.load_scalar("%parameters", (q, 1))
     det, inverse = _determinant_and_inverse(b, J)
     if kind == "scale":
-        return [b.div(weight, det)]
+        return [b.div(weight, det), b.mul(weight, det)]
     weighted = b.mul(weight, det)
     if kind == "wJ":
         return [weighted]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ....geometry.block_geometry import BlockGeometry
+from ....geometry.block_geometry import BlockGeometry, MergedGeometry
 from ..codegen.geometry import write_geometry
 from .buffers import aligned
 from .cache import compiled
@@ -72,6 +72,8 @@ def _write(geometry: BlockGeometry, kind: str, direction: int, target: Target, o
         geometry.write_factors(kind, _as_made(out, geometry, direction))
     elif geometry.n_elements:
         _run(geometry, kind, direction, target, out)
+        if isinstance(geometry, MergedGeometry):
+            geometry.multiply(kind, _as_made(out, geometry, direction))
         if rest:
             out[-1, ..., rest:] = 0
     if kind == "map" and rest:
