@@ -46,6 +46,10 @@ CASES = [
     ("sumfac-top", "quad", 4, "multilinear", "bk1", "noncollocated", "elements=6 recomputed"),
     ("sumfac", "tet", 2, "deformed", "bk3", "noncollocated", "recomputed"),
     ("sumfac", "prism", 1, "multilinear", "bk3", "noncollocated", "recomputed"),
+    # But for a scale.
+    ("sumfac-top", "hex", 4, "multilinear", "bk3", "collocated", "elements=3 prefetch=2 late scaled"),
+    ("sumfac-top", "prism", 3, "multilinear", "bk3", "noncollocated", "elements=5 l2 split=3 scaled"),
+    ("sumfac", "tet", 2, "deformed", "bk3", "noncollocated", "scaled"),
     ("stdmat", "pyramid", 2, "deformed", "bk3", "collocated", None),
     ("dense", "tri", 3, "affine", "bk3", "noncollocated", "warps=4 tiles=0"),
     ("dense", "tet", 3, "affine", "bk3", "noncollocated", "warps=2 tiles=1"),

@@ -203,3 +203,13 @@ def test_a_mixture_of_kinds(rng, monkeypatch):
     found, expected = hp.Helmholtz(space, lam, k)(u), hp.Helmholtz(space, lam, k, backend="numpy")(u)
     for one, other in zip(found.arrays, expected.arrays, strict=True):
         assert norm_error(one, other) < 1e-12
+
+
+@pytest.mark.parametrize("name", ["tri", "tet"])
+def test_coefficients_on_simplex_rules(name, rng):
+    space = hp.Space(curved(name, 2), 3, quadrature="simplex", backend="cpu")
+    u = random_field(space, rng)
+    operator = hp.Helmholtz(space, lam, tensor)
+    assert "metric, merged" in operator.explain() and operator.choices[0].strategy == "fused"
+    expected = hp.Helmholtz(space, lam, tensor, backend="numpy")(u).arrays[0]
+    assert norm_error(operator(u).arrays[0], expected) < 1e-12

@@ -12,6 +12,7 @@ from ...errors import NotSuitable
 from ...forms import Trace
 from ...forms.cost import operator_bytes, operator_flops
 from ...forms.form import BlockKernel, BlockProblem
+from ...forms.merged import merged_if_possible
 from ...support.cache import Cache
 from ...support.machine import processor_name
 from ..base import BACKENDS, Backend
@@ -122,7 +123,7 @@ class CpuFused(Strategy):
     def build(self, problem: BlockProblem, options: Options = None) -> CpuKernel:
         """Build the kernel, if the rule has no directions and elements are curved; see `Strategy.build`."""
         no_options(self, options)
-        return CpuKernel(problem, "fused")
+        return CpuKernel(merged_if_possible(problem), "fused")
 
     def cost(self, problem: BlockProblem) -> float:
         """Estimate the time by operations, of which the mirror saves half; see `Strategy.cost`."""
