@@ -41,6 +41,8 @@ class KnownCoefficients:
         Whether a value is tested.
     fields : mapping
         Name -> `FieldValues`.
+    dtype : dtype
+        Of the arithmetic.
     """
 
     def __init__(
@@ -51,24 +53,24 @@ class KnownCoefficients:
         reaction: Expression | None,
         reacts: bool,
         fields: Mapping[str, FieldValues],
+        dtype: np.dtype[Any],
     ) -> None:
         self.tensor, self.reacts = len(diffusion) > 1, reacts
         self._diffusion, self._reaction = diffusion, reaction
         self._trace = Trace(graph, dim, 1, (*diffusion, *([] if reaction is None else [reaction])))
-        self._fields = fields
+        self._fields, self._dtype = fields, dtype
 
     def values(self, geometry: BlockGeometry, elements: slice, xp: Any) -> tuple[Any, Any]:
-        """Evaluate them in float64; see `hpfem.geometry.Coefficients`."""
+        """Evaluate them, in the arithmetic of kernels; see `hpfem.geometry.Coefficients`."""
         points: list[Any] = []
 
         def source(key: tuple[Any, ...]) -> Any:
             if key[0] == "x":
                 if not points:
-                    points.extend(geometry.positions(geometry.values, elements, xp))
+                    points.extend(geometry.positions(geometry.values, elements, xp).astype(self._dtype))
                 return points[key[1]]
             field = self._fields[key[1]]
-            values = field.pair.read() if xp is np else field.values
-            return xp.asarray(values[key[2], elements], dtype=np.float64)
+            return (field.pair.read() if xp is np else field.values)[key[2], elements]
 
         found = evaluate(self._trace, source)
         reaction = 1.0 if self._reaction is None else found[self._reaction.index]
@@ -140,6 +142,7 @@ def _merged(problem: BlockProblem) -> BlockProblem:
         None if value is None or changing[m.index] else m,
         value is not None,
         problem.fields,
+        problem.dtype,
     )
     found = replace(
         problem,

@@ -674,7 +674,7 @@ class MergedGeometry(BlockGeometry):
 
     def __init__(self, base: BlockGeometry, coefficients: Coefficients) -> None:
         super().__init__(base.shape, base.order, base.coefficients, base.rule, base.kind)
-        self._copies, self._of = base._copies, coefficients
+        self._copies, self._base, self._of = base._copies, base, coefficients
         self.tensor = coefficients.tensor
         self.by_element = not self.tensor
 
@@ -688,6 +688,16 @@ class MergedGeometry(BlockGeometry):
     def n_factors(self, kind: str) -> int:
         """Count the numbers that are stored of a kind of factors; see `BlockGeometry.n_factors`."""
         return 1 + self._of.reacts if kind == "scale" else super().n_factors(kind)
+
+    @cached_property
+    def values(self) -> Array:
+        """See `BlockGeometry.values`."""
+        return self._base.values
+
+    @cached_property
+    def stored_reference(self) -> tuple[Array, Array]:
+        """See `BlockGeometry.stored_reference`."""
+        return self._base.stored_reference
 
     def _multipliers(self, kind: str, elements: slice, xp: Any) -> list[Any]:
         """What each factor of a kind is multiplied by."""

@@ -73,7 +73,7 @@ class Operator(FieldMap):
     coefficients : mapping, optional
         Name -> number (a parameter), function of the coordinates, field, sequence of D numbers (a constant vector), or
         mapping from regions (`by_region`). Each application reads the present `parameters[name]` and "phys" fields;
-        functions, mappings and "coeff" fields are evaluated once, here.
+        functions, mappings and "coeff" fields are evaluated once, here, to fields that are constant.
     components : int
         Components that the pointwise function couples.
     target : Space, optional

@@ -18,7 +18,7 @@ from ...support.machine import processor_name
 from ..base import BACKENDS, Backend
 from ..cellwise import CellwiseProduct
 from ..roofline import Roofline, array_bytes, last_level_cache
-from ..strategy import STORED, Options, Search, Strategy, no_options, possible_sources, sources, with_source
+from ..strategy import MERGED, STORED, Options, Search, Strategy, no_options, possible_sources, sources, with_source
 from ..vectors import BlockMatrix
 from .runtime.cache import kernel_cache
 from .runtime.function import CpuFunction, function_of
@@ -49,10 +49,11 @@ class CpuSumFac(Strategy):
 
     def default(self, problem: BlockProblem) -> Options:
         """Merge coefficients; recompute factors that fit no cache and take longer to read; see `Strategy.default`."""
-        possible = possible_sources(problem)
-        # A scale is read faster than divided for: 1.06 times as fast on a Zen 4.
-        again = possible[-1] if self._recomputes(problem) else possible[0]
-        return None if again == STORED else again
+        first, *others = possible_sources(problem)
+        again = [source for source in others if (MERGED in source) == (MERGED in first)]
+        # Of these the last: a scale is read faster than divided for, 1.06 times as fast on a Zen 4.
+        best = again[-1] if again and self._recomputes(problem) else first
+        return None if best == STORED else best
 
     def _recomputes(self, problem: BlockProblem) -> bool:
         if not problem.recomputable:

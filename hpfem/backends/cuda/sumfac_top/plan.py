@@ -195,10 +195,11 @@ def with_coefficients(problem: BlockProblem, options: SumFacTopOptions) -> SumFa
     SumFacTopOptions
         Recomputed factors become scaled ones: as many numbers are read, and fewer computed.
     """
-    again = options.recomputed or options.scaled
-    if (SCALED_MERGED if again else MERGED) not in possible_sources(problem):
+    possible = possible_sources(problem)
+    if MERGED not in possible:
         return options
-    return replace(options, recomputed=False, scaled=again, merged=True)
+    scaled = (options.recomputed or options.scaled) and SCALED_MERGED in possible
+    return replace(options, recomputed=False, scaled=scaled, merged=True)
 
 
 def known_options(problem: BlockProblem, strategy: str = "sumfac-top") -> SumFacTopOptions | None:
