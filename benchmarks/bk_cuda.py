@@ -99,8 +99,9 @@ class Candidate:
 
     def of_source(self, problem: BlockProblem) -> BlockProblem:
         """The problem with the source of factors that the options name."""
-        again = isinstance(self.options, SumFacTopOptions)
-        return problem.with_factors(again and self.options.recomputed, again and self.options.scaled)
+        if isinstance(self.options, DenseOptions):
+            return problem
+        return problem.with_factors(self.options.recomputed, self.options.scaled)
 
 
 class Case:

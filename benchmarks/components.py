@@ -81,8 +81,8 @@ def main() -> None:
             speeds = {key: run["gdofs"] for key, run in found.items()}
             shown = ", ".join(f"{key}: {speed:.3g} ({speed / speeds['1']:.2f})" for key, speed in speeds.items())
             worst = max(run["error"] for run in found.values())
-            how = f"{row['strategy']} {options or ''} {row['source']}"
-            print(f"{name} {shape} {order} {geometry} {how}: {shown}; {worst:.0e}")
+            way = f"{row['strategy']} {options or ''} {row['source']}"
+            print(f"{name} {shape} {order} {geometry} {way}: {shown}; {worst:.0e}")
             about = {"device": one.backend.processor(), "components": given.components, "rows": rows}
             given.out.write_text(json.dumps(about, indent=1), encoding="utf-8")
 

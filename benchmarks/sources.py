@@ -48,7 +48,10 @@ def _diffusion(*x: Any) -> Any:
     return 1 + 0.2 * x[0] + 0.1 * x[1]
 
 
-OPERATORS = {"Poisson": Laplacian, "Helmholtz": partial(Helmholtz, lam=_reaction, diffusivity=_diffusion)}
+OPERATORS: dict[str, Any] = {
+    "Poisson": Laplacian,
+    "Helmholtz": partial(Helmholtz, lam=_reaction, diffusivity=_diffusion),
+}
 
 
 def compiled(text: str) -> tuple[int, int]:
