@@ -64,7 +64,7 @@ def _poisson(space: Space, **options: Any) -> Operator:
 
 
 def _helmholtz(space: Space, **options: Any) -> Operator:
-    """Both coefficients are read at every point."""
+    """Both coefficients vary; kernels may read their products with the geometric factors."""
     return Helmholtz(space, lambda x, y, z: 1 + 0.1 * x * y * z, lambda x, y, z: 1 + 0.2 * x + 0.1 * y * z, **options)
 
 
