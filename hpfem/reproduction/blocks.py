@@ -252,9 +252,23 @@ class Copies(Unbuilt):
     The mean of ten copies, as [Swirydowicz] section 5 has it.
     """
 
+    def nbytes(self, strategy: str) -> int:
+        """Count the bytes of an element.
+
+        Parameters
+        ----------
+        strategy : str
+            What is asked for.
+
+        Returns
+        -------
+        int
+        """
+        return operator_bytes(self.problem)
+
     def seconds(self, strategy: str, n_elements: int) -> Timing:
         """Time ten copies in a row; see `Unbuilt.seconds`."""
-        source = self.xp.ones(operator_bytes(self.problem) * n_elements // 2, np.uint8)
+        source = self.xp.ones(self.nbytes(strategy) * n_elements // 2, np.uint8)
         target, timer = self.xp.empty_like(source), self.backend.timer()
         call = partial(self.xp.copyto, target, source)
         timer.seconds(call, 1)

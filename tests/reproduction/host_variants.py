@@ -10,7 +10,6 @@ import numpy as np
 from hpfem.backends.vectors import HOST_VECTORS
 from hpfem.reproduction import Reproduction
 from hpfem.reproduction.variants import gpu
-from hpfem.reproduction.variants.quads import experiments
 from tests.backends.cuda.host_kernels import HOST, OUTCOMES, compiled, shared_at
 
 # Numbers in shared memory, whose reads and writes are counted.
@@ -96,7 +95,7 @@ class HostPrograms:
         """Let the variants run here."""
         monkeypatch.setattr(gpu, "start", self.start)
         monkeypatch.setattr(gpu, "memory", lambda: HOST_VECTORS)
-        monkeypatch.setattr(experiments, "fill", self.fill)
+        monkeypatch.setattr(gpu, "fill", self.fill)
         return self
 
 

@@ -131,7 +131,14 @@ class LaunchedKernel(BlockKernel):
         See `start`.
     elements, threads, shared_bytes : int
         Of a block of threads.
+
+    Attributes
+    ----------
+    constants : mapping
+        Arrays of the module in constant memory, and what is in them.
     """
+
+    constants: Mapping[str, Any] = {}
 
     def __init__(
         self,
@@ -163,7 +170,7 @@ class LaunchedKernel(BlockKernel):
 
         Parameters
         ----------
-        source : array, [1, E, n]
+        source : array, [components, E, n]
 
         Returns
         -------
@@ -183,17 +190,15 @@ class LaunchedKernel(BlockKernel):
 
         Returns
         -------
-        array, [1, E, n]
+        array, [components, E, n]
         """
         return result
 
-    def arguments(self, module: Any, given: Any, out: Any, n_elements: int) -> tuple[Any, ...]:
+    def arguments(self, given: Any, out: Any, n_elements: int) -> tuple[Any, ...]:
         """List the arguments of the kernel.
 
         Parameters
         ----------
-        module : cupy.RawModule
-            That it is in.
         given, out : array
             In the layout of `given`.
         n_elements : int
@@ -222,7 +227,9 @@ class LaunchedKernel(BlockKernel):
         callable
         """
         module, function = self._compiling.result()
-        blocks, arguments = -(-n_elements // self.elements), self.arguments(module, given, out, n_elements)
+        for name, values in self.constants.items():
+            fill(module, name, values)
+        blocks, arguments = -(-n_elements // self.elements), self.arguments(given, out, n_elements)
         return partial(function, (blocks,), (self.threads,), arguments, shared_mem=self.shared_bytes)
 
     def apply(self, source: Any, out: Any) -> None:
@@ -290,7 +297,8 @@ class _Launches(BuiltOperator):
         tiled, kernel = self._tiled, self._kernel
         given = kernel.given(self._arrays[0])
         call = kernel.call(given, self._block.xp.empty_like(given), n_elements)
-        return Application(call, tiled.nbytes(1), tiled.flops, n_elements * kernel.problem.n_modes)
+        d = self._block.components
+        return Application(call, tiled.nbytes(d), d * tiled.flops, d * n_elements * kernel.problem.n_modes)
 
 
 @cache

@@ -92,7 +92,7 @@ class LadderKernel(LaunchedKernel):
         tables = (tabulation.values[0].T, tabulation.differentiation[0])
         self._tables = [self.memory.from_host(np.ascontiguousarray(table, problem.dtype)) for table in tables]
 
-    def arguments(self, module: Any, given: Any, out: Any, n_elements: int) -> tuple[Any, ...]:
+    def arguments(self, given: Any, out: Any, n_elements: int) -> tuple[Any, ...]:
         """Field, factors, I, D, result and scratch; see `LaunchedKernel.arguments`."""
         used = not {"SHARED", "REGISTERS"} <= self.rung.switches
         scratch = self.memory.xp.empty(4 * n_elements * self.rung.points**3 if used else 1, given.dtype)

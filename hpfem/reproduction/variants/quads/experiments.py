@@ -16,7 +16,7 @@ from ...blocks import Copies
 from ...cases import grid
 from ...experiment import EXPERIMENTS, Experiment, Published, Series, Statement
 from ...papers.eichstaedt import TITAN_V
-from ..gpu import LaunchedElements, LaunchedKernel, NearMemory, fill
+from ..gpu import LaunchedElements, LaunchedKernel, NearMemory
 from .plan import VARIANTS, WARP, QuadPlan
 
 DOFS = 1e7
@@ -51,6 +51,8 @@ class QuadKernel(LaunchedKernel):
         super().__init__(problem, name, plan.source(), "quads", plan.elements, plan.threads, plan.shared_bytes)
         self.factors = self.memory.from_host(problem.geometry.factors("jacobian", stride, problem.dtype))
         self._tables = self.memory.from_host(np.concatenate([B.ravel(), DB.ravel(), weights]))
+        if tables == "constant":
+            self.constants = {"constant_tables": self._tables}
 
     def given(self, source: Any) -> Any:
         """Interleave groups of elements, [group, mode, element]; see `LaunchedKernel.given`."""
@@ -67,10 +69,8 @@ class QuadKernel(LaunchedKernel):
             return result
         return result.transpose(0, 2, 1).reshape(1, -1, result.shape[1])[:, :n_elements]
 
-    def arguments(self, module: Any, given: Any, out: Any, n_elements: int) -> tuple[Any, ...]:
+    def arguments(self, given: Any, out: Any, n_elements: int) -> tuple[Any, ...]:
         """Elements, coefficients, factors, tables, result; see `LaunchedKernel.arguments`."""
-        if self.plan.tables == "constant":
-            fill(module, "constant_tables", self._tables)
         lam = np.float64(self.problem.parameters["lam"])
         return np.int64(n_elements), given, self.factors, self._tables, out, lam
 
