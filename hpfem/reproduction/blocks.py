@@ -246,6 +246,26 @@ class _Timed(BuiltOperator):
         return Application(lambda: None, *work, n * problem.n_modes, timing=timing)
 
 
+def mean_of(call: Callable[[], object], calls: int, timer: Any) -> Timing:
+    """Time calls in a row, after one more.
+
+    Parameters
+    ----------
+    call : callable
+    calls : int
+    timer : Timer
+        Of the device.
+
+    Returns
+    -------
+    Timing
+        Their mean.
+    """
+    timer.seconds(call, 1)
+    mean = timer.seconds(call, calls) / calls
+    return Timing(mean, mean, mean, 1, calls)
+
+
 class Copies(Unbuilt):
     """Copying as many bytes as a kernel reads and writes at least, half of them there and half back; see `Elements`.
 
@@ -270,10 +290,7 @@ class Copies(Unbuilt):
         """Time ten copies in a row; see `Unbuilt.seconds`."""
         source = self.xp.ones(self.nbytes(strategy) * n_elements // 2, np.uint8)
         target, timer = self.xp.empty_like(source), self.backend.timer()
-        call = partial(self.xp.copyto, target, source)
-        timer.seconds(call, 1)
-        mean = timer.seconds(call, 10) / 10
-        return Timing(mean, mean, mean, 1, 10)
+        return mean_of(partial(self.xp.copyto, target, source), 10, timer)
 
 
 class GlobalElements(OneMesh):

@@ -99,7 +99,7 @@ class HostPrograms:
         return self
 
 
-def run_on_host(experiment, monkeypatch, **changed):
+def run_on_host(experiment, monkeypatch, only=(), **changed):
     """Run an experiment of the GPU here, on cases with other values; returns its records.
 
     Parameters
@@ -107,6 +107,8 @@ def run_on_host(experiment, monkeypatch, **changed):
     experiment : Experiment
         Whose kernels run on the CPU already.
     monkeypatch : MonkeyPatch
+    only : tuple of str
+        Names of series; all if empty.
     **changed
         Values of all cases.
     """
@@ -118,6 +120,7 @@ def run_on_host(experiment, monkeypatch, **changed):
             cases=lambda backend, quick, one=one: [dict(one.cases("cuda", True)[0], **changed)],
         )
         for one in experiment.series
+        if not only or one.name in only
     ]
     monkeypatch.setattr(gpu, "near_bandwidth", lambda: {"shared": 1e13, "L1": 1e13})
     run = Reproduction([replace(experiment, series=tuple(series))], ("cpu",), quick=True)
