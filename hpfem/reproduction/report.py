@@ -121,13 +121,13 @@ def per_limit(published: Published, best: Record, document: Mapping[str, Any]) -
         "per bandwidth" or "per FP64 peak".
     """
     limits = document["runs"][best["run"]].get("rooflines", {}).get(best["backend"], {})
-    theirs = published.device
+    theirs, ours = published.device, best.get("processes", 1)  # each has a device
     for name, their, our in (
         ("per bandwidth", theirs.bandwidth, limits.get("bandwidth")),
         ("per FP64 peak", theirs.peak, limits.get("flops")),
     ):
         if their and our:
-            return (best["value"] / our) / (published.value / their), name
+            return (best["value"] / (ours * our)) / (published.value / their), name
     return None, ""
 
 
