@@ -22,6 +22,7 @@ import numpy as np
 from ..backends.base import BACKENDS
 from ..backends.timer import Timing
 from ..benchmarks.bake_off import GlobalSize
+from ..benchmarks.global_phases import OPERATIONS, VECTORS
 from ..benchmarks.problems import Application, BuiltOperator, OneMesh
 from ..errors import NotSuitable, SolverError
 from ..forms.form import BlockKernel, BlockProblem
@@ -32,7 +33,7 @@ from ..tuning import Choice
 from ..tuning.record import Config
 from .experiment import EXPERIMENTS
 
-# Iterations of the two runs whose difference counts, and runs whose fastest does.
+# Iterations of the two runs whose difference counts, and how many of each, the fastest of which counts.
 SHORT, LONG, RUNS = 12, 32, 3
 # Seconds after which a case is given up.
 LIMIT = 300.0
@@ -105,7 +106,8 @@ class _Found(BuiltOperator):
     def on(self, n_elements: int) -> Application:
         seconds = self._found["seconds"]
         timing = Timing(seconds, seconds, seconds, RUNS, LONG - SHORT)
-        return Application(lambda: None, 0.0, 0.0, self._found["n_dofs"], timing=timing)
+        work = (self._found[name] for name in ("nbytes", "flops", "n_dofs"))
+        return Application(lambda: None, *work, timing=timing)
 
 
 def measured(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,7 +121,8 @@ def measured(given: Mapping[str, Any]) -> dict[str, Any]:
     Returns
     -------
     dict
-        Seconds of an iteration, share of the operator element by element in it, error, strategy, unknowns.
+        Of an iteration, seconds, bytes, operations, and the share of the operator element by element in its time;
+        error, strategy, unknowns.
 
     Raises
     ------
@@ -131,7 +134,7 @@ def measured(given: Mapping[str, Any]) -> dict[str, Any]:
     [series] = [one for one in EXPERIMENTS[experiment].series if one.name == name]
     built = series.block(given["case"], given["backend"]).build("auto", "auto", 0)
     A, kernel = built.A, built.choice.kernel
-    if A.device.name != HOST.name and len(set(comm.all(str(A.device)))) < comm.size:
+    if A.device.name != HOST.name and len(set(comm.all(A.device.name))) < comm.size:
         raise NotSuitable(f"{comm.size} processes need as many GPUs")
     b = A.apply(A.vectors.from_host(np.ones(A.shape[0])), A.device)
 
@@ -144,14 +147,18 @@ def measured(given: Mapping[str, Any]) -> dict[str, Any]:
         return float(comm.max(perf_counter() - began))
 
     seconds(SHORT)
-    iteration = min((seconds(LONG) - seconds(SHORT)) / (LONG - SHORT) for _ in range(RUNS))
+    short, long = (min(seconds(count) for _ in range(RUNS)) for count in (SHORT, LONG))
+    iteration = (long - short) / (LONG - SHORT)
     problem = kernel.problem
     u = A.vectors.xp.ones((given["case"].get("d", 1), problem.n_elements, problem.n_modes))
     out, timer = A.vectors.xp.empty_like(u), A.operator.backend.timer()
     timer.seconds(lambda: kernel.apply(u, out), 1)
     share = timer.seconds(lambda: kernel.apply(u, out), 10) / 10 / iteration
+    own = A.shape[0]
     return {
         "seconds": iteration,
+        "nbytes": float(comm.sum(built.nbytes + VECTORS["none"] * own * A.dtype.itemsize)),
+        "flops": float(comm.sum(built.flops + OPERATIONS["none"] * own)),
         "share": float(comm.max(share)),
         "error": float(comm.max(built.error())),
         "strategy": kernel.strategy,

@@ -15,7 +15,7 @@ CASE = {"equation": "Helmholtz", "d": 3, "geometry": "trilinear", "shape": "hex"
 
 def block():
     """Helmholtz with recomputed factors, three components."""
-    return cao._two("Nekbone, Helmholtz, recomputed", {**CASE, "processes": 2}, "cpu")
+    return cao._two("Nekbone, Helmholtz, recomputed", {**CASE, "processes": 2, "box": CASE["counts"]}, "cpu")
 
 
 @needs_mpi
@@ -24,7 +24,7 @@ def test_two_processes():
     assert built.error() < 1e-12
     application = built.on(16)
     assert application.n_dofs == 3 * 7 * 7 * 13  # with those of the boundary
-    assert application.timing.median > 0
+    assert application.timing.calls == 20
     assert built.choice.config.options.startswith("2 processes; axhelm ")
 
 
@@ -44,7 +44,12 @@ def test_each_process_has_as_many_hexes_as_one_alone():
     for series in EXPERIMENTS["cao-nekbone-2"].series:
         [alone] = [s for s in EXPERIMENTS["cao-nekbone"].series if s.name == series.name]
         for two, one in zip(series.cases("cuda", False), alone.cases("cuda", False), strict=True):
-            assert two == {**one, "counts": (*one["counts"][:-1], 2 * one["counts"][-1]), "processes": 2}
+            wide, high, deep = one["counts"]
+            assert two == {
+                **{k: v for k, v in one.items() if k != "counts"},
+                "processes": 2,
+                "box": (wide, high, 2 * deep),
+            }
 
 
 def test_refusals(monkeypatch, tmp_path):

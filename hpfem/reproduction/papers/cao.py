@@ -279,17 +279,18 @@ def _twice(equation: str, geometries: tuple[str, ...], backend: str, quick: bool
     if quick and (equation, geometries) != ("Poisson", STORED):
         return []
     cases = _boxed(equation, geometries, backend, quick)
-    return [{**case, "processes": 2, "counts": _doubled(case["counts"])} for case in (cases[:1] if quick else cases)]
+    return [_doubled(case) for case in (cases[:1] if quick else cases)]
 
 
-def _doubled(counts: tuple[int, ...]) -> tuple[int, ...]:
-    """Twice as many hexes, so that each of two processes has as many as one alone."""
-    return (*counts[:-1], 2 * counts[-1])
+def _doubled(case: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same for two processes, on twice as many hexes, so that each has as many as one alone."""
+    given, counts = {name: value for name, value in case.items() if name != "counts"}, case["counts"]
+    return {**given, "processes": 2, "box": (*counts[:-1], 2 * counts[-1])}
 
 
 def _two(series: str, case: Mapping[str, Any], backend: str) -> InProcesses:
-    size = box_size(case["shape"], case["order"], case["counts"])
-    given = {name: value for name, value in case.items() if name != "processes"}
+    size = box_size(case["shape"], case["order"], case["box"])
+    given = {**{name: value for name, value in case.items() if name not in ("processes", "box")}, "counts": case["box"]}
     problem = _axhelm(case, backend).problem
     return InProcesses(("cao-nekbone", series), given, backend, size, case["processes"], problem)
 

@@ -55,7 +55,16 @@ class Variant:
     points: int
 
     def on(self, contraction: str) -> bool:
-        """Whether what a way of contraction adds is switched on."""
+        """Whether what a way of contraction adds is switched on.
+
+        Parameters
+        ----------
+        contraction : str
+
+        Returns
+        -------
+        bool
+        """
         return CONTRACTIONS.index(self.contraction) >= CONTRACTIONS.index(contraction)
 
     @property
@@ -73,7 +82,12 @@ class Variant:
         return float(at_points * self.points**3 + constant)
 
     def kernel(self) -> str:
-        """Source of the kernel."""
+        """Source of the kernel.
+
+        Returns
+        -------
+        str
+        """
         return filled(
             "axhelm/axhelm.h",
             Q=self.points,
