@@ -53,7 +53,7 @@ def library(tmp_path_factory):
 def test_variants_against_numpy(what, d, library, monkeypatch):
     library.use(monkeypatch)
     for order in (2, 3, 7):
-        library.check(block_of(*what, d, 11, order), names_of(*what, order), 11)
+        library.check(block_of(*what, d, 3, order), names_of(*what, order), 3)
 
 
 def test_variants_touch_nothing_else(library, monkeypatch):
@@ -64,7 +64,7 @@ def test_variants_touch_nothing_else(library, monkeypatch):
     def errors(block, names):
         assert all(block.build(name, "auto", 3).error() < 1e-12 for name in names)
 
-    for (what, d), side in product(CASES, SIDES):
+    for (what, d), side in product(CASES[1::2], SIDES):
         library.guard = partial(Guard, side)
         action = partial(errors, block_of(*what, d, 3), names_of(*what))
         assert not faults(action), (what, d, side)
@@ -74,12 +74,13 @@ def test_variants_touch_nothing_else(library, monkeypatch):
 def test_the_experiment_as_the_command_runs_it(library, monkeypatch):
     library.use(monkeypatch)
     library.descending = False
-    monkeypatch.setitem(experiments.AXHELM, "cuda", 11)
-    for record in run_on_host(EXPERIMENTS["cao-variants"], monkeypatch):
+    monkeypatch.setitem(experiments.AXHELM, "cuda", 3)
+    only = "Helmholtz, trilinear elements"
+    for record in run_on_host(EXPERIMENTS["cao-variants"], monkeypatch, only=(only, f"roofline of {only}")):
         assert record["value"] > 0
         if not record["series"].startswith("roofline"):
             assert record["error"] < 1e-12
-            assert record["n_dofs"] == 11 * 512
+            assert record["n_dofs"] == 3 * 512
 
 
 def test_the_paper_s_bytes():
