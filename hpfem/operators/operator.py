@@ -394,9 +394,9 @@ class Operator(FieldMap):
         """Relative error of the operator by `precision="mixed"`, measured; 0 if nothing is rounded.
 
         It is the largest relative change of w|J|, and of w|J| |grad u|^2 for any u, at thousands of points of elements
-        spread over each block. For a symmetric form with factors k >= 0, such as Helmholtz, |(B u - A u, u)| on these
-        elements is at most `precision_error` times (A u, u), where A is the operator and B that of rounded factors.
-        Of several processes, each looks at its own cells.
+        spread over each block. For a symmetric form whose coefficients are scalars >= 0, such as Helmholtz,
+        |(B u - A u, u)| on these elements is at most `precision_error` times (A u, u), where A is the operator and B
+        that of rounded factors. Each of several processes looks at its own cells.
         """
         return max([self._rounding_error(choice.kernel.problem) for choice in self.choices], default=0.0)
 

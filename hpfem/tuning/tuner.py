@@ -43,7 +43,8 @@ FINAL, FINAL_WITHIN, FINALISTS = 15, 1.15, 6
 SEARCH_WITHIN = 1.2
 # Share of the remaining time for compiling in a round, and share of all time for the end.
 COMPILE_SHARE, FINAL_SHARE = 0.5, 0.15
-# Largest relative difference of a correct result from that of the present choice, and where one may round factors.
+# Largest relative difference of a correct result from that of the present choice; where factors may be rounded, one of
+# both may recompute them.
 TOLERANCE, ROUNDED_TOLERANCE = {8: 1e-9, 4: 1e-3}, 1e-5
 
 

@@ -178,6 +178,14 @@ def test_a_tuned_result_serves_its_precision():
     assert full["factors"] == "float64" and mixed == {**full, "factors": "float32"}
 
 
+def test_recomputed_factors_take_part_in_tuning(tmp_path, monkeypatch):
+    """Their results differ by the rounding of the others, which is not taken for an error."""
+    monkeypatch.setenv("HPFEM_CACHE_DIR", str(tmp_path))
+    [found] = hp.Helmholtz(hp.Space(tapered("hex"), 2, backend="cpu"), precision="mixed").tune(5.0)
+    assert "factors float32" in found.block and not any("wrong" in reason for reason in found.unsuitable)
+    assert {config.options for config in found.seconds} >= {None, "recomputed"}
+
+
 def test_names_are_checked():
     space = hp.Space(curved("tri", 3), 2)
     for given in ("half", "float32", None, 4):
