@@ -331,7 +331,8 @@ class World:
     def _operators(self) -> list[Call]:
         space, u, values = self.space, self.u, self.values
         options = {"strategy": "auto", "algorithm": "auto", "backend": "numpy"}
-        plain = ("BwdTrans", "FwdTrans", "IProductWRTBase", "IProductWRTDerivBase", "Laplacian", "Mass", "PhysDeriv")
+        transform, options = options, {**options, "precision": "full"}
+        plain = ("BwdTrans", "IProductWRTBase", "IProductWRTDerivBase", "Laplacian", "Mass", "PhysDeriv")
 
         def weak(u: Any, du: Any, k: Any) -> Any:
             return k * u, du
@@ -348,6 +349,7 @@ class World:
         velocity = space.evaluate(lambda x, y: [x, y])
         return [
             *(Call(name, getattr(hp, name), {"space": space, **options}) for name in plain),
+            Call("FwdTrans", hp.FwdTrans, {"space": space, **transform}),
             Call("Helmholtz", hp.Helmholtz, {"space": space, "lam": 1.0, "diffusivity": 1.0, **options}),
             Call(
                 "AdvectionDiffusionReaction",

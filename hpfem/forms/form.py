@@ -179,7 +179,7 @@ class BlockProblem:
     geometry : BlockGeometry
         Mapping of the block's elements.
     dtype : dtype
-        Of fields, geometric factors and arithmetic.
+        Of fields and arithmetic.
     algorithm : str
         "collocated" or "noncollocated" ([Xing] Alg. 5 and 6); without meaning if the form has no gradients.
     fields : mapping
@@ -188,6 +188,8 @@ class BlockProblem:
         Name -> number. Kernels take them at run time.
     recomputed : bool
         Whether the kernel recomputes geometric factors from the elements' maps, and does not read them.
+    mixed : bool
+        Whether geometric factors may be stored in float32 where arithmetic is in float64; see `stored_dtype`.
     shape : Shape
         The elements'.
     n_modes, n_points : int
@@ -208,6 +210,7 @@ class BlockProblem:
     fields: Mapping[str, FieldValues] = field(default_factory=dict)
     parameters: Mapping[str, float] = field(default_factory=dict)
     recomputed: bool = False
+    mixed: bool = False
 
     def __post_init__(self) -> None:
         if self.algorithm not in ALGORITHMS:
@@ -259,6 +262,29 @@ class BlockProblem:
     def read_factors(self) -> str | None:
         """Kind of the geometric factors that the kernel reads; None if it reads none."""
         return "map" if self.recomputed else self.form.factor_kind
+
+    def stored_dtype(self, kind: str) -> np.dtype[Any]:
+        """Tell the type in which numbers of the geometry are stored.
+
+        Parameters
+        ----------
+        kind : str
+            One of `hpfem.geometry.block_geometry.KINDS`.
+
+        Returns
+        -------
+        dtype
+            float32 for factors at the points of elements that are not affine, if that is allowed (`mixed`) and the
+            factors are in its range; else the problem's. Coordinates are not rounded.
+        """
+        at_points = kind not in ("points", "map") and not self.geometry.affine
+        rounded = self.mixed and at_points and not len(self.geometry.outside(np.float32))
+        return np.dtype(np.float32) if rounded else self.dtype
+
+    @property
+    def factors_dtype(self) -> np.dtype[Any]:
+        """Type of the geometric factors that the kernel reads; that of the problem if it reads none."""
+        return self.dtype if self.read_factors is None else self.stored_dtype(self.read_factors)
 
     @cached_property
     def nodal(self) -> bool:

@@ -287,6 +287,72 @@ class BlockGeometry(ElementMap):
         """Reference data of the stored factors; see `GeometryKind.reference`."""
         return self.kind.reference(self)
 
+    @cached_property
+    def widths(self) -> Array:
+        """Sizes of the elements, roughly: of their largest coefficients but the constant ones, [E]."""
+        widths = np.empty(len(self.coefficients))
+        for part in chunks(len(widths), self.coefficients[:1].size, most=CACHED):
+            own = np.abs(self.coefficients[part, :, 1:])
+            widths[part] = own.reshape(len(own), -1).max(axis=1)
+        return widths
+
+    def outside(self, dtype: DTypeLike) -> Indices:
+        """Find the elements whose volumes leave the range of a type, with room for its rounding.
+
+        Parameters
+        ----------
+        dtype : dtype
+            float64 or float32.
+
+        Returns
+        -------
+        ndarray of int
+        """
+        limits, digits = np.finfo(np.dtype(dtype)), np.log10(np.finfo(np.dtype(dtype)).eps)
+        volumes = self.dim * np.log10(self.widths)
+        inside = (volumes > np.log10(limits.tiny) - digits) & (volumes < np.log10(limits.max) + digits)
+        return np.flatnonzero(~inside)
+
+    def rounding_error(self, kind: str, dtype: DTypeLike, points: int) -> float:
+        """Measure what factors change if they are rounded: the weights, and the energies of gradients.
+
+        Parameters
+        ----------
+        kind : str
+            "wJ", "metric" or "jacobian".
+        dtype : dtype
+            To which they are rounded.
+        points : int
+            That are looked at, more or less: those of elements spread over the block, one at least.
+
+        Returns
+        -------
+        float
+            Largest relative change of w|J| and, with gradients, of w|J| |grad u|^2 at these points, for any u. So the
+            energy of a function, and of its gradient, on these elements changes by no larger share.
+        """
+        n = min(self.n_elements, max(1, points // self.n_points(kind)))
+        some = np.unique(np.linspace(0, self.n_elements - 1, n).astype(int)) if n else np.empty(0, dtype=int)
+        if not len(some):
+            return 0.0
+        exact = np.stack(list(self._factors(kind, some)), axis=-1)  # [E, S, factor]
+        rounded = exact.astype(dtype).astype(np.float64)
+        changes = [np.abs(rounded[..., -1] / exact[..., -1] - 1)]
+        if kind != "wJ":
+            before, after = (self._metrics(kind, own) for own in (exact, rounded))
+            changes.append(np.abs(np.linalg.eigvals(np.linalg.solve(before, after - before))))
+        return float(max(change.max() for change in changes))
+
+    def _metrics(self, kind: str, factors: Array) -> Array:
+        """Matrices w|J| J^-1 J^-T, [.., d, d], of factors [.., n_factors]."""
+        if kind == "jacobian":
+            inverse = factors[..., :-1].reshape(*factors.shape[:-1], self.dim, self.space_dim)
+            return np.asarray(inverse @ (factors[..., -1:, None] * inverse.swapaxes(-1, -2)))
+        matrices = np.empty((*factors.shape[:-1], self.dim, self.dim))
+        for number, (a, b) in enumerate(symmetric_pairs(self.dim)):
+            matrices[..., a, b] = matrices[..., b, a] = factors[..., number]
+        return matrices
+
     def n_factors(self, kind: str) -> int:
         """Count the numbers that are stored of a kind of factors.
 
@@ -448,7 +514,7 @@ class BlockGeometry(ElementMap):
             smallest[chunk] = as_numpy(scaled_jacobian(J, determinant(J, xp), xp).min(axis=1))
         return smallest
 
-    def _factors(self, kind: str, elements: slice, xp: Any = np) -> Iterator[Any]:
+    def _factors(self, kind: str, elements: Elements, xp: Any = np) -> Iterator[Any]:
         """Factors of a chunk, one [E, S] after the other."""
         if kind == "points":
             yield from self.positions(self.values, elements, xp)

@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from hpfem.shapes import Tabulation
-from hpfem.shapes.arguments import integer, is_real, real, shown
+from hpfem.shapes.arguments import integer, is_real, name_of, real, shown
 
 from ..backends.base import Backend, choose_backend
 from ..errors import ArgumentError, NotSuitable, StateError
@@ -35,6 +35,9 @@ from .tensors import flat, matrix_numbers, same_kind_everywhere, symmetric_part
 
 # Components that a form may couple: tracing takes a symbol for each.
 MAX_COUPLED = 1000
+PRECISIONS = ("full", "mixed")
+# Points of a block at which the error of rounded factors is measured.
+_ERROR_POINTS = 10_000
 
 Coefficient = float | Field | Callable[..., Any] | Sequence[Any] | Mapping[str, RegionValue]
 
@@ -50,11 +53,14 @@ class OperatorOptions(TypedDict, total=False):
         "auto", "collocated" or "noncollocated".
     backend : str or None
         "auto", "numpy", "cpu" or "cuda"; the space's when left out.
+    precision : str
+        "full" or "mixed".
     """
 
     strategy: str
     algorithm: str
     backend: str | None
+    precision: str
 
 
 class Operator(FieldMap):
@@ -84,6 +90,10 @@ class Operator(FieldMap):
         "auto", "collocated" or "noncollocated".
     backend : str, optional
         "auto", "numpy", "cpu" or "cuda"; the space's when left out.
+    precision : str
+        "mixed" allows geometric factors at points to be stored in float32, half the bytes, while arithmetic is in
+        float64. The result is that of slightly different factors (`precision_error`). Nothing else is rounded, and
+        nothing where elements are affine, where factors are recomputed, and in spaces of float32.
 
     Raises
     ------
@@ -114,6 +124,7 @@ class Operator(FieldMap):
         strategy: str = "auto",
         algorithm: str = "auto",
         backend: str | None = None,
+        precision: str = "full",
     ) -> None:
         self.name = name = form.name if name is None else name
         if not isinstance(space, Space):
@@ -121,6 +132,7 @@ class Operator(FieldMap):
         self.space, self.target = space, space if target is None else self._checked_target(space, target)
         components = integer(components, 1, f"components of {name}", MAX_COUPLED)
         self.strategy, self.algorithm = strategy, algorithm
+        self.precision = name_of(precision, PRECISIONS, "precision")
         self.backend = choose_backend(space.backend if backend is None else backend)
         self._device = self.backend.device()
         self.parameters: dict[str, float] = {}
@@ -229,9 +241,18 @@ class Operator(FieldMap):
         """
         fields = {key: resampled(field, space, self.device) for key, field in self.fields.items()}
         given: dict[str, Coefficient] = {**self.parameters, **fields}
-        components = self.form.components
+        return self._alike(space, self.form, self.name, given)
+
+    def _alike(self, space: Space, form: Form, name: str, given: Mapping[str, Coefficient]) -> Operator:
+        """An operator with the same components, backend and precision, and with kernels chosen anew."""
         return Operator(
-            space, self.form, name=self.name, coefficients=given, components=components, backend=self.backend.name
+            space,
+            form,
+            name=name,
+            coefficients=given,
+            components=form.components,
+            backend=self.backend.name,
+            precision=self.precision,
         )
 
     def elliptic_part(self) -> Operator:
@@ -253,7 +274,7 @@ class Operator(FieldMap):
         given: dict[str, Coefficient] = {**self.parameters, **self.fields}
         used = {key[1]: given[key[1]] for key in found.inputs if key[0] in ("param", "field")}
         form = Form.weak(f"elliptic part of {self.name}", found, n)
-        return Operator(self.space, form, coefficients=used, components=n, backend=self.backend.name)
+        return self._alike(self.space, form, form.name, used)
 
     def problem(self, number: int) -> BlockProblem:
         """Tell what kernels are specialised by on a block.
@@ -276,7 +297,13 @@ class Operator(FieldMap):
             for key, field in self.fields.items()
         }
         return BlockProblem(
-            self.form, tabulation, points.geometry, self.space.dtype, fields=fields, parameters=self.parameters
+            self.form,
+            tabulation,
+            points.geometry,
+            self.space.dtype,
+            fields=fields,
+            parameters=self.parameters,
+            mixed=self.precision == "mixed",
         )
 
     def _asked(self) -> list[tuple[BlockProblem, str, str, Backend]]:
@@ -362,6 +389,24 @@ class Operator(FieldMap):
         problems = [choice.kernel.problem for choice in self.choices]
         return sum(operator_bytes(problem) * problem.n_elements for problem in problems)
 
+    @property
+    def precision_error(self) -> float:
+        """Relative error of the operator by `precision="mixed"`, measured; 0 if nothing is rounded.
+
+        It is the largest relative change of w|J|, and of w|J| |grad u|^2 for any u, at thousands of points of elements
+        spread over each block. For a symmetric form whose coefficients are scalars >= 0, such as Helmholtz,
+        |(B u - A u, u)| on these elements is at most `precision_error` times (A u, u), where A is the operator and B
+        that of rounded factors. Each of several processes looks at its own cells.
+        """
+        return max([self._rounding_error(choice.kernel.problem) for choice in self.choices], default=0.0)
+
+    @staticmethod
+    def _rounding_error(problem: BlockProblem) -> float:
+        kind, dtype = problem.read_factors, problem.factors_dtype
+        if kind is None or dtype == problem.dtype:
+            return 0.0
+        return problem.geometry.rounding_error(kind, dtype, _ERROR_POINTS)
+
     def explain(self) -> str:
         """Describe, per block, the choice and its reason, unsuitable strategies, and the geometric factors.
 
@@ -381,6 +426,8 @@ class Operator(FieldMap):
                 numbers = block.geometry.n_factors("map" if recomputed else kind)
                 where = "element" if block.affine or recomputed else "point"
                 line += f"; {kind}{', recomputed' * recomputed}: {numbers} numbers per {where}"
+                if error := self._rounding_error(choice.kernel.problem):
+                    line += f" in {choice.kernel.problem.factors_dtype}, relative error {error:.1e}"
             lines.append(line)
             lines += [f"    not {reason}" for reason in choice.unsuitable]
             lines += self._on_simplex_rule(choice.kernel.problem)

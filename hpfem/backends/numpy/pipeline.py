@@ -67,7 +67,8 @@ class NumpyKernel(BlockKernel):
         if self._collocated:
             self._collocation = Collocation(problem.tabulation, dtype)
         kind = form.factor_kind
-        self.factors = None if kind is None else problem.geometry.factors(kind, self.lanes, dtype)
+        stored = problem.factors_dtype
+        self.factors = None if kind is None else problem.geometry.factors(kind, self.lanes, stored)
         self._expansion: Array | None = None
         if kind is not None and problem.geometry.affine:
             matrix = problem.geometry.expansion(kind)
@@ -128,7 +129,7 @@ class NumpyKernel(BlockKernel):
         if self._expansion is not None:
             np.matmul(self._expansion, factors[:, 0], out=self._expanded.reshape(len(self._expansion), -1))
             factors = self._expanded
-        self._geometry = factors[..., self._live]
+        self._geometry = factors[..., self._live].astype(self.problem.dtype, copy=False)
 
     def _evaluate(self, source: Array) -> None:
         """Values and derivatives at the points, of components that go together."""

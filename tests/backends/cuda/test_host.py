@@ -237,3 +237,50 @@ def test_factors_recomputed_from_maps(name, order, dtype, most, tmp_path, rng):
     kinds = {"quadratic"} if name in FLAT else {"multilinear", "quadratic"}
     assert {case.problem.geometry.kind.name for case in cases} == kinds
     check(cases, kernels, tmp_path, rng)
+
+
+def rounding(space):
+    """Operators in mixed precision, each with options; forms that take fields, points and components among them."""
+    n, c = (
+        {"backend": "numpy", "precision": "mixed", "algorithm": algorithm}
+        for algorithm in ("noncollocated", "collocated")
+    )
+    return [
+        (hp.Helmholtz(space, lam=1.3, **n), None),
+        (hp.Helmholtz(space, lam=1.3, **c), SumFacTopOptions(3, prefetch=2, l2=True)),
+        (hp.Mass(space, **n), "sumfac"),
+        (hp.Helmholtz(space, lam=1.3, **n), "sumfac"),
+        (hp.Laplacian(space, **n), SumFacTopOptions(2, prefetch=9, late=True, split=7)),
+        (hp.PhysDeriv(space, **n), SumFacTopOptions(2)),
+        (hp.IProductWRTDerivBase(space, **n), SumFacTopOptions(4, split=3)),
+        (hp.WeakForm(space, diffusion, fields={"k": lambda *x: 1 + x[0], "lam": 0.7}, **c), SumFacTopOptions(3)),
+        (hp.WeakForm(space, coupled, fields={"lam": 0.7}, components=2, **n), SumFacTopOptions(2)),
+    ]
+
+
+# All forms at one order, Helmholtz at the others.
+@pytest.mark.parametrize(("order", "most"), [(1, 4), (2, 9), *((order, 2) for order in range(3, 9))])
+@pytest.mark.parametrize("name", NAMES)
+def test_rounded_factors(name, order, most, tmp_path, rng):
+    """Mixed precision: factors that are stored in float32; blocks with tails."""
+    cases, kernels = [], []
+    for operator, options in rounding(hp.Space(curved(name, order=3), order))[:most]:
+        for choice in operator.choices:
+            try:
+                cases.append(Case.of(choice.kernel.problem, f"case{len(cases)}", options))
+            except NotSuitable:  # too large for one thread
+                continue
+            kernels.append(choice.kernel)
+    assert all("typedef float stored_real" in case.source() for case in cases)
+    check(cases, kernels, tmp_path, rng)
+
+
+def test_nothing_else_is_rounded(tmp_path, rng):
+    """Affine elements, and recomputed factors: the source of full precision."""
+    for mesh, options in ((skewed(straight("hex")), None), (tapered("hex"), SumFacTopOptions(2, recomputed=True))):
+        space = hp.Space(mesh, 2)
+        full, mixed = (
+            Case.of(hp.Helmholtz(space, backend="numpy", precision=p).choices[0].kernel.problem, "case", options)
+            for p in ("full", "mixed")
+        )
+        assert full.source() == mixed.source()

@@ -79,6 +79,11 @@ class Factors:
     problem : BlockProblem
     direction : int
         Of the fibers: 0, or the last one.
+
+    Attributes
+    ----------
+    group_bytes : int
+        That a group reads.
     """
 
     def __init__(self, b: Builder, problem: BlockProblem, direction: int) -> None:
@@ -88,7 +93,9 @@ class Factors:
         self.counts, self.direction = problem.tabulation.rule.counts, direction
         self.n = 0 if self.kind is None else problem.geometry.n_factors(self.kind)
         self.fiber_points = self.counts[direction]
-        self.per_group = self.n if self.affine else self.n * int(np.prod(self.counts))
+        self._dtype = problem.factors_dtype
+        self._unit = b.vector_of(self._dtype)
+        self._per_group = self.n if self.affine else self.n * int(np.prod(self.counts))
         self.scale: list[_PointTable] = []
         self.ratio: dict[tuple[int, int], _PointTable] = {}
         if self.affine and self.kind in ("metric", "jacobian"):
@@ -107,7 +114,8 @@ class Factors:
         if problem.recomputed:
             others = [a for a in range(self.dim) if a != direction]
             self._lines = problem.geometry.map_lines([direction, *others])
-            self.per_group = problem.geometry.n_factors("map")
+            self._per_group = problem.geometry.n_factors("map")
+        self.group_bytes = self._per_group * b.lanes * self._dtype.itemsize
         self._rows: list[list[str]] = []
         self._weight = ""
         self._points: dict[int, tuple[Matrix, str, str]] = {}
@@ -121,7 +129,7 @@ class Factors:
         """
         if self.kind is None:
             return
-        self._group = self.b.at("%geometry", (group, self.per_group))
+        self._group = self.b.at("%geometry", (group, self._per_group), unit=self._unit)
         if self.affine:
             self._element = [self.b.load(self._group, q) for q in range(self.n)]
 
@@ -138,7 +146,7 @@ class Factors:
         if self._lines is not None:
             self._start_map(self._lines, outer)
         elif not self.affine and self.kind is not None:
-            self._fiber = self.b.at(self._group, (outer, self.n * self.fiber_points))
+            self._fiber = self.b.at(self._group, (outer, self.n * self.fiber_points), unit=self._unit)
 
     def _start_map(self, lines: MapLines, outer: Where) -> None:
         """Make the rows of a fiber from the elements' maps."""
@@ -189,7 +197,7 @@ class Factors:
         if self._lines is not None:
             _, weight, det = self._recomputed(self._lines, k)
             return self.b.mul(weight, det)
-        return self._element[q] if self.affine else self.b.load(self._fiber, k * self.n + q % self.n)
+        return self._element[q] if self.affine else self.b.load(self._fiber, k * self.n + q % self.n, self._dtype)
 
     def _to_local(self, k: int, derivatives: Sequence[str]) -> list[str]:
         """Derivatives by xi from those by eta, of an affine element; unchanged for deformed ones."""

@@ -18,7 +18,9 @@ from .threads import THREAD_FLOPS, run_all, shares
 Array = NDArray[np.floating[Any]]
 
 
-def stored_factors(geometry: BlockGeometry, kind: str, dtype: DTypeLike, direction: int, target: Target) -> Array:
+def stored_factors(
+    geometry: BlockGeometry, kind: str, dtype: DTypeLike, lanes: int, direction: int, target: Target
+) -> Array:
     """Make factors in the order in which a kernel reads them.
 
     Parameters
@@ -27,7 +29,9 @@ def stored_factors(geometry: BlockGeometry, kind: str, dtype: DTypeLike, directi
     kind : str
         See `hpfem.geometry.block_geometry`.
     dtype : dtype
-        Of the kernel; factors are computed in float64.
+        Of the factors, which are computed in float64.
+    lanes : int
+        Of the kernel.
     direction : int
         Of the fibers along which the kernel visits points.
     target : Target
@@ -37,7 +41,6 @@ def stored_factors(geometry: BlockGeometry, kind: str, dtype: DTypeLike, directi
     ndarray, [group, point, factor, lane]
         Points fiber by fiber; one for affine factors and maps. Zeros past the last element, of maps that element's.
     """
-    lanes = target.lanes(dtype)
     out = aligned((-(-geometry.n_elements // lanes), geometry.n_points(kind), geometry.n_factors(kind), lanes), dtype)
     if kind == "map" or not geometry.by_element:
         geometry.write_factors(kind, _as_made(out, geometry, direction))

@@ -305,7 +305,8 @@ class CpuKernel(GroupKernel, BlockKernel):
         self._addresses = tuple(array.ctypes.data for array in (self._geometry, self._points, self._parameters))
 
     def _stored(self, kind: str, direction: int) -> Array:
-        return stored_factors(self.problem.geometry, kind, self.problem.dtype, direction, self.target)
+        dtype = self.problem.stored_dtype(kind)
+        return stored_factors(self.problem.geometry, kind, dtype, self.lanes, direction, self.target)
 
     def diagonal(self) -> Array | None:
         """Diagonals of the element matrices, compiled where modes and points are those of a tree; see `BlockKernel`."""

@@ -7,15 +7,26 @@
 //          that are made of them and functions KYZ[n][j Q3 + k]. A set is the adjugate of dx/d eta [a][x], w|J|, 1/|J|.
 // A set is otherwise: the symmetric metric, or the inverse Jacobian [a][x], or nothing (FLUX_KIND); then w|J|.
 
-// The factors of one point, as loaded.
+// The factors of one point.
 struct Factors {
   real g[larger(N_FACTORS, 1)];
 };
 
-HPFEM_DEVICE Factors stored_factors(const real *__restrict__ factors, long long group, int i, int line) {
-  Factors f;
+// As loaded: a conversion would wait for them.
+struct StoredFactors {
+  stored_real g[larger(N_FACTORS, 1)];
+
+  HPFEM_DEVICE operator Factors() const {
+    Factors f;
+    HPFEM_UNROLL for (int c = 0; c < N_FACTORS; c++) f.g[c] = g[c];
+    return f;
+  }
+};
+
+HPFEM_DEVICE StoredFactors stored_factors(const stored_real *__restrict__ factors, long long group, int i, int line) {
+  StoredFactors f;
   if constexpr (STORED) {
-    const real *p = factors + ((group * Q1 + i) * N_FACTORS) * (long long)LINES_PADDED + line;
+    const stored_real *p = factors + ((group * Q1 + i) * N_FACTORS) * (long long)LINES_PADDED + line;
     HPFEM_UNROLL for (int c = 0; c < N_FACTORS; c++) f.g[c] = HPFEM_STREAM(p + c * LINES_PADDED);
   }
   return f;
@@ -63,7 +74,7 @@ struct Line {
   real kyz[larger(N_COLLAPSE, 1)];
   real rows[larger(MAP_ROWS, 1)][SPACE], wyz; // recomputed
 
-  HPFEM_DEVICE void start(const real *__restrict__ factors, long long element, int jk) {
+  HPFEM_DEVICE void start(const stored_real *__restrict__ factors, long long element, int jk) {
     if constexpr (AFFINE && N_FACTORS > 0) {
       HPFEM_UNROLL for (int c = 0; c < N_FACTORS; c++) g[c] = factors[element * N_FACTORS + c];
       const real w = W23[jk];
@@ -75,7 +86,7 @@ struct Line {
     }
   }
   // From numbers of an element's map that are `step` apart.
-  HPFEM_DEVICE void start_map(const real *map, int step, int jk) {
+  template <class R> HPFEM_DEVICE void start_map(const R *map, int step, int jk) {
     if constexpr (RECOMPUTED) {
       real function[larger(MAP_ACROSS, 1)];
       HPFEM_UNROLL for (int n = 1; n < MAP_ACROSS; n++) function[n] = KYZ[n * (Q2 * Q3) + jk];

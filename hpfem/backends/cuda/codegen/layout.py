@@ -84,14 +84,14 @@ def stored_factors(
     array of xp, [groups, Q1, factors, padded]
         Affine ones: [elements, factors, 1, 1]. Maps: [groups, factors, 1, elements of a group].
     """
-    geometry = problem.geometry
+    geometry, dtype = problem.geometry, problem.stored_dtype(kind)
     n, groups = geometry.n_factors(kind), -(-geometry.n_elements // elements)
     if kind == "map":
-        view = out = empty((groups, n, 1, elements), problem.dtype)
+        view = out = empty((groups, n, 1, elements), dtype)
     elif geometry.n_points(kind) == 1:
-        view = out = empty((geometry.n_elements, n, 1, 1), problem.dtype)
+        view = out = empty((geometry.n_elements, n, 1, 1), dtype)
     else:
-        out = empty((groups, levels.counts[0], n, lines_padded(levels, elements)), problem.dtype)
+        out = empty((groups, levels.counts[0], n, lines_padded(levels, elements)), dtype)
         out[..., levels.counts[1] * levels.counts[2] * elements :] = 0
         view = line_view(out, levels, elements)
     geometry.write_factors(kind, view, xp, size)
