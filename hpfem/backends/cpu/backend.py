@@ -172,8 +172,8 @@ class CpuBackend(Backend):
         return recorded(function, given)
 
     def product_needs(self, local: int, size: int, components: int, dtype: DTypeLike) -> dict[str, dict[str, float]]:
-        """Tables of the product, and Q as a matrix; see `Backend.product_needs`."""
-        return {self.device().name: {"index tables": float(local * (16 + np.dtype(dtype).itemsize))}}
+        """Tables of the product, Q and its transpose; see `Backend.product_needs`."""
+        return {self.device().name: {"index tables": float(local * (16 + 2 * np.dtype(dtype).itemsize))}}
 
     def processor(self) -> str:
         """Name of the processor, and the number of threads; see `Backend.processor`."""

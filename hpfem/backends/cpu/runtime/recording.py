@@ -78,7 +78,7 @@ class Recording:
         # What is to be held, calls that are divided among threads, and rows of words that are filled in before a run.
         self._held: list[Any] = []
         self._divided: dict[int, Callable[[], None]] = {}
-        self._changing: list[tuple[int, Callable[[], tuple[tuple[int, ...], Any]]]] = []
+        self._changing: dict[Any, tuple[Callable[[], tuple[tuple[int, ...], Any]], list[int]]] = {}
         self._free: dict[int, list[Array]] = {}
         self._made: dict[Any, Any] = {}
 
@@ -165,7 +165,7 @@ class Recording:
         if divided is not None:
             self._divided[len(self._words)] = divided
         if changing is not None:
-            self._changing.append((len(self._words), changing))
+            self._changing.setdefault(changing, (changing, []))[1].append(len(self._words))
         self._words.append(words)
         self._held.append(used)
 
@@ -283,9 +283,9 @@ class Recording:
     def run(self) -> None:
         """Make the calls."""
         used, code = [], self._sequence
-        for row, inputs in self._changing:
+        for inputs, calls in self._changing.values():
             addresses, held = inputs()
-            self._calls[row, 7:11] = addresses
+            self._calls[calls, 7:11] = addresses
             used.append(held)
         if not self._divided or thread_count() == 1:
             code.run(0, len(self._calls), 0, 0, self._at, *_NOTHING)
