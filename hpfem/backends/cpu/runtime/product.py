@@ -181,7 +181,8 @@ class CpuProduct:
         given = recording.once((id(self), len(vector.array)), lambda: (self.new_given(len(vector.array)), self))[0]
         target = given[:, : self._size]
         if some:
-            kept = recording.once(id(constrained), lambda: (self._kept(constrained, target.shape), constrained))[0]
+            key = id(constrained), target.shape
+            kept = recording.once(key, lambda: (self._kept(constrained, target.shape), constrained))[0]
             recording.sum(("weighted",), (1.0,), (vector.array, kept), target)
         else:
             recording.sum(("plain",), (1.0,), (vector.array,), target)

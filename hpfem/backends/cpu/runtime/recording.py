@@ -220,8 +220,12 @@ class Recording:
         """
         n = len(target) if put is None else len(put)
         code = _code(write_move, take is not None, put is not None, self.dtype.name)
-        taken, to = (0 if own is None else self.hold(own, np.int32) for own in (take, put))
+        taken, to = (0 if own is None else self._indices(own) for own in (take, put))
         self._call(code, n, n, (source.ctypes.data, target.ctypes.data, taken, 0, 0, 0, 0, to))
+
+    def _indices(self, given: Any) -> int:
+        """The address of indices, kept once."""
+        return int(self.once(("indices", id(given)), lambda: (self.hold(given, np.int32), given))[0])
 
     def rows(self, matrix: csr_array, source: Array, target: Array, add: bool = False, at: Any = None) -> None:
         """Multiply a vector by a sparse matrix.
