@@ -360,7 +360,16 @@ class Recorded(NDArrayOperatorsMixin):
         return out
 
     def reshape(self, *shape: Any) -> Recorded:
-        """The same entries in another shape; a copy if there are gaps between them."""
+        """The same entries in another shape; a copy if there are gaps between them.
+
+        Parameters
+        ----------
+        *shape : int or tuple of int
+
+        Returns
+        -------
+        Recorded
+        """
         own = self if self.flags.c_contiguous else self.copied()
         return own.part(own.array.reshape(*shape))
 
