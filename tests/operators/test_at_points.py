@@ -85,5 +85,7 @@ def test_it_is_no_weak_form_and_checks_what_it_is_given():
         hp.AtPoints(space, lambda u, k: k * u, fields={"k": space.evaluate(lambda x, y: x)}, target=fine)
     with pytest.raises(ArgumentError, match="not finite"):
         hp.AtPoints(space, lambda u: 1 / u)(space.zeros("coeff"))
+    with pytest.raises(ArgumentError, match="test must be"):
+        hp.WeakForm(space, lambda u: u, test=())
     with pytest.raises(ArgumentError, match="returned nothing"):
         hp.AtPoints(space, lambda u: None)
