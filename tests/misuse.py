@@ -359,6 +359,12 @@ class World:
             Call("Helmholtz region", lambda k: hp.Helmholtz(space, diffusivity={"all": k}), {"k": 1.0}),
             Call("Helmholtz tensor", lambda k: hp.Helmholtz(space, 1.0, [[k, 0.5], [0.5, 2.0]]), {"k": 1.0}),
             Call("WeakForm", hp.WeakForm, form),
+            Call(
+                "AtPoints",
+                hp.AtPoints,
+                {"space": space, "pointwise": lambda u, k: k * u, "fields": {"k": 1.0}, "components": 1, "target": None}
+                | options,
+            ),
             Call("WeakForm on", lambda on: hp.WeakForm(space, lambda u: u, test="value", on=on), {"on": "left"}),
             Call(
                 "WeakForm on()",

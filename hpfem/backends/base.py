@@ -154,6 +154,23 @@ class Backend(Immutable, ABC):
         """
         return None
 
+    def recorded(self, function: Callable[[Any], Any], given: Any) -> Callable[[], Any] | None:
+        """Offer a function of vectors as compiled calls that are made at once.
+
+        Parameters
+        ----------
+        function : callable
+            vector -> vector of the same type; it may be called with an object that stands for an array.
+        given : array, [n]
+            Memory of the vector that it is applied to.
+
+        Returns
+        -------
+        callable or None
+            () -> function(given), in the same memory every time.
+        """
+        return None
+
     def product_needs(self, local: int, size: int, components: int, dtype: DTypeLike) -> dict[str, dict[str, float]]:
         """Estimate the memory of a global operator without its kernels.
 

@@ -6,6 +6,7 @@ IProductWRTBase          phys    value           w|J|           value           
 PhysDeriv                phys    grad            J^-1           -               phys, D per component
 IProductWRTDerivBase     phys    value           w|J| J^-1      grad            dual, of D per component
 weak forms               coeff   its arguments   function       its results     dual
+AtPoints                 coeff   its arguments   function       -               phys
 
 Coefficients are evaluated with the basis. Values at the points are given: their gradient is collocated.
 """
@@ -89,11 +90,11 @@ class Form:
         self.factor_kind: str | None = "jacobian"
         if not self.gradients:
             self.factor_kind = "wJ" if test else None
-        elif trace is not None and not trace.general:
+        elif test and trace is not None and not trace.general:
             self.factor_kind = "metric"
 
     @classmethod
-    def weak(cls, name: str, trace: Trace, components: int = 1) -> Form:
+    def weak(cls, name: str, trace: Trace, components: int = 1, tested: bool = True) -> Form:
         """A weak form: the arguments of its function are evaluated, its results are tested.
 
         Parameters
@@ -101,13 +102,16 @@ class Form:
         name : str
         trace : Trace
         components : int
+        tested : bool
+            Otherwise they are the values at the points.
 
         Returns
         -------
         Form
         """
         used = (("value", trace.uses_value), ("grad", trace.uses_gradient))
-        return cls(name, "coeff", tuple(part for part, is_used in used if is_used), trace.test, trace, components)
+        trial, test = tuple(part for part, is_used in used if is_used), trace.test if tested else ()
+        return cls(name, "coeff", trial, test, trace, components)
 
     def coupled(self, space_dim: int) -> int:
         """Count the components of the input that one application takes together.

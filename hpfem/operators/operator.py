@@ -149,7 +149,7 @@ class Operator(FieldMap):
             for node in traced.live:
                 if node.op == "const" and math.isfinite(node.payload):
                     in_range(node.payload, f"a constant of pointwise function {form.name!r}", space.dtype)
-            form = Form.weak(name, traced, components)
+            form = Form.weak(name, traced, components, bool(form.test))
         self.form, self.input_state, self.output_state = form, form.source, form.sink
         self._taken, self._given = form.coupled(space.dim), form.given(space.dim)
         self.rebuild()
@@ -172,7 +172,7 @@ class Operator(FieldMap):
             value = flat(value) if callable(value) else matrix_numbers(value, dim) or value
         several = isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim > 0)
         if isinstance(value, Field):
-            if value.space is not self.space:
+            if value.space is not self.target:
                 raise StateError(f"{what} is a field on another space")
             if value.state == "dual":
                 raise StateError(f"{what} is a 'dual' field; give it in state 'phys' or 'coeff'")
@@ -201,18 +201,18 @@ class Operator(FieldMap):
         home = pairs[0].home
         arrays = symmetric_part([pair.read(home) for pair in pairs], self.space.dim)
         if arrays is not None:
-            self.fields[key] = Field(self.space, "phys", [PairArray.of(array, home) for array in arrays])
+            self.fields[key] = Field(self.target, "phys", [PairArray.of(array, home) for array in arrays])
 
     def _evaluated(self, function: Callable[..., Any]) -> Field:
         """Values of a function at the points, made where the operator computes if they are many."""
-        blocks = self.space.blocks
+        blocks = self.target.blocks
         # A device's library compiles its array operations first, which takes longer than NumPy for few numbers.
         few = sum(block.n_elements * block.n_points for block in blocks) * self.space.dim <= CHUNK
         device, backend = self._device, self.backend
         if few and device.name != HOST.name:
             device, backend = HOST, choose_backend("auto")
         arrays = evaluate_on_blocks(function, blocks, self.space.dtype, backend)
-        return Field(self.space, "phys", [PairArray.of(array, device) for array in arrays])
+        return Field(self.target, "phys", [PairArray.of(array, device) for array in arrays])
 
     def _what_fits(self, key: str) -> str:
         number, several = "a real number", f"a sequence of {self.space.dim} numbers"
@@ -268,7 +268,7 @@ class Operator(FieldMap):
         NotSuitable
             If the form is not a linear weak form, or has neither.
         """
-        if self.form.trace is None:
+        if self.form.trace is None or not self.form.test:
             raise NotSuitable("only weak forms have an elliptic part")
         found, n = elliptic_part(self.form.trace), self.form.components
         given: dict[str, Coefficient] = {**self.parameters, **self.fields}

@@ -290,6 +290,48 @@ class WeakForm(Operator):
         super().__init__(space, form, coefficients=fields, components=components, **options)
 
 
+class AtPoints(Operator):
+    """A function of the user's own at the quadrature points: coefficients to values, without arrays in between.
+
+    Parameters
+    ----------
+    space : Space
+    pointwise : callable
+        As for `WeakForm`; it returns the value, or a value for each component.
+    fields : mapping, optional
+        As for `WeakForm`; fields are on the space of the results.
+    components : int
+        Components that the function couples; with more than one, `u[c]` and `du[c]` are indexed and as many values
+        returned.
+    target : Space, optional
+        Space of the results, on the same mesh: they are at its points. By default `space`.
+    **options
+        strategy, algorithm, backend of `Operator`.
+
+    Examples
+    --------
+    The advection of a velocity, u . grad u, at points of a finer rule:
+
+    >>> def advection(u, du):
+    ...     return [u[0] * du[i][0] + u[1] * du[i][1] for i in range(2)]
+    >>> at_points = AtPoints(space, advection, components=2, target=space.at(quadrature=3))  # doctest: +SKIP
+    """
+
+    guarded = True
+
+    def __init__(
+        self,
+        space: Space,
+        pointwise: Callable[..., Any],
+        fields: Mapping[str, Coefficient] | None = None,
+        components: int = 1,
+        target: Space | None = None,
+        **options: Unpack[OperatorOptions],
+    ) -> None:
+        form = Pointwise(pointwise, ())
+        super().__init__(space, form, coefficients=fields, components=components, target=target, **options)
+
+
 def _on_boundary(
     space: Space,
     pointwise: Callable[..., Any],

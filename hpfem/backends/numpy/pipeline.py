@@ -174,7 +174,12 @@ class NumpyKernel(BlockKernel):
                 self._metric(trace.scaled[i], found)
             elif trace.flux is not None:
                 self._pull_back([found[node.index] for node in trace.flux[i]])
-            yield None if trace.value is None else self._weighted(found[trace.value[i].index], self._values[i])
+            value = None if trace.value is None else found[trace.value[i].index]
+            if value is None or self.problem.form.test:
+                yield value if value is None else self._weighted(value, self._values[i])
+            else:
+                self._values[i][:, self._live] = value
+                yield self._values[i]
 
     def _tested(self, values: Any, c: int) -> Array:
         """Component of the result: the values at the points, tested with the values and derivatives of the basis."""

@@ -245,13 +245,26 @@ class Multigrid:
         array, [components * size]
             A new vector; zero where there are Dirichlet values.
         """
-        xp, change, n = self.A.vectors.xp, self._change, self.A.components
-        if change is not None:
-            r = xp.concatenate([change.transposed(row) for row in r.reshape(n, -1)])
+        return self.to_nodes(self.in_modes(self.to_modes(r)))
+
+    def to_modes(self, r: Any) -> Any:
+        """A residual in the modified basis; see `cycle`."""
+        return self._changed(r, None if self._change is None else self._change.transposed)
+
+    def to_nodes(self, z: Any) -> Any:
+        """A correction in the operator's basis; see `cycle`."""
+        return self._changed(z, self._change)
+
+    def _changed(self, vector: Any, change: Any) -> Any:
+        if change is None:
+            return vector
+        return self.A.vectors.xp.concatenate([change(row) for row in vector.reshape(self.A.components, -1)])
+
+    def in_modes(self, r: Any) -> Any:
+        """The cycle in the modified basis; see `cycle`."""
         if self._constrained is not None:
-            r = xp.where(self._constrained, xp.zeros_like(r), r)
-        z = self._cycle(0, r)
-        return z if change is None else xp.concatenate([change(row) for row in z.reshape(n, -1)])
+            r = self.A.vectors.xp.where(self._constrained, self.A.vectors.xp.zeros_like(r), r)
+        return self._cycle(0, r)
 
     def _cycle(self, number: int, r: Any) -> Any:
         level = self.levels[number]
@@ -276,16 +289,20 @@ class Multigrid:
 
 
 class _Run:
-    """Cycles in arrays of their own; from the second one on launched as a graph, if the device has graphs."""
+    """Cycles in arrays of their own: recorded, or from the second one on launched as a graph, where a backend can."""
 
     def __init__(self, M: Multigrid) -> None:
         self.M, self.given = M, M.A.vectors.xp.zeros(M.A.shape[0], M.dtype)
-        self.result = self.given
+        self.result, alone = self.given, M.A.vectors.comm.size == 1
+        self.recorded = M.A.operator.backend.recorded(M.in_modes, self.given) if alone else None
         self.thread: int | None = None
         self.graph: Any = None
 
     def __call__(self, r: Any) -> Any:
         self.given[...] = r
+        if self.recorded is not None:
+            self.given[...] = self.M.to_modes(self.given)
+            return self.M.to_nodes(self.recorded())
         vectors = self.M.A.vectors
         # If processes share the vertices, the first one solves for them on its host.
         iteration = vectors.iteration if vectors.comm.size == 1 else None

@@ -24,9 +24,19 @@ def diffusion(u, du, x, k, lam):
     return lam * np.sin(u) + np.where(u > 0.1, u, -u) * x[0], np.maximum(k, 0.5) * du
 
 
+def at_points(u, du, x, k, lam):
+    """A result at the point, of all that a function can take."""
+    return lam * np.sin(u) * x[0] + k * u * du[1] - du[0]
+
+
 def coupled(u, du, lam):
     """Two components that meet in the flux and in the value."""
     return [lam * u[1], u[0] * u[1]], [du[1] + 2.0 * du[0], du[0]]
+
+
+def advection(u, du):
+    """Two components at the points."""
+    return [u[0] * du[i][0] + u[1] * du[i][1] for i in range(2)]
 
 
 def operators(name):
@@ -52,6 +62,8 @@ def operators(name):
         (hp.PhysDeriv(space, backend="numpy"), SumFacTopOptions(2)),
         (hp.Mass(one, backend="numpy"), SumFacTopOptions(1, prefetch=9)),
         (hp.WeakForm(space, diffusion, fields={"k": lambda *x: 1 + x[0], "lam": 0.7}, **n), "sumfac"),
+        (hp.AtPoints(space, at_points, fields={"k": lambda *x: 1 + x[0], "lam": 0.7}, **c), None),
+        (hp.AtPoints(straight_space, at_points, fields={"k": lambda *x: 1 + x[0], "lam": 0.7}, **n), "sumfac"),
     ]
 
 
@@ -91,6 +103,7 @@ def test_stages_surfaces_and_components(tmp_path, rng):
             made += [
                 hp.WeakForm(space, coupled, fields={"lam": 0.7}, components=2, backend="numpy", algorithm=algorithm),
                 hp.IProductWRTDerivBase(space, backend="numpy", algorithm=algorithm),
+                hp.AtPoints(space, advection, components=2, backend="numpy", algorithm=algorithm),
             ]
         made += [op(space, backend="numpy") for op in (hp.BwdTrans, hp.IProductWRTBase, hp.PhysDeriv)]
     for operator in made:

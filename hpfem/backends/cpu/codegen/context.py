@@ -165,7 +165,7 @@ class Context:
 
     def result(self, c: int) -> str:
         """Find a component of what comes out at the points; see `Context.values`."""
-        own = self.form.trial_gradient and not self.form.to_modes
+        own = self.form.trial_gradient and not self.form.to_modes and self.trace is None
         return self.area("x", c, size=self.point_vectors) if own else self.values(c)
 
     # --- one-dimensional matrices ---------------------------------------------------------------------------------
