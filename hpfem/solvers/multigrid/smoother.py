@@ -94,7 +94,7 @@ class LowEnergySmoother:
     backend : Backend
         Of the operator.
     lines : bool
-        Whether strongly coupled functions are solved for together.
+        Whether strongly coupled functions are solved for together, except those that processes share.
 
     Attributes
     ----------
