@@ -332,10 +332,10 @@ def solved(case: Case) -> dict[str, Any]:
         if case.by_cells is not None:
             k = _by_cells(space, case.by_cells)
         bc = hp.BoundaryConditions(c0, **case.conditions)
-        form: hp.Operator = hp.Helmholtz(space, case.lam, k)
+        form: Any = hp.Helmholtz(space, case.lam, k)
         if case.peclet is not None:
             width = round(space.n_cells / CELLS[space.blocks[0].shape.name]) ** (-1 / space.dim)
-            form = hp.AdvectionDiffusionReaction(space, VELOCITY[: space.dim], width / (2 * case.peclet), case.lam)
+            form = hp.AdvectionDiffusionReaction(space, list(VELOCITY[: space.dim]), width / (2 * case.peclet), case.lam)
         A = hp.GlobalOperator(form, c0, bc, case.components)
         b = np.random.default_rng(0).standard_normal(A.shape[0]) * np.tile(bc.free, A.components)
         if not b.any():
