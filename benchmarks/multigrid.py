@@ -335,7 +335,8 @@ def solved(case: Case) -> dict[str, Any]:
         form: Any = hp.Helmholtz(space, case.lam, k)
         if case.peclet is not None:
             width = round(space.n_cells / CELLS[space.blocks[0].shape.name]) ** (-1 / space.dim)
-            form = hp.AdvectionDiffusionReaction(space, list(VELOCITY[: space.dim]), width / (2 * case.peclet), case.lam)
+            velocity = list(VELOCITY[: space.dim])
+            form = hp.AdvectionDiffusionReaction(space, velocity, width / (2 * case.peclet), case.lam)
         A = hp.GlobalOperator(form, c0, bc, case.components)
         b = np.random.default_rng(0).standard_normal(A.shape[0]) * np.tile(bc.free, A.components)
         if not b.any():
