@@ -216,6 +216,7 @@ class BlockGeometry(ElementMap):
         super().__init__(shape, order, coefficients)
         self.rule = rule
         self.kind, self.affine = kind, kind is AFFINE
+        self._deviation: float | None = None
         # Operators on the same block share their factors for as long as one of them lives.
         self._made: WeakValueDictionary[tuple[str, int, str], NDArray[np.floating[Any]]] = WeakValueDictionary()
 
@@ -252,6 +253,48 @@ class BlockGeometry(ElementMap):
         other = BlockGeometry(self.shape, self.order, self.coefficients, rule, self.kind)
         other._copies = self._copies
         return other
+
+    def straightened(self) -> BlockGeometry:
+        """Take the same elements as affine ones, with their mean Jacobians.
+
+        Returns
+        -------
+        BlockGeometry
+            A new one without factors.
+        """
+        other = BlockGeometry(self.shape, self.order, self.coefficients, self.rule, AFFINE)
+        other._copies = self._copies
+        return other
+
+    def deviation(self, xp: Any = np) -> float:
+        """Bound how far Jacobians are from their element's mean J_0: |J_0^-1 J - I| at the points.
+
+        Parameters
+        ----------
+        xp : module
+            NumPy or CuPy: where it is computed.
+
+        Returns
+        -------
+        float
+            At least the largest Frobenius norm of all elements; 0 without elements.
+        """
+        if self._deviation is None:
+            self._deviation = self._largest_deviation(xp)
+        return self._deviation
+
+    def _largest_deviation(self, xp: Any) -> float:
+        mean, _ = AFFINE.reference(self)
+        collapse = inverse_collapse(self.shape, self.rule.eta)
+        gradient = np.einsum("amq,qab->bmq", self.gradient_eta, collapse, optimize=True)
+        # J_0^-1 J - I is a sum over the modes of the map of J_0^-1 c times what differs from the mean gradient.
+        lengths = np.linalg.norm(gradient - mean, axis=0).max(axis=1)
+        largest = 0.0
+        for some in chunks(self.n_elements, 4 * self.space_dim * self.basis.n_modes):
+            _, inverse = determinant_and_inverse(self.jacobian(mean, some, xp), xp)
+            moved = xp.matmul(inverse[..., 0].transpose(2, 0, 1), self._coefficients(some, xp))
+            largest = max(largest, float((xp.sqrt((moved**2).sum(axis=1)) @ xp.asarray(lengths)).max()))
+        return largest
 
     @cached_property
     def values(self) -> Array:
