@@ -21,7 +21,7 @@ from typing import Any
 from unittest.mock import patch
 
 from hpfem.backends import choose_backend
-from hpfem.backends.cpu.runtime import kernel, product
+from hpfem.backends.cpu.runtime import kernel, recording
 from hpfem.memory import count_transfers
 from hpfem.support.files import write_json
 from hpfem.support.machine import machine_description
@@ -87,12 +87,15 @@ def measured(name: str, arguments: tuple[Any, ...], backend: str, seconds: float
     assert spec is not None and spec.loader is not None
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
-    compiled, timer = kernel.compiled, choose_backend(backend).timer()
+    compiled, sequence, timer = kernel.compiled, recording.sequence, choose_backend(backend).timer()
 
     def counted(*given: Any) -> Counted:
         return Counted(compiled(*given))
 
-    with patch.object(kernel, "compiled", counted), patch.object(product, "compiled", counted):
+    def counted_sequence() -> Counted:
+        return Counted(sequence())
+
+    with patch.object(kernel, "compiled", counted), patch.object(recording, "sequence", counted_sequence):
         began = perf_counter()
         flow = getattr(example, name)(*arguments, backend=backend)
         flow.step()

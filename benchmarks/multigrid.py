@@ -24,6 +24,7 @@ import numpy as np
 
 import hpfem as hp
 from hpfem.mesh import Mesh, box, read_mesh
+from hpfem.solvers.gmres import gmres
 from hpfem.solvers.multigrid import Multigrid
 from hpfem.support.files import write_json
 from hpfem.support.machine import machine_description
@@ -35,6 +36,9 @@ SOLIDS, FLAT = ("hex", "prism", "pyramid", "tet"), ("quad", "tri")
 MOST_UNKNOWNS, MOST_ITERATIONS = 1_200_000, 1000
 # Boxes across in the tables of hard problems, as in the prototype's.
 ACROSS = {"hex": 4, "prism": 4, "pyramid": 2, "tet": 2}
+# A flow of speed 1, and the cells in each box of a mesh.
+VELOCITY = np.array([6.0, 3.0, -2.0]) / 7
+CELLS = {"hex": 1, "prism": 2, "pyramid": 6, "tet": 6, "quad": 1, "tri": 2}
 ONE_SIDE: dict[str, Any] = {"dirichlet": {"xmin": 0.0}}
 EVERYWHERE: dict[str, Any] = {"dirichlet": 0.0}
 
@@ -45,7 +49,7 @@ ByCells = Callable[[np.ndarray], np.ndarray]
 class Case(NamedTuple):
     """A count: what is solved, and where it stands in its table.
 
-    `theirs` is the prototype's count.
+    `theirs` is the prototype's count. With a cell Peclet number |a| h / 2k, a flow is solved by GMRES.
     """
 
     row: str
@@ -57,6 +61,7 @@ class Case(NamedTuple):
     k: Callable[..., Any] | None = None
     by_cells: ByCells | None = None
     components: int | None = None
+    peclet: float | None = None
     degree: int = 2
     dtype: str = "float32"
     tol: float = 1e-8
@@ -203,6 +208,26 @@ def aspects(small: bool) -> Iterator[Case]:
                         yield Case(row, f"1:{a}", mesh, 2 if small else 4, conditions, 0.0, degree=degree, theirs=count)
 
 
+@table("Stretched cells by order: thin in z or y, Dirichlet values on one small side, lam = 0, V2")
+def stretched(small: bool) -> Iterator[Case]:
+    """Every shape and order, where functions that are constant across the layer have little energy."""
+    for shape, n in {"hex": 3, "prism": 3, "pyramid": 2, "tet": 2, "quad": 6, "tri": 6}.items():
+        for a in (2,) if small else (10, 100):
+            mesh = boxes(shape, n, [1.0] * (1 if shape in FLAT else 2) + [1 / a])
+            for P in (1, 2) if small else range(1, 9):
+                yield Case(f"{shape}, 1:{a}", f"P={P}", mesh, P, lam=0.0)
+
+
+@table("Advection: GMRES with V2 of the diffusion, P = 4, tol 1e-8, by the cells' Peclet number")
+def advection(small: bool) -> Iterator[Case]:
+    """A constant flow through boxes, with values given everywhere or where it enters only."""
+    for text, given in (("all given", EVERYWHERE), ("xmin given", ONE_SIDE)):
+        for shape, n in {"hex": 3, "prism": 3, "pyramid": 2, "tet": 2, "quad": 8, "tri": 8}.items():
+            for peclet in ("1",) if small else ("1", "3", "10", "30"):
+                mesh, P = boxes(shape, 2 if small else n), 2 if small else 4
+                yield Case(f"{shape}, {text}", f"Pe={peclet}", mesh, P, given, 0.0, peclet=float(peclet))
+
+
 @table("Reactions: P = 4, Dirichlet values on one side, V2")
 def reactions(small: bool) -> Iterator[Case]:
     """From none to where it is all that there is, in the unit box."""
@@ -307,14 +332,20 @@ def solved(case: Case) -> dict[str, Any]:
         if case.by_cells is not None:
             k = _by_cells(space, case.by_cells)
         bc = hp.BoundaryConditions(c0, **case.conditions)
-        A = hp.GlobalOperator(hp.Helmholtz(space, case.lam, k), c0, bc, case.components)
+        form: Any = hp.Helmholtz(space, case.lam, k)
+        if case.peclet is not None:
+            width = round(space.n_cells / CELLS[space.blocks[0].shape.name]) ** (-1 / space.dim)
+            velocity = list(VELOCITY[: space.dim])
+            form = hp.AdvectionDiffusionReaction(space, velocity, width / (2 * case.peclet), case.lam)
+        A = hp.GlobalOperator(form, c0, bc, case.components)
         b = np.random.default_rng(0).standard_normal(A.shape[0]) * np.tile(bc.free, A.components)
         if not b.any():
             return found | {"failed": "no unknown is free"}
-        M = Multigrid(A, degree=case.degree, dtype=case.dtype)
+        flow = case.peclet is not None
+        M = Multigrid(A.elliptic_part() if flow else A, degree=case.degree, dtype=case.dtype)
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
-            x, info = hp.cg(A, b, M, tol=case.tol, max_iterations=MOST_ITERATIONS, bar=False)
+            x, info = (gmres if flow else hp.cg)(A, b, M, tol=case.tol, max_iterations=MOST_ITERATIONS, bar=False)
     except hp.HpfemError as error:
         return found | {"failed": str(error)}
     found |= {"iterations": info.iterations, "residual": float(np.linalg.norm(b - A.apply(x)) / np.linalg.norm(b))}

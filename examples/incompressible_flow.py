@@ -39,6 +39,12 @@ def at_walls(u, du, n, nu, rate):
     return [-rate * sum(u[i] * n[i] for i in d), *(0.0 for _ in d[1:])], [turned, *([0.0 for _ in d] for _ in d[1:])]
 
 
+def advection(u, du):
+    """The velocity's derivative along itself, u . grad u."""
+    d = range(len(u))
+    return [sum(u[j] * du[i][j] for j in d) for i in d]
+
+
 class Flow:
     """A flow that advances by time steps.
 
@@ -71,9 +77,8 @@ class Flow:
         self.test, self.test_gradient = (
             make(self.fine, space) for make in (hp.IProductWRTBase, hp.IProductWRTDerivBase)
         )
-        self.w, self.gradient, self.slopes, self.scalar = (
-            self.fine.empty("phys", n) for n in (self.dim, self.dim, self.dim**2, 1)
-        )
+        self.advect = hp.AtPoints(space, advection, components=self.dim, target=self.fine)
+        self.w, self.gradient, self.scalar = (self.fine.empty("phys", n) for n in (self.dim, self.dim, 1))
         given = {"nu": nu, "rate": 1 / dt}
         self.walls = [hp.WeakForm(space, at_walls, fields=given, components=self.dim, on=name) for name in walls]
         self.vectors, self.device = self.velocity.operator.vectors, self.velocity.operator.device
@@ -97,26 +102,17 @@ class Flow:
             form.parameters["rate"] = self.gamma / self.dt
 
     def _remember(self, vector):
-        """Keep a velocity, and its advection u . grad u at the points."""
-        values, advection = self._at_points(vector), []
-        for u, du in zip(values.data, self.derivatives(values, out=self.slopes).data, strict=True):
-            u, du = u.read(self.device), du.readwrite(self.device)
-            terms = du.reshape(self.dim, *u.shape)
-            terms *= u
-            advection.append(terms.sum(axis=1))
+        """Keep a velocity, and its advection at the points."""
         self.u = vector
         self.known.appendleft(vector)
-        self.advection.appendleft(self.fine.field("phys", advection))
-
-    def _at_points(self, vector):
-        """Values of a velocity, in a field that the next call writes to."""
-        return self.values(self.c0.scatter(vector, device=self.device), out=self.w)
+        self.advection.appendleft(self.advect(self.c0.scatter(vector, device=self.device)))
 
     def step(self, dirichlet=None):
         """Advance by dt; `dirichlet` are other values at the walls, a global vector where the problem computes."""
         if len(self.advection) != len(self.alpha):
             self._take_order(len(self.advection))
-        w = self._at_points(combined([a / self.dt for a in self.alpha], self.known))
+        before = self.c0.scatter(combined([a / self.dt for a in self.alpha], self.known), device=self.device)
+        w = self.values(before, out=self.w)
         for beta, part in zip(self.beta, self.advection, strict=True):
             w.axpy(-beta, part)
         ahead = combined(self.beta, self.known)

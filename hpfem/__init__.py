@@ -30,6 +30,7 @@ from .memory import OutOfMemory
 from .mesh import Mesh, box, distribute, from_meshio, read_mesh
 from .operators import (
     AdvectionDiffusionReaction,
+    AtPoints,
     BwdTrans,
     FwdTrans,
     Helmholtz,
@@ -54,6 +55,7 @@ __all__ = [
     "BACKENDS",
     "AdvectionDiffusionReaction",
     "ArgumentError",
+    "AtPoints",
     "Backend",
     "Block",
     "BoundaryConditions",

@@ -331,7 +331,8 @@ class World:
     def _operators(self) -> list[Call]:
         space, u, values = self.space, self.u, self.values
         options = {"strategy": "auto", "algorithm": "auto", "backend": "numpy"}
-        plain = ("BwdTrans", "FwdTrans", "IProductWRTBase", "IProductWRTDerivBase", "Laplacian", "Mass", "PhysDeriv")
+        transform, options = options, {**options, "precision": "full"}
+        plain = ("BwdTrans", "IProductWRTBase", "IProductWRTDerivBase", "Laplacian", "Mass", "PhysDeriv")
 
         def weak(u: Any, du: Any, k: Any) -> Any:
             return k * u, du
@@ -348,6 +349,7 @@ class World:
         velocity = space.evaluate(lambda x, y: [x, y])
         return [
             *(Call(name, getattr(hp, name), {"space": space, **options}) for name in plain),
+            Call("FwdTrans", hp.FwdTrans, {"space": space, **transform}),
             Call("Helmholtz", hp.Helmholtz, {"space": space, "lam": 1.0, "diffusivity": 1.0, **options}),
             Call(
                 "AdvectionDiffusionReaction",
@@ -357,6 +359,12 @@ class World:
             Call("Helmholtz region", lambda k: hp.Helmholtz(space, diffusivity={"all": k}), {"k": 1.0}),
             Call("Helmholtz tensor", lambda k: hp.Helmholtz(space, 1.0, [[k, 0.5], [0.5, 2.0]]), {"k": 1.0}),
             Call("WeakForm", hp.WeakForm, form),
+            Call(
+                "AtPoints",
+                hp.AtPoints,
+                {"space": space, "pointwise": lambda u, k: k * u, "fields": {"k": 1.0}, "components": 1, "target": None}
+                | options,
+            ),
             Call("WeakForm on", lambda on: hp.WeakForm(space, lambda u: u, test="value", on=on), {"on": "left"}),
             Call(
                 "WeakForm on()",

@@ -234,7 +234,9 @@ class Product:
         if vector.size != self.shape[0] * self.shape[1]:
             raise ArgumentError(f"a vector of {self.shape[0] * self.shape[1]} numbers is needed, got {vector.shape}")
         xp = self.vectors.xp
-        rows = xp.ascontiguousarray(vector, self.dtype).reshape(self.shape)
+        if vector.dtype != self.dtype or not vector.flags.c_contiguous:
+            vector = xp.ascontiguousarray(vector, self.dtype)
+        rows = vector.reshape(self.shape)
         given = rows if self._fixed is None else xp.where(self._fixed, xp.zeros_like(rows), rows)
         if self._extra is None:
             out = self.into(given)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,46 @@ from .timer import HostTimer, Timer
 from .vectors import HOST_VECTORS, BlockMatrix, VectorSpace
 
 
+@dataclass(frozen=True)
+class SolveSizes:
+    """Unknowns up to which a single solve takes less time with the diagonal than with multigrid, its set-up included.
+
+    Attributes
+    ----------
+    solid : float
+        In 3-D from order `low_order` on. At lower orders the set-up for the vertices dominates and iterations are few:
+        times the square of the ratio of orders.
+    flat : float
+        In 2-D.
+    low_order : int
+    asymmetric : float
+        Factor for GMRES, in which every iteration uses all earlier ones.
+    """
+
+    solid: float
+    flat: float
+    low_order: int = 4
+    asymmetric: float = 1 / 6
+
+    def limit(self, dim: int, order: int, symmetric: bool) -> float:
+        """The number of unknowns for a problem.
+
+        Parameters
+        ----------
+        dim : int
+            Of the cells.
+        order : int
+        symmetric : bool
+            Whether the operator is.
+
+        Returns
+        -------
+        float
+        """
+        size = self.flat if dim < 3 else self.solid * max(1.0, self.low_order / order) ** 2
+        return size if symmetric else size * self.asymmetric
+
+
 class Backend(Immutable, ABC):
     """Where kernels run; each has a folder of its own, which registers one object.
 
@@ -40,11 +81,14 @@ class Backend(Immutable, ABC):
         Its ways to compute a form on a block.
     device_type : type
         Kind of its devices, known even if it cannot run.
+    solve_sizes : SolveSizes
+        Which preconditioner "auto" takes (`benchmarks/auto_sizes.py`); measured on one core by default.
     """
 
     name: str
     strategies: tuple[Strategy, ...]
     device_type: type[Device] = Host
+    solve_sizes: SolveSizes = SolveSizes(solid=20_000, flat=40_000)
 
     @property
     def strategy_names(self) -> tuple[str, ...]:
@@ -151,6 +195,23 @@ class Backend(Immutable, ABC):
         -------
         callable or None
             (array [D, ...] on the device, numbers of the parameters) -> array [components, ...].
+        """
+        return None
+
+    def recorded(self, function: Callable[[Any], Any], given: Any) -> Callable[[], Any] | None:
+        """Offer a function of vectors as compiled calls that are made at once.
+
+        Parameters
+        ----------
+        function : callable
+            vector -> vector of the same type; it may be called with an object that stands for an array.
+        given : array, [n]
+            Memory of the vector that it is applied to.
+
+        Returns
+        -------
+        callable or None
+            () -> function(given), in the same memory every time.
         """
         return None
 

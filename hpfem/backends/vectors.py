@@ -184,7 +184,7 @@ class BlockMatrix:
         return matrix.indices, None if np.all(matrix.data == 1) else matrix.data
 
     def gathered(self, local: Sequence[Any]) -> NDArray[np.float64]:
-        """Multiply local numbers by the transpose, once.
+        """Multiply local numbers by the transpose, in float64.
 
         Parameters
         ----------
@@ -195,15 +195,9 @@ class BlockMatrix:
         -------
         ndarray, [global]
         """
-        total = np.zeros(self.size)
-        for codes, own in zip(self.codes, local, strict=True):
-            flat, numbers = codes.reshape(-1), np.asarray(own, dtype=np.float64).reshape(-1)
-            if flat.size and flat.min() < 0:
-                several = np.flatnonzero(flat < 0)
-                total += self.rows[-1 - flat[several]].T @ numbers[several]
-                flat, numbers = np.delete(flat, several), np.delete(numbers, several)
-            total += np.bincount(flat >> 1, np.where(flat & 1, -numbers, numbers), self.size)
-        return total
+        numbers = [np.asarray(own, dtype=np.float64).reshape(-1) for own in local]
+        found: NDArray[np.float64] = self.transpose @ np.concatenate(numbers)
+        return found
 
     def summed(self, matrix: Any, local: Any, xp: Any = np) -> Any:
         """Multiply local numbers by a matrix such as the transpose.

@@ -91,7 +91,7 @@ def make_operator(space: Space, name: str, given: Mapping[str, Sequence[str]], a
     given : mapping
         Coefficients as they were typed.
     arguments : Namespace
-        The command's: strategy and algorithm.
+        The command's: strategy, algorithm and precision.
 
     Returns
     -------
@@ -100,7 +100,7 @@ def make_operator(space: Space, name: str, given: Mapping[str, Sequence[str]], a
     Raises
     ------
     ArgumentError
-        For a coefficient that it does not take, or an unknown strategy or algorithm.
+        For a coefficient or a precision that it does not take, or an unknown strategy or algorithm.
     """
     cls = operator_class(name)
     takes = inspect.signature(cls).parameters
@@ -111,7 +111,12 @@ def make_operator(space: Space, name: str, given: Mapping[str, Sequence[str]], a
     if "velocity" in takes:
         given = {"velocity": [", ".join(["1"] * space.dim)], **given}
     coefficients = {key: options.coefficient(key, texts, space) for key, texts in given.items()}
-    return cls(space, **coefficients, strategy=arguments.strategy, algorithm=arguments.algorithm)
+    chosen = {"strategy": arguments.strategy, "algorithm": arguments.algorithm}
+    if issubclass(cls, Operator):
+        chosen["precision"] = arguments.precision
+    elif arguments.precision != "full":
+        raise ArgumentError(f"{cls.__name__} is computed in full precision; leave --precision out")
+    return cls(space, **coefficients, **chosen)
 
 
 def argument_of(operator: Any, space: Space, expression: FieldExpression) -> tuple[Field, Field]:
@@ -189,6 +194,8 @@ def _report(mesh: str, operator: Any, expression: str, field: Field, result: Fie
     report["seconds"] = seconds
     report["dofs_per_second"] = space.n_dofs * field.components / seconds
     choices = operator.choices if isinstance(operator, Operator) else ()
+    if isinstance(operator, Operator):
+        report["precision_error"] = operator.precision_error
     report["blocks"] = [
         {
             "shape": block.shape.name,

@@ -362,6 +362,8 @@ def add_choice_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--strategy", default="auto", metavar="NAME", help="auto, stdmat, sumfac, ... (default auto)")
     algorithms = ", ".join(("auto", *ALGORITHMS))
     group.add_argument("--algorithm", default="auto", metavar="NAME", help=f"{algorithms} (default auto)")
+    text = "mixed allows geometric factors in float32 (default full)"
+    group.add_argument("--precision", default="full", metavar="NAME", help=text)
 
 
 def add_timing_options(parser: argparse.ArgumentParser, repeats: int | None) -> None:

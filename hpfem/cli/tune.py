@@ -132,11 +132,13 @@ def _show(arguments: argparse.Namespace) -> None:
     for record in records:
         key, about = record.key, record.about
         rate, size = about.get("dofs_per_second"), key.get("size")
+        types = dict.fromkeys(str(key.get(name)) for name in ("dtype", "factors") if key.get(name))
         rows.append(
             [
                 f"{key.get('backend')}: {key.get('device')}",
                 str(about.get("operator", key.get("form"))),
-                *(str(key.get(name)) for name in ("shape", "order", "geometry", "dtype")),
+                *(str(key.get(name)) for name in ("shape", "order", "geometry")),
+                "/".join(types),
                 f"{4.0**size:.0e}" if isinstance(size, int) and 0 <= size < 64 else "",
                 str(record.winner),
                 output.engineering(rate, "DoF/s") if isinstance(rate, (int, float)) else "",

@@ -174,13 +174,14 @@ def operator_bytes(problem: BlockProblem, applications: int = 1) -> int:
     int
     """
     numbers = problem.n_input + problem.n_output * problem.components_out(problem.coupled) / problem.coupled
-    kind, shared = problem.read_factors, 0
+    kind, number, shared = problem.read_factors, problem.dtype.itemsize, 0
     if kind is not None:
-        shared += problem.geometry.n_factors(kind) * problem.geometry.n_points(kind)
+        stored = problem.geometry.n_factors(kind) * problem.geometry.n_points(kind)
+        shared += stored * problem.stored_dtype(kind).itemsize
     if problem.scaled:
-        shared += problem.geometry.n_factors("map")
+        shared += problem.geometry.n_factors("map") * number
     if problem.form.trace is not None:
         if problem.form.trace.uses_point:
-            shared += problem.geometry.n_factors("points") * problem.n_points
-        shared += sum(len(field.values) for field in problem.fields.values()) * problem.n_points
-    return int((numbers + shared / applications) * problem.dtype.itemsize)
+            shared += problem.geometry.n_factors("points") * problem.n_points * number
+        shared += sum(len(field.values) for field in problem.fields.values()) * problem.n_points * number
+    return int(numbers * number + shared / applications)

@@ -6,6 +6,7 @@ IProductWRTBase          phys    value           w|J|           value           
 PhysDeriv                phys    grad            J^-1           -               phys, D per component
 IProductWRTDerivBase     phys    value           w|J| J^-1      grad            dual, of D per component
 weak forms               coeff   its arguments   function       its results     dual
+AtPoints                 coeff   its arguments   function       -               phys
 
 Coefficients are evaluated with the basis. Values at the points are given: their gradient is collocated.
 """
@@ -89,11 +90,11 @@ class Form:
         self.factor_kind: str | None = "jacobian"
         if not self.gradients:
             self.factor_kind = "wJ" if test else None
-        elif trace is not None and not trace.general:
+        elif test and trace is not None and not trace.general:
             self.factor_kind = "metric"
 
     @classmethod
-    def weak(cls, name: str, trace: Trace, components: int = 1) -> Form:
+    def weak(cls, name: str, trace: Trace, components: int = 1, tested: bool = True) -> Form:
         """A weak form: the arguments of its function are evaluated, its results are tested.
 
         Parameters
@@ -101,13 +102,16 @@ class Form:
         name : str
         trace : Trace
         components : int
+        tested : bool
+            Otherwise they are the values at the points.
 
         Returns
         -------
         Form
         """
         used = (("value", trace.uses_value), ("grad", trace.uses_gradient))
-        return cls(name, "coeff", tuple(part for part, is_used in used if is_used), trace.test, trace, components)
+        trial, test = tuple(part for part, is_used in used if is_used), trace.test if tested else ()
+        return cls(name, "coeff", trial, test, trace, components)
 
     def coupled(self, space_dim: int) -> int:
         """Count the components of the input that one application takes together.
@@ -179,7 +183,7 @@ class BlockProblem:
     geometry : BlockGeometry
         Mapping of the block's elements.
     dtype : dtype
-        Of fields, geometric factors and arithmetic.
+        Of fields and arithmetic.
     algorithm : str
         "collocated" or "noncollocated" ([Xing] Alg. 5 and 6); without meaning if the form has no gradients.
     fields : mapping
@@ -190,6 +194,8 @@ class BlockProblem:
         Whether the kernel recomputes geometric factors from the elements' maps, and does not read them.
     scaled : bool
         Whether it then reads one of them, w / |J|, instead of the division ([Cao] section 4.1.2).
+    mixed : bool
+        Whether geometric factors may be stored in float32 where arithmetic is in float64; see `stored_dtype`.
     shape : Shape
         The elements'.
     n_modes, n_points : int
@@ -211,6 +217,7 @@ class BlockProblem:
     parameters: Mapping[str, float] = field(default_factory=dict)
     recomputed: bool = False
     scaled: bool = False
+    mixed: bool = False
 
     def __post_init__(self) -> None:
         if self.algorithm not in ALGORITHMS:
@@ -282,6 +289,29 @@ class BlockProblem:
         if self.scaled:
             return "scale"
         return "map" if self.recomputed else self.form.factor_kind
+
+    def stored_dtype(self, kind: str) -> np.dtype[Any]:
+        """Tell the type in which numbers of the geometry are stored.
+
+        Parameters
+        ----------
+        kind : str
+            One of `hpfem.geometry.block_geometry.KINDS`.
+
+        Returns
+        -------
+        dtype
+            float32 for factors at the points of elements that are not affine, if that is allowed (`mixed`) and the
+            factors are in its range; else the problem's. Coordinates are not rounded, nor what recomputed factors read.
+        """
+        at_points = kind not in ("points", "scale", "map") and not self.geometry.affine
+        rounded = self.mixed and at_points and not len(self.geometry.outside(np.float32))
+        return np.dtype(np.float32) if rounded else self.dtype
+
+    @property
+    def factors_dtype(self) -> np.dtype[Any]:
+        """Type of the geometric factors that the kernel reads; that of the problem if it reads none."""
+        return self.dtype if self.read_factors is None else self.stored_dtype(self.read_factors)
 
     @cached_property
     def nodal(self) -> bool:

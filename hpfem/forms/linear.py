@@ -92,7 +92,7 @@ def check_linear(problem: BlockProblem) -> None:
         With the reason.
     """
     form, trace = problem.form, problem.form.trace
-    if trace is None:
+    if trace is None or not form.test:
         raise NotSuitable("only weak forms have an element matrix")
     if not problem.geometry.affine:
         raise NotSuitable("elements are not affine")

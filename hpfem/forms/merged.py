@@ -17,6 +17,7 @@ import numpy as np
 
 from ..errors import NotSuitable
 from ..geometry.block_geometry import BlockGeometry
+from ..geometry.element_map import Elements
 from . import Expression, Graph, Trace
 from .cost import operator_bytes
 from .evaluate import evaluate
@@ -60,7 +61,7 @@ class KnownCoefficients:
         self._trace = Trace(graph, dim, 1, (*diffusion, *([] if reaction is None else [reaction])))
         self._fields, self._dtype = fields, dtype
 
-    def values(self, geometry: BlockGeometry, elements: slice, xp: Any) -> tuple[Any, Any]:
+    def values(self, geometry: BlockGeometry, elements: Elements, xp: Any) -> tuple[Any, Any]:
         """Evaluate them, in the arithmetic of kernels; see `hpfem.geometry.Coefficients`."""
         points: list[Any] = []
 
@@ -106,7 +107,7 @@ def merged(problem: BlockProblem) -> BlockProblem:
 
 def _merged(problem: BlockProblem) -> BlockProblem:
     trace, refused = problem.form.trace, f"coefficients of {problem.form.name} are not merged"
-    if trace is None or problem.geometry.affine or problem.form.components > 1:
+    if trace is None or not problem.form.test or problem.geometry.affine or problem.form.components > 1:
         raise NotSuitable(f"{refused}: only weak forms on elements that are not affine, of uncoupled components, are")
     if not trace.general and not any(key[0] in ("field", "x") for key in trace.inputs):
         raise NotSuitable(f"{refused}: it has none at the points")

@@ -46,7 +46,8 @@ class Pointwise:
     function : callable
         Takes some of `u`, `du`, `x` and names of fields and parameters.
     test : tuple of str
-        Test factors of its results: "value", "grad" or both, in this order.
+        Test factors of its results: "value", "grad" or both, in this order; nothing if its result is a value at the
+        points.
     """
 
     function: Callable[..., Any]
@@ -55,7 +56,7 @@ class Pointwise:
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise ArgumentError(f"a pointwise function is a function, got {type(self.function).__name__}")
-        if not isinstance(self.test, tuple) or self.test not in (("value",), ("grad",), ("value", "grad")):
+        if not isinstance(self.test, tuple) or self.test not in ((), ("value",), ("grad",), ("value", "grad")):
             raise ArgumentError(f"test must be ('value',), ('grad',) or ('value', 'grad'), got {shown(self.test)}")
 
     @property
@@ -86,12 +87,12 @@ class Pointwise:
     def __call__(self, arguments: Mapping[str, Any]) -> tuple[Any | None, Any | None]:
         """Results for the test value and the test gradient; None if there is no such result."""
         result = self.function(**{name: arguments[name] for name in self.arguments})
-        if len(self.test) == 1:
+        if len(self.test) < 2:
             if isinstance(result, tuple) and len(result) == 1:
                 result = result[0]
             if result is None:
                 raise ArgumentError(f"pointwise function {self.name!r} returned nothing")
-            return (result, None) if self.test == ("value",) else (None, result)
+            return (None, result) if self.test == ("grad",) else (result, None)
         if not isinstance(result, tuple) or len(result) != 2:
             raise ArgumentError(
                 f"pointwise function {self.name!r} must return a pair (what multiplies the test value, what multiplies"

@@ -202,14 +202,14 @@ class Coefficients(Protocol):
     tensor: bool
     reacts: bool
 
-    def values(self, geometry: BlockGeometry, elements: slice, xp: Any) -> tuple[Any, Any]:
+    def values(self, geometry: BlockGeometry, elements: Elements, xp: Any) -> tuple[Any, Any]:
         """Evaluate them.
 
         Parameters
         ----------
         geometry : BlockGeometry
             Of all elements, with the points.
-        elements : slice
+        elements : slice or ndarray of int
             Which elements.
         xp : module
             NumPy or CuPy.
@@ -254,6 +254,7 @@ class BlockGeometry(ElementMap):
         super().__init__(shape, order, coefficients)
         self.rule = rule
         self.kind, self.affine = kind, kind is AFFINE
+        self._deviation: float | None = None
         # Operators on the same block share their factors for as long as one of them lives.
         self._made: WeakValueDictionary[tuple[str, int, str], NDArray[np.floating[Any]]] = WeakValueDictionary()
         self._merged: WeakValueDictionary[int, BlockGeometry] = WeakValueDictionary()
@@ -292,6 +293,48 @@ class BlockGeometry(ElementMap):
         other._copies = self._copies
         return other
 
+    def straightened(self) -> BlockGeometry:
+        """Take the same elements as affine ones, with their mean Jacobians.
+
+        Returns
+        -------
+        BlockGeometry
+            A new one without factors.
+        """
+        other = BlockGeometry(self.shape, self.order, self.coefficients, self.rule, AFFINE)
+        other._copies = self._copies
+        return other
+
+    def deviation(self, xp: Any = np) -> float:
+        """Bound how far Jacobians are from their element's mean J_0: |J_0^-1 J - I| at the points.
+
+        Parameters
+        ----------
+        xp : module
+            NumPy or CuPy: where it is computed.
+
+        Returns
+        -------
+        float
+            At least the largest Frobenius norm of all elements; 0 without elements.
+        """
+        if self._deviation is None:
+            self._deviation = self._largest_deviation(xp)
+        return self._deviation
+
+    def _largest_deviation(self, xp: Any) -> float:
+        mean, _ = AFFINE.reference(self)
+        collapse = inverse_collapse(self.shape, self.rule.eta)
+        gradient = np.einsum("amq,qab->bmq", self.gradient_eta, collapse, optimize=True)
+        # J_0^-1 J - I is a sum over the modes of the map of J_0^-1 c times what differs from the mean gradient.
+        lengths = np.linalg.norm(gradient - mean, axis=0).max(axis=1)
+        largest = 0.0
+        for some in chunks(self.n_elements, 4 * self.space_dim * self.basis.n_modes):
+            _, inverse = determinant_and_inverse(self.jacobian(mean, some, xp), xp)
+            moved = xp.matmul(inverse[..., 0].transpose(2, 0, 1), self._coefficients(some, xp))
+            largest = max(largest, float((xp.sqrt((moved**2).sum(axis=1)) @ xp.asarray(lengths)).max()))
+        return largest
+
     @cached_property
     def values(self) -> Array:
         """Values of `basis` at the points, [n_geometry_modes, Q]."""
@@ -325,6 +368,83 @@ class BlockGeometry(ElementMap):
     def stored_reference(self) -> tuple[Array, Array]:
         """Reference data of the stored factors; see `GeometryKind.reference`."""
         return self.kind.reference(self)
+
+    @cached_property
+    def widths(self) -> Array:
+        """Sizes of the elements, roughly: of their largest coefficients but the constant ones, [E]."""
+        widths = np.empty(len(self.coefficients))
+        for part in chunks(len(widths), self.coefficients[:1].size, most=CACHED):
+            own = np.abs(self.coefficients[part, :, 1:])
+            widths[part] = own.reshape(len(own), -1).max(axis=1)
+        return widths
+
+    def outside(self, dtype: DTypeLike) -> Indices:
+        """Find the elements whose volumes leave the range of a type, with room for its rounding.
+
+        Parameters
+        ----------
+        dtype : dtype
+            float64 or float32.
+
+        Returns
+        -------
+        ndarray of int
+        """
+        return self._outside(dtype, np.ones(1))
+
+    def _outside(self, dtype: DTypeLike, scale: Array) -> Indices:
+        """Elements whose volumes times a scale, [E] or [1], leave the range."""
+        limits, digits = np.finfo(np.dtype(dtype)), np.log10(np.finfo(np.dtype(dtype)).eps)
+        volumes = self.dim * np.log10(self.widths) + np.log10(scale)
+        inside = (volumes > np.log10(limits.tiny) - digits) & (volumes < np.log10(limits.max) + digits)
+        return np.flatnonzero(~inside)
+
+    def rounding_error(self, kind: str, dtype: DTypeLike, points: int) -> float:
+        """Measure what factors change if they are rounded: the weights, and the energies of gradients.
+
+        Parameters
+        ----------
+        kind : str
+            "wJ", "metric" or "jacobian".
+        dtype : dtype
+            To which they are rounded.
+        points : int
+            That are looked at, more or less: those of elements spread over the block, one at least.
+
+        Returns
+        -------
+        float
+            Largest relative change of w|J| and, with gradients, of w|J| |grad u|^2 at these points, for any u. So the
+            energy of a function, and of its gradient, on these elements changes by no larger share. Coefficients that
+            are in the factors belong to these energies; large or infinite if one is a singular tensor.
+        """
+        n = min(self.n_elements, max(1, points // self.n_points(kind)))
+        some = np.unique(np.linspace(0, self.n_elements - 1, n).astype(int)) if n else np.empty(0, dtype=int)
+        if not len(some):
+            return 0.0
+        exact = np.stack(list(self._factors(kind, some)), axis=-1)  # [E, S, factor]
+        rounded = exact.astype(dtype).astype(np.float64)
+        there = exact[..., -1] != 0  # a coefficient in the factors may be 0, which is not rounded
+        change = np.abs(rounded[..., -1][there] / exact[..., -1][there] - 1).max(initial=0.0)
+        if kind == "wJ":
+            return float(change)
+        before, after = (self._metrics(kind, own) for own in (exact, rounded))
+        there = before.any(axis=(-2, -1))
+        try:
+            relative = np.linalg.solve(before[there], (after - before)[there])
+        except np.linalg.LinAlgError:  # a gradient without energy gets some
+            return np.inf
+        return float(max(change, np.abs(np.linalg.eigvals(relative)).max(initial=0.0)))
+
+    def _metrics(self, kind: str, factors: Array) -> Array:
+        """Matrices w|J| J^-1 J^-T, [.., d, d], of factors [.., n_factors]."""
+        if kind == "jacobian":
+            inverse = factors[..., :-1].reshape(*factors.shape[:-1], self.dim, self.space_dim)
+            return np.asarray(inverse @ (factors[..., -1:, None] * inverse.swapaxes(-1, -2)))
+        matrices = np.empty((*factors.shape[:-1], self.dim, self.dim))
+        for number, (a, b) in enumerate(symmetric_pairs(self.dim)):
+            matrices[..., a, b] = matrices[..., b, a] = factors[..., number]
+        return matrices
 
     def n_factors(self, kind: str) -> int:
         """Count the numbers that are stored of a kind of factors.
@@ -514,7 +634,7 @@ class BlockGeometry(ElementMap):
             smallest[chunk] = as_numpy(scaled_jacobian(J, determinant(J, xp), xp).min(axis=1))
         return smallest
 
-    def _factors(self, kind: str, elements: slice, xp: Any = np) -> Iterator[Any]:
+    def _factors(self, kind: str, elements: Elements, xp: Any = np) -> Iterator[Any]:
         """Factors of a chunk, one [E, S] after the other."""
         if kind == "points":
             yield from self.positions(self.values, elements, xp)
@@ -685,6 +805,23 @@ class MergedGeometry(BlockGeometry):
         """Take the first elements by themselves; see `BlockGeometry.part`."""
         return MergedGeometry(super().part(n_elements), self._of)
 
+    def outside(self, dtype: DTypeLike) -> Indices:
+        """Find the elements whose volumes, or products of these and coefficients, leave the range of a type."""
+        found = [self._outside(dtype, scale) for scale in (np.ones(1), *self._magnitudes)]
+        return np.unique(np.concatenate(found))
+
+    @cached_property
+    def _magnitudes(self) -> tuple[Array, Array]:
+        """Of each element's coefficients that are not 0: the largest and the smallest, or 1, [E]."""
+        largest, smallest = np.ones(self.n_elements), np.ones(self.n_elements)
+        for chunk in self.chunks():
+            diffusion, reaction = self._of.values(self, chunk, np)
+            for values in (*(diffusion if self.tensor else [diffusion]), reaction):
+                size = np.abs(np.broadcast_to(values, (chunk.stop - chunk.start, len(self.rule))))
+                largest[chunk] = np.maximum(largest[chunk], size.max(axis=1))
+                smallest[chunk] = np.minimum(smallest[chunk], size.min(axis=1, where=size > 0, initial=1.0))
+        return largest, smallest
+
     def n_factors(self, kind: str) -> int:
         """Count the numbers that are stored of a kind of factors; see `BlockGeometry.n_factors`."""
         return 1 + self._of.reacts if kind == "scale" else super().n_factors(kind)
@@ -699,7 +836,7 @@ class MergedGeometry(BlockGeometry):
         """See `BlockGeometry.stored_reference`."""
         return self._base.stored_reference
 
-    def _multipliers(self, kind: str, elements: slice, xp: Any) -> list[Any]:
+    def _multipliers(self, kind: str, elements: Elements, xp: Any) -> list[Any]:
         """What each factor of a kind is multiplied by."""
         if kind in ("points", "map"):
             return [1.0] * self.n_factors(kind)
@@ -708,7 +845,7 @@ class MergedGeometry(BlockGeometry):
             return [*[diffusion] * (self.n_factors(kind) - 1), reaction]
         return [reaction] if kind == "wJ" else [diffusion, reaction][: self.n_factors(kind)]
 
-    def _factors(self, kind: str, elements: slice, xp: Any = np) -> Iterator[Any]:
+    def _factors(self, kind: str, elements: Elements, xp: Any = np) -> Iterator[Any]:
         """Factors of a chunk, multiplied by coefficients."""
         multipliers = self._multipliers(kind, elements, xp)
         if kind != "metric" or not self.tensor:

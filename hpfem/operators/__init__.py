@@ -6,6 +6,7 @@ from .operator import Operator, OperatorOptions
 from .registry import OPERATORS
 from .standard import (
     AdvectionDiffusionReaction,
+    AtPoints,
     BwdTrans,
     FwdTrans,
     Helmholtz,
@@ -22,6 +23,7 @@ from .tuner import tune
 __all__ = [
     "OPERATORS",
     "AdvectionDiffusionReaction",
+    "AtPoints",
     "BoundaryForm",
     "BwdTrans",
     "FwdTrans",

@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from hpfem.shapes import Tabulation
-from hpfem.shapes.arguments import integer, is_real, real, shown
+from hpfem.shapes.arguments import integer, is_real, name_of, real, shown
 
 from ..backends.base import Backend, choose_backend
 from ..errors import ArgumentError, NotSuitable, StateError
@@ -35,6 +35,9 @@ from .tensors import flat, matrix_numbers, same_kind_everywhere, symmetric_part
 
 # Components that a form may couple: tracing takes a symbol for each.
 MAX_COUPLED = 1000
+PRECISIONS = ("full", "mixed")
+# Points of a block at which the error of rounded factors is measured.
+_ERROR_POINTS = 10_000
 
 Coefficient = float | Field | Callable[..., Any] | Sequence[Any] | Mapping[str, RegionValue]
 
@@ -50,11 +53,14 @@ class OperatorOptions(TypedDict, total=False):
         "auto", "collocated" or "noncollocated".
     backend : str or None
         "auto", "numpy", "cpu" or "cuda"; the space's when left out.
+    precision : str
+        "full" or "mixed".
     """
 
     strategy: str
     algorithm: str
     backend: str | None
+    precision: str
 
 
 class Operator(FieldMap):
@@ -84,6 +90,11 @@ class Operator(FieldMap):
         "auto", "collocated" or "noncollocated".
     backend : str, optional
         "auto", "numpy", "cpu" or "cuda"; the space's when left out.
+    precision : str
+        "mixed" allows geometric factors at points to be stored in float32, half the bytes, while arithmetic is in
+        float64. The result is that of slightly different factors (`precision_error`). Coefficients that are multiplied
+        into factors ("merged") are rounded with them. Nothing else is rounded, and nothing where elements are affine,
+        where factors are recomputed or scaled, and in spaces of float32.
 
     Raises
     ------
@@ -114,6 +125,7 @@ class Operator(FieldMap):
         strategy: str = "auto",
         algorithm: str = "auto",
         backend: str | None = None,
+        precision: str = "full",
     ) -> None:
         self.name = name = form.name if name is None else name
         if not isinstance(space, Space):
@@ -121,6 +133,7 @@ class Operator(FieldMap):
         self.space, self.target = space, space if target is None else self._checked_target(space, target)
         components = integer(components, 1, f"components of {name}", MAX_COUPLED)
         self.strategy, self.algorithm = strategy, algorithm
+        self.precision = name_of(precision, PRECISIONS, "precision")
         self.backend = choose_backend(space.backend if backend is None else backend)
         self._device = self.backend.device()
         self.parameters: dict[str, float] = {}
@@ -137,7 +150,7 @@ class Operator(FieldMap):
             for node in traced.live:
                 if node.op == "const" and math.isfinite(node.payload):
                     in_range(node.payload, f"a constant of pointwise function {form.name!r}", space.dtype)
-            form = Form.weak(name, traced, components)
+            form = Form.weak(name, traced, components, bool(form.test))
         self.form, self.input_state, self.output_state = form, form.source, form.sink
         self._taken, self._given = form.coupled(space.dim), form.given(space.dim)
         self.rebuild()
@@ -160,7 +173,7 @@ class Operator(FieldMap):
             value = flat(value) if callable(value) else matrix_numbers(value, dim) or value
         several = isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim > 0)
         if isinstance(value, Field):
-            if value.space is not self.space:
+            if value.space is not self.target:
                 raise StateError(f"{what} is a field on another space")
             if value.state == "dual":
                 raise StateError(f"{what} is a 'dual' field; give it in state 'phys' or 'coeff'")
@@ -192,18 +205,18 @@ class Operator(FieldMap):
         home = pairs[0].home
         arrays = symmetric_part([pair.read(home) for pair in pairs], self.space.dim)
         if arrays is not None:
-            self.fields[key] = Field(self.space, "phys", [PairArray.of(array, home) for array in arrays])
+            self.fields[key] = Field(self.target, "phys", [PairArray.of(array, home) for array in arrays])
 
     def _evaluated(self, function: Callable[..., Any]) -> Field:
         """Values of a function at the points, made where the operator computes if they are many."""
-        blocks = self.space.blocks
+        blocks = self.target.blocks
         # A device's library compiles its array operations first, which takes longer than NumPy for few numbers.
         few = sum(block.n_elements * block.n_points for block in blocks) * self.space.dim <= CHUNK
         device, backend = self._device, self.backend
         if few and device.name != HOST.name:
             device, backend = HOST, choose_backend("auto")
         arrays = evaluate_on_blocks(function, blocks, self.space.dtype, backend)
-        return Field(self.space, "phys", [PairArray.of(array, device) for array in arrays])
+        return Field(self.target, "phys", [PairArray.of(array, device) for array in arrays])
 
     def _what_fits(self, key: str) -> str:
         number, several = "a real number", f"a sequence of {self.space.dim} numbers"
@@ -232,9 +245,18 @@ class Operator(FieldMap):
         """
         fields = {key: resampled(field, space, self.device) for key, field in self.fields.items()}
         given: dict[str, Coefficient] = {**self.parameters, **fields}
-        components = self.form.components
+        return self._alike(space, self.form, self.name, given)
+
+    def _alike(self, space: Space, form: Form, name: str, given: Mapping[str, Coefficient]) -> Operator:
+        """An operator with the same components, backend and precision, and with kernels chosen anew."""
         return Operator(
-            space, self.form, name=self.name, coefficients=given, components=components, backend=self.backend.name
+            space,
+            form,
+            name=name,
+            coefficients=given,
+            components=form.components,
+            backend=self.backend.name,
+            precision=self.precision,
         )
 
     def elliptic_part(self) -> Operator:
@@ -250,13 +272,13 @@ class Operator(FieldMap):
         NotSuitable
             If the form is not a linear weak form, or has neither.
         """
-        if self.form.trace is None:
+        if self.form.trace is None or not self.form.test:
             raise NotSuitable("only weak forms have an elliptic part")
         found, n = elliptic_part(self.form.trace), self.form.components
         given: dict[str, Coefficient] = {**self.parameters, **self.fields}
         used = {key[1]: given[key[1]] for key in found.inputs if key[0] in ("param", "field")}
         form = Form.weak(f"elliptic part of {self.name}", found, n)
-        return Operator(self.space, form, coefficients=used, components=n, backend=self.backend.name)
+        return self._alike(self.space, form, form.name, used)
 
     def problem(self, number: int) -> BlockProblem:
         """Tell what kernels are specialised by on a block.
@@ -279,7 +301,13 @@ class Operator(FieldMap):
             for key, field in self.fields.items()
         }
         return BlockProblem(
-            self.form, tabulation, points.geometry, self.space.dtype, fields=fields, parameters=self.parameters
+            self.form,
+            tabulation,
+            points.geometry,
+            self.space.dtype,
+            fields=fields,
+            parameters=self.parameters,
+            mixed=self.precision == "mixed",
         )
 
     def _asked(self) -> list[tuple[BlockProblem, str, str, Backend]]:
@@ -365,6 +393,26 @@ class Operator(FieldMap):
         problems = [choice.kernel.problem for choice in self.choices]
         return sum(operator_bytes(problem) * problem.n_elements for problem in problems)
 
+    @property
+    def precision_error(self) -> float:
+        """Relative error of the operator by `precision="mixed"`, measured; 0 if nothing is rounded.
+
+        It is the largest relative change of w|J|, and of w|J| |grad u|^2 for any u, at thousands of points of elements
+        spread over each block. For a symmetric form whose coefficients are scalars >= 0, such as Helmholtz,
+        |(B u - A u, u)| on these elements is at most `precision_error` times (A u, u), where A is the operator and B
+        that of rounded factors. Coefficients that are merged into the factors count as parts of these; if one is a
+        tensor, this holds for its energy; of a singular one the relative error is large or infinite. Each of several
+        processes looks at its own cells.
+        """
+        return max([self._rounding_error(choice.kernel.problem) for choice in self.choices], default=0.0)
+
+    @staticmethod
+    def _rounding_error(problem: BlockProblem) -> float:
+        kind, dtype = problem.read_factors, problem.factors_dtype
+        if kind is None or dtype == problem.dtype:
+            return 0.0
+        return problem.geometry.rounding_error(kind, dtype, _ERROR_POINTS)
+
     def explain(self) -> str:
         """Describe, per block, the choice and its reason, unsuitable strategies, and the geometric factors.
 
@@ -381,6 +429,8 @@ class Operator(FieldMap):
             line = f"  {block!r}: {choice.config} ({choice.reason})"
             if self.form.factor_kind is not None:
                 line += f"; {_factors_read(choice.kernel.problem)}"
+                if error := self._rounding_error(choice.kernel.problem):
+                    line += f" in {choice.kernel.problem.factors_dtype}, relative error {error:.1e}"
             lines.append(line)
             lines += [f"    not {reason}" for reason in choice.unsuitable]
             lines += self._on_simplex_rule(choice.kernel.problem)

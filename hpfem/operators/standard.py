@@ -68,7 +68,7 @@ class BwdTrans(Operator):
         Space of the results, on the same mesh: the values are at its points. For right-hand sides, errors and output
         that need more points than the space has.
     **options
-        strategy, algorithm, backend of `Operator`.
+        strategy, algorithm, backend, precision of `Operator`.
     """
 
     def __init__(self, space: Space, target: Space | None = None, **options: Unpack[OperatorOptions]) -> None:
@@ -87,7 +87,7 @@ class IProductWRTBase(Operator):
         Space of the results, on the same mesh: its basis functions are used. By default `space`. For products that need
         more points than the space of the result has.
     **options
-        strategy, algorithm, backend of `Operator`.
+        strategy, algorithm, backend, precision of `Operator`.
     """
 
     def __init__(self, space: Space, target: Space | None = None, **options: Unpack[OperatorOptions]) -> None:
@@ -102,7 +102,7 @@ class PhysDeriv(Operator):
     ----------
     space : Space
     **options
-        strategy, algorithm, backend of `Operator`.
+        strategy, algorithm, backend, precision of `Operator`.
     """
 
     def __init__(self, space: Space, **options: Unpack[OperatorOptions]) -> None:
@@ -120,7 +120,7 @@ class IProductWRTDerivBase(Operator):
     target : Space, optional
         As of `IProductWRTBase`.
     **options
-        strategy, algorithm, backend of `Operator`.
+        strategy, algorithm, backend, precision of `Operator`.
     """
 
     def __init__(self, space: Space, target: Space | None = None, **options: Unpack[OperatorOptions]) -> None:
@@ -135,7 +135,7 @@ class Mass(Operator):
     ----------
     space : Space
     **options
-        strategy, algorithm, backend of `Operator`.
+        strategy, algorithm, backend, precision of `Operator`.
     """
 
     def __init__(self, space: Space, **options: Unpack[OperatorOptions]) -> None:
@@ -150,7 +150,7 @@ class Laplacian(Operator):
     ----------
     space : Space
     **options
-        strategy, algorithm, backend of `Operator`.
+        strategy, algorithm, backend, precision of `Operator`.
     """
 
     def __init__(self, space: Space, **options: Unpack[OperatorOptions]) -> None:
@@ -169,7 +169,7 @@ class Helmholtz(Operator):
     diffusivity : float, sequence, callable, mapping or Field, optional
         1 when left out. D numbers or components are the diagonal of a tensor, D x D a tensor, row by row.
     **options
-        strategy, algorithm, backend of `Operator`.
+        strategy, algorithm, backend, precision of `Operator`.
     """
 
     vectors, tensors = (), ("diffusivity",)
@@ -202,7 +202,7 @@ class AdvectionDiffusionReaction(Operator):
         D numbers or components are the diagonal of a tensor, D x D a tensor, row by row.
     reaction : float, callable, mapping or Field
     **options
-        strategy, algorithm, backend of `Operator`.
+        strategy, algorithm, backend, precision of `Operator`.
     """
 
     vectors, tensors = ("velocity",), ("diffusivity",)
@@ -246,7 +246,7 @@ class WeakForm(Operator):
         Name of a boundary: the form is integrated over it, and its function may take the outward normal `n`. The result
         is a `BoundaryForm`, which is applied to fields and arrays like any operator, by the same kernels.
     **options
-        strategy, algorithm, backend of `Operator`.
+        strategy, algorithm, backend, precision of `Operator`.
 
     Examples
     --------
@@ -290,6 +290,48 @@ class WeakForm(Operator):
         super().__init__(space, form, coefficients=fields, components=components, **options)
 
 
+class AtPoints(Operator):
+    """A function of the user's own at the quadrature points: coefficients to values, without arrays in between.
+
+    Parameters
+    ----------
+    space : Space
+    pointwise : callable
+        As for `WeakForm`; it returns the value, or a value for each component.
+    fields : mapping, optional
+        As for `WeakForm`; fields are on the space of the results.
+    components : int
+        Components that the function couples; with more than one, `u[c]` and `du[c]` are indexed and as many values
+        returned.
+    target : Space, optional
+        Space of the results, on the same mesh: they are at its points. By default `space`.
+    **options
+        strategy, algorithm, backend of `Operator`.
+
+    Examples
+    --------
+    The advection of a velocity, u . grad u, at points of a finer rule:
+
+    >>> def advection(u, du):
+    ...     return [u[0] * du[i][0] + u[1] * du[i][1] for i in range(2)]
+    >>> at_points = AtPoints(space, advection, components=2, target=space.at(quadrature=3))  # doctest: +SKIP
+    """
+
+    guarded = True
+
+    def __init__(
+        self,
+        space: Space,
+        pointwise: Callable[..., Any],
+        fields: Mapping[str, Coefficient] | None = None,
+        components: int = 1,
+        target: Space | None = None,
+        **options: Unpack[OperatorOptions],
+    ) -> None:
+        form = Pointwise(pointwise, ())
+        super().__init__(space, form, coefficients=fields, components=components, target=target, **options)
+
+
 def _on_boundary(
     space: Space,
     pointwise: Callable[..., Any],
@@ -299,29 +341,19 @@ def _on_boundary(
     components: int = 1,
     *,
     on: str,
-    strategy: str = "auto",
-    algorithm: str = "auto",
-    backend: str | None = None,
+    **options: Unpack[OperatorOptions],
 ) -> BoundaryForm:
     """A weak form on a boundary."""
+    algorithm = options.get("algorithm", "auto")
     if algorithm == "collocated":
         raise ArgumentError("a weak form on a boundary has one point across it; use algorithm='noncollocated'")
     name_of(algorithm, ("auto", *ALGORITHMS), "algorithm")
+    options["algorithm"] = "noncollocated"
     own = Pointwise(pointwise, _parts(test, "test"))
     assert own.arguments is not None
 
     def make(sides: Space, weighted: Callable[..., Any], given: dict[str, Any]) -> WeakForm:
-        return WeakForm(
-            sides,
-            weighted,
-            trial,
-            test,
-            given,
-            components,
-            strategy=strategy,
-            algorithm="noncollocated",
-            backend=backend,
-        )
+        return WeakForm(sides, weighted, trial, test, given, components, **options)
 
     return BoundaryForm(space, pointwise, on, fields, own.test, make)
 

@@ -35,7 +35,7 @@ def tune(
     seconds : float
         Time for everything together; a measurement that is running then is finished.
     **options
-        strategy, algorithm, backend of `Operator`, for the names.
+        strategy, algorithm, backend, precision of `Operator`, for the names.
 
     Returns
     -------
@@ -53,10 +53,11 @@ def tune(
     for given in operators if isinstance(operators, (list, tuple)) else (operators,):
         operator = given
         if isinstance(given, str):
-            parameters = list(inspect.signature(OPERATORS[given]).parameters.values())[1:]
+            kind = OPERATORS[given]
+            parameters = list(inspect.signature(kind).parameters.values())[1:]
             if any(p.default is p.empty and p.kind is not p.VAR_KEYWORD for p in parameters):
                 raise ArgumentError(f"{given} takes coefficients; give the operator itself to be tuned")
-            operator = OPERATORS[given](space, **options)
+            operator = kind(space, **options) if issubclass(kind, Operator) else kind
         if not isinstance(operator, Operator):
             name = getattr(operator, "name", None) or shown(operator)
             raise ArgumentError(f"{name} cannot be tuned; give operators that apply a form: Mass, Helmholtz, ...")

@@ -246,20 +246,51 @@ class _Timed(BuiltOperator):
         return Application(lambda: None, *work, n * problem.n_modes, timing=timing)
 
 
+def mean_of(call: Callable[[], object], calls: int, timer: Any) -> Timing:
+    """Time calls in a row, after one more.
+
+    Parameters
+    ----------
+    call : callable
+    calls : int
+    timer : Timer
+        Of the device.
+
+    Returns
+    -------
+    Timing
+        Their mean.
+    """
+    timer.seconds(call, 1)
+    mean = timer.seconds(call, calls) / calls
+    return Timing(mean, mean, mean, 1, calls)
+
+
 class Copies(Unbuilt):
     """Copying as many bytes as a kernel reads and writes at least, half of them there and half back; see `Elements`.
 
     The mean of ten copies, as [Swirydowicz] section 5 has it.
     """
 
+    def nbytes(self, strategy: str) -> int:
+        """Count the bytes of an element.
+
+        Parameters
+        ----------
+        strategy : str
+            What is asked for.
+
+        Returns
+        -------
+        int
+        """
+        return operator_bytes(self.problem)
+
     def seconds(self, strategy: str, n_elements: int) -> Timing:
         """Time ten copies in a row; see `Unbuilt.seconds`."""
-        source = self.xp.ones(operator_bytes(self.problem) * n_elements // 2, np.uint8)
+        source = self.xp.ones(self.nbytes(strategy) * n_elements // 2, np.uint8)
         target, timer = self.xp.empty_like(source), self.backend.timer()
-        call = partial(self.xp.copyto, target, source)
-        timer.seconds(call, 1)
-        mean = timer.seconds(call, 10) / 10
-        return Timing(mean, mean, mean, 1, 10)
+        return mean_of(partial(self.xp.copyto, target, source), 10, timer)
 
 
 class GlobalElements(OneMesh):

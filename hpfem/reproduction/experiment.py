@@ -73,8 +73,6 @@ class Published:
         Whose results of ours are compared.
     where : mapping
         What these results hold; a tuple stands for any of its entries.
-    missing : str, optional
-        The reason if there is no result of ours to compare.
     """
 
     what: str
@@ -84,7 +82,6 @@ class Published:
     device: Device
     backend: str
     where: Where = field(default_factory=dict)
-    missing: str | None = None
 
 
 @dataclass(frozen=True)

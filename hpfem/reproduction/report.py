@@ -84,10 +84,10 @@ def row(experiment: Experiment, published: Published, document: Mapping[str, Any
     own = [r for r in document["results"] if r["experiment"] == experiment.name and r["backend"] == published.backend]
     rated = measured(own, unit=published.unit, **published.where)
     paper = [published.what, f"{published.value:g} {published.unit} ({published.source})", published.device.name]
-    if published.missing or not rated:
+    if not rated:
         refused = (r["status"] for r in own if "value" not in r and matches(r, published.where))
         anything = (r["status"] for r in own if "value" not in r and not measured(own))
-        status = published.missing or next(refused, None) or next(anything, "not measured")
+        status = next(refused, None) or next(anything, "not measured")
         return [*paper, "", "", "", "", status if status.startswith("not") else f"not possible: {status}"]
     best = max(rated, key=lambda record: record["value"])
     ratio = best["value"] / published.value
@@ -121,13 +121,13 @@ def per_limit(published: Published, best: Record, document: Mapping[str, Any]) -
         "per bandwidth" or "per FP64 peak".
     """
     limits = document["runs"][best["run"]].get("rooflines", {}).get(best["backend"], {})
-    theirs = published.device
+    theirs, ours = published.device, best.get("processes", 1)  # each has a device
     for name, their, our in (
         ("per bandwidth", theirs.bandwidth, limits.get("bandwidth")),
         ("per FP64 peak", theirs.peak, limits.get("flops")),
     ):
         if their and our:
-            return (best["value"] / our) / (published.value / their), name
+            return (best["value"] / (ours * our)) / (published.value / their), name
     return None, ""
 
 

@@ -20,6 +20,7 @@ from ..space.block import Block
 from ..space.evaluation import value_chunks
 from ..space.field import Field
 from ..support.immutable import Immutable
+from .multigrid.cycle import straightened
 from .preconditioners import taken
 
 # Bytes of a local coefficient for right-hand sides and solutions, and such arrays of the space's type.
@@ -64,7 +65,7 @@ class Needs(Immutable):
         there = host if self._device.name == HOST.name else dict[str, float]()
         kept = {name: kept_components(given, space.mesh) for name, given in coefficients.items()}
         kind = "jacobian" if kept.get("diffusivity", 0) > 1 else "metric"
-        there["geometry factors"] = sum(_factors(block, kind, number) for block in space.blocks)
+        there["geometry factors"] = _factors(space, kind, number)
         there["coefficients"] = sum(n * _values(space, coefficients[name], self._device) for name, n in kept.items())
         self.by_device = {HOST.name: host, self._device.name: there}
         for name, found in backend.product_needs(space.n_dofs, c0.size, components, space.dtype).items():
@@ -75,7 +76,9 @@ class Needs(Immutable):
         there["vectors"] = local * (_LOCAL_BYTES + _LOCAL_ARRAYS * number * components) + vectors
         if there is not host:
             host["vectors"] = 8 * size * _DATA
-        there["preconditioner"] = _multigrid(preconditioner, c0, there["geometry factors"], components)
+        there["preconditioner"] = 0.0
+        if taken(preconditioner, c0, components) == "multigrid":
+            there["preconditioner"] = _multigrid(c0, _factors(straightened(space, xp), kind, number), components)
 
     def check(self) -> None:
         """Refuse a problem for which there is not enough memory.
@@ -109,10 +112,10 @@ class Needs(Immutable):
         )
 
 
-def _factors(block: Block, kind: str, number: int) -> float:
+def _factors(space: Space, kind: str, number: int) -> float:
     """Bytes of the factors of a form with gradients."""
-    geometry = block.geometry
-    return float(number) * geometry.n_elements * geometry.n_factors(kind) * geometry.n_points(kind)
+    all_of = (block.geometry for block in space.blocks)
+    return float(sum(number * own.n_elements * own.n_factors(kind) * own.n_points(kind) for own in all_of))
 
 
 def _chunk(block: Block, xp: Any) -> float:
@@ -131,9 +134,7 @@ def _values(space: Space, given: Coefficient | None, device: Device) -> float:
     return float(space.dtype.itemsize) * sum(block.n_elements * block.n_points for block in space.blocks)
 
 
-def _multigrid(preconditioner: str, c0: C0Space, factors: float, components: int) -> float:
-    """Bytes of multigrid, if it is the preconditioner: factors of float32, tables, vectors."""
-    if taken(preconditioner, c0, components) != "multigrid":
-        return 0.0
+def _multigrid(c0: C0Space, factors: float, components: int) -> float:
+    """Bytes of multigrid: factors of float32, tables, vectors."""
     share = _SINGLE / c0.space.dtype.itemsize
     return _LEVELS * (share * factors + _TABLES * c0.space.n_dofs + 8 * _SINGLE * components * c0.size)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from hpfem.shapes.arguments import flag, instance, name_of
 
 from ..assembly import C0Space, GlobalOperator
+from ..backends import choose_backend
 from ..backends.vectors import VectorSpace
 from ..errors import NotSuitable, SolverError
 from ..support.log import report_once, warn
@@ -19,8 +20,6 @@ from .multigrid import Multigrid
 Preconditioner = Callable[[Any], Any]
 
 NAMES = ("auto", "none", "jacobi", "multigrid")
-# Unknowns up to which "auto" takes the diagonal: in 3-D from this order on, in 2-D, and their share for GMRES.
-_SMALL, _LOW_ORDER, _SMALL_FLAT, _LONG = 20_000, 4, 40_000, 1 / 6
 
 
 class Jacobi:
@@ -122,9 +121,8 @@ def checked_preconditioner(name: str) -> str:
 def taken(name: str, c0: C0Space, components: int = 1, symmetric: bool = True) -> str:
     """Tell what "auto" stands for, if multigrid is possible.
 
-    The sizes beyond which a single solve by multigrid, its set-up included, takes less time than one with the diagonal,
-    were measured on one core. They are larger in 3-D at low orders, where the set-up for the vertices dominates and
-    iterations are few, and smaller for GMRES, in which every iteration uses all earlier ones.
+    Multigrid from the size on that a single solve, its set-up included, takes less time with it than with the diagonal:
+    `Backend.solve_sizes`.
 
     Parameters
     ----------
@@ -143,9 +141,8 @@ def taken(name: str, c0: C0Space, components: int = 1, symmetric: bool = True) -
     if name != "auto":
         return name
     space = c0.space
-    low = max(1.0, _LOW_ORDER / max(space.orders.values()))
-    limit = _SMALL * low**2 if space.mesh.dim == 3 else _SMALL_FLAT
-    return "multigrid" if components * c0.whole_size > limit * (1 if symmetric else _LONG) else "jacobi"
+    limit = choose_backend(space.backend).solve_sizes.limit(space.mesh.dim, max(space.orders.values()), symmetric)
+    return "multigrid" if components * c0.whole_size > limit else "jacobi"
 
 
 def make_preconditioner(name: str, A: GlobalOperator, *, definite: bool = True) -> tuple[Preconditioner | None, str]:

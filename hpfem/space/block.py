@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpfem.shapes import Basis, Shape, ShapeRule, Tabulation
+from hpfem.shapes.cached import cached_property
 
 from ..geometry.block_geometry import BlockGeometry
 from ..support.immutable import Immutable
@@ -59,17 +60,17 @@ class Block(Immutable):
         """Whether the Jacobian is constant in every element."""
         return self.geometry.affine
 
-    @property
+    @cached_property
     def n_elements(self) -> int:
         """Number of elements."""
         return len(self.elements)
 
-    @property
+    @cached_property
     def n_modes(self) -> int:
         """Modes of an element."""
         return self.basis.n_modes
 
-    @property
+    @cached_property
     def n_points(self) -> int:
         """Quadrature points of an element."""
         return len(self.rule)

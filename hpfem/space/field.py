@@ -183,11 +183,17 @@ class Field(Printed):
         self.space: Any = space  # a Space, which the type of what it makes cannot name
         self.state = state
         self.data = tuple(data)
-        _ALIVE.setdefault(space, WeakValueDictionary())[id(self)] = self
+        self._register()
+
+    def _register(self) -> None:
+        alive = _ALIVE.get(self.space)
+        if alive is None:
+            alive = _ALIVE.setdefault(self.space, WeakValueDictionary())
+        alive[id(self)] = self
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        _ALIVE.setdefault(self.space, WeakValueDictionary())[id(self)] = self
+        self._register()
 
     def discard(self) -> None:
         """Mark the values as lost, as after an interruption: they have to be written before they are read."""

@@ -16,7 +16,7 @@ from ..backends.base import BACKENDS, Backend, checked_name, choose_backend, vec
 from ..backends.exchange import wrap
 from ..errors import ArgumentError, MeshError, StateError
 from ..geometry.block_geometry import BlockGeometry, by_kind
-from ..geometry.element_map import CACHED, CHUNK, FLAT_TOLERANCE, chunks
+from ..geometry.element_map import CHUNK, FLAT_TOLERANCE
 from ..memory import HOST, PairArray
 from ..mesh import Mesh
 from ..support.communicator import Communicator
@@ -207,22 +207,13 @@ class Space(Immutable):
         return backend if backend is not None and backend.device().name == HOST.name else None
 
     def _check_range(self, geometry: BlockGeometry, cells: NDArray[np.int64]) -> None:
-        """Refuse cells whose volumes leave the range of the type, with room for its rounding."""
-        limits, digits = np.finfo(self.dtype), np.log10(np.finfo(self.dtype).eps)
-        coefficients = geometry.coefficients
-        widths = np.empty(len(coefficients))
-        for part in chunks(len(coefficients), coefficients[:1].size, most=CACHED):
-            own = np.abs(coefficients[part, :, 1:])
-            widths[part] = own.reshape(len(own), -1).max(axis=1)
-        volumes = geometry.dim * np.log10(widths)
-        outside = np.flatnonzero(
-            ~((volumes > np.log10(limits.tiny) - digits) & (volumes < np.log10(limits.max) + digits))
-        )
+        """Refuse cells whose volumes leave the range of the type."""
+        outside = geometry.outside(self.dtype)
         if len(outside):
             advice = "take another unit of length" + (", or float64" if self.dtype == np.float32 else "")
             raise MeshError(
-                f"{self.mesh.describe_cell(int(cells[outside[0]]))} is about {widths[outside[0]]:.0e} wide, and the"
-                f" volumes of {len(outside)} such cell(s) leave the range of {self.dtype}; {advice}"
+                f"{self.mesh.describe_cell(int(cells[outside[0]]))} is about {geometry.widths[outside[0]]:.0e} wide,"
+                f" and the volumes of {len(outside)} such cell(s) leave the range of {self.dtype}; {advice}"
             )
 
     @property

@@ -79,6 +79,7 @@ def tuning_key(problem: BlockProblem, strategy: str, algorithm: str, backend: Ba
         "order": basis.order,
         "points": ", ".join(rules),
         "dtype": problem.dtype.name,
+        **({"factors": problem.factors_dtype.name} if problem.factors_dtype != problem.dtype else {}),
         "geometry": geometry.kind.name,
         "dimension": geometry.space_dim,
         # Classes in powers of four of degrees of freedom; all very large blocks are in one class.

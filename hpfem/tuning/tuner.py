@@ -43,8 +43,9 @@ FINAL, FINAL_WITHIN, FINALISTS = 15, 1.15, 6
 SEARCH_WITHIN = 1.2
 # Share of the remaining time for compiling in a round, and share of all time for the end.
 COMPILE_SHARE, FINAL_SHARE = 0.5, 0.15
-# Largest relative difference of a correct result from that of the present choice.
-TOLERANCE = {8: 1e-9, 4: 1e-3}
+# Largest relative difference of a correct result from that of the present choice; where factors may be rounded, one of
+# both may recompute them.
+TOLERANCE, ROUNDED_TOLERANCE = {8: 1e-9, 4: 1e-3}, 1e-5
 
 
 _REFUSALS = (NotSuitable, ArgumentError, DeviceError)
@@ -238,7 +239,9 @@ class BlockTuner:
         scale = float(abs(self.expected).max()) if self.expected.size else np.nan
         if not np.isfinite(scale):  # no values, or a user's function outside its domain
             return
-        if not float(abs(self.out - self.expected).max()) <= TOLERANCE[self.out.dtype.itemsize] * scale:
+        rounded = self.problem.factors_dtype != self.problem.dtype
+        tolerance = ROUNDED_TOLERANCE if rounded else TOLERANCE[self.out.dtype.itemsize]
+        if not float(abs(self.out - self.expected).max()) <= tolerance * scale:
             report_once(f"tuner/{config}", f"{self.problem.form.name}: {config} gives wrong results, not used")
             raise NotSuitable("its result is wrong; please report this")
 
@@ -321,9 +324,12 @@ class BlockTuner:
         }
         counts = "x".join(map(str, problem.tabulation.rule.counts))
         geometry, order = problem.geometry.kind.name, problem.tabulation.basis.order
+        types = problem.dtype.name
+        if problem.factors_dtype != problem.dtype:
+            types += f", factors {problem.factors_dtype}"
         return Tuning(
             problem.form.name,
-            f"{problem.n_elements} {geometry} {problem.shape.name}, P={order}, Q={counts}, {problem.dtype.name}",
+            f"{problem.n_elements} {geometry} {problem.shape.name}, P={order}, Q={counts}, {types}",
             None if len(seconds) == 1 and self.clock() >= self.search_until else replace(record, about=about),
             record.winner != incumbent,
             seconds,

@@ -92,6 +92,17 @@ def test_apply_helmholtz(capsys):
     assert "sumfac" in text and "tet 3" in text and "metric" in text
 
 
+def test_apply_in_mixed_precision(capsys):
+    norms = {}
+    for precision in ("full", "mixed"):
+        arguments = ("apply", CURVED, "--order", 2, "--precision", precision)
+        report = json.loads(run(capsys, *arguments, "--json"))
+        norms[precision] = report["result_norm"]
+        assert (0 < report["precision_error"] < 1e-5) == (precision == "mixed")
+    assert 0 < abs(norms["mixed"] / norms["full"] - 1) < 1e-5
+    assert "in float32, relative error" in run(capsys, *arguments)
+
+
 @pytest.mark.parametrize(
     "name", ["BwdTrans", "iproductwrtbase", "phys-deriv", "IProductWRTDerivBase", "fwd_trans", "MASS"]
 )
@@ -220,6 +231,8 @@ def test_bench_json_is_all_that_is_printed(capsys):
         (["info", "absent.msh"], "absent.msh"),
         (["info", str(ROOT / "README.md")], "README.md"),
         (["apply", MIXED, "--operator", "helmoltz"], "did you mean 'Helmholtz'.*valid: .*Mass"),
+        (["apply", MIXED, "--precision", "half"], "unknown precision 'half'; valid: full, mixed"),
+        (["apply", MIXED, "--operator", "fwdtrans", "--precision", "mixed"], "FwdTrans is computed in full precision"),
         (["apply", MIXED, "--strategy", "magic"], "unknown strategy 'magic'.*valid: auto.*stdmat"),
         (["apply", MIXED, "--algorithm", "magic"], "unknown algorithm 'magic'.*collocated"),
         (["apply", MIXED, "--basis", "magic"], "unknown basis 'magic'.*orthogonal"),

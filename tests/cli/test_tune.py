@@ -88,6 +88,19 @@ def test_json(capsys):
         assert entry["gain"] == 1.0 or entry["changed"]
 
 
+def test_precisions_are_tuned_apart(capsys):
+    curved = str(ROOT / "meshes" / "curved_mixed_2d.msh")
+    arguments = ("--order", 1, "--operator", "mass", "--backend", "numpy", "--seconds", 1000)
+    found = []
+    for precision in ("full", "mixed"):
+        run(capsys, curved, *arguments, "--precision", precision)
+        records = json.loads(run(capsys, "--show", "--json"))
+        found.append({(record["key"]["geometry"] == "affine", record["key"].get("factors")) for record in records})
+    assert (False, "float64") in found[0] and (False, "float32") not in found[0]
+    assert (False, "float32") in found[1] and (True, "float32") not in found[1]
+    assert "float64/float32" in run(capsys, "--show")
+
+
 def test_what_is_asked_for(capsys):
     arguments = ("--order", 1, "--operator", "helmholtz", "--backend", "numpy", "--strategy", "sumfac", "--json")
     entries = json.loads(run(capsys, FLAT, *arguments, "--seconds", 1000))

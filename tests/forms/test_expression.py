@@ -386,7 +386,7 @@ class TestRefused:
             traced(lambda u: u, fields={"k": 0}, parameters=("m",))
 
     def test_tests(self):
-        for test in ((), ("grad", "value"), ("both",)):
+        for test in (("grad", "value"), ("both",)):
             with pytest.raises(ArgumentError, match="test must be"):
                 Pointwise(lambda u: u, test)
 

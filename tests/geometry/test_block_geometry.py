@@ -365,3 +365,18 @@ def test_bytes_are_counted_while_others_make_factors():
         counting.set()
         maker.join()
         sys.setswitchinterval(before)
+
+
+@each_name
+def test_the_deviation_from_the_mean_jacobian(name):
+    mesh = curved(name)
+    block = block_of(mesh)
+    J = local_jacobian(mesh, block)
+    mean = np.einsum("q,eqia->eia", block.rule.weights, J) / block.rule.weights.sum()
+    change = np.linalg.pinv(mean)[:, None] @ (J - mean[:, None])
+    exact, bound = np.linalg.norm(change, axis=(2, 3)).max(), block.geometry.deviation()
+    assert exact * (1 - 1e-12) <= bound <= 6 * exact
+    affine = block.geometry.straightened()
+    assert affine.affine and not block.geometry.affine and affine.deviation() == bound
+    assert np.allclose(affine.factors("wJ").ravel(), np.linalg.det(mean), rtol=1e-12)
+    assert block_of(skewed(straight(name))).geometry.deviation() < 1e-12

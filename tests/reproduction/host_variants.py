@@ -10,7 +10,6 @@ import numpy as np
 from hpfem.backends.vectors import HOST_VECTORS
 from hpfem.reproduction import Reproduction
 from hpfem.reproduction.variants import gpu
-from hpfem.reproduction.variants.quads import experiments
 from tests.backends.cuda.host_kernels import HOST, OUTCOMES, compiled, shared_at
 
 # Numbers in shared memory, whose reads and writes are counted.
@@ -96,11 +95,11 @@ class HostPrograms:
         """Let the variants run here."""
         monkeypatch.setattr(gpu, "start", self.start)
         monkeypatch.setattr(gpu, "memory", lambda: HOST_VECTORS)
-        monkeypatch.setattr(experiments, "fill", self.fill)
+        monkeypatch.setattr(gpu, "fill", self.fill)
         return self
 
 
-def run_on_host(experiment, monkeypatch, **changed):
+def run_on_host(experiment, monkeypatch, only=(), **changed):
     """Run an experiment of the GPU here, on cases with other values; returns its records.
 
     Parameters
@@ -108,6 +107,8 @@ def run_on_host(experiment, monkeypatch, **changed):
     experiment : Experiment
         Whose kernels run on the CPU already.
     monkeypatch : MonkeyPatch
+    only : tuple of str
+        Names of series; all if empty.
     **changed
         Values of all cases.
     """
@@ -119,6 +120,7 @@ def run_on_host(experiment, monkeypatch, **changed):
             cases=lambda backend, quick, one=one: [dict(one.cases("cuda", True)[0], **changed)],
         )
         for one in experiment.series
+        if not only or one.name in only
     ]
     monkeypatch.setattr(gpu, "near_bandwidth", lambda: {"shared": 1e13, "L1": 1e13})
     run = Reproduction([replace(experiment, series=tuple(series))], ("cpu",), quick=True)

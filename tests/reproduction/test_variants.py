@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+from hpfem.backends.vectors import HOST_VECTORS
 from hpfem.benchmarks.cases import BOX_SHAPES
 from hpfem.benchmarks.problems import BENCHMARKS
 from hpfem.benchmarks.tiled import few_elements
@@ -15,7 +16,8 @@ from hpfem.errors import NotSuitable
 from hpfem.operators import Laplacian
 from hpfem.reproduction import EXPERIMENTS
 from hpfem.reproduction.blocks import Elements, VariantElements
-from hpfem.reproduction.variants import gemm, grouped
+from hpfem.reproduction.variants import grouped
+from hpfem.reproduction.variants.stiffness import experiments as stiffness
 from hpfem.space import Space
 from tests.backends.cuda.host_kernels import Case
 from tests.backends.cuda.test_host import check
@@ -39,10 +41,10 @@ def test_groups_of_elements(benchmark_name, shape, order):
 
 
 @pytest.mark.parametrize("order", range(1, 9))
-@pytest.mark.parametrize("name", gemm.VARIANTS)
+@pytest.mark.parametrize("name", stiffness.VARIANTS)
 def test_products(name, order):
     def build(problem):
-        return gemm.VARIANTS[name](problem, name)
+        return stiffness.VARIANTS[name](problem, name, HOST_VECTORS)
 
     what = Laplacian, "hex", order, "deformed", "cpu"
     assert error(name, build, *what, basis="lagrange", quadrature="collocated") < 1e-12
@@ -53,7 +55,9 @@ def test_refusals():
     with pytest.raises(NotSuitable, match="curved elements only"):
         grouped.GroupedMatrices(affine)
     with pytest.raises(NotSuitable, match="the points are to be the nodes"):
-        gemm.ClassicalSum(Elements(Laplacian, "hex", 2, "deformed", "cpu", (1,)).problem, "classical")
+        stiffness.ClassicalSum(
+            Elements(Laplacian, "hex", 2, "deformed", "cpu", (1,)).problem, "classical", HOST_VECTORS
+        )
 
 
 def test_nothing_imports_the_variants():
@@ -73,7 +77,12 @@ def test_without_the_folder_the_experiments_are_gone(tmp_path):
     gone = {name for name in EXPERIMENTS if not any(line.split()[0] == name for line in listed.stdout.splitlines())}
     assert gone == {
         *("xing-grouped", "roget-gemm", "xing-thread", "eichstaedt-thread"),
-        *("swirydowicz-ladder-2d", "swirydowicz-ladder-3d", "eichstaedt-memory"),
+        *("eichstaedt-memory", "cao-variants", "xing-algorithms"),
+        *(
+            f"swirydowicz-ladder-{problem}-{threads}"
+            for problem in ("bp10", "bp35", "bp30")
+            for threads in ("2d", "3d")
+        ),
     }
 
 

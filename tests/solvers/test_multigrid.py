@@ -2,16 +2,19 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import hpfem as hp
 from hpfem.backends.cellwise import product
 from hpfem.mesh import box
 from hpfem.shapes import SHAPES
 from hpfem.shapes.low_energy import eigenbasis, low_energy_factors, reference_energies
-from hpfem.solvers.multigrid import Multigrid
+from hpfem.solvers.multigrid import Multigrid, lines
+from hpfem.solvers.multigrid.lines import inverse_of_groups
 from tests.assembly.meshes import ours, rotated
 
 SOLIDS = ("hex", "prism", "pyramid", "tet")
+SHAPES_OF_CELLS = (*SOLIDS, "quad", "tri")
 
 
 def operator(mesh, order, basis="modified", lam=1.0, diffusivity=None, components=None, dtype="float64", **conditions):
@@ -83,6 +86,78 @@ def test_jumps_from_cell_to_cell(jump, rng):
     c0 = hp.C0Space(space)
     A = hp.GlobalOperator(hp.Helmholtz(space, 0.0, k), c0, hp.BoundaryConditions(c0, dirichlet=0.0))
     assert iterations(A, rng) <= 16
+
+
+@pytest.mark.parametrize("ratio", [10, 100])
+@pytest.mark.parametrize("order", [2, 4, 6])
+@pytest.mark.parametrize("shape", ["hex", "prism", "quad"])
+def test_layers_of_stretched_cells(shape, order, ratio, rng):
+    flat = shape == "quad"
+    mesh = box(shape, (3, 3) if flat else (2, 2, 3), upper=[1.0] * (1 if flat else 2) + [1 / ratio])
+    A = operator(mesh, order, lam=0.0, dirichlet={"xmin": 0.0})
+    M = Multigrid(A)
+    assert any(level.smoothers[0].lines is not None for level in M.levels[:-1])
+    assert iterations(A, rng) <= 14
+
+
+def test_stretched_tets(rng):
+    A = operator(box("tet", (2, 2, 2), upper=(1, 1, 0.1)), 4, lam=0.0, dirichlet={"xmin": 0.0})
+    assert iterations(A, rng) <= 18
+
+
+def test_lines_of_several_components_in_single_precision_and_between_nodes(rng):
+    mesh = box("hex", (2, 2, 3), upper=(1, 1, 0.02))
+    three = operator(mesh, 3, lam=0.0, components=3, dtype="float32", dirichlet={"xmin": 0.0})
+    assert iterations(three, rng, tol=1e-4) <= 14
+    assert iterations(operator(mesh, 3, "lagrange", lam=0.0, dirichlet={"xmin": 0.0}), rng) <= 14
+
+
+@pytest.mark.parametrize("shape", ["hex", "prism"])
+def test_lines_are_symmetric_positive_definite(shape):
+    A = operator(box(shape, (2, 1, 2), upper=(1, 1, 0.1)), 3, lam=0.0, dirichlet={"xmin": 0.0})
+    M = Multigrid(A, dtype=np.float64)
+    assert M.levels[0].smoothers[0].lines is not None
+    matrix = np.array([M(row) for row in np.eye(A.c0.size)])
+    assert np.abs(matrix - matrix.T).max() < 1e-10 * np.abs(matrix).max()
+    assert np.linalg.eigvalsh((matrix + matrix.T) / 2)[0] > 0
+
+
+def test_inverses_of_groups(rng, monkeypatch):
+    n, groups = 12, ([0, 3, 7], [1, 2], [4, 5, 6, 8, 9])
+    coupled, diagonal = np.zeros((n, n)), 10 + rng.random(n)
+    diagonal[5] = np.inf
+    for own in groups:
+        block = rng.standard_normal((len(own), len(own)))
+        coupled[np.ix_(own, own)] = block + block.T
+    found = inverse_of_groups(csr_array(coupled), diagonal).toarray()
+    expected = np.diag(1 / diagonal)
+    for own in groups:
+        free = [i for i in own if i != 5]
+        block = coupled[np.ix_(free, free)]
+        expected[np.ix_(free, free)] = np.linalg.inv(block - np.diag(block.diagonal()) + np.diag(diagonal[free]))
+    assert np.abs(found - expected).max() < 1e-13
+    # Groups that are too large are left to the diagonal.
+    monkeypatch.setattr(lines, "_MOST", 2)
+    found = inverse_of_groups(csr_array(coupled), diagonal).toarray()
+    assert np.abs(found[np.ix_([1, 2], [1, 2])] - expected[np.ix_([1, 2], [1, 2])]).max() < 1e-13
+    assert np.allclose(np.delete(np.delete(found, [1, 2], 0), [1, 2], 1), np.diag(1 / np.delete(diagonal, [1, 2])))
+    assert inverse_of_groups(csr_array((n, n)), diagonal) is None
+
+
+@pytest.mark.parametrize("shape", SHAPES_OF_CELLS)
+@pytest.mark.parametrize("basis", ["modified", "lagrange"])
+def test_nearly_affine_cells_have_affine_levels(shape, basis, rng):
+    flat = shape in ("quad", "tri")
+    mesh = box(shape, (4,) * (2 if flat else 3)).elevated(2)
+    bent, much = (mesh.transformed(lambda x, a=a: x + a * np.sin(np.pi * x[:, ::-1])) for a in (0.008, 0.1))
+    A = operator(bent, 3, basis, lam=1.0, diffusivity=lambda *x: 1 + x[0] * x[1], dirichlet={"xmin": 0.0})
+    assert not any(block.affine for block in A.c0.space.blocks)
+    levels = Multigrid(A, dtype=np.float64).levels
+    assert all(block.affine for level in levels for block in level.A.c0.space.blocks)
+    count = iterations(A, rng)
+    assert count <= iterations(operator(mesh, 3, basis, dirichlet={"xmin": 0.0}), rng) + 1
+    levels = Multigrid(operator(much, 3, basis, dirichlet={"xmin": 0.0})).levels
+    assert not any(block.affine for level in levels for block in level.A.c0.space.blocks)
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1e9])

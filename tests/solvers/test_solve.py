@@ -116,6 +116,26 @@ def test_advection_takes_as_many_iterations_at_every_size_and_order(shape, rng):
     assert max(counts) <= 24 and max(counts) - min(counts) <= 8, counts
 
 
+@pytest.mark.parametrize("peclet", [1.0, 1e2, 1e4])
+@pytest.mark.parametrize("shape", ["hex", "prism", "pyramid", "tet", "quad", "tri"])
+def test_strong_advection_is_refused(shape, peclet, rng):
+    n, d = 3, 2 if shape in FLAT else 3
+    velocity, diffusivity = np.array([0.6, 0.64, -0.48])[:d], 1 / (2 * n * peclet)
+    A = made(
+        lambda space: hp.AdvectionDiffusionReaction(space, velocity, diffusivity),
+        box(shape, (n,) * d),
+        3,
+        dirichlet={"xmin": 0.0},
+    )
+    b = right_hand_side(A, rng)
+    if peclet > 1:
+        with pytest.raises(hp.SolverError, match="residual"):
+            hp.solve(A, b, "multigrid", tol=1e-8, max_iterations=60)
+    else:
+        x, info = hp.solve(A, b, "multigrid", tol=1e-8)
+        assert info.iterations <= 30 and np.linalg.norm(b - A @ x) <= 1.01e-8 * np.linalg.norm(b)
+
+
 def test_the_smooth_solution_of_advection_and_diffusion():
     """Manufactured, on a mesh of all shapes, with the boundary's values taken to the right."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -25,6 +26,7 @@ from .runtime.function import CpuFunction, function_of
 from .runtime.kernel import CpuKernel
 from .runtime.limits import measure_cores
 from .runtime.product import CpuCellwise, CpuProduct, product_of
+from .runtime.recording import recorded
 from .runtime.target import missing
 from .runtime.threads import thread_count
 
@@ -51,7 +53,7 @@ class CpuSumFac(Strategy):
         """Merge coefficients; recompute factors that fit no cache and take longer to read; see `Strategy.default`."""
         first, *others = possible_sources(problem)
         again = [source for source in others if (MERGED in source) == (MERGED in first)]
-        # Of these the last: a scale is read faster than divided for, 1.06 times as fast on a Zen 4.
+        # Of these the last: a scale is read faster than divided for, about 1.06 times as fast on a Zen 4.
         best = again[-1] if again and self._recomputes(problem) else first
         return None if best == STORED else best
 
@@ -173,9 +175,13 @@ class CpuBackend(Backend):
         """A compiled function, if all its operations are vectorised; see `Backend.function`."""
         return function_of(trace)
 
+    def recorded(self, function: Callable[[Any], Any], given: Any) -> Callable[[], Any] | None:
+        """A recording, if all operations are compiled; see `Backend.recorded`."""
+        return recorded(function, given)
+
     def product_needs(self, local: int, size: int, components: int, dtype: DTypeLike) -> dict[str, dict[str, float]]:
-        """Tables of the product, and Q as a matrix; see `Backend.product_needs`."""
-        return {self.device().name: {"index tables": float(local * (16 + np.dtype(dtype).itemsize))}}
+        """Tables of the product, Q and its transpose; see `Backend.product_needs`."""
+        return {self.device().name: {"index tables": float(local * (16 + 2 * np.dtype(dtype).itemsize))}}
 
     def processor(self) -> str:
         """Name of the processor, and the number of threads; see `Backend.processor`."""

@@ -67,7 +67,8 @@ class NumpyKernel(BlockKernel):
         if self._collocated:
             self._collocation = Collocation(problem.tabulation, dtype)
         kind = form.factor_kind
-        self.factors = None if kind is None else problem.geometry.factors(kind, self.lanes, dtype)
+        stored = problem.factors_dtype
+        self.factors = None if kind is None else problem.geometry.factors(kind, self.lanes, stored)
         self._expansion: Array | None = None
         if kind is not None and problem.geometry.affine:
             matrix = problem.geometry.expansion(kind)
@@ -128,7 +129,7 @@ class NumpyKernel(BlockKernel):
         if self._expansion is not None:
             np.matmul(self._expansion, factors[:, 0], out=self._expanded.reshape(len(self._expansion), -1))
             factors = self._expanded
-        self._geometry = factors[..., self._live]
+        self._geometry = factors[..., self._live].astype(self.problem.dtype, copy=False)
 
     def _evaluate(self, source: Array) -> None:
         """Values and derivatives at the points, of components that go together."""
@@ -173,7 +174,12 @@ class NumpyKernel(BlockKernel):
                 self._metric(trace.scaled[i], found)
             elif trace.flux is not None:
                 self._pull_back([found[node.index] for node in trace.flux[i]])
-            yield None if trace.value is None else self._weighted(found[trace.value[i].index], self._values[i])
+            value = None if trace.value is None else found[trace.value[i].index]
+            if value is None or self.problem.form.test:
+                yield value if value is None else self._weighted(value, self._values[i])
+            else:
+                self._values[i][:, self._live] = value
+                yield self._values[i]
 
     def _tested(self, values: Any, c: int) -> Array:
         """Component of the result: the values at the points, tested with the values and derivatives of the basis."""

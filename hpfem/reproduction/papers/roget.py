@@ -46,7 +46,7 @@ EXPERIMENTS.add(
         ),
         not_possible={
             "leapfrog fused in one kernel": "AcousticWave updates by vector operations",
-            "one element a thread, a team of threads an element, WMMA": "no such kernel; the numbers are pictures",
+            "one element a thread, a team of threads an element": "of the stiffness alone: see roget-gemm",
         },
     ),
 )

@@ -286,7 +286,8 @@ EXPERIMENTS.add(
         ),
         not_possible={
             f"{XEON}, AMD EPYC 9554 (Figs 5b, 6b, 7-9, 14)": "their numbers are in the figures alone",
-            "SumFac beyond the registers of a thread": "the product's kernel refuses it; see xing-thread",
+            "SumFac beyond the registers of a thread": "the product's kernel refuses it; see xing-thread and"
+            " xing-algorithms",
         },
     ),
 )

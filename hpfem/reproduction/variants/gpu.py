@@ -25,9 +25,10 @@ from ...forms.cost import operator_flops
 from ...forms.form import BlockKernel, BlockProblem
 from ...tuning import Choice
 from ...tuning.record import Config
-from ..blocks import Elements, Unbuilt
+from ..blocks import Elements, Unbuilt, mean_of
 
 HERE = Path(__file__).parent
+WARP = 32
 # Of near_memory.h: threads of a block, numbers that they read over and over, how often; and blocks.
 THREADS, NUMBERS, TRIPS, BLOCKS = 512, 2048, 512, 4096
 
@@ -131,7 +132,16 @@ class LaunchedKernel(BlockKernel):
         See `start`.
     elements, threads, shared_bytes : int
         Of a block of threads.
+    stride : int
+        Elements that are interleaved: 1, or as many as a warp has threads.
+
+    Attributes
+    ----------
+    constants : mapping
+        Arrays of the module in constant memory, and what is in them.
     """
+
+    constants: Mapping[str, Any] = {}
 
     def __init__(
         self,
@@ -142,7 +152,9 @@ class LaunchedKernel(BlockKernel):
         elements: int,
         threads: int,
         shared_bytes: int,
+        stride: int = 1,
     ) -> None:
+        self.stride = stride
         self.problem, self.strategy, self.flops = problem, strategy, operator_flops(problem, "sumfac")
         self.elements, self.threads, self.shared_bytes = elements, threads, shared_bytes
         self.memory = memory()
@@ -159,20 +171,26 @@ class LaunchedKernel(BlockKernel):
         return f"{function.num_regs} registers, {function.local_size_bytes} bytes of local memory"
 
     def given(self, source: Any) -> Any:
-        """Lay coefficients out as the kernel takes them.
+        """Lay coefficients out as the kernel takes them: groups of interleaved elements, [group, mode, element].
 
         Parameters
         ----------
-        source : array, [1, E, n]
+        source : array, [components, E, n]
+            Of one component if elements are interleaved.
 
         Returns
         -------
         array
         """
-        return source
+        if self.stride == 1:
+            return source
+        xp, n = self.memory.xp, source.shape[1]
+        padded = xp.zeros((-(-n // self.stride) * self.stride, source.shape[2]), source.dtype)
+        padded[:n] = source[0]
+        return xp.ascontiguousarray(padded.reshape(-1, self.stride, source.shape[2]).transpose(0, 2, 1))
 
     def natural(self, result: Any, n_elements: int) -> Any:
-        """Lay results out as those of others.
+        """Lay results out as those of others: elements one behind the other.
 
         Parameters
         ----------
@@ -183,17 +201,17 @@ class LaunchedKernel(BlockKernel):
 
         Returns
         -------
-        array, [1, E, n]
+        array, [components, E, n]
         """
-        return result
+        if self.stride == 1:
+            return result
+        return result.transpose(0, 2, 1).reshape(1, -1, result.shape[1])[:, :n_elements]
 
-    def arguments(self, module: Any, given: Any, out: Any, n_elements: int) -> tuple[Any, ...]:
+    def arguments(self, given: Any, out: Any, n_elements: int) -> tuple[Any, ...]:
         """List the arguments of the kernel.
 
         Parameters
         ----------
-        module : cupy.RawModule
-            That it is in.
         given, out : array
             In the layout of `given`.
         n_elements : int
@@ -222,7 +240,9 @@ class LaunchedKernel(BlockKernel):
         callable
         """
         module, function = self._compiling.result()
-        blocks, arguments = -(-n_elements // self.elements), self.arguments(module, given, out, n_elements)
+        for name, values in self.constants.items():
+            fill(module, name, values)
+        blocks, arguments = -(-n_elements // self.elements), self.arguments(given, out, n_elements)
         return partial(function, (blocks,), (self.threads,), arguments, shared_mem=self.shared_bytes)
 
     def apply(self, source: Any, out: Any) -> None:
@@ -242,13 +262,28 @@ class LaunchedElements(Elements):
         (problem, name) -> kernel.
     algorithm : str
         Of the problem that it is made for.
-    *what, **options
+    *what
         See `Elements`.
+    launches : int
+        Launches in a row, whose mean counts; 0 for the engine's own protocol.
+    **options
+        See `Elements`.
+
+    Attributes
+    ----------
+    launches : int
     """
 
-    def __init__(self, make: Callable[[BlockProblem, str], LaunchedKernel], algorithm: str, *what: Any, **options: Any):
+    def __init__(
+        self,
+        make: Callable[[BlockProblem, str], LaunchedKernel],
+        algorithm: str,
+        *what: Any,
+        launches: int = 0,
+        **options: Any,
+    ) -> None:
         super().__init__(*what, **options)
-        self._make, self._algorithm = make, algorithm
+        self._make, self._algorithm, self.launches = make, algorithm, launches
 
     def auto(self, n_elements: int) -> tuple[str, ...]:
         """Nothing chooses them; see `TiledProblem.auto`."""
@@ -290,7 +325,10 @@ class _Launches(BuiltOperator):
         tiled, kernel = self._tiled, self._kernel
         given = kernel.given(self._arrays[0])
         call = kernel.call(given, self._block.xp.empty_like(given), n_elements)
-        return Application(call, tiled.nbytes(1), tiled.flops, n_elements * kernel.problem.n_modes)
+        d, launches = self._block.components, self._block.launches
+        timing = mean_of(call, launches, self._block.backend.timer()) if launches else None
+        work = tiled.nbytes(d), d * tiled.flops, d * n_elements * kernel.problem.n_modes
+        return Application(call, *work, timing=timing)
 
 
 @cache

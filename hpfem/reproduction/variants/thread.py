@@ -101,7 +101,7 @@ EXPERIMENTS.add(
         "SumFac with a thread an element, spilling included",
         "Alg. 3, Figs 5a, 6a",
         "Sec. 3.3.2: every order that the paper draws. Ours: 1e7 degrees of freedom, median of 5; elements of more than"
-        " 150 points, whose loops would take the compiler minutes, are refused.",
+        " 150 points, whose loops would take the compiler minutes, are refused: see xing-algorithms, with loops.",
         (_spilling(unit="GDoF/s", cases=_solids),),
     ),
 )

@@ -2,6 +2,7 @@
 
 energies    mean diffusion and reaction of every cell, and classes of cells with similar means
 smoother    one step of Jacobi's method in a basis of functions of low energy, which differ from class to class
+lines       groups of functions that stretched cells couple strongly
 chebyshev   several steps, as the best polynomial of one
 algebraic   the vertices alone: algebraic multigrid
 cycle       orders P, P/2, .., 1, and the V-cycle through them

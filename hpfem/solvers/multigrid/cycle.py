@@ -20,6 +20,7 @@ from ...assembly import GlobalOperator
 from ...backends.vectors import VectorSpace
 from ...errors import ArgumentError, MeshError, NotSuitable
 from ...space import Space
+from ...space.block import Block
 from .algebraic import AlgebraicMultigrid
 from .cell_map import CellMap
 from .chebyshev import WEIGHTS, chebyshev, largest_eigenvalue, noise, rest
@@ -31,6 +32,8 @@ from .smoother import LowEnergySmoother
 DEGREE, DEVICE_DEGREE = 2, 1
 # Beyond this eigenvalue the classes of cells differ too much in the functions that they share.
 _LARGEST = 5.0
+# Largest deviation of Jacobians from their cell's mean that is neglected inside the cycle.
+_STRAIGHT = 0.15
 # One thread at a time launches cycles on a device: launches of others would end a capture.
 _LAUNCHES = Lock()
 
@@ -83,7 +86,7 @@ class Level:
         return parts[0] if self.n == 1 else xp.concatenate(parts)
 
     def make_smoothers(self, energies: list[list[Energies]]) -> None:
-        """Make the smoothers, with classes of cells or, if these differ too much, without.
+        """Make the smoothers: with classes of cells and lines or, if functions of neighbours differ too much, without.
 
         Parameters
         ----------
@@ -96,15 +99,18 @@ class Level:
         together, xp = _together(self.A), vectors.xp
         free = xp.tile(xp.asarray(self.free[:together].ravel()), self.n // together)
         start = vectors.agreed(noise(self.A.shape[0], xp).astype(dtype) * free)
-        for one_class in (False, True):
+        alike = vectors.comm.each(all(len(part.classes) == 1 for own in energies for part in own))
+        for one_class, lines in ((False, True), (False, False), (True, False)):
+            with_lines = vectors.comm.any(any(own.lines is not None for own in self.smoothers))
+            if found and (alike if one_class else not with_lines):
+                continue
             chosen = [[part.in_one_class() if one_class else part for part in own] for own in energies]
             self.smoothers = [
-                LowEnergySmoother(self.A.c0, chosen[c % len(chosen)], self.free[c], robin, backend)
+                LowEnergySmoother(self.A.c0, chosen[c % len(chosen)], self.free[c], robin, backend, lines)
                 for c in range(together)
             ]
             found.append((largest_eigenvalue(self.apply, self.smooth, vectors, start), self.smoothers))
-            alike = all(len(part.classes) == 1 for own in energies for part in own)
-            if found[0][0] <= _LARGEST or vectors.comm.each(alike):
+            if found[-1][0] <= _LARGEST:
                 break
         self.largest, self.smoothers = min(found, key=lambda pair: pair[0])
 
@@ -174,11 +180,12 @@ class Multigrid:
         with self._phase("levels"):
             self._change = None
             with vectors.comm.together():
-                top = space.at(None, "modified", space.quadrature, dtype)
+                same = space.at(None, "modified", space.quadrature, dtype)
+                top = straightened(same, vectors.xp)
             if space.basis != "modified":
                 first, self._change = _in_modes(A, top)
             else:
-                first = _truncated(A, top)[0] if dtype != space.dtype else A
+                first = A if dtype == space.dtype and top is same else _truncated(A, top)[0]
             self.levels = [Level(first, None)]
             rule = None if space.quadrature == "collocated" else space.quadrature
             while max((orders := self.levels[-1].A.c0.space.orders).values()) > 1:
@@ -245,13 +252,26 @@ class Multigrid:
         array, [components * size]
             A new vector; zero where there are Dirichlet values.
         """
-        xp, change, n = self.A.vectors.xp, self._change, self.A.components
-        if change is not None:
-            r = xp.concatenate([change.transposed(row) for row in r.reshape(n, -1)])
+        return self.to_nodes(self.in_modes(self.to_modes(r)))
+
+    def to_modes(self, r: Any) -> Any:
+        """A residual in the modified basis; see `cycle`."""
+        return self._changed(r, None if self._change is None else self._change.transposed)
+
+    def to_nodes(self, z: Any) -> Any:
+        """A correction in the operator's basis; see `cycle`."""
+        return self._changed(z, self._change)
+
+    def _changed(self, vector: Any, change: Any) -> Any:
+        if change is None:
+            return vector
+        return self.A.vectors.xp.concatenate([change(row) for row in vector.reshape(self.A.components, -1)])
+
+    def in_modes(self, r: Any) -> Any:
+        """The cycle in the modified basis; see `cycle`."""
         if self._constrained is not None:
-            r = xp.where(self._constrained, xp.zeros_like(r), r)
-        z = self._cycle(0, r)
-        return z if change is None else xp.concatenate([change(row) for row in z.reshape(n, -1)])
+            r = self.A.vectors.xp.where(self._constrained, self.A.vectors.xp.zeros_like(r), r)
+        return self._cycle(0, r)
 
     def _cycle(self, number: int, r: Any) -> Any:
         level = self.levels[number]
@@ -276,16 +296,20 @@ class Multigrid:
 
 
 class _Run:
-    """Cycles in arrays of their own; from the second one on launched as a graph, if the device has graphs."""
+    """Cycles in arrays of their own: recorded, or from the second one on launched as a graph, where a backend can."""
 
     def __init__(self, M: Multigrid) -> None:
         self.M, self.given = M, M.A.vectors.xp.zeros(M.A.shape[0], M.dtype)
-        self.result = self.given
+        self.result, alone = self.given, M.A.vectors.comm.size == 1
+        self.recorded = M.A.operator.backend.recorded(M.in_modes, self.given) if alone else None
         self.thread: int | None = None
         self.graph: Any = None
 
     def __call__(self, r: Any) -> Any:
         self.given[...] = r
+        if self.recorded is not None:
+            self.given[...] = self.M.to_modes(self.given)
+            return self.M.to_nodes(self.recorded())
         vectors = self.M.A.vectors
         # If processes share the vertices, the first one solves for them on its host.
         iteration = vectors.iteration if vectors.comm.size == 1 else None
@@ -304,6 +328,29 @@ class _Run:
 
     def _step(self) -> None:
         self.result = self.M.cycle(self.given)
+
+
+def straightened(space: Space, xp: Any) -> Space:
+    """Take nearly affine cells for affine ones, which have few factors; block by block.
+
+    The cycle only approximates the inverse: this costs at most one iteration.
+
+    Parameters
+    ----------
+    space : Space
+    xp : module
+        Of the arrays where the operator computes.
+
+    Returns
+    -------
+    Space
+        The same one if no block is nearly affine.
+    """
+    blocks = []
+    for own in space.blocks:
+        nearly = not own.affine and own.geometry.deviation(xp) <= _STRAIGHT
+        blocks.append(Block(own.tabulation, own.geometry.straightened(), own.elements) if nearly else own)
+    return space if blocks == list(space.blocks) else space.on_blocks(blocks)
 
 
 def _together(A: GlobalOperator) -> int:

@@ -24,7 +24,7 @@ from ...operators import Operator
 Array = NDArray[np.float64]
 
 # Ratio of lengths within a class, the largest ratio that is distinguished, and the maximum of classes in a block.
-SPREAD, CAP, MOST_CLASSES = 2.0, 16.0, 32
+SPREAD, CAP, MOST_CLASSES = 2.0, 64.0, 32
 # Reaction over diffusion beyond which diffusion is neglected in the energy.
 _REACTION = 1e6
 

@@ -1,17 +1,18 @@
 """B = T D^-1 T^t: one step of Jacobi's method in a basis of functions of low energy, the columns of T.
 
 In every cell T is the matrix of its class; global coefficients are the mean over the cells (`CellMap`). D is the
-diagonal of the mean energies.
+diagonal of the mean energies, with the matrices of groups of functions that stretched cells couple strongly (`lines`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, diags_array
 
 from hpfem.shapes.low_energy import low_energy_factors, reference_energies
 
@@ -20,17 +21,29 @@ from ...backends.base import Backend
 from ...backends.cellwise import product
 from ...backends.vectors import BlockMatrix
 from ...errors import SolverError
+from ...memory import as_numpy
 from .cell_map import CellMap
 from .energies import Energies
+from .lines import inverse_of_groups, strong_pairs
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 
+@dataclass(frozen=True, eq=False)
 class _Cells:
-    """Cells of one block and class, whose entities have the same orders."""
+    """Cells of one block and class, whose entities have the same orders.
 
-    def __init__(self, block: int, rows: Any, T: list[csr_array], energies: Array) -> None:
-        self.block, self.rows, self.T, self.energies = block, rows, T, energies
+    `energies` [dim^2 + 1, n_modes] are those of the functions T in each mean; `coupling` those of strongly coupled
+    pairs of functions, if there are any.
+    """
+
+    block: int
+    rows: Any
+    T: list[csr_array]
+    energies: Array
+    pairs: tuple[Indices, Indices]
+    coupling: Array
 
 
 def _groups(c0: C0Space, number: int, energies: Energies) -> list[Any]:
@@ -58,9 +71,11 @@ def _alike(c0: C0Space, number: int, energies: Energies) -> list[_Cells]:
         S, m = energies.classes[int(energies.own[first])]
         A = np.einsum("ij,ijmn->mn", S, K) + m * M
         factors = low_energy_factors(shape, block.order, A, own)
-        T = product(factors)
-        of_K = [np.einsum("mk,mk->k", T, part @ T) for part in K.reshape(-1, *M.shape)]
-        cells.append(_Cells(number, rows, factors, np.array([*of_K, np.einsum("mk,mk->k", T, M @ T)])))
+        T, means = product(factors), [*K.reshape(-1, *M.shape), M]
+        own_energies = np.array([np.einsum("mk,mk->k", T, part @ T) for part in means])
+        i, j = strong_pairs(shape, S, A, T)
+        coupling = np.array([(T.T @ (part @ T))[i, j] for part in means]) if len(i) else np.zeros((len(means), 0))
+        cells.append(_Cells(number, rows, factors, own_energies, (i, j), coupling))
     return cells
 
 
@@ -78,6 +93,13 @@ class LowEnergySmoother:
         The part of the operator from Robin conditions.
     backend : Backend
         Of the operator.
+    lines : bool
+        Whether strongly coupled functions are solved for together, except those that processes share.
+
+    Attributes
+    ----------
+    lines : array or None
+        D^-1 with the inverses of groups of strongly coupled functions, sparse; None if there are none.
     """
 
     def __init__(
@@ -87,7 +109,9 @@ class LowEnergySmoother:
         free: NDArray[np.bool_],
         robin: csr_array | None,
         backend: Backend,
+        lines: bool = True,
     ) -> None:
+        self.lines: Any = None
         vectors, dtype = c0.vectors_on(backend.device()), c0.space.dtype
         xp = vectors.xp
         self._T: CellMap | None = None
@@ -111,11 +135,31 @@ class LowEnergySmoother:
                     " that fixes the solution?"
                 )
         self._inverse = (1 / D).astype(dtype)
+        if lines and any(own.coupling.size for own in cells):
+            inverse = inverse_of_groups(self._coupled(cells, energies, Q, c0), as_numpy(D))
+            self.lines = None if inverse is None else vectors.sparse(csr_array(inverse.astype(dtype)))
 
     def __call__(self, r: Any) -> Any:
         """Apply to a vector, [size]; a new one."""
         if self._T is None:
             return r * 1
         z = self._T.transposed(r)
-        z *= self._inverse
+        if self.lines is None:
+            z *= self._inverse
+        else:
+            z = self.lines @ z
         return self._T(z)
+
+    @staticmethod
+    def _coupled(cells: Sequence[_Cells], energies: Sequence[Energies], Q: BlockMatrix, c0: C0Space) -> csr_array:
+        """Mean energies of strongly coupled functions that no other process has, [size, size]."""
+        rows, columns, values = list[Any](), list[Any](), list[Any]()
+        for own, start, codes in zip(cells, Q.starts, Q.codes, strict=False):
+            first = start + codes.shape[1] * np.arange(len(codes))[:, None]
+            for found, place in zip((rows, columns), own.pairs, strict=True):
+                found.append((first + place).ravel())
+            values.append((as_numpy(energies[own.block].means[own.rows]) @ own.coupling).ravel())
+        i, j, given = (np.concatenate(own) for own in (rows, columns, values))
+        local = csr_array((given, (i, j)), shape=(Q.starts[-1],) * 2)
+        inside = diags_array((c0.multiplicity_here == c0.multiplicity).astype(np.float64))
+        return csr_array(inside @ (Q.matrix.T @ local @ Q.matrix) @ inside)

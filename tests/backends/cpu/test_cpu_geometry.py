@@ -40,12 +40,13 @@ def in_order(geometry, kind, lanes, dtype, direction):
     return made[:, points]
 
 
-def check(geometry, dtype=np.float64, target=None):
+def check(geometry, dtype=np.float64, target=None, arithmetic=None):
     target = target or narrower(64)
+    lanes = target.lanes(arithmetic or dtype)
     for kind in KINDS:
         for direction in {0, geometry.dim - 1}:
-            found = stored_factors(geometry, kind, dtype, direction, target)
-            expected = in_order(geometry, kind, target.lanes(dtype), dtype, direction)
+            found = stored_factors(geometry, kind, dtype, lanes, direction, target)
+            expected = in_order(geometry, kind, lanes, dtype, direction)
             assert found.shape == expected.shape and found.dtype == expected.dtype
             size = np.abs(expected).max(axis=(0, 1, 3), keepdims=True)
             assert (np.abs(found - expected) <= (1e-14 if dtype == np.float64 else 1e-7) * 10 * size).all(), kind
@@ -70,6 +71,8 @@ def test_in_more_dimensions(shape, rng):
 def test_every_width_and_number_of_elements(vector_bytes, dtype, rng):
     for count in (1, 7, 8, 9, 16, 17, 24, 40):
         check(geometry_of(BY_NAME["prism"], 2, GENERAL, rng, count=count), dtype, narrower(vector_bytes))
+        # Of mixed precision: rounded factors for the lanes of float64.
+        check(geometry_of(BY_NAME["prism"], 2, GENERAL, rng, count=count), dtype, narrower(vector_bytes), np.float64)
 
 
 @pytest.mark.parametrize("points", [1, 4, 8])
@@ -89,10 +92,10 @@ def test_threads_change_nothing(rng, monkeypatch):
     geometry, found = geometry_of(BY_NAME["hex"], 2, GENERAL, rng, count=100), []
     for threads in ("1", "3", "64"):
         monkeypatch.setenv("HPFEM_NUM_THREADS", threads)
-        found.append(stored_factors(geometry, "metric", np.float64, 0, narrower(64)))
+        found.append(stored_factors(geometry, "metric", np.float64, 8, 0, narrower(64)))
     assert all(np.array_equal(found[0], other) for other in found)
 
 
 def test_no_elements(rng):
     geometry = geometry_of(BY_NAME["tri"], 2, GENERAL, rng).part(0)
-    assert stored_factors(geometry, "metric", np.float64, 0, narrower(64)).size == 0
+    assert stored_factors(geometry, "metric", np.float64, 8, 0, narrower(64)).size == 0

@@ -44,7 +44,7 @@ class FusedCase:
         return f"""
 namespace {self.name}_ {{
 {body}
-static long long n; static const real *in, *factors, *points, *tables; static real *out;
+static long long n; static const real *in, *points, *tables; static const stored_real *factors; static real *out;
 static const real **fields; static const double *parameters;
 static void call() {{ {self.name}({call}); }}
 }}
@@ -53,7 +53,7 @@ extern "C" int run_{self.name}(long long n, const unsigned *grid, const void *in
     long long shared, int descending) {{
   using namespace {self.name}_;
   {self.name}_::n = n; {self.name}_::in = (const real *)in; {self.name}_::out = (real *)out;
-  {self.name}_::factors = (const real *)factors; {self.name}_::points = (const real *)points;
+  {self.name}_::factors = (const stored_real *)factors; {self.name}_::points = (const real *)points;
   {self.name}_::tables = (const real *)tables; {self.name}_::fields = (const real **)fields;
   {self.name}_::parameters = parameters;
   return hpfem_host::launch(call, {{grid[0], grid[1], grid[2]}}, threads, shared, descending);

@@ -88,7 +88,7 @@ class Case:
         return f"""
 namespace {self.name}_ {{
 {body}
-static long long n; static const real *in, *factors, *points; static real *out;
+static long long n; static const real *in, *points; static const stored_real *factors; static real *out;
 static const real **fields; static const double *parameters; static const void **Q;
 static void call() {{ {self.name}({call}); }}
 }}
@@ -97,7 +97,7 @@ extern "C" int run_{self.name}(long long n, const unsigned *grid, const void *in
     const void **Q) {{
   using namespace {self.name}_;
   {self.name}_::n = n; {self.name}_::in = (const real *)in;
-  {self.name}_::out = (real *)out; {self.name}_::factors = (const real *)factors;
+  {self.name}_::out = (real *)out; {self.name}_::factors = (const stored_real *)factors;
   {self.name}_::points = (const real *)points; {self.name}_::fields = (const real **)fields;
   {self.name}_::parameters = parameters; {self.name}_::Q = Q;
   return hpfem_host::launch(call, {{grid[0], grid[1], grid[2]}}, threads, shared, descending);

@@ -36,7 +36,8 @@ class PointCase:
         return f"""
 namespace {self.name}_ {{
 {stdmat_source(self.problem, self.levels, self.name)}
-static long long n, first, chunk; static const real *in, *factors, *points; static real *out, *work;
+static long long n, first, chunk; static const real *in, *points; static const stored_real *factors;
+static real *out, *work;
 static const real **fields; static const double *parameters;
 static void call() {{ {self.name}({call}); }}
 }}
@@ -45,7 +46,7 @@ extern "C" int run_{self.name}(long long n, long long first, long long chunk, co
   using namespace {self.name}_;
   {self.name}_::n = n; {self.name}_::first = first; {self.name}_::chunk = chunk;
   {self.name}_::in = (const real *)in; {self.name}_::out = (real *)out; {self.name}_::work = (real *)work;
-  {self.name}_::factors = (const real *)factors; {self.name}_::points = (const real *)points;
+  {self.name}_::factors = (const stored_real *)factors; {self.name}_::points = (const real *)points;
   {self.name}_::fields = (const real **)fields; {self.name}_::parameters = parameters;
   const unsigned blocks = (chunk * Q1 * Q2 * Q3 + {THREADS - 1}) / {THREADS};
   return hpfem_host::launch(call, {{blocks, 1, 1}}, {THREADS}, 0, descending);

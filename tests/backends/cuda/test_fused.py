@@ -121,6 +121,26 @@ def test_forms(name, kind, tmp_path, rng):
     check(cases, tmp_path, rng)
 
 
+@pytest.mark.parametrize("name", SIMPLICES)
+def test_rounded_factors(name, tmp_path, rng):
+    """Mixed precision: odd and even numbers of factors, every order, rings of all kinds; less shared memory."""
+    configs = (FusedOptions(2), FusedOptions(1, 2, 1, 1), FusedOptions(1, 0, 3), FusedOptions(2, 3, 2, 0, False))
+    cases = []
+    for order in range(1, 8):
+        for make, given in (
+            (hp.Helmholtz, {}),
+            (hp.Mass, {}),
+            (hp.WeakForm, {"pointwise": transport, "fields": {"v": lambda *x: 1 + x[0] ** 2, "lam": 0.7}}),
+        )[: 3 if order < 4 else 1]:
+            options = configs[len(cases) % len(configs)]
+            problem = problem_of(name, order, make, precision="mixed", **given)
+            plan, full = (FusedPlan(p, options) for p in (problem, replace(problem, mixed=False)))
+            assert plan.shared_bytes < full.shared_bytes
+            options = replace(options, kept=min(options.kept, plan.even_tiles + plan.odd_tiles))
+            cases.append(FusedCase.of(problem, f"case{len(cases)}", options, blocks=1 + order % 2))
+    check(cases, tmp_path, rng)
+
+
 def test_surfaces(tmp_path, rng):
     bent = mesh_of("tri", (3, 3), "deformed").transformed(lambda x: np.column_stack([x, 0.3 * x[:, 0] ** 2]))
     cases = []

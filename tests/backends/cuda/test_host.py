@@ -12,6 +12,7 @@ import pytest
 import hpfem as hp
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions
 from hpfem.backends.cuda.vectors.indexed import IndexTables
+from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.errors import NotSuitable
 from hpfem.mesh import box
 from tests.assembly.meshes import ours, rotated
@@ -24,9 +25,19 @@ def diffusion(u, du, x, k, lam):
     return lam * np.sin(u) + np.where(u > 0.1, u, -u) * x[0], np.maximum(k, 0.5) * du
 
 
+def at_points(u, du, x, k, lam):
+    """A result at the point, of all that a function can take."""
+    return lam * np.sin(u) * x[0] + k * u * du[1] - du[0]
+
+
 def coupled(u, du, lam):
     """Two components that meet in the flux and in the value."""
     return [lam * u[1], u[0] * u[1]], [du[1] + 2.0 * du[0], du[0]]
+
+
+def advection(u, du):
+    """Two components at the points."""
+    return [u[0] * du[i][0] + u[1] * du[i][1] for i in range(2)]
 
 
 def operators(name):
@@ -52,6 +63,8 @@ def operators(name):
         (hp.PhysDeriv(space, backend="numpy"), SumFacTopOptions(2)),
         (hp.Mass(one, backend="numpy"), SumFacTopOptions(1, prefetch=9)),
         (hp.WeakForm(space, diffusion, fields={"k": lambda *x: 1 + x[0], "lam": 0.7}, **n), "sumfac"),
+        (hp.AtPoints(space, at_points, fields={"k": lambda *x: 1 + x[0], "lam": 0.7}, **c), None),
+        (hp.AtPoints(straight_space, at_points, fields={"k": lambda *x: 1 + x[0], "lam": 0.7}, **n), "sumfac"),
     ]
 
 
@@ -91,6 +104,7 @@ def test_stages_surfaces_and_components(tmp_path, rng):
             made += [
                 hp.WeakForm(space, coupled, fields={"lam": 0.7}, components=2, backend="numpy", algorithm=algorithm),
                 hp.IProductWRTDerivBase(space, backend="numpy", algorithm=algorithm),
+                hp.AtPoints(space, advection, components=2, backend="numpy", algorithm=algorithm),
             ]
         made += [op(space, backend="numpy") for op in (hp.BwdTrans, hp.IProductWRTBase, hp.PhysDeriv)]
     for operator in made:
@@ -281,3 +295,52 @@ def test_scales_and_coefficients_read_with_the_geometry(name, order, dtype, most
                 kernels.append(choice.kernel)
     assert {(c.problem.scaled, c.problem.geometry.merged) for c in cases} >= {(True, True), (False, True)}
     check(cases, kernels, tmp_path, rng)
+
+
+def rounding(space):
+    """Operators in mixed precision, each with options; forms that take fields, points and components among them."""
+    n, c = (
+        {"backend": "numpy", "precision": "mixed", "algorithm": algorithm}
+        for algorithm in ("noncollocated", "collocated")
+    )
+    return [
+        (hp.Helmholtz(space, lam=1.3, **n), None),
+        (hp.Helmholtz(space, lam=1.3, **c), SumFacTopOptions(3, prefetch=2, l2=True)),
+        (hp.Mass(space, **n), "sumfac"),
+        (hp.Helmholtz(space, lam=1.3, **n), "sumfac"),
+        (hp.Laplacian(space, **n), SumFacTopOptions(2, prefetch=9, late=True, split=7)),
+        (hp.PhysDeriv(space, **n), SumFacTopOptions(2)),
+        (hp.IProductWRTDerivBase(space, **n), SumFacTopOptions(4, split=3)),
+        (hp.WeakForm(space, diffusion, fields={"k": lambda *x: 1 + x[0], "lam": 0.7}, **c), SumFacTopOptions(3)),
+        (hp.WeakForm(space, coupled, fields={"lam": 0.7}, components=2, **n), SumFacTopOptions(2)),
+        (hp.Helmholtz(space, lambda *x: 1 + x[0], **n), SumFacTopOptions(3, prefetch=2, l2=True, merged=True)),
+        (hp.Helmholtz(space, lambda *x: 1 + x[0], **n), "sumfac merged"),
+    ]
+
+
+# All forms at one order, Helmholtz at the others.
+@pytest.mark.parametrize(("order", "most"), [(1, 4), (2, 11), *((order, 2) for order in range(3, 9))])
+@pytest.mark.parametrize("name", NAMES)
+def test_rounded_factors(name, order, most, tmp_path, rng):
+    """Mixed precision: factors that are stored in float32; blocks with tails."""
+    cases, kernels = [], []
+    for operator, options in rounding(hp.Space(curved(name, order=3), order))[:most]:
+        for choice in operator.choices:
+            try:
+                cases.append(Case.of(choice.kernel.problem, f"case{len(cases)}", options))
+            except NotSuitable:  # too large for one thread
+                continue
+            kernels.append(NumpyKernel(cases[-1].problem, "sumfac"))
+    assert all("typedef float stored_real" in case.source() for case in cases)
+    check(cases, kernels, tmp_path, rng)
+
+
+def test_nothing_else_is_rounded(tmp_path, rng):
+    """Affine elements, and recomputed factors: the source of full precision."""
+    for mesh, options in ((skewed(straight("hex")), None), (tapered("hex"), SumFacTopOptions(2, recomputed=True))):
+        space = hp.Space(mesh, 2)
+        full, mixed = (
+            Case.of(hp.Helmholtz(space, backend="numpy", precision=p).choices[0].kernel.problem, "case", options)
+            for p in ("full", "mixed")
+        )
+        assert full.source() == mixed.source()

@@ -57,7 +57,7 @@ class Context:
     scratch_size : int
         Vectors of all areas asked for so far.
     shared : int
-        Vectors of a group that all applications of the form read.
+        Bytes of a group that all applications of the form read.
     group : Index
         The group at work.
     parameters : dict
@@ -83,9 +83,9 @@ class Context:
         self.factors = Factors(self.b, problem, self.direction)
         self.indexed = indexed
         inputs = input_streams(self.b, problem.n_input, problem.coupled, indexed)
-        self.prefetch = Prefetch(self.b, [self.factors.per_group, *inputs] if prefetch else [])
+        self.prefetch = Prefetch(self.b, [self.factors.group_bytes, *inputs] if prefetch else [])
         at_points = len(field_inputs(self.trace)) + self.space_dim * (self.trace is not None and self.trace.uses_point)
-        self.shared = self.factors.per_group + problem.n_points * at_points
+        self.shared = self.factors.group_bytes + problem.n_points * at_points * self.b.nbytes
         self.scratch_size = 0
         self.group = Index("")
         self.parameters: dict[str, str] = {}
@@ -165,7 +165,7 @@ class Context:
 
     def result(self, c: int) -> str:
         """Find a component of what comes out at the points; see `Context.values`."""
-        own = self.form.trial_gradient and not self.form.to_modes
+        own = self.form.trial_gradient and not self.form.to_modes and self.trace is None
         return self.area("x", c, size=self.point_vectors) if own else self.values(c)
 
     # --- one-dimensional matrices ---------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ def write_dense(problem: BlockProblem, lanes: int, prefetch: bool = False, index
     assert trace is not None
     b, n = Builder(lanes, problem.dtype), problem.n_modes
     factors = Factors(b, problem, 0)
-    prefetched = Prefetch(b, [factors.per_group, *input_streams(b, n, 1, indexed)] if prefetch else [])
+    prefetched = Prefetch(b, [factors.group_bytes, *input_streams(b, n, 1, indexed)] if prefetch else [])
     matrices = _reference_matrices(problem)
     if indexed:
         write_indexed_reader(b, "read_modes", n, None)

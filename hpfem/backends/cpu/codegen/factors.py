@@ -79,6 +79,11 @@ class Factors:
     problem : BlockProblem
     direction : int
         Of the fibers: 0, or the last one.
+
+    Attributes
+    ----------
+    group_bytes : int
+        That a group reads.
     """
 
     def __init__(self, b: Builder, problem: BlockProblem, direction: int) -> None:
@@ -88,7 +93,9 @@ class Factors:
         self.counts, self.direction = problem.tabulation.rule.counts, direction
         self.n = 0 if self.kind is None else problem.geometry.n_factors(self.kind)
         self.fiber_points = self.counts[direction]
-        self.per_group = self.n if self.affine else self.n * int(np.prod(self.counts))
+        self._dtype = problem.factors_dtype
+        self._unit = b.vector_of(self._dtype)
+        self._per_group = self.n if self.affine else self.n * int(np.prod(self.counts))
         self.scale: list[_PointTable] = []
         self.ratio: dict[tuple[int, int], _PointTable] = {}
         if self.affine and self.kind in ("metric", "jacobian"):
@@ -110,7 +117,8 @@ class Factors:
             self._lines = problem.geometry.map_lines([direction, *others])
             self.n = problem.geometry.n_factors("scale") if problem.scaled else 0
             self._map_at = self.n * int(np.prod(self.counts))  # behind the scales
-            self.per_group = self._map_at + problem.geometry.n_factors("map")
+            self._per_group = self._map_at + problem.geometry.n_factors("map")
+        self.group_bytes = self._per_group * b.lanes * self._dtype.itemsize
         self._rows: list[list[str]] = []
         self._weight = ""
         self._points: dict[int, tuple[Matrix, str, str]] = {}
@@ -124,7 +132,7 @@ class Factors:
         """
         if self.kind is None:
             return
-        self._group = self.b.at("%geometry", (group, self.per_group))
+        self._group = self.b.at("%geometry", (group, self._per_group), unit=self._unit)
         if self.affine:
             self._element = [self.b.load(self._group, q) for q in range(self.n)]
 
@@ -141,7 +149,7 @@ class Factors:
         if self._lines is not None:
             self._start_map(self._lines, outer)
         if not self.affine and self.kind is not None and self.n:
-            self._fiber = self.b.at(self._group, (outer, self.n * self.fiber_points))
+            self._fiber = self.b.at(self._group, (outer, self.n * self.fiber_points), unit=self._unit)
 
     def _start_map(self, lines: MapLines, outer: Where) -> None:
         """Make the rows of a fiber from the elements' maps."""
@@ -177,7 +185,7 @@ class Factors:
 
     def _read(self, k: int, q: int) -> str:
         """One of the numbers that are stored at a point."""
-        return self.b.load(self._fiber, k * self.n + q)
+        return self.b.load(self._fiber, k * self.n + q, self._dtype)
 
     def factor(self, k: int, q: int) -> str:
         """One of the stored factors at a point, or of an affine element; of recomputed ones the weight alone.

@@ -21,6 +21,8 @@ ARGUMENTS = (
     " i64 %stride"
 )
 
+_REALS = {np.dtype(np.float64): "double", np.dtype(np.float32): "float"}
+
 # Bytes of several groups that are to stay in the first cache: factors from the second one cost more than short rows.
 _SHARED = 32 << 10
 
@@ -88,8 +90,8 @@ class Builder:
     def __init__(self, lanes: int, dtype: DTypeLike) -> None:
         self.lanes = lanes
         self.dtype = np.dtype(dtype)
-        self.real = {8: "double", 4: "float"}[self.dtype.itemsize]
-        self.vector = f"<{lanes} x {self.real}>"
+        self.real = _REALS[self.dtype]
+        self.vector = self.vector_of(dtype)
         self.suffix = f"v{lanes}f{8 * self.dtype.itemsize}"
         self.nbytes = lanes * self.dtype.itemsize
         self.flops = 0
@@ -101,6 +103,20 @@ class Builder:
         self.written: set[str] = set()
         self._count = 0
         self._block = "entry"
+
+    def vector_of(self, dtype: DTypeLike) -> str:
+        """Type of a vector of numbers.
+
+        Parameters
+        ----------
+        dtype : dtype
+            float64 or float32.
+
+        Returns
+        -------
+        str
+        """
+        return f"<{self.lanes} x {_REALS[np.dtype(dtype)]}>"
 
     # --- text -----------------------------------------------------------------------------------------------------
 
@@ -287,7 +303,7 @@ class Builder:
             where = where.offset
         return self.new(f"getelementptr {unit}, ptr {base}, i64 {where}") if where else base
 
-    def load(self, pointer: str, offset: int = 0) -> str:
+    def load(self, pointer: str, offset: int = 0, dtype: DTypeLike | None = None) -> str:
         """Load the vector at pointer + offset.
 
         Parameters
@@ -295,12 +311,17 @@ class Builder:
         pointer : str
         offset : int
             In vectors.
+        dtype : dtype, optional
+            Of the numbers there, which may be smaller; that of the vectors when left out.
 
         Returns
         -------
         str
         """
-        return self.new(f"load {self.vector}, ptr {self.at(pointer, (offset, 1))}, align {self.nbytes}")
+        dtype = self.dtype if dtype is None else np.dtype(dtype)
+        there, align = self.vector_of(dtype), self.lanes * dtype.itemsize
+        loaded = self.new(f"load {there}, ptr {self.at(pointer, (offset, 1), unit=there)}, align {align}")
+        return loaded if dtype == self.dtype else self.new(f"fpext {there} {loaded} to {self.vector}")
 
     def store(self, value: str, pointer: str, offset: int = 0) -> None:
         """Store a vector at pointer + offset; see `Builder.load`."""
@@ -494,13 +515,13 @@ class Builder:
         Parameters
         ----------
         shared : int
-            Vectors of a group that all applications read.
+            Bytes of a group that all applications read.
 
         Yields
         ------
         application, group : Index
         """
-        few = max(1, _SHARED // max(shared * self.nbytes, 1))
+        few = max(1, _SHARED // max(shared, 1))
         one, span = self.new("icmp eq i64 %components, 1"), self.new("sub nsw i64 %g1, %g0")
         few_or_all = self.new(f"select i1 {one}, i64 {span}, i64 {few}")
         last = self.new(f"sub nsw i64 {span}, 1")

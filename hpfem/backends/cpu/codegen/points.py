@@ -33,7 +33,7 @@ def at_points(
     Returns
     -------
     tested : list of fibers, [component]
-        What multiplies the test value; empty fibers if it is not tested.
+        What multiplies the test value, or the result; empty fibers if there is no such thing.
     fluxes : list of fibers, [component][direction]
         What multiplies the test function's derivatives; empty likewise.
     """
@@ -79,8 +79,10 @@ def at_point(
     found = []
     for c in range(ctx.form.components):
         value, flux = [], []
-        if trace.value is not None:
+        if trace.value is not None and ctx.form.test:
             value = [b.mul(results[trace.value[c]], factors.factor(k, -1))]
+        elif trace.value is not None:
+            value = [b.operand(results[trace.value[c]])]
         if trace.scaled is not None:
             flux = factors.metric(k, _combined(b, results, trace.scaled[c], derivatives))
         elif trace.flux is not None:

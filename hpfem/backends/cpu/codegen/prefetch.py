@@ -28,9 +28,9 @@ def input_streams(b: Builder, n: int, components: int, indexed: bool) -> list[in
     Returns
     -------
     list of int
-        Vectors of a group, for every row.
+        Bytes of a group, for every row.
     """
-    return [math.ceil(n * INDEX_BYTES / b.dtype.itemsize)] if indexed else [n] * components
+    return [n * b.lanes * INDEX_BYTES] if indexed else [n * b.nbytes] * components
 
 
 class Prefetch:
@@ -40,7 +40,7 @@ class Prefetch:
     ----------
     b : Builder
     streams : sequence of int
-        Vectors of a group in each row of memory. Without any, nothing is fetched.
+        Bytes of a group in each row of memory. Without any, nothing is fetched.
     """
 
     def __init__(self, b: Builder, streams: Sequence[int]) -> None:
@@ -58,10 +58,10 @@ class Prefetch:
             Pointers to the rows of memory.
         """
         # Far enough for memory to answer.
-        ahead = max(1, min(_DISTANCE // max(sum(self._streams) * self._b.nbytes, 1), 16))
+        ahead = max(1, min(_DISTANCE // max(sum(self._streams), 1), 16))
         following = Index(group.value, ahead)
         for i, (row, n) in enumerate(zip(rows, self._streams)):
-            self._b.emit(f"store ptr {self._b.at(row, (following, n))}, ptr %ahead{i}")
+            self._b.emit(f"store ptr {self._b.at(row, (following, n), unit='i8')}, ptr %ahead{i}")
 
     def fetch(self) -> None:
         """Fetch a share, of a size that `finish` knows."""
@@ -82,7 +82,7 @@ class Prefetch:
             return []
         b = self._b
         b.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        shares = [math.ceil(n * b.nbytes / _CACHE_LINE / max(self._calls, 1)) for n in self._streams]
+        shares = [math.ceil(n / _CACHE_LINE / max(self._calls, 1)) for n in self._streams]
         for call, place in enumerate(self._places):
             text = []
             for s, lines in enumerate(shares):

@@ -92,7 +92,7 @@ def row_pass(ctx: Context) -> None:
     ctx : Context
     """
     b, form = ctx.b, ctx.form
-    row = _weak_row if form.to_modes else _derivative_row
+    row = _derivative_row if ctx.trace is None and not form.to_modes else _weak_row
     if ctx.dim == 1:
         row(ctx, 0, 0, 0)
     elif ctx.dim == 2:

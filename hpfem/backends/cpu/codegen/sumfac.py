@@ -48,7 +48,8 @@ def column_pass(ctx: Context) -> None:
         tested, fluxes = at_points(ctx, across, values, derivatives)
         for c, (value, flux) in enumerate(zip(tested, fluxes)):
             if not ctx.to_modes:
-                b.store_fiber(ctx.weighted(value, across), b.at(ctx.values(c), (across, 1)), plane)
+                given = ctx.weighted(value, across) if form.test else value
+                b.store_fiber(given, b.at(ctx.values(c), (across, 1)), plane)
                 continue
             line = ctx.line("B", 0, functions, True)
             result = line.test(b, value) if form.test_value else None
@@ -93,7 +94,7 @@ def write_sumfac(problem: BlockProblem, lanes: int, prefetch: bool = False, inde
 def _apply(ctx: Context, application: Index) -> None:
     """Components that go together: read, evaluate, apply the pointwise function, test, write."""
     form, problem = ctx.form, ctx.problem
-    by_columns = form.to_modes and not ctx.by_rows
+    by_columns = (form.to_modes or ctx.trace is not None) and not ctx.by_rows
     for c in range(problem.coupled):
         read_input(ctx, application, c)
         if ctx.from_modes:

@@ -18,7 +18,9 @@ from .threads import THREAD_FLOPS, run_all, shares
 Array = NDArray[np.floating[Any]]
 
 
-def stored_factors(geometry: BlockGeometry, kind: str, dtype: DTypeLike, direction: int, target: Target) -> Array:
+def stored_factors(
+    geometry: BlockGeometry, kind: str, dtype: DTypeLike, lanes: int, direction: int, target: Target
+) -> Array:
     """Make factors in the order in which a kernel reads them.
 
     Parameters
@@ -27,7 +29,9 @@ def stored_factors(geometry: BlockGeometry, kind: str, dtype: DTypeLike, directi
     kind : str
         See `hpfem.geometry.block_geometry`.
     dtype : dtype
-        Of the kernel; factors are computed in float64.
+        Of the factors, which are computed in float64.
+    lanes : int
+        Of the kernel.
     direction : int
         Of the fibers along which the kernel visits points.
     target : Target
@@ -37,19 +41,19 @@ def stored_factors(geometry: BlockGeometry, kind: str, dtype: DTypeLike, directi
     ndarray, [group, point, factor, lane]
         Points fiber by fiber; one for affine factors and maps. Zeros past the last element, of maps that element's.
     """
-    lanes = target.lanes(dtype)
     out = aligned((-(-geometry.n_elements // lanes), geometry.n_points(kind), geometry.n_factors(kind), lanes), dtype)
     _write(geometry, kind, direction, target, out)
     return out
 
 
-def scales_and_maps(geometry: BlockGeometry, dtype: DTypeLike, direction: int, target: Target) -> Array:
+def scales_and_maps(geometry: BlockGeometry, dtype: DTypeLike, lanes: int, direction: int, target: Target) -> Array:
     """Make what kernels with scaled factors read; see `stored_factors`.
 
     Parameters
     ----------
     geometry : BlockGeometry
     dtype : dtype
+    lanes : int
     direction : int
     target : Target
 
@@ -59,7 +63,6 @@ def scales_and_maps(geometry: BlockGeometry, dtype: DTypeLike, direction: int, t
         The scales of all points, then the map.
     """
     n_points, n, n_map = geometry.n_points("scale"), geometry.n_factors("scale"), geometry.n_factors("map")
-    lanes = target.lanes(dtype)
     out = aligned((-(-geometry.n_elements // lanes), n_points * n + n_map, lanes), dtype)
     _write(geometry, "scale", direction, target, out[:, : n_points * n].reshape(-1, n_points, n, lanes))
     _write(geometry, "map", direction, target, out[:, None, n_points * n :])
@@ -68,7 +71,8 @@ def scales_and_maps(geometry: BlockGeometry, dtype: DTypeLike, direction: int, t
 
 def _write(geometry: BlockGeometry, kind: str, direction: int, target: Target, out: Array) -> None:
     rest = geometry.n_elements % out.shape[-1]
-    if kind == "map" or not geometry.by_element:
+    rounded = geometry.merged and out.dtype != np.float64  # products are rounded once
+    if kind == "map" or rounded or not geometry.by_element:
         geometry.write_factors(kind, _as_made(out, geometry, direction))
     elif geometry.n_elements:
         _run(geometry, kind, direction, target, out)

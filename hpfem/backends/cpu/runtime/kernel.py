@@ -305,9 +305,10 @@ class CpuKernel(GroupKernel, BlockKernel):
         self._addresses = tuple(array.ctypes.data for array in (self._geometry, self._points, self._parameters))
 
     def _stored(self, kind: str, direction: int) -> Array:
+        dtype = self.problem.stored_dtype(kind)
         if self.problem.scaled and kind == "scale":
-            return scales_and_maps(self.problem.geometry, self.problem.dtype, direction, self.target)
-        return stored_factors(self.problem.geometry, kind, self.problem.dtype, direction, self.target)
+            return scales_and_maps(self.problem.geometry, dtype, self.lanes, direction, self.target)
+        return stored_factors(self.problem.geometry, kind, dtype, self.lanes, direction, self.target)
 
     def diagonal(self) -> Array | None:
         """Diagonals of the element matrices, compiled where modes and points are those of a tree; see `BlockKernel`."""

@@ -9,6 +9,7 @@ part. So threads never add to the same place, and sums do not depend on the numb
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 from weakref import WeakValueDictionary
@@ -21,11 +22,9 @@ from ....geometry.element_map import CACHED, chunks
 from ....mesh.sorting import distinct, run_starts
 from ....support.pool import Pool
 from ...vectors import HOST_VECTORS, BlockMatrix
-from ..codegen.sequence import WORDS, write_sequence
-from .cache import compiled
 from .kernel import CpuKernel, MatrixKernel
-from .target import Code, host
-from .threads import THREAD_FLOPS, thread_count
+from .recording import Recorded, Recording
+from .threads import THREAD_FLOPS
 
 Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.int64]
@@ -34,9 +33,8 @@ Indices = NDArray[np.int64]
 _MOST_PARTS = 64
 _NONE = np.empty(0, dtype=np.int64)
 
-# Words of a call, and arguments that a sequence does not need.
-_OUT, _INPUTS = 6, slice(7, 11)
-_NOTHING = (0,) * 8
+# The word of a call with the address of its result.
+_OUT = 6
 
 IndexedKernel = CpuKernel | MatrixKernel
 
@@ -98,31 +96,19 @@ def _tables(kernels: Sequence[IndexedKernel], Q: BlockMatrix) -> tuple[list[NDAr
     return tables, keys
 
 
-class _Scratch:
-    """What one product at a time uses: a vector with all places, and the calls of the kernels, for one thread."""
+class _Alone:
+    """The recording of one product, with the vector that it is given, for one product at a time."""
 
-    def __init__(
-        self, shape: tuple[int, int], kernels: Sequence[tuple[IndexedKernel, list[int]]], dtype: DTypeLike
-    ) -> None:
-        self.given = np.zeros(shape, dtype)
-        self.given_at = self.given.ctypes.data
-        some = [kernel for kernel, _ in kernels if kernel.groups]
-        calls = [kernel.call(shape, self.given_at) for kernel in some]
-        self._calls = np.array([words for words, _ in calls], dtype=np.int64).reshape(-1, WORDS)
-        self._at, self._used = self._calls.ctypes.data, [used for _, used in calls]
-        self._changing = [(row, kernel) for row, kernel in zip(self._calls, some, strict=True) if kernel.changes]
+    def __init__(self, product: CpuProduct, n: int) -> None:
+        self._recording = Recording(product.dtype)
+        self.given = product.new_given(n)
+        self._out = product.record(self._recording, self.given)
+        self._recording.finish()
 
-    def run(self, sequence: Code, out: int) -> None:
-        """Run the kernels, which add to the vector at the address `out`."""
-        used = []
-        for row, kernel in self._changing:
-            addresses, held = kernel.inputs()
-            if held is not None:
-                row[_INPUTS] = addresses
-                used.append(held)
-        self._calls[:, _OUT] = out
-        if len(self._calls):
-            sequence.run(0, len(self._calls), 0, 0, self._at, *_NOTHING)
+    def run(self) -> Array:
+        """Multiply what is in `given`."""
+        self._recording.run()
+        return self._out.array.copy()
 
 
 class CpuProduct:
@@ -147,68 +133,116 @@ class CpuProduct:
         like: CpuProduct | None = None,
     ) -> None:
         self._of = tuple(kernels), Q
-        self._size, self._dtype = Q.size, kernels[0].dtype
+        self._size, self.dtype = Q.size, kernels[0].dtype
         self._tables: tuple[list[NDArray[np.int32]], Indices] = _tables(kernels, Q) if like is None else like._tables
         tables, keys = self._tables
         self._kernels = [(kernel.indexed(table), _parts(kernel)) for kernel, table in zip(kernels, tables, strict=True)]
-        ones, n = np.ones(len(keys), self._dtype), len(keys)
+        ones, n = np.ones(len(keys), self.dtype), len(keys)
         further = csr_array((ones, keys % Q.size, np.arange(n + 1)), (n, Q.size))
-        # The unknowns with other places, the entries there, and the unknowns to which these are added back.
+        # Entries of the other places, and where these are added back.
         rows = [Q.rows, Q.rows if back is None else back.rows]
-        tails = [csr_array(vstack([own.astype(self._dtype), further], format="csr")) for own in rows]
-        shared = np.zeros(Q.size, dtype=bool)
-        for tail in tails:
-            shared[tail.indices] = True
-        self._shared = np.flatnonzero(shared)
-        among = np.empty(Q.size, dtype=np.int64)
-        among[self._shared] = np.arange(len(self._shared))
-        n_shared = len(self._shared)
-        self._tail, written = (
-            csr_array((tail.data, among[tail.indices], tail.indptr), (tail.shape[0], n_shared)) for tail in tails
-        )
-        self._tail_t = csr_array(written.T)
-        self._small = all(len(bounds) == 2 for _, bounds in self._kernels)
-        self._sequence = compiled(write_sequence(), host())
-        self._pools: dict[int, Pool[_Scratch]] = {}
+        self._tail, written = (csr_array(vstack([own.astype(self.dtype), further], format="csr")) for own in rows)
+        self._shared = np.unique(written.indices)
+        self._tail_t = csr_array(written.T[self._shared])
+        self._pools: dict[int, Pool[_Alone]] = {}
 
-    def __call__(self, vector: Array, constrained: NDArray[np.integer[Any]] = _NONE) -> Array:
+    def __call__(self, vector: Any, constrained: NDArray[np.integer[Any]] = _NONE) -> Any:
         """Apply to a vector.
 
         Parameters
         ----------
-        vector : ndarray, [components, size]
+        vector : ndarray or Recorded, [components, size]
             Of the space's dtype.
         constrained : ndarray of int
             Unknowns that are taken out: their rows and columns are those of the identity; none when left out.
 
         Returns
         -------
-        ndarray, [components, size]
+        ndarray or Recorded, [components, size]
             A new one.
         """
-        n, size = len(vector), self._size
-        shape = n, size + self._tail.shape[0]
-        pool = self._pools.setdefault(n, Pool())
-        own = pool.take(lambda: _Scratch(shape, self._kernels, self._dtype))
-        given, shared, some = own.given, self._shared, len(constrained) > 0
-        given[:, :size] = vector
+        if isinstance(vector, Recorded):
+            return self._recorded(vector, constrained)
+        pool, some = self._pools.setdefault(len(vector), Pool()), len(constrained) > 0
+        own = pool.take(lambda: _Alone(self, len(vector)))
+        given = own.given[:, : self._size]
+        given[...] = vector
         if some:
             given[:, constrained] = 0
-        for row in given if len(shared) else ():
-            row[size:] = self._tail @ row.take(shared)
-        out = np.zeros(shape, self._dtype)
-        if self._small or thread_count() == 1:
-            own.run(self._sequence, out.ctypes.data)
-        else:
-            at = own.given_at, out.ctypes.data
-            for kernel, bounds in self._kernels:
-                kernel.apply_indexed(given, out, bounds, at)
+        out = own.run()
         pool.give(own)
-        for row in out if len(shared) else ():
-            row[shared] = row.take(shared) + self._tail_t @ row[size:]
         if some:
             out[:, constrained] = vector[:, constrained]
-        return out[:, :size]
+        return out
+
+    def _recorded(self, vector: Recorded, constrained: NDArray[np.integer[Any]]) -> Recorded:
+        """The product of a recorded vector."""
+        recording, some = vector.recording, len(constrained) > 0
+        given = recording.once((id(self), len(vector.array)), lambda: (self.new_given(len(vector.array)), self))[0]
+        target = given[:, : self._size]
+        if some:
+            key = id(constrained), target.shape
+            kept = recording.once(key, lambda: (self._kept(constrained, target.shape), constrained))[0]
+            recording.sum(("weighted",), (1.0,), (vector.array, kept), target)
+        else:
+            recording.sum(("plain",), (1.0,), (vector.array,), target)
+        out = self.record(recording, given)
+        for source, row in zip(vector.array, out.array, strict=True) if some else ():
+            recording.move(source, constrained, row, constrained)
+        return out
+
+    def _kept(self, constrained: NDArray[np.integer[Any]], shape: tuple[int, ...]) -> Array:
+        kept = np.ones(shape, self.dtype)
+        kept[:, constrained] = 0
+        return kept
+
+    def new_given(self, n: int) -> Array:
+        """Make a vector with all places; some are zero for ever.
+
+        Parameters
+        ----------
+        n : int
+            Components.
+
+        Returns
+        -------
+        ndarray, [n, size + other places]
+        """
+        return np.zeros((n, self._size + self._tail.shape[0]), self.dtype)
+
+    def record(self, recording: Recording, given: Array) -> Recorded:
+        """Record the product with a vector whose other places are to be filled in.
+
+        Parameters
+        ----------
+        recording : Recording
+        given : ndarray
+            See `new_given`.
+
+        Returns
+        -------
+        Recorded, [n, size]
+        """
+        size, places = self._size, np.arange(self._tail.shape[0])
+        for row in given:
+            recording.rows(self._tail, row[:size], row[size:], at=places)
+        out = recording.empty(given.shape)
+        recording.sum((), (), (), out.array)
+        at = given.ctypes.data, out.array.ctypes.data
+        for kernel, bounds in self._kernels:
+            if not kernel.groups:
+                continue
+            key = id(kernel), id(given)
+            words, used = recording.once(key, lambda own=kernel: own.call(given.shape, at[0]))  # type: ignore[misc]
+            recording.add(
+                (*words[:_OUT], at[1], *words[_OUT + 1 :]),
+                (used, given, out.array),
+                partial(kernel.apply_indexed, given, out.array, bounds, at) if len(bounds) > 2 else None,
+                kernel.inputs if kernel.changes else None,
+            )
+        for row in out.array:
+            recording.rows(self._tail_t, row[size:], row[:size], add=True, at=self._shared)
+        return out.part(out.array[:, :size])
 
 
 # Living products; they hold the objects whose ids are the keys.

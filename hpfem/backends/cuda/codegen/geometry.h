@@ -8,20 +8,31 @@
 // Scaled:  stored are w/|J|, which stands in place of 1/|J|, and w|J| if coefficients are in both; the map is behind them.
 // A set is otherwise: the symmetric metric, or the inverse Jacobian [a][x], or nothing (FLUX_KIND); then w|J|.
 
-// The factors of one point, as loaded.
+// The factors of one point.
 struct Factors {
   real g[larger(N_FACTORS, 1)];
 };
 
-HPFEM_DEVICE Factors stored_factors(const real *__restrict__ factors, long long group, int i, int line) {
-  Factors f;
-  const real *p = factors + group * SET + i * (N_READ * LINES_PADDED) + line;
+// As loaded: a conversion would wait for them.
+struct StoredFactors {
+  stored_real g[larger(N_FACTORS, 1)];
+
+  HPFEM_DEVICE operator Factors() const {
+    Factors f;
+    HPFEM_UNROLL for (int c = 0; c < N_FACTORS; c++) f.g[c] = g[c];
+    return f;
+  }
+};
+
+HPFEM_DEVICE StoredFactors stored_factors(const stored_real *__restrict__ factors, long long group, int i, int line) {
+  StoredFactors f;
+  const stored_real *p = factors + group * SET + i * (N_READ * LINES_PADDED) + line;
   HPFEM_UNROLL for (int c = 0; c < N_READ; c++) f.g[SCALED ? N_FACTORS - 1 - c : c] = HPFEM_STREAM(p + c * LINES_PADDED);
   return f;
 }
 
 // The maps of a group's elements, number by number.
-HPFEM_DEVICE const real *maps_of(const real *factors, long long group) {
+HPFEM_DEVICE const stored_real *maps_of(const stored_real *factors, long long group) {
   return factors + group * SET + Q1 * N_READ * LINES_PADDED;
 }
 
@@ -67,7 +78,7 @@ struct Line {
   real kyz[larger(N_COLLAPSE, 1)];
   real rows[larger(MAP_ROWS, 1)][SPACE], wyz; // recomputed
 
-  HPFEM_DEVICE void start(const real *__restrict__ factors, long long element, int jk) {
+  HPFEM_DEVICE void start(const stored_real *__restrict__ factors, long long element, int jk) {
     if constexpr (AFFINE && N_FACTORS > 0) {
       HPFEM_UNROLL for (int c = 0; c < N_FACTORS; c++) g[c] = factors[element * N_FACTORS + c];
       const real w = W23[jk];
@@ -79,7 +90,7 @@ struct Line {
     }
   }
   // From numbers of an element's map that are `step` apart.
-  HPFEM_DEVICE void start_map(const real *map, int step, int jk) {
+  template <class R> HPFEM_DEVICE void start_map(const R *map, int step, int jk) {
     if constexpr (RECOMPUTED) {
       real function[larger(MAP_ACROSS, 1)];
       HPFEM_UNROLL for (int n = 1; n < MAP_ACROSS; n++) function[n] = KYZ[n * (Q2 * Q3) + jk];

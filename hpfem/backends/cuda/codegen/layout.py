@@ -122,10 +122,10 @@ def stored_factors(
         Affine ones: [elements, factors, 1, 1]. Maps: [groups, factors, 1, elements of a group]. Scales and maps of a
         group in one row: [groups, numbers].
     """
-    geometry = problem.geometry
+    geometry, dtype = problem.geometry, problem.stored_dtype(kind)
     n, groups = geometry.n_factors(kind), -(-geometry.n_elements // elements)
     if kind == "scale" and problem.scaled:
-        out = empty((groups, numbers_stored(problem, levels, elements)), problem.dtype)
+        out = empty((groups, numbers_stored(problem, levels, elements)), dtype)
         out[...] = 0
         shape = groups, levels.counts[0], n, lines_padded(levels, elements)
         n_map, at_points = geometry.n_factors("map") * elements, math.prod(shape[1:])
@@ -133,11 +133,11 @@ def stored_factors(
         geometry.write_factors("map", maps, xp, size)
         view = line_view(out[:, :at_points].reshape(shape), levels, elements)
     elif kind == "map":
-        view = out = empty((groups, n, 1, elements), problem.dtype)
+        view = out = empty((groups, n, 1, elements), dtype)
     elif geometry.n_points(kind) == 1:
-        view = out = empty((geometry.n_elements, n, 1, 1), problem.dtype)
+        view = out = empty((geometry.n_elements, n, 1, 1), dtype)
     else:
-        out = empty((groups, levels.counts[0], n, lines_padded(levels, elements)), problem.dtype)
+        out = empty((groups, levels.counts[0], n, lines_padded(levels, elements)), dtype)
         out[..., levels.counts[1] * levels.counts[2] * elements :] = 0
         view = line_view(out, levels, elements)
     geometry.write_factors(kind, view, xp, size)

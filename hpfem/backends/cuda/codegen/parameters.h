@@ -2,6 +2,7 @@
 // prelude.py), and refuses one that is missing or unknown. A family's own are in the folder of its kernel.
 
 typedef $real real;
+typedef $stored_real stored_real; // of geometric factors in memory: a smaller one, or the same
 
 // The form (hpfem/forms/form.py).
 constexpr bool FROM_MODES = $FROM_MODES;          // coefficients come in; otherwise values at the points

@@ -159,6 +159,7 @@ def constants(problem: BlockProblem, levels: Levels, kernel: str, elements: int 
     values = {
         "kernel": kernel,
         "real": c_type(problem.dtype),
+        "stored_real": c_type(problem.factors_dtype),
         "HAS_FUNCTION": form.trace is not None,
         "COLLOCATED": form.gradients and problem.collocated,
         "SOURCES": problem.coupled,

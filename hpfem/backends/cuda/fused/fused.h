@@ -17,7 +17,7 @@ struct alignas(16) Two {
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     HPFEM_KERNEL(const long long n_elements, const real *__restrict__ in, real *__restrict__ out,
-                 const real *__restrict__ factors, const real *__restrict__ points,
+                 const stored_real *__restrict__ factors, const real *__restrict__ points,
                  const real *__restrict__ tables HPFEM_ARGUMENTS) {
   HPFEM_SHARED(shared);
   const real parameters[N_PARAMETERS + 1] = {HPFEM_PARAMETERS real(0)};
@@ -50,20 +50,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     table_stage = table_stage + 1 == STAGES ? 0 : table_stage + 1;
   };
   int factor_step = 0, factor_stage = 0;
-  const int own_place = rotated(lane);
+  const int own_place = rotated(COPIED * lane);
   int factor_group = block_number() * WARPS + warp;
   struct Asked {
-    const real *from;
-    Two *to;
+    const stored_real *from;
+    Stored *to;
     int units;
     bool pair;
   };
   const auto next_factors = [&]() -> Asked {
-    if (!STORED || factor_group >= groups) return {factors, given, 0, false};
+    if (!STORED || factor_group >= groups) return {factors, reinterpret_cast<Stored *>(given), 0, false};
     const Step next = step_at(factor_step);
     const int first = (next.kind == PAIR ? 0 : 2 * PAIRS) + next.first;
-    const Asked asked{factors + ((long long)factor_group * POINTS + first) * POINT + 2 * lane,
-                      reinterpret_cast<Two *>(stages + factor_stage * STAGE), next.points * (POINT / 2) - lane,
+    const Asked asked{factors + ((long long)factor_group * POINTS + first) * POINT + 2 * COPIED * lane,
+                      reinterpret_cast<Stored *>(stages + factor_stage * STAGE), next.points * (POINT / 2 / COPIED) - lane,
                       next.kind == PAIR};
     if (++factor_step == STEPS) {
       factor_step = 0;
@@ -76,15 +76,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   const auto ask_part = [&](const Asked &asked, int n) {
     if constexpr (STORED) {
       if (32 * n < asked.units) {
-        Two *const to = asked.to + (BY_ROW ? 32 * n + own_place : rotated(32 * n + lane));
-        HPFEM_COPY_ONCE(to, asked.from + 64 * n);
-        if (n < (most_points(PAIR) * POINT / 2 + 31) / 32 && asked.pair) {
-          HPFEM_COPY_ONCE(to + most_points(PAIR) * POINT / 2, asked.from + PAIRS * POINT + 64 * n);
+        const int first = 32 * COPIED * n;
+        Stored *const to = asked.to + (BY_ROW ? first + own_place : rotated(first + COPIED * lane));
+        HPFEM_COPY_ONCE(to, asked.from + 2 * first);
+        if (n < parts(most_points(PAIR)) && asked.pair) {
+          HPFEM_COPY_ONCE(to + most_points(PAIR) * POINT / 2, asked.from + PAIRS * POINT + 2 * first);
         }
       }
     }
   };
-  constexpr int PARTS = STORED ? (most_points(SINGLE) * POINT / 2 + 31) / 32 : 0;
+  constexpr int PARTS = STORED ? parts(most_points(SINGLE)) : 0;
   const auto ask_factors = [&] {
     const Asked asked = next_factors();
     HPFEM_ROLLED for (int n = 0; n < PARTS; n++) ask_part(asked, n);
@@ -186,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         HPFEM_COPY_WAIT(STAGES > 0 ? 2 * AHEAD - 1 : AHEAD - 1);
         __syncwarp();
       }
-      const Two *const mine = reinterpret_cast<const Two *>(stages + stage * STAGE) + t * (POINT / 2);
+      const Stored *const mine = reinterpret_cast<const Stored *>(stages + stage * STAGE) + t * (POINT / 2);
       stage = stage + 1 == AHEAD ? 0 : stage + 1;
       // Replaces the quantities of element h at point q, which `column` finds, by what is tested there.
       const auto at = [&](int slot, int q, int h, bool there, auto column) {
@@ -197,7 +198,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         Factors f;
         if constexpr (STORED) {
           HPFEM_UNROLL for (int c = 0; c < N_FACTORS; c++) {
-            const Two both = mine[slot * (POINT / 2) + c * 8 + (g + 2 * (BY_ROW ? t * N_FACTORS + c : t)) % 8];
+            const Stored both = mine[slot * (POINT / 2) + c * 8 + (g + 2 * (BY_ROW ? t * N_FACTORS + c : t)) % 8];
             f.g[c] = h ? both.y : both.x;
           }
         }

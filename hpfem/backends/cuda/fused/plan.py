@@ -178,7 +178,7 @@ class FusedPlan:
         v = self.options
         chunk = max(map(self._tiles, self.steps))
         points = max(2 * self.most_pairs * (self.sorted.pairs > 0), min(8, -(-self.sorted.singles // 4) * 4))
-        stage = points * GROUP * self.stored
+        stage = points * GROUP * self.stored * self.problem.factors_dtype.itemsize // 8
         kept = 128 * (self.even_tiles + self.odd_tiles - v.kept)
         tables = 64 * (v.stages * chunk if v.stages else self.n_tiles) + 4 * max(self.even_tiles, self.odd_tiles)
         return 8 * (tables + v.warps * (v.ahead * stage + kept))

@@ -50,8 +50,15 @@ HPFEM_DEVICE Step step_at(int s) {
 constexpr int TABLES = 64 * (STAGES > 0 ? STAGES * CHUNK : N_TILES), POINT = 16 * N_FACTORS;
 constexpr int PLACES = 8 * MOST_TILES, NAMES = PLACES / 2;
 constexpr int STAGE_POINTS = larger(PAIRS ? 2 * most_points(PAIR) : 0, SINGLE_STEPS ? 8 : rounded_up(SINGLE_REST, 4));
-constexpr int STAGE = STORED ? STAGE_POINTS * POINT : 0;
+constexpr int STAGE = STORED ? STAGE_POINTS * POINT * int(sizeof(stored_real)) / int(sizeof(real)) : 0;
 constexpr int WARP_SIZE = AHEAD * STAGE + (K_TILES - KEPT) * 128;
+
+// A factor of a pair of elements; COPIED pairs are copied at a time, those of some points in `parts` by all lanes.
+struct alignas(2 * sizeof(stored_real)) Stored {
+  stored_real x, y;
+};
+constexpr int COPIED = 16 / sizeof(Stored);
+HPFEM_DEVICE constexpr int parts(int points) { return (points * (POINT / 2 / COPIED) + 31) / 32; }
 
 // Where the i-th pair of elements' factors of a step are: eights of them rotated by twice their number if that tells the
 // four points of a lane's neighbours apart, else by twice their point's.

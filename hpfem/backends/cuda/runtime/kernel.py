@@ -69,8 +69,8 @@ def device_factors(problem: BlockProblem, levels: Levels, elements: int, kind: s
     """
     import cupy
 
-    geometry = problem.geometry
-    nbytes = geometry.n_elements * geometry.n_factors(kind) * geometry.n_points(kind) * problem.dtype.itemsize
+    geometry, number = problem.geometry, problem.stored_dtype(kind).itemsize
+    nbytes = geometry.n_elements * geometry.n_factors(kind) * geometry.n_points(kind) * number
     if nbytes < HOST_BYTES:
         return upload(stored_factors(problem, levels, elements, kind))
     room = cupy.cuda.Device().mem_info[0] + cupy.get_default_memory_pool().free_bytes() - nbytes
@@ -234,5 +234,5 @@ class CudaKernel(BlockKernel):
             group = elements if p.geometry.n_points(kind) > 1 or kind == "map" else 0
             make = partial(device_factors, p, self.levels, elements, kind)
             reverse = self.levels.reverse and p.geometry.n_points(kind) > 1
-            arrays.append(shared_factors(p.geometry, (kind, group, p.dtype.str, reverse), make))
+            arrays.append(shared_factors(p.geometry, (kind, group, p.stored_dtype(kind).str, reverse), make))
         return arrays[0], arrays[1]

@@ -31,6 +31,10 @@ def measured_table() -> dict[str, list[Any]]:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
+def _rounded(problem: BlockProblem) -> bool:
+    return problem.factors_dtype != problem.dtype
+
+
 def measured_key(problem: BlockProblem, strategy: str, geometry: str = "") -> str:
     """Key of a problem in `measured_table`.
 
@@ -52,7 +56,7 @@ def measured_key(problem: BlockProblem, strategy: str, geometry: str = "") -> st
     counts = "x".join(map(str, problem.tabulation.rule.counts))
     shape, order = problem.shape.name, problem.tabulation.basis.order
     geometry = geometry or problem.geometry.kind.name
-    single = "/float32" if problem.dtype == np.float32 else ""
+    single = "/float32" if problem.dtype == np.float32 else "/mixed" if _rounded(problem) else ""
     return f"{strategy}/{shape}/{order}/{counts}/{kind}/{algorithm}/{geometry}{single}"
 
 
@@ -67,15 +71,15 @@ def known_row(problem: BlockProblem, strategy: str) -> list[Any] | None:
     Returns
     -------
     list or None
-        Without a measurement, the row of deformed elements, unless the elements are affine; in float32 without either,
-        the rows of float64. None if there is no such row.
+        Without a measurement, the row of deformed elements, unless the elements are affine; in float32 or with rounded
+        factors without either, the rows of float64. None if there is no such row.
     """
     if problem.form.trace is None or problem.form.components > 1:
         return None
     problem = merged_if_possible(problem)
     kinds = [problem.geometry.kind] if problem.geometry.affine else [problem.geometry.kind, GENERAL]
     own = [measured_key(problem, strategy, kind.name) for kind in kinds]
-    keys = [*own, *(key.removesuffix("/float32") for key in own)]
+    keys = [*own, *(key.removesuffix("/float32").removesuffix("/mixed") for key in own)]
     return next((measured_table()[key] for key in keys if key in measured_table()), None)
 
 
@@ -98,7 +102,9 @@ def known_rate(problem: BlockProblem, strategy: str) -> float | None:
 
 def shipped_rate(problem: BlockProblem, strategy: str) -> str | None:
     """Tell the measured rate of a problem in words; see `Strategy.measured`."""
-    rate = known_rate(problem, strategy)
+    rate, rounded = known_rate(problem, strategy), _rounded(problem)
+    if rounded and measured_key(problem, strategy) not in measured_table():  # it is that of other factors
+        return None
     return None if rate is None else f"{rate} GDoF/s on an H200"
 
 

@@ -9,7 +9,7 @@ constexpr int N_SLOTS = $N_SLOTS;
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     HPFEM_KERNEL(const long long n_elements, const long long first, const long long chunk, const real *__restrict__ in,
-                 real *__restrict__ out, real *work, const real *__restrict__ factors,
+                 real *__restrict__ out, real *work, const stored_real *__restrict__ factors,
                  const real *__restrict__ points HPFEM_ARGUMENTS) {
   const real parameters[N_PARAMETERS + 1] = {HPFEM_PARAMETERS real(0)};
   const real *const fields[N_FIELD_ARRAYS + 1] = {HPFEM_FIELDS nullptr};

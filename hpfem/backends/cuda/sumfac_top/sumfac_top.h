@@ -13,7 +13,7 @@
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     HPFEM_KERNEL(const long long n_elements, const real *__restrict__ in, real *__restrict__ out,
-                 const real *__restrict__ factors, const real *__restrict__ points HPFEM_ARGUMENTS HPFEM_Q_ARGUMENTS) {
+                 const stored_real *__restrict__ factors, const real *__restrict__ points HPFEM_ARGUMENTS HPFEM_Q_ARGUMENTS) {
   HPFEM_SHARED(shared);
   real *const S = shared, *const modes = S + TOTAL_ARRAYS * ARRAY;
   Entry *const c_table = reinterpret_cast<Entry *>(modes + MODES_SIZE);
@@ -37,13 +37,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   const long long group = block_number();
   const long long first = group * E;
   const int live = n_elements - first < E ? int(n_elements - first) : E;
-  Factors ahead[larger(PREFETCH, 1)];
+  StoredFactors ahead[larger(PREFETCH, 1)];
   Line line;
   if constexpr ((L2_PREFETCH || SCATTERED) && STORED) {
-    if (t == 0) HPFEM_PREFETCH_L2(factors + group * SET, int(SET * sizeof(real)));
+    if (t == 0) HPFEM_PREFETCH_L2(factors + group * SET, int(SET * sizeof(stored_real)));
   }
   if constexpr (RECOMPUTED) {
-    const real *const maps = maps_of(factors, group);
+    const stored_real *const maps = maps_of(factors, group);
     for (int n = t; n < N_MAP * E; n += THREADS) HPFEM_COPY(map + n, maps + n, sizeof(real));
     HPFEM_COPY_COMMIT();
   }

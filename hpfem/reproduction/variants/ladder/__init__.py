@@ -1,1 +1,1 @@
-"""[Swirydowicz]'s ladders of kernels for BP3.5, as one kernel with switches."""
+"""[Swirydowicz]'s ladders of kernels for BP1.0, BP3.5 and BP3.0, as one kernel with switches."""

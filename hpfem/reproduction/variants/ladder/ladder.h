@@ -1,228 +1,382 @@
-// The screened Poisson operator on hexes whose nodes are the points, BP3.5 of [Swirydowicz]:
+// The operators of [Swirydowicz] on a hex of N^3 nodes, at Q^3 points:
 //
-//     out = (D^T G D + lambda w|J|) q      D differentiates along r, s and t, G = w|J| times the inverse metric at a node
+//     BP1.0    out = I^T w|J| I q                               I interpolates from the nodes to Gauss points
+//     BP3.5    out = (D^T G D + lambda w|J|) q                  the nodes are the points
+//     BP3.0    out = I^T (D^T G D + lambda w|J|) I q            D differentiates at the points along r, s and t,
+//                                                               G is w|J| times the inverse metric at a point
 //
-// A block of threads takes an element. One kernel for every rung of the paper's ladders (its sections 6 and 7): the
-// constants below are the switches, and each rung switches one more on (plan.py). Nodes are (k, j, i) for (t, s, r), i
-// the fastest.
+// A block of threads takes an element. One kernel for every rung of the paper's ladders (its sections 6 to 8): the
+// constants below are the switches, and each rung switches one more on (plan.py). Nodes and points are (k, j, i) for
+// (t, s, r), i the fastest.
 
-constexpr int NQ = $NQ, NODES = NQ * NQ * NQ; // points along a direction, and of an element
-constexpr bool THREAD_A_NODE = $THREAD_A_NODE; // else a column of nodes, those of all k
-constexpr bool SHARED = $SHARED;               // threads exchange numbers in shared memory, else in global memory
-constexpr bool REGISTERS = $REGISTERS;         // what a thread uses again is in its registers, each result written once
-constexpr bool PADDED = $PADDED;               // rows of an odd length in shared memory: columns in different banks
-constexpr bool FEW_BARRIERS = $FEW_BARRIERS;   // more shared memory, so that fewer stages wait for each other
-constexpr bool SYMMETRIC = $SYMMETRIC;         // an entry of D is read once for the two places where it stands
+constexpr int N = $N, Q = $Q; // nodes and points along a direction
+constexpr bool INTERPOLATES = $INTERPOLATES, DIFFERENTIATES = $DIFFERENTIATES; // whether the operator has I, and D
+constexpr bool THREAD_A_POINT = $THREAD_A_POINT; // else a column of points, those of all k
+constexpr bool SHARED = $SHARED;                 // threads exchange numbers in shared memory, else in global memory
+constexpr bool REGISTERS = $REGISTERS;       // what a thread uses again is in its registers, each result written once
+constexpr bool PADDED = $PADDED;             // rows of an odd length in shared memory: columns in different banks
+constexpr bool FEW_BARRIERS = $FEW_BARRIERS; // more shared memory, so that fewer stages wait for each other
+constexpr bool SYMMETRIC = $SYMMETRIC;       // an entry of a table is read once for the two places where it stands
 #define LOOP $LOOP // _Pragma("unroll"), or nothing: the compiler decides
 
-constexpr int THREADS = THREAD_A_NODE ? NODES : NQ * NQ;
-constexpr int PITCH = PADDED ? NQ | 1 : NQ, PLANE = NQ * PITCH, ELEMENT = NQ * PLANE; // of shared memory
+constexpr int NODES = N * N * N, POINTS = Q * Q * Q, THREADS = THREAD_A_POINT ? POINTS : Q * Q;
+constexpr int PITCH = PADDED ? Q | 1 : Q, PLANE = Q * PITCH, ELEMENT = Q * PLANE; // of shared memory
+constexpr int FACTORS = DIFFERENTIATES ? 7 : 1;                                   // at a point
+constexpr int SCRATCH = 4 * POINTS;                                               // numbers of an element
+enum Direction { T, S, R };
 using Shared = real;
 
-HPFEM_DEVICE int node_at(int k, int j, int i) { return (k * NQ + j) * NQ + i; }
-
-// The symmetric G of a node, and w|J|.
-struct Factors {
-  real tt, ts, tr, ss, sr, rr, wJ;
+// What a thread sees: its place (k = 0 of a column), and its element.
+struct Element {
+  int k, j, i;
+  const Shared *I, *D; // tables of PITCH numbers a row: Q rows of N, and of Q
+  Shared *shared;      // what is left of shared memory
+  real *q, *out, *scratch;
+  const real *G;
+  real lambda;
 };
-HPFEM_DEVICE Factors factors_at(const real *G, int node) {
-  G += node;
-  return {G[0], G[NODES], G[2 * NODES], G[3 * NODES], G[4 * NODES], G[5 * NODES], G[6 * NODES]};
+
+// Three indices of numbers in global or shared memory.
+template <class Number> struct Array {
+  Number *first;
+  int pitch, plane;
+  HPFEM_DEVICE Number &operator()(int k, int j, int i) const { return first[k * plane + j * pitch + i]; }
+};
+HPFEM_DEVICE Array<real> at_nodes(real *first) { return {first, N, N * N}; }
+HPFEM_DEVICE Array<real> at_points(real *first) { return {first, Q, Q * Q}; }
+HPFEM_DEVICE int point_at(int k, int j, int i) { return (k * Q + j) * Q + i; }
+HPFEM_DEVICE real weight_at(const Element &e, int k) { return e.G[(FACTORS - 1) * POINTS + point_at(k, e.j, e.i)]; }
+
+// Fluxes G (ur, us, ut) at a point.
+struct Fluxes {
+  real r, s, t;
+};
+HPFEM_DEVICE Fluxes fluxes_at(const Element &e, int k, real ur, real us, real ut) {
+  const real *const g = e.G + point_at(k, e.j, e.i);
+  const real tt = g[0], ts = g[POINTS], tr = g[2 * POINTS], ss = g[3 * POINTS], sr = g[4 * POINTS], rr = g[5 * POINTS];
+  return {rr * ur + sr * us + tr * ut, sr * ur + ss * us + ts * ut, tr * ur + ts * us + tt * ut};
+}
+
+// An entry of table times numbers, or of the transposed table, along a direction through (k, j, i).
+template <Direction DIRECTION, int COUNT, bool TRANSPOSED, class From>
+HPFEM_DEVICE real sum_along(const Shared *table, const From &from, int k, int j, int i) {
+  const int row = DIRECTION == T ? k : DIRECTION == S ? j : i;
+  real sum = 0;
+  LOOP for (int n = 0; n < COUNT; n++) {
+    const real number = from(DIRECTION == T ? n : k, DIRECTION == S ? n : j, DIRECTION == R ? n : i);
+    sum += table[TRANSPOSED ? n * PITCH + row : row * PITCH + n] * number;
+  }
+  return sum;
+}
+
+// ---- Stage by stage, every array whole: threads of points, and columns as long as all is in global memory.
+
+// to = I from along a direction, or its transpose, for K x J x I results.
+template <Direction DIRECTION, bool TRANSPOSED, bool IN_PLACE, class From, class To>
+HPFEM_DEVICE void stage(const Element &e, const From &from, const To &to, int K, int J, int I) {
+  LOOP for (int k = e.k; k < Q; k += THREADS / (Q * Q)) {
+    const bool mine = k < K && e.j < J && e.i < I;
+    const real sum = mine ? sum_along<DIRECTION, TRANSPOSED ? Q : N, TRANSPOSED>(e.I, from, k, e.j, e.i) : real(0);
+    if (IN_PLACE) __syncthreads();
+    if (mine) to(k, e.j, e.i) = sum;
+  }
+  __syncthreads();
+}
+constexpr bool ONE_ARRAY = THREAD_A_POINT && SHARED && !FEW_BARRIERS; // a and b are the same
+template <class A> HPFEM_DEVICE void interpolate_stages(const Element &e, const A &a, const A &b) {
+  stage<S, false, false>(e, at_nodes(e.q), a, N, Q, N);
+  stage<R, false, ONE_ARRAY>(e, a, b, N, Q, Q);
+  stage<T, false, ONE_ARRAY>(e, b, a, Q, Q, Q);
+}
+template <class A> HPFEM_DEVICE void project_stages(const Element &e, const A &a, const A &b) {
+  __syncthreads();
+  stage<T, true, ONE_ARRAY>(e, a, b, N, Q, Q);
+  stage<R, true, ONE_ARRAY>(e, b, a, N, Q, N);
+  stage<S, true, false>(e, a, at_nodes(e.out), N, N, N);
 }
 
 // Threads (j, i), each with its column; all that they exchange, and all partial sums, are in global memory.
-HPFEM_DEVICE void columns_in_global_memory(int j, int i, const Shared *D, const real *q, const real *G, real *out,
-                                           real *scratch, real lambda) {
-  real *const fr = scratch, *const fs = fr + NODES, *const ft = fs + NODES;
-  LOOP for (int k = 0; k < NQ; k++) {
-    const int node = node_at(k, j, i);
-    real ur = 0, us = 0, ut = 0;
-    LOOP for (int n = 0; n < NQ; n++) {
-      ur += D[i * PITCH + n] * q[node_at(k, j, n)];
-      us += D[j * PITCH + n] * q[node_at(k, n, i)];
-      ut += D[k * PITCH + n] * q[node_at(n, j, i)];
+HPFEM_DEVICE void columns_in_global_memory(const Element &e) {
+  const Array<real> a = at_points(INTERPOLATES ? e.scratch : e.q), b = at_points(e.scratch + POINTS);
+  const Array<real> found = INTERPOLATES ? a : at_points(e.out);
+  if (INTERPOLATES) interpolate_stages(e, a, b);
+  if (DIFFERENTIATES) {
+    const Array<real> fr = b, fs = at_points(b.first + POINTS), ft = at_points(fs.first + POINTS);
+    LOOP for (int k = 0; k < Q; k++) {
+      const real ur = sum_along<R, Q, false>(e.D, a, k, e.j, e.i), us = sum_along<S, Q, false>(e.D, a, k, e.j, e.i);
+      const Fluxes f = fluxes_at(e, k, ur, us, sum_along<T, Q, false>(e.D, a, k, e.j, e.i));
+      fr(k, e.j, e.i) = f.r;
+      fs(k, e.j, e.i) = f.s;
+      ft(k, e.j, e.i) = f.t;
     }
-    const Factors g = factors_at(G, node);
-    fr[node] = g.rr * ur + g.sr * us + g.tr * ut;
-    fs[node] = g.sr * ur + g.ss * us + g.ts * ut;
-    ft[node] = g.tr * ur + g.ts * us + g.tt * ut;
-    out[node] = lambda * g.wJ * q[node];
+    __syncthreads();
+    LOOP for (int k = 0; k < Q; k++) {
+      real sum = e.lambda * weight_at(e, k) * a(k, e.j, e.i);
+      sum += sum_along<R, Q, true>(e.D, fr, k, e.j, e.i);
+      sum += sum_along<S, Q, true>(e.D, fs, k, e.j, e.i);
+      sum += sum_along<T, Q, true>(e.D, ft, k, e.j, e.i);
+      found(k, e.j, e.i) = sum;
+    }
+  } else {
+    LOOP for (int k = 0; k < Q; k++) a(k, e.j, e.i) *= weight_at(e, k);
+  }
+  if (INTERPOLATES) project_stages(e, a, b);
+}
+
+// A thread for each point. A flux goes through one array, direction by direction, or with FEW_BARRIERS through three at
+// once; with SHARED and without FEW_BARRIERS that array is the values' own. Without REGISTERS sums are in global memory
+// and factors are read for every direction.
+template <class Number> HPFEM_DEVICE void threads_of_points(const Element &e, const Array<Number> &a, Number *others) {
+  const int k = e.k, j = e.j, i = e.i;
+  const Array<Number> b = {ONE_ARRAY ? a.first : others, SHARED ? PITCH : Q, SHARED ? PLANE : Q * Q};
+  if (INTERPOLATES) interpolate_stages(e, a, b);
+  else if (SHARED) {
+    a(k, j, i) = e.q[point_at(k, j, i)];
+    __syncthreads();
+  }
+  real own, &sum = REGISTERS ? own : INTERPOLATES ? e.scratch[3 * POINTS + point_at(k, j, i)] : e.out[point_at(k, j, i)];
+  const real mine = a(k, j, i), scaled = weight_at(e, k) * mine;
+  if (DIFFERENTIATES) {
+    sum = e.lambda * scaled;
+    const real ur = sum_along<R, Q, false>(e.D, a, k, j, i), us = sum_along<S, Q, false>(e.D, a, k, j, i);
+    const real ut = sum_along<T, Q, false>(e.D, a, k, j, i);
+    if (FEW_BARRIERS) {
+      const Array<Number> fs = {b.first + ELEMENT, PITCH, PLANE}, ft = {fs.first + ELEMENT, PITCH, PLANE};
+      const Fluxes f = fluxes_at(e, k, ur, us, ut);
+      b(k, j, i) = f.r;
+      fs(k, j, i) = f.s;
+      ft(k, j, i) = f.t;
+      __syncthreads();
+      sum += sum_along<R, Q, true>(e.D, b, k, j, i);
+      sum += sum_along<S, Q, true>(e.D, fs, k, j, i);
+      sum += sum_along<T, Q, true>(e.D, ft, k, j, i);
+    } else {
+      Fluxes f = fluxes_at(e, k, ur, us, ut);
+      __syncthreads(); // until all have read what was there
+      b(k, j, i) = f.r;
+      __syncthreads();
+      sum += sum_along<R, Q, true>(e.D, b, k, j, i);
+      if (!REGISTERS) f = fluxes_at(e, k, ur, us, ut);
+      __syncthreads();
+      b(k, j, i) = f.s;
+      __syncthreads();
+      sum += sum_along<S, Q, true>(e.D, b, k, j, i);
+      if (!REGISTERS) f = fluxes_at(e, k, ur, us, ut);
+      __syncthreads();
+      b(k, j, i) = f.t;
+      __syncthreads();
+      sum += sum_along<T, Q, true>(e.D, b, k, j, i);
+    }
+  } else own = scaled;
+  if (INTERPOLATES) {
+    if (ONE_ARRAY && DIFFERENTIATES) __syncthreads();
+    a(k, j, i) = DIFFERENTIATES ? sum : own;
+    project_stages(e, a, b);
+  } else if (REGISTERS) e.out[point_at(k, j, i)] = sum;
+}
+
+// ---- Slice by slice of equal k: what threads (j, i) exchange of a slice is in shared memory.
+
+// A thread's column: in its registers, or where it is in global memory, so that each of its numbers is read and written
+// there as often as it is used.
+struct Column {
+  real own[REGISTERS ? Q : 1], *global;
+  int plane;
+  HPFEM_DEVICE real &operator[](int k) { return REGISTERS ? own[k] : global[k * plane]; }
+};
+
+// The value at point (k, j, i), given the columns of nodes.
+HPFEM_DEVICE real interpolated(const Element &e, int k, Column &nodes) {
+  const Array<Shared> a = {e.shared, PITCH, PLANE}, b = {e.shared + PLANE, PITCH, PLANE};
+  if (e.j < N && e.i < N) {
+    real sum = 0;
+    LOOP for (int n = 0; n < N; n++) sum += e.I[k * PITCH + n] * nodes[n];
+    a(0, e.j, e.i) = sum;
   }
   __syncthreads();
-  LOOP for (int k = 0; k < NQ; k++) {
-    real sum = 0;
-    LOOP for (int n = 0; n < NQ; n++) {
-      sum += D[n * PITCH + i] * fr[node_at(k, j, n)];
-      sum += D[n * PITCH + j] * fs[node_at(k, n, i)];
-      sum += D[n * PITCH + k] * ft[node_at(n, j, i)];
-    }
-    out[node_at(k, j, i)] += sum;
+  if (e.i < N) b(0, e.j, e.i) = sum_along<S, N, false>(e.I, a, 0, e.j, e.i);
+  __syncthreads();
+  return sum_along<R, N, false>(e.I, b, 0, e.j, e.i);
+}
+
+// Add what the value at point (k, j, i) contributes to the columns of nodes.
+HPFEM_DEVICE void project(const Element &e, int k, real value, Column &nodes) {
+  const Array<Shared> a = {e.shared, PITCH, PLANE}, b = {e.shared + PLANE, PITCH, PLANE};
+  a(0, e.j, e.i) = value;
+  __syncthreads();
+  if (e.j < N) b(0, e.j, e.i) = sum_along<S, Q, true>(e.I, a, 0, e.j, e.i);
+  __syncthreads();
+  if (e.j < N && e.i < N) {
+    const real part = sum_along<R, Q, true>(e.I, b, 0, e.j, e.i);
+    LOOP for (int n = 0; n < N; n++) nodes[n] += e.I[k * PITCH + n] * part;
   }
 }
 
-// The same slice by slice of equal k: q and the fluxes along r and s of a slice are in shared memory. With REGISTERS the
-// column of q and its sums are a thread's own, and global memory is read once and written once.
-HPFEM_DEVICE void slices(int j, int i, const Shared *D, Shared *u, const real *q, const real *G, real *out,
-                         real lambda) {
-  Shared *const fr = u + PLANE, *const fs = fr + PLANE;
-  const int here = j * PITCH + i;
-  real column[NQ], sum[NQ];
-  LOOP for (int k = 0; k < NQ; k++) {
-    if (REGISTERS) {
-      column[k] = q[node_at(k, j, i)];
-      sum[k] = 0;
-    } else out[node_at(k, j, i)] = 0;
-  }
-  LOOP for (int k = 0; k < NQ; k++) {
-    const real mine = REGISTERS ? column[k] : q[node_at(k, j, i)];
-    u[here] = mine;
+// found = (D^T G D + lambda w|J|) values
+HPFEM_DEVICE void differentiate(const Element &e, Column &values, Column &found) {
+  const Array<Shared> u = {e.shared, PITCH, PLANE}, fr = {u.first + PLANE, PITCH, PLANE};
+  const Array<Shared> fs = {fr.first + PLANE, PITCH, PLANE};
+  LOOP for (int k = 0; k < Q; k++) found[k] = 0;
+  LOOP for (int k = 0; k < Q; k++) {
+    const real mine = values[k];
+    u(0, e.j, e.i) = mine;
     __syncthreads();
-    real ur = 0, us = 0, ut = 0;
-    LOOP for (int n = 0; n < NQ; n++) {
-      ur += D[i * PITCH + n] * u[j * PITCH + n];
-      us += D[j * PITCH + n] * u[n * PITCH + i];
-      ut += D[k * PITCH + n] * (REGISTERS ? column[n] : q[node_at(n, j, i)]);
-    }
-    const Factors g = factors_at(G, node_at(k, j, i));
-    fr[here] = g.rr * ur + g.sr * us + g.tr * ut;
-    fs[here] = g.sr * ur + g.ss * us + g.ts * ut;
-    const real ft = g.tr * ur + g.ts * us + g.tt * ut;
+    const real ur = sum_along<R, Q, false>(e.D, u, 0, e.j, e.i), us = sum_along<S, Q, false>(e.D, u, 0, e.j, e.i);
+    real ut = 0;
+    LOOP for (int n = 0; n < Q; n++) ut += e.D[k * PITCH + n] * values[n];
+    const Fluxes f = fluxes_at(e, k, ur, us, ut);
+    fr(0, e.j, e.i) = f.r;
+    fs(0, e.j, e.i) = f.s;
     __syncthreads();
-    real here_sum = lambda * g.wJ * mine;
-    LOOP for (int n = 0; n < NQ; n++) {
-      here_sum += D[n * PITCH + i] * fr[j * PITCH + n];
-      here_sum += D[n * PITCH + j] * fs[n * PITCH + i];
-      const real part = D[k * PITCH + n] * ft; // of every node of the column
-      if (REGISTERS) sum[n] += part;
-      else out[node_at(n, j, i)] += part;
-    }
-    if (REGISTERS) sum[k] += here_sum;
-    else out[node_at(k, j, i)] += here_sum;
-  }
-  if (REGISTERS) {
-    LOOP for (int k = 0; k < NQ; k++) out[node_at(k, j, i)] = sum[k];
+    real sum = e.lambda * weight_at(e, k) * mine;
+    sum += sum_along<R, Q, true>(e.D, fr, 0, e.j, e.i);
+    sum += sum_along<S, Q, true>(e.D, fs, 0, e.j, e.i);
+    LOOP for (int n = 0; n < Q; n++) found[n] += e.D[k * PITCH + n] * f.t; // of every point of the column
+    found[k] += sum;
   }
 }
 
-// out = D in, or its transpose, along a line that is in registers. D[n][m] is -D[NQ - 1 - n][NQ - 1 - m].
-template <bool TRANSPOSED> HPFEM_DEVICE void along_line(const Shared *D, const real (&in)[NQ], real (&out)[NQ]) {
-  constexpr int LAST = NQ - 1, ROWS = SYMMETRIC ? (NQ + 1) / 2 : NQ;
-  LOOP for (int m = 0; m < NQ; m++) out[m] = 0;
-  LOOP for (int m = 0; m < ROWS; m++) {
-    LOOP for (int n = 0; n < NQ; n++) {
-      const real d = D[TRANSPOSED ? n * PITCH + m : m * PITCH + n];
-      out[m] += d * in[n];
-      if (SYMMETRIC && m != LAST - m) out[LAST - m] -= d * in[LAST - n];
+HPFEM_DEVICE void slices(const Element &e) {
+  const bool holds = e.j < N && e.i < N; // a column of nodes
+  const int first = e.j * N + e.i;
+  Column in, out;
+  in.global = e.q + first;
+  out.global = e.out + first;
+  in.plane = out.plane = N * N;
+  if (holds) {
+    LOOP for (int k = 0; k < N; k++) {
+      if (REGISTERS) in[k] = e.q[k * N * N + first];
+      out[k] = 0;
+    }
+  }
+  if constexpr (!INTERPOLATES) differentiate(e, in, out);
+  else if constexpr (!DIFFERENTIATES) {
+    LOOP for (int k = 0; k < Q; k++) project(e, k, weight_at(e, k) * interpolated(e, k, in), out);
+  } else {
+    Column values, found;
+    values.global = e.scratch + e.j * Q + e.i;
+    found.global = values.global + POINTS;
+    values.plane = found.plane = Q * Q;
+    LOOP for (int k = 0; k < Q; k++) values[k] = interpolated(e, k, in);
+    differentiate(e, values, found);
+    LOOP for (int k = 0; k < Q; k++) project(e, k, found[k], out);
+  }
+  if (REGISTERS && holds) {
+    LOOP for (int k = 0; k < N; k++) e.out[k * N * N + first] = out[k];
+  }
+}
+
+// ---- Line by line: all of the element is in shared memory, and a thread takes a whole line of every direction in turn,
+// so that the number of barriers does not grow with the order. Every thread reads the same entry of a table at once.
+
+// out = table in, or its transpose. Entry [m][n] is SIGN times the one as far from the end.
+template <int SIGN, bool TRANSPOSED, int IN, int OUT>
+HPFEM_DEVICE void along_line(const Shared *table, const real (&in)[IN], real (&out)[OUT]) {
+  LOOP for (int m = 0; m < OUT; m++) out[m] = 0;
+  LOOP for (int m = 0; m < (SYMMETRIC ? (OUT + 1) / 2 : OUT); m++) {
+    LOOP for (int n = 0; n < IN; n++) {
+      const real entry = table[TRANSPOSED ? n * PITCH + m : m * PITCH + n];
+      out[m] += entry * in[n];
+      if (SYMMETRIC && m != OUT - 1 - m) out[OUT - 1 - m] += SIGN * entry * in[IN - 1 - n];
     }
   }
 }
 
 // The same for a line in shared memory, from where it is to where its result goes.
-template <bool TRANSPOSED> HPFEM_DEVICE void line(const Shared *D, const Shared *from, Shared *to, int stride) {
-  real in[NQ], out[NQ];
-  LOOP for (int n = 0; n < NQ; n++) in[n] = from[n * stride];
-  along_line<TRANSPOSED>(D, in, out);
-  LOOP for (int n = 0; n < NQ; n++) to[n * stride] = out[n];
+template <int SIGN, bool TRANSPOSED, int IN, int OUT>
+HPFEM_DEVICE void line(const Shared *table, const Shared *from, Shared *to, int stride) {
+  real in[IN], out[OUT];
+  LOOP for (int n = 0; n < IN; n++) in[n] = from[n * stride];
+  along_line<SIGN, TRANSPOSED>(table, in, out);
+  LOOP for (int n = 0; n < OUT; n++) to[n * stride] = out[n];
 }
 
-// All of the element is in shared memory, and a thread takes a whole line of every direction in turn, so that threads
-// wait for each other four times, whatever the order. Every thread reads the same entry of D at the same time.
-HPFEM_DEVICE void lines(int j, int i, const Shared *D, Shared *u, const real *q, const real *G, real *out,
-                        real lambda) {
-  Shared *const fr = u + ELEMENT, *const fs = fr + ELEMENT;
-  const int column = j * PITCH + i;
-  const int row_r = j * PLANE + i * PITCH, row_s = j * PLANE + i; // thread (j, i) has the lines k = j
-  real own[NQ], ut[NQ], sum[NQ];
-  LOOP for (int k = 0; k < NQ; k++) u[k * PLANE + column] = own[k] = q[node_at(k, j, i)];
+// own = (D^T G D + lambda w|J|) own, on columns.
+HPFEM_DEVICE void differentiate_lines(const Element &e, real (&own)[Q]) {
+  Shared *const u = e.shared, *const fr = u + ELEMENT, *const fs = fr + ELEMENT;
+  const int column = e.j * PITCH + e.i;
+  const int row_r = e.j * PLANE + e.i * PITCH, row_s = e.j * PLANE + e.i; // thread (j, i) has the lines k = j
+  real ut[Q], sum[Q];
+  LOOP for (int k = 0; k < Q; k++) u[k * PLANE + column] = own[k];
   __syncthreads();
-  line<false>(D, u + row_r, fr + row_r, 1);
-  line<false>(D, u + row_s, fs + row_s, PITCH);
-  along_line<false>(D, own, ut);
+  line<-1, false, Q, Q>(e.D, u + row_r, fr + row_r, 1);
+  line<-1, false, Q, Q>(e.D, u + row_s, fs + row_s, PITCH);
+  along_line<-1, false>(e.D, own, ut);
   __syncthreads();
-  LOOP for (int k = 0; k < NQ; k++) {
+  LOOP for (int k = 0; k < Q; k++) {
     const int here = k * PLANE + column;
-    const Factors g = factors_at(G, node_at(k, j, i));
-    const real ur = fr[here], us = fs[here];
-    fr[here] = g.rr * ur + g.sr * us + g.tr * ut[k];
-    fs[here] = g.sr * ur + g.ss * us + g.ts * ut[k];
-    ut[k] = g.tr * ur + g.ts * us + g.tt * ut[k];
-    own[k] *= lambda * g.wJ;
+    const Fluxes f = fluxes_at(e, k, fr[here], fs[here], ut[k]);
+    fr[here] = f.r;
+    fs[here] = f.s;
+    ut[k] = f.t;
+    own[k] *= e.lambda * weight_at(e, k);
   }
   __syncthreads();
-  line<true>(D, fr + row_r, fr + row_r, 1);
-  line<true>(D, fs + row_s, fs + row_s, PITCH);
-  along_line<true>(D, ut, sum);
+  line<-1, true, Q, Q>(e.D, fr + row_r, fr + row_r, 1);
+  line<-1, true, Q, Q>(e.D, fs + row_s, fs + row_s, PITCH);
+  along_line<-1, true>(e.D, ut, sum);
   __syncthreads();
-  LOOP for (int k = 0; k < NQ; k++) {
-    out[node_at(k, j, i)] = own[k] + sum[k] + fr[k * PLANE + column] + fs[k * PLANE + column];
-  }
+  LOOP for (int k = 0; k < Q; k++) own[k] = own[k] + sum[k] + fr[k * PLANE + column] + fs[k * PLANE + column];
 }
 
-// A thread for each node. The flux goes through one array, direction by direction, or with FEW_BARRIERS through three at
-// once; with SHARED the array is q's own, in shared memory. Without REGISTERS factors are read for every direction.
-HPFEM_DEVICE void nodes(int k, int j, int i, const Shared *D, Shared *u, const real *q, const real *G, real *out,
-                        real *scratch, real lambda) {
-  const int node = node_at(k, j, i), here = k * PLANE + j * PITCH + i;
-  const real mine = q[node];
-  if (SHARED) u[here] = mine;
-  __syncthreads();
-  real ur = 0, us = 0, ut = 0;
-  LOOP for (int n = 0; n < NQ; n++) {
-    ur += D[i * PITCH + n] * (SHARED ? real(u[k * PLANE + j * PITCH + n]) : q[node_at(k, j, n)]);
-    us += D[j * PITCH + n] * (SHARED ? real(u[k * PLANE + n * PITCH + i]) : q[node_at(k, n, i)]);
-    ut += D[k * PITCH + n] * (SHARED ? real(u[n * PLANE + j * PITCH + i]) : q[node_at(n, j, i)]);
-  }
-  Factors g = factors_at(G, node);
-  real sum = lambda * g.wJ * mine;
-  if (!REGISTERS) out[node] = sum;
-  Shared *const shared_flux = FEW_BARRIERS ? u + ELEMENT : u;
-  LOOP for (int direction = 0; direction < 3; direction++) {
-    if (!FEW_BARRIERS) __syncthreads(); // until all have read what was there
-    if (!REGISTERS) g = factors_at(G, node);
-    const real flux = direction == 0   ? g.rr * ur + g.sr * us + g.tr * ut
-                      : direction == 1 ? g.sr * ur + g.ss * us + g.ts * ut
-                                       : g.tr * ur + g.ts * us + g.tt * ut;
-    if (SHARED) shared_flux[FEW_BARRIERS * direction * ELEMENT + here] = flux;
-    else scratch[node] = flux;
-    if (FEW_BARRIERS) continue;
-    __syncthreads();
-    real part = 0;
-    LOOP for (int n = 0; n < NQ; n++) {
-      const int a = direction == 0 ? i : direction == 1 ? j : k;
-      const int kn = direction == 2 ? n : k, jn = direction == 1 ? n : j, in = direction == 0 ? n : i;
-      part += D[n * PITCH + a] * (SHARED ? real(u[kn * PLANE + jn * PITCH + in]) : scratch[node_at(kn, jn, in)]);
+HPFEM_DEVICE void lines(const Element &e) {
+  Shared *const u = e.shared, *const column = u + e.j * PITCH + e.i, *const row = u + e.j * PLANE + e.i * PITCH;
+  Shared *const row_s = u + e.j * PLANE + e.i;
+  const Array<real> q = at_nodes(e.q), result = at_nodes(e.out);
+  real own[Q];
+  if constexpr (INTERPOLATES) {
+    real nodes[N];
+    if (e.j < N && e.i < N) { // along s first: neighbours read neighbours
+      LOOP for (int n = 0; n < N; n++) nodes[n] = q(e.j, n, e.i);
+      along_line<1, false>(e.I, nodes, own);
+      LOOP for (int n = 0; n < Q; n++) row_s[n * PITCH] = own[n];
     }
-    if (REGISTERS) sum += part;
-    else out[node] += part;
-  }
-  if (FEW_BARRIERS) {
-    const Shared *const fr = shared_flux, *const fs = fr + ELEMENT, *const ft = fs + ELEMENT;
     __syncthreads();
-    LOOP for (int n = 0; n < NQ; n++) {
-      sum += D[n * PITCH + i] * fr[k * PLANE + j * PITCH + n];
-      sum += D[n * PITCH + j] * fs[k * PLANE + n * PITCH + i];
-      sum += D[n * PITCH + k] * ft[n * PLANE + j * PITCH + i];
-    }
+    if (e.j < N) line<1, false, N, Q>(e.I, row, row, 1);
+    __syncthreads();
+    LOOP for (int n = 0; n < N; n++) nodes[n] = column[n * PLANE];
+    along_line<1, false>(e.I, nodes, own);
+  } else {
+    LOOP for (int k = 0; k < Q; k++) own[k] = q(k, e.j, e.i);
   }
-  if (REGISTERS) out[node] = sum;
+  if constexpr (DIFFERENTIATES) differentiate_lines(e, own);
+  else {
+    LOOP for (int k = 0; k < Q; k++) own[k] *= weight_at(e, k);
+  }
+  if constexpr (INTERPOLATES) {
+    real nodes[N];
+    along_line<1, true>(e.I, own, nodes);
+    LOOP for (int n = 0; n < N; n++) column[n * PLANE] = nodes[n];
+    __syncthreads();
+    if (e.j < N) line<1, true, Q, N>(e.I, row, row, 1);
+    __syncthreads();
+    if (e.j < N && e.i < N) {
+      LOOP for (int n = 0; n < Q; n++) own[n] = row_s[n * PITCH];
+      along_line<1, true>(e.I, own, nodes);
+      LOOP for (int n = 0; n < N; n++) result(e.j, n, e.i) = nodes[n];
+    }
+  } else {
+    LOOP for (int k = 0; k < Q; k++) result(k, e.j, e.i) = own[k];
+  }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ladder(const real *q, const real *G, const real *D_given, real *out, real *scratch, const real lambda) {
+    ladder(real *q, const real *G, const real *I_given, const real *D_given, real *out, real *scratch,
+           const real lambda) {
   HPFEM_SHARED(memory);
-  Shared *const D = reinterpret_cast<Shared *>(memory), *const rest = D + PLANE;
-  const int t = threadIdx.x, i = t % NQ, j = t / NQ % NQ, k = t / (NQ * NQ);
+  Shared *const I = reinterpret_cast<Shared *>(memory), *const D = I + INTERPOLATES * PLANE;
+  Shared *const rest = D + DIFFERENTIATES * PLANE;
+  const int t = threadIdx.x;
   const long long element = blockIdx.x;
-  q += element * NODES;
-  out += element * NODES;
-  G += element * (7 * NODES);
-  scratch += element * (3 * NODES);
-  for (int entry = t; entry < NQ * NQ; entry += THREADS) D[entry / NQ * PITCH + entry % NQ] = D_given[entry];
-  if constexpr (THREAD_A_NODE) nodes(k, j, i, D, rest, q, G, out, scratch, lambda);
-  else {
-    __syncthreads();
-    if constexpr (FEW_BARRIERS) lines(j, i, D, rest, q, G, out, lambda);
-    else if constexpr (SHARED) slices(j, i, D, rest, q, G, out, lambda);
-    else columns_in_global_memory(j, i, D, q, G, out, scratch, lambda);
-  }
+  const Element e = {t / (Q * Q),         t / Q % Q, t % Q, I, D, rest, q + element * NODES, out + element * NODES,
+                     scratch + element * SCRATCH, G + element * (FACTORS * POINTS), lambda};
+  for (int n = t; INTERPOLATES && n < Q * N; n += THREADS) I[n / N * PITCH + n % N] = I_given[n];
+  for (int n = t; DIFFERENTIATES && n < Q * Q; n += THREADS) D[n / Q * PITCH + n % Q] = D_given[n];
+  __syncthreads();
+  if constexpr (!THREAD_A_POINT) {
+    if constexpr (FEW_BARRIERS) lines(e);
+    else if constexpr (SHARED) slices(e);
+    else columns_in_global_memory(e);
+  } else if constexpr (SHARED) threads_of_points<Shared>(e, {e.shared, PITCH, PLANE}, e.shared + ELEMENT);
+  else threads_of_points<real>(e, at_points(INTERPOLATES ? e.scratch : e.q), e.scratch + POINTS);
 }

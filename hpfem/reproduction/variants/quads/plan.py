@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from ..gpu import filled
+from ..gpu import WARP, filled
 
 MEMORIES = ("global", "constant", "shared")
-WARP = 32
 # Threads of a block where each has an element; loops over more modes than these are the compiler's to unroll.
 THREADS, UNROLLED = 128, 25
 

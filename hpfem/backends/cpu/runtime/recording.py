@@ -1,0 +1,508 @@
+"""A function of vectors as calls of compiled code, recorded once and repeated by one call from Python.
+
+The function is called with a `Recorded` vector in place of an array. NumPy hands over what is done with it: each
+operation becomes a call with fixed addresses. As with a CUDA graph, the recording has memory of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+from numpy.typing import DTypeLike, NDArray
+from scipy.sparse import csr_array, issparse
+
+from ....errors import NotSuitable
+from ..codegen.sequence import WORDS, write_sequence
+from ..codegen.vectors import write_move, write_panels, write_rows, write_sum
+from .cache import compiled
+from .target import Code, host
+from .threads import THREAD_FLOPS, run_all, shares, thread_count
+
+Array = NDArray[np.floating[Any]]
+_ALIGNMENT = 64
+_NOTHING = (0,) * 8
+
+
+@cache
+def _code(write: Callable[..., str], *arguments: Any) -> Code:
+    return compiled(write(*arguments), host())
+
+
+def sequence() -> Code:
+    """Code that makes calls one after the other (`codegen.sequence`).
+
+    Returns
+    -------
+    Code
+    """
+    return _code(write_sequence)
+
+
+def _pieces(*arrays: Array) -> Iterator[tuple[Array, ...]]:
+    """Arrays of one shape, as vectors without gaps."""
+    if all(array.flags.c_contiguous for array in arrays):
+        yield tuple(array.reshape(-1) for array in arrays)
+    else:
+        for rows in zip(*arrays, strict=True):
+            yield from _pieces(*rows)
+
+
+class _Memory:
+    """An array that others may use after its last reader is gone."""
+
+    def __init__(self, array: Array, free: list[Array]) -> None:
+        self.array, self._free = array, free
+
+    def __del__(self) -> None:
+        self._free.append(self.array)
+
+
+class Recording:
+    """Calls of compiled code.
+
+    Parameters
+    ----------
+    dtype : dtype
+        Of all vectors.
+    """
+
+    def __init__(self, dtype: DTypeLike) -> None:
+        self.dtype = np.dtype(dtype)
+        self._lanes = host().lanes(dtype)
+        self._words: list[Sequence[int]] = []
+        # What is to be held, calls that are divided among threads, and rows of words that are filled in before a run.
+        self._held: list[Any] = []
+        self._divided: dict[int, Callable[[], None]] = {}
+        self._changing: dict[Any, tuple[Callable[[], tuple[tuple[int, ...], Any]], list[int]]] = {}
+        self._free: dict[int, list[Array]] = {}
+        self._made: dict[Any, Any] = {}
+
+    def empty(self, shape: tuple[int, ...]) -> Recorded:
+        """Make a vector with any content.
+
+        Parameters
+        ----------
+        shape : tuple of int
+
+        Returns
+        -------
+        Recorded
+        """
+        size = int(np.prod(shape))
+        padded = -(-size // self._lanes) * self._lanes
+        free = self._free.setdefault(padded, [])
+        array = free.pop() if free else self._new(padded)
+        memory = _Memory(array, free)
+        return Recorded(self, array[:size].reshape(shape), memory)
+
+    def _new(self, size: int) -> Array:
+        raw = np.zeros(size * self.dtype.itemsize + _ALIGNMENT, dtype=np.uint8)
+        start = -raw.ctypes.data % _ALIGNMENT
+        array: Array = raw[start : start + size * self.dtype.itemsize].view(self.dtype)
+        self._held.append(array)
+        return array
+
+    def hold(self, thing: Any, dtype: DTypeLike | None = None) -> int:
+        """Keep an array.
+
+        Parameters
+        ----------
+        thing : ndarray
+        dtype : dtype, optional
+            Of the copy that is kept, if it has another one.
+
+        Returns
+        -------
+        int
+            Its address.
+        """
+        array = np.ascontiguousarray(thing, dtype)
+        self._held.append(array)
+        return int(array.ctypes.data)
+
+    def once(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Something that the recording holds.
+
+        Parameters
+        ----------
+        key : object
+        make : callable
+            () -> it, called the first time.
+
+        Returns
+        -------
+        object
+        """
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+    def add(
+        self,
+        words: Sequence[int],
+        used: Any = None,
+        divided: Callable[[], None] | None = None,
+        changing: Callable[[], tuple[tuple[int, ...], Any]] | None = None,
+    ) -> None:
+        """Add a call.
+
+        Parameters
+        ----------
+        words : sequence of int
+            As `codegen.sequence` reads them.
+        used : object, optional
+            To be held.
+        divided : callable, optional
+            Does the same on several threads, where there are some.
+        changing : callable, optional
+            Addresses of geometry, points, fields and parameters at the time of a run, and what is there.
+        """
+        if divided is not None:
+            self._divided[len(self._words)] = divided
+        if changing is not None:
+            self._changing.setdefault(changing, (changing, []))[1].append(len(self._words))
+        self._words.append(words)
+        self._held.append(used)
+
+    def _call(self, code: Code, n: int, work: int, given: Sequence[int], stride: int = 0) -> None:
+        """Call vector code for 0 to n, with the addresses of its pointers; a work that is large may be divided."""
+        if not n:
+            return
+        divided = None
+        if work >= 2 * THREAD_FLOPS:
+
+            def divided() -> None:
+                bounds = shares(n, work, THREAD_FLOPS)
+                run_all([partial(self._part, code, a, b, 0, 1, *given, stride) for a, b in pairwise(bounds)])
+
+        self.add((code.address, 0, n, 0, 1, *given, stride), divided=divided)
+
+    def _part(self, code: Code, *arguments: int) -> None:
+        """Run a part; a task holds the recording, and so the arrays behind the addresses."""
+        code.run(*arguments)
+
+    def sum(self, terms: Sequence[str], numbers: Sequence[float], sources: Sequence[Any], target: Array) -> None:
+        """Write a sum of vectors.
+
+        Parameters
+        ----------
+        terms : sequence of str
+            As for `write_sum`.
+        numbers : sequence of float
+            A factor for each term, which those use that are scaled.
+        sources : sequence of ndarray
+            Of the shape of the target.
+        target : ndarray
+        """
+        parameters = self.hold(np.array(numbers, self.dtype))
+        self._held.append(sources)
+        for out, *own in _pieces(target, *sources):
+            whole, size = out.size // self._lanes, self.dtype.itemsize
+            for lanes, first, n in ((self._lanes, 0, whole), (1, whole * self._lanes, out.size % self._lanes)):
+                places = [array.ctypes.data + first * size for array in own] + [0] * (4 - len(own))
+                at = places[0], out.ctypes.data + first * size, *places[1:], parameters, 0, 0
+                self._call(_code(write_sum, tuple(terms), lanes, self.dtype.name), n, out.size * 2, at)
+
+    def move(self, source: Array, take: Any, target: Array, put: Any) -> None:
+        """Copy entries: target[put] = source[take].
+
+        Parameters
+        ----------
+        source, target : ndarray
+            Vectors without gaps.
+        take, put : ndarray of int, or None
+            Indices; None for all.
+        """
+        n = len(target) if put is None else len(put)
+        code = _code(write_move, take is not None, put is not None, self.dtype.name)
+        taken, to = (0 if own is None else self._indices(own) for own in (take, put))
+        self._call(code, n, n, (source.ctypes.data, target.ctypes.data, taken, 0, 0, 0, 0, to))
+
+    def _indices(self, given: Any) -> int:
+        """The address of indices, kept once."""
+        return int(self.once(("indices", id(given)), lambda: (self.hold(given, np.int32), given))[0])
+
+    def rows(self, matrix: csr_array, source: Array, target: Array, add: bool = False, at: Any = None) -> None:
+        """Multiply a vector by a sparse matrix.
+
+        Parameters
+        ----------
+        matrix : csr_array, [n, m]
+        source : ndarray, [m]
+        target : ndarray
+        add : bool
+            Whether to add to the target.
+        at : ndarray of int, [n], optional
+            Places of the rows in the target; rows without entries are left as they are.
+        """
+        key = id(matrix), at is None
+        if key not in self._made:
+            counts = np.diff(matrix.indptr)
+            some = np.flatnonzero(counts)
+            starts = np.append(0, np.cumsum(counts[some]))
+            places = some if at is None else np.asarray(at)[some]
+            given = self.hold(matrix.data, self.dtype), self.hold(starts, np.int32), self.hold(matrix.indices, np.int32)
+            self._made[key] = len(some), given, self.hold(places, np.int32), matrix
+        n, given, places, _ = self._made[key]
+        if at is None and not add and n < len(target):
+            self.sum((), (), (), target)
+        code = _code(write_rows, add, self.dtype.name)
+        self._call(code, n, 2 * matrix.nnz, (source.ctypes.data, target.ctypes.data, *given, 0, 0, places))
+
+    def dense(self, source: Array, matrix: Array, target: Array) -> None:
+        """Multiply a vector by a dense matrix from the right.
+
+        Parameters
+        ----------
+        source : ndarray, [n]
+        matrix : ndarray, [n, k]
+        target : ndarray, [k]
+            Made by `empty`.
+        """
+        (n, k), lanes = matrix.shape, self._lanes
+        if id(matrix) not in self._made:
+            panels = np.zeros((-(-k // lanes), n, lanes), self.dtype)
+            for number, panel in enumerate(panels):
+                own = matrix[:, number * lanes : (number + 1) * lanes]
+                panel[:, : own.shape[1]] = own
+            place = self._new(panels.size)
+            place[:] = panels.ravel()
+            self._made[id(matrix)] = place.ctypes.data, matrix
+        at = source.ctypes.data, target.ctypes.data, self._made[id(matrix)][0], 0, 0, 0, 0, 0
+        self._call(_code(write_panels, lanes, self.dtype.name), -(-k // lanes) if n else 0, 2 * matrix.size, at, n)
+
+    def finish(self) -> None:
+        """End the recording: calls can be run."""
+        self._sequence = sequence()
+        self._calls = np.array(self._words, dtype=np.int64).reshape(-1, WORDS)
+        self._at = self._calls.ctypes.data
+        ends = sorted(self._divided)
+        self._spans = list(zip([0, *(end + 1 for end in ends)], [*ends, len(self._words)], strict=True))
+
+    def run(self) -> None:
+        """Make the calls."""
+        used, code = [], self._sequence
+        for inputs, calls in self._changing.values():
+            addresses, held = inputs()
+            self._calls[calls, 7:11] = addresses
+            used.append(held)
+        if not self._divided or thread_count() == 1:
+            code.run(0, len(self._calls), 0, 0, self._at, *_NOTHING)
+            return
+        for first, last in self._spans:
+            if first < last:
+                code.run(first, last, 0, 0, self._at, *_NOTHING)
+            if last in self._divided:
+                self._divided[last]()
+
+
+class Recorded(NDArrayOperatorsMixin):
+    """A vector of a recording: NumPy's operators, `where`, `concatenate` and the like add calls to it.
+
+    Parameters
+    ----------
+    recording : Recording
+    array : ndarray
+    memory : object
+        What the array is a part of.
+    """
+
+    def __init__(self, recording: Recording, array: Array, memory: Any) -> None:
+        self.recording, self.array, self._memory = recording, array, memory
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array."""
+        return self.array.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of its numbers."""
+        return self.array.dtype
+
+    @property
+    def flags(self) -> Any:
+        """Layout of the array."""
+        return self.array.flags
+
+    @property
+    def size(self) -> int:
+        """Number of entries."""
+        return self.array.size
+
+    def part(self, array: Array) -> Recorded:
+        """The same memory, seen in another way.
+
+        Parameters
+        ----------
+        array : ndarray
+
+        Returns
+        -------
+        Recorded
+        """
+        return Recorded(self.recording, array, self._memory)
+
+    def copied(self) -> Recorded:
+        """A copy without gaps.
+
+        Returns
+        -------
+        Recorded
+        """
+        out = self.recording.empty(self.shape)
+        self.recording.sum(("plain",), (1.0,), (self.array,), out.array)
+        return out
+
+    def reshape(self, *shape: Any) -> Recorded:
+        """The same entries in another shape; a copy if there are gaps between them.
+
+        Parameters
+        ----------
+        *shape : int or tuple of int
+
+        Returns
+        -------
+        Recorded
+        """
+        own = self if self.flags.c_contiguous else self.copied()
+        return own.part(own.array.reshape(*shape))
+
+    def __iter__(self) -> Iterator[Recorded]:
+        return (self.part(row) for row in self.array)
+
+    def __getitem__(self, key: Any) -> Recorded:
+        *rows, last = key if isinstance(key, tuple) else (key,)
+        if not isinstance(last, np.ndarray):
+            return self.part(self.array[key])
+        own = self.array[tuple(rows)]
+        out = self.recording.empty((*own.shape[:-1], len(last)))
+        for source, target in zip(_rows(own), _rows(out.array), strict=True):
+            self.recording.move(source, last, target, None)
+        return out
+
+    def __setitem__(self, key: Any, value: Recorded) -> None:
+        *rows, last = key if isinstance(key, tuple) else (key,)
+        if not isinstance(last, np.ndarray):
+            target = self.array[key]
+            if target.ctypes.data != value.array.ctypes.data:
+                self.recording.sum(("plain",), (1.0,), (value.array,), target)
+            return
+        for source, target in zip(_rows(value.array), _rows(self.array[tuple(rows)]), strict=True):
+            self.recording.move(source, None, target, last)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **more: Any) -> Any:
+        if method != "__call__" or more or ufunc not in (np.multiply, np.add, np.subtract, np.matmul):
+            raise NotSuitable(f"{ufunc.__name__} cannot be recorded")
+        first, second = inputs
+        if ufunc is np.matmul:
+            return self._multiplied(first, second, None if out is None else out[0])
+        target = self.recording.empty(self.shape) if out is None else out[0]
+        arrays = [_array(given, self.dtype) for given in inputs]
+        if any(array is not None and array.shape != target.shape for array in arrays):
+            raise NotSuitable("arrays of different shapes cannot be recorded")
+        known = [array for array in arrays if array is not None]
+        if len(known) == 1 and ufunc is np.multiply:
+            number = first if arrays[0] is None else second
+            self.recording.sum(("scaled",), (float(number),), known, target.array)
+        elif len(known) == 2:
+            terms = {np.multiply: ("weighted",), np.add: ("plain", "plain"), np.subtract: ("plain", "minus")}
+            self.recording.sum(terms[ufunc], (1.0, 1.0)[: len(terms[ufunc])], known, target.array)
+        else:
+            raise NotSuitable(f"{ufunc.__name__} with a number cannot be recorded")
+        return target
+
+    def _multiplied(self, left: Any, right: Any, out: Any) -> Recorded:
+        """A product of a sparse matrix and a vector, or of rows and a dense matrix."""
+        if issparse(left) and isinstance(right, Recorded) and len(right.shape) == 1:
+            matrix = left
+            found = self.recording.empty((matrix.shape[0],))
+            self.recording.rows(matrix, right.array, found.array)
+            return found
+        if isinstance(left, Recorded) and isinstance(right, np.ndarray) and out is not None:
+            for source, target in zip(left.array, out.array, strict=True):
+                self.recording.dense(source, right, target)
+            return out
+        raise NotSuitable("this product of matrices cannot be recorded")
+
+    def __array_function__(self, function: Any, types: Any, given: Any, more: Any) -> Any:
+        made = _FUNCTIONS.get(function)
+        if made is None or more:
+            raise NotSuitable(f"{function.__name__} cannot be recorded")
+        return made(self.recording, *given)
+
+
+def _array(given: Any, dtype: np.dtype[Any]) -> Array | None:
+    """The array of an operand; None for a number."""
+    if isinstance(given, Recorded):
+        return given.array
+    return np.ascontiguousarray(given, dtype) if np.ndim(given) else None
+
+
+def _rows(array: Array) -> list[Array]:
+    """The vectors along the last axis."""
+    return [array] if array.ndim == 1 else [row for part in array for row in _rows(part)]
+
+
+def _where(recording: Recording, mask: Any, yes: Recorded, no: Recorded) -> Recorded:
+    out = no.copied()
+    for own, target, source in zip(_rows(mask), _rows(out.array), _rows(yes.array), strict=True):
+        here = np.flatnonzero(own)
+        recording.move(source, here, target, here)
+    return out
+
+
+def _concatenate(recording: Recording, parts: Sequence[Recorded]) -> Recorded:
+    out = recording.empty((sum(part.size for part in parts),))
+    ends = np.cumsum([0, *(part.size for part in parts)]).tolist()
+    for part, (first, last) in zip(parts, pairwise(ends), strict=True):
+        recording.sum(("plain",), (1.0,), (part.array,), out.array[first:last])
+    return out
+
+
+def _zeros_like(recording: Recording, like: Recorded) -> Recorded:
+    out = recording.empty(like.shape)
+    recording.sum((), (), (), out.array)
+    return out
+
+
+_FUNCTIONS: dict[Any, Callable[..., Recorded]] = {
+    np.where: _where,
+    np.concatenate: _concatenate,
+    np.zeros_like: _zeros_like,
+    np.empty_like: lambda recording, like: recording.empty(like.shape),
+}
+
+
+def recorded(function: Callable[[Any], Any], given: Array) -> Callable[[], Array] | None:
+    """Record a function of a vector.
+
+    Parameters
+    ----------
+    function : callable
+        vector -> vector of the same type, by compiled code and the operations of `Recorded`.
+    given : ndarray, [n]
+        Memory of the vector that it is called with.
+
+    Returns
+    -------
+    callable or None
+        () -> function(given), in the same memory every time; None if it cannot be recorded.
+    """
+    recording = Recording(given.dtype)
+    try:
+        result = function(Recorded(recording, given, given))
+    except (NotSuitable, TypeError, ValueError):  # the latter are NumPy's; errors of the function's own come again
+        return None
+    recording.finish()
+
+    def run() -> Array:
+        recording.run()
+        return result.array
+
+    return run

@@ -1,0 +1,1 @@
+"""[Roget]'s ways to apply the stiffness: the classical sum, and six small matrix products."""

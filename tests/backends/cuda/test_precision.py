@@ -1,0 +1,47 @@
+"""On a GPU: kernels that read rounded factors, against NumPy."""
+
+import numpy as np
+import pytest
+
+import hpfem as hp
+from hpfem.backends import BACKENDS
+from hpfem.errors import NotSuitable
+from hpfem.memory import as_numpy
+from tests.backends.cuda.test_recomputed import on_device
+from tests.backends.problems import FORMS, FORMS_WITH_GRADIENT
+from tests.samples import FLAT, NAMES, curved, norm_error
+
+pytestmark = pytest.mark.cuda
+
+
+@pytest.mark.parametrize("order", range(1, 9))
+@pytest.mark.parametrize("name", NAMES)
+def test_rounded_factors(name, order, rng):
+    """Every strategy that serves; all kinds of factors at one order, Helmholtz at the others, rules of both kinds."""
+    import cupy
+
+    compared = set()
+    for quadrature in (None, "simplex") if name in FLAT and order < 8 else (None,):
+        space = hp.Space(curved(name, order=3), order, quadrature=quadrature)
+        for form in (
+            ("Helmholtz", "Mass", "variable Helmholtz", "transport", "coupled") if order == 2 else ("Helmholtz",)
+        ):
+            for algorithm in ("noncollocated", "collocated")[: 1 + (form in FORMS_WITH_GRADIENT and not quadrature)]:
+                operator = FORMS[form](space, backend="numpy", algorithm=algorithm, precision="mixed")
+                for choice in operator.choices:
+                    problem = choice.kernel.problem
+                    given = rng.standard_normal((problem.coupled, problem.n_elements, problem.n_input))
+                    wanted = np.empty((problem.given, problem.n_elements, problem.n_output))
+                    choice.kernel.apply(given, wanted)
+                    for strategy in BACKENDS["cuda"].strategies:
+                        if quadrature and strategy.tensor:
+                            continue
+                        try:
+                            kernel = strategy.build(on_device(problem))
+                        except NotSuitable:
+                            continue
+                        out = cupy.full(wanted.shape, np.nan)
+                        kernel.apply(cupy.asarray(given), out)
+                        assert norm_error(as_numpy(out), wanted) < 1e-12, (quadrature, form, algorithm, strategy.name)
+                        compared.add(strategy.name)
+    assert {"sumfac-top", "stdmat"} <= compared and ("fused" in compared) == (name in FLAT and order < 8)
