@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Any, Unpack
 
 from hpfem.shapes.arguments import instance, shown
 
@@ -53,7 +53,7 @@ def tune(
     for given in operators if isinstance(operators, (list, tuple)) else (operators,):
         operator = given
         if isinstance(given, str):
-            kind = OPERATORS[given]
+            kind: Any = OPERATORS[given]
             parameters = list(inspect.signature(kind).parameters.values())[1:]
             if any(p.default is p.empty and p.kind is not p.VAR_KEYWORD for p in parameters):
                 raise ArgumentError(f"{given} takes coefficients; give the operator itself to be tuned")

@@ -106,8 +106,8 @@ class _Found(BuiltOperator):
     def on(self, n_elements: int) -> Application:
         seconds = self._found["seconds"]
         timing = Timing(seconds, seconds, seconds, RUNS, LONG - SHORT)
-        work = (self._found[name] for name in ("nbytes", "flops", "n_dofs"))
-        return Application(lambda: None, *work, timing=timing)
+        nbytes, flops, n_dofs = (self._found[name] for name in ("nbytes", "flops", "n_dofs"))
+        return Application(lambda: None, nbytes, flops, n_dofs, timing=timing)
 
 
 def measured(given: Mapping[str, Any]) -> dict[str, Any]:

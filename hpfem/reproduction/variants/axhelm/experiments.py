@@ -114,15 +114,15 @@ def geometry_of(problem: BlockProblem, source: str) -> NDArray[np.float64]:
     ndarray, [E, numbers]
         Geometry, then both scale factors at the points if the equation has them.
     """
-    factors = problem.geometry.factors("metric", 1, problem.dtype)[..., 0]
+    factors = problem.geometry.factors("metric", 1, problem.dtype)[: problem.n_elements, ..., 0]
     n, points = len(factors), len(problem.tabulation.rule.weights)
     scaled = bool(problem.fields)
     lambdas = [problem.fields[name].pair.read(HOST)[0, :n] for name in ("diffusivity", "lam")] if scaled else []
     if source in ("stored", "parallelepiped"):
         given = [factors[:, : 7 if scaled or source == "parallelepiped" else 6].reshape(n, -1)]
     else:
-        q = len(problem.tabulation.rule.points[0])
-        nodes = problem.geometry.factors("points", 1, problem.dtype).reshape(n, 3, q, q, q)
+        q = problem.tabulation.rule.counts[0]
+        nodes = problem.geometry.factors("points", 1, problem.dtype)[:n].reshape(n, 3, q, q, q)
         given = [np.moveaxis(nodes[:, :, :: q - 1, :: q - 1, :: q - 1].reshape(n, 3, 8), 1, 2).reshape(n, 24)]
         wJ = factors[:, 6]
         scale = problem.tabulation.rule.weights**2 / (4096 * wJ)  # w / 8 over the determinant of 8 J
@@ -153,7 +153,7 @@ class AxhelmKernel(LaunchedKernel):
     def __init__(self, components: int, problem: BlockProblem, name: str) -> None:
         source, _, contraction = name.partition(", ")
         tabulation, rule = problem.tabulation, problem.tabulation.rule
-        points = len(rule.points[0])
+        points = rule.counts[0]
         if problem.shape.dim != 3 or not problem.nodal or problem.form.factor_kind != "metric":
             raise NotSuitable("axhelm is of hexes whose nodes are the points")
         if problem.geometry.affine != (source == "parallelepiped"):
@@ -164,7 +164,7 @@ class AxhelmKernel(LaunchedKernel):
         super().__init__(problem, name, variant.kernel(), "axhelm", 1, points**2, variant.shared_bytes)
         self.factors = self.memory.from_host(geometry_of(problem, source))
         D = np.ascontiguousarray(tabulation.differentiation[0], problem.dtype)
-        tables = np.concatenate([D.ravel(), rule.points[0], tabulation.directions[0].weights])
+        tables = np.concatenate([D.ravel(), tabulation.directions[0].points, tabulation.directions[0].weights])
         self._D, self.constants = self.memory.from_host(D), {"constant_tables": self.memory.from_host(tables)}
 
     def arguments(self, given: Any, out: Any, n_elements: int) -> tuple[Any, ...]:
@@ -189,8 +189,8 @@ class LeastBytes(Copies):
 
     def nbytes(self, strategy: str) -> int:
         """Bytes of an element by Tables 3 and 4; see `Copies.nbytes`."""
-        points = self.problem.tabulation.rule.points[0]
-        variant = Variant(strategy.removeprefix(COPY), "plain", self._scaled, self.components, len(points))
+        points = self.problem.tabulation.rule.counts[0]
+        variant = Variant(strategy.removeprefix(COPY), "plain", self._scaled, self.components, points)
         return int(8 * (variant.read + 2 * self.components * self.problem.n_modes))
 
 

@@ -114,7 +114,7 @@ def _what(case: Mapping[str, Any], backend: str) -> tuple[Any, ...]:
     return operator, case["shape"], case["order"], case["geometry"], backend, (case["elements"],)
 
 
-def _options(case: Mapping[str, Any]) -> dict[str, str]:
+def _options(case: Mapping[str, Any]) -> dict[str, Any]:
     return {"basis": "lagrange", "quadrature": OPERATORS[case["benchmark"]][1]}
 
 

@@ -157,7 +157,7 @@ class StiffnessKernel(LaunchedKernel):
 
     def __init__(self, problem: BlockProblem, name: str) -> None:
         _, team = LAUNCHED[name]
-        n = len(problem.tabulation.rule.points[0])
+        n = problem.tabulation.rule.counts[0]
         threads, stride = block(team, n)
         what = 1 if team else threads, threads, 8 * (n**2 + team * 4 * n**3), stride
         super().__init__(problem, name, source(name, n), "stiffness", *what)

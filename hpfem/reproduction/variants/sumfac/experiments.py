@@ -62,7 +62,7 @@ class SumFacPlan:
         parents = [np.repeat(np.arange(len(count)), count) for count in counts[1:]]
         mode = tree.leaf_to_mode
         leaves = [np.bincount(mode).cumsum(), np.argsort(mode, kind="stable")]
-        listed = [*first, *functions, *parents, mode, [0], *leaves]
+        listed: list[Any] = [*first, *functions, *parents, mode, [0], *leaves]
         self.tree = np.concatenate(listed).astype(np.int32)
         points = [table.shape[1] for table in values]
         total = int(np.prod(points))
@@ -141,7 +141,7 @@ def _what(case: Mapping[str, Any], backend: str) -> tuple[Any, ...]:
 
 
 def _ours(case: Mapping[str, Any], backend: str) -> Sized:
-    return Sized(*_what(case, backend), (DOFS,))
+    return Sized(*(*_what(case, backend), (DOFS,)))
 
 
 def _block(case: Mapping[str, Any], backend: str) -> LaunchedElements:
