@@ -32,10 +32,11 @@ from hpfem.backends.cuda.runtime.limits import measure_gpu
 from hpfem.backends.cuda.runtime.measured import measured_key, measured_table
 from hpfem.backends.cuda.sumfac.strategy import GROUP, check_sumfac
 from hpfem.backends.cuda.sumfac.strategy import source as sumfac_source
-from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions, SumFacTopPlan
+from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions, SumFacTopPlan, options_of
 from hpfem.backends.cuda.sumfac_top.search import search
 from hpfem.backends.cuda.sumfac_top.strategy import source as sumfac_top_source
 from hpfem.backends.options import to_text
+from hpfem.backends.strategy import SOURCES, STORED, possible_sources
 from hpfem.backends.timer import measure as timed
 from hpfem.benchmarks.cases import SOLID_FIRST, TOLERANCES
 from hpfem.benchmarks.problems import BENCHMARK_OF
@@ -43,6 +44,7 @@ from hpfem.benchmarks.tiled import TiledBlock, TiledKernel
 from hpfem.cli.options import parse_names, parse_orders
 from hpfem.errors import DeviceError, NotSuitable
 from hpfem.forms.cost import operator_bytes, operator_flops
+from hpfem.forms.form import BlockProblem
 
 
 def compiled(text: str) -> tuple[int, int]:
@@ -67,7 +69,7 @@ def measure(case: Case, candidate: Candidate, dofs: float, repeats: int = 9, sus
     n = int(dofs / block.problem.n_modes) // e * e + 1  # a tail
     problem = block.tiled(n, candidate.algorithm)
     made = {
-        "sumfac": lambda: SumFacKernel(problem.with_factors(candidate.recomputed)),
+        "sumfac": lambda: SumFacKernel(candidate.of_source(problem)),
         "dense": lambda: DenseKernel(problem, layout),
     }
 
@@ -95,10 +97,11 @@ class Candidate:
     algorithm: str
     options: SumFacTopOptions | DenseOptions
 
-    @property
-    def recomputed(self) -> bool:
-        """Whether factors are recomputed."""
-        return isinstance(self.options, SumFacTopOptions) and self.options.recomputed
+    def of_source(self, problem: BlockProblem) -> BlockProblem:
+        """The problem with the source of factors that the options name."""
+        if isinstance(self.options, DenseOptions):
+            return problem
+        return problem.with_factors(self.options.recomputed, self.options.scaled)
 
 
 class Case:
@@ -151,8 +154,8 @@ class Case:
             try:
                 check_sumfac(problem, self.plain)
                 if self.with_sumfac and not self.times and algorithm == "noncollocated":
-                    sources = (False, True)[: 1 + problem.recomputable]
-                    found += [Candidate("sumfac", algorithm, SumFacTopOptions(GROUP, recomputed=r)) for r in sources]
+                    made = [options_of(source, GROUP) for source in possible_sources(problem)]
+                    found += [Candidate("sumfac", algorithm, options) for options in made]
             except NotSuitable:
                 pass
         for (strategy, algorithm), rounds in self.searches.items():
@@ -226,14 +229,15 @@ def main() -> None:
     rows, table = [], dict(measured_table())
     for case in cases:
         for algorithm in case.problems:
-            for strategy, recomputed in itertools.product(("sumfac-top", "sumfac", "dense"), (False, True)):
-                ranked = [c for c in case.best(algorithm, strategy) if c.recomputed == recomputed]
+            for strategy, source in itertools.product(("sumfac-top", "sumfac", "dense"), SOURCES):
+                plain = case.problems[algorithm]
+                ranked = [c for c in case.best(algorithm, strategy) if c.of_source(plain).source == source]
                 if not ranked or time.time() > began + options.budget:
                     continue
                 candidate, layout = ranked[0], case.plan(ranked[0])
                 measured = measure(case, candidate, options.dofs, 9, options.sustained)
                 registers, spills = compiled(case.source(candidate))
-                problem = case.problems[algorithm].with_factors(recomputed)
+                problem = candidate.of_source(plain)
                 nbytes, flops = operator_bytes(problem), operator_flops(problem, "sumfac")
                 rate = measured["dofs"] / measured["seconds"]
                 per_second = {"bandwidth": top["copy"] / nbytes, "fma": top["dfma"] / flops}
@@ -243,11 +247,11 @@ def main() -> None:
                 row.update(fraction=rate / roof, bound=bound, registers=registers, spills=spills, tried=len(case.times))
                 row.update(threads=layout.threads, shared=layout.shared_bytes, options=asdict(candidate.options))
                 row.update(blocks=layout.options.min_blocks or layout.min_blocks)
-                row.update(text=to_text(candidate.options), recomputed=recomputed)
+                row.update(text=to_text(candidate.options), source=source)
                 rows.append(row)
                 known = [round(rate * 1e-9, 1), *astuple(candidate.options)]
                 key = measured_key(problem, strategy)
-                if not recomputed or key not in table or known[0] > table[key][0]:
+                if source == STORED or key not in table or known[0] > table[key][0]:
                     table[key] = known
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
     device = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
@@ -268,10 +272,7 @@ def main() -> None:
                 *([f"sust {r['dofs'] / r['sustained_seconds'] / 1e9:.1f}"] if "sustained_seconds" in r else []),
                 f"| {r['text']} T{r['threads']} R{r['registers']}/{r['spills']} B{r['blocks']}"
                 f" {r['strategy']} {r['algorithm'][:3]} |",
-                *[
-                    f"{o['strategy']} {o['algorithm'][0]}{' recomputed' * o['recomputed']} {o['rate'] / 1e9:.1f}"
-                    for o in mine[1:]
-                ],
+                *[f"{o['strategy']} {o['algorithm'][0]} {o['source']} {o['rate'] / 1e9:.1f}" for o in mine[1:]],
             )
 
 

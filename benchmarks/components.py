@@ -75,14 +75,14 @@ def main() -> None:
                 print(f"{shape} {order} {geometry} {options}: {reason}"[:200], flush=True)
                 continue
             row = {"operator": name, "shape": shape, "order": order, "geometry": geometry, "options": options}
-            row |= {"strategy": kernel.kernel.strategy, "recomputed": kernel.kernel.problem.recomputed}
+            row |= {"strategy": kernel.kernel.strategy, "source": kernel.kernel.problem.source}
             row["runs"] = found
             rows.append(row)
             speeds = {key: run["gdofs"] for key, run in found.items()}
             shown = ", ".join(f"{key}: {speed:.3g} ({speed / speeds['1']:.2f})" for key, speed in speeds.items())
             worst = max(run["error"] for run in found.values())
-            source = "recomputed" if row["recomputed"] else "stored"
-            print(f"{name} {shape} {order} {geometry} {row['strategy']} {options or ''} {source}: {shown}; {worst:.0e}")
+            way = f"{row['strategy']} {options or ''} {row['source']}"
+            print(f"{name} {shape} {order} {geometry} {way}: {shown}; {worst:.0e}")
             about = {"device": one.backend.processor(), "components": given.components, "rows": rows}
             given.out.write_text(json.dumps(about, indent=1), encoding="utf-8")
 

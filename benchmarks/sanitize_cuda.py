@@ -47,6 +47,10 @@ CASES = [
     ("sumfac-top", "quad", 4, "multilinear", "bk1", "noncollocated", "elements=6 recomputed"),
     ("sumfac", "tet", 2, "deformed", "bk3", "noncollocated", "recomputed"),
     ("sumfac", "prism", 1, "multilinear", "bk3", "noncollocated", "recomputed"),
+    # But for a scale.
+    ("sumfac-top", "hex", 4, "multilinear", "bk3", "collocated", "elements=3 prefetch=2 late scaled"),
+    ("sumfac-top", "prism", 3, "multilinear", "bk3", "noncollocated", "elements=5 l2 split=3 scaled"),
+    ("sumfac", "tet", 2, "deformed", "bk3", "noncollocated", "scaled"),
     ("stdmat", "pyramid", 2, "deformed", "bk3", "collocated", None),
     ("dense", "tri", 3, "affine", "bk3", "noncollocated", "warps=4 tiles=0"),
     ("dense", "tet", 3, "affine", "bk3", "noncollocated", "warps=2 tiles=1"),
@@ -71,7 +75,7 @@ def run(
     space = hp.Space(few_elements(shape, geometry), order, quadrature=quadrature, backend="numpy")
     problem = BENCHMARKS[benchmark](space).choices[0].kernel.problem
     problem = replace(problem, algorithm=algorithm, mixed=mixed)
-    if mixed and (problem.factors_dtype == problem.dtype or "recomputed" in (options or "")):
+    if mixed and (problem.factors_dtype == problem.dtype or {"recomputed", "scaled"} & {*(options or "").split()}):
         return None
     provider = next(
         p for p in (CudaSumFacTop(), CudaSumFac(), CudaStdMat(), CudaDense(), CudaFused()) if p.name == strategy

@@ -346,7 +346,11 @@ class PairArray:
         The device, other than the host, on which this array has been.
     nbytes : int
         Size of one side.
+    constant : bool
+        Whether the values stay as they are: they can be read, and not be written to.
     """
+
+    constant = False
 
     def __init__(self, shape: tuple[int, ...], dtype: DTypeLike) -> None:
         self.shape = tuple(int(n) for n in shape)
@@ -357,7 +361,7 @@ class PairArray:
         self._valid: set[str] = set()
 
     @classmethod
-    def of(cls, array: Any, device: Device = HOST) -> PairArray:
+    def of(cls, array: Any, device: Device = HOST, constant: bool = False) -> PairArray:
         """Wrap an array that lives on a device, without copying it.
 
         Parameters
@@ -365,6 +369,8 @@ class PairArray:
         array : array
             Of the device's own kind.
         device : Device
+        constant : bool
+            See `PairArray`.
 
         Returns
         -------
@@ -373,18 +379,21 @@ class PairArray:
         pair = cls(array.shape, array.dtype)
         pair._sides[device.name] = array
         pair._valid.add(device.name)
+        pair.constant = constant
         if device.name != HOST.name:
             pair.device = device
         return pair
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"shape": self.shape, "dtype": self.dtype, "host": self.read() if self._valid else None}
+        host = self.read() if self._valid else None
+        return {"shape": self.shape, "dtype": self.dtype, "host": host, "constant": self.constant}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         PairArray.__init__(self, state["shape"], state["dtype"])
         if state["host"] is not None:
             self._sides[HOST.name] = np.array(state["host"])
             self._valid.add(HOST.name)
+        self.constant = state["constant"]
 
     def valid(self, device: Device = HOST) -> bool:
         """Tell whether the side on a device holds the current values.
@@ -457,7 +466,8 @@ class PairArray:
                 raise BufferError(f"the values are on {home.name}: they can be copied to the host only")
             wanted.pop("stream", None)
             return np.array(self.read(HOST)).__dlpack__(**wanted)
-        return self.readwrite(home).__dlpack__(**wanted)
+        shared = self.read(home) * 1 if self.constant else self.readwrite(home)
+        return shared.__dlpack__(**wanted)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """DLPack's type and number of where the values are."""
@@ -470,6 +480,8 @@ class PairArray:
             """An array interface of the device's side; absent if that side does not have the values."""
             if not name.endswith("_interface__"):
                 raise AttributeError(f"'PairArray' object has no attribute {name!r}")
+            if self.constant:
+                raise AttributeError("the values are constant: ask for read(device)")
             if self.device is None or name not in self.device.interfaces or not self.valid(self.device):
                 raise AttributeError("the values are not on a device: ask for readwrite(device) first")
             return getattr(self.readwrite(self.device), name)
@@ -496,7 +508,7 @@ class PairArray:
             )
         if copy or other:
             return np.array(self.read(HOST), dtype=dtype)
-        side: np.ndarray[Any, Any] = self.readwrite(HOST)
+        side: np.ndarray[Any, Any] = self.read(HOST) if self.constant else self.readwrite(HOST)
         return side
 
     def read(self, device: Device = HOST) -> Any:
@@ -534,7 +546,13 @@ class PairArray:
         -------
         array
             Of the device, with any content.
+
+        Raises
+        ------
+        StateError
+            If the values are constant.
         """
+        self._check_writable()
         self._place(device)
         side = self._sides.get(device.name)
         if side is None:
@@ -557,11 +575,19 @@ class PairArray:
         Raises
         ------
         StateError
-            If nothing has been written yet.
+            If nothing has been written yet, or the values are constant.
         """
+        self._check_writable()
         side = self._filled(device)
         self._valid = {device.name}
         return side
+
+    def _check_writable(self) -> None:
+        if self.constant:
+            raise StateError(
+                "these values are constant: an operator made them from its coefficient, and kernels keep what follows"
+                " from them; to change a coefficient, give a 'phys' field, or make another operator"
+            )
 
     def discard(self) -> None:
         """Mark the values as lost, because writing them was interrupted. The array can be written again."""

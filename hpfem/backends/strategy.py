@@ -6,8 +6,9 @@ from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, NotSuitable
 from ..forms.form import BlockKernel, BlockProblem
+from ..forms.merged import merged
 
 # One of the ways in which a strategy can build a kernel, as text (`hpfem.backends.options`); None: the strategy's own.
 Options = str | None
@@ -141,8 +142,58 @@ class Strategy(Protocol):
         """
 
 
-# The only options of some strategies: factors are recomputed in the kernel, or read.
-RECOMPUTED, STORED = "recomputed", "stored"
+# The only options of some strategies: where a kernel has geometric factors from, and whether coefficients of the form
+# are multiplied into what it reads of them.
+STORED, RECOMPUTED, SCALED, MERGED = "stored", "recomputed", "scaled", "merged"
+SCALED_MERGED = f"{SCALED} {MERGED}"
+SOURCES = (STORED, RECOMPUTED, SCALED, MERGED, SCALED_MERGED)
+
+
+def of_source(
+    problem: BlockProblem, recomputed: bool = False, scaled: bool = False, is_merged: bool = False
+) -> BlockProblem:
+    """Take another source of geometric factors.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    recomputed, scaled : bool
+        See `BlockProblem.with_factors`.
+    is_merged : bool
+        Whether the form's coefficients are multiplied into the factors (`hpfem.forms.merged`).
+
+    Returns
+    -------
+    BlockProblem
+
+    Raises
+    ------
+    NotSuitable
+        If there is no such source for the problem.
+    """
+    if is_merged and not problem.geometry.merged:
+        problem = merged(problem)
+    return problem.with_factors(recomputed, scaled)
+
+
+def possible_sources(problem: BlockProblem) -> tuple[str, ...]:
+    """List the sources of geometric factors that a kernel may have.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+
+    Returns
+    -------
+    tuple of str
+        Those of `SOURCES` that `of_source` takes. Coefficients that can be multiplied into stored numbers, are.
+    """
+    try:
+        with_coefficients = merged(problem)
+    except NotSuitable:
+        again = (RECOMPUTED,) * problem.recomputable + (SCALED,) * problem.scalable
+        return (STORED, *again)
+    return (MERGED, *(RECOMPUTED,) * problem.recomputable, *(SCALED_MERGED,) * with_coefficients.scalable)
 
 
 def sources(strategy: Strategy, problem: BlockProblem) -> tuple[Options, ...]:
@@ -159,18 +210,18 @@ def sources(strategy: Strategy, problem: BlockProblem) -> tuple[Options, ...]:
         The default first.
     """
     default = strategy.default(problem)
-    return (default, STORED) if default == RECOMPUTED else (default, RECOMPUTED)[: 1 + problem.recomputable]
+    return (default, *(source for source in possible_sources(problem) if source != (default or STORED)))
 
 
 def with_source(strategy: Strategy, problem: BlockProblem, options: Options) -> BlockProblem:
-    """Take the source of geometric factors that options name; see `BlockProblem.with_factors`.
+    """Take the source of geometric factors that options name; see `of_source`.
 
     Parameters
     ----------
     strategy : Strategy
     problem : BlockProblem
     options : str or None
-        "recomputed" or "stored"; the strategy's default when left out.
+        One of `SOURCES`; the strategy's default when left out.
 
     Returns
     -------
@@ -181,13 +232,14 @@ def with_source(strategy: Strategy, problem: BlockProblem, options: Options) -> 
     ArgumentError
         For other options.
     NotSuitable
-        If factors cannot be recomputed.
+        If there is no such source for the problem.
     """
     if options is None:
-        options = strategy.default(problem)
-    if options not in (RECOMPUTED, STORED):
+        options = strategy.default(problem) or STORED
+    if options not in SOURCES:
         no_options(strategy, options)
-    return problem.with_factors(options == RECOMPUTED)
+    words = options.split()
+    return of_source(problem, RECOMPUTED in words, SCALED in words, MERGED in words)
 
 
 def no_options(strategy: Strategy, options: Options) -> None:

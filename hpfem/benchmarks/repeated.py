@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..geometry.block_geometry import BlockGeometry
+from ..geometry.block_geometry import BlockGeometry, Coefficients
 from ..mesh import Mesh
 from ..space import Block, Space
 
@@ -48,7 +48,7 @@ class RepeatedGeometry(BlockGeometry):
         super().__init__(patch.shape, patch.order, coefficients, patch.rule, patch.kind)
         self.patch = patch
         self.size = n_elements
-        self.by_element = moved
+        self.by_element, self.merged, self.tensor = moved, patch.merged, patch.tensor
         self.whole = whole
         self.lanes = 1
 
@@ -59,10 +59,23 @@ class RepeatedGeometry(BlockGeometry):
         """Take the first elements by themselves; see `BlockGeometry.part`."""
         return RepeatedGeometry(self.patch, n_elements, self.by_element, self.whole)
 
+    def with_coefficients(self, coefficients: Coefficients) -> BlockGeometry:
+        """Take the same elements with other factors; see `BlockGeometry.with_coefficients`.
+
+        Coefficients of copies in the same place repeat, too.
+        """
+        if self.by_element:
+            return super().with_coefficients(coefficients)
+        return RepeatedGeometry(self.patch.with_coefficients(coefficients), self.size, whole=self.whole)
+
     @property
     def n_elements(self) -> int:
         """Number of elements."""
         return self.size
+
+    def n_factors(self, kind: str) -> int:
+        """Count the numbers that are stored of a kind of factors; see `BlockGeometry.n_factors`."""
+        return self.patch.n_factors(kind)
 
     def _period(self, kind: str, lanes: int, dtype: DTypeLike) -> NDArray[np.floating[Any]]:
         """Factors of the groups of lanes in one period of the repetition."""

@@ -269,8 +269,8 @@ class TiledProblem:
         device, copies = self._vectors.device, np.arange(n_elements) % self.problem.n_elements
         geometry = RepeatedGeometry(self.problem.geometry, n_elements, whole=device.name == HOST.name)
         fields = {
-            name: FieldValues(PairArray.of(field.pair.read(HOST)[:, copies]), device, field.vector)
-            for name, field in self.problem.fields.items()
+            name: FieldValues(PairArray.of(f.pair.read(HOST)[:, copies], HOST, f.pair.constant), device, f.vector)
+            for name, f in self.problem.fields.items()
         }
         return replace(self.problem, geometry=geometry, algorithm=algorithm, fields=fields)
 

@@ -112,6 +112,9 @@ def _recomputing_flops(problem: BlockProblem) -> int:
     form, d, lines = problem.form, problem.shape.dim, problem.geometry.map_lines(range(problem.shape.dim))
     on_line, at_point = lines.flops(d)
     cofactors = 3 * d * d * (d > 2) // (d if form.factor_kind == "wJ" else 1)
+    if problem.scaled:
+        square = 2 * d + 1 if form.test_value and not problem.geometry.merged else 0  # scale |J|^2 is w |J|
+        return lines.across.shape[1] * on_line + problem.n_points * (at_point + cofactors + square + 2 * d * d)
     each = at_point + cofactors + 2 * d - 1  # the determinant
     each += form.test_value + (form.test_value or form.test_gradient)  # w |J|, w
     if form.trial_gradient:  # the adjugate in place of the inverse
@@ -175,6 +178,8 @@ def operator_bytes(problem: BlockProblem, applications: int = 1) -> int:
     if kind is not None:
         stored = problem.geometry.n_factors(kind) * problem.geometry.n_points(kind)
         shared += stored * problem.stored_dtype(kind).itemsize
+    if problem.scaled:
+        shared += problem.geometry.n_factors("map") * number
     if problem.form.trace is not None:
         if problem.form.trace.uses_point:
             shared += problem.geometry.n_factors("points") * problem.n_points * number

@@ -192,6 +192,8 @@ class BlockProblem:
         Name -> number. Kernels take them at run time.
     recomputed : bool
         Whether the kernel recomputes geometric factors from the elements' maps, and does not read them.
+    scaled : bool
+        Whether it then reads one of them, w / |J|, instead of the division ([Cao] section 4.1.2).
     mixed : bool
         Whether geometric factors may be stored in float32 where arithmetic is in float64; see `stored_dtype`.
     shape : Shape
@@ -214,6 +216,7 @@ class BlockProblem:
     fields: Mapping[str, FieldValues] = field(default_factory=dict)
     parameters: Mapping[str, float] = field(default_factory=dict)
     recomputed: bool = False
+    scaled: bool = False
     mixed: bool = False
 
     def __post_init__(self) -> None:
@@ -239,13 +242,18 @@ class BlockProblem:
         low = geometry.kind.order is not None and geometry.space_dim == geometry.dim
         return low and self.form.factor_kind is not None and self.tabulation.rule.tensor
 
-    def with_factors(self, recomputed: bool) -> BlockProblem:
+    @property
+    def scalable(self) -> bool:
+        """Whether one scale may be read beside recomputed factors: for forms that take the symmetric metric alone."""
+        return self.recomputable and self.form.factor_kind == "metric" and not self.geometry.tensor
+
+    def with_factors(self, recomputed: bool, scaled: bool = False) -> BlockProblem:
         """The problem with another source of geometric factors.
 
         Parameters
         ----------
-        recomputed : bool
-            See `BlockProblem`.
+        recomputed, scaled : bool
+            See `BlockProblem`; what is scaled is recomputed.
 
         Returns
         -------
@@ -255,16 +263,31 @@ class BlockProblem:
         Raises
         ------
         NotSuitable
-            If they cannot be recomputed.
+            If they cannot be recomputed, or not scaled.
         """
+        recomputed = recomputed or scaled
         if recomputed and not self.recomputable:
             kind, points = self.geometry.kind.name, "" if self.tabulation.rule.tensor else " on a simplex rule"
             raise NotSuitable(f"factors of {self.form.name} on {kind} elements{points} are not recomputed")
-        return self if recomputed == self.recomputed else replace(self, recomputed=recomputed)
+        if scaled and not self.scalable:
+            raise NotSuitable(f"factors of {self.form.name} are not scaled: it takes more than the symmetric metric")
+        if recomputed and not scaled and self.geometry.merged:
+            raise NotSuitable(f"recomputed factors of {self.form.name} have no coefficients in them; use scaled ones")
+        if (recomputed, scaled) == (self.recomputed, self.scaled):
+            return self
+        return replace(self, recomputed=recomputed, scaled=scaled)
+
+    @property
+    def source(self) -> str:
+        """Where factors come from, in words: one of `hpfem.backends.strategy.SOURCES`."""
+        words = ["scaled" if self.scaled else "recomputed"] * self.recomputed + ["merged"] * self.geometry.merged
+        return " ".join(words) or "stored"
 
     @property
     def read_factors(self) -> str | None:
-        """Kind of the geometric factors that the kernel reads; None if it reads none."""
+        """Kind of the geometric factors that the kernel reads; None if it reads none. Beside a scale it reads a map."""
+        if self.scaled:
+            return "scale"
         return "map" if self.recomputed else self.form.factor_kind
 
     def stored_dtype(self, kind: str) -> np.dtype[Any]:
@@ -279,9 +302,9 @@ class BlockProblem:
         -------
         dtype
             float32 for factors at the points of elements that are not affine, if that is allowed (`mixed`) and the
-            factors are in its range; else the problem's. Coordinates are not rounded.
+            factors are in its range; else the problem's. Coordinates are not rounded, nor what recomputed factors read.
         """
-        at_points = kind not in ("points", "map") and not self.geometry.affine
+        at_points = kind not in ("points", "scale", "map") and not self.geometry.affine
         rounded = self.mixed and at_points and not len(self.geometry.outside(np.float32))
         return np.dtype(np.float32) if rounded else self.dtype
 

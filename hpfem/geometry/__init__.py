@@ -1,6 +1,6 @@
 """The geometry of elements: coordinate maps, Jacobians, metric factors."""
 
-from .block_geometry import AFFINE, GENERAL, MULTILINEAR, QUADRATIC, BlockGeometry, GeometryKind
+from .block_geometry import AFFINE, GENERAL, MULTILINEAR, QUADRATIC, BlockGeometry, Coefficients, GeometryKind
 from .element_map import ElementMap
 from .map_lines import MapLines
 
@@ -10,6 +10,7 @@ __all__ = [
     "MULTILINEAR",
     "QUADRATIC",
     "BlockGeometry",
+    "Coefficients",
     "ElementMap",
     "GeometryKind",
     "MapLines",

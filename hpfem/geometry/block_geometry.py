@@ -7,6 +7,7 @@ J = dx/d xi is D x d with D >= d; |J| = sqrt(det(J^T J)), the metric is (J^T J)^
     "metric"    |J| (J^T J)^-1 in xi, then |J|         w |J| (J_eta^T J_eta)^-1 with J_eta = J C, then w |J|
     "jacobian"  d xi_a/dx_i, then |J|                  d eta_a/dx_i, then w |J|
     "points"    -                                      x_i (for all geometry kinds)
+    "scale"     -                                      w / |J_eta|, beside "map"
     "map"       coefficients of x in the orthogonal basis of the kind's order, the constant one left out, one set an
                 element: mode by mode, D numbers each. Kernels recompute factors from them (`MapLines`).
 
@@ -15,13 +16,13 @@ A symmetric matrix is stored as (0,0) (0,1) .. (0,d-1) (1,1) .. ; d xi_a/dx_i as
     factors[group, factor, point, lane],  element = group * lanes + lane,  zeros past the last element
 
 With one lane this is [element, factor, point]. Affine factors have one point; a kernel multiplies them by `expansion`
-to get the deformed ones.
+to get the deformed ones. `MergedGeometry` multiplies the coefficients of a form into deformed ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -38,7 +39,7 @@ from .map_lines import MapLines
 
 Array = NDArray[np.float64]
 
-KINDS = ("wJ", "metric", "jacobian", "points", "map")
+KINDS = ("wJ", "metric", "jacobian", "points", "scale", "map")
 
 
 def symmetric_pairs(dim: int) -> list[tuple[int, int]]:
@@ -187,6 +188,39 @@ def by_kind(cells: Cells, points: Array) -> Iterator[tuple[GeometryKind, NDArray
             yield kind, chosen, ElementMap.of(cells, points, chosen)
 
 
+class Coefficients(Protocol):
+    """Coefficients of a form at the points of a block, which are multiplied into its geometric factors.
+
+    Attributes
+    ----------
+    tensor : bool
+        Whether the diffusion is a symmetric matrix, [D, D], not a number.
+    reacts : bool
+        Whether a value is tested, so that there is a factor w |J|.
+    """
+
+    tensor: bool
+    reacts: bool
+
+    def values(self, geometry: BlockGeometry, elements: Elements, xp: Any) -> tuple[Any, Any]:
+        """Evaluate them.
+
+        Parameters
+        ----------
+        geometry : BlockGeometry
+            Of all elements, with the points.
+        elements : slice or ndarray of int
+            Which elements.
+        xp : module
+            NumPy or CuPy.
+
+        Returns
+        -------
+        diffusion : array, [E, Q], or a number; a list of these, row by row, for a tensor
+        reaction : array, [E, Q], or a number
+        """
+
+
 class BlockGeometry(ElementMap):
     """The maps of the elements of one block, at the points of one rule.
 
@@ -208,9 +242,13 @@ class BlockGeometry(ElementMap):
         Whether the Jacobian is constant in every element.
     by_element : bool
         Whether every element has its coefficients, so that factors need not be made by `write_factors`.
+    merged : bool
+        Whether coefficients of a form are multiplied into the factors: a `MergedGeometry`.
+    tensor : bool
+        Whether one of them is a matrix.
     """
 
-    by_element = True
+    by_element, merged, tensor = True, False, False
 
     def __init__(self, shape: Shape, order: int, coefficients: Array, rule: ShapeRule, kind: GeometryKind) -> None:
         super().__init__(shape, order, coefficients)
@@ -219,6 +257,7 @@ class BlockGeometry(ElementMap):
         self._deviation: float | None = None
         # Operators on the same block share their factors for as long as one of them lives.
         self._made: WeakValueDictionary[tuple[str, int, str], NDArray[np.floating[Any]]] = WeakValueDictionary()
+        self._merged: WeakValueDictionary[int, BlockGeometry] = WeakValueDictionary()
 
     def __reduce__(self) -> tuple[type[BlockGeometry], tuple[Any, ...]]:
         return BlockGeometry, (self.shape, self.order, self.coefficients, self.rule, self.kind)
@@ -351,8 +390,12 @@ class BlockGeometry(ElementMap):
         -------
         ndarray of int
         """
+        return self._outside(dtype, np.ones(1))
+
+    def _outside(self, dtype: DTypeLike, scale: Array) -> Indices:
+        """Elements whose volumes times a scale, [E] or [1], leave the range."""
         limits, digits = np.finfo(np.dtype(dtype)), np.log10(np.finfo(np.dtype(dtype)).eps)
-        volumes = self.dim * np.log10(self.widths)
+        volumes = self.dim * np.log10(self.widths) + np.log10(scale)
         inside = (volumes > np.log10(limits.tiny) - digits) & (volumes < np.log10(limits.max) + digits)
         return np.flatnonzero(~inside)
 
@@ -372,7 +415,8 @@ class BlockGeometry(ElementMap):
         -------
         float
             Largest relative change of w|J| and, with gradients, of w|J| |grad u|^2 at these points, for any u. So the
-            energy of a function, and of its gradient, on these elements changes by no larger share.
+            energy of a function, and of its gradient, on these elements changes by no larger share. Coefficients that
+            are in the factors belong to these energies; large or infinite if one is a singular tensor.
         """
         n = min(self.n_elements, max(1, points // self.n_points(kind)))
         some = np.unique(np.linspace(0, self.n_elements - 1, n).astype(int)) if n else np.empty(0, dtype=int)
@@ -380,11 +424,17 @@ class BlockGeometry(ElementMap):
             return 0.0
         exact = np.stack(list(self._factors(kind, some)), axis=-1)  # [E, S, factor]
         rounded = exact.astype(dtype).astype(np.float64)
-        changes = [np.abs(rounded[..., -1] / exact[..., -1] - 1)]
-        if kind != "wJ":
-            before, after = (self._metrics(kind, own) for own in (exact, rounded))
-            changes.append(np.abs(np.linalg.eigvals(np.linalg.solve(before, after - before))))
-        return float(max(change.max() for change in changes))
+        there = exact[..., -1] != 0  # a coefficient in the factors may be 0, which is not rounded
+        change = np.abs(rounded[..., -1][there] / exact[..., -1][there] - 1).max(initial=0.0)
+        if kind == "wJ":
+            return float(change)
+        before, after = (self._metrics(kind, own) for own in (exact, rounded))
+        there = before.any(axis=(-2, -1))
+        try:
+            relative = np.linalg.solve(before[there], (after - before)[there])
+        except np.linalg.LinAlgError:  # a gradient without energy gets some
+            return np.inf
+        return float(max(change, np.abs(np.linalg.eigvals(relative)).max(initial=0.0)))
 
     def _metrics(self, kind: str, factors: Array) -> Array:
         """Matrices w|J| J^-1 J^-T, [.., d, d], of factors [.., n_factors]."""
@@ -416,6 +466,7 @@ class BlockGeometry(ElementMap):
         """
         d, space_dim = self.dim, self.space_dim
         counts = {"wJ": 1, "metric": d * (d + 1) // 2 + 1, "jacobian": d * space_dim + 1, "points": space_dim}
+        counts["scale"] = 1
         counts["map"] = space_dim * (self.map_basis.n_modes - 1)
         if kind not in counts:
             raise ArgumentError(f"unknown kind of geometric factors {kind!r}; valid: {', '.join(KINDS)}")
@@ -437,6 +488,32 @@ class BlockGeometry(ElementMap):
         if kind == "map":
             return 1
         return len(self.rule) if kind == "points" else len(self.stored_reference[1])
+
+    def with_coefficients(self, coefficients: Coefficients) -> BlockGeometry:
+        """Take the same elements with factors that coefficients are multiplied into.
+
+        Parameters
+        ----------
+        coefficients : Coefficients
+
+        Returns
+        -------
+        BlockGeometry
+            With factors "wJ", "metric" and "scale"; made anew, and shared with nobody.
+        """
+        found = MergedGeometry(self, coefficients)
+        self._merged[id(found)] = found
+        return found
+
+    def related(self) -> list[BlockGeometry]:
+        """List this geometry and those that were made of it by `with_coefficients` and are in use.
+
+        Returns
+        -------
+        list of BlockGeometry
+        """
+        # Taken at once: other threads may make some meanwhile.
+        return [self, *(found for ref in self._merged.valuerefs() if (found := ref()) is not None)]
 
     def chunks(self, lanes: int = 1, size: int | None = None) -> Iterator[slice]:
         """Go through the elements such that values at the points take tens of megabytes.
@@ -568,8 +645,12 @@ class BlockGeometry(ElementMap):
             return
         gradient, weights = self.stored_reference
         J, weights = self.jacobian(gradient, elements, xp), xp.asarray(weights)
-        if kind == "wJ":
-            yield weights * determinant(J, xp)
+        if kind in ("wJ", "scale"):
+            det = determinant(J, xp)
+            if kind == "scale":
+                yield weights / det
+            if kind == "wJ" or self.n_factors(kind) == 2:
+                yield weights * det
             return
         det, inverse = determinant_and_inverse(J, xp)
         weighted = weights * det
@@ -627,17 +708,13 @@ class BlockGeometry(ElementMap):
         size : int, optional
             See `chunks`.
         """
-        lanes, points = out.shape[-1], out.shape[2:-1]
+        lanes = out.shape[-1]
         for chunk in self.chunks(lanes, size):
-            first, (full, rest) = chunk.start // lanes, divmod(chunk.stop - chunk.start, lanes)
             for row, values in enumerate(self._factors(kind, chunk, xp)):
-                by_point = values.transpose(1, 0)
-                groups = xp.moveaxis(by_point[:, : full * lanes].reshape(len(by_point), full, lanes), 1, 0)
-                out[first : first + full, row] = groups.reshape(full, *points, lanes)
-                if rest:
-                    last = out[first + full, row]
-                    last[..., rest:] = 0
-                    last[..., :rest] = by_point[:, full * lanes :].reshape(*points, rest)
+                for place, own in _by_group(out[:, row], chunk, values, xp):
+                    place[...] = own
+        if rest := self.n_elements % lanes:
+            out[-1, ..., rest:] = 0
 
     def held(self) -> dict[str, int]:
         """Count the bytes of the factors on the host that are in use now.
@@ -649,7 +726,7 @@ class BlockGeometry(ElementMap):
         """
         found: dict[str, int] = {}
         # Taken at once: other threads may make factors meanwhile.
-        for reference in self._made.valuerefs():
+        for reference in [reference for one in self.related() for reference in one._made.valuerefs()]:
             array = reference()
             if array is not None:
                 kind = reference.key[0]
@@ -688,3 +765,116 @@ class BlockGeometry(ElementMap):
         elif kind == "jacobian":
             matrix[:-1, :, :-1] = np.einsum("qai,kl->akqil", inverse, np.eye(self.space_dim)).reshape(n - 1, -1, n - 1)
         return matrix
+
+
+def _by_group(rows: Any, chunk: slice, values: Any, xp: Any) -> Iterator[tuple[Any, Any]]:
+    """Parts of a factor [group, *points, lane], and the values [elements of a chunk, points] that belong there."""
+    lanes, points, by_point = rows.shape[-1], rows.shape[1:-1], values.transpose(1, 0)
+    first, (full, rest) = chunk.start // lanes, divmod(chunk.stop - chunk.start, lanes)
+    groups = xp.moveaxis(by_point[:, : full * lanes].reshape(len(by_point), full, lanes), 1, 0)
+    yield rows[first : first + full], groups.reshape(full, *points, lanes)
+    if rest:
+        yield rows[first + full][..., :rest], by_point[:, full * lanes :].reshape(*points, rest)
+
+
+class MergedGeometry(BlockGeometry):
+    """Elements whose stored factors have the coefficients of a form in them: source "merged" of factors.
+
+    "wJ" is then m w |J|, "metric" w |J| J^-1 A J^-T and m w |J|, and "scale" A w / |J| and, if a value is tested,
+    m w |J|, with the diffusion A and the reaction m.
+
+    Parameters
+    ----------
+    base : BlockGeometry
+        Not of affine elements, which store too few factors.
+    coefficients : Coefficients
+    """
+
+    merged = True
+
+    def __init__(self, base: BlockGeometry, coefficients: Coefficients) -> None:
+        super().__init__(base.shape, base.order, base.coefficients, base.rule, base.kind)
+        self._copies, self._base, self._of = base._copies, base, coefficients
+        self.tensor = coefficients.tensor
+        self.by_element = not self.tensor
+
+    def __reduce__(self) -> tuple[type[BlockGeometry], tuple[Any, ...]]:
+        return MergedGeometry, (super().part(self.n_elements), self._of)
+
+    def part(self, n_elements: int) -> BlockGeometry:
+        """Take the first elements by themselves; see `BlockGeometry.part`."""
+        return MergedGeometry(super().part(n_elements), self._of)
+
+    def outside(self, dtype: DTypeLike) -> Indices:
+        """Find the elements whose volumes, or products of these and coefficients, leave the range of a type."""
+        found = [self._outside(dtype, scale) for scale in (np.ones(1), *self._magnitudes)]
+        return np.unique(np.concatenate(found))
+
+    @cached_property
+    def _magnitudes(self) -> tuple[Array, Array]:
+        """Of each element's coefficients that are not 0: the largest and the smallest, or 1, [E]."""
+        largest, smallest = np.ones(self.n_elements), np.ones(self.n_elements)
+        for chunk in self.chunks():
+            diffusion, reaction = self._of.values(self, chunk, np)
+            for values in (*(diffusion if self.tensor else [diffusion]), reaction):
+                size = np.abs(np.broadcast_to(values, (chunk.stop - chunk.start, len(self.rule))))
+                largest[chunk] = np.maximum(largest[chunk], size.max(axis=1))
+                smallest[chunk] = np.minimum(smallest[chunk], size.min(axis=1, where=size > 0, initial=1.0))
+        return largest, smallest
+
+    def n_factors(self, kind: str) -> int:
+        """Count the numbers that are stored of a kind of factors; see `BlockGeometry.n_factors`."""
+        return 1 + self._of.reacts if kind == "scale" else super().n_factors(kind)
+
+    @cached_property
+    def values(self) -> Array:
+        """See `BlockGeometry.values`."""
+        return self._base.values
+
+    @cached_property
+    def stored_reference(self) -> tuple[Array, Array]:
+        """See `BlockGeometry.stored_reference`."""
+        return self._base.stored_reference
+
+    def _multipliers(self, kind: str, elements: Elements, xp: Any) -> list[Any]:
+        """What each factor of a kind is multiplied by."""
+        if kind in ("points", "map"):
+            return [1.0] * self.n_factors(kind)
+        diffusion, reaction = self._of.values(self, elements, xp)
+        if kind == "metric":
+            return [*[diffusion] * (self.n_factors(kind) - 1), reaction]
+        return [reaction] if kind == "wJ" else [diffusion, reaction][: self.n_factors(kind)]
+
+    def _factors(self, kind: str, elements: Elements, xp: Any = np) -> Iterator[Any]:
+        """Factors of a chunk, multiplied by coefficients."""
+        multipliers = self._multipliers(kind, elements, xp)
+        if kind != "metric" or not self.tensor:
+            yield from (
+                own * scale for own, scale in zip(super()._factors(kind, elements, xp), multipliers, strict=True)
+            )
+            return
+        gradient, weights = self.stored_reference
+        det, inverse = determinant_and_inverse(self.jacobian(gradient, elements, xp), xp)
+        weighted, tensor, n = xp.asarray(weights) * det, multipliers[0], range(self.space_dim)
+        for a, b in symmetric_pairs(self.dim):
+            along = [sum(tensor[i * len(n) + j] * inverse[b, j] for j in n) for i in n]
+            yield weighted * sum(inverse[a, i] * along[i] for i in n)
+        yield weighted * multipliers[-1]
+
+    def multiply(self, kind: str, out: NDArray[np.floating[Any]]) -> None:
+        """Multiply factors of the elements without coefficients by these.
+
+        Parameters
+        ----------
+        kind : str
+            Not "metric" if there is a tensor.
+        out : ndarray, [groups, n_factors, *points, lanes]
+            See `write_factors`.
+        """
+        if kind in ("points", "map"):
+            return
+        for chunk in self.chunks(out.shape[-1]):
+            for row, scale in enumerate(self._multipliers(kind, chunk, np)):
+                values = np.broadcast_to(scale, (chunk.stop - chunk.start, self.n_points(kind)))
+                for place, own in _by_group(out[:, row], chunk, values, np):
+                    place *= own

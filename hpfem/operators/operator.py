@@ -79,7 +79,7 @@ class Operator(FieldMap):
     coefficients : mapping, optional
         Name -> number (a parameter), function of the coordinates, field, sequence of D numbers (a constant vector), or
         mapping from regions (`by_region`). Each application reads the present `parameters[name]` and "phys" fields;
-        functions, mappings and "coeff" fields are evaluated once, here.
+        functions, mappings and "coeff" fields are evaluated once, here, to fields that are constant.
     components : int
         Components that the pointwise function couples.
     target : Space, optional
@@ -92,8 +92,9 @@ class Operator(FieldMap):
         "auto", "numpy", "cpu" or "cuda"; the space's when left out.
     precision : str
         "mixed" allows geometric factors at points to be stored in float32, half the bytes, while arithmetic is in
-        float64. The result is that of slightly different factors (`precision_error`). Nothing else is rounded, and
-        nothing where elements are affine, where factors are recomputed, and in spaces of float32.
+        float64. The result is that of slightly different factors (`precision_error`). Coefficients that are multiplied
+        into factors ("merged") are rounded with them. Nothing else is rounded, and nothing where elements are affine,
+        where factors are recomputed or scaled, and in spaces of float32.
 
     Raises
     ------
@@ -194,6 +195,9 @@ class Operator(FieldMap):
                 raise ArgumentError(f"{what} has {found} component(s), not {said}; give {self._what_fits(key)}")
             if tensor and found == dim * dim and not isinstance(value, Field):
                 self._keep_symmetric(key)
+        if key in self.fields and self.fields[key] is not value:  # nobody else has it
+            for pair in self.fields[key].data:
+                pair.constant = True
 
     def _keep_symmetric(self, key: str) -> None:
         """Keep the independent entries of a tensor, if it is symmetric."""
@@ -396,7 +400,9 @@ class Operator(FieldMap):
         It is the largest relative change of w|J|, and of w|J| |grad u|^2 for any u, at thousands of points of elements
         spread over each block. For a symmetric form whose coefficients are scalars >= 0, such as Helmholtz,
         |(B u - A u, u)| on these elements is at most `precision_error` times (A u, u), where A is the operator and B
-        that of rounded factors. Each of several processes looks at its own cells.
+        that of rounded factors. Coefficients that are merged into the factors count as parts of these; if one is a
+        tensor, this holds for its energy; of a singular one the relative error is large or infinite. Each of several
+        processes looks at its own cells.
         """
         return max([self._rounding_error(choice.kernel.problem) for choice in self.choices], default=0.0)
 
@@ -420,12 +426,9 @@ class Operator(FieldMap):
         """
         lines = [f"{self.name} on backend {self.backend.name}"]
         for choice, block in zip(self.choices, self.space.blocks, strict=True):
-            line, kind = f"  {block!r}: {choice.config} ({choice.reason})", self.form.factor_kind
-            if kind is not None:
-                recomputed = choice.kernel.problem.recomputed
-                numbers = block.geometry.n_factors("map" if recomputed else kind)
-                where = "element" if block.affine or recomputed else "point"
-                line += f"; {kind}{', recomputed' * recomputed}: {numbers} numbers per {where}"
+            line = f"  {block!r}: {choice.config} ({choice.reason})"
+            if self.form.factor_kind is not None:
+                line += f"; {_factors_read(choice.kernel.problem)}"
                 if error := self._rounding_error(choice.kernel.problem):
                     line += f" in {choice.kernel.problem.factors_dtype}, relative error {error:.1e}"
             lines.append(line)
@@ -492,6 +495,14 @@ class Operator(FieldMap):
                 f"pointwise function {self.name!r} gives values that are not finite in {where} and"
                 f" {np.count_nonzero(bad) - 1} more cell(s) of its block; guard it with np.where or np.maximum"
             )
+
+
+def _factors_read(problem: BlockProblem) -> str:
+    """What a kernel reads of the geometry, in words."""
+    geometry, read = problem.geometry, [problem.read_factors or "", *["map"] * problem.scaled]
+    counts = [(geometry.n_factors(kind), "element" if geometry.affine or kind == "map" else "point") for kind in read]
+    source = "" if problem.source == "stored" else f", {problem.source}"
+    return f"{problem.form.factor_kind}{source}: " + " and ".join(f"{n} numbers per {where}" for n, where in counts)
 
 
 def tune_operators(

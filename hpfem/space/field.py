@@ -251,8 +251,11 @@ class Field(Printed):
 
     @property
     def arrays(self) -> tuple[NDArray[np.floating[Any]], ...]:
-        """Host arrays of the blocks, [component, element, mode or point], to read and to change in place."""
-        return tuple(pair.readwrite() for pair in self.data)
+        """Host arrays of the blocks, [component, element, mode or point], to read and to change in place.
+
+        A field that an operator made of its coefficient can only be read.
+        """
+        return tuple(pair.read() if pair.constant else pair.readwrite() for pair in self.data)
 
     @property
     def home(self) -> Device:

@@ -8,6 +8,7 @@ import math
 from ..backends.base import Backend
 from ..forms.cost import operator_bytes
 from ..forms.form import BlockProblem, Form
+from ..forms.merged import merged_if_possible
 from ..memory import HOST
 from ..version import __version__
 
@@ -65,7 +66,9 @@ def tuning_key(problem: BlockProblem, strategy: str, algorithm: str, backend: Ba
     """
     basis, geometry = problem.tabulation.basis, problem.geometry
     rules = [f"{kind} {count} {alpha}" for kind, count, alpha in problem.tabulation.rule.key]
+    constant = {"coefficients": "constant"} if merged_if_possible(problem) is not problem else {}
     return {
+        **constant,
         "hpfem": __version__,
         "backend": backend.name,
         "device": backend.processor(),

@@ -110,7 +110,7 @@ def sample(problem: BlockProblem, n: int) -> BlockProblem:
         Coefficient fields are copies.
     """
     fields = {
-        key: FieldValues(PairArray.of(f.values[:, :n].copy(), f.device), f.device, f.vector)
+        key: FieldValues(PairArray.of(f.values[:, :n].copy(), f.device, f.pair.constant), f.device, f.vector)
         for key, f in problem.fields.items()
     }
     return replace(problem, geometry=problem.geometry.part(n), fields=fields)

@@ -121,13 +121,13 @@ def test_counts_of_numbers(name):
     d = dimension(name)
     geometry = block_of(curved(name)).geometry
     assert [geometry.n_factors(kind) for kind in KINDS] == [
-        *(1, d * (d + 1) // 2 + 1, d * d + 1, d),
+        *(1, d * (d + 1) // 2 + 1, d * d + 1, d, 1),
         d * (geometry.basis.n_modes - 1),
     ]
     assert len(symmetric_pairs(d)) == d * (d + 1) // 2
     affine = block_of(skewed(straight(name))).geometry
-    assert [affine.n_points(kind) for kind in KINDS] == [1, 1, 1, len(affine.rule), 1]
-    assert [geometry.n_points(kind) for kind in KINDS] == [*[len(geometry.rule)] * 4, 1]
+    assert [affine.n_points(kind) for kind in KINDS] == [1, 1, 1, len(affine.rule), 1, 1]
+    assert [geometry.n_points(kind) for kind in KINDS] == [*[len(geometry.rule)] * 5, 1]
 
 
 @each_name

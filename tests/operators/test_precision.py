@@ -135,6 +135,72 @@ def test_recomputed_factors_are_not_rounded(rng):
     assert np.array_equal(*results(one, kernels, rng))
 
 
+def reaction(*x):
+    return 1 + x[0] * x[-1]
+
+
+def diffusion(*x):
+    return 2 + x[-1]
+
+
+def tensor(*x):
+    n = range(len(x))
+    return [[3 + x[0] if i == j else 0.2 * x[-1] for j in n] for i in n]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_coefficients_are_rounded_with_the_factors(name, rng):
+    """A product is rounded once, and the error is that of products."""
+    space = hp.Space(curved(name, 3), 2, backend="cpu")
+    for diffusivity in (diffusion, tensor):
+        full, mixed = (hp.Helmholtz(space, reaction, diffusivity, precision=p) for p in ("full", "mixed"))
+        kernel = mixed.choices[0].kernel
+        assert kernel.problem.geometry.merged and kernel.problem.factors_dtype == np.float32
+        other = NumpyKernel(replace(kernel.problem, mixed=False), "stdmat")
+        found, wanted, exact = results(kernel.problem, [kernel, rounded_factors(kernel), other], rng)
+        assert norm_error(found, wanted) < 1e-12 and 1e-10 < norm_error(found, exact) < 1e-6
+        worst = 0.0
+        for A, B in zip(element_matrices(full, 0), element_matrices(mixed, 0), strict=True):
+            worst = max(worst, np.abs(scipy.linalg.eigh(B - A, A, eigvals_only=True)).max())
+        assert worst <= mixed.precision_error < 20 * worst and full.precision_error == 0
+
+
+def test_scales_are_not_rounded(rng):
+    space, strategy = hp.Space(tapered("hex"), 3, backend="cpu"), BACKENDS["cpu"].strategy("sumfac")
+    for given, source in (((0.7,), "scaled"), ((reaction, diffusion), "scaled merged")):
+        one, other = (hp.Helmholtz(space, *given, precision=p).problem(0) for p in ("full", "mixed"))
+        kernels = [strategy.build(problem, source) for problem in (one, other)]
+        assert kernels[1].problem.factors_dtype == np.float64
+        assert np.array_equal(*results(one, kernels, rng))
+
+
+def test_coefficients_that_are_zero_somewhere():
+    space = hp.Space(curved("hex", 3), 2, backend="cpu")
+
+    def half(x, y, z):
+        return np.where(x > 0.5, 1.0 + y, 0.0)
+
+    operator = hp.Helmholtz(space, half, half, precision="mixed")
+    assert operator.choices[0].kernel.problem.factors_dtype == np.float32
+    assert HALF / 2 < operator.precision_error < 100 * HALF
+    along = hp.Helmholtz(space, half, lambda x, y, z: [1 + x, 0 * x, 0 * x], precision="mixed")
+    assert along.precision_error > 1 and "relative error" in along.explain()
+
+
+@pytest.mark.parametrize("scale", [1e-45, 1e45])
+def test_products_out_of_range_are_not_rounded(scale, rng):
+    space = hp.Space(curved("hex", 3), 2, backend="cpu")
+    u = random_field(space, rng)
+    given = reaction, lambda *x: scale * np.array(tensor(*x))
+    full, mixed = (hp.Helmholtz(space, *given, precision=p) for p in ("full", "mixed"))
+    problem = mixed.choices[0].kernel.problem
+    assert problem.geometry.merged and problem.factors_dtype == np.float64 and mixed.precision_error == 0
+    assert np.array_equal(full(u).arrays[0], mixed(u).arrays[0])
+    few = hp.Helmholtz(space, reaction, lambda *x: scale * diffusion(*x), precision="mixed")
+    assert not few.choices[0].kernel.problem.geometry.merged  # which would read more bytes
+    assert norm_error(few(u).arrays[0], hp.Helmholtz(space, *(few.fields.values()))(u).arrays[0]) < 1e-6
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_bytes(name):
     """Half of those of the factors; coordinates and fields are not rounded."""

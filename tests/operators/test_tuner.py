@@ -463,7 +463,7 @@ class DryKernel(PacedKernel):
 
     def __init__(self, problem, plan=None):
         options = getattr(plan, "options", None)
-        gain = bool(options and options.prefetch) + 2 * problem.recomputed
+        gain = bool(options and options.prefetch) + 2 * (problem.source == "recomputed")
         seconds = 1e-3 if options is None else 1e-4 * (2 - 0.5 * gain + 0.01 * options.elements)
         super().__init__(problem, self.world, seconds, 1.0)
 

@@ -13,12 +13,13 @@ from ...errors import NotSuitable
 from ...forms import Trace
 from ...forms.cost import operator_bytes, operator_flops
 from ...forms.form import BlockKernel, BlockProblem
+from ...forms.merged import merged_if_possible
 from ...support.cache import Cache
 from ...support.machine import processor_name
 from ..base import BACKENDS, Backend
 from ..cellwise import CellwiseProduct
 from ..roofline import Roofline, array_bytes, last_level_cache
-from ..strategy import RECOMPUTED, Options, Search, Strategy, no_options, sources, with_source
+from ..strategy import MERGED, STORED, Options, Search, Strategy, no_options, possible_sources, sources, with_source
 from ..vectors import BlockMatrix
 from .runtime.cache import kernel_cache
 from .runtime.function import CpuFunction, function_of
@@ -49,17 +50,24 @@ class CpuSumFac(Strategy):
     name, special, tensor = "sumfac", False, True
 
     def default(self, problem: BlockProblem) -> Options:
-        """Recompute factors if they fit into no cache and take longer to read; see `Strategy.default`."""
+        """Merge coefficients; recompute factors that fit no cache and take longer to read; see `Strategy.default`."""
+        first, *others = possible_sources(problem)
+        again = [source for source in others if (MERGED in source) == (MERGED in first)]
+        # Of these the last: a scale is read faster than divided for, about 1.06 times as fast on a Zen 4.
+        best = again[-1] if again and self._recomputes(problem) else first
+        return None if best == STORED else best
+
+    def _recomputes(self, problem: BlockProblem) -> bool:
         if not problem.recomputable:
-            return None
+            return False
         other = problem.with_factors(True)
         saved = operator_bytes(problem) - operator_bytes(other)
         added = operator_flops(other, "sumfac") - operator_flops(problem, "sumfac")
         faster = added < _OPERATIONS_PER_NUMBER * saved / problem.dtype.itemsize
-        return RECOMPUTED if faster and saved * problem.n_elements > last_level_cache() else None
+        return faster and saved * problem.n_elements > last_level_cache()
 
     def search(self, problem: BlockProblem) -> Search:
-        """Factors read, and recomputed if possible; see `Strategy.search`."""
+        """Factors from every source; see `Strategy.search`."""
         yield sources(self, problem)
 
     def build(self, problem: BlockProblem, options: Options = None) -> CpuKernel:
@@ -118,7 +126,7 @@ class CpuFused(Strategy):
     def build(self, problem: BlockProblem, options: Options = None) -> CpuKernel:
         """Build the kernel, if the rule has no directions and elements are curved; see `Strategy.build`."""
         no_options(self, options)
-        return CpuKernel(problem, "fused")
+        return CpuKernel(merged_if_possible(problem), "fused")
 
     def cost(self, problem: BlockProblem) -> float:
         """Estimate the time by operations, of which the mirror saves half; see `Strategy.cost`."""

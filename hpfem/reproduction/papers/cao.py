@@ -66,8 +66,9 @@ def _poisson(space: Space, **options: Any) -> Operator:
 
 
 def _helmholtz(space: Space, **options: Any) -> Operator:
-    """Both coefficients are read at every point."""
-    return Helmholtz(space, lambda x, y, z: 1 + 0.1 * x * y * z, lambda x, y, z: 1 + 0.2 * x + 0.1 * y * z, **options)
+    """Both coefficients are read at every point: fields, so that kernels do not merge them with the factors."""
+    both = (lambda x, y, z: 1 + 0.1 * x * y * z), (lambda x, y, z: 1 + 0.2 * x + 0.1 * y * z)
+    return Helmholtz(space, *map(space.evaluate, both), **options)
 
 
 OPERATORS = {"Poisson": _poisson, "Helmholtz": _helmholtz}

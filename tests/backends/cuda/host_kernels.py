@@ -19,6 +19,7 @@ from hpfem.backends.cuda.sumfac.strategy import GROUP, SPILLING, THREADS, check_
 from hpfem.backends.cuda.sumfac.strategy import source as sumfac_source
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopPlan, default_options
 from hpfem.backends.cuda.sumfac_top.strategy import source as sumfac_top_source
+from hpfem.backends.strategy import of_source
 
 # A CPU for kernels.
 HOST = Path(__file__).with_name("host.h").read_text(encoding="utf-8")
@@ -39,8 +40,9 @@ class Case:
     @classmethod
     def of(cls, problem, name, options=None):
         """A case of "sumfac-top" with options (None: the default ones), or of "sumfac", or that "sumfac recomputed"."""
-        if options in ("sumfac", "sumfac recomputed", SPILLING):
-            problem = problem.with_factors(options == "sumfac recomputed")
+        if isinstance(options, str):
+            words = options.split()
+            problem = of_source(problem, "recomputed" in words, "scaled" in words, "merged" in words)
             levels = Levels.plain(problem.tabulation)
             check_sumfac(problem, levels, options == SPILLING)
             return cls(problem, None, levels, name)

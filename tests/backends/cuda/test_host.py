@@ -12,6 +12,7 @@ import pytest
 import hpfem as hp
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions
 from hpfem.backends.cuda.vectors.indexed import IndexTables
+from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.errors import NotSuitable
 from hpfem.mesh import box
 from tests.assembly.meshes import ours, rotated
@@ -252,6 +253,50 @@ def test_factors_recomputed_from_maps(name, order, dtype, most, tmp_path, rng):
     check(cases, kernels, tmp_path, rng)
 
 
+def reading_less(space):
+    """Operators, each with the options to read a scale or coefficients with the geometry."""
+    n, c = ({"backend": "numpy", "algorithm": algorithm} for algorithm in ("noncollocated", "collocated"))
+    both = {"lam": lambda *x: 1 + x[0] * x[-1], "diffusivity": lambda *x: 2 + x[-1]}
+
+    def tensor(*x):
+        return [[3 + x[0] if i == j else 0.2 * x[-1] for j in range(space.dim)] for i in range(space.dim)]
+
+    return [
+        (hp.Helmholtz(space, **both, **c), SumFacTopOptions(3, scaled=True, merged=True)),
+        (hp.Helmholtz(space, **both, **n), SumFacTopOptions(3, prefetch=2, merged=True)),
+        (hp.Helmholtz(space, **both, **n), "sumfac scaled merged"),
+        (hp.Laplacian(space, **n), SumFacTopOptions(2, prefetch=2, late=True, split=3, scaled=True)),
+        (hp.Helmholtz(space, lam=1.3, **c), SumFacTopOptions(4, prefetch=9, l2=True, scaled=True)),
+        (hp.Helmholtz(space, lam=1.3, **n), "sumfac scaled"),
+        (hp.Helmholtz(space, both["lam"], tensor, **c), SumFacTopOptions(2, l2=True, merged=True)),
+        (hp.WeakForm(space, lambda u, x: x[0] * u, test="value", backend="numpy"), "sumfac merged"),
+        (hp.WeakForm(space, lambda du, k: k * du, test="grad", fields={"k": both["lam"]}, **n), "sumfac scaled merged"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("order", "dtype", "most"), [(1, np.float64, 9), (2, np.float64, 9), (2, np.float32, 3), (4, np.float64, 2)]
+)
+@pytest.mark.parametrize("name", NAMES)
+def test_scales_and_coefficients_read_with_the_geometry(name, order, dtype, most, tmp_path, rng):
+    """Straight elements, quadratic ones, and such of no low order; blocks with tails."""
+    cases, kernels = [], []
+    for mesh in (tapered(name).elevated(1 + order % 3), curved(name, order=2), curved(name, order=3)):
+        for operator, options in reading_less(hp.Space(mesh, order, dtype=dtype))[:most]:
+            for choice in operator.choices:
+                problem = choice.kernel.problem
+                scaled = options.scaled if isinstance(options, SumFacTopOptions) else "scaled" in options
+                if problem.geometry.affine or (scaled and not problem.recomputable):
+                    continue
+                try:
+                    cases.append(Case.of(problem, f"case{len(cases)}", options))
+                except NotSuitable:  # too large for one thread
+                    continue
+                kernels.append(choice.kernel)
+    assert {(c.problem.scaled, c.problem.geometry.merged) for c in cases} >= {(True, True), (False, True)}
+    check(cases, kernels, tmp_path, rng)
+
+
 def rounding(space):
     """Operators in mixed precision, each with options; forms that take fields, points and components among them."""
     n, c = (
@@ -268,11 +313,13 @@ def rounding(space):
         (hp.IProductWRTDerivBase(space, **n), SumFacTopOptions(4, split=3)),
         (hp.WeakForm(space, diffusion, fields={"k": lambda *x: 1 + x[0], "lam": 0.7}, **c), SumFacTopOptions(3)),
         (hp.WeakForm(space, coupled, fields={"lam": 0.7}, components=2, **n), SumFacTopOptions(2)),
+        (hp.Helmholtz(space, lambda *x: 1 + x[0], **n), SumFacTopOptions(3, prefetch=2, l2=True, merged=True)),
+        (hp.Helmholtz(space, lambda *x: 1 + x[0], **n), "sumfac merged"),
     ]
 
 
 # All forms at one order, Helmholtz at the others.
-@pytest.mark.parametrize(("order", "most"), [(1, 4), (2, 9), *((order, 2) for order in range(3, 9))])
+@pytest.mark.parametrize(("order", "most"), [(1, 4), (2, 11), *((order, 2) for order in range(3, 9))])
 @pytest.mark.parametrize("name", NAMES)
 def test_rounded_factors(name, order, most, tmp_path, rng):
     """Mixed precision: factors that are stored in float32; blocks with tails."""
@@ -283,7 +330,7 @@ def test_rounded_factors(name, order, most, tmp_path, rng):
                 cases.append(Case.of(choice.kernel.problem, f"case{len(cases)}", options))
             except NotSuitable:  # too large for one thread
                 continue
-            kernels.append(choice.kernel)
+            kernels.append(NumpyKernel(cases[-1].problem, "sumfac"))
     assert all("typedef float stored_real" in case.source() for case in cases)
     check(cases, kernels, tmp_path, rng)
 

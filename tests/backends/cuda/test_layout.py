@@ -57,6 +57,9 @@ class Foreign:
     def __mul__(self, other):
         return Foreign(self.values * native(other))
 
+    def __truediv__(self, other):
+        return Foreign(self.values / native(other))
+
     def __itruediv__(self, other):
         self.values /= native(other)
         return self

@@ -122,7 +122,8 @@ def test_sources_of_one_element_per_thread():
     strategy, how = CudaSumFac(), {"lam": 1.0, "algorithm": "noncollocated"}
     won, lost = (problem_of(name, 1, hp.Helmholtz, **how) for name in ("tet", "hex"))
     assert [next(strategy.search(problem)) for problem in (won, lost)] == [
-        ("recomputed", "stored"),
-        (None, "recomputed"),
+        ("recomputed", "stored", "scaled"),
+        (None, "recomputed", "scaled"),
     ]
     assert [with_source(strategy, won, options).recomputed for options in (None, "stored", "recomputed")] == [1, 0, 1]
+    assert all(with_source(strategy, lost, name).source == name for name in ("stored", "recomputed", "scaled"))

@@ -1,4 +1,4 @@
-"""On a GPU: kernels that recompute geometric factors, against NumPy."""
+"""On a GPU: kernels with factors from every source but stored ones alone, against NumPy."""
 
 from dataclasses import replace
 
@@ -9,6 +9,7 @@ import hpfem as hp
 from hpfem.backends import BACKENDS
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions
 from hpfem.backends.options import to_text
+from hpfem.backends.strategy import STORED, possible_sources
 from hpfem.errors import NotSuitable
 from hpfem.memory import as_numpy
 from tests.backends.problems import FORMS, FORMS_WITH_GRADIENT
@@ -66,4 +67,48 @@ def test_factors_recomputed_from_maps(name, kind, order, rng):
                     limit = 1e-12 if dtype == np.float64 else 1e-4
                     assert norm_error(as_numpy(out), wanted) < limit, (form, algorithm, strategy, options)
                     compared += strategy == "sumfac-top"
+    assert compared
+
+
+@pytest.mark.parametrize("order", [1, 3, 6])
+@pytest.mark.parametrize("name", NAMES)
+def test_scales_and_coefficients(name, order, rng, monkeypatch):
+    """Factors made on the host, and on the device."""
+    import cupy
+
+    from hpfem.backends.cuda.runtime import kernel as runtime
+
+    def reaction(*x):
+        return 1 + x[0] * x[-1]
+
+    def tensor(*x):
+        return [[3 + x[0] if i == j else 0.2 * x[-1] for j in range(len(x))] for i in range(len(x))]
+
+    compared = 0
+    for mesh, few in ((tapered(name).elevated(3), 32 << 20), (curved(name, order=2), 0), (curved(name, order=3), 0)):
+        monkeypatch.setattr(runtime, "HOST_BYTES", few)
+        space = hp.Space(mesh, order)
+        made = [hp.Laplacian(space, backend="numpy"), hp.Helmholtz(space, 0.7, backend="numpy")]
+        for algorithm in ("collocated", "noncollocated"):
+            how = {"backend": "numpy", "algorithm": algorithm}
+            made += [hp.Helmholtz(space, reaction, reaction, **how), hp.Helmholtz(space, 0.7, tensor, **how)]
+        for choice in [choice for operator in made for choice in operator.choices]:
+            problem = choice.kernel.problem
+            if problem.geometry.affine:
+                continue
+            given = rng.standard_normal((2, problem.n_elements, problem.n_input))
+            wanted = np.empty_like(given)
+            choice.kernel.apply(given, wanted)
+            moved = on_device(problem)
+            for source in possible_sources(problem):
+                words = dict.fromkeys(() if source == STORED else source.split(), True)
+                for strategy, options in (("sumfac-top", to_text(SumFacTopOptions(3, **words))), ("sumfac", source)):
+                    try:
+                        kernel = BACKENDS["cuda"].strategy(strategy).build(moved, options)
+                    except NotSuitable:
+                        continue
+                    out = cupy.full(wanted.shape, np.nan)
+                    kernel.apply(cupy.asarray(given), out)
+                    assert norm_error(as_numpy(out), wanted) < 1e-12, (source, strategy)
+                    compared += 1
     assert compared

@@ -111,10 +111,13 @@ class Factors:
         self._element: list[str] = []
         self._fiber = ""
         self._lines: MapLines | None = None
+        self._map_at = 0
         if problem.recomputed:
             others = [a for a in range(self.dim) if a != direction]
             self._lines = problem.geometry.map_lines([direction, *others])
-            self._per_group = problem.geometry.n_factors("map")
+            self.n = problem.geometry.n_factors("scale") if problem.scaled else 0
+            self._map_at = self.n * int(np.prod(self.counts))  # behind the scales
+            self._per_group = self._map_at + problem.geometry.n_factors("map")
         self.group_bytes = self._per_group * b.lanes * self._dtype.itemsize
         self._rows: list[list[str]] = []
         self._weight = ""
@@ -145,7 +148,7 @@ class Factors:
             table.start(outer)
         if self._lines is not None:
             self._start_map(self._lines, outer)
-        elif not self.affine and self.kind is not None:
+        if not self.affine and self.kind is not None and self.n:
             self._fiber = self.b.at(self._group, (outer, self.n * self.fiber_points), unit=self._unit)
 
     def _start_map(self, lines: MapLines, outer: Where) -> None:
@@ -157,7 +160,7 @@ class Factors:
             if function and function not in functions:
                 functions[function] = b.load_scalar(b.real_table(lines.across[function]), (outer, 1))
             for x, total in enumerate(rows[row]):
-                number = b.load(self._group, mode * self.dim + x)
+                number = b.load(self._group, self._map_at + mode * self.dim + x)
                 if function:
                     rows[row][x] = b.fma(functions[function], number, total)
                 else:
@@ -180,6 +183,10 @@ class Factors:
             self._points[k] = adjugate, weight, b.dot((J[x][0], adjugate[0][x]) for x in range(self.dim))
         return self._points[k]
 
+    def _read(self, k: int, q: int) -> str:
+        """One of the numbers that are stored at a point."""
+        return self.b.load(self._fiber, k * self.n + q, self._dtype)
+
     def factor(self, k: int, q: int) -> str:
         """One of the stored factors at a point, or of an affine element; of recomputed ones the weight alone.
 
@@ -195,9 +202,12 @@ class Factors:
         str
         """
         if self._lines is not None:
+            if self.n == 2:
+                return self._read(k, 1)
             _, weight, det = self._recomputed(self._lines, k)
+            weight = self.b.mul(self._read(k, 0), det) if self.n else weight
             return self.b.mul(weight, det)
-        return self._element[q] if self.affine else self.b.load(self._fiber, k * self.n + q % self.n, self._dtype)
+        return self._element[q] if self.affine else self._read(k, q % self.n)
 
     def _to_local(self, k: int, derivatives: Sequence[str]) -> list[str]:
         """Derivatives by xi from those by eta, of an affine element; unchanged for deformed ones."""
@@ -235,7 +245,7 @@ class Factors:
         """
         if self._lines is not None:  # w|J| J^-1 J^-T, with the adjugate in place of the inverse
             adjugate, weight, det = self._recomputed(self._lines, k)
-            scale = self.b.div(weight, det)
+            scale = self._read(k, 0) if self.n else self.b.div(weight, det)
             along = [self.b.mul(scale, own) for own in self._combined(adjugate, derivatives)]
             return [self.b.dot(zip(row, along, strict=True)) for row in adjugate]
         local, pairs = self._to_local(k, derivatives), symmetric_pairs(self.dim)

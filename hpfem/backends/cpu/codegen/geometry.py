@@ -16,20 +16,24 @@ from .transpose import Layout, write_reader
 Matrix = list[list[str]]
 
 
-def write_geometry(geometry: BlockGeometry, kind: str, lanes: int, width: int, dtype: DTypeLike) -> Program:
+def write_geometry(
+    geometry: BlockGeometry, kind: str, lanes: int, width: int, dtype: DTypeLike, stride: int
+) -> Program:
     """Write the kernel that makes factors of a kind; it computes in float64.
 
     Parameters
     ----------
     geometry : BlockGeometry
     kind : str
-        "wJ", "metric", "jacobian" or "points".
+        "wJ", "metric", "jacobian", "scale" or "points".
     lanes : int
         Elements of a group of the result.
     width : int
         Elements that are worked on at a time, of which the kernel counts groups; it divides `lanes`.
     dtype : dtype
         Of the result.
+    stride : int
+        Numbers of the result from one group to the next.
 
     Returns
     -------
@@ -61,10 +65,10 @@ def write_geometry(geometry: BlockGeometry, kind: str, lanes: int, width: int, d
             b.emit(f"call void @read(ptr %in, ptr %scratch, i64 {part.value}, i64 %last)")
             group = Index(b.new(f"udiv i64 {part.value}, {lanes // width}"))
             among = Index(b.new(f"urem i64 {part.value}, {lanes // width}"))
-            start = b.at("%out", (group, n_points * n_factors * lanes), (among, width), unit=out.real)
+            start = b.at("%out", (group, stride), (among, width), unit=out.real)
             with b.each(n_points) as q:
                 J = combined(q)
-                values = [row[0] for row in J] if kind == "points" else _factors(b, kind, J, q)
+                values = [row[0] for row in J] if kind == "points" else _factors(b, kind, J, q)[:n_factors]
                 target = b.at(start, (q, n_factors * lanes), unit=out.real)
                 for number, value in enumerate(values):
                     if out.real != b.real:
@@ -78,6 +82,8 @@ def _factors(b: Builder, kind: str, J: Matrix, q: Where) -> list[str]:
     """Factors that are stored at a point, from its Jacobian."""
     weight = b.load_scalar("%parameters", (q, 1))
     det, inverse = _determinant_and_inverse(b, J)
+    if kind == "scale":
+        return [b.div(weight, det), b.mul(weight, det)]
     weighted = b.mul(weight, det)
     if kind == "wJ":
         return [weighted]

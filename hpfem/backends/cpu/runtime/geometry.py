@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ....geometry.block_geometry import BlockGeometry
+from ....geometry.block_geometry import BlockGeometry, MergedGeometry
 from ..codegen.geometry import write_geometry
 from .buffers import aligned
 from .cache import compiled
@@ -42,15 +42,46 @@ def stored_factors(
         Points fiber by fiber; one for affine factors and maps. Zeros past the last element, of maps that element's.
     """
     out = aligned((-(-geometry.n_elements // lanes), geometry.n_points(kind), geometry.n_factors(kind), lanes), dtype)
-    if kind == "map" or not geometry.by_element:
+    _write(geometry, kind, direction, target, out)
+    return out
+
+
+def scales_and_maps(geometry: BlockGeometry, dtype: DTypeLike, lanes: int, direction: int, target: Target) -> Array:
+    """Make what kernels with scaled factors read; see `stored_factors`.
+
+    Parameters
+    ----------
+    geometry : BlockGeometry
+    dtype : dtype
+    lanes : int
+    direction : int
+    target : Target
+
+    Returns
+    -------
+    ndarray, [group, number, lane]
+        The scales of all points, then the map.
+    """
+    n_points, n, n_map = geometry.n_points("scale"), geometry.n_factors("scale"), geometry.n_factors("map")
+    out = aligned((-(-geometry.n_elements // lanes), n_points * n + n_map, lanes), dtype)
+    _write(geometry, "scale", direction, target, out[:, : n_points * n].reshape(-1, n_points, n, lanes))
+    _write(geometry, "map", direction, target, out[:, None, n_points * n :])
+    return out
+
+
+def _write(geometry: BlockGeometry, kind: str, direction: int, target: Target, out: Array) -> None:
+    rest = geometry.n_elements % out.shape[-1]
+    rounded = geometry.merged and out.dtype != np.float64  # products are rounded once
+    if kind == "map" or rounded or not geometry.by_element:
         geometry.write_factors(kind, _as_made(out, geometry, direction))
     elif geometry.n_elements:
         _run(geometry, kind, direction, target, out)
-        if rest := geometry.n_elements % lanes:
+        if isinstance(geometry, MergedGeometry):
+            geometry.multiply(kind, _as_made(out, geometry, direction))
+        if rest:
             out[-1, ..., rest:] = 0
-    if kind == "map" and (rest := geometry.n_elements % lanes):
+    if kind == "map" and rest:
         out[-1, ..., rest:] = out[-1, ..., rest - 1 : rest]  # what is recomputed stays finite
-    return out
 
 
 def _as_made(out: Array, geometry: BlockGeometry, direction: int) -> Array:
@@ -72,7 +103,7 @@ def _run(geometry: BlockGeometry, kind: str, direction: int, target: Target, out
         table, weights = table[in_order], weights[in_order] if len(weights) else weights
     used = tuple(np.ascontiguousarray(array) for array in (geometry.coefficients, table, weights))
     width = target.lanes(np.float64)
-    program = write_geometry(geometry, kind, out.shape[-1], width, out.dtype)
+    program = write_geometry(geometry, kind, out.shape[-1], width, out.dtype, out.strides[0] // out.itemsize)
     code = compiled(program.text, target)
     groups = -(-geometry.n_elements // width)
     bounds = shares(groups, groups * width * program.flops, THREAD_FLOPS)

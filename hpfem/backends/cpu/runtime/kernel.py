@@ -26,7 +26,7 @@ from ..codegen.pointwise import field_inputs, parameter_inputs
 from ..codegen.sumfac import write_sumfac
 from .buffers import aligned
 from .cache import compiled
-from .geometry import stored_factors
+from .geometry import scales_and_maps, stored_factors
 from .target import Target, host
 from .threads import THREAD_FLOPS, run_all, shares
 
@@ -306,6 +306,8 @@ class CpuKernel(GroupKernel, BlockKernel):
 
     def _stored(self, kind: str, direction: int) -> Array:
         dtype = self.problem.stored_dtype(kind)
+        if self.problem.scaled and kind == "scale":
+            return scales_and_maps(self.problem.geometry, dtype, self.lanes, direction, self.target)
         return stored_factors(self.problem.geometry, kind, dtype, self.lanes, direction, self.target)
 
     def diagonal(self) -> Array | None:

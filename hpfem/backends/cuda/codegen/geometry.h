@@ -5,6 +5,7 @@
 //          1-D functions, KX[n][i] KYZ[n][j Q3 + k] for its n-th entry that is not constantly 0 or 1.
 // Recomputed: numbers of an element's map, [group][coefficient][x][e]; the line's Jacobians are KX[r][i] times rows r
 //          that are made of them and functions KYZ[n][j Q3 + k]. A set is the adjugate of dx/d eta [a][x], w|J|, 1/|J|.
+// Scaled:  stored are w/|J|, which stands in place of 1/|J|, and w|J| if coefficients are in both; the map is behind them.
 // A set is otherwise: the symmetric metric, or the inverse Jacobian [a][x], or nothing (FLUX_KIND); then w|J|.
 
 // The factors of one point.
@@ -25,11 +26,14 @@ struct StoredFactors {
 
 HPFEM_DEVICE StoredFactors stored_factors(const stored_real *__restrict__ factors, long long group, int i, int line) {
   StoredFactors f;
-  if constexpr (STORED) {
-    const stored_real *p = factors + ((group * Q1 + i) * N_FACTORS) * (long long)LINES_PADDED + line;
-    HPFEM_UNROLL for (int c = 0; c < N_FACTORS; c++) f.g[c] = HPFEM_STREAM(p + c * LINES_PADDED);
-  }
+  const stored_real *p = factors + group * SET + i * (N_READ * LINES_PADDED) + line;
+  HPFEM_UNROLL for (int c = 0; c < N_READ; c++) f.g[SCALED ? N_FACTORS - 1 - c : c] = HPFEM_STREAM(p + c * LINES_PADDED);
   return f;
+}
+
+// The maps of a group's elements, number by number.
+HPFEM_DEVICE const stored_real *maps_of(const stored_real *factors, long long group) {
+  return factors + group * SET + Q1 * N_READ * LINES_PADDED;
 }
 
 // The factors' direction of a kernel's one (REVERSED: last first).
@@ -101,9 +105,8 @@ struct Line {
       wyz = W23[jk];
     }
   }
-  // The factors of point i from the map.
-  HPFEM_DEVICE Factors recomputed(int i) const {
-    Factors f;
+  // The factors of point i from the map, and what is read of them.
+  HPFEM_DEVICE void recompute(int i, Factors &f) const {
     if constexpr (RECOMPUTED) {
       real J[DIM][SPACE];
       each<0, MAP_ROWS>([&](auto r_) {
@@ -126,10 +129,11 @@ struct Line {
           if (a == 0) det += J[0][x] * cofactor;
         }
       }
-      f.g[N_FACTORS - 2] = wyz * W1[i] * det;
-      f.g[N_FACTORS - 1] = hpfem_reciprocal(det);
+      if constexpr (!SCALED) {
+        f.g[N_FACTORS - 2] = wyz * W1[i] * det;
+        f.g[N_FACTORS - 1] = hpfem_reciprocal(det);
+      } else if constexpr (N_READ == 1) f.g[N_FACTORS - 2] = f.g[N_FACTORS - 1] * det * det;
     }
-    return f;
   }
   HPFEM_DEVICE real collapse(int n, int i) const { return kyz[n] * KX[n * Q1 + i]; }
 
@@ -175,7 +179,7 @@ struct Line {
         HPFEM_UNROLL for (int a = 0; a < DIM; a++) s[a] = v[a];
         to_physical(f.g, s, du);
         HPFEM_UNROLL for (int x = 0; x < SPACE; x++) v[x] = du[x];
-        to_reference(f.g, wyz * W1[i] * f.g[N_FACTORS - 1], v);
+        to_reference(f.g, SCALED ? f.g[N_FACTORS - 1] : wyz * W1[i] * f.g[N_FACTORS - 1], v);
       } else times_metric(f.g, v);
     } else if constexpr (FLUX_KIND == 2) {
       if constexpr (AFFINE) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,42 @@ def lines_padded(levels: Levels, elements: int) -> int:
         Only Q2 Q3 E of them are used.
     """
     return -(-levels.counts[1] * levels.counts[2] * elements // 4) * 4
+
+
+def numbers_read(problem: BlockProblem) -> int:
+    """Count the numbers of geometric factors that a kernel reads at every point.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+
+    Returns
+    -------
+    int
+    """
+    kind, geometry = problem.read_factors, problem.geometry
+    return 0 if kind is None or kind == "map" or geometry.affine else geometry.n_factors(kind)
+
+
+def numbers_stored(problem: BlockProblem, levels: Levels, elements: int) -> int:
+    """Count the numbers of a group of elements in stored factors, maps included.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    levels : Levels
+        Of the kernel.
+    elements : int
+        Of a group.
+
+    Returns
+    -------
+    int
+        A multiple of four where numbers are read at every point.
+    """
+    at_points = levels.counts[0] * numbers_read(problem) * lines_padded(levels, elements)
+    n_map = problem.geometry.n_factors("map") * elements if problem.recomputed else 0
+    return at_points + (-(-n_map // 4) * 4 if at_points else n_map)
 
 
 def line_view(lines: Any, levels: Levels, elements: int) -> Any:
@@ -82,11 +119,20 @@ def stored_factors(
     Returns
     -------
     array of xp, [groups, Q1, factors, padded]
-        Affine ones: [elements, factors, 1, 1]. Maps: [groups, factors, 1, elements of a group].
+        Affine ones: [elements, factors, 1, 1]. Maps: [groups, factors, 1, elements of a group]. Scales and maps of a
+        group in one row: [groups, numbers].
     """
     geometry, dtype = problem.geometry, problem.stored_dtype(kind)
     n, groups = geometry.n_factors(kind), -(-geometry.n_elements // elements)
-    if kind == "map":
+    if kind == "scale" and problem.scaled:
+        out = empty((groups, numbers_stored(problem, levels, elements)), dtype)
+        out[...] = 0
+        shape = groups, levels.counts[0], n, lines_padded(levels, elements)
+        n_map, at_points = geometry.n_factors("map") * elements, math.prod(shape[1:])
+        maps = out[:, at_points : at_points + n_map].reshape(groups, -1, 1, elements)
+        geometry.write_factors("map", maps, xp, size)
+        view = line_view(out[:, :at_points].reshape(shape), levels, elements)
+    elif kind == "map":
         view = out = empty((groups, n, 1, elements), dtype)
     elif geometry.n_points(kind) == 1:
         view = out = empty((geometry.n_elements, n, 1, 1), dtype)

@@ -27,14 +27,17 @@ constexpr int SPACE = $SPACE;             // of the space that it is in
 constexpr int VECTOR = $VECTOR;           // the larger of the two
 constexpr bool AFFINE = $AFFINE;          // one set of factors an element, not a point
 constexpr bool RECOMPUTED = $RECOMPUTED;  // factors are made from the elements' maps, not read
+constexpr bool SCALED = $SCALED;          // ... and from a scale that is read at every point, and maybe w|J|
 constexpr int N_FACTORS = $N_FACTORS;     // numbers of a set
-constexpr bool STORED = N_FACTORS > 0 && !AFFINE && !RECOMPUTED; // they are read at every point
+constexpr int N_READ = $N_READ;           // numbers that are read at every point
+constexpr bool STORED = N_READ > 0;
 constexpr int N_MAP = $N_MAP;             // numbers of an element's map; 0 where factors are read
 constexpr int MAP_ROWS = $MAP_ROWS;       // rows of a line, terms that make them, functions of the line (`MapLines`)
 constexpr int MAP_TERMS = $MAP_TERMS;
 constexpr int MAP_ACROSS = $MAP_ACROSS;
 constexpr int FLUX_KIND = $FLUX_KIND;     // what they are: 1 symmetric metric, 2 inverse Jacobian; then w|J|. 0: w|J| alone
 constexpr int LINES_PADDED = $LINES_PADDED; // lines of a group of elements in stored factors (geometry.h)
+constexpr long long SET = $SET;           // numbers of a group of elements there, those of their maps behind the others
 constexpr int N_COLLAPSE = $N_COLLAPSE;   // entries of the collapse's matrix that are not constantly 0 or 1 (geometry.h)
 
 // The pointwise function's arguments.

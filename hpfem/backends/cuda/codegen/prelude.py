@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ....forms.form import BlockProblem
-from .layout import lines_padded, stored_kinds
+from .layout import lines_padded, numbers_read, numbers_stored, stored_kinds
 from .pointwise import field_keys, parameter_names, physics
 from .tables import Collapse, Levels
 
@@ -165,6 +165,7 @@ def constants(problem: BlockProblem, levels: Levels, kernel: str, elements: int 
         "SOURCES": problem.coupled,
         "SINKS": problem.given,
         "LINES_PADDED": lines_padded(levels, elements),
+        "SET": numbers_stored(problem, levels, elements),
     }
     values |= _of_geometry(problem, levels) | _of_tree(levels) | _of_arguments(problem)
     return fill("codegen/parameters.h", values, form, levels) + physics(form.trace, problem.shape.dim)
@@ -183,6 +184,8 @@ def _of_geometry(problem: BlockProblem, levels: Levels) -> dict[str, Any]:
         "VECTOR": max(dim, geometry.space_dim),
         "AFFINE": affine,
         "RECOMPUTED": problem.recomputed,
+        "SCALED": problem.scaled,
+        "N_READ": numbers_read(problem),
         "N_FACTORS": dim**2 + 2 if lines else n_factors,
         "N_MAP": geometry.n_factors("map") if lines else 0,
         "MAP_ROWS": len(lines.directions) if lines else 0,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ....forms.form import BlockProblem
+from ....forms.merged import merged_if_possible
 from ... import options as text
 from ...strategy import Options, Search, Strategy
 from ..codegen.tables import Levels
@@ -67,6 +68,12 @@ def _search(problem: BlockProblem) -> Generator[list[FusedOptions], Mapping[Fuse
     yield [v for v in dict.fromkeys(near) if v not in timed and FusedPlan(problem, v).misfit(limits()) is None]
 
 
+def _checked(problem: BlockProblem) -> BlockProblem:
+    """The problem that the kernel takes, with coefficients in the factors where they can be."""
+    check_fused(problem)
+    return merged_if_possible(problem)
+
+
 class CudaFused(Strategy):
     """Dense products with the tables of all points, and what happens there, in one kernel; rules without directions."""
 
@@ -74,7 +81,7 @@ class CudaFused(Strategy):
 
     def default(self, problem: BlockProblem) -> Options:
         """The measured options, if there are some and they fit, else the most promising; see `Strategy.default`."""
-        check_fused(problem)
+        problem = _checked(problem)
         promising = fitting_options(problem, limits())
         row = known_row(problem, self.name)
         if row is not None and FusedPlan(problem, known := FusedOptions(*row[1:])).misfit(limits()) is None:
@@ -87,11 +94,11 @@ class CudaFused(Strategy):
 
     def search(self, problem: BlockProblem) -> Search:
         """What fits, then neighbours of the fastest; see `Strategy.search`."""
-        check_fused(problem)
+        problem = _checked(problem)
         yield from text.search_in_text(_search(problem), FusedOptions)
 
     def _plan(self, problem: BlockProblem, options: Options) -> FusedPlan:
-        check_fused(problem)
+        problem = _checked(problem)
         if options is None:
             options = self.default(problem)
         return checked_plan(problem, text.from_text(FusedOptions, options or ""), limits())
@@ -102,7 +109,8 @@ class CudaFused(Strategy):
 
     def build(self, problem: BlockProblem, options: Options = None) -> FusedKernel:
         """Build the kernel, if the rule has no directions and the form is weak; see `Strategy.build`."""
-        return FusedKernel(problem, self._plan(problem, options))
+        layout = self._plan(problem, options)
+        return FusedKernel(layout.problem, layout)
 
     def cost(self, problem: BlockProblem) -> float:
         """Expected time per element in nanoseconds: measured, or by a model; see `Strategy.cost`."""

@@ -93,8 +93,9 @@ def held(geometry: BlockGeometry) -> dict[str, dict[str, int]]:
         {device name: {what: bytes}}.
     """
     found: dict[str, dict[str, int]] = {}
-    parts = [(key[0], key[1], array) for key, array in list(_FACTORS.get(geometry, {}).items())]
-    for kernel in [ref() for ref in _KERNELS[geometry].valuerefs()] if geometry in _KERNELS else []:
+    ours = geometry.related()
+    parts = [(key[0], key[1], array) for one in ours for key, array in list(_FACTORS.get(one, {}).items())]
+    for kernel in [ref() for one in ours if one in _KERNELS for ref in _KERNELS[one].valuerefs()]:
         parts += [] if kernel is None else [(kernel.device.name, what, array) for what, array in kernel.arrays()]
     for device, what, array in parts:
         if array is not None:

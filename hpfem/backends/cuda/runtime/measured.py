@@ -11,6 +11,7 @@ import numpy as np
 
 from ....forms.cost import operator_bytes, operator_flops
 from ....forms.form import BlockProblem
+from ....forms.merged import merged_if_possible
 from ....geometry import GENERAL
 
 # Assumed bytes and operations per nanosecond of kernels without a measurement, and of cuBLAS.
@@ -75,6 +76,7 @@ def known_row(problem: BlockProblem, strategy: str) -> list[Any] | None:
     """
     if problem.form.trace is None or problem.form.components > 1:
         return None
+    problem = merged_if_possible(problem)
     kinds = [problem.geometry.kind] if problem.geometry.affine else [problem.geometry.kind, GENERAL]
     own = [measured_key(problem, strategy, kind.name) for kind in kinds]
     keys = [*own, *(key.removesuffix("/float32").removesuffix("/mixed") for key in own)]
@@ -125,7 +127,7 @@ def expected_time(
     float
         Nanoseconds.
     """
-    rate = known_rate(problem, strategy)
+    rate, problem = known_rate(problem, strategy), merged_if_possible(problem)
     if rate is not None:
         return problem.n_modes / rate
     flops = operator_flops(problem, "sumfac") if flops is None else flops

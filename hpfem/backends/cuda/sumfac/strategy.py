@@ -7,13 +7,14 @@ from typing import Any
 
 from ....errors import NotSuitable
 from ....forms.form import BlockProblem
-from ...strategy import RECOMPUTED, STORED, Options, Search, Strategy, sources, with_source
+from ...strategy import MERGED, RECOMPUTED, SCALED, STORED, Options, Search, Strategy, sources, with_source
 from ..codegen.prelude import COMMON_HEADERS, constants, fill, header, program
 from ..codegen.tables import Levels
 from ..runtime.device import architecture
-from ..runtime.measured import expected_time, known_rate, known_row, shipped_rate
+from ..runtime.measured import expected_time, known_rate, shipped_rate
 from ..runtime.nvrtc import start
 from ..runtime.tree_kernel import TreeKernel
+from ..sumfac_top.plan import SumFacTopOptions, known_options, with_coefficients
 
 # Threads, and so elements, of a block, and elements whose factors are stored side by side: a warp's.
 THREADS, GROUP = 64, 32
@@ -115,16 +116,16 @@ class CudaSumFac(Strategy):
     name, special, tensor = "sumfac", True, True
 
     def default(self, problem: BlockProblem) -> Options:
-        """Factors recomputed where that was measured to be faster; see `Strategy.default`."""
-        row = known_row(problem, self.name)
-        return RECOMPUTED if row and problem.recomputable and row[-1] is True else None
+        """Where factors from another source were measured to be faster, that; see `Strategy.default`."""
+        known = known_options(problem, self.name) or with_coefficients(problem, SumFacTopOptions(GROUP))
+        return " ".join(word for word in (RECOMPUTED, SCALED, MERGED) if getattr(known, word)) or None
 
     def measured(self, problem: BlockProblem) -> str | None:
         """Speed in the shipped table; see `Strategy.measured`."""
         return shipped_rate(problem, self.name)
 
     def search(self, problem: BlockProblem) -> Search:
-        """Factors read, and recomputed where they may be; see `Strategy.search`."""
+        """Factors from every source; see `Strategy.search`."""
         yield sources(self, problem)
 
     def prepare(self, problem: BlockProblem, options: Options = None) -> Future[Any]:

@@ -64,10 +64,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       });
       Line line;
       line.start(factors, element, jk);
-      line.start_map(factors + group * (N_MAP * GROUP) + element % GROUP, GROUP, jk);
+      line.start_map(maps_of(factors, group) + element % GROUP, GROUP, jk);
       const int at_line = jk * GROUP + int(element % GROUP);
       HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
-        const Factors g = RECOMPUTED ? line.recomputed(i) : stored_factors(factors, group, i, at_line);
+        Factors g = stored_factors(factors, group, i, at_line);
+        line.recompute(i, g);
         real u[SOURCES], s[SOURCES][DIM], value[SINKS], flux[SINKS][VECTOR], x[SPACE], extra[N_FIELDS + 1];
         const long long point = element * POINTS + i * (Q2 * Q3) + jk;
         if constexpr (FROM_MODES) {

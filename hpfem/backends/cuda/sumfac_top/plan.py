@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from ....errors import NotSuitable
 from ....forms.form import BlockProblem
+from ...strategy import MERGED, RECOMPUTED, SCALED, SCALED_MERGED, STORED, of_source, possible_sources
 from ..codegen.tables import Levels
 from ..runtime.device import REGISTERS, Limits
 from ..runtime.measured import known_row
@@ -35,6 +36,10 @@ class SumFacTopOptions:
         the way in, 3 both; 7 both, and a thread takes lines of two elements (of an even number).
     recomputed : bool
         Whether factors are recomputed from the elements' maps, the only geometry that is then read.
+    scaled : bool
+        Whether they are, but for one scale, which is read at every point.
+    merged : bool
+        Whether coefficients of the form are multiplied into the factors, or scales, that are read.
     """
 
     elements: int
@@ -45,6 +50,26 @@ class SumFacTopOptions:
     late: bool = False
     split: int = 0
     recomputed: bool = False
+    scaled: bool = False
+    merged: bool = False
+
+
+def options_of(source: str, elements: int) -> SumFacTopOptions:
+    """Options with factors of a source.
+
+    Parameters
+    ----------
+    source : str
+        One of `hpfem.backends.strategy.SOURCES`.
+    elements : int
+        Per block.
+
+    Returns
+    -------
+    SumFacTopOptions
+    """
+    words = source.split()
+    return SumFacTopOptions(elements, recomputed=RECOMPUTED in words, scaled=SCALED in words, merged=MERGED in words)
 
 
 class SumFacTopPlan:
@@ -81,7 +106,7 @@ class SumFacTopPlan:
     """
 
     def __init__(self, problem: BlockProblem, levels: Levels, options: SumFacTopOptions) -> None:
-        self.problem = problem = problem.with_factors(options.recomputed)
+        self.problem = problem = of_source(problem, options.recomputed, options.scaled, options.merged)
         form = problem.form
         pairs = form.gradients and not problem.collocated
         q1, q2, q3 = levels.counts
@@ -157,28 +182,52 @@ def _blocks_by_registers(problem: BlockProblem, levels: Levels, threads: int) ->
     return max(1, min(REGISTERS // (threads * (-(-need // 8) * 8)), 2048 // threads, 16))
 
 
-def known_options(problem: BlockProblem) -> SumFacTopOptions | None:
+def with_coefficients(problem: BlockProblem, options: SumFacTopOptions) -> SumFacTopOptions:
+    """The same options with the form's coefficients in what is read of the geometry, where they can be.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    options : SumFacTopOptions
+
+    Returns
+    -------
+    SumFacTopOptions
+        Recomputed factors become scaled ones: as many numbers are read, and fewer computed.
+    """
+    possible = possible_sources(problem)
+    if MERGED not in possible:
+        return options
+    scaled = (options.recomputed or options.scaled) and SCALED_MERGED in possible
+    return replace(options, recomputed=False, scaled=scaled, merged=True)
+
+
+def known_options(problem: BlockProblem, strategy: str = "sumfac-top") -> SumFacTopOptions | None:
     """Find the measured options of a problem.
 
     Parameters
     ----------
     problem : BlockProblem
+    strategy : str
+        "sumfac-top" or "sumfac".
 
     Returns
     -------
     SumFacTopOptions or None
         None if it was not measured.
     """
-    row = known_row(problem, "sumfac-top")
+    row = known_row(problem, strategy)
     if row is None:
         return None
     known = SumFacTopOptions(*row[1:])
-    return known if problem.recomputable else replace(known, recomputed=False)
+    if not problem.recomputable:
+        known = replace(known, recomputed=False)
+    if not problem.scalable:
+        known = replace(known, scaled=False)
+    return with_coefficients(problem, known)
 
 
-def default_plans(
-    problem: BlockProblem, levels: Levels, limits: Limits, recomputed: bool = False
-) -> list[SumFacTopPlan]:
+def default_plans(problem: BlockProblem, levels: Levels, limits: Limits, source: str = STORED) -> list[SumFacTopPlan]:
     """Plans that fit, the most promising first by a model of idle lanes and resident warps.
 
     Parameters
@@ -188,8 +237,8 @@ def default_plans(
         Of the problem's tabulation.
     limits : Limits
         Of the device.
-    recomputed : bool
-        See `SumFacTopOptions`.
+    source : str
+        One of `possible_sources`.
 
     Returns
     -------
@@ -206,7 +255,7 @@ def default_plans(
     for e in range(1, 65):
         if e > 1 and q2 * q3 * e > 512:
             break
-        candidate = SumFacTopPlan(problem, levels, SumFacTopOptions(e, recomputed=recomputed))
+        candidate = SumFacTopPlan(problem, levels, options_of(source, e))
         if not candidate.fits(limits):
             break
         lanes = q3 * e
@@ -253,7 +302,7 @@ def default_options(problem: BlockProblem, levels: Levels, limits: Limits) -> Su
     known = known_options(problem)
     if known is not None and SumFacTopPlan(problem, levels, known).fits(limits):  # it may be of a larger device
         return known
-    return SumFacTopOptions(default_plans(problem, levels, limits)[0].options.elements)
+    return with_coefficients(problem, SumFacTopOptions(default_plans(problem, levels, limits)[0].options.elements))
 
 
 def checked_plan(problem: BlockProblem, levels: Levels, options: SumFacTopOptions, limits: Limits) -> SumFacTopPlan:

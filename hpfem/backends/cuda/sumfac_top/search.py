@@ -7,9 +7,11 @@ from dataclasses import fields, replace
 from itertools import zip_longest
 
 from ....forms.form import BlockProblem
+from ...strategy import possible_sources
+from ..codegen.layout import numbers_read
 from ..codegen.tables import Levels
 from ..runtime.device import Limits
-from .plan import SumFacTopOptions, SumFacTopPlan, default_options, default_plans
+from .plan import SumFacTopOptions, SumFacTopPlan, default_options, default_plans, options_of, with_coefficients
 
 # Gives options to time; is sent the seconds of all that were timed so far.
 Search = Generator[list[SumFacTopOptions], Mapping[SumFacTopOptions, float], None]
@@ -51,14 +53,14 @@ def first_options(
         If not even one element fits.
     """
     tried: list[list[SumFacTopOptions]] = []
-    for recomputed in (False, True)[: 1 + problem.recomputable]:
+    for source in possible_sources(problem):
         tried.append([])
-        for e in [layout.options.elements for layout in default_plans(problem, levels, limits, recomputed)]:
+        for e in [layout.options.elements for layout in default_plans(problem, levels, limits, source)]:
             if len(tried[-1]) < most and all(max(e, v.elements) > 1.1 * min(e, v.elements) for v in tried[-1]):
-                tried[-1].append(SumFacTopOptions(e, recomputed=recomputed))
+                tried[-1].append(options_of(source, e))
     in_turns = [v for pair in zip_longest(*tried) for v in pair if v is not None]
     own = [default_options(problem, levels, limits)] if table else []
-    split = [v for v in SPLIT if most and _can_split(levels)]
+    split = [with_coefficients(problem, v) for v in SPLIT if most and _can_split(levels)]
     split = [v for v in split if (p := SumFacTopPlan(problem, levels, v)).fits(limits) and p.threads >= SPLIT_THREADS]
     return list(dict.fromkeys([*own, *in_turns, *split]))
 
@@ -92,7 +94,7 @@ def second_options(
         layout = SumFacTopPlan(problem, levels, v)
         found.append(replace(v, min_blocks=layout.min_blocks + 1))
         found += [replace(v, min_blocks=layout.min_blocks - 1)] if layout.min_blocks > 1 else []
-        stored = not (problem.geometry.affine or v.recomputed)
+        stored = numbers_read(layout.problem) > 0
         if stored:
             found += [replace(v, prefetch=1), replace(v, prefetch=2), replace(v, l2=True)]
             found += [replace(v, prefetch=n, late=True) for n in (1, 2, 4)]
@@ -120,7 +122,8 @@ def third_options(timed: Mapping[SumFacTopOptions, float], kept: int = KEPT) -> 
         Not yet timed.
     """
     found, order = [], sorted(timed, key=lambda options: timed[options])
-    plain = [v for v in order if v == SumFacTopOptions(v.elements, split=v.split, recomputed=v.recomputed)]
+    names = ("elements", "split", "recomputed", "scaled", "merged")
+    plain = [v for v in order if v == SumFacTopOptions(**{name: getattr(v, name) for name in names})]
     for base in plain[:kept]:
         better = [v for v in order if v.elements == base.elements and timed[v] < HELPS * timed[base]]
         merged = base

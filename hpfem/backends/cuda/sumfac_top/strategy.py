@@ -10,6 +10,7 @@ import numpy as np
 from ....forms.form import BlockProblem
 from ... import options as text
 from ...strategy import Options, Search, Strategy
+from ..codegen.layout import numbers_read
 from ..codegen.prelude import constants, fill, header, program
 from ..codegen.tables import Levels
 from ..runtime.device import architecture, limits
@@ -53,9 +54,7 @@ def source(levels: Levels, plan: SumFacTopPlan, name: str = "sumfac_top") -> str
         "E": options.elements,
         "LS": plan.row_stride,
         "R2": plan.rows[1],
-        "PREFETCH": min(options.prefetch, levels.counts[0])
-        if problem.form.factor_kind and not problem.recomputed
-        else 0,
+        "PREFETCH": min(options.prefetch, levels.counts[0]) if numbers_read(problem) else 0,
         "L2_PREFETCH": options.l2,
         **_structures(levels, plan.rows[1]),
     }

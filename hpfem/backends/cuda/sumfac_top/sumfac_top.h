@@ -40,16 +40,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   StoredFactors ahead[larger(PREFETCH, 1)];
   Line line;
   if constexpr ((L2_PREFETCH || SCATTERED) && STORED) {
-    constexpr int numbers = Q1 * N_FACTORS * LINES_PADDED;
-    if (t == 0) HPFEM_PREFETCH_L2(factors + group * (long long)numbers, numbers * int(sizeof(stored_real)));
+    if (t == 0) HPFEM_PREFETCH_L2(factors + group * SET, int(SET * sizeof(stored_real)));
   }
   if constexpr (RECOMPUTED) {
-    for (int n = t; n < N_MAP * E; n += THREADS) HPFEM_COPY(map + n, factors + group * (N_MAP * E) + n, sizeof(real));
+    const stored_real *const maps = maps_of(factors, group);
+    for (int n = t; n < N_MAP * E; n += THREADS) HPFEM_COPY(map + n, maps + n, sizeof(real));
     HPFEM_COPY_COMMIT();
   }
   // Factors are asked for after the coefficients, which are needed first.
   const auto fetch = [&](bool now) {
-    if (N_FACTORS > 0 && !RECOMPUTED && now && on) {
+    if ((STORED || AFFINE) && now && on) {
       HPFEM_UNROLL for (int i = 0; i < PREFETCH; i++) ahead[i] = stored_factors(factors, group, i, t);
       line.start(factors, first + (e < live ? e : live - 1), jk);
     }
@@ -126,9 +126,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
           HPFEM_UNROLL for (int n = 0; n < NUMBERS; n++) b[c][d][n] = 0;
     }
     HPFEM_UNROLL for (int i = 0; i < Q1; i++) {
-      const Factors f = RECOMPUTED     ? line.recomputed(i)
-                        : i < PREFETCH ? ahead[i < PREFETCH ? i : 0]
-                                       : stored_factors(factors, group, i, t);
+      Factors f = i < PREFETCH ? ahead[i < PREFETCH ? i : 0] : stored_factors(factors, group, i, t);
+      line.recompute(i, f);
       real u[SOURCES], s[SOURCES][DIM], value[SINKS], flux[SINKS][VECTOR], x[SPACE], extra[N_FIELDS + 1];
       around.coordinates(i, x);
       around.values(user_point(i, jk), extra);
