@@ -806,7 +806,17 @@ class MergedGeometry(BlockGeometry):
         return MergedGeometry(super().part(n_elements), self._of)
 
     def outside(self, dtype: DTypeLike) -> Indices:
-        """Find the elements whose volumes, or products of these and coefficients, leave the range of a type."""
+        """Find the elements whose volumes, or products of these and coefficients, leave the range of a type.
+
+        Parameters
+        ----------
+        dtype : dtype
+            float64 or float32.
+
+        Returns
+        -------
+        ndarray of int
+        """
         found = [self._outside(dtype, scale) for scale in (np.ones(1), *self._magnitudes)]
         return np.unique(np.concatenate(found))
 
