@@ -1,5 +1,5 @@
 # `make demo` shows what hpfem does, `make test` runs everything that CI runs. Both need Python >= 3.11 and nothing else;
-# they download 135 and 460 MB of packages.
+# the README says how much they download.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
