@@ -95,28 +95,37 @@ class CellwiseProduct:
         flat = self._vectors.xp.empty((starts[-1],), self._dtype)
         return flat, [flat[a:b].reshape(1, *own.shape) for a, b, own in zip(starts, starts[1:], blocks, strict=False)]
 
-    def apply(self, x: Any) -> Any:
+    def apply(self, x: Any, scale: Any = None) -> Any:
         """Q_a^t M Q x.
 
         Parameters
         ----------
         x : array, [size]
+        scale : array, [size], optional
+            Factors of the result.
 
         Returns
         -------
         array, [size]
             A new one.
         """
-        return self._through(self.restriction, self._there, self._outer, x)
+        return self._through(self.restriction, self._there, self._outer, x, scale)
 
-    def transposed(self, r: Any) -> Any:
+    def transposed(self, r: Any, scale: Any = None) -> Any:
         """Q^t M^t Q_a r; see `apply`."""
-        return self._through(self._outer, self._back, self.restriction, r)
+        return self._through(self._outer, self._back, self.restriction, r, scale)
 
-    def _through(self, there: Any, operands: Sequence[Any], back: Any, x: Any) -> Any:
+    def _sums(self, back: Any, local: Any, scale: Any) -> Any:
+        """Sums of local numbers times factors."""
+        result = back.gather(local)[0]
+        if scale is not None:
+            result *= scale
+        return result
+
+    def _through(self, there: Any, operands: Sequence[Any], back: Any, x: Any, scale: Any) -> Any:
         scratch = self._pool.take(self._new_scratch)
         (_, first), (flat, second) = scratch
         self._in_cells(there, operands, x, first, second)
-        result = back.gather(flat)[0]
+        result = self._sums(back, flat, scale)
         self._pool.give(scratch)
         return result

@@ -70,15 +70,25 @@ class CellMap:
         array, [size]
             A new one.
         """
-        y = self._vectors.summed(self._product.apply(x))
-        y *= self._weights
+        y = self._vectors.summed(self._product.apply(x, self._weights))
         return y if self._C is None else y - self._vectors.summed(self._C[0] @ y)
 
-    def transposed(self, r: Any) -> Any:
-        """Map a vector by the transpose; see `__call__`."""
+    def transposed(self, r: Any, scale: Any = None) -> Any:
+        """Map a vector by the transpose; see `__call__`.
+
+        Parameters
+        ----------
+        r : array, [size]
+        scale : array, [size], optional
+            Factors of the result, the same on all processes.
+
+        Returns
+        -------
+        array, [size]
+        """
         summed = self._vectors.summed
         r = r if self._C is None else r - summed(self._C[1] @ r)
-        return summed(self._product.transposed(self._weights * r))
+        return summed(self._product.transposed(self._weights * r, scale))
 
     def squares(self, local: Sequence[Any]) -> Any:
         """Sum local numbers, weighted by the squares of the entries of Q, over the cells of this process.

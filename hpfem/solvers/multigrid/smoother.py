@@ -143,12 +143,9 @@ class LowEnergySmoother:
         """Apply to a vector, [size]; a new one."""
         if self._T is None:
             return r * 1
-        z = self._T.transposed(r)
         if self.lines is None:
-            z *= self._inverse
-        else:
-            z = self.lines @ z
-        return self._T(z)
+            return self._T(self._T.transposed(r, self._inverse))
+        return self._T(self.lines @ self._T.transposed(r))
 
     @staticmethod
     def _coupled(cells: Sequence[_Cells], energies: Sequence[Energies], Q: BlockMatrix, c0: C0Space) -> csr_array:

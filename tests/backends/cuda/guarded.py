@@ -18,7 +18,7 @@ from hpfem.backends.cuda.fused.plan import FusedOptions, FusedPlan
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions
 from hpfem.backends.cuda.vectors.conjugate import CONTROL
 from hpfem.backends.cuda.vectors.conjugate import source as conjugate_source
-from hpfem.backends.cuda.vectors.indexed import THREADS, IndexTables
+from hpfem.backends.cuda.vectors.indexed import THREADS, IndexTables, per_thread
 from hpfem.shapes import SHAPES, Tabulation
 from hpfem.space.arguments import simplex_rules
 from tests.backends.cuda import dense_host, fused_host, host_kernels, point_host
@@ -169,10 +169,11 @@ def matrix_of(rng, rows, columns, general):
 
 
 def products(folder, dtype, components, general):
-    """Scatter and gather, for numbers of rows and columns about those of a block of threads."""
+    """Scatter and gather, for numbers of rows and columns about those of a block."""
     rng = np.random.default_rng(7)
-    own = None
-    for rows, columns in ((1, 4), (THREADS - 1, 40), (THREADS, THREADS), (THREADS + 1, 2 * THREADS + 1)):
+    own, width = None, per_thread(components)
+    block = width * THREADS
+    for rows, columns in ((1, 4), (THREADS - 1, 40), (block, THREADS), (block + 1, 2 * THREADS + 1)):
         starts = [0, *([rows // 2] * (components > 1)), rows]
         tables = IndexTables(block_matrix(matrix_of(rng, rows, columns, general).astype(dtype), starts))
         if components > 1:
@@ -182,19 +183,20 @@ def products(folder, dtype, components, general):
             guard = Guard(side)
             a = {name: guard.copy(array) for name, array in arrays_of(tables).items()}
             vector = guard.copy(rng.standard_normal((components, columns)).astype(dtype))
+            scale = guard.copy(np.ones(columns, dtype))
             going = guard.copy(np.zeros(1, np.int32))
             for first, last in pairwise(starts):
                 n, out = last - first, guard.array((components, last - first), dtype)
                 head = (np.int64(n), np.int64(columns), guard.copy(tables.codes[first:last]))
                 rest = (a["row_starts"], a["columns"], a["values"], vector, out, going)
-                run(own, "scatter", -(-n // THREADS), 0, *head, *rest, guard=guard)
+                run(own, "scatter", -(-n // (width * THREADS)), 0, *head, *rest, guard=guard)
             local, out = guard.array(components * rows, dtype), guard.array((components, columns), dtype)
             head = (np.int64(columns), np.int64(tables.single), a["starts"], a["order"], a["slice_starts"])
             head += (a["entry_codes"], a["entry_rows"], a["entry_values"], local)
             for blocks in (1, 2):
                 sums = guard.array(blocks, np.float64)
-                run(own, "gather", blocks, 1, *head, vector, out, sums, going, guard=guard)
-                run(own, "gather", blocks, 1, *head, None, out, None, None, guard=guard)
+                run(own, "gather", blocks, 1, *head, vector, None, out, sums, going, guard=guard)
+                run(own, "gather", blocks, 1, *head, None, scale, out, None, None, guard=guard)
 
 
 def gradients(folder, dtype, shared):

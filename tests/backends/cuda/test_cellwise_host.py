@@ -115,7 +115,11 @@ def test_products_there_and_back(folder, rng, monkeypatch):
         kinds = [isinstance(own, cellwise._Sparse) for own in made[0]._there]
         assert kinds == [not dense, *[True] * (len(kinds) - 1)]
         made.append(CellwiseProduct(matrices, Q, back, HOST_VECTORS, np.float64))
-        for found, wanted in ([own.apply(x) for own in made], [own.transposed(x) for own in made]):
+        scale = rng.standard_normal(c0.size)
+        scaled = [own.apply(x, scale) for own in made]
+        plain = [own.apply(x) for own in made]
+        assert np.array_equal(scaled[0], plain[0] * scale)
+        for found, wanted in (scaled, plain, [own.transposed(x) for own in made]):
             assert np.abs(found - wanted).max() < 1e-13 * np.abs(wanted).max()
 
 

@@ -17,7 +17,7 @@ from hpfem.backends.cuda.runtime.scratch import StreamPool
 from hpfem.backends.cuda.vectors.conjugate import RING
 from hpfem.backends.cuda.vectors.conjugate import source as conjugate_source
 from hpfem.backends.cuda.vectors.function import source as function_source
-from hpfem.backends.cuda.vectors.indexed import THREADS, IndexTables
+from hpfem.backends.cuda.vectors.indexed import THREADS, IndexTables, per_thread
 from hpfem.backends.cuda.vectors.indexed import source as sparse_source
 from hpfem.backends.cuda.vectors.space import CudaVectors
 from hpfem.backends.vectors import Stop
@@ -68,7 +68,7 @@ def test_products_are_those_of_the_sparse_matrix(case, masked, folder, rng):
     parts = []
     for number, (first, last) in enumerate(zip(tables.starts, tables.starts[1:], strict=False)):
         out = np.full((components, last - first), np.nan, dtype)
-        count = -(-int(last - first) // THREADS)
+        count = -(-int(last - first) // (per_thread(components) * THREADS))
         head = (np.int64(last - first), np.int64(c0.size), a.codes[first:last], a.row_starts, a.columns, a.values)
         run(own, "scatter", count, 0, *head, vector, out, none, descending=number % 2 == 1)
         assert np.abs(out - (Q[first:last] @ vector.T).T).max() < tolerance
@@ -83,25 +83,30 @@ def test_products_are_those_of_the_sparse_matrix(case, masked, folder, rng):
     wanted = (Q.T @ local.T).T
     scale = np.abs(wanted).max()
     out = np.full((components, c0.size), np.nan, dtype)
-    run(own, "gather", 3, 1, *head, a.entry_values, packed, none, out, none, none)
+    run(own, "gather", 3, 1, *head, a.entry_values, packed, none, none, out, none, none)
     assert np.abs(out - wanted).max() < tolerance * scale
+    factors = rng.standard_normal(c0.size).astype(dtype)
+    scaled = np.full_like(out, np.nan)
+    run(own, "gather", 3, 1, *head, a.entry_values, packed, none, factors, scaled, none, none)
+    assert np.array_equal(scaled, out * factors)
     # Some columns alone, to the last bit.
     columns = np.sort(rng.choice(c0.size, c0.size // 3, replace=False))
     some, (starts, codes) = np.full((components, len(columns)), np.nan, dtype), tables.part(columns, np)
     head_of_some = (np.int64(len(columns)), np.int64(0), a.starts, a.order, starts, codes.astype(a.codes.dtype))
-    run(own, "gather", 3, 1, *head_of_some, a.entry_rows, a.entry_values, packed, none, some, none, none)
+    run(own, "gather", 3, 1, *head_of_some, a.entry_rows, a.entry_values, packed, none, none, some, none, none)
     assert np.array_equal(some, out[:, columns])
     if masked:
         wanted = np.where(free, wanted, vector)
     sums = [np.full(2, np.nan), np.full(2, np.nan)]
     for partials, descending in zip(sums, (False, True), strict=True):
         out[:] = np.nan
-        run(own, "gather", 2, 1, *head, a.entry_values, packed, vector, out, partials, none, descending=descending)
+        rest = (packed, vector, none, out, partials, none)
+        run(own, "gather", 2, 1, *head, a.entry_values, *rest, descending=descending)
         assert np.abs(out - wanted).max() < tolerance * scale
     assert sums[0].sum() == pytest.approx(np.sum(vector.astype(float) * out), rel=1e-12)
     assert np.array_equal(*sums)
     out[:] = 7
-    run(own, "gather", 2, 1, *head, a.entry_values, packed, vector, out, sums[0], np.ones(1, np.int32))
+    run(own, "gather", 2, 1, *head, a.entry_values, packed, vector, none, out, sums[0], np.ones(1, np.int32))
     assert np.all(out == 7)
 
 

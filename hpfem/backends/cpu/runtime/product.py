@@ -281,10 +281,16 @@ class CpuCellwise:
         self._forward = CpuProduct(there, Q, back)
         self._backward = CpuProduct(again, back, Q, self._forward)
 
-    def apply(self, x: Array) -> Array:
+    def apply(self, x: Array, scale: Array | None = None) -> Array:
         """Q_a^t M Q x; see `CellwiseProduct.apply`."""
-        return self._forward(x[None])[0]
+        return self._scaled(self._forward(x[None])[0], scale)
 
-    def transposed(self, r: Array) -> Array:
+    def transposed(self, r: Array, scale: Array | None = None) -> Array:
         """Q^t M^t Q_a r; see `CellwiseProduct.apply`."""
-        return self._backward(r[None])[0]
+        return self._scaled(self._backward(r[None])[0], scale)
+
+    @staticmethod
+    def _scaled(result: Array, scale: Array | None) -> Array:
+        if scale is not None:
+            result *= scale
+        return result

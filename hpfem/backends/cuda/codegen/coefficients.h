@@ -19,13 +19,7 @@ struct Coefficients {
   template <class... I> HPFEM_DEVICE Asked ask(I... place) const { return HPFEM_STREAM((codes + ... + place)); }
   HPFEM_DEVICE static Asked none() { return -1; } // a row without entries
   template <int n> HPFEM_DEVICE void take(const Asked (&asked)[n], real (&v)[n]) const {
-    HPFEM_UNROLL for (int i = 0; i < n; i++) {
-      const real x = global[asked[i] < 0 ? 0 : asked[i] / 2];
-      v[i] = asked[i] < 0 ? real(0) : asked[i] % 2 ? -x : x;
-    }
-    HPFEM_UNROLL for (int i = 0; i < n; i++) {
-      if (asked[i] < -1) v[i] = Q.row(-1 - asked[i], global);
-    }
+    Q.take(asked, global, v);
   }
 };
 #else

@@ -4,10 +4,15 @@ template <class Index> struct Restriction {
   const Index *row_starts, *columns;
   const real *entries;
 
-  // The local coefficient that `code` makes of a component of a global vector.
-  HPFEM_DEVICE real operator()(Index code, const real *global) const {
-    const real x = global[code < 0 ? 0 : code / 2];
-    return code < 0 ? row(-1 - code, global) : code % 2 ? -x : x;
+  // The local coefficients that codes make of a component of a global vector; their loads are under way together.
+  template <int n> HPFEM_DEVICE void take(const Index (&codes)[n], const real *global, real (&v)[n]) const {
+    HPFEM_UNROLL for (int i = 0; i < n; i++) {
+      const real x = global[codes[i] < 0 ? 0 : codes[i] / 2];
+      v[i] = codes[i] < 0 ? real(0) : codes[i] % 2 ? -x : x;
+    }
+    HPFEM_UNROLL for (int i = 0; i < n; i++) {
+      if (codes[i] < -1) v[i] = row(-1 - codes[i], global); // row 0 is empty
+    }
   }
   HPFEM_DEVICE real row(Index r, const real *global) const {
     real sum = 0;

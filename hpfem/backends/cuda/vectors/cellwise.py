@@ -20,8 +20,9 @@ from .indexed import THREADS, IndexedRestriction
 WARP = 32
 # Shared memory of a block that there is without asking, and what is used of it: several blocks are to fit.
 _MOST_SHARED, _SHARED = 48 << 10, 24 << 10
-# Elements whose numbers a thread takes at a time.
+# Elements whose numbers a thread multiplies at a time, and numbers that it reads.
 _ELEMENTS = (4, 2, 1)
+_SIDE = 4
 # Of a mode, on an H200 (estimates, in 1e-12 s for each byte of a number): an entry of a sparse factor, filled-up ones
 # too; one of a dense matrix; and local numbers written and read again, which the sparse ones save.
 _SPARSE, _DENSE, _LOCAL = 0.045, 0.0125, 1.15
@@ -142,7 +143,7 @@ class SlicedFactors:
             return None
         # Each warp is to have something to do, and two blocks or more are to fit.
         warps = THREADS // WARP
-        groups = max(1, min(-(-2 * warps // most), _SHARED // (n * elements * size)))
+        groups = max(1, min(-(-4 * warps // most), _SHARED // (n * elements * size)))
         return cls(
             n, elements, groups, -(-groups * most // warps), np.array(ends, np.int32),
             np.concatenate([[0], np.cumsum(widths)]).astype(np.int32), _joined(rows, np.int32),
@@ -166,6 +167,7 @@ class SlicedFactors:
             f"using Index = {c_type(index)};",
             f"constexpr int MODES = {self.n}, FACTORS = {len(self.factor_starts) - 1}, THREADS = {THREADS};",
             f"constexpr int ELEMENTS = {self.elements}, GROUPS = {self.groups}, ROUNDS = {self.rounds};",
+            f"constexpr int SIDE = {_SIDE};",
             header("codegen/restriction.h"),
             header("vectors/cellwise.h"),
         ])  # fmt: skip
@@ -216,6 +218,9 @@ class CudaCellwise(CellwiseProduct):
         after = self._new_local()
         direct = all(isinstance(own, _Sparse) for own in [*self._there, *self._back])
         return [after if direct else self._new_local(), after]
+
+    def _sums(self, back: Any, local: Any, scale: Any) -> Any:
+        return back.gather(local, scale=scale)[0]
 
     def _in_cells(self, there: Any, operands: Sequence[Any], x: Any, given: Sequence[Any], out: Sequence[Any]) -> None:
         sparse = [isinstance(own, _Sparse) for own in operands]

@@ -3,7 +3,8 @@
 //
 // An entry +-1 is a code 2 * place + (1 where negative). A row of Q that is not one such entry has the code -1 - r, with
 // r its row in a CSR matrix of all of these; another entry of Q^T the code -2 - k, with k its place in a list of rows and
-// values. `real`, `Index`, COMPONENTS, BLOCKS, THREADS and GATHER_BLOCKS are given.
+// values. `real`, `Index`, COMPONENTS, BLOCKS, THREADS, GATHER_BLOCKS and SIDE are given. SIDE: rows or
+// columns of Q that a thread takes at a time, as their loads are then under way together.
 //
 //   global[component][j]        local: block after block, [component][i] in each; block b has the rows starts[b] to
 //                               starts[b + 1] of Q
@@ -19,32 +20,35 @@ HPFEM_DEVICE long long place_of(long long row, int component, const Index *start
 }
 
 // Rows of one block: `codes` and `out` are the block's. Nothing is done where *stop is not zero.
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, COMPONENTS == 1 ? 6 : 4)
     scatter(const long long n, const long long size, const Index *__restrict__ codes, const Index *__restrict__ row_starts,
             const Index *__restrict__ columns, const real *__restrict__ values, const real *__restrict__ global,
             real *__restrict__ out, const int *stop) {
   if (stop != nullptr && *stop != 0) return;
-  const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;
-  if (i >= n) return;
-  const Index code = codes[i];
+  const long long first = (long long)blockIdx.x * (SIDE * THREADS) + threadIdx.x;
+  const int left = n - first < SIDE * THREADS ? int(n - first) : SIDE * THREADS;
   const Restriction<Index> Q{row_starts, columns, values};
+  Index own[SIDE];
+  HPFEM_UNROLL for (int s = 0; s < SIDE; s++) own[s] = s * THREADS < left ? HPFEM_STREAM(codes + first + s * THREADS) : -1;
   HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
-    out[c * n + i] = Q(code, global + c * size);
+    real x[SIDE];
+    Q.take(own, global + c * size, x);
+    HPFEM_UNROLL for (int s = 0; s < SIDE; s++) {
+      if (s * THREADS < left) out[c * n + first + s * THREADS] = x[s];
+    }
   }
 }
-
-// Columns of Q that a thread sums up at a time: their loads are under way together.
-constexpr int SIDE = COMPONENTS == 1 ? 4 : 2;
 
 // Columns that Q has no entry in are those of the identity, if a vector is given. Columns before `single` are summed up in
 // the given order, the others, with one entry each, as they stand. Entries are sliced (SELL-C-sigma): entry k of the 32
 // columns of slice s is at slice_starts[s] + 32 k, one for each lane; -1 where a column has no more.
-// The blocks' sums of vector * out go to `partials`, if it is given.
+// Sums are multiplied by `scale`, [size], if it is given. The blocks' sums of vector * out go to `partials`, if it is given.
 extern "C" __global__ void __launch_bounds__(THREADS, GATHER_BLOCKS)
     gather(const long long size, const long long single, const Index *__restrict__ starts,
            const Index *__restrict__ order, const long long *__restrict__ slice_starts, const Index *__restrict__ codes,
            const Index *__restrict__ rows, const real *__restrict__ values, const real *__restrict__ local,
-           const real *__restrict__ vector, real *__restrict__ out, double *partials, const int *stop) {
+           const real *__restrict__ vector, const real *__restrict__ scale, real *__restrict__ out, double *partials,
+           const int *stop) {
   HPFEM_SHARED(shared);
   if (stop != nullptr && *stop != 0) return;
   double dot[1] = {0};
@@ -64,10 +68,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, GATHER_BLOCKS)
       empty[s] = true;
       if (width[s] > most) most = width[s];
     }
+    Index next[SIDE];
+    HPFEM_UNROLL for (int s = 0; s < SIDE; s++) next[s] = width[s] > 0 ? entry[s][0] : Index(-1);
     for (int k = 0; k < most; k++) {
       Index code[SIDE];
       HPFEM_UNROLL for (int s = 0; s < SIDE; s++) {
-        code[s] = k < width[s] ? entry[s][32 * k] : Index(-1);
+        code[s] = next[s];
+        next[s] = k + 1 < width[s] ? entry[s][32 * (k + 1)] : Index(-1);
         empty[s] &= code[s] == -1;
       }
       HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
@@ -84,6 +91,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, GATHER_BLOCKS)
       if (j >= size) continue;
       HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
         if (empty[s] && vector) sum[s][c] = vector[c * size + j];
+        if (scale) sum[s][c] *= scale[j];
         out[c * size + j] = sum[s][c];
         if (partials) dot[0] += double(sum[s][c]) * vector[c * size + j];
       }

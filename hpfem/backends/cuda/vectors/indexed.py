@@ -17,8 +17,10 @@ from ..runtime.kernel import functions
 THREADS = 256
 # Columns of a slice.
 SLICE = 32
-# Blocks on a multiprocessor of kernels that sum: as many as run at once, and of `gather`.
-SUM_BLOCKS, GATHER_BLOCKS = 6, 4
+# Blocks on a multiprocessor of kernels that sum: as many as run at once; and of `gather`, where more are slower.
+SUM_BLOCKS, GATHER_BLOCKS = 6, 3
+# Rows or columns that a thread takes at a time.
+SIDE = 4
 # Rows whose columns `gather` sums up at one time; those of some such parts fit the second cache.
 ORDERED = 1 << 21
 Indices = NDArray[np.integer[Any]]
@@ -38,6 +40,20 @@ def sum_bytes(sums: int) -> int:
         Bytes.
     """
     return 8 * sums * (THREADS + 32)
+
+
+def per_thread(components: int) -> int:
+    """Rows or columns that a thread takes at a time: fewer with several components.
+
+    Parameters
+    ----------
+    components : int
+
+    Returns
+    -------
+    int
+    """
+    return SIDE if components == 1 else SIDE // 2
 
 
 def _stable(keys: Any) -> Any:
@@ -167,7 +183,7 @@ class IndexTables:
             f"using real = {c_type(real)};",
             f"using Index = {c_type(self.codes.dtype)};",
             f"constexpr int COMPONENTS = {components}, BLOCKS = {len(self.starts) - 1}, THREADS = {THREADS};",
-            f"constexpr int GATHER_BLOCKS = {GATHER_BLOCKS};",
+            f"constexpr int GATHER_BLOCKS = {GATHER_BLOCKS}, SIDE = {per_thread(components)};",
             header("codegen/reduction.h"),
             header("codegen/restriction.h"),
             header("vectors/indexed.h"),
@@ -245,7 +261,7 @@ class IndexedRestriction(ElementRestriction):
                     (THREADS,),
                     (
                         np.int64(n), np.int64(0), a.starts, a.order, slice_starts, codes, a.entry_rows, a.entry_values,
-                        local, none, out, none, none,
+                        local, none, none, out, none, none,
                     ),
                     shared_mem=sum_bytes(1),
                 )  # fmt: skip
@@ -285,7 +301,7 @@ class IndexedRestriction(ElementRestriction):
             if target is None or not n:
                 continue
             function(
-                (-(-n // THREADS),),
+                (-(-n // (per_thread(len(vector)) * THREADS)),),
                 (THREADS,),
                 (
                     np.int64(n), np.int64(self.size), codes, a.row_starts, a.columns, a.values, vector, target,
@@ -293,7 +309,15 @@ class IndexedRestriction(ElementRestriction):
                 ),
             )  # fmt: skip
 
-    def gather(self, local: Any, vector: Any = None, out: Any = None, partials: Any = None, stop: Any = None) -> Any:
+    def gather(
+        self,
+        local: Any,
+        vector: Any = None,
+        out: Any = None,
+        partials: Any = None,
+        stop: Any = None,
+        scale: Any = None,
+    ) -> Any:
         """Sum local numbers, Q^T; see `ElementRestriction.gather`.
 
         Parameters
@@ -306,6 +330,8 @@ class IndexedRestriction(ElementRestriction):
             For sums of vector * out.
         stop : int, optional
             As for `scatter`.
+        scale : cupy.ndarray, [size], optional
+            Factors of the result.
 
         Returns
         -------
@@ -319,8 +345,8 @@ class IndexedRestriction(ElementRestriction):
             (THREADS,),
             (
                 np.int64(self.size), np.int64(a.single), a.starts, a.order, a.slice_starts, a.entry_codes,
-                a.entry_rows, a.entry_values, local, none if vector is None else vector, out,
-                none if partials is None else partials, np.uint64(stop or 0),
+                a.entry_rows, a.entry_values, local, none if vector is None else vector,
+                none if scale is None else scale, out, none if partials is None else partials, np.uint64(stop or 0),
             ),
             shared_mem=sum_bytes(1),
         )  # fmt: skip
