@@ -5,7 +5,7 @@
     python examples/acoustic_wave.py --mesh meshes/curved_mixed_2d.msh --order 8 --frequency 5 --output pictures/
 
 A Ricker wavelet is emitted at a point. Receivers are a little below the surface, where the pressure is zero.
-Quads with Gauss-Lobatto points have a diagonal mass, so a time step is one operator and a few vector operations. Where
+Quads with Gauss-Lobatto points have a diagonal mass: a time step is one operator and one pass over the vectors. Where
 there are tris the mass is inverted by CG, some 35 iterations a step at order 5. After the source has ended, the energy
 is constant up to the square of the time step in both cases.
 """

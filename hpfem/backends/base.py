@@ -215,6 +215,18 @@ class Backend(Immutable, ABC):
         """
         return None
 
+    def leapfrog(self, weights: Any, force: Any, now: Any, before: Any) -> None:
+        """Take a step of the leapfrog scheme, in place: before = 2 now - before + weights * force.
+
+        Parameters
+        ----------
+        weights, force, now, before : array, [n]
+            Of one type, on its device.
+        """
+        before *= -1
+        before += 2 * now
+        before += weights * force
+
     def product_needs(self, local: int, size: int, components: int, dtype: DTypeLike) -> dict[str, dict[str, float]]:
         """Estimate the memory of a global operator without its kernels.
 

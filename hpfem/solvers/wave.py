@@ -55,6 +55,8 @@ class AcousticWave:
     diagonal_mass : bool
     mass_iterations : int
         CG iterations spent on the mass so far.
+    advance : callable
+        (weights, force, now, before) -> None: before = 2 now - before + weights * force, by default `Backend.leapfrog`.
 
     Raises
     ------
@@ -101,6 +103,9 @@ class AcousticWave:
             raise ArgumentError(f"no time step is stable and finite ({dt:g}): is the speed zero everywhere? Give dt")
         self.dt = float(dt)
         self.time, self.steps = 0.0, 0
+        # Of K p - f, or M^-1 of that where the mass is not diagonal, in a step.
+        self._weights = (-(self.dt**2)) * (self._free * self._inverse if self.diagonal_mass else self._free)
+        self.advance: Callable[[Any, Any, Any, Any], None] = self.K.operator.backend.leapfrog
         self._now = self._free * 0
         self._before = self._free * 0
 
@@ -173,7 +178,8 @@ class AcousticWave:
         self._now = self._global(pressure, "the pressure")
         rate = self._free * 0 if velocity is None else self._global(velocity, "the velocity")
         bend = self._free * self.solve_mass(self._stiffness(self._now))
-        self._before = self._now - self.dt * rate - (self.dt**2 / 2) * bend
+        before = self._now - self.dt * rate - (self.dt**2 / 2) * bend
+        self._before = self.vectors.xp.asarray(before, self._now.dtype)
         self.time, self.steps = 0.0, 0
 
     def _global(self, given: Any, what: str) -> Any:
@@ -196,15 +202,18 @@ class AcousticWave:
         SolverError
             If the solution grows without bound: the time step is too large.
         """
-        force = -self._stiffness(self._now)
         if load is not None:
             self._check_functional(load)
-            force = force + self._free * load
-        ahead = 2 * self._now - self._before + self.dt**2 * (self._free * self.solve_mass(force))
-        self._before, self._now = self._now, ahead
+        force = self.K.apply(self._now, self.device)  # new memory
+        if load is not None:
+            force -= load
+        if not self.diagonal_mass:
+            force = self.vectors.xp.asarray(self.solve_mass(self._free * force), force.dtype)
+        self.advance(self._weights, force, self._now, self._before)
+        self._before, self._now = self._now, self._before
         self.time += self.dt
         self.steps += 1
-        if self.steps % 100 == 0 and not np.isfinite(self.vectors.max_norm(ahead)):
+        if self.steps % 100 == 0 and not np.isfinite(self.vectors.max_norm(self._now)):
             raise SolverError(f"the wave grows without bound after {self.steps} steps; take dt below {self.dt:.2e}")
 
     def energy(self) -> float:

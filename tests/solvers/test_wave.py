@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import hpfem as hp
+from hpfem.backends import BACKENDS, vectors_on
 from hpfem.mesh import box
 from hpfem.solvers import AcousticWave, point_source, ricker
 from tests.assembly.meshes import ours
@@ -86,6 +87,44 @@ def test_mixed_shapes_invert_the_mass_by_cg():
     assert wave.invariant() == pytest.approx(first, rel=1e-10)
     exact = np.cos(np.pi * np.sqrt(2) * wave.time)
     assert wave.pressure.at([[0.0, 0.0, 0.0]])[0] == pytest.approx(exact, abs=2e-3)
+
+
+def cases(backend):
+    """Waves with a mass that is diagonal and one that is not, some of p = 0, in both types."""
+    for dtype in ("float64", "float32"):
+        for basis, quadrature, shapes in (("lagrange", "collocated", "quad"), ("modified", None, ("quad", "tri"))):
+            space = hp.Space(box(shapes, (3, 2)), 4, basis, quadrature, dtype=dtype, backend=backend)
+            yield AcousticWave(hp.C0Space(space), 2.0, ("xmin",), dt=2e-3)
+
+
+@pytest.mark.filterwarnings("ignore:mass")  # what rounding allows in float32
+def test_a_step_is_that_of_the_scheme(backend, rng):
+    """One step beside the formula, by NumPy: with a load, from a pressure and a velocity."""
+    for wave in cases(backend):
+        free, host = wave.bc.free, wave.vectors.to_host
+        pressure, velocity, load = (rng.standard_normal(wave.c0.size) for _ in range(3))
+        wave.start(pressure, velocity)
+        now, before = host(wave._now).astype(float), host(wave._before).astype(float)
+        wave.step(wave.vectors.from_host(load, wave.c0.space.dtype))
+        force = wave.vectors.from_host(free * (load - wave.K.apply(now)), wave.c0.space.dtype)
+        ahead = 2 * now - before + wave.dt**2 * free * host(wave.solve_mass(force))
+        eps = np.finfo(wave.c0.space.dtype).eps
+        assert np.abs(wave.vector - ahead).max() < 50 * eps * np.abs(ahead).max()
+        assert wave._now.dtype == wave._before.dtype == wave.c0.space.dtype
+        assert not wave.vector[~free].any()
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 8191, 8192, 8193, 3_000_001])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_kernel_of_a_step(backend, n, dtype, rng):
+    own, arrays = BACKENDS[backend], rng.standard_normal((4, n)).astype(dtype)
+    on_device = [vectors_on(own.device()).from_host(row) * 1 for row in arrays]
+    own.leapfrog(*on_device)
+    weights, force, now, before = arrays.astype(float)
+    found = vectors_on(own.device()).to_host(on_device[3])
+    assert np.allclose(found, 2 * now - before + weights * force, rtol=0, atol=40 * np.finfo(dtype).eps)
+    if n:
+        assert np.array_equal(vectors_on(own.device()).to_host(on_device[2]), arrays[2])
 
 
 def test_point_sources_evaluate(rng):

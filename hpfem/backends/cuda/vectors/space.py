@@ -37,6 +37,23 @@ def _advance() -> Any:
 
 
 @cache
+def _leapfrog() -> Any:
+    arguments = "T weight, T force, T now", "T before", "before = 2 * now - before + weight * force", "hpfem_leapfrog"
+    return import_module("cupy").ElementwiseKernel(*arguments)
+
+
+def leapfrog(weights: Any, force: Any, now: Any, before: Any) -> None:
+    """Take a step of the leapfrog scheme; see `Backend.leapfrog`.
+
+    Parameters
+    ----------
+    weights, force, now, before : cupy.ndarray, [n]
+        Of one type.
+    """
+    _leapfrog()(weights, force, now, before)
+
+
+@cache
 def _aside(device: str) -> Any:
     """The stream of a device's exchanges."""
     return import_module("cupy").cuda.Stream(non_blocking=True)
