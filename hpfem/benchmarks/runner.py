@@ -211,7 +211,7 @@ class Runner:
             **{name: getattr(application, name) for name in ("phase", "iterations", "residual")},
             operator=problem.form.name,
             variant=choice.options if case.size is None else None,
-            basis=s.basis,
+            basis=problem.tabulation.basis.name,
             n_cells=n_elements,
             n_modes=problem.n_modes,
             n_points=problem.n_points,

@@ -14,7 +14,7 @@ from hpfem.shapes import SHAPES
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..backends.base import BACKENDS, Backend
-from ..backends.strategy import RECOMPUTED, Strategy
+from ..backends.strategy import RECOMPUTED, SOURCES, STORED, Strategy
 from ..backends.timer import Timing
 from ..benchmarks.bake_off import GlobalSize, unknowns
 from ..benchmarks.global_phases import MeasuredOperator
@@ -106,38 +106,45 @@ class Elements(TiledProblem):
         return sorted({n for n in self.counts if n <= most} or {min(self.counts)}, reverse=True)
 
 
-def recomputing(problem: BlockProblem, backend: Backend) -> tuple[Strategy, str]:
-    """Find the first strategy that offers to recompute geometric factors.
+def by_source(problem: BlockProblem, backend: Backend, source: str) -> tuple[Strategy, str | None]:
+    """Find the first strategy, and its first options to time, with a source of geometric factors.
 
     Parameters
     ----------
     problem : BlockProblem
     backend : Backend
+    source : str
+        In `hpfem.backends.strategy.SOURCES`.
 
     Returns
     -------
     strategy : Strategy
-    options : str
-        With which it does so.
+    options : str or None
 
     Raises
     ------
     NotSuitable
         If none offers it.
     """
+    wanted = set(source.split()) - {STORED}
     for provider in backend.strategies:
         with suppress(NotSuitable):
             for options in next(provider.search(problem), ()):
-                if options is not None and RECOMPUTED in options.split():
+                words = set(((provider.default(problem) if options is None else options) or "").split())
+                if words & set(SOURCES) - {STORED} == wanted:
                     return provider, options
-    raise NotSuitable("no strategy offers to recompute factors here before it has timed others")
+    raise NotSuitable(f"no strategy offers factors that are {source} here before it has timed others")
 
 
-class Recomputed(Elements):
-    """Elements whose kernel recomputes geometric factors, by the first strategy that offers it; see `Elements`."""
+class Sourced(Elements):
+    """Elements whose strategies are sources of geometric factors; see `Elements` and `by_source`."""
+
+    def auto(self, n_elements: int) -> tuple[str, ...]:
+        """What "auto" takes is not among them; see `TiledProblem.auto`."""
+        return ()
 
     def choose(self, strategy: str, algorithm: str, n_elements: int) -> Choice:
-        """Build the kernel, whatever strategy is asked for; see `TiledProblem.choose`.
+        """Build the kernel with a source; see `TiledProblem.choose`.
 
         Raises
         ------
@@ -145,9 +152,12 @@ class Recomputed(Elements):
             If no strategy offers it.
         """
         problem = self.tiled(n_elements)
-        provider, options = recomputing(problem, self.backend)
+        provider, options = by_source(problem, self.backend, strategy)
         kernel = provider.build(problem, options)
-        return Choice(Config(provider.name, None, options), self.backend.name, kernel, "asked for", ())
+        if kernel.problem.source != strategy:
+            raise NotSuitable(f"{provider.name} takes {kernel.problem.source} factors here, not {strategy}")
+        config = Config(strategy, problem.algorithm, f"{provider.name} {options or ''}".strip())
+        return Choice(config, self.backend.name, kernel, "asked for", ())
 
 
 class Sized(Elements):
@@ -335,7 +345,7 @@ class GlobalElements(OneMesh):
         made = self._make(c0.space, strategy=strategy, algorithm=algorithm)
         if self._recomputed:
             problem = made.problem(0)
-            provider, options = recomputing(problem, made.backend)
+            provider, options = by_source(problem, made.backend, RECOMPUTED)
             made.rebuild([(Config(provider.name, problem.algorithm, options), "asked for", ())])
             if not made.choices[0].kernel.problem.recomputed:
                 raise NotSuitable(f"{provider.name} does not recompute the factors of this box")
@@ -372,8 +382,12 @@ def _whole_box(shape: str, counts: tuple[int, ...], geometry: str) -> Mesh:
     return mesh if geometry == "affine" else mesh.elevated(2).transformed(lambda x: x + 0.02 * np.sin(np.roll(x, 1, 1)))
 
 
+# A step of the scheme by the backend's kernel, and by operations of the library of its arrays, one after the other.
+FUSED, SEPARATE = "fused", "vector operations"
+
+
 class Wave(OneMesh):
-    """Time steps of the acoustic wave equation on a box.
+    """Time steps of the acoustic wave equation on a box; the strategies are `FUSED` and `SEPARATE`.
 
     Parameters
     ----------
@@ -395,23 +409,38 @@ class Wave(OneMesh):
         }
 
     def build(self, strategy: str, algorithm: str, n_elements: int) -> BuiltOperator:
-        """Make the wave, which takes the kernels that "auto" chooses; see `GlobalElements.build`."""
-        return _WaveSteps(AcousticWave(C0Space(Space(self._mesh(), **self._options)), dt=1e-6))
+        """Make the wave, whose stiffness has the kernel that "auto" chooses; see `GlobalElements.build`."""
+        wave = AcousticWave(C0Space(Space(self._mesh(), **self._options)), dt=1e-6)
+        if strategy == SEPARATE:
+            wave.advance = _separately
+        return _WaveSteps(wave, strategy)
+
+
+def _separately(weights: Any, force: Any, now: Any, before: Any) -> None:
+    before[...] = 2 * now - before + weights * force
 
 
 class _WaveSteps(BuiltOperator):
-    def __init__(self, wave: AcousticWave) -> None:
-        self.wave = wave
-        [self.choice] = wave.K.operator.choices
+    def __init__(self, wave: AcousticWave, name: str) -> None:
+        self.wave, self._stiffness = wave, MeasuredOperator(wave.K)
+        kernel = self._stiffness.choice
+        self.choice = replace(kernel, config=Config(name, kernel.algorithm, kernel.strategy))
 
     def error(self) -> float:
-        return difference(self.wave.K.operator)
+        """That of the stiffness, or of a step on random vectors beside NumPy's."""
+        vectors, given = self.wave.vectors, np.random.default_rng(0).standard_normal((4, self.wave.c0.size))
+        weights, force, now, before = given
+        arrays = [vectors.from_host(row) * 1 for row in given]  # on a host the first are the given ones
+        self.wave.advance(*arrays)
+        wanted = 2 * now - before + weights * force
+        of_step = np.abs(vectors.to_host(arrays[-1]) - wanted).max() / np.abs(wanted).max()
+        return max(difference(self.wave.K.operator), float(of_step))
 
     def on(self, n_elements: int) -> Application:
-        operator, size = self.wave.K.operator, self.wave.c0.size
-        rng = np.random.default_rng(0)
-        self.wave.start(rng.standard_normal(size))
-        return Application(self.wave.step, float(operator.nbytes + 40 * size), float(operator.flops + 5 * size), size)
+        """Steps: beside the stiffness a vector is written, and four are read; see `BuiltOperator.on`."""
+        size, stiffness = self.wave.c0.size, self._stiffness
+        self.wave.start(np.random.default_rng(0).standard_normal(size))
+        return Application(self.wave.step, stiffness.nbytes + 40.0 * size, stiffness.flops + 4.0 * size, size)
 
 
 def difference(operator: Operator) -> float:

@@ -381,9 +381,9 @@ def draw(document: Mapping[str, Any], folder: str | os.PathLike[str]) -> dict[st
     for experiment in EXPERIMENTS.values():
         for backend, device in DEVICES.items():
             rated = measured(document["results"], experiment=experiment.name, backend=backend)
-            for unit in dict.fromkeys(record["unit"] for record in rated):
+            for number, unit in enumerate(dict.fromkeys(record["unit"] for record in rated)):
                 own, title = measured(rated, unit=unit), f"{experiment.title}, {device}"
-                name = f"{experiment.name}_{device.lower()}"
+                name = f"{experiment.name}_{device.lower()}{'' if number == 0 else f'_{number + 1}'}"
                 files = made.setdefault(experiment.name, [])
                 files.append(_drawn(own, "order", title, unit, Path(folder) / f"{name}.png"))
                 if (

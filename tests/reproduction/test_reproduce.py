@@ -35,7 +35,11 @@ def test_quick(paper, tmp_path, capsys):
             assert all(r["error"] < 1e-12 for r in rated if not r["series"].startswith("roofline"))
             assert f"## {experiment.name}" in text
             assert (tmp_path / f"{experiment.name}_cpu.png").exists()
-    assert "written" in capsys.readouterr().out
+    for record in made["results"]:
+        nodal = paper in ("cao", "roget", "swirydowicz") and record["shape"] == "hex"
+        assert "value" not in record or record["basis"] == ("lagrange" if nodal else "modified"), record
+    written = [line for line in capsys.readouterr().out.splitlines() if line.startswith("written")]
+    assert len(written) == len(set(written)) >= 3
 
 
 @pytest.mark.skipif(not NO_GPU, reason="there is a GPU")
