@@ -26,11 +26,13 @@ from ..forms.form import BlockKernel, BlockProblem
 from ..memory import HOST
 from ..mesh import Mesh, box
 from ..operators import Operator
-from ..solvers import AcousticWave
+from ..solvers import AcousticWave, cg
 from ..space import Space
 from ..tuning import Choice
 from ..tuning.record import Config
 
+# Residual over right-hand side at which a solve ends.
+TOLERANCE = 1e-8
 # Operators of experiments only.
 Build = Callable[[BlockProblem], BlockKernel]
 
@@ -357,6 +359,15 @@ class _Checked(MeasuredOperator):
 
     def error(self) -> float:
         return difference(self.A.operator)
+
+    def iteration(self) -> Application | str:
+        """An iteration, with what a solve to `TOLERANCE` takes; see `MeasuredOperator.iteration`."""
+        made = super().iteration()
+        if isinstance(made, str):
+            return made
+        rhs = self.A.vectors.from_host(self._given * np.tile(self.A.bc.free, self.A.components))
+        _, info = cg(self.A, rhs, tol=TOLERANCE, bar=False)
+        return replace(made, iterations=info.iterations, residual=float(info.residual))
 
 
 def box_size(shape: str, order: int, counts: tuple[int, ...]) -> GlobalSize:

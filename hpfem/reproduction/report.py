@@ -211,6 +211,7 @@ def tables(experiment: Experiment, records: Sequence[Record]) -> Iterator[str]:
                 yield f"\n**{series.name}, {DEVICES[backend]}**, {series.unit}, the best of all sizes by order{error}."
                 yield f"Status: {series.status}. Counts: {series.counts.source}.\n"
                 yield _by_order(rated)
+                yield from _about(rated)
             reasons: dict[str, int] = {}
             for record in own:
                 if "value" not in record:
@@ -257,6 +258,24 @@ def words_of(record: Record, names: Sequence[str]) -> Iterator[str]:
     for name in names:
         if record.get(name) is not None:
             yield _WORDS.get(name, "{}").format(record[name])
+
+
+def _about(rated: Sequence[Record]) -> Iterator[str]:
+    """What else is known of measurements: the product's share of iterations, solves, limits of rooflines."""
+    told = []
+    for name, text in (
+        ("share", "the product's share of an iteration {}"),
+        ("iterations", "a solve takes {} iterations"),
+        ("residual", "to residuals of {} of the right-hand side"),
+    ):
+        found = [record[name] for record in rated if record.get(name) is not None]
+        if found:
+            told.append(text.format("–".join(dict.fromkeys(number(own) for own in (min(found), max(found))))))
+    if rated[0]["series"].startswith("roofline"):
+        told += dict.fromkeys(record["variant"] for record in rated if record.get("variant"))
+    if told:
+        first, *rest = told
+        yield f"\n{'; '.join([first[0].upper() + first[1:], *rest])}."
 
 
 def _by_order(rated: Sequence[Record]) -> str:

@@ -229,9 +229,12 @@ class Reproduction:
 
     def _keep(self, series: Series, case: PaperCase, runner: Runner) -> None:
         about = self._about(case)
+        applied = next((m.seconds for m in runner.measurements if m.phase == "application"), None)
         for measured in runner.measurements:
             if series.phase not in (None, measured.phase):
                 continue
+            if applied is not None and measured.phase == "iteration":
+                about["share"] = applied / measured.seconds
             record = {**measured.as_dict(), **about, "unit": series.unit, "status": series.status}
             self.records.append({**record, "value": series.value(record)})
         for entry in (*runner.skipped, *runner.wrong):

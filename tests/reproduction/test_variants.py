@@ -1,6 +1,7 @@
 """Kernels that only experiments need: right, and missed by nobody."""
 
 import ast
+import json
 import shutil
 import subprocess
 import sys
@@ -67,23 +68,36 @@ def test_nothing_imports_the_variants():
             assert not [name for name in found if name.startswith(VARIANTS)], module
 
 
-def test_without_the_folder_the_experiments_are_gone(tmp_path):
-    for folder in ("hpfem", "shapes"):
-        ignored = shutil.ignore_patterns("__pycache__", "variants")
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignored)
-    command = [sys.executable, "-m", "hpfem", "reproduce", "list"]
+# Folder -> the experiments that go with it.
+OF_FOLDERS = {
+    "axhelm": {"cao-variants"},
+    "ladder": {
+        f"swirydowicz-ladder-{problem}-{threads}" for problem in ("bp10", "bp35", "bp30") for threads in ("2d", "3d")
+    },
+    "quads": {"eichstaedt-memory"},
+    "stiffness": {"roget-gemm"},
+    "sumfac": {"xing-algorithms"},
+}
+
+
+def test_every_folder_is_known():
+    folders = (ROOT / "hpfem" / "reproduction" / "variants").glob("*/__init__.py")
+    assert {folder.parent.name for folder in folders} == set(OF_FOLDERS)
+
+
+@pytest.mark.parametrize("folder", ["variants", *OF_FOLDERS])
+def test_without_a_folder_its_experiments_are_gone(folder, tmp_path):
+    """Deleting all variants, or one of them, removes experiments and breaks nothing."""
+    at = tmp_path / "hpfem" / "reproduction" / ("variants" if folder == "variants" else f"variants/{folder}")
+    for copied in ("hpfem", "shapes"):
+        shutil.copytree(ROOT / copied, tmp_path / copied, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.rmtree(at)
+    command = [sys.executable, "-m", "hpfem", "reproduce", "list", "--json"]
     listed = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
     assert listed.returncode == 0, listed.stderr
-    gone = {name for name in EXPERIMENTS if not any(line.split()[0] == name for line in listed.stdout.splitlines())}
-    assert gone == {
-        *("xing-grouped", "roget-gemm", "xing-thread", "eichstaedt-thread"),
-        *("eichstaedt-memory", "cao-variants", "xing-algorithms"),
-        *(
-            f"swirydowicz-ladder-{problem}-{threads}"
-            for problem in ("bp10", "bp35", "bp30")
-            for threads in ("2d", "3d")
-        ),
-    }
+    gone = set(EXPERIMENTS) - {entry["id"] for entry in json.loads(listed.stdout)}
+    alone = {"xing-grouped", "xing-thread", "eichstaedt-thread"}
+    assert gone == (OF_FOLDERS[folder] if folder in OF_FOLDERS else alone.union(*OF_FOLDERS.values()))
 
 
 def test_elements_beyond_the_registers(tmp_path, rng):

@@ -366,6 +366,12 @@ class NearMemory(Unbuilt):
         super().__init__(*what, **options)
         self._moved = moved
 
+    def choose(self, strategy: str, algorithm: str, n_elements: int) -> Choice:
+        """Name what is timed, and the bandwidths; see `Unbuilt.choose`."""
+        known = ", ".join(f"{rate / 1e12:.3g} TB/s of {where}" for where, rate in near_bandwidth().items())
+        named = super().choose(strategy, algorithm, n_elements)
+        return replace(named, config=named.config._replace(options=f"measured in the run: {known}"))
+
     def seconds(self, strategy: str, n_elements: int) -> Timing:
         """Bytes over the bandwidth that is measured; see `Unbuilt.seconds`."""
         rates = near_bandwidth()
