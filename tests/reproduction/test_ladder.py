@@ -94,6 +94,7 @@ def test_the_experiment_as_the_command_runs_it(experiment, library, monkeypatch)
             assert record["error"] < 1e-12
             assert record["variant"] == "32 registers, 0 bytes of local memory"
     [near] = [r for r in records if r["strategy"] == "shared memory of fewer barriers"]
+    assert near["variant"] == "measured in the run: 10 TB/s of shared, 10 TB/s of L1"
     problem, series = near["benchmark"], EXPERIMENTS[experiment].series[0]
     traffic = 3 * Rung(problem, series.name, "fewer barriers", 3).shared_traffic
     assert near["value"] == pytest.approx(3 * COUNTS[problem].flops(3) / (traffic / 1e13) / 1e12)  # eq. 13
