@@ -368,7 +368,13 @@ class _TiledOperator(BuiltOperator):
         elif n_elements < self._u.shape[1]:
             chosen = self._block.choose(choice.strategy, choice.algorithm, n_elements)
             kernel = TiledKernel(chosen.kernel, self._block.xp)
-        call = partial(kernel.kernel.apply, self._u[:, :n_elements], self._out[:, :n_elements])
+        call = partial(kernel.kernel.apply, _first(self._u, n_elements), _first(self._out, n_elements))
         fields = self._block.components
         dofs = n_elements * self._block.problem.n_modes * fields
         return Application(call, kernel.nbytes(fields), fields * kernel.flops, dofs)
+
+
+def _first(array: Any, n_elements: int) -> Any:
+    """So many elements of each component, in the first part of an array's memory, without gaps."""
+    components, _, numbers = array.shape
+    return array.reshape(-1)[: components * n_elements * numbers].reshape(components, n_elements, numbers)

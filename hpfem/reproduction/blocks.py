@@ -153,7 +153,8 @@ class Sourced(Elements):
         NotSuitable
             If no strategy offers it.
         """
-        problem = self.tiled(n_elements)
+        # Coefficients in the factors are of all the few elements, also where one is enough to compile.
+        problem = self.tiled(max(n_elements, self.problem.n_elements))
         provider, options = by_source(problem, self.backend, strategy)
         kernel = provider.build(problem, options)
         if kernel.problem.source != strategy:

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from hpfem.backends.base import BACKENDS
+from hpfem.errors import NotSuitable
 from hpfem.reproduction import EXPERIMENTS
 from hpfem.reproduction.papers import cao, swirydowicz
 from hpfem.reproduction.run import cases_of
@@ -130,3 +131,27 @@ def test_barriers_and_shared_memory_of_the_paper():
     """[Swirydowicz] section 6, Kernel 7, and section 5."""
     assert 5 * (12 + 2) + 1 == 71
     assert 56 * 32 * 4 * 1.328e9 == pytest.approx(9.5191e12, rel=1e-4)
+
+
+def test_sources_of_factors():
+    """Each kernel of cao-beyond has the factors that its name says; affine elements have none to compute again."""
+    for series in EXPERIMENTS["cao-beyond"].series:
+        for case in series.cases("cpu", True):
+            block = series.block(case, "cpu")
+            for source in series.strategies["cpu"]:
+                assert block.choose(source, "auto", 1).kernel.problem.source == source
+    [affine, *_] = EXPERIMENTS["cao-beyond"].series
+    with pytest.raises(NotSuitable, match="no strategy offers factors that are recomputed"):
+        affine.block(affine.cases("cpu", True)[0], "cpu").choose("recomputed", "auto", 1)
+
+
+def test_smaller_sizes_have_components_without_gaps():
+    case = {"equation": "Helmholtz", "shape": "hex", "order": 2, "geometry": "deformed", "d": 3}
+    block = cao._axhelm(case, "cpu")
+    block.counts = (40, 17)
+    built = block.build("auto", "auto", 40)
+    assert built.error() < 1e-12
+    application = built.on(17)
+    application.call()
+    assert application.n_dofs == 3 * 17 * 27
+    assert all(array.flags.c_contiguous and array.shape == (3, 17, 27) for array in application.call.args)
