@@ -366,6 +366,7 @@ class _Checked(MeasuredOperator):
         made = super().iteration()
         if isinstance(made, str):
             return made
+        assert self.A.bc is not None  # `GlobalElements.build` gives it
         rhs = self.A.vectors.from_host(self._given * np.tile(self.A.bc.free, self.A.components))
         _, info = cg(self.A, rhs, tol=TOLERANCE, bar=False)
         return replace(made, iterations=info.iterations, residual=float(info.residual))
