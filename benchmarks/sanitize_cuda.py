@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,84 +23,149 @@ from hpfem.backends.cuda.stdmat.strategy import CudaStdMat
 from hpfem.backends.cuda.sumfac.strategy import CudaSumFac
 from hpfem.backends.cuda.sumfac_top.strategy import CudaSumFacTop
 from hpfem.backends.numpy.pipeline import NumpyKernel
-from hpfem.benchmarks.problems import BENCHMARKS
+from hpfem.backends.strategy import Strategy
 from hpfem.benchmarks.tiled import few_elements
+from hpfem.forms.form import BlockProblem
+from hpfem.forms.merged import merged_if_possible
 
-# Strategy, shape, order, geometry, benchmark, algorithm and options.
+ROOT = Path(__file__).resolve().parent.parent
+
+OPERATORS: dict[str, Any] = {
+    "mass": hp.Mass,
+    "helmholtz": hp.Helmholtz,
+    "laplacian": hp.Laplacian,
+    # Its coefficients can be merged with the factors.
+    "variable": partial(hp.Helmholtz, lam=lambda *x: 1 + 0.1 * x[0], diffusivity=lambda *x: 1 + 0.2 * x[1]),
+}
+NODES: dict[str, Any] = {"basis": "lagrange", "quadrature": "collocated"}
+# Strategy, shape, order, geometry, operator, algorithm and options; "nodes" is "sumfac-top" in the basis of the points.
+# Every kernel is applied to two components, which share what is read of the geometry.
 CASES = [
-    ("sumfac-top", "hex", 4, "deformed", "bk1", "noncollocated", "elements=3 prefetch=6 l2"),
-    ("sumfac-top", "hex", 4, "deformed", "bk3", "noncollocated", "elements=2 prefetch=2 late"),
-    ("sumfac-top", "hex", 3, "affine", "bk3", "collocated", "elements=3"),
-    ("sumfac-top", "quad", 5, "deformed", "bk3", "collocated", "elements=5 l2"),
-    ("sumfac-top", "tri", 4, "deformed", "bk3", "noncollocated", "elements=5 prefetch=2 late"),
-    ("sumfac-top", "tri", 4, "affine", "bk3", "collocated", "elements=4 split=7"),
-    ("sumfac-top", "tet", 4, "deformed", "bk3", "collocated", "elements=4 l2"),
-    ("sumfac-top", "tet", 4, "deformed", "bk1", "noncollocated", "elements=4 split=7"),
-    ("sumfac-top", "prism", 4, "deformed", "bk3", "noncollocated", "elements=3 tables_shared"),
-    ("sumfac-top", "prism", 3, "affine", "bk3", "collocated", "elements=3 split=1"),
-    ("sumfac-top", "pyramid", 4, "deformed", "bk3", "collocated", "elements=3 split=2"),
-    ("sumfac-top", "pyramid", 3, "affine", "bk1", "noncollocated", "elements=4"),
-    ("sumfac", "tet", 2, "deformed", "bk3", "noncollocated", None),
-    ("sumfac", "prism", 1, "affine", "bk3", "noncollocated", None),
+    ("sumfac-top", "hex", 4, "deformed", "mass", "noncollocated", "elements=3 prefetch=6 l2"),
+    ("sumfac-top", "hex", 4, "deformed", "helmholtz", "noncollocated", "elements=2 prefetch=2 late"),
+    ("sumfac-top", "hex", 3, "affine", "helmholtz", "collocated", "elements=3"),
+    ("sumfac-top", "quad", 5, "deformed", "helmholtz", "collocated", "elements=5 l2"),
+    ("sumfac-top", "tri", 4, "deformed", "helmholtz", "noncollocated", "elements=5 prefetch=2 late"),
+    ("sumfac-top", "tri", 4, "affine", "helmholtz", "collocated", "elements=4 split=7"),
+    ("sumfac-top", "tet", 4, "deformed", "helmholtz", "collocated", "elements=4 l2"),
+    ("sumfac-top", "tet", 4, "deformed", "mass", "noncollocated", "elements=4 split=7"),
+    ("sumfac-top", "prism", 4, "deformed", "helmholtz", "noncollocated", "elements=3 tables_shared"),
+    ("sumfac-top", "prism", 3, "affine", "helmholtz", "collocated", "elements=3 split=1"),
+    ("sumfac-top", "pyramid", 4, "deformed", "helmholtz", "collocated", "elements=3 split=2"),
+    ("sumfac-top", "pyramid", 3, "affine", "mass", "noncollocated", "elements=4"),
+    ("sumfac", "tet", 2, "deformed", "helmholtz", "noncollocated", None),
+    ("sumfac", "prism", 1, "affine", "helmholtz", "noncollocated", None),
     # Factors recomputed from maps.
-    ("sumfac-top", "hex", 4, "multilinear", "bk3", "noncollocated", "elements=3 min_blocks=4 recomputed"),
-    ("sumfac-top", "pyramid", 3, "multilinear", "bk3", "collocated", "elements=4 recomputed"),
-    ("sumfac-top", "tet", 3, "deformed", "bk3", "noncollocated", "elements=5 split=3 recomputed"),
-    ("sumfac-top", "quad", 4, "multilinear", "bk1", "noncollocated", "elements=6 recomputed"),
-    ("sumfac", "tet", 2, "deformed", "bk3", "noncollocated", "recomputed"),
-    ("sumfac", "prism", 1, "multilinear", "bk3", "noncollocated", "recomputed"),
+    ("sumfac-top", "hex", 4, "multilinear", "helmholtz", "noncollocated", "elements=3 min_blocks=4 recomputed"),
+    ("sumfac-top", "pyramid", 3, "multilinear", "helmholtz", "collocated", "elements=4 recomputed"),
+    ("sumfac-top", "tet", 3, "deformed", "helmholtz", "noncollocated", "elements=5 split=3 recomputed"),
+    ("sumfac-top", "quad", 4, "multilinear", "mass", "noncollocated", "elements=6 recomputed"),
+    ("sumfac", "tet", 2, "deformed", "helmholtz", "noncollocated", "recomputed"),
+    ("sumfac", "prism", 1, "multilinear", "helmholtz", "noncollocated", "recomputed"),
     # But for a scale.
-    ("sumfac-top", "hex", 4, "multilinear", "bk3", "collocated", "elements=3 prefetch=2 late scaled"),
-    ("sumfac-top", "prism", 3, "multilinear", "bk3", "noncollocated", "elements=5 l2 split=3 scaled"),
-    ("sumfac", "tet", 2, "deformed", "bk3", "noncollocated", "scaled"),
-    ("stdmat", "pyramid", 2, "deformed", "bk3", "collocated", None),
-    ("dense", "tri", 3, "affine", "bk3", "noncollocated", "warps=4 tiles=0"),
-    ("dense", "tet", 3, "affine", "bk3", "noncollocated", "warps=2 tiles=1"),
-    ("dense", "tet", 5, "affine", "bk3", "noncollocated", "warps=2 tiles=1 stages=3 no-kept"),
-    ("dense", "tet", 5, "affine", "bk1", "noncollocated", None),
+    ("sumfac-top", "hex", 4, "multilinear", "helmholtz", "collocated", "elements=3 prefetch=2 late scaled"),
+    ("sumfac-top", "prism", 3, "multilinear", "helmholtz", "noncollocated", "elements=5 l2 split=3 scaled"),
+    ("sumfac", "tet", 2, "deformed", "helmholtz", "noncollocated", "scaled"),
+    # Coefficients in the factors.
+    ("sumfac-top", "hex", 4, "deformed", "variable", "collocated", "elements=3 prefetch=2 late merged"),
+    ("sumfac-top", "tet", 3, "deformed", "variable", "noncollocated", "elements=4 l2 split=3 merged"),
+    ("sumfac-top", "pyramid", 3, "multilinear", "variable", "noncollocated", "elements=4 split=7 scaled merged"),
+    ("sumfac-top", "quad", 4, "multilinear", "variable", "collocated", "elements=6 scaled merged"),
+    ("sumfac", "prism", 1, "multilinear", "variable", "noncollocated", "scaled merged"),
+    ("sumfac", "tet", 2, "deformed", "variable", "noncollocated", "merged"),
+    # Nodes on the points.
+    ("nodes", "hex", 7, "deformed", "helmholtz", "collocated", "elements=2 prefetch=2"),
+    ("nodes", "hex", 7, "multilinear", "laplacian", "collocated", "elements=1 recomputed"),
+    ("nodes", "hex", 7, "multilinear", "variable", "collocated", "elements=2 scaled merged"),
+    ("nodes", "hex", 7, "affine", "helmholtz", "collocated", "elements=2"),
+    ("nodes", "quad", 4, "deformed", "mass", "noncollocated", "elements=6"),
+    ("stdmat", "pyramid", 2, "deformed", "helmholtz", "collocated", None),
+    ("dense", "tri", 3, "affine", "helmholtz", "noncollocated", "warps=4 tiles=0"),
+    ("dense", "tet", 3, "affine", "helmholtz", "noncollocated", "warps=2 tiles=1"),
+    ("dense", "tet", 5, "affine", "helmholtz", "noncollocated", "warps=2 tiles=1 stages=3 no-kept"),
+    ("dense", "tet", 5, "affine", "mass", "noncollocated", None),
     # On simplex rules.
-    ("fused", "tri", 4, "deformed", "bk3", "noncollocated", None),
-    ("fused", "tet", 3, "deformed", "bk1", "collocated", None),
-    ("fused", "tet", 4, "deformed", "bk3", "noncollocated", "warps=2 kept=3"),
-    ("fused", "tet", 5, "deformed", "bk3", "noncollocated", "warps=2 stages=3 ahead=1 no-mirror"),
-    ("fused", "tet", 2, "affine", "bk3", "noncollocated", "warps=2 stages=2"),
+    ("fused", "tri", 4, "deformed", "helmholtz", "noncollocated", None),
+    ("fused", "tet", 3, "deformed", "mass", "collocated", None),
+    ("fused", "tet", 4, "deformed", "helmholtz", "noncollocated", "warps=2 kept=3"),
+    ("fused", "tet", 5, "deformed", "helmholtz", "noncollocated", "warps=2 stages=3 ahead=1 no-mirror"),
+    ("fused", "tet", 2, "affine", "helmholtz", "noncollocated", "warps=2 stages=2"),
+    ("fused", "tet", 3, "deformed", "variable", "noncollocated", "warps=2 kept=3"),
 ]
+PROVIDERS = {own.name: own for own in (CudaSumFacTop(), CudaSumFac(), CudaStdMat(), CudaDense(), CudaFused())}
+# Solvers' kernels: index tables, conjugate gradients, cells' matrices and sparse ones of multigrid.
+PRECONDITIONERS = ("none", "jacobi", "multigrid")
 
 
-def run(
-    mixed: bool, strategy: str, shape: str, order: int, geometry: str, benchmark: str, algorithm: str, options: Any
-) -> float | None:
-    """Largest difference to NumPy, relative to the largest entry; None if mixed precision changes nothing."""
-    import cupy
-
-    quadrature = "simplex" if strategy == "fused" else None
-    space = hp.Space(few_elements(shape, geometry), order, quadrature=quadrature, backend="numpy")
-    problem = BENCHMARKS[benchmark](space).choices[0].kernel.problem
+def made(
+    mixed: bool, name: str, shape: str, order: int, geometry: str, operator: str, algorithm: str, options: str | None
+) -> tuple[Strategy, BlockProblem] | None:
+    """Strategy and problem of a case; None if mixed precision changes nothing."""
+    how = NODES if name == "nodes" else {"quadrature": "simplex"} if name == "fused" else {}
+    space = hp.Space(few_elements(shape, geometry), order, backend="numpy", **how)
+    problem = OPERATORS[operator](space, backend="numpy").choices[0].kernel.problem
     problem = replace(problem, algorithm=algorithm, mixed=mixed)
     if mixed and (problem.factors_dtype == problem.dtype or {"recomputed", "scaled"} & {*(options or "").split()}):
         return None
-    provider = next(
-        p for p in (CudaSumFacTop(), CudaSumFac(), CudaStdMat(), CudaDense(), CudaFused()) if p.name == strategy
-    )
-    kernel = provider.build(problem, options)
+    return PROVIDERS["sumfac-top" if name == "nodes" else name], problem
+
+
+def error_of(strategy: Strategy, problem: BlockProblem, options: str | None) -> float:
+    """Largest difference to NumPy, relative to the largest entry."""
+    import cupy
+
+    kernel = strategy.build(problem, options)
     kernel.finish()
     u = np.random.default_rng(0).standard_normal((2, problem.n_elements, problem.n_modes))
     wanted, out = np.empty_like(u), cupy.full(u.shape, np.nan)
-    NumpyKernel(problem, "stdmat" if quadrature else "sumfac").apply(u, wanted)
+    # Where coefficients are rounded with the factors, NumPy's are.
+    own = merged_if_possible(problem) if problem.mixed else problem
+    NumpyKernel(own, "sumfac" if problem.tabulation.rule.tensor else "stdmat").apply(u, wanted)
     kernel.apply(cupy.asarray(u), out)
     return float(np.abs(out.get() - wanted).max() / np.abs(wanted).max())
+
+
+def error_of_solve(preconditioner: str, backend: str) -> float:
+    """Difference of a solution on all solid shapes to NumPy's, relative to it."""
+    found = []
+    for name in (backend, "numpy"):
+        space = hp.Space(hp.read_mesh(ROOT / "meshes" / "cube_mixed.msh"), 3, backend=name)
+        found.append(hp.solve_helmholtz(space, f=lambda x, y, z: x * y + z, preconditioner=preconditioner, tol=1e-10))
+    return _difference(*found)
+
+
+def error_at_points(backend: str) -> float:
+    """Difference of a function of values and gradients at the points to NumPy's, relative to it."""
+    found = []
+    for name in (backend, "numpy"):
+        space = hp.Space(few_elements("hex", "deformed"), 3, backend=name)
+        u = space.project(lambda x, y, z: x * y + z)
+        found.append(hp.AtPoints(space, lambda u, du, x: u * du[0] + x[1])(u))
+    return _difference(*found)
+
+
+def _difference(u: hp.Field, wanted: hp.Field) -> float:
+    worst = max(np.abs(own - right).max() for own, right in zip(u.arrays, wanted.arrays, strict=True))
+    return float(worst / max(np.abs(right).max() for right in wanted.arrays))
+
+
+def shown(error: float, *what: Any, most: float = 1e-12) -> None:
+    """Print what was compared; a wrong result ends the program."""
+    print(*what, f"{error:.1e}", flush=True)
+    if not error < most:
+        raise SystemExit("wrong")
 
 
 def main() -> None:
     """Run every case; a wrong one ends the program."""
     choose_backend("cuda")  # says what is missing
     for mixed, case in product((False, True), CASES):
-        error = run(mixed, *case)
-        if error is None:
-            continue
-        print(*case, "mixed" * mixed, f"{error:.1e}", flush=True)
-        if not error < 1e-12:
-            raise SystemExit("wrong")
+        found = made(mixed, *case)
+        if found is not None:
+            shown(error_of(*found, case[-1]), *case, "mixed" * mixed)
+    for preconditioner in PRECONDITIONERS:
+        shown(error_of_solve(preconditioner, "cuda"), "solve", preconditioner, most=1e-8)
+    shown(error_at_points("cuda"), "at points")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from itertools import product
 
 from ....errors import NotSuitable
 from ....forms.form import BlockProblem
+from ...options import from_text
 from ..runtime.device import Limits
 from ..runtime.measured import known_row
 from .plan import DenseOptions, DensePlan, check_dense
@@ -67,7 +68,7 @@ def default_options(problem: BlockProblem, limits: Limits) -> DenseOptions:
     """
     check_dense(problem)
     row = known_row(problem, "dense")
-    if row is not None and DensePlan(problem, known := DenseOptions(*row[1:])).misfit(limits) is None:
+    if row is not None and DensePlan(problem, known := from_text(DenseOptions, row[1])).misfit(limits) is None:
         return known
     return fitting_options(problem, limits)[0]
 

@@ -84,9 +84,8 @@ class CudaFused(Strategy):
         problem = _checked(problem)
         promising = fitting_options(problem, limits())
         row = known_row(problem, self.name)
-        if row is not None and FusedPlan(problem, known := FusedOptions(*row[1:])).misfit(limits()) is None:
-            return text.to_text(known)
-        return text.to_text(promising[0])
+        known = promising[0] if row is None else text.from_text(FusedOptions, row[1])
+        return text.to_text(known if FusedPlan(problem, known).misfit(limits()) is None else promising[0])
 
     def measured(self, problem: BlockProblem) -> str | None:
         """Speed in the shipped table; see `Strategy.measured`."""

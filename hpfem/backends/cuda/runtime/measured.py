@@ -20,12 +20,13 @@ BYTES, FLOPS, DENSE_FLOPS = 3000.0, 8000.0, 25000.0
 
 @cache
 def measured_table() -> dict[str, list[Any]]:
-    """Read the options that were the fastest of many on an H200 (`benchmarks/bk_cuda.py`).
+    """Read the options that were the fastest of many on an H200 (`benchmarks/tuner_loss.py --table`).
 
     Returns
     -------
     dict
-        {key of a problem: [rate in GDoF/s, *fields of the options]}.
+        {key of a problem: [rate in GDoF/s, options as text]}; "stored" where a strategy has nothing to choose but the
+        source of factors.
     """
     path = Path(__file__).with_name("measured.json")
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
@@ -41,6 +42,7 @@ def measured_key(problem: BlockProblem, strategy: str, geometry: str = "") -> st
     Parameters
     ----------
     problem : BlockProblem
+        With its coefficients in the factors, if they can be (`merged_if_possible`).
     strategy : str
     geometry : str
         Name of a geometry kind; the problem's when left out.
@@ -53,14 +55,32 @@ def measured_key(problem: BlockProblem, strategy: str, geometry: str = "") -> st
     form = problem.form
     kind = form.factor_kind or "values"
     algorithm = problem.algorithm if form.gradients else "noncollocated"
-    counts = "x".join(map(str, problem.tabulation.rule.counts))
+    points = "nodes" if problem.tabulation.nodal else "x".join(map(str, problem.tabulation.rule.counts))
     shape, order = problem.shape.name, problem.tabulation.basis.order
-    geometry = geometry or problem.geometry.kind.name
-    single = "/float32" if problem.dtype == np.float32 else "/mixed" if _rounded(problem) else ""
-    return f"{strategy}/{shape}/{order}/{counts}/{kind}/{algorithm}/{geometry}{single}"
+    words = [strategy, shape, order, points, kind, algorithm, geometry or problem.geometry.kind.name]
+    return "/".join(map(str, words)) + _merged(problem) + _type(problem)
 
 
-def known_row(problem: BlockProblem, strategy: str) -> list[Any] | None:
+def _merged(problem: BlockProblem) -> str:
+    return "/merged" if problem.geometry.merged else ""
+
+
+def _type(problem: BlockProblem) -> str:
+    return "/float32" if problem.dtype == np.float32 else "/mixed" if _rounded(problem) else ""
+
+
+def _known_key(problem: BlockProblem, strategy: str) -> str | None:
+    """Key of the row that serves a problem, coefficients merged if they can be; see `known_row`."""
+    if problem.form.trace is None or problem.form.components > 1:
+        return None
+    kinds = [problem.geometry.kind] if problem.geometry.affine else [problem.geometry.kind, GENERAL]
+    own = [measured_key(problem, strategy, kind.name) for kind in kinds]
+    unmerged = [key.replace(_merged(problem), "") for key in own] if problem.geometry.merged else []
+    keys = [*own, *unmerged, *(key.removesuffix(_type(problem)) for key in [*own, *unmerged])]
+    return next((key for key in keys if key in measured_table()), None)
+
+
+def known_row(problem: BlockProblem, strategy: str) -> tuple[float, str] | None:
     """Look a problem up in `measured_table`.
 
     Parameters
@@ -70,17 +90,15 @@ def known_row(problem: BlockProblem, strategy: str) -> list[Any] | None:
 
     Returns
     -------
-    list or None
-        Without a measurement, the row of deformed elements, unless the elements are affine; in float32 or with rounded
-        factors without either, the rows of float64. None if there is no such row.
+    tuple of (float, str), or None
+        Without a measurement, the row of deformed elements, unless the elements are affine; with merged coefficients,
+        in float32 or with rounded factors without either, the rows without them. None if there is no such row.
     """
-    if problem.form.trace is None or problem.form.components > 1:
+    key = _known_key(merged_if_possible(problem), strategy)
+    if key is None:
         return None
-    problem = merged_if_possible(problem)
-    kinds = [problem.geometry.kind] if problem.geometry.affine else [problem.geometry.kind, GENERAL]
-    own = [measured_key(problem, strategy, kind.name) for kind in kinds]
-    keys = [*own, *(key.removesuffix("/float32").removesuffix("/mixed") for key in own)]
-    return next((measured_table()[key] for key in keys if key in measured_table()), None)
+    rate, options = measured_table()[key]
+    return float(rate), options
 
 
 def known_rate(problem: BlockProblem, strategy: str) -> float | None:
@@ -97,15 +115,16 @@ def known_rate(problem: BlockProblem, strategy: str) -> float | None:
         GDoF/s; None if it was not measured.
     """
     row = known_row(problem, strategy)
-    return None if row is None else float(row[0])
+    return None if row is None else row[0]
 
 
 def shipped_rate(problem: BlockProblem, strategy: str) -> str | None:
-    """Tell the measured rate of a problem in words; see `Strategy.measured`."""
-    rate, rounded = known_rate(problem, strategy), _rounded(problem)
-    if rounded and measured_key(problem, strategy) not in measured_table():  # it is that of other factors
+    """Tell the measured rate of a problem in words, if it is not that of other factors; see `Strategy.measured`."""
+    problem = merged_if_possible(problem)
+    key = _known_key(problem, strategy)
+    if key is None or not key.endswith(_merged(problem) + _type(problem)):
         return None
-    return None if rate is None else f"{rate} GDoF/s on an H200"
+    return f"{measured_table()[key][0]} GDoF/s on an H200"
 
 
 def expected_time(

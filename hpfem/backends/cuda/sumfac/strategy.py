@@ -11,10 +11,10 @@ from ...strategy import MERGED, RECOMPUTED, SCALED, STORED, Options, Search, Str
 from ..codegen.prelude import COMMON_HEADERS, constants, fill, header, program
 from ..codegen.tables import Levels
 from ..runtime.device import architecture
-from ..runtime.measured import expected_time, known_rate, shipped_rate
+from ..runtime.measured import expected_time, known_rate, known_row, shipped_rate
 from ..runtime.nvrtc import start
 from ..runtime.tree_kernel import TreeKernel
-from ..sumfac_top.plan import SumFacTopOptions, known_options, with_coefficients
+from ..sumfac_top.plan import options_of, with_possible_source
 
 # Threads, and so elements, of a block, and elements whose factors are stored side by side: a warp's.
 THREADS, GROUP = 64, 32
@@ -117,7 +117,8 @@ class CudaSumFac(Strategy):
 
     def default(self, problem: BlockProblem) -> Options:
         """Where factors from another source were measured to be faster, that; see `Strategy.default`."""
-        known = known_options(problem, self.name) or with_coefficients(problem, SumFacTopOptions(GROUP))
+        row = known_row(problem, self.name)
+        known = with_possible_source(problem, options_of(STORED if row is None else row[1], GROUP))
         return " ".join(word for word in (RECOMPUTED, SCALED, MERGED) if getattr(known, word)) or None
 
     def measured(self, problem: BlockProblem) -> str | None:

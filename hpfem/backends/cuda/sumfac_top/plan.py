@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from ....errors import NotSuitable
 from ....forms.form import BlockProblem
+from ...options import from_text
 from ...strategy import MERGED, RECOMPUTED, SCALED, SCALED_MERGED, STORED, of_source, possible_sources
 from ..codegen.tables import Levels
 from ..runtime.device import REGISTERS, Limits
@@ -202,29 +203,37 @@ def with_coefficients(problem: BlockProblem, options: SumFacTopOptions) -> SumFa
     return replace(options, recomputed=False, scaled=scaled, merged=True)
 
 
-def known_options(problem: BlockProblem, strategy: str = "sumfac-top") -> SumFacTopOptions | None:
+def known_options(problem: BlockProblem) -> SumFacTopOptions | None:
     """Find the measured options of a problem.
 
     Parameters
     ----------
     problem : BlockProblem
-    strategy : str
-        "sumfac-top" or "sumfac".
 
     Returns
     -------
     SumFacTopOptions or None
         None if it was not measured.
     """
-    row = known_row(problem, strategy)
-    if row is None:
-        return None
-    known = SumFacTopOptions(*row[1:])
-    if not problem.recomputable:
-        known = replace(known, recomputed=False)
-    if not problem.scalable:
-        known = replace(known, scaled=False)
-    return with_coefficients(problem, known)
+    row = known_row(problem, "sumfac-top")
+    return None if row is None else with_possible_source(problem, from_text(SumFacTopOptions, row[1]))
+
+
+def with_possible_source(problem: BlockProblem, options: SumFacTopOptions) -> SumFacTopOptions:
+    """The same options with factors stored where they cannot be recomputed, and merged where they can be.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    options : SumFacTopOptions
+
+    Returns
+    -------
+    SumFacTopOptions
+    """
+    recomputed, scaled = options.recomputed and problem.recomputable, options.scaled and problem.scalable
+    plain = replace(options, recomputed=recomputed, scaled=scaled, merged=False)
+    return with_coefficients(problem, plain)
 
 
 def default_plans(problem: BlockProblem, levels: Levels, limits: Limits, source: str = STORED) -> list[SumFacTopPlan]:

@@ -1,0 +1,53 @@
+"""benchmarks/sanitize_cuda.py: its cases are kernels that there are, and what it compares is compared."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from hpfem.backends.cuda.dense import strategy as dense
+from hpfem.backends.cuda.fused import strategy as fused
+from hpfem.backends.cuda.runtime.device import Limits
+from hpfem.backends.cuda.stdmat import strategy as stdmat
+from hpfem.backends.cuda.sumfac import strategy as sumfac
+from hpfem.backends.cuda.sumfac_top import strategy as sumfac_top
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.fixture(scope="module")
+def script():
+    """The script as a module."""
+    spec = importlib.util.spec_from_file_location("sanitize_cuda", ROOT / "benchmarks" / "sanitize_cuda.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_case_has_a_source(script, monkeypatch):
+    programs = []
+    for module in (dense, fused, stdmat, sumfac, sumfac_top):
+        for name, known in (
+            ("limits", Limits),
+            ("architecture", lambda: "sm_90"),
+            ("start", lambda text, _: programs.append(text)),
+        ):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, known)
+    sources = set()
+    for mixed in (False, True):
+        for case in script.CASES:
+            found = script.made(mixed, *case)
+            if found is not None:
+                strategy, problem = found
+                strategy.prepare(problem, case[-1])
+                sources.add((strategy.name, *(case[-1] or "").split()[-1:], mixed))
+    assert len(set(programs)) > 60
+    assert {("sumfac-top", "merged", True), ("sumfac", "merged", False), ("fused", "kept=3", True)} <= sources
+
+
+def test_solutions_and_functions_at_points_are_compared(script):
+    assert script.error_at_points("cpu") < 1e-12
+    assert script.error_of_solve("jacobi", "cpu") < 1e-8
+    with pytest.raises(SystemExit):
+        script.shown(float("nan"), "a wrong one")
