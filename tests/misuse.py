@@ -406,6 +406,7 @@ class World:
             "c0": c0,
             "components": 1,
             "bar": False,
+            "precision": "full",
         }
         solve, solved = hp.solve_helmholtz, hp.Problem(space, dirichlet={"left": 0.0}, c0=c0)
         return [

@@ -40,7 +40,7 @@ CELL_BYTES, SET_UP = 2000, 2.2
 def _applied(block: GlobalBlock, strategy: str, algorithm: str) -> BuiltOperator:
     """An operator for applications and iterations."""
     bc, problem = block.conditions, block.problem
-    operator = problem.operator(bc.c0.space, strategy=strategy, algorithm=algorithm)
+    operator = problem.operator(bc.c0.space, strategy=strategy, algorithm=algorithm, precision=block.precision)
     A = GlobalOperator(operator, bc.c0, bc if problem.dirichlet else None)
     return MeasuredOperator(A, problem.preconditioner, block.matrix_entries)
 
@@ -49,8 +49,9 @@ def _solved(block: GlobalBlock, strategy: str, algorithm: str) -> BuiltOperator:
     """A whole solve, with the choices of "auto"."""
     if (strategy, algorithm) != ("auto", "auto"):
         raise NotSuitable("a whole solve uses the strategy and algorithm of auto; remove other names")
+    preconditioner = block.problem.preconditioner
     return MeasuredSolve(
-        block.fresh_mesh, block.options, block.problem.preconditioner, block.matrix_entries, block.repeats
+        block.fresh_mesh, block.options, preconditioner, block.matrix_entries, block.repeats, block.precision
     )
 
 
@@ -282,13 +283,15 @@ class GlobalBlock(OneMesh):
         Entries of element matrices that are assembled at most.
     repeats : int
         Whole solves that are timed; others are repeated as the engine does.
+    precision : str
+        Of the operator.
     **options
         `basis`, `quadrature` and `dtype` of the `Space`.
 
     Attributes
     ----------
     problem : BakeOff
-    size, matrix_entries, repeats
+    size, matrix_entries, repeats, precision
     options : dict
         Of the `Space`.
     fresh_mesh : callable
@@ -305,10 +308,11 @@ class GlobalBlock(OneMesh):
         size: GlobalSize,
         matrix_entries: float = MATRIX_ENTRIES,
         repeats: int = 1,
+        precision: str = "full",
         **options: Any,
     ) -> None:
         self.problem, self.size = BAKE_OFFS[benchmark], size
-        self.matrix_entries, self.repeats = matrix_entries, repeats
+        self.matrix_entries, self.repeats, self.precision = matrix_entries, repeats, precision
         self._mesh, self.fresh_mesh = (partial(make, shape, size.counts, geometry) for make in (problem_mesh, new_mesh))
         self.options = {"order": order, "backend": backend, **options}
 

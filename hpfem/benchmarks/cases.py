@@ -17,6 +17,7 @@ from hpfem.shapes import SHAPES
 from ..backends.base import BACKENDS, choose_backend
 from ..errors import ArgumentError, NotSuitable
 from ..forms.form import ALGORITHMS
+from ..operators.operator import PRECISIONS
 from ..space.arguments import MAX_ORDER
 from ..support.machine import available_memory
 from .bake_off import BAKE_OFFS, BakeOff, GlobalBlock, GlobalSize, global_bytes, global_sizes
@@ -32,7 +33,7 @@ BOX_SHAPES = tuple(name for name, shape in SHAPES.items() if shape.dim >= 2)
 SOLID_FIRST = tuple(sorted(BOX_SHAPES, key=lambda name: -SHAPES[name].dim))
 # Default orders of the whole benchmark by dimension.
 SUITE_ORDERS = {2: tuple(range(1, 11)), 3: tuple(range(1, 8))}
-# Precisions, with the relative differences to NumPy that are rounding.
+# Dtypes, with the relative differences to NumPy that are rounding.
 TOLERANCES = {"float64": 1e-12, "float32": 1e-4}
 
 
@@ -92,6 +93,7 @@ class Case:
         TiledBlock, MeshBlock or GlobalBlock
         """
         options: dict[str, Any] = {"dtype": self.dtype, "basis": settings.basis, "quadrature": settings.quadrature}
+        options["precision"] = settings.precision
         what = (self.benchmark, self.shape, self.order, self.geometry, backend)
         if self.size is None:
             return TiledBlock(*what, **options)
@@ -129,6 +131,8 @@ class BenchSettings:
         "auto", "numpy", "cpu" or "cuda".
     dtype : str
         "float64" or "float32".
+    precision : str
+        "full" or "mixed"; see `Operator`.
     basis : str
         None: that of the benchmark; "modified" if any is possible.
     quadrature : None, str or int
@@ -157,6 +161,7 @@ class BenchSettings:
     algorithms: tuple[str, ...] = ("auto",)
     backend: str = "auto"
     dtype: str = "float64"
+    precision: str = "full"
     basis: str = None  # type: ignore[assignment] # it has one when it is made
     quadrature: str | int | None = None
     repeats: int = 9
@@ -182,7 +187,7 @@ class BenchSettings:
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """The one precision."""
+        """The one dtype."""
         return (self.dtype,)
 
     @property
@@ -246,6 +251,8 @@ class SuiteSettings:
         Empty: 1 to 7 in three dimensions, 1 to 10 in two.
     dtypes : tuple of str
         "float64", "float32": the first is measured at every size and sustained, the others at the largest size.
+    precision : str
+        "full" or "mixed"; see `Operator`.
     strategies : tuple of str
         Empty: all of the backend.
     algorithms : tuple of str
@@ -272,6 +279,7 @@ class SuiteSettings:
     orders: tuple[int, ...] = ()
     geometries: tuple[str, ...] = BOTH
     dtypes: tuple[str, ...] = tuple(TOLERANCES)
+    precision: str = "full"
     strategies: tuple[str, ...] = ()
     algorithms: tuple[str, ...] = ALGORITHMS
     dofs: tuple[float, ...] = SUITE_DOFS
@@ -293,7 +301,7 @@ class SuiteSettings:
             raise ArgumentError(f"the fastest can be sustained 0 to 60 seconds, got {self.sustained}")
 
     def cases(self) -> list[Case]:
-        """List the cases, the most important first: deformed elements in the first precision.
+        """List the cases, the most important first: deformed elements in the first dtype.
 
         Returns
         -------
@@ -316,6 +324,7 @@ def _check(settings: Settings, benchmarks: tuple[str, ...], known_benchmarks: tu
         "shape": (settings.shapes, BOX_SHAPES),
         "geometry": (settings.geometries, GEOMETRIES),
         "dtype": (settings.dtypes, tuple(TOLERANCES)),
+        "precision": ((settings.precision,), PRECISIONS),
         "algorithm": (settings.algorithms, ("auto", *ALGORITHMS)),
     }
     if settings.strategies:

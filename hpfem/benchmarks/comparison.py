@@ -41,6 +41,8 @@ class ComparisonRow:
         Nominal operations and compulsory bytes of one application.
     difference : float
         Largest difference to the first variant over the largest value, on random coefficients.
+    precision_error : float
+        Relative error of the operator by rounded factors; see `Operator.precision_error`.
     quadrature : str
         "simplex" for rows with this rule instead of the space's rule.
     """
@@ -58,6 +60,7 @@ class ComparisonRow:
     flops: float
     nbytes: float
     difference: float
+    precision_error: float = 0.0
     quadrature: str = ""
 
     @property
@@ -84,6 +87,7 @@ def compare_algorithms(
     quadrature: Quadrature = None,
     dtype: DTypeLike = np.float64,
     backend: str = "auto",
+    precision: str = "full",
     repeats: int = 9,
     min_seconds: float = 0.002,
 ) -> Iterator[ComparisonRow]:
@@ -98,6 +102,8 @@ def compare_algorithms(
         Reaction coefficient.
     basis, quadrature, dtype, backend
         See `Space`.
+    precision : str
+        See `Operator`; of all variants.
     repeats : int
     min_seconds : float
         See `measure`.
@@ -119,13 +125,13 @@ def compare_algorithms(
         ways.append((space.at(quadrature=dict.fromkeys(rules, "simplex")), "simplex", "auto", "auto"))
     for on, rule, strategy, algorithm in ways:
         try:
-            operator = Helmholtz(on, lam=lam, strategy=strategy, algorithm=algorithm)
+            operator = Helmholtz(on, lam=lam, strategy=strategy, algorithm=algorithm, precision=precision)
         except NotSuitable:
             continue
         u = Field(on, "coeff", u.data)
         result, out = operator(u), operator(u)
         reference = reference or result
-        device = operator.backend.device()
+        device, rounding = operator.backend.device(), operator.precision_error
         for i, (choice, block) in enumerate(zip(operator.choices, on.blocks, strict=True)):
             if rule and block.rule.tensor:
                 continue
@@ -145,5 +151,6 @@ def compare_algorithms(
                 flops=float(choice.kernel.flops * block.n_elements),
                 nbytes=float(operator_bytes(choice.kernel.problem) * block.n_elements),
                 quadrature=rule,
+                precision_error=rounding,
                 difference=float(np.abs(found - expected).max() / np.abs(expected).max()),
             )

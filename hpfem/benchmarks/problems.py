@@ -396,14 +396,24 @@ class MeshBlock(OneMesh):
         "affine" or "deformed".
     backend : str
     size : ProblemSize
+    precision : str
+        Of the operator.
     **options
         `basis`, `quadrature` and `dtype` of the `Space`.
     """
 
     def __init__(
-        self, benchmark: str, shape: str, order: int, geometry: str, backend: str, size: ProblemSize, **options: Any
+        self,
+        benchmark: str,
+        shape: str,
+        order: int,
+        geometry: str,
+        backend: str,
+        size: ProblemSize,
+        precision: str = "full",
+        **options: Any,
     ) -> None:
-        self.benchmark, self.size = benchmark, size
+        self.benchmark, self.size, self.precision = benchmark, size, precision
         self.space = problem_space(shape, order, size, geometry, backend=backend, **options)
 
     def build(self, strategy: str, algorithm: str, n_elements: int) -> BuiltOperator:
@@ -425,7 +435,8 @@ class MeshBlock(OneMesh):
         NotSuitable
             If the strategy cannot serve it.
         """
-        return _MeshOperator(BENCHMARKS[self.benchmark](self.space, strategy=strategy, algorithm=algorithm))
+        how = {"strategy": strategy, "algorithm": algorithm, "precision": self.precision}
+        return _MeshOperator(BENCHMARKS[self.benchmark](self.space, **how))
 
 
 class _MeshOperator(BuiltOperator):

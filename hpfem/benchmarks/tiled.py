@@ -330,6 +330,8 @@ class TiledBlock(TiledProblem):
     geometry : str
         "affine" or "deformed".
     backend : str
+    precision : str
+        Of the operator.
     **options
         `basis`, `quadrature` and `dtype` of the `Space`.
 
@@ -340,10 +342,17 @@ class TiledBlock(TiledProblem):
     """
 
     def __init__(
-        self, benchmark: str, shape: str, order: int, geometry: str, backend: str = "auto", **options: Any
+        self,
+        benchmark: str,
+        shape: str,
+        order: int,
+        geometry: str,
+        backend: str = "auto",
+        precision: str = "full",
+        **options: Any,
     ) -> None:
         space = Space(few_elements(shape, geometry), order, backend="numpy", **options)
-        super().__init__(BENCHMARKS[benchmark](space).choices[0].kernel.problem, backend)
+        super().__init__(BENCHMARKS[benchmark](space, precision=precision).choices[0].kernel.problem, backend)
 
 
 class _TiledOperator(BuiltOperator):

@@ -81,6 +81,8 @@ class MeasuredSolve(BuiltOperator):
         Entries of element matrices that are assembled at most, for pyamg.
     repeats : int
         Solves that are timed after the first; at most 3 of those that take longer than a second.
+    precision : str
+        Of the operator.
 
     Attributes
     ----------
@@ -105,8 +107,9 @@ class MeasuredSolve(BuiltOperator):
         preconditioner: str,
         matrix_entries: float,
         repeats: int = 1,
+        precision: str = "full",
     ) -> None:
-        self._mesh, self._options, self._preconditioner = mesh, options, preconditioner
+        self._mesh, self._options, self._preconditioner, self._precision = mesh, options, preconditioner, precision
         self._entries, self._repeats = matrix_entries, repeats
         self._no_matrix: str | None = None
         self.refused = []
@@ -117,7 +120,8 @@ class MeasuredSolve(BuiltOperator):
 
     def _problem(self, space: Space, preconditioner: str) -> Problem:
         tol = TOLERANCE[space.dtype.name]
-        return Problem(space, lam=1.0, dirichlet=0.0, preconditioner=preconditioner, tol=tol, bar=False)
+        how = {"preconditioner": preconditioner, "precision": self._precision}
+        return Problem(space, lam=1.0, dirichlet=0.0, **how, tol=tol, bar=False)
 
     def solve(self) -> dict[str, float]:
         """Solve once, from a mesh to the solution.

@@ -28,7 +28,7 @@ the mesh to the solution is measured: in total, by phase, and for the first solv
 pyamg on the assembled matrix is measured too, if it fits into memory.
 
 With --backend cuda, or --tiled, the kernels of bk1 and bk3 are measured alone: all shapes, P = 1..7 (10 in 2-D), both
-geometries, precisions and algorithms, all strategies, up to 2e7 degrees of freedom.
+geometries, dtypes and algorithms, all strategies, up to 2e7 degrees of freedom.
 
 hpfem plot draws the results.
 """
@@ -86,6 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--matrix-entries", options.parse_dofs, "N", f"{text} {defaults}")
     parser.add_argument("--quick", action="store_true", help="fewer sizes and shorter timings")
     options.add_space_options(parser, both=True)
+    options.add_precision_option(parser)
     options.add_timing_options(parser, None)
     bench_suite.add_arguments(parser)
     text = "write the results, even if the run is interrupted"
@@ -109,7 +110,7 @@ def settings_of(arguments: argparse.Namespace, suite: bool) -> BenchSettings | S
     Raises
     ------
     ArgumentError
-        If several benchmarks or precisions are given for a run on meshes.
+        If several benchmarks or dtypes are given for a run on meshes.
     """
     given = vars(arguments).copy()
     kind: type[BenchSettings | SuiteSettings] = SuiteSettings if suite else BenchSettings
@@ -118,7 +119,7 @@ def settings_of(arguments: argparse.Namespace, suite: bool) -> BenchSettings | S
         given["dtypes"] = None if arguments.dtype in (None, "both") else (arguments.dtype,)
     elif len(arguments.benchmarks or ()) > 1 or arguments.dtype == "both":
         raise ArgumentError(
-            "several benchmarks or precisions in one run need --tiled or --backend cuda, which measure bk1 and bk3 only"
+            "several benchmarks or dtypes in one run need --tiled or --backend cuda, which measure bk1 and bk3 only"
         )
     elif arguments.benchmarks:
         [given["benchmark"]] = arguments.benchmarks

@@ -24,7 +24,8 @@ def print_bench(result: Record) -> None:
     asked = {"algorithm": settings["algorithms"], **({"strategy": settings["strategies"]} if phases else {})}
     free = {name: "auto" for name, names in asked.items() if tuple(names) == ("auto",)}
     records: list[Record] = [{**record, **free} for record in result["results"]]
-    what = f"{settings['benchmark']}, {roofline['backend']}, {settings['dtype']}"
+    types = settings["dtype"] + (", mixed precision" if settings.get("precision") == "mixed" else "")
+    what = f"{settings['benchmark']}, {roofline['backend']}, {types}"
     solves = any("iterations" in record for record in records)
     beside = "iterations" if solves else "of main memory's limit; above 100%: in cache"
     _print_by_order(
@@ -67,7 +68,7 @@ def _gains(records: list[Record]) -> Iterator[Record]:
 
 
 def print_suite(result: Record) -> None:
-    """Print the fastest at the largest size: a line per benchmark, precision, geometry and shape.
+    """Print the fastest at the largest size: a line per benchmark, dtype, geometry and shape.
 
     Parameters
     ----------
@@ -113,5 +114,4 @@ def _print_by_order(
             line[order] = record
     orders = sorted({record["order"] for record in records})
     rows = [(*key, *(cell(line[p]) if p in line else "" for p in orders)) for key, line in best.items()]
-    headings = ("precision" if name == "dtype" else name for name in names)
-    output.print_table(title, (*headings, *(f">P={p}" for p in orders)), rows)
+    output.print_table(title, (*names, *(f">P={p}" for p in orders)), rows)

@@ -35,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add(parser, "--order --orders", options.parse_orders, "P", text, dest="orders", default=default)
     parser.add_argument("--lam", type=float, default=1.0, metavar="NUMBER", help="reaction coefficient (default 1)")
     options.add_space_options(parser)
+    options.add_precision_option(parser)
     options.add_timing_options(parser, 9)
     parser.add_argument("-o", "--output", metavar="FOLDER", help="folder for compare.json and compare.png")
 
@@ -55,6 +56,7 @@ def run(arguments: argparse.Namespace) -> None:
                 mesh=arguments.mesh,
                 lam=arguments.lam,
                 space=options.space_options(arguments),
+                precision=arguments.precision,
                 threads=threads,
                 machine=machine,
             )
@@ -63,9 +65,8 @@ def run(arguments: argparse.Namespace) -> None:
         with ResultFile(path, result) as file, progress("comparing", total=len(arguments.orders)) as step:
             for order in arguments.orders:
                 step(0, f"order {order}")
-                rows += compare_algorithms(
-                    mesh, order, lam=arguments.lam, repeats=arguments.repeats, **options.space_options(arguments)
-                )
+                how = {"lam": arguments.lam, "repeats": arguments.repeats, "precision": arguments.precision}
+                rows += compare_algorithms(mesh, order, **how, **options.space_options(arguments))
                 step()
                 file.save_sometimes()
     file.finish(arguments, lambda _: _print(rows))
@@ -94,3 +95,5 @@ def _print(rows: list[ComparisonRow]) -> None:
     output.print_table("Helmholtz", columns, lines)
     same = [row.difference for row in rows if not row.quadrature]
     output.say(f"largest relative difference {max(same):.1e}")
+    if any(row.precision_error for row in rows):
+        output.say(f"relative error by factors in float32 {max(row.precision_error for row in rows):.1e}")

@@ -338,7 +338,7 @@ def add_space_options(parser: argparse.ArgumentParser, both: bool = False) -> No
     parser : ArgumentParser
         Gets the options.
     both : bool
-        Whether both precisions can be asked for at once. Then precision and basis have no default.
+        Whether both dtypes can be asked for at once. Then dtype and basis have no default.
     """
     group = parser.add_argument_group("space")
     text = f"{', '.join(BASES)} (default modified{'; lagrange for bp5' if both else ''})"
@@ -346,7 +346,7 @@ def add_space_options(parser: argparse.ArgumentParser, both: bool = False) -> No
     text = "default, gauss, collocated, simplex, or a number of additional points in each direction"
     add(group, "--quadrature", parse_quadrature, "RULE", text)
     dtypes, dtype = ((*DTYPES, "both"), None) if both else (DTYPES, "float64")
-    group.add_argument("--dtype", default=dtype, choices=dtypes, help="precision (default float64)")
+    group.add_argument("--dtype", default=dtype, choices=dtypes, help="type of all numbers (default float64)")
     group.add_argument("--backend", default="auto", metavar="NAME", help="auto, numpy, cpu or cuda (default auto)")
 
 
@@ -362,8 +362,19 @@ def add_choice_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--strategy", default="auto", metavar="NAME", help="auto, stdmat, sumfac, ... (default auto)")
     algorithms = ", ".join(("auto", *ALGORITHMS))
     group.add_argument("--algorithm", default="auto", metavar="NAME", help=f"{algorithms} (default auto)")
+    add_precision_option(group)
+
+
+def add_precision_option(parser: argparse._ActionsContainer) -> None:
+    """Add the option of an operator's precision.
+
+    Parameters
+    ----------
+    parser : ArgumentParser or group
+        Gets the option.
+    """
     text = "mixed allows geometric factors in float32 (default full)"
-    group.add_argument("--precision", default="full", metavar="NAME", help=text)
+    parser.add_argument("--precision", default="full", metavar="NAME", help=text)
 
 
 def add_timing_options(parser: argparse.ArgumentParser, repeats: int | None) -> None:

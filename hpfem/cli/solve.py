@@ -59,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tol", type=float, metavar="T", help="relative residual to reach (default 1e-12, in float32 1.2e-6)"
     )
     options.add(solver, "--iterations", options.parse_positive, "N", "largest number of iterations")
+    options.add_precision_option(solver)
     options.add_space_options(parser)
     parser.add_argument("-o", "--output", metavar="FILE.vtu", help="write the solution for ParaView")
 
@@ -127,6 +128,7 @@ def run(arguments: argparse.Namespace) -> None:
             tol=arguments.tol,
             preconditioner=arguments.preconditioner,
             max_iterations=arguments.iterations,
+            precision=arguments.precision,
         )
         step()
     report: dict[str, Any] = {

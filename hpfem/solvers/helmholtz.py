@@ -30,6 +30,7 @@ def solve_helmholtz(
     c0: C0Space | None = None,
     components: int = 1,
     bar: bool = True,
+    precision: str = "full",
 ) -> Solution:
     """Solve -div(k grad u) + lam u = f with continuous high-order elements, once (`Problem` solves many times).
 
@@ -66,6 +67,8 @@ def solve_helmholtz(
         all, and a sequence has a number for each. In a Dirichlet condition, None stands for a free component.
     bar : bool, optional
         Whether to show progress, on a terminal or in a notebook.
+    precision : str, optional
+        "mixed" allows geometric factors in float32, which bounds what the solution can reach (`Problem`).
 
     Returns
     -------
@@ -100,6 +103,7 @@ def solve_helmholtz(
         c0=c0,
         components=components,
         bar=bar,
+        precision=precision,
     )
     ready = perf_counter() - began
     found = problem.solve(f)

@@ -65,7 +65,7 @@ def test_matrices_are_made_up_to_a_size(capsys):
         (["bp3", "--basis", "orthogonal"], "nothing could be measured: the 'orthogonal' basis is not continuous"),
         (["bp3", "--tiled"], "bp3 is measured on whole meshes, --tiled is for bk1 and bk3; remove it"),
         (["bp1", "--budget", "5"], "bp1 is measured on whole meshes, --budget is for bk1 and bk3; remove it"),
-        (["bp1,bp3"], "several benchmarks or precisions in one run need --tiled"),
+        (["bp1,bp3"], "several benchmarks or dtypes in one run need --tiled"),
         (["bp4"], "unknown benchmark 'bp4'"),
         (["bp3", "--matrix-entries", "many"], "sizes 'many' are not understood"),
         (["bp3", "--dofs", "1e11"], "GiB of memory are free; measure at most about"),

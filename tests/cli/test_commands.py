@@ -175,6 +175,22 @@ def test_compare(capsys, tmp_path):
     assert "pyramid" in text
 
 
+def test_precision_of_comparisons_benchmarks_and_solves(capsys):
+    mixed = ("--precision", "mixed", "--json")
+    rows = json.loads(run(capsys, "compare", CURVED, "--order", 2, "--repeats", 1, *mixed))["results"]
+    assert max(row["difference"] for row in rows if not row["quadrature"]) <= 1e-12
+    assert all(0 < row["precision_error"] < 1e-5 for row in rows)
+    text = run(capsys, "compare", CURVED, "--order", 2, "--repeats", 1, "--precision", "mixed")
+    assert "relative error by factors in float32" in text
+    bench = ("bench", "--quick", "--shapes", "tet", "--orders", 2, "--geometry", "deformed", "--strategies", "sumfac")
+    for how in (("--dofs", "1e3"), ("--tiled", "--dofs", "1e3"), ("--benchmark", "bp3", "--dofs", "1e3")):
+        halves = [json.loads(run(capsys, *bench, *how, *more)) for more in (("--json",), mixed)]
+        moved = [found["results"][0]["nbytes"] / found["results"][0]["n_dofs"] for found in halves]
+        assert halves[1]["settings"]["precision"] == "mixed" and moved[1] < 0.8 * moved[0], (how, moved)
+    found = [json.loads(run(capsys, "solve", CURVED, "--order", 2, *more)) for more in (("--json",), mixed)]
+    assert 0 < abs(found[1]["norm"] / found[0]["norm"] - 1) < 1e-5
+
+
 def test_bench_and_plot(capsys, tmp_path):
     path = tmp_path / "results.json"
     text = run(capsys, *SMALL_BENCH, "-o", path)
@@ -261,6 +277,10 @@ def test_bench_json_is_all_that_is_printed(capsys):
         (["bench", "--strategies", "magic"], "unknown strategy 'magic'; valid: auto"),
         (["bench", "--algorithm", "magic"], "unknown algorithm 'magic'"),
         (["bench", "--geometry", "magic"], "unknown geometry 'magic'"),
+        (["bench", "--precision", "half"], "unknown precision 'half'; valid: full, mixed"),
+        (["bench", "--tiled", "--precision", "half"], "unknown precision 'half'; valid: full, mixed"),
+        (["compare", MIXED, "--precision", "half"], "unknown precision 'half'; valid: full, mixed"),
+        (["solve", MIXED, "--precision", "half"], "unknown precision 'half'; valid: full, mixed"),
         (["bench", "--dofs", "many"], "sizes 'many' are not understood"),
         (["bench", "--basis", "magic", "--quick"], "unknown basis 'magic'"),
         (["bench", "-o", "absent/r.json"], "there is no folder absent"),

@@ -14,6 +14,7 @@ from hpfem.mesh import box
 from hpfem.solvers import problem as problem_module
 from hpfem.support import progress
 from tests.assembly.meshes import ours
+from tests.samples import curved
 from tests.support.test_reporting import Terminal
 
 
@@ -226,3 +227,22 @@ def test_solving_again_moves_no_vectors(lam):
     least = space.dtype.itemsize * problem.c0.size // 4
     assert moved.bytes_to_host < least and moved.bytes_to_device < least
     assert np.abs(again.vector - first.vector).max() < 1e-8 * np.abs(first.vector).max()
+
+
+@pytest.mark.parametrize(
+    ("name", "components", "preconditioner"),
+    [("hex", 1, "jacobi"), ("prism", 1, "multigrid"), ("pyramid", 2, "jacobi"), ("tet", 1, "multigrid")],
+)
+def test_mixed_precision_reaches_what_its_error_allows(name, components, preconditioner, backend):
+    """In the norm of the energy, with values on the boundary, which the operator takes to the right-hand side."""
+    space = hp.Space(curved(name, 3), 3, backend=backend)
+    values = (lambda *x: [exact(*x)] * components) if components > 1 else exact
+    how = {"dirichlet": values, "components": components, "preconditioner": preconditioner, "tol": 1e-13, "bar": False}
+    full, mixed = (hp.Problem(space, 1.5, **how, precision=precision) for precision in ("full", "mixed"))
+    u, v = full.solve(1.0), mixed.solve(1.0)
+    A, d = hp.Helmholtz(space, 1.5, backend="numpy"), mixed.precision_error
+    energy, error = u.dot(A(u)), (v - u).dot(A(v - u))
+    assert full.precision_error == 0 < error and 2.0**-24 < d < 1e-5
+    assert np.sqrt(error / energy) < d / (1 - d)
+    once = hp.solve_helmholtz(space, 1.5, 1.0, **how, precision="mixed")
+    assert np.abs(once.vector - v.vector).max() < 1e-10 * np.abs(v.vector).max()
