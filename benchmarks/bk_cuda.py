@@ -1,7 +1,7 @@
 """Mass and Helmholtz (CEED BK1, BK3) on one GPU: GDoF/s, fraction of the roofline measured in the same run.
 
     python benchmarks/bk_cuda.py OUT.json [--shapes hex,tet] [--orders 1:7] [--geometries deformed,affine]
-        [--operators helmholtz,mass] [--dtype float64] [--first 8 --rounds 3 --table measured.json] [--sustained 2]
+        [--operators helmholtz,mass] [--dtype float64] [--first 8 --rounds 3] [--sustained 2]
 
 Elements are copies of a few curved (or sheared) ones: every copy's factors are in memory, so traffic is as on a mesh.
 Every result is compared with NumPy before it is timed. Times are medians of 9 launches.
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
 from typing import Any
 
@@ -29,14 +29,13 @@ from hpfem.backends.cuda.dense.search import search as dense_search
 from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.backends.cuda.runtime.device import CudaTimer, Limits
 from hpfem.backends.cuda.runtime.limits import measure_gpu
-from hpfem.backends.cuda.runtime.measured import measured_key, measured_table
 from hpfem.backends.cuda.sumfac.strategy import GROUP, check_sumfac
 from hpfem.backends.cuda.sumfac.strategy import source as sumfac_source
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions, SumFacTopPlan, options_of
 from hpfem.backends.cuda.sumfac_top.search import search
 from hpfem.backends.cuda.sumfac_top.strategy import source as sumfac_top_source
 from hpfem.backends.options import to_text
-from hpfem.backends.strategy import SOURCES, STORED, possible_sources
+from hpfem.backends.strategy import SOURCES, possible_sources
 from hpfem.backends.timer import measure as timed
 from hpfem.benchmarks.cases import SOLID_FIRST, TOLERANCES
 from hpfem.benchmarks.problems import BENCHMARK_OF
@@ -206,7 +205,6 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=16)
     parser.add_argument("--budget", type=float, default=500.0, help="seconds in all")
     parser.add_argument("--sustained", type=float, default=0.0, help="seconds of the chosen kernel back to back")
-    parser.add_argument("--table", default="", help="where to write the table of measured options")
     options = parser.parse_args()
     began = time.time()
     deadline = began + 0.85 * options.budget
@@ -226,7 +224,7 @@ def main() -> None:
         run_round(pool, work, options, deadline)
         for _ in range(1, options.rounds):
             run_round(pool, [(case, c) for case in cases for c in case.next_round()], options, deadline)
-    rows, table = [], dict(measured_table())
+    rows = []
     for case in cases:
         for algorithm in case.problems:
             for strategy, source in itertools.product(("sumfac-top", "sumfac", "dense"), SOURCES):
@@ -249,18 +247,11 @@ def main() -> None:
                 row.update(blocks=layout.options.min_blocks or layout.min_blocks)
                 row.update(text=to_text(candidate.options), source=source)
                 rows.append(row)
-                known = [round(rate * 1e-9, 1), *astuple(candidate.options)]
-                key = measured_key(problem, strategy)
-                if source == STORED or key not in table or known[0] > table[key][0]:
-                    table[key] = known
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
     device = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
     report = {"command": " ".join(sys.argv), "commit": commit, "device": device, "ceilings": top, "rows": rows}
     with open(options.out, "w", encoding="utf-8") as file:
         file.write(json.dumps(report).replace('{"operator"', '\n{"operator"'))
-    if options.table:
-        with open(options.table, "w", encoding="utf-8") as file:
-            file.write(json.dumps(table, sort_keys=True).replace("], ", "],\n"))
     print("worst error", max(row["error"] for row in rows), f"{time.time() - began:.0f} s")
     for case in cases:
         mine = sorted((r for r in rows if all(r[k] == v for k, v in case.row.items())), key=lambda r: -r["rate"])

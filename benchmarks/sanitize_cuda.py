@@ -53,8 +53,8 @@ CASES = [
     ("sumfac-top", "prism", 3, "affine", "helmholtz", "collocated", "elements=3 split=1"),
     ("sumfac-top", "pyramid", 4, "deformed", "helmholtz", "collocated", "elements=3 split=2"),
     ("sumfac-top", "pyramid", 3, "affine", "mass", "noncollocated", "elements=4"),
-    ("sumfac", "tet", 2, "deformed", "helmholtz", "noncollocated", None),
-    ("sumfac", "prism", 1, "affine", "helmholtz", "noncollocated", None),
+    ("sumfac", "tet", 2, "deformed", "helmholtz", "noncollocated", "stored"),
+    ("sumfac", "prism", 1, "affine", "helmholtz", "noncollocated", "stored"),
     # Factors recomputed from maps.
     ("sumfac-top", "hex", 4, "multilinear", "helmholtz", "noncollocated", "elements=3 min_blocks=4 recomputed"),
     ("sumfac-top", "pyramid", 3, "multilinear", "helmholtz", "collocated", "elements=4 recomputed"),

@@ -120,8 +120,10 @@ class MeasuredSolve(BuiltOperator):
 
     def _problem(self, space: Space, preconditioner: str) -> Problem:
         tol = TOLERANCE[space.dtype.name]
-        how = {"preconditioner": preconditioner, "precision": self._precision}
-        return Problem(space, lam=1.0, dirichlet=0.0, **how, tol=tol, bar=False)
+        precision = self._precision
+        return Problem(
+            space, lam=1.0, dirichlet=0.0, preconditioner=preconditioner, tol=tol, bar=False, precision=precision
+        )
 
     def solve(self) -> dict[str, float]:
         """Solve once, from a mesh to the solution.

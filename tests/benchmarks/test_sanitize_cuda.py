@@ -40,6 +40,8 @@ def test_every_case_has_a_source(script, monkeypatch):
             found = script.made(mixed, *case)
             if found is not None:
                 strategy, problem = found
+                # NumPy's factors are rounded: a kernel that recomputes its own by default is not to be compared.
+                assert not mixed or case[-1] is not None or strategy.name in ("stdmat", "dense", "fused"), case
                 strategy.prepare(problem, case[-1])
                 sources.add((strategy.name, *(case[-1] or "").split()[-1:], mixed))
     assert len(set(programs)) > 60
