@@ -2,11 +2,13 @@
 
 import copy
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 
 from hpfem.backends.cpu import backend as cpu_backend
+from hpfem.backends.cpu.codegen.dense import write_dense
 from hpfem.backends.cpu.codegen.line import Line
 from hpfem.backends.cpu.codegen.sumfac import write_sumfac
 from hpfem.backends.cpu.runtime.kernel import CpuKernel
@@ -16,7 +18,7 @@ from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.errors import ArgumentError, NotSuitable
 from hpfem.forms.cost import operator_flops
 from hpfem.memory import PairArray
-from hpfem.operators import Helmholtz
+from hpfem.operators import Helmholtz, Mass
 from hpfem.shapes import SHAPES as BY_NAME
 from hpfem.space import Space
 from tests.backends.cpu.processors import narrower
@@ -345,3 +347,12 @@ def test_curves_in_the_plane(order, affine, rng):
         NumpyKernel(problem, "sumfac").apply(source, expected)
         CpuKernel(problem).apply(source, out)
         assert np.abs(out - expected).max() <= 1e-12 * np.abs(expected).max(), problem.form.name
+
+
+@pytest.mark.parametrize("write", [write_sumfac, write_dense])
+def test_results_are_fetched_for_writing_where_they_are_in_a_row(write):
+    problem = Mass(Space(skewed(straight("tet")), 2, backend="numpy")).choices[0].kernel.problem
+    fetched = {how: write(problem, 8, *how).text for how in product((0, 1), (0, 1))}
+    reads, writes = ({how: f"i32 {kind}, i32 2, i32 1)" in text for how, text in fetched.items()} for kind in (0, 1))
+    assert reads == {(0, 0): False, (0, 1): False, (1, 0): True, (1, 1): True}
+    assert writes == {(0, 0): False, (0, 1): False, (1, 0): True, (1, 1): False}

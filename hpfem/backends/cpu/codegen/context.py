@@ -33,7 +33,8 @@ class Context:
     lanes : int
         Elements of a group.
     prefetch : bool
-        Whether the next group's geometry and input are fetched while a group is worked on: for data out of cache.
+        Whether the next group's geometry, input and output are fetched while a group is worked on: for data out of
+        cache.
     indexed : bool
         Whether coefficients come from a global vector, and results are added to one, by signed indices.
 
@@ -83,7 +84,9 @@ class Context:
         self.factors = Factors(self.b, problem, self.direction)
         self.indexed = indexed
         inputs = input_streams(self.b, problem.n_input, problem.coupled, indexed)
-        self.prefetch = Prefetch(self.b, [self.factors.group_bytes, *inputs] if prefetch else [])
+        outputs = [] if indexed else [problem.n_output * self.b.nbytes] * problem.given
+        streams = ([self.factors.group_bytes, *inputs], outputs) if prefetch else ()
+        self.prefetch = Prefetch(self.b, *streams)
         at_points = len(field_inputs(self.trace)) + self.space_dim * (self.trace is not None and self.trace.uses_point)
         self.shared = self.factors.group_bytes + problem.n_points * at_points * self.b.nbytes
         self.scratch_size = 0

@@ -64,7 +64,8 @@ def write_dense(problem: BlockProblem, lanes: int, prefetch: bool = False, index
     assert trace is not None
     b, n = Builder(lanes, problem.dtype), problem.n_modes
     factors = Factors(b, problem, 0)
-    prefetched = Prefetch(b, [factors.group_bytes, *input_streams(b, n, 1, indexed)] if prefetch else [])
+    streams = [factors.group_bytes, *input_streams(b, n, 1, indexed)], [] if indexed else [n * b.nbytes]
+    prefetched = Prefetch(b, *(streams if prefetch else ()))
     matrices = _reference_matrices(problem)
     if indexed:
         write_indexed_reader(b, "read_modes", n, None)
@@ -84,7 +85,7 @@ def write_dense(problem: BlockProblem, lanes: int, prefetch: bool = False, index
             for q, coefficient in coefficients.items():
                 factor = factors.factor(0, q)
                 scales.append(factor if coefficient == 1.0 else b.mul(coefficient, factor))
-            prefetched.start(group, ["%geometry", "%codes" if indexed else "%in"])
+            prefetched.start(group, ["%geometry", *(["%codes"] if indexed else ["%in", "%out"])])
             with b.loop("%components") as c:
                 where = f"i64 {group.value}, i64 %last"
                 if indexed:

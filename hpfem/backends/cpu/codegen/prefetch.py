@@ -39,12 +39,13 @@ class Prefetch:
     Parameters
     ----------
     b : Builder
-    streams : sequence of int
-        Bytes of a group in each row of memory. Without any, nothing is fetched.
+    read, written : sequence of int
+        Bytes of a group in each row of memory that is read, and that is written, which a processor reads too. Without
+        any, nothing is fetched.
     """
 
-    def __init__(self, b: Builder, streams: Sequence[int]) -> None:
-        self._b, self._streams = b, streams
+    def __init__(self, b: Builder, read: Sequence[int] = (), written: Sequence[int] = ()) -> None:
+        self._b, self._streams, self._read = b, [*read, *written], len(read)
         self._places: list[int] = []
         self._calls = 0
 
@@ -55,7 +56,7 @@ class Prefetch:
         ----------
         group : Index
         rows : sequence of str
-            Pointers to the rows of memory.
+            Pointers to the rows of memory, those that are read first.
         """
         # Far enough for memory to answer.
         ahead = max(1, min(_DISTANCE // max(sum(self._streams), 1), 16))
@@ -90,8 +91,9 @@ class Prefetch:
                 text.append(f"  {here} = load ptr, ptr %ahead{s}")
                 for i in range(lines):
                     text.append(f"  {here}_{i} = getelementptr i8, ptr {here}, i64 {_CACHE_LINE * i}")
-                    # Read, into the second-level cache: the first has no room for a group.
-                    text.append(f"  call void @llvm.prefetch.p0(ptr {here}_{i}, i32 0, i32 2, i32 1)")
+                    # Into the second-level cache: the first has no room for a group.
+                    to_write = int(s >= self._read)
+                    text.append(f"  call void @llvm.prefetch.p0(ptr {here}_{i}, i32 {to_write}, i32 2, i32 1)")
                 text.append(f"  {here}_n = getelementptr i8, ptr {here}, i64 {_CACHE_LINE * lines}")
                 text.append(f"  store ptr {here}_n, ptr %ahead{s}")
             b.lines[place] = "\n".join(text)

@@ -70,7 +70,8 @@ def write_sumfac(problem: BlockProblem, lanes: int, prefetch: bool = False, inde
     lanes : int
         Elements of a group.
     prefetch : bool
-        Whether the next group's geometry and input are fetched while a group is worked on: for data out of cache.
+        Whether the next group's geometry, input and output are fetched while a group is worked on: for data out of
+        cache.
     indexed : bool
         See `Context`.
 

@@ -95,7 +95,7 @@ def component(ctx: Context, base: str, application: Index, components: int, c: i
 
 
 def start_group(ctx: Context, application: Index) -> None:
-    """Go to a group: its geometry, points and fields; begin to fetch what later groups take of geometry and input.
+    """Go to a group: its geometry, points and fields; begin to fetch what later groups take and give.
 
     Parameters
     ----------
@@ -107,7 +107,8 @@ def start_group(ctx: Context, application: Index) -> None:
     ctx.factors.start_group(ctx.group)
     ctx.coordinates = ctx.b.at("%points", (ctx.group, problem.n_points * ctx.space_dim))
     inputs = [component(ctx, "%in", application, problem.coupled, c, problem.n_input) for c in range(problem.coupled)]
-    ctx.prefetch.start(ctx.group, ["%geometry", *(["%codes"] if ctx.indexed else inputs)])
+    outputs = [component(ctx, "%out", application, problem.given, c, problem.n_output) for c in range(problem.given)]
+    ctx.prefetch.start(ctx.group, ["%geometry", *(["%codes"] if ctx.indexed else [*inputs, *outputs])])
     read_fields(ctx)
 
 
