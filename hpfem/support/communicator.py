@@ -1,12 +1,13 @@
 """Processes that work together, each on a part of a mesh: MPI's, or one alone.
 
 All processes run the same script. A collective function is called by all of them, in the same order. A process that
-ends with an exception, or with an exit code other than 0 by `sys.exit`, ends the others, which would wait for it for
-ever.
+ends with an exception, or with an exit code other than 0, ends the others, which would wait for it for ever.
 """
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
 import sys
 import time
@@ -465,30 +466,37 @@ def _ending_all(before: Hook) -> Hook:
     return hook
 
 
-class _Exit(SystemExit):
-    """What `sys.exit` raises: it ends all processes, if it is not caught and is no success."""
+_given_code: Any = SystemExit.__dict__["code"]
 
-    @property
-    def code(self) -> Any:  # type: ignore[override]
-        """The argument of `sys.exit`; Python asks for it outside of all functions when nothing has caught this."""
-        given: Any = super().code
-        try:
-            sys._getframe(1)
-        except ValueError:
-            if given is not None and given != 0:
-                known = isinstance(given, int)
-                end_all(given if known else _FAILED, lambda: None if known else print(given, file=sys.stderr))
-        return given
+
+def _code(error: SystemExit) -> Any:
+    """`SystemExit.code`, which Python asks for outside of all functions when nothing has caught the exception."""
+    given = _given_code.__get__(error)
+    try:
+        sys._getframe(1)
+    except ValueError:
+        if given is not None and given != 0 and _started() is not None:
+            known = isinstance(given, int)
+            end_all(given if known else _FAILED, lambda: None if known else print(given, file=sys.stderr))
+    return given
 
 
 def _exit(code: Any = None) -> NoReturn:
-    """As `sys.exit`."""
-    raise _Exit(code)
+    """As `sys.exit`, which until Python 3.12 makes no exception whose code is asked for."""
+    raise SystemExit(code)
+
+
+def _watch_exits() -> None:
+    """End all processes by any `SystemExit` that is not caught and is no success; Python has no hook for it."""
+    own = gc.get_referents(SystemExit.__dict__)[0]  # the dictionary itself, of which classes show a view
+    own["code"] = property(_code, _given_code.__set__, _given_code.__delete__)
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(SystemExit))
 
 
 # From the import on, as a script may fail before it has called anything collective.
 if _told() > 1:
     sys.excepthook, sys.exit = _ending_all(sys.excepthook), _exit
+    _watch_exits()
 
 
 def communicator(given: Any = None) -> Communicator:

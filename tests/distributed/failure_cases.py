@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -53,7 +54,21 @@ def explaining():
     sys.exit("why it ends")
 
 
-HOW = {own.__name__: own for own in (raising, killed, interrupted, leaving, explaining)}
+class Leaving(SystemExit):
+    """An exception of a script."""
+
+
+def raising_exit():
+    with pytest.raises(SystemExit) as caught:
+        raise SystemExit(5)
+    assert caught.value.code == 5
+    thread = threading.Thread(target=lambda: sys.exit(6))  # ends the thread alone, and prints nothing
+    thread.start()
+    thread.join()
+    raise Leaving(8)
+
+
+HOW = {own.__name__: own for own in (raising, killed, interrupted, leaving, explaining, raising_exit)}
 
 
 # Where something goes wrong: module, function, process.
