@@ -1,5 +1,8 @@
 """Meshes that processes read together, each its partitions, and parts that are cut anew."""
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -7,49 +10,9 @@ import hpfem as hp
 from tests.distributed.meshes import BOXES, bent, exact, random_owners, whole
 from tests.distributed.operator_cases import check
 from tests.distributed.output_cases import folder
+from tests.mesh.examples import partitioned
 
-CLOSE = 1e-12
-
-
-def written(place, count, order=1, plane=False, binary=False, shape="tet"):
-    """Two boxes with names, whole and in partitions, by gmsh: in one file, and in one each."""
-    import gmsh
-
-    gmsh.initialize(interruptible=False)
-    try:
-        gmsh.option.setNumber("General.Terminal", 0)
-        dim, occ = 2 if plane else 3, gmsh.model.occ
-        if plane:
-            boxes = [occ.addRectangle(x, 0, 0, 1, 1) for x in (0, 1)]
-        else:
-            boxes = [occ.addBox(x, 0, 0, 1, 1, 1) for x in (0, 1)]
-        occ.fragment([(dim, boxes[0])], [(dim, boxes[1])])
-        occ.synchronize()
-        for name, (_, tag) in zip(("left", "right"), gmsh.model.getEntities(dim), strict=True):
-            gmsh.model.addPhysicalGroup(dim, [tag], name=name)
-        for name, x in (("in", 0.0), ("middle", 1.0), ("out", 2.0)):
-            sides = [t for d, t in gmsh.model.getEntities(dim - 1) if abs(occ.getCenterOfMass(d, t)[0] - x) < 1e-9]
-            gmsh.model.addPhysicalGroup(dim - 1, sides, name=name)
-        gmsh.option.setNumber("Mesh.MeshSizeMax", 0.5)
-        if shape == "quad":
-            gmsh.option.setNumber("Mesh.RecombineAll", 1)
-        if shape == "prism":
-            gmsh.clear()
-            flat = occ.addRectangle(0, 0, 0, 2, 1)
-            occ.extrude([(2, flat)], 0, 0, 1, [3], recombine=True)
-            occ.synchronize()
-            gmsh.model.addPhysicalGroup(3, [1], name="left")
-            gmsh.model.addPhysicalGroup(2, [1], name="in")
-        gmsh.model.mesh.generate(dim)
-        gmsh.model.mesh.setOrder(order)
-        gmsh.option.setNumber("Mesh.Binary", int(binary))
-        gmsh.write(str(place / "whole.msh"))
-        gmsh.model.mesh.partition(count)
-        gmsh.write(str(place / "single.msh"))
-        gmsh.option.setNumber("Mesh.PartitionSplitMeshFiles", 1)
-        gmsh.write(str(place / "split.msh"))
-    finally:
-        gmsh.finalize()
+DATA = Path(__file__).parent.parent / "mesh" / "data"
 
 
 def numbers(mesh):
@@ -61,7 +24,7 @@ def numbers(mesh):
         found += [abs(space.integrate_boundary(lambda *x: x[len(x) // 2] * (1 + x[0]), name))]
     c0 = hp.C0Space(space)
     u = hp.solve_helmholtz(
-        space, f=1.0, lam=1.0, dirichlet={"in": exact}, preconditioner="multigrid", tol=1e-12, bar=False
+        space, f=1.0, lam=1.0, dirichlet={"xmin": exact}, preconditioner="multigrid", tol=1e-12, bar=False
     )
     found += [space.norm(u), hp.l2_error(c0.scatter(c0.project(exact)), exact), c0.whole_size]
     return np.array(found), u.info.iterations
@@ -72,49 +35,41 @@ def around(x, y, z):
     return np.cos(2 * np.pi * x) * (1 + y) * np.sin(2 * np.pi * z)
 
 
-def partitioned(comm):
-    """Files of gmsh, text and binary, of one file and of several: the mesh is that of the whole file."""
+def partitions(comm):
+    """Files that gmsh has cut, text and binary, one of all partitions and one of each: the mesh is the whole one."""
     # On more processes than partitions the parts are cut anew.
-    few = [{"order": 2, "binary": True}, {"shape": "prism"}]
-    kinds = few if comm.size == 2 else [{"plane": True, "shape": "quad"}]
+    for name in ("solid", "curved") if comm.size == 2 else ("flat",):
+        alone = partitioned(name)
+        wanted, iterations = numbers(alone)
+        one = hp.read_mesh(DATA / f"{name}_split.msh", comm=hp.ALONE)
+        assert one.n_cells == alone.n_cells and one.part is None
+        for kind in ("split", "single"):
+            part = hp.read_mesh(DATA / f"{name}_{kind}.msh", comm=comm)
+            assert part.part is not None and comm.sum(part.n_cells) == alone.n_cells
+            assert 0 < part.n_cells < alone.n_cells
+            assert sorted(n for own in comm.all(part.numbers) for n in own) == list(range(1, alone.n_cells + 1))
+            assert part.dim == alone.dim and part.points.shape[1] == alone.points.shape[1]
+            for names in ("regions", "boundaries"):
+                sizes = {key: comm.sum(len(own)) for key, own in getattr(part, names).items()}
+                assert sizes == {key: len(own) for key, own in getattr(alone, names).items()}, (names, sizes)
+            assert comm.sum(len(part.facets.boundary)) == len(alone.facets.boundary)
+            assert len(part.hanging) == 0
+            again = hp.distribute(part, comm)
+            for own in (part, again) if kind == "split" else (part,):
+                found, other = numbers(own)
+                assert np.abs(found / wanted - 1).max() < 1e-10, (name, found, wanted)
+                # Vertices are in another order, which aggregates depend on.
+                assert abs(other - iterations) <= 2, (name, other, iterations)
+            one, two = alone.summary(), again.summary()
+            assert one.n_vertices == two.n_vertices and one.counts == two.counts
+    with pytest.raises(hp.MeshError, match="periodic nodes of partitioned files are not read"):
+        hp.read_mesh(DATA / "flat_split.msh", periodic=True, comm=comm)
     with folder(comm) as place:
-        for options in kinds:
-            if comm.rank == 0:
-                for old in place.iterdir():
-                    old.unlink()
-                written(place, 3 if comm.size == 2 else 2, **options)
-            comm.all(None)
-            alone = hp.read_mesh(place / "whole.msh", comm=hp.ALONE)
-            wanted, iterations = numbers(alone)
-            one = hp.read_mesh(place / "split.msh", comm=hp.ALONE)
-            assert one.n_cells == alone.n_cells and one.part is None
-            for name in ("split.msh", "single.msh"):
-                part = hp.read_mesh(place / name, comm=comm)
-                assert part.part is not None and comm.sum(part.n_cells) == alone.n_cells
-                assert 0 < part.n_cells < alone.n_cells
-                assert sorted(n for own in comm.all(part.numbers.tolist()) for n in own) == sorted(alone.numbers)
-                assert part.dim == alone.dim and part.points.shape[1] == alone.points.shape[1]
-                for kind in ("regions", "boundaries"):
-                    sizes = {key: comm.sum(len(own)) for key, own in getattr(part, kind).items()}
-                    assert sizes == {key: len(own) for key, own in getattr(alone, kind).items()}, (kind, sizes)
-                assert comm.sum(len(part.facets.boundary)) == len(alone.facets.boundary)
-                assert len(part.hanging) == 0
-                again = hp.distribute(part, comm)
-                for own in (part, again) if name == "split.msh" else (part,):
-                    found, other = numbers(own)
-                    assert np.abs(found / wanted - 1).max() < 1e-10, (options, found, wanted)
-                    # Vertices are in another order, which aggregates depend on.
-                    assert abs(other - iterations) <= 2, (options, other, iterations)
-                one, two = alone.summary(), again.summary()
-                assert one.n_vertices == two.n_vertices and one.counts == two.counts
-        with pytest.raises(hp.MeshError, match="periodic nodes of partitioned files are not read"):
-            hp.read_mesh(place / "split.msh", periodic=True, comm=comm)
-        comm.all(None)
         if comm.rank == 0:
-            (place / "split_2.msh").unlink()
+            shutil.copy(DATA / "flat_split_1.msh", place)
         comm.all(None)
-        with pytest.raises(hp.MeshError, match=r"split_2\.msh: the file cannot be read: No such file"):
-            hp.read_mesh(place / "split.msh", comm=comm)
+        with pytest.raises(hp.MeshError, match=r"flat_split_2\.msh: the file cannot be read: No such file"):
+            hp.read_mesh(place / "flat_split.msh", comm=comm)
 
 
 def again(comm):

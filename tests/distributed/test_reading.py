@@ -8,8 +8,7 @@ from tests.distributed.launch import needs_mpi, run
 @needs_mpi
 @pytest.mark.parametrize("n", [2, 3])
 def test_partitioned_files(n):
-    pytest.importorskip("gmsh", reason="gmsh is absent", exc_type=(ImportError, OSError))
-    run(n, "tests.distributed.reading_cases", "partitioned")
+    run(n, "tests.distributed.reading_cases", "partitions")
 
 
 @needs_mpi

@@ -8,6 +8,7 @@ from hpfem.mesh import Mesh, box
 from hpfem.mesh.node_order import vertex_positions
 from hpfem.mesh.symmetry import entity_nodes, lattice_permutations, outward_signs, parities, symmetries
 from hpfem.shapes import SHAPES, default_counts, equispaced_nodes, make_basis, quadrature
+from hpfem.support.communicator import ALONE
 
 ALL_3D = ("hex", "prism", "pyramid", "tet")
 BOXES = {
@@ -21,6 +22,13 @@ BOXES = {
     "3-D mixed": (ALL_3D, (5, 1, 2)),
 }
 
+# Boxes that gmsh has cut (record_gmsh_files.py): box, order, number of partitions, whether files are binary.
+PARTITIONED = {
+    "solid": ((ALL_3D, (4, 1, 2)), 1, 3, 0),
+    "curved": ((ALL_3D, (4, 1, 1)), 2, 3, 1),
+    "flat": ((("quad", "tri"), (4, 2)), 3, 2, 0),
+}
+
 
 def bent(x: np.ndarray) -> np.ndarray:
     """A rotated, sheared, stretched and curved copy of space."""
@@ -32,6 +40,16 @@ def bent(x: np.ndarray) -> np.ndarray:
 def sample(name: str, order: int = 1) -> Mesh:
     """A small mesh, curved where its order allows it."""
     return box(*BOXES[name]).elevated(order).transformed(bent)
+
+
+def partitioned(name: str) -> Mesh:
+    """One of `PARTITIONED`, with a name for the sides between its first two shapes."""
+    (shapes, counts), order, *_ = PARTITIONED[name]
+    mesh = box(shapes, counts, comm=ALONE).elevated(order).transformed(bent)
+    first, second = (np.isin(mesh.facets.cells, mesh.regions[shape]) for shape in shapes[:2])
+    between = first[:, 0] & second[:, 1] | first[:, 1] & second[:, 0]
+    sides = np.column_stack([mesh.facets.cells[between, 0], mesh.facets.local[between, 0]])
+    return mesh.with_sides({**mesh.boundary_sides, "between": sides})
 
 
 def scrambled(mesh: Mesh, rng: np.random.Generator, **arguments) -> Mesh:

@@ -1,14 +1,17 @@
 """Write small files with gmsh itself into data/ beside this file, one for each thing its formats can say.
 
 The model: a unit cube extruded from a square whose left half is quads and whose right half is triangles, so hexes and
-prisms; a cube of one pyramid on each side; all straight.
+prisms; a cube of one pyramid on each side; all straight. Boxes of cells of all shapes, which gmsh cuts into partitions.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import gmsh
+
+from tests.mesh.examples import PARTITIONED, partitioned
 
 FOLDER = Path(__file__).with_name("data")
 
@@ -60,9 +63,21 @@ def pyramids(order: int) -> None:
     gmsh.model.mesh.setOrder(order)
 
 
+def cut(name: str) -> None:
+    """Have gmsh cut a box of ours, and write one file of all partitions and one of each."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "whole.msh")
+        partitioned(name).write(path)
+        gmsh.open(str(path))
+    *_, count, binary = PARTITIONED[name]
+    gmsh.model.mesh.partition(count)
+    save(f"{name}_single", Binary=binary)
+    save(f"{name}_split", Binary=binary, PartitionSplitMeshFiles=1)
+
+
 def save(name: str, **options: float) -> None:
     """Write the model with these options of gmsh's group Mesh."""
-    defaults = {"MshFileVersion": 4.1, "Binary": 0, "SaveAll": 0, "SaveParametric": 0}
+    defaults = {"MshFileVersion": 4.1, "Binary": 0, "SaveAll": 0, "SaveParametric": 0, "PartitionSplitMeshFiles": 0}
     for option, value in (defaults | options).items():
         gmsh.option.setNumber(f"Mesh.{option}", value)
     gmsh.write(str(FOLDER / f"{name}.msh"))
@@ -99,6 +114,8 @@ def main() -> None:
     pyramids(4)
     save("pyramids_41_binary_order4", Binary=1, SaveAll=1)
     save("pyramids_22_binary_order4", MshFileVersion=2.2, Binary=1, SaveAll=1)
+    for name in PARTITIONED:
+        cut(name)
     gmsh.finalize()
 
 
