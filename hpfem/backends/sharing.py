@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+from scipy.sparse import csr_array
 
 from hpfem.shapes.cached import cached_property
 
 from ..support.communicator import Communicator
-from .vectors import DeviceIteration, VectorSpace
+from .vectors import DeviceIteration, Messages, VectorSpace
 
 Indices = NDArray[np.int64]
 
@@ -40,6 +41,10 @@ class Sharing:
         Those that any other process has too.
     ghosts : ndarray of int, ascending
         Those that a process of lower rank has too, which owns them.
+    sent : ndarray of int, [m]
+        Places of neighbours' things among the shared ones, one neighbour after the other.
+    parts : {rank: slice}
+        Those of each neighbour in `sent`.
     """
 
     def __init__(self, comm: Communicator, size: int, neighbours: Mapping[int, Indices]) -> None:
@@ -49,8 +54,11 @@ class Sharing:
         self.shared = np.unique(np.concatenate([none, *self._neighbours.values()]))
         lower = [own for rank, own in self._neighbours.items() if rank < comm.rank]
         self.ghosts = np.unique(np.concatenate([none, *lower]))
-        # Positions of each neighbour's things among the shared ones.
+        # Positions of each neighbour's things among the shared ones, and of all of them, one neighbour after the other.
         self.places = {rank: np.searchsorted(self.shared, own) for rank, own in self._neighbours.items()}
+        self.sent = np.concatenate([none, *self.places.values()])
+        ends = np.cumsum([0, *map(len, self.places.values())]).tolist()
+        self.parts = {rank: slice(*ends[k : k + 2]) for k, rank in enumerate(self.places)}
 
     @cached_property
     def owned(self) -> NDArray[np.bool_]:
@@ -63,6 +71,28 @@ class Sharing:
     def count(self) -> int:
         """Number of things on all processes; collective at its first use, as in making a `C0Space`."""
         return int(self.comm.sum(self.size - len(self.ghosts)))
+
+    @cached_property
+    def sums(self) -> csr_array:
+        """Ones where numbers of the m messages and of this process belong to a shared thing, [shared, m + shared].
+
+        The entries of a row are in the order of the processes, so that sums are the same on all of them.
+        """
+        n, m = len(self.shared), len(self.sent)
+        columns = {rank: np.arange(part.start, part.stop) for rank, part in self.parts.items()}
+        places, columns = {**self.places, self.comm.rank: np.arange(n)}, {**columns, self.comm.rank: m + np.arange(n)}
+        ranks = sorted(places)
+        row = np.concatenate([places[rank] for rank in ranks])
+        column = np.concatenate([columns[rank] for rank in ranks])[np.argsort(row, kind="stable")]
+        starts = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=n))])
+        return csr_array((np.ones(len(column), np.int8), column, starts), shape=(n, m + n))
+
+    @cached_property
+    def of_owners(self) -> csr_array:
+        """The first entry of every row of `sums`: the number of the owner."""
+        starts, n = self.sums.indptr, len(self.shared)
+        first = self.sums.indices[starts[:-1]]
+        return csr_array((np.ones(n, np.int8), first, np.arange(n + 1)), shape=self.sums.shape)
 
     def combined(self, values: NDArray[Any], operation: Callable[..., Any]) -> NDArray[Any]:
         """Combine the values of all processes for each thing; collective.
@@ -103,14 +133,20 @@ class SharedVectors(VectorSpace):
         return None if own is None else own.shared(self.sharing)
 
     @cached_property
-    def _here(self) -> tuple[Any, Any, dict[int, Any]]:
-        """Shared entries, ghosts and places as arrays of the device."""
-        on, own = self.from_host, self.sharing
-        return on(own.shared), on(own.ghosts), {rank: on(places) for rank, places in own.places.items()}
+    def _here(self) -> tuple[Any, Any]:
+        """Shared entries and ghosts as arrays of the device."""
+        return self.from_host(self.sharing.shared), self.from_host(self.sharing.ghosts)
+
+    @cached_property
+    def _messages(self) -> Messages:
+        return self.messages(self.sharing)
 
     def _by_component(self, vectors: Any) -> Any:
         """Entries of each component, [..., components, size]."""
         return vectors.reshape(*vectors.shape[:-1], -1, max(1, self.sharing.size))
+
+    def _of_shared(self, rows: Any) -> Any:
+        return self.xp.ascontiguousarray(rows[:, self._here[0]])
 
     @property
     def comm(self) -> Communicator:
@@ -120,7 +156,7 @@ class SharedVectors(VectorSpace):
     def summed(self, rows: Any) -> Any:
         """Add up the contributions of processes to shared entries, in place; see `VectorSpace.summed`."""
         whole = rows if rows.ndim == 2 else self._by_component(rows)
-        self.summing(whole[:, self._here[0]])(whole)
+        self.summing(self._of_shared(whole))(whole)
         return rows
 
     @property
@@ -135,31 +171,21 @@ class SharedVectors(VectorSpace):
 
     def summing(self, own: Any) -> Callable[[Any], Any]:
         """Begin to add up; see `VectorSpace.summing`."""
-        shared, _, places = self._here
-        received = self.started(self.comm, {rank: own[:, at] for rank, at in places.items()})
+        messages = self._messages
+        received = self.started(self.comm, messages.packed(own), self.sharing.parts)
 
         def end(rows: Any) -> Any:
-            total, given = self.xp.zeros_like(own), received()
-            for rank in sorted([self.comm.rank, *places]):
-                if rank == self.comm.rank:
-                    total += own
-                else:
-                    total[:, places[rank]] += given[rank]
-            rows[:, shared] = total
+            messages.combine(rows, own, received(), owners=False)
             return rows
 
         return end
 
     def agreed(self, rows: Any) -> Any:
         """Take the owners' values, in place; see `VectorSpace.agreed`."""
-        shared, _, places = self._here
         whole = rows if rows.ndim == 2 else self._by_component(rows)
-        own = whole[:, shared]
-        received = self.exchanged(self.comm, {rank: own[:, at] for rank, at in places.items()})
-        for rank in sorted(received, reverse=True):
-            if rank < self.comm.rank:
-                own[:, places[rank]] = received[rank]
-        whole[:, shared] = own
+        own = self._of_shared(whole)
+        received = self.started(self.comm, self._messages.packed(own), self.sharing.parts)
+        self._messages.combine(whole, own, received(), owners=True)
         return rows
 
     def _owned(self, a: Any, b: Any) -> Any:

@@ -348,6 +348,49 @@ class ElementRestriction:
         return out
 
 
+class Messages:
+    """Numbers of shared entries as messages to neighbours, and what is made of those of neighbours, on a device.
+
+    Parameters
+    ----------
+    sharing : Sharing
+    vectors : VectorSpace
+    """
+
+    def __init__(self, sharing: Any, vectors: VectorSpace) -> None:
+        self._sharing = sharing
+
+    def packed(self, own: Any) -> Any:
+        """Write the numbers for all neighbours, one message after the other.
+
+        Parameters
+        ----------
+        own : array, [components, shared]
+
+        Returns
+        -------
+        array, [m, components]
+            The messages are `Sharing.parts`.
+        """
+        return np.ascontiguousarray(own[:, self._sharing.sent].T)
+
+    def combine(self, rows: Any, own: Any, received: Any, owners: bool) -> None:
+        """Write sums over processes, or the owners' numbers, to shared entries.
+
+        Parameters
+        ----------
+        rows : array, [components, size]
+            The shared entries are overwritten.
+        own : array, [components, shared]
+        received : array, [m, components]
+            As packed by the neighbours.
+        owners : bool
+            Whether the owners' numbers are taken.
+        """
+        matrix = self._sharing.of_owners if owners else self._sharing.sums
+        rows[:, self._sharing.shared] = (matrix @ np.concatenate([received, own.T])).T
+
+
 class Stop(IntEnum):
     """Why conjugate gradients stopped on a device."""
 
@@ -673,36 +716,44 @@ class VectorSpace:
         """Take, in place, the owner's values for shared entries; collective; see `summed`."""
         return rows
 
-    def exchanged(self, comm: Communicator, given: Mapping[int, Any]) -> dict[int, Any]:
-        """Exchange arrays with other processes; see `Communicator.exchanged`.
+    def messages(self, sharing: Any) -> Messages:
+        """Make the messages of shared entries.
+
+        Parameters
+        ----------
+        sharing : Sharing
+
+        Returns
+        -------
+        Messages
+        """
+        return Messages(sharing, self)
+
+    def started(self, comm: Communicator, sent: Any, parts: Mapping[int, slice]) -> Callable[[], Any]:
+        """Begin to exchange parts of an array with other processes; work before its end overlaps with the exchange.
 
         Parameters
         ----------
         comm : Communicator
-        given : {rank: array}
-
-        Returns
-        -------
-        {rank: array}
-        """
-        return self.started(comm, given)()
-
-    def started(self, comm: Communicator, given: Mapping[int, Any]) -> Callable[[], dict[int, Any]]:
-        """Begin `exchanged`; work before its end overlaps with the exchange.
-
-        Parameters
-        ----------
-        comm, given
-            As there.
+        sent : array, [n] or [n, m]
+            In C order.
+        parts : {rank: slice}
+            What each process gets, and where what it sends is wanted.
 
         Returns
         -------
         callable
-            A function that returns the received arrays.
+            A function that returns the received array, of the same shape and type.
         """
-        sent = {rank: np.ascontiguousarray(self.to_host(own)) for rank, own in given.items()}
-        end = comm.started(sent)
-        return lambda: {rank: self.from_host(own) for rank, own in end().items()}
+        given = self.to_host(sent)
+        received = np.empty_like(given)
+        end = comm.started(*({rank: own[part] for rank, part in parts.items()} for own in (given, received)))
+
+        def finish() -> Any:
+            end()
+            return self.from_host(received)
+
+        return finish
 
     def sum_over(self, comm: Communicator, numbers: Any) -> Any:
         """Sum over processes; see `total`.

@@ -314,30 +314,28 @@ class Communicator:
         -------
         {rank: ndarray}
         """
-        return self.started(given)()
+        received = {rank: np.empty_like(array) for rank, array in given.items()}
+        self.started(given, received)()
+        return received
 
-    def started(self, given: Mapping[int, NDArray[Any]]) -> Callable[[], dict[int, NDArray[Any]]]:
+    def started(self, given: Mapping[int, NDArray[Any]], received: Mapping[int, NDArray[Any]]) -> Callable[[], None]:
         """Begin `exchanged`; this process can work while messages are sent.
 
         Parameters
         ----------
         given : {rank: ndarray}
             As for `exchanged`; not to be changed until the end.
+        received : {rank: ndarray}
+            Like those; overwritten.
 
         Returns
         -------
         callable
-            A function that waits for the messages and returns the received arrays.
+            A function that waits for the messages.
         """
-        received = {rank: np.empty_like(array) for rank, array in given.items()}
         requests = [self._mpi.Irecv(array, rank) for rank, array in received.items()]
         requests += [self._mpi.Isend(array, rank) for rank, array in given.items()]
-
-        def end() -> dict[int, NDArray[Any]]:
-            self._wait(requests)
-            return received
-
-        return end
+        return partial(self._wait, requests)
 
     @staticmethod
     def _wait(requests: list[Any]) -> None:

@@ -19,8 +19,10 @@ from hpfem.backends.cuda.vectors.conjugate import source as conjugate_source
 from hpfem.backends.cuda.vectors.function import source as function_source
 from hpfem.backends.cuda.vectors.indexed import THREADS, IndexTables, per_thread
 from hpfem.backends.cuda.vectors.indexed import source as sparse_source
+from hpfem.backends.cuda.vectors.messages import source as messages_source
 from hpfem.backends.cuda.vectors.space import CudaVectors
-from hpfem.backends.vectors import Stop
+from hpfem.backends.sharing import Sharing
+from hpfem.backends.vectors import HOST_VECTORS, Stop
 from hpfem.forms.trace import trace_function
 from hpfem.mesh import box
 from tests.assembly.meshes import ours, rotated
@@ -176,6 +178,51 @@ def test_processes_count_what_they_own_and_add_up(kind, system, folder):
         assert np.abs(v.x - x).max() < 1e-8 * np.abs(x).max()
 
 
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize(("dtype", "components"), [(np.float64, 1), (np.float64, 3), (np.float32, 2)])
+def test_messages_of_all_neighbours_are_packed_and_combined_at_once(dtype, components, index, folder, rng):
+    # Four processes with some of 700 things each, the last one with none.
+    has = [np.sort(rng.permutation(700)[:count]) for count in (500, 600, 300, 0)]
+    common = {(a, b): np.intersect1d(has[a], has[b]) for a in range(4) for b in range(4) if a != b}
+    sharings = [
+        Sharing(
+            SimpleNamespace(rank=a), len(has[a]), {b: np.searchsorted(has[a], common[a, b]) for b in range(4) if b != a}
+        )
+        for a in range(4)
+    ]
+    rows = [rng.standard_normal((components, len(own))).astype(dtype) for own in has]
+    ours = [np.ascontiguousarray(part[:, sharing.shared]) for part, sharing in zip(rows, sharings, strict=True)]
+    compiled = library(messages_source(dtype, index), ("pack", "combine"), folder)
+    sent = []
+    for sharing, own in zip(sharings, ours, strict=True):
+        message = np.full((len(sharing.sent), components), np.nan, dtype)
+        sizes = np.int64(len(sharing.sent)), np.int32(components), np.int64(own.shape[1])
+        run(compiled, "pack", -(-message.size // THREADS), 0, *sizes, sharing.sent.astype(index), own, message)
+        assert np.array_equal(message, HOST_VECTORS.messages(sharing).packed(own))
+        sent.append(message)
+    whole = np.zeros((components, 700), dtype)
+    for part, own in zip(rows, has, strict=True):
+        whole[:, own] += part  # in the order of the processes
+    first = np.full_like(whole, np.nan)
+    for part, own in reversed(list(zip(rows, has, strict=True))):
+        first[:, own] = part
+    for rank, (sharing, own) in enumerate(zip(sharings, ours, strict=True)):
+        received = np.full_like(sent[rank], np.nan)
+        for other, part in sharing.parts.items():
+            received[part] = sent[other][sharings[other].parts[rank]]
+        for owners, expected in ((False, whole), (True, first)):
+            table = sharing.of_owners if owners else sharing.sums
+            out, n = rows[rank].copy(), own.shape[1]
+            sizes = np.int64(n), np.int32(components), np.int64(len(received))
+            arrays = (a.astype(index) for a in (table.indptr, table.indices, sharing.shared))
+            rest = (*arrays, own, received, np.int64(sharing.size), out)
+            run(compiled, "combine", -(-n // THREADS), 0, *sizes, *rest, descending=owners)
+            assert np.array_equal(out, expected[:, has[rank]])  # to the last bit
+            host = rows[rank].copy()
+            HOST_VECTORS.messages(sharing).combine(host, own, received, owners)
+            assert np.array_equal(host, out)
+
+
 def test_the_last_iterations_are_kept(system, folder):
     matrix, b = system
     v = HostVectors(kernels(np.float64, folder), b, 1e-300, None)
@@ -262,7 +309,8 @@ def test_scratch_of_a_graph_comes_back(error):
 def test_they_compile_without_spills(architecture):
     tables = IndexTables(block_matrix(np.eye(4), [0, 4]))
     gradients = (conjugate_source(np.float64, shared) for shared in (False, True))
-    for source in (tables.source(np.float64, 1), tables.source(np.float64, 3), *gradients):
+    messages = messages_source(np.float64, np.int32)
+    for source in (tables.source(np.float64, 1), tables.source(np.float64, 3), *gradients, messages):
         binary = nvrtc.compile_source(program(source), architecture)
         assert "0 bytes spill stores" in binary.log
         assert " spill stores" not in binary.log.replace(" 0 bytes spill stores", "")

@@ -34,27 +34,27 @@ class Nccl:
         """NCCL's number of the type of an array."""
         return int({"f8": self._nccl.NCCL_FLOAT64, "f4": self._nccl.NCCL_FLOAT32}[np.dtype(array.dtype).str[1:]])
 
-    def exchanged(self, given: Mapping[int, Any]) -> dict[int, Any]:
-        """Send arrays to neighbours and receive arrays of the same sizes; see `Communicator.exchanged`.
+    def exchanged(self, sent: Any, parts: Mapping[int, slice]) -> Any:
+        """Exchange parts of an array with other processes; see `VectorSpace.started`.
 
         Parameters
         ----------
-        given : {rank: cupy.ndarray}
-            Of float64 or float32.
+        sent, parts
+            As there; of float64 or float32.
 
         Returns
         -------
-        {rank: cupy.ndarray}
+        cupy.ndarray
+            What is received, of the same shape.
         """
         import cupy
 
-        stream = cupy.cuda.get_current_stream().ptr
-        sent = {rank: cupy.ascontiguousarray(own) for rank, own in given.items()}
-        received = {rank: cupy.empty_like(own) for rank, own in sent.items()}
+        stream, received = cupy.cuda.get_current_stream().ptr, cupy.empty_like(sent)
         self._nccl.groupStart()
-        for rank, own in sent.items():
+        for rank, part in parts.items():
+            own, other = sent[part], received[part]
             self._comm.send(own.data.ptr, own.size, self._type(own), rank, stream)
-            self._comm.recv(received[rank].data.ptr, own.size, self._type(own), rank, stream)
+            self._comm.recv(other.data.ptr, other.size, self._type(other), rank, stream)
         self._nccl.groupEnd()
         return received
 

@@ -21,6 +21,7 @@ from ..runtime.nccl import nccl_of
 from ..runtime.scratch import StreamPool, captured
 from .conjugate import CudaConjugateVectors, DeviceSharing
 from .indexed import IndexedRestriction, SparseMatrix
+from .messages import CudaMessages
 
 
 @cache
@@ -159,21 +160,25 @@ class CudaVectors(VectorSpace):
         """CuPy."""
         return import_module("cupy")
 
-    def started(self, comm: Communicator, given: Mapping[int, Any]) -> Callable[[], dict[int, Any]]:
+    def messages(self, sharing: Sharing) -> CudaMessages:
+        """Make messages by one kernel, and write what comes of them by another; see `VectorSpace.messages`."""
+        return CudaMessages(sharing, self)
+
+    def started(self, comm: Communicator, sent: Any, parts: Mapping[int, slice]) -> Callable[[], Any]:
         """Begin to exchange arrays, between GPUs where NCCL can, on a stream of its own; see `VectorSpace.started`."""
         between = nccl_of(comm)
         if between is None:
-            return super().started(comm, given)
-        sent = {rank: self.xp.ascontiguousarray(own) for rank, own in given.items()}
+            return super().started(comm, sent, parts)
         current, aside = self.xp.cuda.get_current_stream(), _aside(self.device.name)
         aside.wait_event(current.record())
         with aside:
-            received = between.exchanged(sent)
+            received = between.exchanged(sent, parts)
+        alive = [sent]
 
-        def end() -> dict[int, Any]:
+        def end() -> Any:
             # Sent and received arrays live until here, and the next exchange waits for their readers.
             self.xp.cuda.get_current_stream().wait_event(aside.record())
-            sent.clear()
+            alive.clear()
             return received
 
         return end

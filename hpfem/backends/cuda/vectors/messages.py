@@ -1,0 +1,103 @@
+"""Shared entries on the device: a kernel makes all messages, another takes all that come (`messages.h`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from hpfem.shapes.cached import cached_property
+
+from ...sharing import Sharing
+from ...vectors import Messages, VectorSpace
+from ..codegen.prelude import c_type, header
+from ..runtime.device import current_device
+from ..runtime.kernel import functions
+from .indexed import THREADS
+
+
+def index_type(sharing: Sharing) -> type[np.signedinteger[Any]]:
+    """Choose the type of the indices.
+
+    Parameters
+    ----------
+    sharing : Sharing
+
+    Returns
+    -------
+    type
+        32-bit if they are enough.
+    """
+    return np.int32 if max(sharing.size, sharing.sums.nnz, sharing.sums.shape[1]) < 2**31 else np.int64
+
+
+def source(real: DTypeLike, index: DTypeLike) -> str:
+    """Source of the kernels.
+
+    Parameters
+    ----------
+    real, index : dtype
+        Of the numbers, and of their places.
+
+    Returns
+    -------
+    str
+    """
+    return "\n".join([
+        f"using real = {c_type(real)};",
+        f"using Index = {c_type(index)};",
+        f"constexpr int THREADS = {THREADS};",
+        header("vectors/messages.h"),
+    ])  # fmt: skip
+
+
+class CudaMessages(Messages):
+    """See `Messages`; kernels run on the current stream.
+
+    Parameters
+    ----------
+    sharing : Sharing
+    vectors : VectorSpace
+    """
+
+    def __init__(self, sharing: Sharing, vectors: VectorSpace) -> None:
+        super().__init__(sharing, vectors)
+        self._vectors, self._index = vectors, index_type(sharing)
+        self._m, self._n = len(sharing.sent), len(sharing.shared)
+        self._places, self._shared = (self._on(array) for array in (sharing.sent, sharing.shared))
+
+    def _on(self, array: NDArray[Any]) -> Any:
+        return self._vectors.from_host(array, self._index)
+
+    @cached_property
+    def _sums(self) -> tuple[Any, Any]:
+        """Starts and columns of rows."""
+        return self._on(self._sharing.sums.indptr), self._on(self._sharing.sums.indices)
+
+    @cached_property
+    def _of_owners(self) -> tuple[Any, Any]:
+        return self._on(self._sharing.of_owners.indptr), self._on(self._sharing.of_owners.indices)
+
+    def _kernels(self, dtype: DTypeLike) -> tuple[Any, ...]:
+        return functions(source(dtype, self._index), current_device().name, "pack", "combine")
+
+    def packed(self, own: Any) -> Any:
+        """Write the numbers for all neighbours; see `Messages.packed`."""
+        out = self._vectors.device.empty((self._m, len(own)), own.dtype)
+        if out.size:
+            given = np.int64(self._m), np.int32(len(own)), np.int64(self._n), self._places, own, out
+            self._kernels(own.dtype)[0]((-(-out.size // THREADS),), (THREADS,), given)
+        return out
+
+    def combine(self, rows: Any, own: Any, received: Any, owners: bool) -> None:
+        """Write sums over processes, or the owners' numbers; see `Messages.combine`."""
+        if not self._n:
+            return
+        out = self._vectors.xp.ascontiguousarray(rows)
+        sizes = np.int64(self._n), np.int32(len(rows)), np.int64(self._m)
+        table = self._of_owners if owners else self._sums
+        given = (*sizes, *table, self._shared, own, received, np.int64(rows.shape[1]), out)
+        self._kernels(rows.dtype)[1]((-(-self._n // THREADS),), (THREADS,), given)
+        if out is not rows:
+            rows[...] = out
