@@ -143,7 +143,6 @@ def fail_unless_shared(report, reason):
             "h5py is absent",
             "mpi4py or mpiexec is absent",
             "ngsolve is absent",
-            "gmsh is absent",
             "network namespaces are absent",
             "LLVM for",
         )

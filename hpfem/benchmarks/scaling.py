@@ -21,7 +21,9 @@ from typing import Any
 import numpy as np
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
+from ..backends import choose_backend
 from ..errors import ArgumentError, SolverError
+from ..memory import OutOfMemory
 from ..mesh import Mesh, box
 from ..operators import Laplacian
 from ..solvers import cg
@@ -38,6 +40,8 @@ SCALINGS = ("weak", "strong", "alone")
 # Seconds of a message beside its bytes, and bytes a second between GPUs of different nodes (400 Gbit/s).
 MESSAGE, LINK = 12e-6, 50e9
 _PING = 1 << 23
+# Arrays of local numbers and of unknowns: a product's argument and result; b, x, r, p, q and a result of a product.
+_LOCAL, _VECTORS = 2, 6
 # Largest number of neighbours of a box among boxes, and its faces.
 _NEIGHBOURS, _FACES = 26, 6
 
@@ -212,7 +216,25 @@ class ScalingRun:
         with self._phase("numbering"):
             c0 = C0Space(space)
             bc = BoundaryConditions(c0, dirichlet=0.0)
+        device = choose_backend(space.backend).device()
+        try:
+            return self._solved(space, c0, bc)
+        except MemoryError as error:
+            parts = needed_bytes(space, c0.size)
+            sorting, needed = parts.pop("sorting"), sum(parts.values())
+            said = ", ".join(f"{what} {nbytes / 1e9:.3g} GB" for what, nbytes in parts.items() if nbytes)
+            raise OutOfMemory(
+                f"{self.shape} P={self.order}: {c0.size} unknowns take about {needed / 1e9:.3g} GB on {device.name}"
+                f" ({said}; {sorting / 1e9:.3g} GB more than the tables while they are sorted): {error}; give fewer"
+                " to --dofs",
+                int(needed),
+            ) from error
+
+    def _solved(self, space: Space, c0: C0Space, bc: BoundaryConditions) -> dict[str, Any]:
+        """The rest of `measure`, on the device."""
         with self._phase("first product"):
+            # Tables are sorted while there are no factors.
+            bc.restriction(choose_backend(space.backend).device())
             A = GlobalOperator(Laplacian(space), c0, bc)
             vectors = A.vectors
             rng = np.random.default_rng(self.comm.rank)
@@ -270,6 +292,38 @@ class ScalingRun:
             float(vectors.started(self.comm, given, parts)()[0])  # waits for the device
             best = min(best, perf_counter() - start)
         return _PING / self.comm.max(best)
+
+
+def needed_bytes(space: Space, size: int) -> dict[str, float]:
+    """Estimate the memory of conjugate gradients where a space computes.
+
+    Index tables are sorted before factors are made, so that both need not fit together.
+
+    Parameters
+    ----------
+    space : Space
+    size : int
+        Unknowns.
+
+    Returns
+    -------
+    dict
+        Bytes of "geometry factors" if they are stored, "index tables", "local numbers" and "vectors", which are there
+        at the same time; and of "sorting". Tables are counted with and without conditions, of which the benchmark makes
+        the first ones.
+    """
+    backend, number = choose_backend(space.backend), space.dtype.itemsize
+    found = backend.product_needs(space.n_dofs, size, 1, space.dtype)[backend.device().name]
+    kept = _LOCAL * space.n_dofs * number
+    geometries = [block.geometry for block in space.blocks]
+    stored = (own.n_elements * own.n_factors("metric") * own.n_points("metric") for own in geometries)
+    return {
+        "geometry factors": float(number * sum(stored)),
+        "index tables": found["index tables"],
+        "local numbers": float(kept),
+        "vectors": float(_VECTORS * size * number),
+        "sorting": max(0.0, found.get("scratch", 0.0) - kept),
+    }
 
 
 def merged(rows: Sequence[Mapping[str, Any]], more: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

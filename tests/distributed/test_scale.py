@@ -2,9 +2,12 @@
 
 import json
 
+import numpy as np
 import pytest
 
 import hpfem as hp
+from hpfem.assembly import GlobalOperator
+from hpfem.backends.cuda.vectors.indexed import IndexTables
 from hpfem.benchmarks import read_results
 from hpfem.benchmarks.scaling import (
     ScalingRun,
@@ -13,10 +16,12 @@ from hpfem.benchmarks.scaling import (
     expected_seconds,
     factors,
     merged,
+    needed_bytes,
     unknowns_per_box,
 )
 from hpfem.cli import main
 from tests.distributed.launch import needs_mpi, start
+from tests.fake_cupy import fake_cuda
 
 
 def test_boxes():
@@ -67,6 +72,33 @@ def test_wrong_scalings_and_too_many_iterations_are_refused():
     with pytest.raises(hp.ArgumentError, match="weak, strong"):
         ScalingRun("hex", 3, "sideways", 100, hp.ALONE)
     assert main(["scale", "--shapes", "cube"]) == 2
+
+
+def test_what_does_not_fit_is_told_with_its_parts(monkeypatch, capsys):
+    def full(*_):
+        raise MemoryError("no room for 3 GB")
+
+    monkeypatch.setattr(GlobalOperator, "__init__", full)
+    given = ["--orders", "3", "--dofs", "3000", "--backend", "numpy", "--geometry", "deformed"]
+    assert main(["scale", *given]) == 2
+    found = capsys.readouterr().err
+    assert "hex P=3: 4096 unknowns take about" in found and "no room for 3 GB" in found and "--dofs" in found
+    assert "geometry factors 0.000875 GB" in found  # 125 elements, 5^3 points, 7 numbers
+
+
+def test_what_a_gpu_needs():
+    """By the arrays: tables, and factors of each kind of cells."""
+    with fake_cuda():
+        for shape, order in (("hex", 3), ("tet", 3), ("prism", 2)):
+            run = ScalingRun(shape, order, "weak", 3000, hp.ALONE, geometry="deformed", backend="cuda")
+            space = hp.Space(run.mesh(), order, backend="cuda")
+            c0 = hp.C0Space(space)
+            parts = needed_bytes(space, c0.size)
+            (block,) = space.blocks
+            assert parts["geometry factors"] == 7 * 8 * block.n_elements * block.n_points
+            tables = IndexTables(c0.block_matrix, hp.BoundaryConditions(c0, dirichlet=0.0).free)
+            arrays = [own for own in vars(tables).values() if isinstance(own, np.ndarray)]
+            assert 0.4 < sum(own.nbytes for own in arrays) / parts["index tables"] < 0.8
 
 
 def test_what_was_measured_before_an_error_is_kept(monkeypatch, tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 
 from hpfem.backends.cuda.codegen.prelude import arguments
 from hpfem.backends.cuda.dense.plan import DensePlan
-from tests.backends.cuda.host_kernels import OUTCOMES, pointer, shared_at
+from tests.backends.cuda.host_kernels import OUTCOMES, first_block, pointer, shared_at
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,10 +56,10 @@ extern "C" int run_{self.name}(long long n, const unsigned *grid, const void *in
 """
 
 
-def apply(library, case, source, descending=False, guard=None):
+def apply(library, case, source, descending=False, guard=None, before=0):
     """Result of a case for an array [components, E, n_modes], on copies of the problem's elements where E is larger.
 
-    With a guard all that the kernel sees is at the border.
+    With a guard all that the kernel sees is at the border; `before` as for `host_kernels.apply`.
     """
     place = np.ascontiguousarray if guard is None else guard.copy
     problem, plan = case.problem, case.plan
@@ -70,14 +70,13 @@ def apply(library, case, source, descending=False, guard=None):
     source, out = place(source), place(np.full_like(source, np.nan))
     names = arguments(problem)[1]
     parameters = (ctypes.c_double * max(len(names), 1))(*[problem.parameters[name] for name in names])
-    blocks = -(-n // plan.elements) if plan.options.tiles == 0 else case.blocks
-    with shared_at(guard, library, plan.shared_bytes):
+    all_of = -(-(n + before) // plan.elements)
+    blocks = all_of if plan.options.tiles == 0 or before else case.blocks
+    with shared_at(guard, library, plan.shared_bytes), first_block(library, before // plan.elements):
         outcome = getattr(library, f"run_{case.name}")(
-            ctypes.c_longlong(n),
+            ctypes.c_longlong(n + before),
             (ctypes.c_uint * 3)(blocks, len(source), 1),
-            pointer(source),
-            pointer(out),
-            pointer(factors),
+            *(pointer(array, before * (array.nbytes // n)) for array in (source, out, factors)),
             pointer(matrices),
             parameters,
             plan.threads,

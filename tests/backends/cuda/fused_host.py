@@ -9,7 +9,7 @@ from hpfem.backends.cuda.codegen.layout import stored_factors, stored_kinds
 from hpfem.backends.cuda.codegen.prelude import arguments
 from hpfem.backends.cuda.codegen.tables import Levels
 from hpfem.backends.cuda.fused.plan import GROUP, FusedPlan
-from tests.backends.cuda.host_kernels import OUTCOMES, pointer, shared_at
+from tests.backends.cuda.host_kernels import OUTCOMES, first_block, pointer, shared_at
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +61,11 @@ extern "C" int run_{self.name}(long long n, const unsigned *grid, const void *in
 """
 
 
-def apply(library, case, source, descending=False, guard=None):
-    """Result of a case for an array [components, E, n_modes]; with a guard all that it sees is at the border."""
+def apply(library, case, source, descending=False, guard=None, before=0):
+    """Result of a case for an array [components, E, n_modes]; with a guard all that it sees is at the border.
+
+    `before` as for `host_kernels.apply`.
+    """
     place = np.ascontiguousarray if guard is None else guard.copy
     problem, plan = case.problem, case.plan
     levels = Levels.plain(problem.tabulation)
@@ -74,11 +77,16 @@ def apply(library, case, source, descending=False, guard=None):
     held = [place(problem.fields[name].values.astype(problem.dtype)) for name in arrays]
     fields = (ctypes.c_void_p * max(len(held), 1))(*[a.ctypes.data for a in held])
     parameters = (ctypes.c_double * max(len(names), 1))(*[problem.parameters[name] for name in names])
-    with shared_at(guard, library, plan.shared_bytes):
+    n, at_once = problem.n_elements, plan.threads // 32 * GROUP
+    blocks = -(-(n + before) // at_once) if before else case.blocks
+    missing = [before * (array.nbytes // n) for array in (source, out)]
+    missing += [0 if a is None else before // GROUP * (a.nbytes // -(-n // GROUP)) for a in (factors, points)]
+    with shared_at(guard, library, plan.shared_bytes), first_block(library, before // at_once):
         outcome = getattr(library, f"run_{case.name}")(
-            ctypes.c_longlong(problem.n_elements),
-            (ctypes.c_uint * 3)(case.blocks, len(source), 1),
-            *map(pointer, (source, out, factors, points, tables)),
+            ctypes.c_longlong(n + before),
+            (ctypes.c_uint * 3)(blocks, len(source), 1),
+            *map(pointer, (source, out, factors, points), missing),
+            pointer(tables),
             fields,
             parameters,
             plan.threads,

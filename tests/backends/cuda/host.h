@@ -2,7 +2,7 @@
 // of a warp hands over to the next one. Every thread has to reach the same barriers; shared memory is poisoned before a
 // block and guarded behind its end. Threads run in ascending or descending order: a missing barrier makes the results
 // differ. Asynchronous copies happen when they are waited for, as late as they may. A caller may give shared memory of its
-// own, with nothing behind it that may be touched.
+// own, with nothing behind it that may be touched, and leave out the first blocks.
 #include <stdlib.h>
 #include <string.h>
 #include <math.h>
@@ -32,6 +32,7 @@
 
 extern "C" {
 unsigned char *hpfem_given_shared;
+unsigned hpfem_first_block;
 }
 
 namespace hpfem_host {
@@ -171,7 +172,7 @@ static int launch(void (*kernel)(), Index grid, int n_threads, size_t shared_byt
   if (guard) shared = (unsigned char *)aligned_alloc(256, (shared_bytes + 2 * guard) / 256 * 256);
   gridDim = grid;
   int outcome = FINE;
-  for (unsigned n = 0; n < grid.x * grid.y * grid.z && outcome == FINE; n++) {
+  for (unsigned n = hpfem_first_block; n < grid.x * grid.y * grid.z && outcome == FINE; n++) {
     blockIdx = {n % grid.x, n / grid.x % grid.y, n / grid.x / grid.y};
     memset(shared, 0xff, shared_bytes + guard); // NaNs
     outcome = run_block(n_threads, descending);

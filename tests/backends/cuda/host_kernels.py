@@ -161,9 +161,18 @@ def compiled(text, folder, bounds=False):
     return ctypes.CDLL(str(library))
 
 
-def pointer(array):
-    """Address of an array, or none."""
-    return None if array is None else array.ctypes.data_as(ctypes.c_void_p)
+def pointer(array, before=0):
+    """Address of an array, or none; or that of a larger array, of which so many bytes before this one are missing."""
+    return None if array is None else ctypes.c_void_p(array.ctypes.data - before)
+
+
+@contextmanager
+def first_block(library, number):
+    """Leave out the blocks before one."""
+    first = ctypes.c_uint.in_dll(library, "hpfem_first_block")
+    first.value = number
+    yield
+    first.value = 0
 
 
 @contextmanager
@@ -176,11 +185,11 @@ def shared_at(guard, library, nbytes):
     given.value = None
 
 
-def apply(library, case, source, descending=False, guard=None, Q=()):
+def apply(library, case, source, descending=False, guard=None, Q=(), before=0):
     """Result of a case for an array [components, E, n_input] of the tree's modes or of points.
 
     With a guard all that the kernel sees is at the border. One that is scattered takes [components, size], and Q as its
-    further arguments.
+    further arguments. The elements may be the last ones of more: `before` are missing, whole blocks of them.
     """
     place = np.ascontiguousarray if guard is None else guard.copy
     problem, layout = case.problem, (case.problem, case.levels, case.group)
@@ -196,15 +205,19 @@ def apply(library, case, source, descending=False, guard=None, Q=()):
     held_Q = [place(np.atleast_1d(array)) for array in Q]
     further = (ctypes.c_void_p * max(len(Q), 1))(*[array.ctypes.data for array in held_Q])
     elements, threads, shared = case.block
-    groups = -(-problem.n_elements // elements)
-    with shared_at(guard, library, shared):
+    n, size = problem.n_elements + before, problem.dtype.itemsize
+    # Factors of groups of elements, or of affine ones.
+    missing = [0 if a is None else before * a.nbytes // (len(a) * case.group) for a in (factors, points)]
+    if problem.geometry.affine and factors is not None:
+        missing[0] = before * factors.nbytes // problem.n_elements
+    with shared_at(guard, library, shared), first_block(library, before // elements):
         outcome = getattr(library, f"run_{case.name}")(
-            ctypes.c_longlong(problem.n_elements),
-            (ctypes.c_uint * 3)(groups, len(source) // problem.coupled, 1),
-            pointer(source),
-            pointer(out),
-            pointer(factors),
-            pointer(points),
+            ctypes.c_longlong(n),
+            (ctypes.c_uint * 3)(-(-n // elements), len(source) // problem.coupled, 1),
+            pointer(source, before * size * source.shape[-1]),
+            pointer(out, before * size * n_output),
+            pointer(factors, missing[0]),
+            pointer(points, missing[1]),
             fields,
             parameters,
             threads,
