@@ -41,7 +41,8 @@ def distribute(mesh: Mesh | None, comm: Any = None, weights: Weights = "auto", o
     comm : Communicator or mpi4py.MPI.Comm, optional
         The processes; all that `mpirun` has started when left out.
     weights : "auto", {shape name: float} or array_like, [n_cells]
-        Work of each cell of the given mesh. "auto" takes the number of functions of order 4.
+        Work of each cell of the given mesh. "auto" takes the number of functions of order 4; an operator on parts knows
+        better (`cell_weights`).
     owners : array_like of int, [n_cells], optional
         The process of each cell of the given mesh, instead of METIS' partition; a process may have no cells.
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, TypedDict
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hpfem.shapes import Tabulation
 from hpfem.shapes.arguments import integer, is_real, name_of, real, shown
@@ -28,7 +29,7 @@ from ..space.field import check_state
 from ..space.memory_errors import no_room
 from ..space.regions import ByRegion, RegionValue, regional
 from ..space.transforms import apply_kernels, backward_transform, resampled, result_field
-from ..tuning import Tuning, choose, tune_blocks
+from ..tuning import Tuning, cell_times, choose, tune_blocks
 from .arrays import FieldMap, check_current
 from .parameters import Parameters, in_range
 from .tensors import flat, matrix_numbers, same_kind_everywhere, symmetric_part
@@ -392,6 +393,25 @@ class Operator(FieldMap):
         """Compulsory bytes of one application to a one-component field (`hpfem.forms.cost.operator_bytes`)."""
         problems = [choice.kernel.problem for choice in self.choices]
         return sum(operator_bytes(problem) * problem.n_elements for problem in problems)
+
+    def cell_weights(self) -> NDArray[np.float64]:
+        """Time of each cell of this process relative to others, as weights for `hp.distribute`; collective.
+
+        It is what tuning has measured if it knows all blocks on all processes, else what the strategies' models expect.
+
+        Returns
+        -------
+        ndarray, [n_cells]
+            By the cells' numbers in `space.mesh`.
+        """
+        mesh, blocks = self.space.mesh, self.space.blocks
+        found = [cell_times(*asked) for asked in self._asked()]
+        tuned = [time is not None for block, (time, _) in zip(blocks, found, strict=True) if block.n_elements]
+        which = 0 if mesh.comm.each(all(tuned)) else 1
+        weights = np.empty(mesh.n_cells)
+        for block, times in zip(blocks, found, strict=True):
+            weights[block.elements] = times[which]
+        return weights
 
     @property
     def precision_error(self) -> float:

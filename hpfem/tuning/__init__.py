@@ -5,7 +5,7 @@ from typing import Any
 
 from .race import MARGIN, Race
 from .record import Config, TuningRecord
-from .select import Choice, choose
+from .select import Choice, cell_times, choose
 from .store import cache, entries, find, keep
 from .tuner import BlockTuner, Tuning, tune_blocks
 
@@ -18,6 +18,7 @@ __all__ = [
     "Tuning",
     "TuningRecord",
     "cache",
+    "cell_times",
     "choose",
     "entries",
     "find",

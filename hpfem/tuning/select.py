@@ -149,6 +149,30 @@ def tuned(problem: BlockProblem, strategy: str, algorithm: str, backend: Backend
     return record.winner, _tuned_reason(record), tuple(map(str, unfit)) if isinstance(unfit, list) else ()
 
 
+def cell_times(problem: BlockProblem, strategy: str, algorithm: str, backend: Backend) -> tuple[float | None, float]:
+    """Time of a cell of a block: what tuning has measured, and what is expected.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    strategy, algorithm : str
+        As for `choose`.
+    backend : Backend
+
+    Returns
+    -------
+    measured : float or None
+        Seconds; None if it was not tuned.
+    expected : float
+        The least of the strategies' estimates, relative to other blocks.
+    """
+    record = find(tuning_key(problem, strategy, algorithm, backend))
+    rate = None if record is None else record.about.get("dofs_per_second")
+    measured = problem.n_modes * problem.coupled / rate if isinstance(rate, (int, float)) and rate > 0 else None
+    provider, candidate = next(iter(candidates(problem, strategy, algorithm, backend).values()))
+    return measured, provider.cost(candidate)
+
+
 def choose(
     problem: BlockProblem, strategy: str, algorithm: str, backend: Backend, known: Known | None = None
 ) -> Choice:

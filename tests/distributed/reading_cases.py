@@ -84,6 +84,12 @@ def again(comm):
             assert sorted(c for at in comm.all(new.part.cells[new.regions[key]]) for c in at) == sorted(own)
         for key, own in mesh.boundaries.items():
             assert comm.sum(len(new.boundaries[key])) == len(own)
+    part = hp.distribute(whole("mixed"), comm, owners=random_owners(whole("mixed"), comm, 3, [0, comm.size - 1]))
+    weights = hp.Helmholtz(hp.Space(part, 3), lam=1.0).cell_weights()
+    new = hp.distribute(part, comm, weights=weights)
+    check(whole("mixed"), new, comm, order=2)
+    work = comm.all(hp.Helmholtz(hp.Space(new, 3), lam=1.0).cell_weights().sum())
+    assert max(work) < 1.2 * np.mean(work), work
     mesh = hp.box("prism", 3, periodic=("x", "z"), comm=hp.ALONE)
     part = hp.distribute(mesh, comm, owners=random_owners(mesh, comm, 3))
     for own in (part, hp.distribute(part, comm)):
