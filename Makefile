@@ -13,9 +13,10 @@ demo: export OMP_NUM_THREADS = 1
 demo: $(VENV)/installed
 	$(BIN)/python examples/demo.py --output $(OUT)
 
-# One thread per process: the tests run in JOBS processes.
+# One thread per process: the tests run in JOBS processes. They start many more, which read bytecode instead of making it
+# again, also where the environment says that Python writes none.
 test: $(VENV)/installed-test lint types
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
 
 lint: $(VENV)/installed-test
 	$(BIN)/ruff check .

@@ -60,12 +60,12 @@ def operators(comm):
     """Operators and conjugate gradients are those of the whole box, curved or closed too; so is multigrid."""
     for name in BOXES:
         mesh, part = (hp.box(*BOXES[name], comm=own) for own in (hp.ALONE, comm))
-        found = check(mesh, part, comm)
+        found = check(mesh, part, comm, backend="numpy")
         solved(*found, comm)
-        check(mesh.elevated(2).transformed(bent), part.elevated(2).transformed(bent), comm, order=2)
+        check(mesh.elevated(2).transformed(bent), part.elevated(2).transformed(bent), comm, order=2, backend="numpy")
     for names, counts, directions in (("prism", 3, ("x", "z")), (("hex", "tet"), (6, 3, 3), ("x", "z"))):
         mesh, part = (hp.box(names, counts, periodic=directions, comm=own) for own in (hp.ALONE, comm))
-        solved(*check(mesh, part, comm, function=around, ends="y"), comm)
+        solved(*check(mesh, part, comm, function=around, ends="y", backend="numpy"), comm)
     solutions = [
         hp.solve_helmholtz(
             hp.Space(hp.box(*BOXES["mixed"], comm=own), 3), f=1.0, lam=1.0, dirichlet=exact, tol=1e-14, bar=False

@@ -51,6 +51,13 @@ def partitions(comm, check, examples=8):
     same()
 
 
+def by_first(comm, make):
+    """What the first process makes alone, on all of them; the others sleep, as they do not in MPI's broadcast."""
+    made = make() if comm.rank == 0 else None
+    comm.any(False)
+    return comm.of_first(made)
+
+
 def exact(x, *y):
     """A function that no space has."""
     return np.sin(2 * x) * np.exp(0.3 * sum(y))

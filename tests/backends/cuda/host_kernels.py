@@ -149,6 +149,7 @@ def compiled(text, folder, bounds=False):
         "-shared",
         "-fPIC",
         "-O0",
+        "-g0",
         "-nostdlib",
         "-std=c++17",
         "-nostdlib++",
