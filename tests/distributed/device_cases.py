@@ -1,12 +1,14 @@
 """Vectors that stay on GPUs, of which each process has one: as on one process, and as on the host."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 import hpfem as hp
 from hpfem.memory import count_transfers
 from hpfem.solvers.preconditioners import jacobi
-from tests.distributed.meshes import BOXES, by_cell, difference, exact, random_owners, whole
+from tests.distributed.meshes import BOXES, by_cell, by_first, difference, exact, random_owners, whole
 from tests.distributed.operator_cases import CLOSE, as_many, problem
 from tests.distributed.solver_cases import both
 
@@ -40,8 +42,8 @@ def iterations(comm, backend="cuda", order=3):
         mesh = whole(name)
         part = hp.distribute(mesh, comm, owners=random_owners(mesh, comm, 9))
         for components, make in ((1, jacobi), (2, lambda A: None), (1, lambda A: lambda r: 0.5 * r)):
-            solved = []
-            for own in (mesh, part):
+
+            def solved(own, components=components, make=make):
                 c0 = hp.C0Space(hp.Space(own, order, backend=backend))
                 bc = hp.BoundaryConditions(c0, dirichlet={"xmin": exact, "ymax": 0.0})
                 A = hp.GlobalOperator(hp.Helmholtz(c0.space, 1.5), c0, bc, components=components)
@@ -51,10 +53,11 @@ def iterations(comm, backend="cuda", order=3):
                 with pytest.raises(hp.SolverError, match="after 3 iterations"):
                     hp.cg(A, A.vectors.from_host(b), make(A), tol=TOL, max_iterations=3, bar=False)
                 rows = A.vectors.to_host(x).reshape(components, -1)
-                solved.append((info, [by_cell(c0.scatter(row), comm) for row in rows]))
                 with pytest.raises(hp.SolverError, match="operator is not positive definite .* after 0"):
-                    hp.cg(lambda v, A=A: -A.apply(v, A.device), A.vectors.from_host(b), shared=A.vectors, bar=False)
-            (one, u), (other, v) = solved
+                    hp.cg(lambda w: -A.apply(w, A.device), A.vectors.from_host(b), shared=A.vectors, bar=False)
+                return info, [by_cell(c0.scatter(row), comm) for row in rows]
+
+            (one, u), (other, v) = by_first(comm, partial(solved, mesh)), solved(part)
             assert as_many(one, other), (one.iterations, other.iterations)
             assert np.allclose(one.residuals[:8], other.residuals[:8], rtol=1e-9)
             assert all(difference(*pair) < 1e-6 for pair in zip(u, v, strict=True))

@@ -4,6 +4,7 @@ import contextlib
 import os
 
 import numpy as np
+import pytest
 
 import hpfem as hp
 from tests.test_examples import load
@@ -12,13 +13,14 @@ from tests.test_examples import load
 def alike(comm, name, function, keys, close, **options):
     """What an example finds in one process, and in all."""
     module, given = load(name), {}
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+    redirected = contextlib.redirect_stdout
+    with open(os.devnull, "w") as nowhere, redirected(nowhere), pytest.MonkeyPatch.context() as patch:
         given["all"] = getattr(module, function)(**options)
         for maker in ("box", "read_mesh"):
             made = getattr(hp, maker)
             for place in (hp, module):
                 if getattr(place, maker, None) is made:
-                    setattr(place, maker, _alone(made))
+                    patch.setattr(place, maker, _alone(made))
         given["one"] = getattr(module, function)(**options)
     given = {how: own if isinstance(own, dict) else own[0] for how, own in given.items()}  # or rows
     for key in keys:

@@ -1,15 +1,22 @@
 """Cases that several processes run together, started by pytest itself with the `mpiexec` of this Python.
 
-    python -m tests.distributed.launch MODULE FUNCTION
+    python -m tests.distributed.launch [MODULE FUNCTION]
 
-runs a function of a module in one process of them.
+runs a function of a module in one process of them; or those that the first process reads, one after the other.
 """
 
+import atexit
+import faulthandler
 import importlib
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
+import time
+import warnings
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,6 +25,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 # Beyond this a test hangs.
 LIMIT = 240
 MISSING = "mpi4py or mpiexec is absent"
+# What the first process prints when all have run a case.
+DONE = "all have run it"
 
 
 def mpiexec():
@@ -31,8 +40,8 @@ def mpiexec():
 needs_mpi = pytest.mark.skipif(mpiexec() is None, reason=MISSING)
 
 
-def start(n, *command, limit=LIMIT, environment=None, nodes=((), ())):
-    """Run Python in n processes; what came of it. For other nodes: a command around mpiexec, and options of mpiexec."""
+def started(n, *command, environment=None, nodes=((), ())):
+    """How to start Python in n processes. For other nodes: a command around mpiexec, and options of mpiexec."""
     settings = {
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
@@ -42,43 +51,99 @@ def start(n, *command, limit=LIMIT, environment=None, nodes=((), ())):
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     }
-    return subprocess.run(
-        [*nodes[0], mpiexec(), *nodes[1], "-n", str(n), sys.executable, *command],
-        cwd=ROOT,
-        env={**os.environ, **settings, **(environment or {})},
-        capture_output=True,
-        text=True,
-        timeout=limit,
-        check=False,
-    )
+    return {
+        "args": [*nodes[0], mpiexec(), *nodes[1], "-n", str(n), sys.executable, *command],
+        "cwd": ROOT,
+        "env": {**os.environ, **settings, **(environment or {})},
+        "text": True,
+    }
+
+
+def start(n, *command, limit=LIMIT, **options):
+    """Run Python in n processes, with options of `started`; what came of it."""
+    return subprocess.run(**started(n, *command, **options), capture_output=True, timeout=limit, check=False)
+
+
+class Team:
+    """n processes that run one case after the other; starting them takes as long as many a case."""
+
+    def __init__(self, n):
+        self.n, self.errors = n, tempfile.TemporaryFile("w+")
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self.errors}
+        self.processes = subprocess.Popen(**started(n, "-m", "tests.distributed.launch"), **pipes)
+
+    def run(self, module, function):
+        """Run a case; whether all have, and what is printed. An error of one has ended all."""
+        with suppress(BrokenPipeError):  # they have ended: what they have said tells why
+            self.processes.stdin.write(f"{module} {function}\n")
+            self.processes.stdin.flush()
+        lines = []
+        for line in self.processes.stdout:
+            if line == f"{DONE}\n":
+                return True, ""
+            lines.append(line)
+        self.end()
+        self.errors.seek(0)
+        return False, f"{''.join(lines)[-3000:]}\n{self.errors.read()[-6000:]}"
+
+    def end(self):
+        """Let them end."""
+        with suppress(BrokenPipeError):
+            self.processes.stdin.close()
+        self.processes.wait(LIMIT)
+
+
+# The one that is at work.
+_TEAM: list[Team] = []
+atexit.register(lambda: [team.end() for team in _TEAM])
 
 
 def run(n, module, function, **options):
-    """Run a case of a module in n processes, with options of `start`; it fails as they do."""
-    found = start(n, "-m", "tests.distributed.launch", module, function, **options)
-    assert found.returncode == 0, f"{function} on {n} processes:\n{found.stdout[-3000:]}\n{found.stderr[-6000:]}"
-    return found.stdout
+    """Run a case of a module in n processes; in new ones if there are options, of `start`. It fails as they do."""
+    if options:
+        found = start(n, "-m", "tests.distributed.launch", module, function, **options)
+        fine, said = found.returncode == 0, f"{found.stdout[-3000:]}\n{found.stderr[-6000:]}"
+    else:
+        if _TEAM and _TEAM[0].n != n:
+            _TEAM.pop().end()
+        if not _TEAM:
+            _TEAM.append(Team(n))
+        fine, said = _TEAM[0].run(module, function)
+        if not fine:
+            _TEAM.clear()
+    assert fine, f"{function} on {n} processes:\n{said}"
+
+
+def read(comm):
+    """Modules and functions that the first process is told, on all; those that wait for the next ones sleep."""
+    while True:
+        given = sys.stdin.readline().split() if comm.rank == 0 else []
+        told = comm._mpi.Ibarrier()
+        while not told.Test():
+            time.sleep(0.01)
+        given = comm.of_first(given)
+        if not given:
+            return
+        yield given
+        comm.all(None)
+        comm.print(DONE)
 
 
 if __name__ == "__main__":
-    import faulthandler
-    import time
-    import warnings
-    from functools import partial
-
-    # What hangs says where.
-    faulthandler.dump_traceback_later(float(os.environ.get("HPFEM_TEST_LIMIT", LIMIT - 30)), exit=True)
-
     import hypothesis
 
     from hpfem.support import communicator
 
     # Processes outnumber cores: those that wait leave them to others.
-    communicator._LOOKS, communicator._let_others_run = 0, partial(time.sleep, 1e-4)
+    communicator._LOOKS, communicator._let_others_run = 0, partial(time.sleep, 5e-4)
     hypothesis.settings.register_profile("same", deadline=None, derandomize=True, database=None)
     hypothesis.settings.load_profile("same")
 
     comm = communicator.world()
     assert comm.size > 1, "start it with mpiexec"
     warnings.simplefilter("error", RuntimeWarning)  # as pytest has them
-    getattr(importlib.import_module(sys.argv[1]), sys.argv[2])(comm)
+    for module, function in [sys.argv[1:]] if len(sys.argv) > 1 else read(comm):
+        # What hangs says where.
+        faulthandler.dump_traceback_later(float(os.environ.get("HPFEM_TEST_LIMIT", LIMIT - 30)), exit=True)
+        getattr(importlib.import_module(module), function)(comm)
+        faulthandler.cancel_dump_traceback_later()

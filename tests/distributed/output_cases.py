@@ -2,13 +2,14 @@
 
 import tempfile
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import hpfem as hp
-from tests.distributed.meshes import BOXES, bent, by_cell, difference, exact, partitions, random_owners, whole
+from tests.distributed.meshes import BOXES, bent, by_cell, by_first, difference, exact, partitions, random_owners, whole
 from tests.distributed.operator_cases import check
 from tests.distributed.solver_cases import gradient, source
 
@@ -296,26 +297,29 @@ def disagreeing(comm):
         assert f"process {comm.size - 1} has" in str(found.value) and "\n" not in str(found.value)
 
 
+def numbers_of(mesh):
+    """What is summed over a mesh."""
+    space = hp.Space(mesh, 3, backend="numpy")
+    u, both = space.project(exact), space.evaluate(lambda *x: [exact(*x), x[1]])
+    side = "zmax" if mesh.dim == 3 else "ymax"
+    values = [space.integrate(u), *space.integrate(both), space.norm(u), both.norm(), u.dot(hp.Mass(space)(u))]
+    values += [space.integrate_boundary(u, side), space.integrate_boundary(exact, "xmin")]
+    values += [space.integrate_boundary(lambda *x: x[0] * x[len(x) // 2], "xmax"), mesh.summary().volume]
+    values += [hp.l2_error(u, exact), hp.l2_error(u, exact, relative=False)]
+    values += [hp.h1_error(u, exact, gradient), hp.h1_error(u, exact, gradient, relative=False)]
+    single = hp.Space(mesh, 2, dtype="float32", backend="numpy")
+    values += [float(hp.l2_error(single.project(exact), exact) > 0), hp.C0Space(space).whole_size]
+    given = {"dirichlet": {"xmin": exact}, "neumann": {"xmax": 1.0}, "robin": {"ymin": (2.0, 1.0)}}
+    problem = hp.Problem(space, 1.0, **given, bar=False, tol=1e-13)
+    v = problem.solve(source)
+    values += [problem.flux(v, at, source) for at in ("xmin", "xmax", "ymin", "ymax")]
+    return np.array(values)
+
+
 def numbers(comm):
     """What is summed over the mesh, on all shapes: as on one process."""
     for name, mesh, part in parts(comm, 30):
-        found = []
-        for own in (mesh, part):
-            space = hp.Space(own, 3, backend="numpy")
-            u, both = space.project(exact), space.evaluate(lambda *x: [exact(*x), x[1]])
-            side = "zmax" if own.dim == 3 else "ymax"
-            values = [space.integrate(u), *space.integrate(both), space.norm(u), both.norm(), u.dot(hp.Mass(space)(u))]
-            values += [space.integrate_boundary(u, side), space.integrate_boundary(exact, "xmin")]
-            values += [space.integrate_boundary(lambda *x: x[0] * x[len(x) // 2], "xmax"), own.summary().volume]
-            values += [hp.l2_error(u, exact), hp.l2_error(u, exact, relative=False)]
-            values += [hp.h1_error(u, exact, gradient), hp.h1_error(u, exact, gradient, relative=False)]
-            single = hp.Space(own, 2, dtype="float32", backend="numpy")
-            values += [float(hp.l2_error(single.project(exact), exact) > 0), hp.C0Space(space).whole_size]
-            given = {"dirichlet": {"xmin": exact}, "neumann": {"xmax": 1.0}, "robin": {"ymin": (2.0, 1.0)}}
-            problem = hp.Problem(space, 1.0, **given, bar=False, tol=1e-13)
-            v = problem.solve(source)
-            values += [problem.flux(v, at, source) for at in ("xmin", "xmax", "ymin", "ymax")]
-            found.append(np.array(values))
-        assert all(np.array_equal(found[1], other) for other in comm.all(found[1]))
-        apart = np.abs(found[1] - found[0]) / np.maximum(1, np.abs(found[0]))
+        one, found = by_first(comm, partial(numbers_of, mesh)), numbers_of(part)
+        assert all(np.array_equal(found, other) for other in comm.all(found))
+        apart = np.abs(found - one) / np.maximum(1, np.abs(one))
         assert apart.max() < CLOSE, (name, apart)

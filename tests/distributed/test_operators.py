@@ -5,14 +5,14 @@ import pytest
 from tests.distributed.launch import needs_mpi, run
 
 CASES = [
-    ("shapes", 4),
-    ("overlapped", 3),
     ("orders", 2),
-    ("curved_and_periodic", 3),
-    ("empty", 3),
     ("generated", 2),
     ("summaries", 2),
+    ("overlapped", 3),
+    ("curved_and_periodic", 3),
+    ("empty", 3),
     ("any_partition", 3),
+    ("shapes", 4),
 ]
 
 

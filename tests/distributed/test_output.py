@@ -5,16 +5,16 @@ import pytest
 from tests.distributed.launch import needs_mpi, run
 
 CASES = [
-    ("vtu", 3),
-    ("any_partition_in_vtu", 3),
     ("checkpoints", 2),
-    ("any_partition_in_checkpoints", 3),
-    ("checkpoints_of_others", 3),
     ("failing", 2),
-    ("points", 3),
-    ("numbers", 4),
     ("alone", 2),
     ("disagreeing", 2),
+    ("vtu", 3),
+    ("any_partition_in_vtu", 3),
+    ("any_partition_in_checkpoints", 3),
+    ("checkpoints_of_others", 3),
+    ("points", 3),
+    ("numbers", 4),
 ]
 VTK, H5PY = (
     ("vtu", "any_partition_in_vtu"),

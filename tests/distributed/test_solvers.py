@@ -5,15 +5,15 @@ import pytest
 from tests.distributed.launch import needs_mpi, run
 
 CASES = [
+    ("conditions", 2),
+    ("hidden", 2),
+    ("other_methods", 2),
+    ("failing", 2),
     ("multigrid", 3),
     ("any_partition", 3),
     ("one_sum", 3),
-    ("conditions", 2),
     ("rotated", 3),
-    ("hidden", 2),
     ("sums", 3),
-    ("other_methods", 2),
-    ("failing", 2),
 ]
 
 
