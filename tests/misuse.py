@@ -292,6 +292,7 @@ class World:
             Call("Field.like", u.like, {"state": "phys", "components": 2}),
             Call("Field.component", u.component, {"number": 0}),
             Call("Field.axpy", u.copy().axpy, {"scale": 2.0, "other": u}),
+            Call("Field.axpy of several", u.copy().axpy, {"scale": [2.0, 1.0], "other": [u, u]}),
             Call("Field()", u, {"*0": [[0.1, 0.2]]}),
             Call("Field() of coordinates", lambda x, y: u(x, y), {"x": [0.1, 0.2], "y": 0.2}),
             Call("Field item", lambda i: u[i], {"i": 0}),

@@ -476,7 +476,7 @@ class C0Space(Immutable):
             On `device`.
         """
         vectors = self.vectors_on(device)
-        if device.name == HOST.name or self.space.dtype != np.float64:
+        if self.space.dtype != np.float64:
             total = self.block_matrix.gathered([vectors.to_host(own) for own in local])
             return vectors.from_host(self.vectors_on(HOST).summed(total))
         flat = vectors.xp.concatenate([own.reshape(-1) for own in local])

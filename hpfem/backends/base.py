@@ -215,18 +215,6 @@ class Backend(Immutable, ABC):
         """
         return None
 
-    def leapfrog(self, weights: Any, force: Any, now: Any, before: Any) -> None:
-        """Take a step of the leapfrog scheme, in place: before = 2 now - before + weights * force.
-
-        Parameters
-        ----------
-        weights, force, now, before : array, [n]
-            Of one type, on its device.
-        """
-        before *= -1
-        before += 2 * now
-        before += weights * force
-
     def product_needs(self, local: int, size: int, components: int, dtype: DTypeLike) -> dict[str, dict[str, float]]:
         """Estimate the memory of a global operator without its kernels.
 
@@ -383,6 +371,13 @@ def choose_backend(name: str) -> Backend:
     return backend
 
 
+def _host_vectors() -> VectorSpace:
+    """Those of the backend that computes on the host, if it works."""
+    backend = BACKENDS.get(HOST.backend)
+    found = None if backend is None or backend.missing() is not None else backend.vectors(HOST)
+    return HOST_VECTORS if found is None else found
+
+
 def vectors_on(device: Device) -> VectorSpace:
     """Vector space of a device.
 
@@ -396,7 +391,7 @@ def vectors_on(device: Device) -> VectorSpace:
         That of the backend that computes there; the plain one without such a backend.
     """
     if device.name == HOST.name:
-        return HOST_VECTORS
+        return _host_vectors()
     found = (backend.vectors(device) for _, backend in BACKENDS.items() if backend.missing() is None)
     return next((vectors for vectors in found if vectors is not None), VectorSpace(device))
 
@@ -418,4 +413,4 @@ def vectors_of(array: Any) -> VectorSpace:
             vectors = backend.vectors(backend.device()) if backend.missing() is None else None
             if vectors is not None and vectors.has(array):
                 return vectors
-    return HOST_VECTORS
+    return _host_vectors()

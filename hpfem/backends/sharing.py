@@ -190,11 +190,11 @@ class SharedVectors(VectorSpace):
 
     def _owned(self, a: Any, b: Any) -> Any:
         """Sum of products over the entries that this process owns."""
-        whole, ghosts = a @ b, self._here[1]
+        whole, ghosts = super().inner(a, b), self._here[1]
         if not len(ghosts):
             return whole
         mine, other = (self._by_component(v)[..., ghosts] for v in (a, b))
-        return whole - mine.reshape(*a.shape[:-1], -1) @ other.reshape(-1)
+        return whole - super().inner(mine.reshape(*a.shape[:-1], -1), other.reshape(-1))
 
     def total(self, numbers: Any) -> Any:
         """Sum over processes; see `VectorSpace.total`."""

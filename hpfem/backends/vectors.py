@@ -28,6 +28,8 @@ Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.integer[Any]]
 # Largest difference, in units of rounding, of the products of a symmetric operator with random vectors.
 _SYMMETRY_ROUNDING = 1e3
+# 2^k and 2^-k are normal numbers of both types up to this k.
+_EXPONENT = 126
 
 
 def row_entries(matrix: csr_array, rows: Indices) -> tuple[Indices, Indices]:
@@ -301,7 +303,10 @@ class ElementRestriction:
         """
         if not self.size and vector is not None:
             return self._xp.zeros_like(vector)
-        out = self._Q.summed(self._transpose, local, self._xp)
+        return self._kept(self._Q.summed(self._transpose, local, self._xp), vector)
+
+    def _kept(self, out: Any, vector: Any) -> Any:
+        """Sums, with the entries of a vector in columns that are not kept."""
         if vector is not None and self._keep is not None:
             out *= self._keep
             out += vector * self._drop
@@ -853,6 +858,24 @@ class VectorSpace:
         found: list[float] = self.xp.concatenate([self.xp.atleast_1d(array) for array in arrays]).tolist()
         return found
 
+    def combine(self, numbers: Sequence[float], vectors: Sequence[Any], out: Any) -> None:
+        """Write a sum of vectors times numbers.
+
+        Parameters
+        ----------
+        numbers : sequence of float
+            One for each vector.
+        vectors : sequence of array, [n]
+            One at least.
+        out : array, [n]
+            Overwritten; it may be one of the vectors.
+        """
+        for part in chunks(len(out), 1, most=CACHED):  # products stay in the cache
+            total = numbers[0] * vectors[0][part]
+            for number, vector in zip(numbers[1:], vectors[1:], strict=True):
+                total += number * vector[part]
+            out[part] = total
+
     def axpy(self, alpha: float, x: Any, y: Any) -> None:
         """Y += alpha x.
 
@@ -861,8 +884,7 @@ class VectorSpace:
         alpha : float
         x, y : array, [n]
         """
-        for part in chunks(len(y), 1, most=CACHED):  # products stay in the cache
-            y[part] += alpha * x[part]
+        self.combine((1.0, alpha), (y, x), y)
 
     def axpby(self, alpha: float, x: Any, beta: float, y: Any) -> None:
         """Y = alpha x + beta y, in place.
@@ -872,8 +894,39 @@ class VectorSpace:
         alpha, beta : float
         x, y : array, [n]
         """
-        y *= beta
-        y += x if alpha == 1 else alpha * x
+        self.combine((beta, alpha), (y, x), y)
+
+    def update_residual(self, alpha: float, p: Any, q: Any, x: Any, r: Any, inverse: Any = None) -> list[float]:
+        """After a product in conjugate gradients, in place: x += alpha p, r -= alpha q; collective.
+
+        Parameters
+        ----------
+        alpha : float
+        p, q, x, r : array, [n]
+            Direction, its product, solution and residual.
+        inverse : array, [n], optional
+            Inverse diagonal of a preconditioner.
+
+        Returns
+        -------
+        list of float
+            (r, r), and with a diagonal (r, inverse * r).
+        """
+        self.axpy(alpha, p, x)
+        self.axpy(-alpha, q, r)
+        return self.dots((r, r), *([] if inverse is None else [(r, inverse * r)]))
+
+    def update_direction(self, z: Any, inverse: Any, beta: float, p: Any) -> None:
+        """After that, in place: p = z + beta p, or inverse * z + beta p.
+
+        Parameters
+        ----------
+        z : array, [n]
+        inverse : array, [n], or None
+        beta : float
+        p : array, [n]
+        """
+        self.axpby(1.0, z if inverse is None else inverse * z, beta, p)
 
     def advance(self, alpha: float, beta: float, inverse: Any, q: Any, p: Any, x: Any, r: Any) -> None:
         """Take a step of conjugate gradients, in place: x += alpha p, r -= alpha q, p = inverse * r + beta p.
@@ -892,6 +945,18 @@ class VectorSpace:
             x[part] += alpha * p[part]
             r[part] -= alpha * q[part]
             p[part] = (r[part] if inverse is None else inverse[part] * r[part]) + beta * p[part]
+
+    def leapfrog(self, weights: Any, force: Any, now: Any, before: Any) -> None:
+        """Take a step of the leapfrog scheme, in place: before = 2 now - before + weights * force.
+
+        Parameters
+        ----------
+        weights, force, now, before : array, [n]
+            Of one type.
+        """
+        before *= -1
+        before += 2 * now
+        before += weights * force
 
     def max_norm(self, vector: Any) -> float:
         """Largest absolute value, on the host; 0 without entries.
@@ -996,7 +1061,7 @@ HOST_VECTORS = VectorSpace(HOST)
 
 
 def scaled(vector: Any, k: int) -> Any:
-    """Multiply by 2^k, which is exact, in two steps: 2^k itself may be out of range.
+    """Multiply by 2^k, which is exact, in two steps where 2^k itself may be out of range.
 
     Parameters
     ----------
@@ -1008,4 +1073,6 @@ def scaled(vector: Any, k: int) -> Any:
     array or float
         A new one.
     """
+    if abs(k) <= _EXPONENT:
+        return vector * 2.0**k
     return vector * 2.0 ** (k // 2) * 2.0 ** (k - k // 2)

@@ -155,26 +155,30 @@ def _iterate(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, ru
     iterate_on_device(device, A if into is None else partial(A.start, into), blocks, M, x, r, run)
 
 
+def _inverse_diagonal(vectors: VectorSpace, M: Timed | None, r: Any) -> Any:
+    """Of a diagonal preconditioner, in the type of the residual r; None for another one."""
+    return vectors.xp.asarray(M.function.inverse, r.dtype) if M is not None and isinstance(M.function, Jacobi) else None
+
+
 def _iterate_on_host(vectors: VectorSpace, A: Timed, M: Timed | None, x: Any, r: Any, run: Iteration) -> None:
     """Iterate with the scalars on the host, x and r in place, and add to the residuals."""
-    first = len(run.residuals)
+    first, inverse = len(run.residuals), _inverse_diagonal(vectors, M, r)
     p, before = r * 1, inf
     seen_r, seen_p = read_only(r), read_only(p)
+    rr, *of_diagonal = vectors.dots((r, r), *([] if inverse is None else [(r, inverse * r)]))
     while True:
-        rr = rho = vectors.dot(r, r)
         if _met(run, rr, first):
             return
-        z = r
-        if M is not None:
+        z, rho = r, of_diagonal[0] if of_diagonal else rr
+        if M is not None and inverse is None:
             z = M(seen_r)
             rho = vectors.dot(r, z)
         _check_positive(run, rho)
-        vectors.axpby(1.0, z, rho / before, p)
+        vectors.update_direction(z, inverse, rho / before, p)
         q = A(seen_p)
         curvature = vectors.dot(p, q)
         _check_positive(run, rho, curvature)
-        vectors.axpy(rho / curvature, p, x)
-        vectors.axpy(-rho / curvature, q, r)
+        rr, *of_diagonal = vectors.update_residual(rho / curvature, p, q, x, r, inverse)
         before = rho
 
 
@@ -208,9 +212,7 @@ def _iterate_with_one_sum(vectors: VectorSpace, A: Timed, M: Timed | None, x: An
     (r, z) of the next residual is predicted for the next direction, and computed again with the next sums, so that the
     residuals are those of conjugate gradients. One product more is made than iterations.
     """
-    first, inverse = len(run.residuals), None
-    if M is not None and isinstance(M.function, Jacobi):
-        inverse = vectors.xp.asarray(M.function.inverse, r.dtype)
+    first, inverse = len(run.residuals), _inverse_diagonal(vectors, M, r)
     p = r * 1 if inverse is None else inverse * r
     seen_p = read_only(p)
     while True:

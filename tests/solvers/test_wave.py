@@ -117,14 +117,14 @@ def test_a_step_is_that_of_the_scheme(backend, rng):
 @pytest.mark.parametrize("n", [0, 1, 7, 8191, 8192, 8193, 3_000_001])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_the_kernel_of_a_step(backend, n, dtype, rng):
-    own, arrays = BACKENDS[backend], rng.standard_normal((4, n)).astype(dtype)
-    on_device = [vectors_on(own.device()).from_host(row) * 1 for row in arrays]
+    own, arrays = vectors_on(BACKENDS[backend].device()), rng.standard_normal((4, n)).astype(dtype)
+    on_device = [own.from_host(row) * 1 for row in arrays]
     own.leapfrog(*on_device)
     weights, force, now, before = arrays.astype(float)
-    found = vectors_on(own.device()).to_host(on_device[3])
+    found = own.to_host(on_device[3])
     assert np.allclose(found, 2 * now - before + weights * force, rtol=0, atol=40 * np.finfo(dtype).eps)
     if n:
-        assert np.array_equal(vectors_on(own.device()).to_host(on_device[2]), arrays[2])
+        assert np.array_equal(own.to_host(on_device[2]), arrays[2])
 
 
 def test_point_sources_evaluate(rng):

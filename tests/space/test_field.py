@@ -135,7 +135,7 @@ class TestArithmetic:
         u, w = random_field(space, rng), random_field(space, rng)
         expected = [a + 0.3 * b for a, b in zip(u.arrays, w.arrays, strict=True)]
         assert u.axpy(0.3, w) is u
-        assert all(np.array_equal(a, b) for a, b in zip(u.arrays, expected, strict=True))
+        assert all(np.abs(a - b).max() < 1e-15 for a, b in zip(u.arrays, expected, strict=True))
         with pytest.raises(StateError, match="sum of a 'coeff' and a 'dual'"):
             u.axpy(1.0, random_field(space, rng, "dual"))
 
@@ -154,7 +154,25 @@ class TestArithmetic:
         u, w = random_field(space, rng, "phys"), random_field(space, rng, "phys")
         expected = [a + 0.3 * b for a, b in zip(u.arrays, w.arrays, strict=True)]
         assert u.axpy(0.3, w).size > 1 << 17
-        assert all(np.array_equal(a, b) for a, b in zip(u.arrays, expected, strict=True))
+        assert all(np.abs(a - b).max() < 1e-15 for a, b in zip(u.arrays, expected, strict=True))
+
+    @pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 5, 9])
+    def test_axpy_of_several(self, space, rng, count):
+        u, others = random_field(space, rng), [random_field(space, rng) for _ in range(count)]
+        numbers = rng.standard_normal(count)
+        expected = [
+            a + sum((s * w.arrays[i] for s, w in zip(numbers, others, strict=True)), 0 * a)
+            for i, a in enumerate(u.arrays)
+        ]
+        assert u.axpy(numbers, others) is u
+        assert all(np.abs(a - b).max() < 1e-14 for a, b in zip(u.arrays, expected, strict=True))
+        before = [2 * a for a in u.arrays]
+        u.axpy([0.25, 0.75], [u, u])  # in place, also with itself
+        assert all(np.abs(a - b).max() < 1e-14 for a, b in zip(u.arrays, before, strict=True))
+        with pytest.raises(ArgumentError, match=f"a number for each field, got 1 for {count + 2}"):
+            u.axpy(1.0, [u, u, *others])
+        with pytest.raises(StateError, match="both must be fields"):
+            u.axpy([1.0, 2.0], [u, 3.0])
 
     def test_axpy_that_is_interrupted_leaves_no_half(self, space, rng):
         class Interrupting:
@@ -298,8 +316,9 @@ def test_only_fields_are_accepted():
         if wrong is not None:
             with pytest.raises(StateError, match="out of Mass must be a Field"):
                 hp.Mass(space)(u, out=wrong)
-    with pytest.raises(ArgumentError, match="scaled by a number, got str"):
-        u.axpy("a", u)
+    for wrong, fields in (("a", u), (["a", 1.0], [u, u])):
+        with pytest.raises(ArgumentError, match="scaled by a number, got (str|str_)$"):
+            u.axpy(wrong, fields)
     with pytest.raises(ArgumentError, match="number of a component of a field with . must be an integer"):
         u.component("a")
     with pytest.raises(ArgumentError, match="components must be an integer >= 1"):

@@ -14,22 +14,23 @@ from ...forms import Trace
 from ...forms.cost import operator_bytes, operator_flops
 from ...forms.form import BlockKernel, BlockProblem
 from ...forms.merged import merged_if_possible
+from ...memory import HOST, Device
 from ...support.cache import Cache
 from ...support.machine import processor_name
 from ..base import BACKENDS, Backend
 from ..cellwise import CellwiseProduct
 from ..roofline import Roofline, array_bytes, last_level_cache
 from ..strategy import MERGED, STORED, Options, Search, Strategy, no_options, possible_sources, sources, with_source
-from ..vectors import BlockMatrix
+from ..vectors import BlockMatrix, VectorSpace
 from .runtime.cache import kernel_cache
 from .runtime.function import CpuFunction, function_of
 from .runtime.kernel import CpuKernel
-from .runtime.leapfrog import leapfrog
 from .runtime.limits import measure_cores
 from .runtime.product import CpuCellwise, CpuProduct, product_of
 from .runtime.recording import recorded
 from .runtime.target import missing
-from .runtime.threads import thread_count
+from .runtime.threads import OPERATIONS_PER_NUMBER, thread_count
+from .runtime.vectors import CpuVectors
 
 # Time per operation relative to collocated sum factorisation (measured on AVX-512, P = 1..7).
 _NONCOLLOCATED_COST = 0.9
@@ -38,13 +39,9 @@ _FUSED_COST = 0.6
 # Compiled fibers run at the processor's peak; BLAS streams its arguments and results through memory.
 _BLAS_COST = 4.0
 _NUMPY_COST = 12.0
+_VECTORS = CpuVectors(HOST)
 # Points of a direction beyond which a kernel takes a minute or more to compile.
 _LONGEST_FIBER = 32
-# Operations of a core in the time of reading a number of either size from memory. It is less than by the roofline (15
-# on a Zen 5 with 44 GB/s and 84 GFLOP/s), because no kernel reaches both limits; beyond it measurements show no gain.
-_OPERATIONS_PER_NUMBER = 12
-# Entries of vectors below which NumPy's statements take less time than calling compiled code (measured on a Zen 4).
-_FEW = 8192
 
 
 class CpuSumFac(Strategy):
@@ -66,7 +63,7 @@ class CpuSumFac(Strategy):
         other = problem.with_factors(True)
         saved = operator_bytes(problem) - operator_bytes(other)
         added = operator_flops(other, "sumfac") - operator_flops(problem, "sumfac")
-        faster = added < _OPERATIONS_PER_NUMBER * saved / problem.dtype.itemsize
+        faster = added < OPERATIONS_PER_NUMBER * saved / problem.dtype.itemsize
         return faster and saved * problem.n_elements > last_level_cache()
 
     def search(self, problem: BlockProblem) -> Search:
@@ -161,6 +158,10 @@ class CpuBackend(Backend):
         """Say what keeps LLVM from compiling here; see `Backend.missing`."""
         return missing()
 
+    def vectors(self, device: Device) -> VectorSpace | None:
+        """Vectors of the host, in compiled passes; see `Backend.vectors`."""
+        return _VECTORS if device.name == HOST.name else None
+
     def product(self, kernels: Sequence[BlockKernel], Q: BlockMatrix) -> CpuProduct | None:
         """The product without local arrays, if all kernels are compiled; see `Backend.product`."""
         own = [kernel for kernel in kernels if isinstance(kernel, CpuKernel)]
@@ -181,10 +182,6 @@ class CpuBackend(Backend):
     def recorded(self, function: Callable[[Any], Any], given: Any) -> Callable[[], Any] | None:
         """A recording, if all operations are compiled; see `Backend.recorded`."""
         return recorded(function, given)
-
-    def leapfrog(self, weights: Any, force: Any, now: Any, before: Any) -> None:
-        """One pass over the vectors; see `Backend.leapfrog`."""
-        (leapfrog if before.size >= _FEW else super().leapfrog)(weights, force, now, before)
 
     def product_needs(self, local: int, size: int, components: int, dtype: DTypeLike) -> dict[str, dict[str, float]]:
         """Tables of the product, Q and its transpose; see `Backend.product_needs`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -28,7 +27,7 @@ from .sumfac.strategy import CudaSumFac
 from .sumfac_top.strategy import CudaSumFacTop
 from .vectors.cellwise import CudaCellwise
 from .vectors.function import CudaFunction
-from .vectors.space import CudaVectors, leapfrog
+from .vectors.space import CudaVectors
 
 
 class CudaBackend(Backend):
@@ -58,10 +57,6 @@ class CudaBackend(Backend):
     def function(self, trace: Trace) -> CudaFunction:
         """A kernel of one thread a point; see `Backend.function`."""
         return CudaFunction(trace)
-
-    def leapfrog(self, weights: Any, force: Any, now: Any, before: Any) -> None:
-        """One kernel; see `Backend.leapfrog`."""
-        leapfrog(weights, force, now, before)
 
     def product_needs(self, local: int, size: int, components: int, dtype: DTypeLike) -> dict[str, dict[str, float]]:
         """Tables with and without conditions, sorted on the device; see `Backend.product_needs`."""

@@ -327,6 +327,31 @@ class Builder:
         """Store a vector at pointer + offset; see `Builder.load`."""
         self.emit(f"store {self.vector} {value}, ptr {self.at(pointer, (offset, 1))}, align {self.nbytes}")
 
+    def masked_load(self, pointer: str, mask: str) -> str:
+        """Load a vector that may start anywhere; lanes outside of a mask are zero, and their memory is not read.
+
+        Parameters
+        ----------
+        pointer : str
+        mask : str
+            A vector of i1.
+
+        Returns
+        -------
+        str
+        """
+        name, masks = f"@llvm.masked.load.{self.suffix}.p0", f"<{self.lanes} x i1>"
+        self.declare(f"declare {self.vector} {name}(ptr, i32, {masks}, {self.vector})")
+        where = f"ptr {pointer}, i32 {self.dtype.itemsize}, {masks} {mask}"
+        return self.new(f"call {self.vector} {name}({where}, {self.vector} zeroinitializer)")
+
+    def masked_store(self, value: str, pointer: str, mask: str) -> None:
+        """Store the lanes of a mask; see `Builder.masked_load`."""
+        name, masks = f"@llvm.masked.store.{self.suffix}.p0", f"<{self.lanes} x i1>"
+        self.declare(f"declare void {name}({self.vector}, ptr, i32, {masks})")
+        where = f"ptr {pointer}, i32 {self.dtype.itemsize}, {masks} {mask}"
+        self.emit(f"call void {name}({self.vector} {value}, {where})")
+
     def load_fiber(self, pointer: str, stride: int, n: int) -> list[str]:
         """Load n vectors.
 
@@ -473,6 +498,23 @@ class Builder:
         self.declare(f"declare {self.vector} {name}({', '.join([self.vector] * len(operands))})")
         self.count_flops(flops)
         return self.new(f"call {self.vector} {name}({', '.join(f'{self.vector} {self.operand(x)}' for x in operands)})")
+
+    def sum_of_lanes(self, value: str) -> str:
+        """Sum of the lanes of a vector.
+
+        Parameters
+        ----------
+        value : str
+
+        Returns
+        -------
+        str
+            A double.
+        """
+        name = f"@llvm.vector.reduce.fadd.{self.suffix}"
+        self.declare(f"declare {self.real} {name}({self.real}, {self.vector})")
+        found = self.new(f"call reassoc {self.real} {name}({self._number(0.0)}, {self.vector} {value})")
+        return found if self.real == "double" else self.new(f"fpext {self.real} {found} to double")
 
     # --- loops ----------------------------------------------------------------------------------------------------
 

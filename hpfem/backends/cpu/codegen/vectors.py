@@ -1,4 +1,5 @@
-"""Kernels on vectors: sums of vectors, entries taken and put by index, products with sparse and dense matrices.
+"""Kernels on vectors: passes of linear updates and sums of products, entries taken and put by index, products with
+sparse and dense matrices.
 
 Their arguments may overlap, so that they work in place where an entry of the result depends on the same entries only.
 """
@@ -9,23 +10,55 @@ from collections.abc import Sequence
 
 from numpy.typing import DTypeLike
 
-from .ir import ARGUMENTS, Builder, Index, Operand
+from .ir import ARGUMENTS, Builder, Index
 
 _ARGUMENTS = ARGUMENTS.replace(" noalias", "")
-# Pointers to the vectors of a sum, in the order of its terms.
-SOURCES = ("%in", "%geometry", "%points", "%fields")
+# Pointers to the vectors of a pass, in the order of their numbers.
+VECTORS = ("%in", "%out", "%geometry", "%points", "%fields")
+# Entries of a block: its sums are made in one piece, so that they do not depend on the number of threads.
+BLOCK = 2048
+# Groups of lanes in a trip of a pass: sums are made in as many registers.
+UNROLLED = 4
+
+# A term: the factors of a product, "x0" a vector and "a0" a number of %parameters, with a sign in front where it is
+# subtracted.
+Terms = Sequence[str]
+Update = tuple[str, Terms]
 
 
-def write_sum(terms: Sequence[str], lanes: int, dtype: DTypeLike) -> str:
-    """Write a kernel that makes the groups %g0 to %g1 of a sum.
+def blocks_of(n: int) -> int:
+    """Number of blocks of a vector; the last one may be longer.
 
     Parameters
     ----------
-    terms : sequence of str
-        "plain" x, "minus" -x, "scaled" by its number of %parameters, or "weighted": x y, entry by entry. Their
-        vectors are at `SOURCES`, one after the other; without terms the sum is zero.
+    n : int
+        Entries.
+
+    Returns
+    -------
+    int
+    """
+    return max(1, n // BLOCK)
+
+
+def write_pass(updates: Sequence[Update], sums: Terms, lanes: int, unrolled: int, dtype: DTypeLike) -> str:
+    """Write a kernel that updates vectors, and sums up products of their entries, in one pass over blocks %g0 to %g1.
+
+    Vectors of %elements entries are at `VECTORS` and may start anywhere. The pass is made for each of %components rows
+    of x0, %stride entries apart.
+
+    Parameters
+    ----------
+    updates : sequence of (str, terms)
+        A vector "x0", "x1", .. and the sum that it becomes, of terms such as "a0 x1", "-x2" or "x1 x3"; zero without
+        terms. They are made one after the other, with the new values of earlier ones.
+    sums : sequence of str
+        Products that are summed up, after the updates. The sums of each block are left at %scratch,
+        [row, block, sum] of float64.
     lanes : int
-        Entries of a group; vectors may start anywhere.
+        Entries of a group.
+    unrolled : int
+        Groups of a trip, of which a vector has one at least.
     dtype : dtype
 
     Returns
@@ -34,27 +67,99 @@ def write_sum(terms: Sequence[str], lanes: int, dtype: DTypeLike) -> str:
         A module with the function `run`, which takes `ARGUMENTS`.
     """
     b = Builder(lanes, dtype)
+    names = sorted({name.lstrip("-") for _, terms in (*updates, ("", sums)) for term in terms for name in term.split()})
+    targets = [target for target, _ in updates]
+    vectors = sorted({*targets, *(name for name in names if name[0] == "x")})
+    trip, align = lanes * unrolled, b.dtype.itemsize
+    iota = ", ".join(f"i64 {lane}" for lane in range(lanes))
+
+    def whole(op: str, *operands: object) -> str:
+        return b.new(f"{op} i64 {', '.join(map(str, operands))}")
+
+    def greater(x: object, y: object, yes: object, no: object) -> str:
+        return b.new(f"select i1 {b.new(f'icmp sgt i64 {x}, {y}')}, i64 {yes}, i64 {no}")
+
     with b.function("run", _ARGUMENTS, internal=False):
-        factors = [b.load_scalar("%parameters", (i, 1)) for i in range(len(terms))]
-        with b.loop("%g1", "%g0") as group:
-            sources = iter(SOURCES)
+        numbers = {name: b.load_scalar("%parameters", (int(name[1:]), 1)) for name in names if name[0] == "a"}
+        count = greater(whole("sdiv", "%elements", BLOCK), 1, whole("sdiv", "%elements", BLOCK), 1)
+        with b.loop("%g1", "%g0") as block, b.loop("%components") as row:
+            start = whole("mul", block.value, BLOCK)
+            next_one = whole("add", start, BLOCK)
+            end = greater(whole("add", next_one, BLOCK), "%elements", "%elements", next_one)
+            length = whole("sub", end, start)
+            trips = whole("sdiv", length, trip)
+            rest = whole("sub", length, whole("mul", trips, trip))
+            groups = whole("sdiv", whole("add", rest, lanes - 1), lanes)
+            at = {name: b.at(VECTORS[int(name[1:])], (Index(start), 1), unit=b.real) for name in vectors}
+            if "x0" in at:
+                at["x0"] = b.at(at["x0"], (Index(whole("mul", row.value, "%stride")), 1), unit=b.real)
+            done = Index(whole("mul", trips, unrolled))
 
-            def load(group: Index = group) -> str:
-                place = b.at(next(sources), (group, 1))
-                return b.new(f"load {b.vector}, ptr {place}, align {b.dtype.itemsize}")
+            def group(number: Index, mask: str | None, totals: Sequence[str]) -> list[str]:
+                """Work on a group of entries; returns its sums added to the totals."""
+                found = dict(numbers)
 
-            total: str | None = None
-            for number, term in enumerate(terms):
-                x = load()
-                if term == "plain":
-                    total = x if total is None else b.add(total, x)
-                elif term == "minus":
-                    total = b.neg(x) if total is None else b.sub(total, x)
-                else:
-                    total = b.fma(factors[number] if term == "scaled" else load(), x, total)
-            value: Operand = 0.0 if total is None else total
-            place = b.at("%out", (group, 1))
-            b.emit(f"store {b.vector} {b.operand(value)}, ptr {place}, align {b.dtype.itemsize}")
+                def place(name: str) -> str:
+                    return b.at(at[name], (number, 1))
+
+                def value(name: str) -> str:
+                    if name not in found:
+                        if mask is None:
+                            found[name] = b.new(f"load {b.vector}, ptr {place(name)}, align {align}")
+                        else:
+                            found[name] = b.masked_load(place(name), mask)
+                    return found[name]
+
+                def total(terms: Terms, result: str | None) -> str:
+                    for term in terms:
+                        negative, *factors = term.startswith("-"), *(value(own) for own in term.lstrip("-").split())
+                        last = factors.pop()
+                        if not factors:
+                            first = b.neg(last) if negative else last
+                            result = first if result is None else (b.sub if negative else b.add)(result, last)
+                            continue
+                        product = factors[0]
+                        for factor in factors[1:]:
+                            product = b.mul(product, factor)
+                        result = b.fma(b.neg(product) if negative else product, last, result)
+                    return b.operand(0.0) if result is None else result
+
+                for target, terms in updates:
+                    found[target] = total(terms, None)
+                after = [total([term], own) for term, own in zip(sums, totals, strict=True)]
+                for target in targets:
+                    if mask is None:
+                        b.emit(f"store {b.vector} {found[target]}, ptr {place(target)}, align {align}")
+                    else:
+                        b.masked_store(found[target], place(target), mask)
+                return after
+
+            def last_group(i: Index, totals: list[str]) -> list[str]:
+                left = whole("sub", rest, whole("mul", i.value, lanes))
+                kind, zeros = f"<{lanes} x i64>", f"<{lanes} x i32> zeroinitializer"
+                first = b.new(f"insertelement {kind} poison, i64 {left}, i32 0")
+                everywhere = b.new(f"shufflevector {kind} {first}, {kind} poison, {zeros}")
+                mask = b.new(f"icmp slt {kind} <{iota}>, {everywhere}")
+                return group(Index(whole("add", done.value, i.value)), mask, totals)
+
+            def trip_of_groups(i: Index, totals: list[str]) -> list[str]:
+                first, n = whole("mul", i.value, unrolled), len(sums)
+                return [
+                    total
+                    for k in range(unrolled)
+                    for total in group(Index(first, k), None, totals[k * n : (k + 1) * n])
+                ]
+
+            # The rest of a block, which may be nothing, is made first: loops run once at least.
+            zeros = [0.0] * len(sums)
+            found = b.reduce(greater(groups, 1, groups, 1), zeros, last_group)
+            found = b.reduce(trips, [*found, *zeros * (unrolled - 1)], trip_of_groups)
+            place = Index(whole("add", whole("mul", row.value, count), block.value))
+            for number, own in enumerate(found[: len(sums)]):
+                for other in found[number + len(sums) :: len(sums)]:
+                    own = b.add(own, other)
+                there = b.at("%scratch", (place, len(sums)), (number, 1), unit="double")
+                b.emit(f"store double {b.sum_of_lanes(own)}, ptr {there}, align 8")
     return b.module()
 
 
@@ -75,6 +180,67 @@ def write_move(take: bool, put: bool, dtype: DTypeLike) -> str:
     with b.function("run", _ARGUMENTS, internal=False), b.loop("%g1", "%g0") as i:
         source, target = b.load_index("%geometry", i) if take else i, b.load_index("%codes", i) if put else i
         b.store(b.load(b.at("%in", (source, 1))), b.at("%out", (target, 1)))
+    return b.module()
+
+
+def _signed(b: Builder, base: str, code: Index, start: Index) -> str:
+    """The entry start + code / 2 of a vector, times -1 if the code is odd."""
+    place = b.new(f"lshr i64 {code.value}, 1")
+    x = b.load(b.at(base, (start, 1), (Index(place), 1)))
+    odd = b.new(f"trunc i64 {code.value} to i1")
+    return b.new(f"select i1 {odd}, {b.vector} {b.neg(x)}, {b.vector} {x}")
+
+
+def write_scatter(dtype: DTypeLike) -> str:
+    """Write a kernel for entries %g0 to %g1 of each of %components rows: out[i] = +-in[code / 2], - for odd codes.
+
+    Codes, i32, are at %codes; a row of the argument has %stride entries, and one of the result %elements.
+
+    Parameters
+    ----------
+    dtype : dtype
+
+    Returns
+    -------
+    str
+    """
+    b = Builder(1, dtype)
+    with b.function("run", _ARGUMENTS, internal=False), b.loop("%g1", "%g0") as i:
+        code = b.load_index("%codes", i)
+        with b.loop("%components") as row:
+            start = Index(b.new(f"mul nsw i64 {row.value}, %stride"))
+            there = Index(b.new(f"mul nsw i64 {row.value}, %elements"))
+            b.store(_signed(b, "%in", code, start), b.at("%out", (there, 1), (i, 1)))
+    return b.module()
+
+
+def write_gather(dtype: DTypeLike) -> str:
+    """Write the transpose of `write_scatter`: for %g0 to %g1, out[place[i]] += sum of +-in[code / 2].
+
+    There is one code at least for each i. Places are at %geometry, the first of the codes at %points, both i32.
+
+    Parameters
+    ----------
+    dtype : dtype
+
+    Returns
+    -------
+    str
+    """
+    b = Builder(1, dtype)
+    with b.function("run", _ARGUMENTS, internal=False), b.loop("%g1", "%g0") as i:
+        start, end = b.load_index("%points", i), b.load_index("%points", Index(i.value, 1))
+        place = b.load_index("%geometry", i)
+        count = b.new(f"sub nsw i64 {end.value}, {start.value}")
+        with b.loop("%components") as row:
+            given = Index(b.new(f"mul nsw i64 {row.value}, %elements"))
+            there = b.at("%out", (Index(b.new(f"mul nsw i64 {row.value}, %stride")), 1), (place, 1))
+
+            def entry(j: Index, sums: list[str], start: Index = start, given: Index = given) -> list[str]:
+                code = b.load_index("%codes", Index(b.new(f"add nsw i64 {start.value}, {j.value}")))
+                return [b.add(sums[0], _signed(b, "%in", code, given))]
+
+            b.store(b.reduce(count, [b.load(there)], entry)[0], there)
     return b.module()
 
 

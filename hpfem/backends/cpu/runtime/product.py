@@ -183,9 +183,9 @@ class CpuProduct:
         if some:
             key = id(constrained), target.shape
             kept = recording.once(key, lambda: (self._kept(constrained, target.shape), constrained))[0]
-            recording.sum(("weighted",), (1.0,), (vector.array, kept), target)
+            recording.sum(("x0 x1",), (), (vector.array, kept), target)
         else:
-            recording.sum(("plain",), (1.0,), (vector.array,), target)
+            recording.sum(("x0",), (), (vector.array,), target)
         out = self.record(recording, given)
         for source, row in zip(vector.array, out.array, strict=True) if some else ():
             recording.move(source, constrained, row, constrained)

@@ -18,19 +18,14 @@ from scipy.sparse import csr_array, issparse
 
 from ....errors import NotSuitable
 from ..codegen.sequence import WORDS, write_sequence
-from ..codegen.vectors import write_move, write_panels, write_rows, write_sum
-from .cache import compiled
+from ..codegen.vectors import VECTORS, Terms, blocks_of, write_move, write_panels, write_rows
+from .passes import Pass, code_of
 from .target import Code, host
-from .threads import THREAD_FLOPS, run_all, shares, thread_count
+from .threads import OPERATIONS_PER_NUMBER, THREAD_FLOPS, run_all, shares, thread_count
 
 Array = NDArray[np.floating[Any]]
 _ALIGNMENT = 64
 _NOTHING = (0,) * 8
-
-
-@cache
-def _code(write: Callable[..., str], *arguments: Any) -> Code:
-    return compiled(write(*arguments), host())
 
 
 def sequence() -> Code:
@@ -40,7 +35,7 @@ def sequence() -> Code:
     -------
     Code
     """
-    return _code(write_sequence)
+    return code_of(write_sequence)
 
 
 def _pieces(*arrays: Array) -> Iterator[tuple[Array, ...]]:
@@ -50,6 +45,11 @@ def _pieces(*arrays: Array) -> Iterator[tuple[Array, ...]]:
     else:
         for rows in zip(*arrays, strict=True):
             yield from _pieces(*rows)
+
+
+@cache
+def _sum_of(terms: Terms, sources: int) -> Pass:
+    return Pass([(f"x{sources}", terms)])
 
 
 class _Memory:
@@ -169,7 +169,7 @@ class Recording:
         self._words.append(words)
         self._held.append(used)
 
-    def _call(self, code: Code, n: int, work: int, given: Sequence[int], stride: int = 0) -> None:
+    def _call(self, code: Code, n: int, work: int, given: Sequence[int], entries: int = 0, stride: int = 0) -> None:
         """Call vector code for 0 to n, with the addresses of its pointers; a work that is large may be divided."""
         if not n:
             return
@@ -178,35 +178,36 @@ class Recording:
 
             def divided() -> None:
                 bounds = shares(n, work, THREAD_FLOPS)
-                run_all([partial(self._part, code, a, b, 0, 1, *given, stride) for a, b in pairwise(bounds)])
+                run_all([partial(self._part, code, a, b, entries, 1, *given, stride) for a, b in pairwise(bounds)])
 
-        self.add((code.address, 0, n, 0, 1, *given, stride), divided=divided)
+        self.add((code.address, 0, n, entries, 1, *given, stride), divided=divided)
 
     def _part(self, code: Code, *arguments: int) -> None:
         """Run a part; a task holds the recording, and so the arrays behind the addresses."""
         code.run(*arguments)
 
-    def sum(self, terms: Sequence[str], numbers: Sequence[float], sources: Sequence[Any], target: Array) -> None:
+    def sum(self, terms: Terms, numbers: Sequence[float], sources: Sequence[Any], target: Array) -> None:
         """Write a sum of vectors.
 
         Parameters
         ----------
         terms : sequence of str
-            As for `write_sum`.
+            Of an update of `write_pass`: sources are x0, x1, ..
         numbers : sequence of float
-            A factor for each term, which those use that are scaled.
         sources : sequence of ndarray
-            Of the shape of the target.
+            Of the shape of the target, which may be one of them.
         target : ndarray
         """
-        parameters = self.hold(np.array(numbers, self.dtype))
+        parameters = self.hold(np.array(numbers, self.dtype)) if numbers else 0
         self._held.append(sources)
+        update = _sum_of(tuple(terms), len(sources))
         for out, *own in _pieces(target, *sources):
-            whole, size = out.size // self._lanes, self.dtype.itemsize
-            for lanes, first, n in ((self._lanes, 0, whole), (1, whole * self._lanes, out.size % self._lanes)):
-                places = [array.ctypes.data + first * size for array in own] + [0] * (4 - len(own))
-                at = places[0], out.ctypes.data + first * size, *places[1:], parameters, 0, 0
-                self._call(_code(write_sum, tuple(terms), lanes, self.dtype.name), n, out.size * 2, at)
+            if not out.size:
+                continue
+            places = [array.ctypes.data for array in (*own, out)] + [0] * (len(VECTORS) - 1 - len(own))
+            work = OPERATIONS_PER_NUMBER * out.size * (1 + len(own))
+            code = update.code(out.size, self.dtype)
+            self._call(code, blocks_of(out.size), work, (*places, parameters, 0, 0), out.size)
 
     def move(self, source: Array, take: Any, target: Array, put: Any) -> None:
         """Copy entries: target[put] = source[take].
@@ -219,7 +220,7 @@ class Recording:
             Indices; None for all.
         """
         n = len(target) if put is None else len(put)
-        code = _code(write_move, take is not None, put is not None, self.dtype.name)
+        code = code_of(write_move, take is not None, put is not None, self.dtype.name)
         taken, to = (0 if own is None else self._indices(own) for own in (take, put))
         self._call(code, n, n, (source.ctypes.data, target.ctypes.data, taken, 0, 0, 0, 0, to))
 
@@ -251,7 +252,7 @@ class Recording:
         n, given, places, _ = self._made[key]
         if at is None and not add and n < len(target):
             self.sum((), (), (), target)
-        code = _code(write_rows, add, self.dtype.name)
+        code = code_of(write_rows, add, self.dtype.name)
         self._call(code, n, 2 * matrix.nnz, (source.ctypes.data, target.ctypes.data, *given, 0, 0, places))
 
     def dense(self, source: Array, matrix: Array, target: Array) -> None:
@@ -274,7 +275,8 @@ class Recording:
             place[:] = panels.ravel()
             self._made[id(matrix)] = place.ctypes.data, matrix
         at = source.ctypes.data, target.ctypes.data, self._made[id(matrix)][0], 0, 0, 0, 0, 0
-        self._call(_code(write_panels, lanes, self.dtype.name), -(-k // lanes) if n else 0, 2 * matrix.size, at, n)
+        code, count = code_of(write_panels, lanes, self.dtype.name), -(-k // lanes) if n else 0
+        self._call(code, count, 2 * matrix.size, at, stride=n)
 
     def finish(self) -> None:
         """End the recording: calls can be run."""
@@ -356,7 +358,7 @@ class Recorded(NDArrayOperatorsMixin):
         Recorded
         """
         out = self.recording.empty(self.shape)
-        self.recording.sum(("plain",), (1.0,), (self.array,), out.array)
+        self.recording.sum(("x0",), (), (self.array,), out.array)
         return out
 
     def reshape(self, *shape: Any) -> Recorded:
@@ -391,7 +393,7 @@ class Recorded(NDArrayOperatorsMixin):
         if not isinstance(last, np.ndarray):
             target = self.array[key]
             if target.ctypes.data != value.array.ctypes.data:
-                self.recording.sum(("plain",), (1.0,), (value.array,), target)
+                self.recording.sum(("x0",), (), (value.array,), target)
             return
         for source, target in zip(_rows(value.array), _rows(self.array[tuple(rows)]), strict=True):
             self.recording.move(source, None, target, last)
@@ -409,10 +411,10 @@ class Recorded(NDArrayOperatorsMixin):
         known = [array for array in arrays if array is not None]
         if len(known) == 1 and ufunc is np.multiply:
             number = first if arrays[0] is None else second
-            self.recording.sum(("scaled",), (float(number),), known, target.array)
+            self.recording.sum(("a0 x0",), (float(number),), known, target.array)
         elif len(known) == 2:
-            terms = {np.multiply: ("weighted",), np.add: ("plain", "plain"), np.subtract: ("plain", "minus")}
-            self.recording.sum(terms[ufunc], (1.0, 1.0)[: len(terms[ufunc])], known, target.array)
+            terms = {np.multiply: ("x0 x1",), np.add: ("x0", "x1"), np.subtract: ("x0", "-x1")}
+            self.recording.sum(terms[ufunc], (), known, target.array)
         else:
             raise NotSuitable(f"{ufunc.__name__} with a number cannot be recorded")
         return target
@@ -461,7 +463,7 @@ def _concatenate(recording: Recording, parts: Sequence[Recorded]) -> Recorded:
     out = recording.empty((sum(part.size for part in parts),))
     ends = np.cumsum([0, *(part.size for part in parts)]).tolist()
     for part, (first, last) in zip(parts, pairwise(ends), strict=True):
-        recording.sum(("plain",), (1.0,), (part.array,), out.array[first:last])
+        recording.sum(("x0",), (), (part.array,), out.array[first:last])
     return out
 
 

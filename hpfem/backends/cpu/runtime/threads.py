@@ -17,6 +17,9 @@ from ....errors import ArgumentError
 
 # Least operations of a thread: below about 50 microseconds, waking a thread costs more than it saves.
 THREAD_FLOPS = 3_000_000
+# Operations of a core in the time of reading a number of either size from memory. It is less than by the roofline (15
+# on a Zen 5 with 44 GB/s and 84 GFLOP/s), because no kernel reaches both limits; beyond it measurements show no gain.
+OPERATIONS_PER_NUMBER = 12
 
 
 def thread_count() -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -25,9 +25,10 @@ from .messages import CudaMessages
 
 
 @cache
-def _axpby() -> Any:
-    arguments = "T alpha, T x, T beta", "T y", "y = alpha * x + beta * y", "hpfem_axpby"
-    return import_module("cupy").ElementwiseKernel(*arguments)
+def _combination(count: int) -> Any:
+    given = ", ".join(f"T a{i}, T x{i}" for i in range(count))
+    body = "y = " + " + ".join(f"a{i} * x{i}" for i in range(count))
+    return import_module("cupy").ElementwiseKernel(given, "T y", body, f"hpfem_combination{count}")
 
 
 @cache
@@ -41,17 +42,6 @@ def _advance() -> Any:
 def _leapfrog() -> Any:
     arguments = "T weight, T force, T now", "T before", "before = 2 * now - before + weight * force", "hpfem_leapfrog"
     return import_module("cupy").ElementwiseKernel(*arguments)
-
-
-def leapfrog(weights: Any, force: Any, now: Any, before: Any) -> None:
-    """Take a step of the leapfrog scheme; see `Backend.leapfrog`.
-
-    Parameters
-    ----------
-    weights, force, now, before : cupy.ndarray, [n]
-        Of one type.
-    """
-    _leapfrog()(weights, force, now, before)
 
 
 @cache
@@ -188,6 +178,10 @@ class CudaVectors(VectorSpace):
         number = x.dtype.type
         _advance()(number(alpha), number(beta), number(1) if inverse is None else inverse, q, p, x, r)
 
+    def leapfrog(self, weights: Any, force: Any, now: Any, before: Any) -> None:
+        """Take a step of the leapfrog scheme in one pass; see `VectorSpace.leapfrog`."""
+        _leapfrog()(weights, force, now, before)
+
     def sum_over(self, comm: Communicator, numbers: Any) -> Any:
         """Sum over processes, between GPUs where NCCL can; see `VectorSpace.sum_over`."""
         between = nccl_of(comm)
@@ -197,13 +191,10 @@ class CudaVectors(VectorSpace):
         """Tell whether something is an array of CuPy; see `VectorSpace.has`."""
         return type(array).__module__.partition(".")[0] == "cupy"
 
-    def axpy(self, alpha: float, x: Any, y: Any) -> None:
-        """Y += alpha x in one pass; see `VectorSpace.axpy`."""
-        self.axpby(alpha, x, 1.0, y)
-
-    def axpby(self, alpha: float, x: Any, beta: float, y: Any) -> None:
-        """Y = alpha x + beta y in one pass; see `VectorSpace.axpby`."""
-        _axpby()(x.dtype.type(alpha), x, x.dtype.type(beta), y)
+    def combine(self, numbers: Sequence[float], vectors: Sequence[Any], out: Any) -> None:
+        """Write a sum in one pass; see `VectorSpace.combine`."""
+        pairs = zip(numbers, vectors, strict=True)
+        _combination(len(vectors))(*(own for number, x in pairs for own in (out.dtype.type(number), x)), out)
 
     def sparse(self, matrix: csr_array) -> Any:
         """Copy a sparse matrix to the GPU; see `VectorSpace.sparse`."""
