@@ -6,6 +6,7 @@ import inspect
 import math
 from collections.abc import Collection
 from difflib import get_close_matches
+from functools import lru_cache
 from reprlib import Repr
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from .errors import ArgumentError
 from .polynomials import Array
 
 T = TypeVar("T")
+_signature = lru_cache(maxsize=64)(inspect.signature)
 
 # Beyond these, tables need gigabytes, or very long to make.
 MAX_ORDER, MAX_POINTS = 100, 1000
@@ -160,8 +162,12 @@ def takes(function: object, *arguments: object) -> bool:
     """
     if not callable(function):
         return False
+    call = type(function).__call__  # of an object, whose class tells its signature once
     try:
-        inspect.signature(function).bind(*arguments)
+        if inspect.isfunction(call):
+            _signature(call).bind(function, *arguments)
+        else:
+            inspect.signature(function).bind(*arguments)
     except TypeError:
         return False
     except (ValueError, AttributeError):

@@ -208,6 +208,7 @@ class Problem:
             self._values, self._load = self._on_device(values), self._on_device(bc.load)
             self._constrained = self.operator.vectors.xp.asarray(bc.constrained)
             self._sharing: dict[str, tuple[list[bool], Any]] = {}
+        self._lift: tuple[dict[str, float], Any] = {}, None
         self.update()
 
     def __repr__(self) -> str:
@@ -394,8 +395,20 @@ class Problem:
         if self._load is not None:
             rhs = rhs + self._load
         if values is not None:
-            rhs = rhs - self._applied(values)
+            rhs = rhs - self._lifted(values)
         return self._freed(rhs)
+
+    def _lifted(self, values: Any) -> Any:
+        """The operator's product with boundary values; of those of the problem it is kept while coefficients stay.
+
+        Fields may change at any time.
+        """
+        if values is not self._values or self._local.fields:
+            return self._applied(values)
+        parameters = dict(self._local.parameters)
+        if self._lift[1] is None or self._lift[0] != parameters:
+            self._lift = parameters, self._applied(values)
+        return self._lift[1]
 
     def _freed(self, vector: Any) -> Any:
         """A vector of the unknowns, zero where values are prescribed."""

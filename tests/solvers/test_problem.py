@@ -73,6 +73,7 @@ def test_numbers_are_updated_without_compiling(backend, monkeypatch):
     space = space_on("prism", backend, 3)
     problem = hp.Problem(space, lam=1.0, diffusivity=2.0, dirichlet=exact, preconditioner="jacobi")
     kernels = [choice.kernel for choice in problem.operator.operator.choices]
+    assert np.array_equal(problem.solve(source).vector, problem.solve(source).vector)
     problem.update(lam=7.0, diffusivity=0.5)
     assert all(a is b.kernel for a, b in zip(kernels, problem.operator.operator.choices, strict=True))
     fresh = hp.solve_helmholtz(space, 7.0, source, exact, diffusivity=0.5)
