@@ -26,12 +26,6 @@ STIFFLY_STABLE = {1: (1.0, (1.0,)), 2: (3 / 2, (2.0, -1 / 2)), 3: (11 / 6, (3.0,
 AHEAD = {1: (1.0,), 2: (2.0, -1.0), 3: (3.0, -3.0, 1.0), 4: (4.0, -6.0, 4.0, -1.0)}
 
 
-def combined(numbers, things):
-    """A sum of arrays, each times its number."""
-    first, *others = (number * thing for number, thing in zip(numbers, things, strict=False))
-    return sum(others, first)
-
-
 def at_walls(u, du, n, nu, rate):
     """(n . grad p, q) over walls, in component 0: -(rate n . u, q) - (nu n x curl u, grad q), the latter by Stokes."""
     d = range(len(u))
@@ -78,7 +72,11 @@ class Flow:
             make(self.fine, space) for make in (hp.IProductWRTBase, hp.IProductWRTDerivBase)
         )
         self.advect = hp.AtPoints(space, advection, components=self.dim, target=self.fine)
+        # Memory of what each step makes anew.
         self.w, self.gradient, self.scalar = (self.fine.empty("phys", n) for n in (self.dim, self.dim, 1))
+        self.local, self.momentum, self.load = (
+            space.empty(state, n) for state, n in (("coeff", self.dim), ("dual", self.dim), ("dual", 1))
+        )
         given = {"nu": nu, "rate": 1 / dt}
         self.walls = [hp.WeakForm(space, at_walls, fields=given, components=self.dim, on=name) for name in walls]
         self.vectors, self.device = self.velocity.operator.vectors, self.velocity.operator.device
@@ -92,7 +90,8 @@ class Flow:
         self.known, self.advection, self.pressures = (deque(maxlen=most) for most in (3, self.order, 4))
         self.time = 0.0
         for vector in velocities[::-1]:
-            self._remember(self.vectors.from_host(np.asarray(vector)))
+            there = self.vectors.from_host(np.asarray(vector))
+            self._remember(there, self._scattered(there))
         self._take_order(len(self.advection))
 
     def _take_order(self, order):
@@ -101,33 +100,45 @@ class Flow:
         for form in self.walls:
             form.parameters["rate"] = self.gamma / self.dt
 
-    def _remember(self, vector):
+    def _remember(self, vector, field):
         """Keep a velocity, and its advection at the points."""
         self.u = vector
         self.known.appendleft(vector)
-        self.advection.appendleft(self.advect(self.c0.scatter(vector, device=self.device)))
+        self.advection.appendleft(self.advect(field))
+
+    def _scattered(self, vector):
+        """A velocity as a field, until the next one."""
+        return self.c0.scatter(vector, self.local, self.device)
+
+    def _combined(self, numbers, arrays):
+        """The sum of the latest arrays, each times its number."""
+        out = self.vectors.xp.empty_like(arrays[0])
+        self.vectors.combine(numbers[: len(arrays)], list(arrays)[: len(numbers)], out)
+        return out
 
     def step(self, dirichlet=None):
         """Advance by dt; `dirichlet` are other values at the walls, a global vector where the problem computes."""
         if len(self.advection) != len(self.alpha):
             self._take_order(len(self.advection))
-        before = self.c0.scatter(combined([a / self.dt for a in self.alpha], self.known), device=self.device)
-        w = self.values(before, out=self.w)
-        for beta, part in zip(self.beta, self.advection, strict=True):
-            w.axpy(-beta, part)
-        ahead = combined(self.beta, self.known)
+        before = self._combined([a / self.dt for a in self.alpha], self.known)
+        w = self.values(self._scattered(before), out=self.w)
+        w.axpy([-beta for beta in self.beta], list(self.advection))
+        ahead = self._combined(self.beta, self.known)
         given = self.wall_values if dirichlet is None else dirichlet
-        expected = self.c0.scatter(self.vectors.xp.where(self.fixed, given, ahead), device=self.device)
+        expected = self._scattered(self.vectors.xp.where(self.fixed, given, ahead))
 
-        load = sum((form(expected)[0] for form in self.walls), self.test_gradient(w))
-        guess = combined(AHEAD[len(self.pressures)], self.pressures) if self.pressures else None
+        load = self.test_gradient(w, out=self.load)
+        load.axpy([1.0] * len(self.walls), [form(expected)[0] for form in self.walls])
+        guess = self._combined(AHEAD[len(self.pressures)], self.pressures) if self.pressures else None
         self.p = self.pressure.solve(load, start=guess)
         self.pressures.appendleft(self.p.pair.read(self.device))
 
         w.axpy(-1.0, self.derivatives(self.values(self.p, out=self.scalar), out=self.gradient))
-        self.momentum = self.test(w)
-        self.solution = self.velocity.solve(self.momentum, dirichlet, combined(AHEAD[len(self.known)], self.known))
-        self._remember(self.solution.pair.read(self.device))
+        self.test(w, out=self.momentum)
+        self.solution = self.velocity.solve(
+            self.momentum, dirichlet, self._combined(AHEAD[len(self.known)], self.known)
+        )
+        self._remember(self.solution.pair.read(self.device), self.solution)
         self.time += self.dt
 
     def force_on(self, boundary):
