@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from matplotlib.ticker import MaxNLocator
 
 from ..benchmarks.results import markdown_table
 from ..plots import style
@@ -385,6 +388,8 @@ def runs_of(document: Mapping[str, Any]) -> Iterator[str]:
 def draw(document: Mapping[str, Any], folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
     """Draw every experiment that was measured: the best of all sizes over order, and over size where there are many.
 
+    Where there is one order alone, each case has a bar.
+
     Parameters
     ----------
     document : mapping
@@ -404,6 +409,9 @@ def draw(document: Mapping[str, Any], folder: str | os.PathLike[str]) -> dict[st
                 own, title = measured(rated, unit=unit), f"{experiment.title}, {device}"
                 name = f"{experiment.name}_{device.lower()}{'' if number == 0 else f'_{number + 1}'}"
                 files = made.setdefault(experiment.name, [])
+                if len({record["order"] for record in own}) == 1:
+                    files.append(_bars(own, title, unit, Path(folder) / f"{name}.png"))
+                    continue
                 files.append(_drawn(own, "order", title, unit, Path(folder) / f"{name}.png"))
                 if (
                     len({record["n_dofs"] for record in measured(own, order=own[0]["order"], shape=own[0]["shape"])})
@@ -414,6 +422,33 @@ def draw(document: Mapping[str, Any], folder: str | os.PathLike[str]) -> dict[st
                         title = f"{title}, deformed"
                         files.append(_drawn(some, "n_dofs", title, unit, Path(folder) / f"{name}_by_size.png"))
     return made
+
+
+def _bars(rated: Sequence[Record], title: str, unit: str, path: Path) -> Path:
+    """A picture: a row of panels for each equation, a column for each number of components; bars, black for limits."""
+    rows, columns = ([*dict.fromkeys(record.get(name) for record in rated)] for name in ("equation", "d"))
+    parts = [name for name in parts_of(rated) if name not in ("equation", "d")]
+    if "strategy" in parts:  # of one kind of elements each
+        parts = [name for name in parts if name != "geometry"]
+    names = {tuple(words_of(record, parts)) for record in measured(rated, equation=rows[0])}
+    left, gap, height = 0.4 + 0.065 * max(len(", ".join(own)) for own in names), 0.45, 0.19 * len(names)
+    size = left + 2.6 * len(columns) + 0.15, 0.65 + len(rows) * (height + gap)
+    figure, axes = style.panels((len(rows), len(columns)), size, (left, 0.65, gap), (0.07, gap / height))
+    for (row, equation), (column, d) in product(enumerate(rows), enumerate(columns)):
+        axis = axes[row][column]
+        for record in measured(rated, equation=equation, d=d):
+            colour = "black" if record["series"].startswith("roofline") else "#2166ac"
+            axis.barh(", ".join(words_of(record, parts)) or "ours", record["value"], color=colour)
+        axis.set_title(", ".join(words_of({"equation": equation, "d": d}, ("equation", "d"))), fontsize=9)
+        axis.grid(visible=False, axis="y")
+        axis.margins(y=0.02)
+        axis.xaxis.set_major_locator(MaxNLocator(4))
+        if row == len(rows) - 1:
+            axis.set_xlabel(unit, fontsize=9)
+    for first, *_ in axes:
+        first.invert_yaxis()  # shared along a row
+    style.heading(figure, title)
+    return style.save(figure, path)
 
 
 def _drawn(rated: Sequence[Record], over: str, title: str, unit: str, path: Path) -> Path:

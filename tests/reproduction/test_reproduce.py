@@ -196,11 +196,28 @@ def test_verdicts_on_a_statement():
 def test_pictures_cut_nothing(monkeypatch, tmp_path):
     figures = []
     monkeypatch.setattr("hpfem.plots.style.save", lambda figure, path: figures.append(figure) or path)
-    records = [{**RECORD, "shape": shape, "value": value} for shape, value in (("hex", 1.0), ("tet", 9.0))]
+    shapes = ("hex", 1.0), ("tet", 9.0)
+    records = [
+        {**RECORD, "shape": shape, "value": value, "order": order} for shape, value in shapes for order in (1, 2)
+    ]
     draw(document(*records), tmp_path)
     for axis in figures[0].axes:
         low, high = axis.get_ylim()
         assert low == 0 and high > 9
+
+
+def test_cases_of_one_order_have_bars(monkeypatch, tmp_path):
+    figures = []
+    monkeypatch.setattr("hpfem.plots.style.save", lambda figure, path: figures.append(figure) or path)
+    case = {**RECORD, "equation": "Poisson", "strategy": "plain"}
+    limit = {**case, "series": "roofline of Poisson", "strategy": "copying", "value": 9.0}
+    draw(document(case, limit, {**case, "equation": "Helmholtz", "value": 3.0}), tmp_path)
+    [[first, second]] = [figure.axes for figure in figures]
+    assert [axis.get_title() for axis in (first, second)] == ["Poisson", "Helmholtz"]
+    assert [label.get_text() for label in first.get_yticklabels()] == ["plain", "copying"]
+    assert [bar.get_width() for bar in first.patches] == [case["value"], 9.0]
+    assert [bar.get_facecolor()[:3] == (0, 0, 0) for bar in first.patches] == [False, True]
+    assert [bar.get_width() for bar in second.patches] == [3.0] and first.get_xlim()[1] > 9
 
 
 def test_noisy_machines_are_told():

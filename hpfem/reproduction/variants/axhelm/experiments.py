@@ -256,7 +256,7 @@ EXPERIMENTS.add(
     Experiment(
         "cao-variants",
         "Cao",
-        "axhelm at N = 7: stored, parallelepiped, trilinear, merged and partial factors, by four ways of contraction",
+        "axhelm at N = 7: five sources of factors, four ways of contraction",
         "Figs 7, 9 (A100: with tensor cores)",
         "Sec. 5.1: N = 7, 2^16 to 2^20 elements, the best of these sizes, in GFLOP/s of Table 3 (recalculation not"
         " counted). Ours: one kernel with switches (variants/axhelm/axhelm.h), 2^16 elements, median of 9; each way of"
