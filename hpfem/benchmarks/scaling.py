@@ -208,6 +208,11 @@ class ScalingRun:
         -------
         dict
             A record for result files.
+
+        Raises
+        ------
+        OutOfMemory
+            The message says what each part takes.
         """
         with self._phase("mesh"):
             mesh = self.mesh()

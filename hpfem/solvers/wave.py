@@ -99,7 +99,7 @@ class AcousticWave:
         self.mass_iterations = 0
         if dt is None:
             dt = courant * 2 / np.sqrt(self.largest_eigenvalue())
-        if not 0 < dt < np.inf:
+        if not 0 < float(dt) * dt < np.inf:
             raise ArgumentError(f"no time step is stable and finite ({dt:g}): is the speed zero everywhere? Give dt")
         self.dt = float(dt)
         self.time, self.steps = 0.0, 0

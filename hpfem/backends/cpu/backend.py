@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import DTypeLike
 from scipy.sparse import csr_array
 
@@ -184,8 +183,8 @@ class CpuBackend(Backend):
         return recorded(function, given)
 
     def product_needs(self, local: int, size: int, components: int, dtype: DTypeLike) -> dict[str, dict[str, float]]:
-        """Tables of the product, Q and its transpose; see `Backend.product_needs`."""
-        return {self.device().name: {"index tables": float(local * (16 + 2 * np.dtype(dtype).itemsize))}}
+        """Tables of the product and of the restriction, as measured; see `Backend.product_needs`."""
+        return {self.device().name: {"index tables": 24.0 * local}}
 
     def processor(self) -> str:
         """Name of the processor, and the number of threads; see `Backend.processor`."""
