@@ -1,5 +1,7 @@
 """The type checker sees hpfem.shapes: a right use passes and a wrong one is reported."""
 
+import re
+
 import pytest
 
 from hpfem.errors import HpfemError
@@ -54,38 +56,41 @@ hp.tune(space, "Mass", baackend="cpu")
 """
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("type_check")
+@pytest.fixture
+def check(tmp_path):
+    """Check a program: (source, arguments of mypy) -> the finished process. What is known of the packages is used."""
+    folder, program = type_check.ROOT / "build" / "type_check", tmp_path / "program.py"
     type_check.lay_out(folder)
-    return folder
+
+    def run(source, *arguments):
+        program.write_text(source)
+        return type_check.mypy(folder, *arguments, str(program), cache="strict" if arguments else "")
+
+    return run
 
 
 @pytest.mark.parametrize(
     ("source", "message"),
     [(RIGHT, None), (WRONG, "Too many arguments"), (ABSENT, 'has no attribute "NoSuchError"')],
 )
-def test_uses_of_shapes_are_checked(folder, source, message):
-    (folder / "snippet.py").write_text(source)
-    result = type_check.mypy(folder, "snippet.py")
+def test_uses_of_shapes_are_checked(check, source, message):
+    result = check(source)
     if message is None:
-        assert "snippet.py" not in result.stdout
+        assert "program.py" not in result.stdout
         assert result.stderr == ""
     else:
         assert result.returncode == 1, result.stdout + result.stderr
         assert message in result.stdout
 
 
-def test_a_strictly_typed_program_passes(folder):
-    (folder / "program.py").write_text(CONSUMER)
-    result = type_check.mypy(folder, *STRICT, "program.py")
+def test_a_strictly_typed_program_passes(check):
+    result = check(CONSUMER, *STRICT)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_misuse_of_the_api_is_reported(folder):
-    (folder / "misuse.py").write_text(MISUSE)
-    found = type_check.mypy(folder, *STRICT, "misuse.py").stdout
-    lines = {int(line.split(":")[1]) for line in found.splitlines() if line.startswith("misuse.py")}
+def test_misuse_of_the_api_is_reported(check):
+    found = check(MISUSE, *STRICT).stdout
+    lines = {int(number) for number in re.findall(r"program\.py:(\d+)", found)}
     assert lines == {4, 5, 6, 7, 8, 9}, found
 
 
