@@ -160,15 +160,23 @@ class Constants:
         vectors = self.vectors
         if len(self.names) == 1:  # dense products are faster
             given = [part.toarray() for part in (self.ones, self.means)]
-            ones_t, means_t = (vectors.from_host(part, dtype).T for part in given)
-            if self.owned.all():
-                return ones_t.T, means_t.T, ones_t, means_t
-            ones, means = (vectors.from_host(part * self.owned, dtype) for part in given)
-            return ones, means, ones_t, means_t
+            full = [vectors.from_host(part[0], dtype) for part in given]
+            rows = full if self.owned.all() else [vectors.from_host(part[0] * self.owned, dtype) for part in given]
+            return *(row[None] for row in rows), *map(_Column, full)
         own = diags_array(self.owned.astype(np.float64))
         parts = (self.ones @ own, self.means @ own, self.ones.T, self.means.T)
         ones, means, ones_t, means_t = (vectors.sparse(csr_array(part).astype(dtype)) for part in parts)
         return ones, means, ones_t, means_t
+
+
+class _Column:
+    """A matrix of one column, whose product with a vector is slow if it is an array."""
+
+    def __init__(self, entries: Any) -> None:
+        self._entries = entries
+
+    def __matmul__(self, vector: Any) -> Any:
+        return vector * self._entries
 
 
 def hidden_constants(A: GlobalOperator, bc: BoundaryConditions) -> Constants | None:
