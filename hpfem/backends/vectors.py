@@ -74,17 +74,17 @@ class Codes:
         Parameters
         ----------
         xp : module
-            NumPy, for which codes are kept, or that of a device's arrays, for which they are made again.
+            NumPy, for which codes are kept in place of what they are made of, or that of a device's arrays, for which
+            they are made again.
 
         Returns
         -------
         array of int, [E, n_modes]
         """
-        return self._on_host if xp is np else self._make(xp)
-
-    @cached_property
-    def _on_host(self) -> Indices:
-        return np.asarray(self._make(np))
+        codes = self._make(xp)
+        if xp is np:
+            self._make = lambda xp: xp.asarray(codes)
+        return codes
 
     def part(self, rows: Any) -> Codes:
         """Take some elements.
@@ -159,7 +159,20 @@ class BlockMatrix:
     @cached_property
     def matrix(self) -> csr_array:
         """The matrix."""
-        codes = np.concatenate([own.reshape(-1) for own in self.codes])
+        return self.of_codes(np.concatenate([own.reshape(-1) for own in self.codes]))
+
+    def of_codes(self, codes: Indices) -> csr_array:
+        """Make a matrix of rows that are written as codes.
+
+        Parameters
+        ----------
+        codes : ndarray of int, [n]
+            As in the blocks.
+
+        Returns
+        -------
+        csr_array, [n, size]
+        """
         several = np.flatnonzero(codes < 0)
         entries, n = row_entries(self.rows, -1 - codes[several].astype(np.int64))
         counts = np.ones(len(codes), dtype=np.int64)

@@ -151,12 +151,13 @@ class LowEnergySmoother:
     def _coupled(cells: Sequence[_Cells], energies: Sequence[Energies], Q: BlockMatrix, c0: C0Space) -> csr_array:
         """Mean energies of strongly coupled functions that no other process has, [size, size]."""
         rows, columns, values = list[Any](), list[Any](), list[Any]()
-        for own, start, codes in zip(cells, Q.starts, Q.codes, strict=False):
-            first = start + codes.shape[1] * np.arange(len(codes))[:, None]
+        for own, codes in zip(cells, Q.codes, strict=True):
             for found, place in zip((rows, columns), own.pairs, strict=True):
-                found.append((first + place).ravel())
+                found.append(codes[:, place].ravel())
             values.append((as_numpy(energies[own.block].means[own.rows]) @ own.coupling).ravel())
-        i, j, given = (np.concatenate(own) for own in (rows, columns, values))
-        local = csr_array((given, (i, j)), shape=(Q.starts[-1],) * 2)
+        given = np.concatenate(values)
+        used, numbers = np.unique(np.concatenate(rows + columns), return_inverse=True)
+        local = csr_array((given, tuple(numbers.reshape(2, -1))), shape=(len(used),) * 2)
         inside = diags_array((c0.multiplicity_here == c0.multiplicity).astype(np.float64))
-        return csr_array(inside @ (Q.matrix.T @ local @ Q.matrix) @ inside)
+        some = Q.of_codes(used)
+        return csr_array(inside @ (some.T @ local @ some) @ inside)
