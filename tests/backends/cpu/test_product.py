@@ -8,7 +8,7 @@ import hpfem as hp
 from hpfem.backends import BACKENDS
 from hpfem.backends.cellwise import CellwiseProduct
 from hpfem.backends.cpu import backend
-from hpfem.backends.cpu.runtime import kernel, product
+from hpfem.backends.cpu.runtime import kernel, product, recording
 from hpfem.backends.vectors import HOST_VECTORS, BlockMatrix
 from hpfem.mesh import box, read_mesh
 from tests.assembly.meshes import OURS, ours, rotated
@@ -21,7 +21,7 @@ NAMES = [shape.name for shape in SHAPES_2D + SHAPES_3D]
 @pytest.fixture(autouse=True)
 def many_parts(monkeypatch):
     """Work for several threads in small meshes."""
-    for module in (kernel, product):
+    for module in (product, recording):
         monkeypatch.setattr(module, "THREAD_FLOPS", 1)
 
 

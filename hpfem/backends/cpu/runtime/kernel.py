@@ -87,6 +87,26 @@ class GroupKernel:
         # Getting the address of an array takes as long as the call of a small kernel.
         self._codes, self._codes_at = codes, 0 if codes is None else codes.ctypes.data
 
+    def take_scratch(self) -> tuple[Array, int]:
+        """Scratch for a thread until it is given back.
+
+        Returns
+        -------
+        ndarray
+        int
+            Its address.
+        """
+        return self._scratch.take(self._new_scratch)
+
+    def give_scratch(self, scratch: tuple[Array, int]) -> None:
+        """Give back what `take_scratch` gave.
+
+        Parameters
+        ----------
+        scratch : (ndarray, int)
+        """
+        self._scratch.give(scratch)
+
     def _new_scratch(self) -> tuple[Array, int]:
         array = aligned((self._scratch_size,), self.dtype)
         array[...] = 0
@@ -145,13 +165,6 @@ class GroupKernel:
         """First groups of the shares of threads, and the number of groups."""
         return shares(self.groups, self.groups * self.group_flops * components, THREAD_FLOPS)
 
-    def _shares_among(self, components: int, bounds: Sequence[int]) -> Sequence[int]:
-        """Those of some bounds between groups at which threads take turns."""
-        if len(bounds) == 2:
-            return bounds
-        parts = min(len(self._shares(components)), len(bounds)) - 1
-        return [bounds[(len(bounds) - 1) * part // parts] for part in range(parts + 1)]
-
     def _launch(self, bounds: Sequence[int], components: int, addresses: Sequence[int], stride: int, used: Any) -> None:
         """Run the groups between bounds, each share on a thread.
 
@@ -160,17 +173,16 @@ class GroupKernel:
         if not self.groups:
             return
         codes, common = self._codes_at, (self._n_elements, components, *addresses)
-        take, give = self._scratch.take, self._scratch.give
         if len(bounds) == 2:
-            own = take(self._new_scratch)
+            own = self.take_scratch()
             self.code.run(*bounds, *common, own[1], codes, stride)
-            give(own)
+            self.give_scratch(own)
             return
-        scratch = [take(self._new_scratch) for _ in bounds[1:]]
+        scratch = [self.take_scratch() for _ in bounds[1:]]
         parts, held = zip(bounds, bounds[1:], scratch), (self, used, scratch)
         run_all([partial(self._run, held, g0, g1, *common, at, codes, stride) for g0, g1, (_, at) in parts])
         for own in scratch:
-            give(own)
+            self.give_scratch(own)
 
     def _run(self, used: object, *arguments: int) -> None:
         """Run a part; the arrays behind the addresses live as long as the task holds them in `used`."""
@@ -249,11 +261,6 @@ class MatrixKernel(GroupKernel):
         other._take_codes(codes)
         return other
 
-    def apply_indexed(self, source: Array, out: Array, bounds: Sequence[int], at: tuple[int, int]) -> None:
-        """Add the product with a global vector to another one; see `CpuKernel.apply_indexed`."""
-        (n, stride), (addresses, used) = source.shape, self.inputs()
-        self._launch(self._shares_among(n, bounds), n, (*at, *addresses), stride, (source, out, used))
-
 
 class CpuKernel(GroupKernel, BlockKernel):
     """A form on a block, compiled for this processor.
@@ -270,7 +277,7 @@ class CpuKernel(GroupKernel, BlockKernel):
         One of the same problem, whose geometry is used.
     codes : ndarray of int32, [groups, n_modes, lanes], optional
         Signed indices by which coefficients are taken from global vectors, and results added to them
-        (`codegen.indexed`); `apply_indexed` instead of `apply` then.
+        (`codegen.indexed`); `call` instead of `apply` then.
     """
 
     def __init__(
@@ -333,7 +340,7 @@ class CpuKernel(GroupKernel, BlockKernel):
         Returns
         -------
         CpuKernel
-            For `apply_indexed`.
+            For `call`.
         """
         return CpuKernel(self.problem, self.strategy, self.target, self, codes)
 
@@ -349,21 +356,6 @@ class CpuKernel(GroupKernel, BlockKernel):
         self._run_parts(source, target, at, components, self._shares(components), 0)
         if target is not out:
             out[...] = target
-
-    def apply_indexed(self, source: Array, out: Array, bounds: Sequence[int], at: tuple[int, int]) -> None:
-        """Add the product with a global vector to another one.
-
-        Parameters
-        ----------
-        source, out : ndarray, [components, n]
-            In C order, of the problem's dtype.
-        bounds : sequence of int
-            Groups at which the work may be divided: those between two are done by one thread, in order.
-        at : tuple of int
-            Addresses of source and out, which take as long to ask for as a small kernel to run.
-        """
-        n, stride = source.shape
-        self._run_parts(source, out, at, self.applied(n), self._shares_among(n, bounds), stride)
 
     def applied(self, components: int) -> int:
         """See `GroupKernel.applied`."""

@@ -1,15 +1,15 @@
 """Q^T A Q on vectors of the host without local arrays: kernels read one vector and add to another.
 
 Both vectors have more places than there are unknowns. One place holds zero, for modes without an unknown and lanes
-after the last element. Each row of Q with several entries has a place. The groups of a block are divided into parts, as
-many as there is work for. An unknown of several parts belongs to the first one, and has another place for each other
-part. So threads never add to the same place, and sums do not depend on the number of threads.
+after the last element. Each row of Q with several entries has a place. The groups of all blocks are divided into parts,
+as many as there is work for. An unknown of several parts belongs to the first one, and has another place for each other
+part. So threads never add to the same place, and sums do not depend on the number of threads. The unknowns of a part
+stay in the cache from block to block, where blocks are of cells here and there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import pairwise
 from typing import Any
 from weakref import WeakValueDictionary
@@ -39,10 +39,11 @@ _OUT = 6
 IndexedKernel = CpuKernel | MatrixKernel
 
 
-def _parts(kernel: IndexedKernel) -> list[int]:
-    """First groups of the parts of a block, and the number of groups."""
-    parts = max(1, min(_MOST_PARTS, kernel.groups // 4, kernel.groups * kernel.group_flops // THREAD_FLOPS))
-    return [kernel.groups * part // parts for part in range(parts + 1)]
+def _bounds(kernels: Sequence[IndexedKernel]) -> list[list[int]]:
+    """First groups of every part, block by block, and the numbers of groups."""
+    work = sum(kernel.groups * kernel.group_flops for kernel in kernels)
+    parts = max(1, min(_MOST_PARTS, max(kernel.groups for kernel in kernels) // 4, work // THREAD_FLOPS))
+    return [[kernel.groups * part // parts for part in range(parts + 1)] for kernel in kernels]
 
 
 def _table(kernel: IndexedKernel, codes: NDArray[np.integer[Any]], size: int) -> NDArray[np.int32]:
@@ -61,38 +62,46 @@ def _table(kernel: IndexedKernel, codes: NDArray[np.integer[Any]], size: int) ->
     return table
 
 
-def _foreign(table: NDArray[np.int32], bounds: Sequence[int], end: int, size: int) -> tuple[Indices, Indices, Indices]:
-    """Which numbers of a table, counted through, are of unknowns that belong to an earlier part; which of the keys each
-    of these has; and the keys: size * (how many other parts have it before, but the first) + unknown.
+def _foreign(
+    tables: Sequence[NDArray[np.int32]], bounds: Sequence[Sequence[int]], end: int, size: int
+) -> tuple[list[list[Indices]], Indices, Indices]:
+    """Which numbers of the tables, counted through, are of unknowns that belong to an earlier part, by table and part;
+    which of the keys each of these has, part by part; and the keys: size * (how many other parts have the unknown
+    before, but the first) + unknown.
     """
-    owner = np.full(end, -1, dtype=np.int32)
-    spans = list(enumerate(pairwise(bounds)))
-    for part, (first, last) in reversed(spans):
-        owner[(table[first:last] >> 1).ravel()] = part
-    found, keys = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
-    for part, (first, last) in spans[1:]:
-        places = (table[first:last] >> 1).ravel()
-        here = np.flatnonzero((owner[places] != part) & (places < size))
-        found.append(here + first * table[0].size)
-        keys.append(places[here].astype(np.int64) * len(spans) + part)
+    parts, owner = len(bounds[0]) - 1, np.full(end, -1, dtype=np.int32)
+    for part in reversed(range(parts)):
+        for table, own in zip(tables, bounds, strict=True):
+            owner[(table[own[part] : own[part + 1]] >> 1).ravel()] = part
+    found, keys = [list[Indices]() for _ in tables], [np.empty(0, dtype=np.int64)]
+    for here, table, own in zip(found, tables, bounds, strict=True):
+        for part in range(1, parts):
+            places = (table[own[part] : own[part + 1]] >> 1).ravel()
+            others = np.flatnonzero((owner[places] != part) & (places < size))
+            here.append(others + own[part] * table[0].size if len(table) else others)
+            keys.append(places[others].astype(np.int64) * parts + part)
     every = np.concatenate(keys)
-    first_of, which = distinct(every.copy(), size * len(spans))
-    unknown = every[first_of] // len(spans)
+    first_of, which = distinct(every.copy(), size * parts)
+    unknown = every[first_of] // parts
     starts = np.flatnonzero(run_starts(unknown))
     rank = np.arange(len(unknown)) - np.repeat(starts, np.diff(starts, append=len(unknown)))
-    return np.concatenate(found), which, rank * size + unknown
+    return found, which, rank * size + unknown
 
 
-def _tables(kernels: Sequence[IndexedKernel], Q: BlockMatrix) -> tuple[list[NDArray[np.int32]], Indices]:
+def _tables(
+    kernels: Sequence[IndexedKernel], bounds: Sequence[Sequence[int]], Q: BlockMatrix
+) -> tuple[list[NDArray[np.int32]], Indices]:
     """Signed places of the numbers of every block, and keys of those that unknowns of several parts have further."""
     base = Q.size + Q.rows.shape[0]
     tables = [_table(kernel, codes, Q.size) for kernel, codes in zip(kernels, Q.codes, strict=True)]
-    found = [_foreign(table, _parts(kernel), base, Q.size) for kernel, table in zip(kernels, tables, strict=True)]
-    keys = np.sort(np.concatenate([own for *_, own in found]))
-    keys = keys[run_starts(keys)]
-    for table, (here, which, own) in zip(tables, found, strict=True):
+    found, which, own = _foreign(tables, bounds, base, Q.size)
+    keys = np.sort(own)
+    places, done = 2 * (base + np.searchsorted(keys, own)[which]), 0
+    for table, parts in zip(tables, found, strict=True):
         flat = table.reshape(-1)
-        flat[here] = 2 * (base + np.searchsorted(keys, own)[which]) + (flat[here] & 1)
+        for here in parts:
+            flat[here] = places[done : done + len(here)] + (flat[here] & 1)
+            done += len(here)
     return tables, keys
 
 
@@ -134,9 +143,11 @@ class CpuProduct:
     ) -> None:
         self._of = tuple(kernels), Q
         self._size, self.dtype = Q.size, kernels[0].dtype
-        self._tables: tuple[list[NDArray[np.int32]], Indices] = _tables(kernels, Q) if like is None else like._tables
-        tables, keys = self._tables
-        self._kernels = [(kernel.indexed(table), _parts(kernel)) for kernel, table in zip(kernels, tables, strict=True)]
+        self._bounds: list[list[int]] = _bounds(kernels) if like is None else like._bounds
+        made = _tables(kernels, self._bounds, Q) if like is None else like._tables
+        self._tables: tuple[list[NDArray[np.int32]], Indices] = made
+        tables, keys = made
+        self._kernels = [kernel.indexed(table) for kernel, table in zip(kernels, tables, strict=True)]
         ones, n = np.ones(len(keys), self.dtype), len(keys)
         further = csr_array((ones, keys % Q.size, np.arange(n + 1)), (n, Q.size))
         # Entries of the other places, and where these are added back.
@@ -229,17 +240,19 @@ class CpuProduct:
         out = recording.empty(given.shape)
         recording.sum((), (), (), out.array)
         at = given.ctypes.data, out.array.ctypes.data
-        for kernel, bounds in self._kernels:
+        parts = list[list[tuple[IndexedKernel, Sequence[int]]]]([] for _ in self._bounds[0][1:])
+        work, held = 0, [given, out.array]
+        for kernel, bounds in zip(self._kernels, self._bounds, strict=True):
             if not kernel.groups:
                 continue
             key = id(kernel), id(given)
             words, used = recording.once(key, lambda own=kernel: own.call(given.shape, at[0]))  # type: ignore[misc]
-            recording.add(
-                (*words[:_OUT], at[1], *words[_OUT + 1 :]),
-                (used, given, out.array),
-                partial(kernel.apply_indexed, given, out.array, bounds, at) if len(bounds) > 2 else None,
-                kernel.inputs if kernel.changes else None,
-            )
+            held.append(used)
+            work += kernel.groups * kernel.group_flops * len(given)
+            for part, (first, last) in zip(parts, pairwise(bounds), strict=True):
+                if first < last:
+                    part.append((kernel, (words[0], first, last, *words[3:_OUT], at[1], *words[_OUT + 1 :])))
+        recording.add_parts(parts, work, held)
         for row in out.array:
             recording.rows(self._tail_t, row[size:], row[:size], add=True, at=self._shared)
         return out.part(out.array[:, :size])

@@ -19,6 +19,7 @@ from scipy.sparse import csr_array, issparse
 from ....errors import NotSuitable
 from ..codegen.sequence import WORDS, write_sequence
 from ..codegen.vectors import VECTORS, Terms, blocks_of, write_move, write_panels, write_rows
+from .kernel import GroupKernel
 from .passes import Pass, code_of
 from .target import Code, host
 from .threads import OPERATIONS_PER_NUMBER, THREAD_FLOPS, run_all, shares, thread_count
@@ -26,6 +27,8 @@ from .threads import OPERATIONS_PER_NUMBER, THREAD_FLOPS, run_all, shares, threa
 Array = NDArray[np.floating[Any]]
 _ALIGNMENT = 64
 _NOTHING = (0,) * 8
+# The word of a kernel's call with the address of its scratch.
+_SCRATCH = 11
 
 
 def sequence() -> Code:
@@ -75,9 +78,10 @@ class Recording:
         self.dtype = np.dtype(dtype)
         self._lanes = host().lanes(dtype)
         self._words: list[Sequence[int]] = []
-        # What is to be held, calls that are divided among threads, and rows of words that are filled in before a run.
+        # What is to be held; calls that are divided among threads, by the first one: their end, and what runs them; and
+        # rows of words that are filled in before a run.
         self._held: list[Any] = []
-        self._divided: dict[int, Callable[[], None]] = {}
+        self._divided: dict[int, tuple[int, Callable[[], None]]] = {}
         self._changing: dict[Any, tuple[Callable[[], tuple[tuple[int, ...], Any]], list[int]]] = {}
         self._free: dict[int, list[Array]] = {}
         self._made: dict[Any, Any] = {}
@@ -146,7 +150,6 @@ class Recording:
         self,
         words: Sequence[int],
         used: Any = None,
-        divided: Callable[[], None] | None = None,
         changing: Callable[[], tuple[tuple[int, ...], Any]] | None = None,
     ) -> None:
         """Add a call.
@@ -157,13 +160,9 @@ class Recording:
             As `codegen.sequence` reads them.
         used : object, optional
             To be held.
-        divided : callable, optional
-            Does the same on several threads, where there are some.
         changing : callable, optional
             Addresses of geometry, points, fields and parameters at the time of a run, and what is there.
         """
-        if divided is not None:
-            self._divided[len(self._words)] = divided
         if changing is not None:
             self._changing.setdefault(changing, (changing, []))[1].append(len(self._words))
         self._words.append(words)
@@ -173,16 +172,57 @@ class Recording:
         """Call vector code for 0 to n, with the addresses of its pointers; a work that is large may be divided."""
         if not n:
             return
-        divided = None
         if work >= 2 * THREAD_FLOPS:
 
             def divided() -> None:
                 bounds = shares(n, work, THREAD_FLOPS)
                 run_all([partial(self._part, code, a, b, entries, 1, *given, stride) for a, b in pairwise(bounds)])
 
-        self.add((code.address, 0, n, entries, 1, *given, stride), divided=divided)
+            self._divided[len(self._words)] = len(self._words) + 1, divided
+        self.add((code.address, 0, n, entries, 1, *given, stride))
 
-    def _part(self, code: Code, *arguments: int) -> None:
+    def add_parts(self, parts: Sequence[Sequence[tuple[GroupKernel, Sequence[int]]]], work: int, used: Any) -> None:
+        """Add calls of kernels in parts, which threads may run at the same time; the calls of a part stay in order.
+
+        Parameters
+        ----------
+        parts : sequence of sequence of (GroupKernel, words)
+        work : int
+            Operations, all together.
+        used : object
+            To be held.
+        """
+        starts, kernels = [len(self._words)], [kernel for part in parts for kernel, _ in part]
+        self._held.append((used, kernels))
+        for part in parts:
+            for kernel, words in part:
+                self.add(words, changing=kernel.inputs if kernel.changes else None)
+            starts.append(len(self._words))
+        if len(parts) > 1:
+            numbers = {kernel: number for number, kernel in enumerate(dict.fromkeys(kernels))}
+            which = np.array([numbers[kernel] for kernel in kernels])
+            self._divided[starts[0]] = starts[-1], partial(self._run_parts, starts, list(numbers), which, work)
+
+    def _run_parts(
+        self, starts: Sequence[int], kernels: Sequence[GroupKernel], which: NDArray[np.int64], work: int
+    ) -> None:
+        """Run parts on several threads, all but the first with other scratch."""
+        tasks, taken = list[Callable[[], None]](), list[tuple[GroupKernel, tuple[Array, int]]]()
+        for first, last in pairwise(starts[part] for part in shares(len(starts) - 1, work, THREAD_FLOPS)):
+            words = self._calls[first:last]
+            if tasks:
+                words, scratch = words.copy(), [kernel.take_scratch() for kernel in kernels]
+                addresses = np.array([address for _, address in scratch])
+                words[:, _SCRATCH] = addresses[which[first - starts[0] : last - starts[0]]]
+                taken += zip(kernels, scratch, strict=True)
+            held = self, words, taken
+            at = words.ctypes.data
+            tasks.append(partial(self._part, self._sequence, 0, last - first, 0, 0, at, *_NOTHING, held=held))
+        run_all(tasks)
+        for kernel, own in taken:
+            kernel.give_scratch(own)
+
+    def _part(self, code: Code, *arguments: int, held: object = None) -> None:
         """Run a part; a task holds the recording, and so the arrays behind the addresses."""
         code.run(*arguments)
 
@@ -283,8 +323,6 @@ class Recording:
         self._sequence = sequence()
         self._calls = np.array(self._words, dtype=np.int64).reshape(-1, WORDS)
         self._at = self._calls.ctypes.data
-        ends = sorted(self._divided)
-        self._spans = list(zip([0, *(end + 1 for end in ends)], [*ends, len(self._words)], strict=True))
 
     def run(self) -> None:
         """Make the calls."""
@@ -296,11 +334,14 @@ class Recording:
         if not self._divided or thread_count() == 1:
             code.run(0, len(self._calls), 0, 0, self._at, *_NOTHING)
             return
-        for first, last in self._spans:
-            if first < last:
-                code.run(first, last, 0, 0, self._at, *_NOTHING)
-            if last in self._divided:
-                self._divided[last]()
+        done = 0
+        for first, (last, divided) in self._divided.items():
+            if done < first:
+                code.run(done, first, 0, 0, self._at, *_NOTHING)
+            divided()
+            done = last
+        if done < len(self._calls):
+            code.run(done, len(self._calls), 0, 0, self._at, *_NOTHING)
 
 
 class Recorded(NDArrayOperatorsMixin):
