@@ -89,6 +89,12 @@ def backend(request):
     return request.param
 
 
+@pytest.fixture(params=[own for own in _backends() if own != "numpy"])
+def fast_backend(request):
+    """Name of a backend that is compared with NumPy's."""
+    return request.param
+
+
 def has_gpu():
     """Whether CuPy is installed and sees a device."""
     if importlib.util.find_spec("cupy") is None:

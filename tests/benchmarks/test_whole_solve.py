@@ -35,7 +35,7 @@ def solved(shape, order, size=300, geometry="deformed", matrix_entries=1e7, **op
     return block.build("auto", "auto", size.n_cells)
 
 
-@pytest.mark.parametrize("order", range(1, 9))
+@pytest.mark.parametrize("order", [1, 2, 4, 8])
 @pytest.mark.parametrize("shape", BOX_SHAPES)
 def test_the_solution_is_that_of_the_assembled_system(shape, order):
     found = solved(shape, order, 400)

@@ -29,14 +29,19 @@ def operators(space, backend):
     yield hp.WeakForm(space, coupled, components=2, **c)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("order", range(1, 9))
-@pytest.mark.parametrize("curved", [False, True])
+@pytest.mark.parametrize(
+    ("curved", "order", "dtype"),
+    [
+        *((True, order, "float64") for order in range(1, 9)),
+        *((False, order, "float64") for order in (2, 5, 8)),
+        *((curved, order, "float32") for curved, order in ((True, 3), (False, 6))),
+    ],
+)
 @pytest.mark.parametrize("name", ["quad", "hex"])
-def test_operators_against_numpy(name, curved, order, dtype, backend, rng):
+def test_operators_against_numpy(name, curved, order, dtype, fast_backend, rng):
     space = hp.Space(mesh_of(name, curved), order, "lagrange", "collocated", dtype=dtype)
     tolerance = 1e-12 if dtype == "float64" else 1e-5
-    for own, reference in zip(operators(space, backend), operators(space, "numpy"), strict=True):
+    for own, reference in zip(operators(space, fast_backend), operators(space, "numpy"), strict=True):
         problem = own.choices[0].kernel.problem
         assert problem.nodal and not problem.from_modes and not problem.to_modes
         u = rng.standard_normal((problem.coupled, problem.n_elements, problem.n_input)).astype(dtype)
@@ -46,9 +51,9 @@ def test_operators_against_numpy(name, curved, order, dtype, backend, rng):
 
 @pytest.mark.parametrize("name", ["quad", "hex"])
 @pytest.mark.parametrize("curved", [False, True])
-def test_global_operators_and_diagonals_against_numpy(name, curved, backend, rng):
+def test_global_operators_and_diagonals_against_numpy(name, curved, fast_backend, rng):
     found = []
-    for own in (backend, "numpy"):
+    for own in (fast_backend, "numpy"):
         space = hp.Space(mesh_of(name, curved), 4, "lagrange", "collocated", backend=own)
         A = hp.GlobalOperator(hp.Helmholtz(space, 1.3), hp.C0Space(space))
         found.append((A.apply(np.random.default_rng(1).standard_normal(A.shape[0])), A.diagonal()))

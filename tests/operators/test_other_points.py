@@ -48,7 +48,7 @@ def test_values_are_those_of_the_basis(name, bent, basis, backend, rng):
 def test_products_by_a_finer_rule(name, bent, basis, backend, rng):
     """Against the rule itself: sums of values and modes, and of vectors and gradients, at the points."""
     mesh = curved(name) if bent else straight(name)
-    for order in (1, 3, 8):
+    for order in (3, 8) if bent else (1, 3):
         space = hp.Space(mesh, order, basis, backend=backend)
         fine = space.at(quadrature=2)
         f = fine.evaluate(lambda *x: np.exp(x[0] - x[1]))
