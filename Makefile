@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 OUT    := demo-output
-JOBS   ?= $(shell $(PYTHON) -c "import os; print(max(2, min(4, os.cpu_count() or 2)))")
+JOBS   ?= $(shell $(PYTHON) -c "import os; print(min(4, 1 + (os.cpu_count() or 1)))")
 
 .PHONY: demo test lint types docs package tutorial clean
 

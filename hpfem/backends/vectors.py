@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -51,6 +52,10 @@ def row_entries(matrix: csr_array, rows: Indices) -> tuple[Indices, Indices]:
     return np.arange(counts.sum()) + np.repeat(matrix.indptr[rows] - (np.cumsum(counts) - counts), counts), counts
 
 
+def _on(codes: Indices, xp: Any) -> Any:
+    return xp.asarray(codes)
+
+
 class Codes:
     """The rows of a block of a `BlockMatrix`, written as codes on demand.
 
@@ -83,7 +88,7 @@ class Codes:
         """
         codes = self._make(xp)
         if xp is np:
-            self._make = lambda xp: xp.asarray(codes)
+            self._make = partial(_on, codes)
         return codes
 
     def part(self, rows: Any) -> Codes:
