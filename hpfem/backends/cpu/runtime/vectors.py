@@ -32,6 +32,8 @@ _ADVANCE, _ADVANCE_BY = Pass((*_STEP, ("x1", ("x2", "a1 x1")))), Pass((*_STEP, (
 _DIRECTION = Pass([("x0", ("x1 x2", "a0 x0"))])
 # x0 = before, x1 = now, x2 the force, x3 its weights.
 _LEAPFROG = Pass([("x0", ("a0 x1", "-x0", "x2 x3"))])
+# Entries of vectors below which a step by NumPy's statements takes less time (measured on a Zen 4).
+_FEW = 8192
 # Vectors of a sum in one pass.
 _MOST = len(VECTORS) - 1
 
@@ -170,7 +172,7 @@ class CpuVectors(VectorSpace):
     def leapfrog(self, weights: Any, force: Any, now: Any, before: Any) -> None:
         """Take a step of the leapfrog scheme in one pass; see `VectorSpace.leapfrog`."""
         own = before, now, force, weights
-        if _fit(*own):
+        if before.size >= _FEW and _fit(*own):
             _LEAPFROG(own, (2.0,))
         else:
             super().leapfrog(weights, force, now, before)
