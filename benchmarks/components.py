@@ -27,10 +27,13 @@ OPERATORS: dict[str, Any] = {"Poisson": Laplacian, "Helmholtz": partial(Helmholt
 
 
 def built(block: TiledProblem, n: int, options: str | None) -> TiledKernel:
-    """The kernel that auto takes, or "sumfac-top", collocated, with options."""
+    """The kernel that auto takes, or a collocated one: a strategy, if not "sumfac-top", and its options."""
     if options is None:
         return TiledKernel(block.choose("auto", "auto", n).kernel, block.xp)
-    return TiledKernel(block.backend.strategy("sumfac-top").build(block.tiled(n), options), block.xp)
+    first, _, rest = options.strip().partition(" ")
+    named = first in block.backend.strategy_names
+    strategy, own = (first, rest) if named else ("sumfac-top", options)
+    return TiledKernel(block.backend.strategy(strategy).build(block.tiled(n), own or None), block.xp)
 
 
 def rate(block: TiledProblem, kernel: TiledKernel, n: int) -> dict[str, float]:
@@ -54,7 +57,7 @@ def main() -> None:
     parser.add_argument("--quadrature")
     parser.add_argument("--dofs", type=float, default=4e6, help="of all components")
     parser.add_argument("--axhelm", action="store_true")
-    parser.add_argument("--options", help="of kernels sumfac-top, separated by ;")
+    parser.add_argument("--options", help="separated by ;, each of sumfac-top or after the name of a strategy")
     given = parser.parse_args()
     rows = []
     tried = given.options.split(";") if given.options else [None]

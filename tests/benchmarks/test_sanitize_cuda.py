@@ -11,6 +11,7 @@ from hpfem.backends.cuda.runtime.device import Limits
 from hpfem.backends.cuda.stdmat import strategy as stdmat
 from hpfem.backends.cuda.sumfac import strategy as sumfac
 from hpfem.backends.cuda.sumfac_top import strategy as sumfac_top
+from hpfem.backends.cuda.sumfac_warp import strategy as sumfac_warp
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -26,7 +27,7 @@ def script():
 
 def test_every_case_has_a_source(script, monkeypatch):
     programs = []
-    for module in (dense, fused, stdmat, sumfac, sumfac_top):
+    for module in (dense, fused, stdmat, sumfac, sumfac_top, sumfac_warp):
         for name, known in (
             ("limits", Limits),
             ("architecture", lambda: "sm_90"),
@@ -45,7 +46,12 @@ def test_every_case_has_a_source(script, monkeypatch):
                 strategy.prepare(problem, case[-1])
                 sources.add((strategy.name, *(case[-1] or "").split()[-1:], mixed))
     assert len(set(programs)) > 60
-    assert {("sumfac-top", "merged", True), ("sumfac", "merged", False), ("fused", "kept=3", True)} <= sources
+    assert {
+        ("sumfac-top", "merged", True),
+        ("sumfac", "merged", False),
+        ("fused", "kept=3", True),
+        ("sumfac-warp", "l2", True),
+    } <= sources
 
 
 def test_solutions_and_functions_at_points_are_compared(script):

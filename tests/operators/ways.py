@@ -12,6 +12,7 @@ SPECIAL = {
     ("cuda", "sumfac"),
     ("cuda", "dense"),
     ("cuda", "fused"),
+    ("cuda", "sumfac-warp"),
 }
 
 

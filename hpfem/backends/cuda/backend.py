@@ -25,6 +25,7 @@ from .runtime.nvrtc import kernel_cache
 from .stdmat.strategy import CudaStdMat
 from .sumfac.strategy import CudaSumFac
 from .sumfac_top.strategy import CudaSumFacTop
+from .sumfac_warp.strategy import CudaSumFacWarp
 from .vectors.cellwise import CudaCellwise
 from .vectors.function import CudaFunction
 from .vectors.space import CudaVectors
@@ -34,7 +35,7 @@ class CudaBackend(Backend):
     """Kernels on an NVIDIA GPU, through CuPy and NVRTC."""
 
     name, device_type = "cuda", CudaDevice
-    strategies = (CudaSumFacTop(), CudaSumFac(), CudaStdMat(), CudaDense(), CudaFused())
+    strategies = (CudaSumFacTop(), CudaSumFac(), CudaSumFacWarp(), CudaStdMat(), CudaDense(), CudaFused())
 
     def missing(self) -> str | None:
         """Say what keeps CUDA from working here; see `Backend.missing`."""

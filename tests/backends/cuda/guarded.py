@@ -5,6 +5,7 @@ is given are there, to the byte, and shared memory, to 16 bytes; tables are part
 """
 
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count, cycle, pairwise
 from pathlib import Path
@@ -16,9 +17,11 @@ from scipy.sparse import csr_array
 from hpfem.backends.cuda.dense.plan import DenseOptions
 from hpfem.backends.cuda.fused.plan import FusedOptions, FusedPlan
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions
+from hpfem.backends.cuda.sumfac_warp.strategy import SumFacWarpOptions
 from hpfem.backends.cuda.vectors.conjugate import CONTROL
 from hpfem.backends.cuda.vectors.conjugate import source as conjugate_source
 from hpfem.backends.cuda.vectors.indexed import THREADS, IndexTables, per_thread
+from hpfem.errors import NotSuitable
 from hpfem.shapes import SHAPES, Tabulation
 from hpfem.space.arguments import simplex_rules
 from tests.backends.cuda import dense_host, fused_host, host_kernels, point_host
@@ -42,12 +45,13 @@ OPTIONS = (
 )
 DENSE = (DenseOptions(2, 0), DenseOptions(2, 1), DenseOptions(1, 1, 2, False), DenseOptions(1, 2, 3))
 FUSED = (FusedOptions(2), FusedOptions(1, 2, 1, 1))
+WARP = (SumFacWarpOptions(2, l2=True), SumFacWarpOptions(1, recomputed=True))
 PLAIN_FORMS = ("BwdTrans", "IProductWRTBase", "PhysDeriv", "IProductWRTDerivBase")
 
 
-def problem_of(shape, form, order=2, deformed=True, dtype="float64", algorithm="collocated", basis="modified"):
+def problem_of(shape, form, order=2, deformed=True, dtype="float64", algorithm="collocated", **options):
     """Problem of a form."""
-    space = make_space(shape, order, deformed, dtype, cells=1, basis=basis)
+    space = make_space(shape, order, deformed, dtype, cells=1, **options)
     return FORMS[form](space, strategy="sumfac", algorithm=algorithm).choices[0].kernel.problem
 
 
@@ -75,6 +79,11 @@ def cases(shape):
     for form, options in single:
         case = Case.of(problem_of(shape, form, 1, **options, **plain), next(names), "sumfac")
         yield f"sumfac {form} {options}", case, host_kernels, case.block[0]
+    nodal = {"basis": "lagrange", "quadrature": "collocated"}
+    for form, options in zip(("transport", "Helmholtz"), WARP, strict=True):
+        with suppress(NotSuitable):  # hexes only
+            case = Case.of(problem_of(shape, form, 7, **nodal), next(names), options)
+            yield f"sumfac-warp {form} {options}", case, host_kernels, case.block[0]
     point = [
         ("IProductWRTBase", {}),
         ("PhysDeriv", {"deformed": False}),

@@ -26,6 +26,7 @@
 #define HPFEM_COPY_WAIT(groups) hpfem_host::copy_wait(groups)
 #define HPFEM_MULTIPLY_8(c, a0, a1, a2, a3, b0, b1) hpfem_host::multiply(c, a0, a1, a2, a3, b0, b1)
 #define HPFEM_MULTIPLY_4(c, a0, a1, b0) hpfem_host::multiply(c, a0, a1, 0, 0, b0, 0)
+#define HPFEM_MULTIPLY_ROWS(c0, c1, a, b) hpfem_host::multiply_rows(c0, c1, a, b)
 #define __global__
 #define __launch_bounds__(...)
 #define __restrict__
@@ -115,6 +116,12 @@ static void multiply(double (&c)[4], double a0, double a1, double a2, double a3,
       c[i] += a * given[(2 * (lane % 4) + i % 2) * 4 + k % 4][4 + k / 4];
     }
   }
+}
+// m8n8k4: rows g < 8 and the first four terms.
+static void multiply_rows(double &c0, double &c1, double a, double b) {
+  double c[4] = {c0, c1, 0, 0};
+  multiply(c, a, 0, 0, 0, b, 0);
+  c0 = c[0], c1 = c[1];
 }
 } // namespace hpfem_host
 

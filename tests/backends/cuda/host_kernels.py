@@ -19,6 +19,9 @@ from hpfem.backends.cuda.sumfac.strategy import GROUP, SPILLING, THREADS, check_
 from hpfem.backends.cuda.sumfac.strategy import source as sumfac_source
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopPlan, default_options
 from hpfem.backends.cuda.sumfac_top.strategy import source as sumfac_top_source
+from hpfem.backends.cuda.sumfac_warp.strategy import SumFacWarpOptions, check_sumfac_warp
+from hpfem.backends.cuda.sumfac_warp.strategy import shared_bytes as warp_bytes
+from hpfem.backends.cuda.sumfac_warp.strategy import source as sumfac_warp_source
 from hpfem.backends.strategy import of_source
 
 # A CPU for kernels.
@@ -28,10 +31,10 @@ OUTCOMES = {1: "threads of a block parted at a barrier", 2: "a kernel wrote behi
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One specialisation; without a plan, of the kernel "sumfac"."""
+    """One specialisation: of "sumfac-top" by its plan, of "sumfac-warp" by its options, else of "sumfac"."""
 
     problem: Any
-    plan: SumFacTopPlan | None
+    plan: SumFacTopPlan | SumFacWarpOptions | None
     levels: Levels
     name: str
     alteration: tuple[str, str] | None = None
@@ -39,13 +42,17 @@ class Case:
 
     @classmethod
     def of(cls, problem, name, options=None):
-        """A case of "sumfac-top" with options (None: the default ones), or of "sumfac", or that "sumfac recomputed"."""
+        """A case of "sumfac-top" (None: its default options), "sumfac-warp", "sumfac" or that "sumfac recomputed"."""
         if isinstance(options, str):
             words = options.split()
             problem = of_source(problem, "recomputed" in words, "scaled" in words, "merged" in words)
             levels = Levels.plain(problem.tabulation)
             check_sumfac(problem, levels, options == SPILLING)
             return cls(problem, None, levels, name)
+        if isinstance(options, SumFacWarpOptions):
+            check_sumfac_warp(problem)
+            problem = of_source(problem, options.recomputed, options.scaled, options.merged)
+            return cls(problem, options, Levels.plain(problem.tabulation), name)
         levels = Levels.of(problem.tabulation)
         chosen = default_options(problem, levels, Limits()) if options is None else options
         plan = SumFacTopPlan(problem, levels, chosen)
@@ -60,11 +67,15 @@ class Case:
         """Elements, threads and bytes of shared memory of a block."""
         if self.plan is None:
             return THREADS, THREADS, shared_bytes(self.problem)
+        if isinstance(self.plan, SumFacWarpOptions):
+            return self.plan.elements, self.plan.threads, warp_bytes(self.problem, self.plan)
         return self.plan.options.elements, self.plan.threads, self.plan.shared_bytes
 
     @property
     def group(self):
         """Elements whose factors are stored side by side."""
+        if isinstance(self.plan, SumFacWarpOptions):
+            return 1
         return GROUP if self.plan is None else self.plan.options.elements
 
     def source(self):
@@ -72,6 +83,8 @@ class Case:
         arrays, parameters, _ = arguments(self.problem)
         if self.plan is None:
             body = sumfac_source(self.problem, self.levels, self.name)
+        elif isinstance(self.plan, SumFacWarpOptions):
+            body = sumfac_warp_source(self.problem, self.plan, self.name)
         else:
             body = sumfac_top_source(self.levels, self.plan, self.name)
         if self.alteration is not None:

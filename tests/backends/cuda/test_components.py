@@ -17,6 +17,7 @@ from hpfem.backends.cuda.runtime.tree_kernel import TreeKernel
 from hpfem.backends.cuda.sumfac import strategy as sumfac
 from hpfem.backends.cuda.sumfac_top import strategy as sumfac_top
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions, SumFacTopPlan
+from hpfem.backends.cuda.sumfac_warp import strategy as sumfac_warp
 from hpfem.backends.cuda.vectors.indexed import IndexTables
 from hpfem.errors import ArgumentError, NotSuitable
 from tests.assembly.meshes import ours, rotated
@@ -41,7 +42,8 @@ def on_host(monkeypatch, tmp_path):
     monkeypatch.setattr(cuda_kernel, "current_device", lambda: device)
     monkeypatch.setattr(cuda_kernel, "device_factors", stored_factors)
     monkeypatch.setattr(cuda_kernel, "load", load)
-    monkeypatch.setattr(sumfac_top, "limits", Limits)
+    for module in (sumfac_top, sumfac_warp):
+        monkeypatch.setattr(module, "limits", Limits)
     cuda_kernel.functions.cache_clear()
     yield
     cuda_kernel.functions.cache_clear()
@@ -104,6 +106,18 @@ def test_further_forms(on_host, rng):
     ]
     for operator, options in made:
         check(kernel_of(operator.choices[0].kernel.problem, options), operator.choices[0].kernel, 2, rng)
+
+
+def test_a_warp_for_each_element(on_host, rng):
+    """Elements and components that fill no block; the components of an element are neighbouring warps."""
+    for mesh, options in (
+        (curved("hex", order=2), "elements=2"),
+        (tapered("hex"), "elements=3 min_blocks=2 recomputed"),
+        (skewed(straight("hex")), "elements=4 l2"),
+    ):
+        space = hp.Space(mesh, 7, "lagrange", "collocated")
+        kernel = hp.Helmholtz(space, lam=1.3, algorithm="collocated", backend="numpy").choices[0].kernel
+        check(sumfac_warp.CudaSumFacWarp().build(kernel.problem, options), kernel, 3, rng)
 
 
 @pytest.mark.cuda

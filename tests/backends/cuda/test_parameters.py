@@ -11,7 +11,7 @@ DECLARED = ("codegen/parameters.h", "sumfac_top/parameters.h")
 CODE = "\n".join(path.read_text() for path in HERE.rglob("*.h") if path.name != "parameters.h")
 
 
-@pytest.mark.parametrize("name", [*DECLARED, "sumfac/sumfac.h", "stdmat/stdmat.h"])
+@pytest.mark.parametrize("name", [*DECLARED, "sumfac/sumfac.h", "stdmat/stdmat.h", "sumfac_warp/sumfac_warp.h"])
 def test_a_constant_without_a_value_or_a_declaration_is_refused(name):
     values = dict.fromkeys(Template(header(name)).get_identifiers(), 1)
     assert "$" not in fill(name, values)

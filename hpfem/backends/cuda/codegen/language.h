@@ -40,7 +40,10 @@ HPFEM_DEVICE double hpfem_reciprocal(double x) {
 #define HPFEM_COPY_COMMIT() asm volatile("cp.async.commit_group;" ::: "memory")
 #define HPFEM_COPY_WAIT(groups) asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory")
 // FP64 matrix products of a warp, C += A B, of 16 x 8 with 8 (or 4) terms. Lane 4 g + t holds A[g, g + 8][t, t + 4],
-// B[t, t + 4][g] and C[g, g + 8][2 t, 2 t + 1].
+// B[t, t + 4][g] and C[g, g + 8][2 t, 2 t + 1]. HPFEM_MULTIPLY_ROWS is the first half of them, 8 x 8 with 4 terms, at half
+// the speed.
+#define HPFEM_MULTIPLY_ROWS(c0, c1, a, b)                                                                              \
+  asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0,%1},{%2},{%3},{%0,%1};" : "+d"(c0), "+d"(c1) : "d"(a), "d"(b))
 #if __CUDA_ARCH__ >= 900
 #define HPFEM_MULTIPLY_8(c, a0, a1, a2, a3, b0, b1)                                                                    \
   asm("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"            \
@@ -51,8 +54,6 @@ HPFEM_DEVICE double hpfem_reciprocal(double x) {
       : "+d"((c)[0]), "+d"((c)[1]), "+d"((c)[2]), "+d"((c)[3])                                                         \
       : "d"(a0), "d"(a1), "d"(b0))
 #else
-#define HPFEM_MULTIPLY_ROWS(c0, c1, a, b)                                                                              \
-  asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0,%1},{%2},{%3},{%0,%1};" : "+d"(c0), "+d"(c1) : "d"(a), "d"(b))
 #define HPFEM_MULTIPLY_4(c, a0, a1, b0)                                                                                \
   {                                                                                                                    \
     HPFEM_MULTIPLY_ROWS((c)[0], (c)[1], a0, b0);                                                                       \

@@ -1,0 +1,1 @@
+"""Sum factorisation with a warp for each element, on tensor cores."""

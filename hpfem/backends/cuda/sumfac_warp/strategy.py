@@ -1,0 +1,208 @@
+"""Strategy "sumfac-warp" of backend "cuda": a warp for each element, on FP64 tensor cores."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from ....errors import NotSuitable
+from ....forms.form import BlockProblem
+from ... import options as text
+from ...strategy import MERGED, RECOMPUTED, SCALED, STORED, Options, Search, Strategy, of_source, possible_sources
+from ..codegen.prelude import COMMON_HEADERS, constants, fill, header, program
+from ..codegen.tables import Levels
+from ..runtime.device import REGISTERS, architecture, limits
+from ..runtime.measured import expected_time, known_row, shipped_rate
+from ..runtime.nvrtc import start
+from ..runtime.tree_kernel import TreeKernel
+from ..sumfac_top.plan import options_of, with_possible_source
+
+# Points in every direction: rows and columns of the products of tensor cores.
+POINTS = 8
+# Blocks of a multiprocessor that are tried, and then elements of a block; registers of a thread at least.
+MIN_BLOCKS, ELEMENTS = (2, 3, 4), (1, 2, 8)
+FEWEST = 32
+
+
+@dataclass(frozen=True)
+class SumFacWarpOptions:
+    """Free choices of the kernel.
+
+    Attributes
+    ----------
+    elements : int
+        Per block of threads: its warps.
+    min_blocks : int
+        Blocks per multiprocessor that registers have to leave room for.
+    l2 : bool
+        Whether a warp begins by asking for all its factors in the L2 cache.
+    recomputed, scaled, merged : bool
+        The source of factors; see `SumFacTopOptions`.
+    """
+
+    elements: int = 4
+    min_blocks: int = 3
+    l2: bool = False
+    recomputed: bool = False
+    scaled: bool = False
+    merged: bool = False
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return 32 * self.elements
+
+
+def check_sumfac_warp(problem: BlockProblem) -> None:
+    """Say why a problem is not one for the kernel.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+
+    Raises
+    ------
+    NotSuitable
+        With the reason.
+    """
+    rule = problem.tabulation.rule
+    if not rule.tensor or rule.counts != (POINTS,) * 3:
+        raise NotSuitable(f"a warp takes an element of {POINTS} points in each of three directions")
+    if not problem.nodal:
+        raise NotSuitable(
+            "a warp takes an element whose coefficients are its values at the points, collocated: basis='lagrange',"
+            " quadrature='collocated', algorithm='collocated'"
+        )
+    if problem.coupled > 1 or problem.given > 1:
+        raise NotSuitable("a warp takes one component of an element")
+    if problem.dtype != np.float64:
+        raise NotSuitable("tensor cores are used in float64 only")
+
+
+def shared_bytes(problem: BlockProblem, options: SumFacWarpOptions) -> int:
+    """Count the shared memory of a block: the values of its elements, if the form has gradients.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    options : SumFacWarpOptions
+
+    Returns
+    -------
+    int
+    """
+    return problem.form.gradients * options.elements * problem.n_points * problem.dtype.itemsize
+
+
+def source(problem: BlockProblem, options: SumFacWarpOptions, name: str = "sumfac_warp") -> str:
+    """Source of the kernel, `language.h` apart.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+        With the source of factors that the options name.
+    options : SumFacWarpOptions
+    name : str
+        Of the kernel in C++.
+
+    Returns
+    -------
+    str
+    """
+    own = {"E": options.elements, "MIN_BLOCKS": options.min_blocks, "L2_PREFETCH": options.l2}
+    parts = [constants(problem, Levels.plain(problem.tabulation), name), *map(header, COMMON_HEADERS)]
+    return "\n".join([*parts, fill("sumfac_warp/sumfac_warp.h", own)])
+
+
+class SumFacWarpKernel(TreeKernel):
+    """Derivatives along two directions on tensor cores, along the third in registers.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+        With the source of factors that the options name.
+    options : SumFacWarpOptions
+    """
+
+    def __init__(self, problem: BlockProblem, options: SumFacWarpOptions) -> None:
+        levels, block = Levels.plain(problem.tabulation), (options.elements, options.threads)
+        own = source(problem, options)
+        super().__init__(problem, "sumfac-warp", levels, own, 1, (*block, shared_bytes(problem, options)))
+
+
+def _default(problem: BlockProblem) -> SumFacWarpOptions:
+    """The measured options, if there are some, with a source of factors that there is."""
+    row = known_row(problem, "sumfac-warp")
+    known = SumFacWarpOptions() if row is None else text.from_text(SumFacWarpOptions, row[1])
+    words = " ".join(word for word in (RECOMPUTED, SCALED, MERGED) if getattr(known, word))
+    own = with_possible_source(problem, options_of(words, known.elements))
+    return replace(known, recomputed=own.recomputed, scaled=own.scaled, merged=own.merged)
+
+
+def _search(problem: BlockProblem) -> Generator[list[SumFacWarpOptions], Mapping[SumFacWarpOptions, float], None]:
+    """Sources of factors and warps of a multiprocessor, then blocks of other sizes, and asking for factors."""
+    first = list[SumFacWarpOptions]()
+    for words in possible_sources(problem):
+        own = dict.fromkeys(() if words == STORED else words.split(), True)
+        first += [SumFacWarpOptions(min_blocks=blocks, **own) for blocks in MIN_BLOCKS]
+    timed = yield list(dict.fromkeys([_default(problem), *first]))
+    best = min(timed, key=lambda options: timed[options])
+    warps = best.elements * best.min_blocks
+    near = [replace(best, elements=e, min_blocks=warps // e) for e in ELEMENTS if e <= warps]
+    if not (problem.geometry.affine or best.recomputed):  # otherwise factors are not read at the points
+        near.append(replace(best, l2=not best.l2))
+    yield [options for options in near if options not in timed]
+
+
+class CudaSumFacWarp(Strategy):
+    """Sum factorisation, a warp for each element, on FP64 tensor cores ([Cao] Alg. 5): values at 8 x 8 x 8 points."""
+
+    name, special, tensor = "sumfac-warp", True, True
+
+    def default(self, problem: BlockProblem) -> Options:
+        """The measured options, else three blocks of four warps; see `Strategy.default`."""
+        check_sumfac_warp(problem)
+        return text.to_text(_default(problem))
+
+    def measured(self, problem: BlockProblem) -> str | None:
+        """Speed in the shipped table; see `Strategy.measured`."""
+        return shipped_rate(problem, self.name)
+
+    def search(self, problem: BlockProblem) -> Search:
+        """Sources of factors, then sizes of blocks; see `Strategy.search`."""
+        check_sumfac_warp(problem)
+        yield from text.search_in_text(_search(problem), SumFacWarpOptions)
+
+    def _plan(self, problem: BlockProblem, options: Options) -> tuple[BlockProblem, SumFacWarpOptions]:
+        """The problem with the source of factors that options name, and the options, if a block of theirs fits."""
+        check_sumfac_warp(problem)
+        own = _default(problem) if options is None else text.from_text(SumFacWarpOptions, options)
+        most, threads = limits(), own.threads * own.min_blocks
+        if threads < 1 or own.threads > most.threads or threads > REGISTERS // FEWEST:
+            raise NotSuitable(f"{own.min_blocks} blocks of {own.elements} warps do not fit a multiprocessor")
+        if (missing := most.shared_misfit(shared_bytes(problem, own), own.min_blocks)) is not None:
+            raise NotSuitable(missing)
+        return of_source(problem, own.recomputed, own.scaled, own.merged), own
+
+    def prepare(self, problem: BlockProblem, options: Options = None) -> Future[Any]:
+        """Begin to compile into the cache; see `Strategy.prepare`."""
+        return start(program(source(*self._plan(problem, options))), architecture())
+
+    def build(self, problem: BlockProblem, options: Options = None) -> SumFacWarpKernel:
+        """Build the kernel; see `Strategy.build`.
+
+        Raises
+        ------
+        NotSuitable
+            If coefficients are not the values at 8 x 8 x 8 points, or a block does not fit.
+        """
+        return SumFacWarpKernel(*self._plan(problem, options))
+
+    def cost(self, problem: BlockProblem) -> float:
+        """Expected time per element in nanoseconds; others go first if unmeasured; see `Strategy.cost`."""
+        return inf if known_row(problem, self.name) is None else expected_time(problem, self.name)
