@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import sys
+import functools
+from collections.abc import Callable
+from typing import Any
 
 __all__ = ["cached_property"]
 
-if sys.version_info >= (3, 12):
-    from functools import cached_property
-else:
-    import functools
-    from collections.abc import Callable
-    from typing import Any
 
-    class cached_property(functools.cached_property[Any]):
-        """`functools.cached_property` as since Python 3.12: two threads may both compute, and one result is kept.
+class cached_property(functools.cached_property[Any]):
+    """A property that is kept. Two threads may both compute it: the first result is kept, and both get it.
 
-        Parameters
-        ----------
-        func : callable
-            The object -> the value.
-        """
+    Python's own keeps the last one since 3.12. What was made of the first, such as addresses of its arrays, would then
+    outlive it.
 
-        func: Callable[[Any], Any]
+    Parameters
+    ----------
+    func : callable
+        The object -> the value.
+    """
 
-        def __get__(self, instance: Any, owner: Any = None) -> Any:
-            if instance is None:
-                return self
-            value = self.func(instance)
-            return instance.__dict__.setdefault(self.attrname, value)
+    func: Callable[[Any], Any]
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return self
+        value = self.func(instance)
+        return instance.__dict__.setdefault(self.attrname, value)

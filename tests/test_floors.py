@@ -73,6 +73,8 @@ def violations(module, source, is_package=False):
     found = []
     for target in imports(ast.parse(source), module, is_package):
         parts = target.split(".")
+        if target == "functools.cached_property" and module != "hpfem.shapes.cached":
+            found.append(f"{module} imports {target}: hpfem.shapes.cached has the one that threads can share")
         if module.startswith("hpfem.shapes") and parts[0] != "hpfem":
             standard = parts[0] in sys.stdlib_module_names
             if not standard and parts[0] not in SHAPES_MAY_IMPORT:

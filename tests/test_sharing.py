@@ -12,6 +12,7 @@ from hpfem.backends.cpu.runtime import kernel as cpu_kernel
 from hpfem.memory import Host, PairArray
 from hpfem.mesh.box import box
 from hpfem.operators import InverseMass
+from hpfem.shapes.cached import cached_property
 from hpfem.solvers.preconditioners import make_preconditioner
 
 THREADS, ROUNDS = 6, 20
@@ -204,6 +205,28 @@ def test_solves_with_one_operator(backend, rng):
         return A.vectors.to_host(x)
 
     same_for_all(solve, given, alike=lambda a, b: np.abs(a - b).max() <= 1e-4 * np.abs(b).max(), rounds=3)
+
+
+def test_threads_that_compute_a_property_get_one_result():
+    """The addresses of its arrays may be kept, so that none of them may be replaced by an equal one."""
+    begun, made = threading.Event(), threading.Event()
+
+    class Table:
+        @cached_property
+        def numbers(self):
+            if not begun.is_set():  # the first thread ends after the second
+                begun.set()
+                made.wait(10)
+            return np.zeros(3)
+
+    table, found = Table(), []
+    first = threading.Thread(target=lambda: found.append(table.numbers))
+    first.start()
+    begun.wait(10)
+    second = table.numbers
+    made.set()
+    first.join()
+    assert found[0] is second is table.numbers
 
 
 @pytest.mark.parametrize("basis", ["modified", "lagrange"])

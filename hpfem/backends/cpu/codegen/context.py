@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property, reduce
+from functools import reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from hpfem.shapes.cached import cached_property
 
 from ....forms.form import BlockProblem
 from .factors import Factors
