@@ -237,7 +237,7 @@ class Searched:
                 if best is not None and (best.options is not None or group.strategy == "sumfac"):
                     key = measured.measured_key(merged_if_possible(problem), group.strategy, kind)
                     rate = 1e-9 * self.case["elements"] * plain.n_modes / self.seconds[best]
-                    yield key, (float(f"{rate:.1f}"), best.options or "stored")
+                    yield key, (float(f"{rate:.1f}"), "stored" if best.options is None else best.options)
 
 
 def put_in_table(rows: Iterable[tuple[str, tuple[float, str]]]) -> None:
