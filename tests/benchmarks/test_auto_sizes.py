@@ -1,9 +1,12 @@
 """benchmarks/auto_sizes.py: that it runs, and where two curves cross."""
 
 import importlib.util
+import json
 from pathlib import Path
 
 import pytest
+
+from hpfem.backends import BACKENDS
 
 ROOT = Path(__file__).parents[2]
 spec = importlib.util.spec_from_file_location("auto_sizes", ROOT / "benchmarks" / "auto_sizes.py")
@@ -27,3 +30,14 @@ def test_where_they_cross():
     ]
     assert auto_sizes.crossing(runs) == pytest.approx(1000)
     assert auto_sizes.crossing(runs[1:]) is None
+
+
+def test_auto_takes_the_diagonal_on_a_gpu_where_it_was_measured_to_be_faster():
+    content = json.loads((ROOT / "benchmarks" / "results" / "auto_sizes_h200.json").read_text(encoding="utf-8"))
+    sizes = BACKENDS["cuda"].solve_sizes
+    taken = [
+        run
+        for run in content["runs"]
+        if run["unknowns"] <= sizes.limit(2 if run["shape"] in ("quad", "tri") else 3, run["order"], symmetric=True)
+    ]
+    assert len(taken) >= 9 and all(run["jacobi"]["seconds"] < run["multigrid"]["seconds"] for run in taken)

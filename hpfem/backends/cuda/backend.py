@@ -13,7 +13,7 @@ from ...geometry import BlockGeometry
 from ...memory import HOST, Device
 from ...support.cache import Cache
 from ...support.machine import DEVICE_NAMES
-from ..base import BACKENDS, Backend
+from ..base import BACKENDS, Backend, SolveSizes
 from ..roofline import Roofline
 from ..vectors import BlockMatrix
 from .dense.strategy import CudaDense
@@ -36,6 +36,9 @@ class CudaBackend(Backend):
 
     name, device_type = "cuda", CudaDevice
     strategies = (CudaSumFacTop(), CudaSumFac(), CudaSumFacWarp(), CudaStdMat(), CudaDense(), CudaFused())
+    # On boxes the diagonal is faster up to 1e7 unknowns and more. Harder problems need more iterations, which below this
+    # size take less than a second each thousand of them.
+    solve_sizes = SolveSizes(solid=1_000_000, flat=1_000_000)
 
     def missing(self) -> str | None:
         """Say what keeps CUDA from working here; see `Backend.missing`."""
