@@ -36,8 +36,8 @@ class CudaBackend(Backend):
 
     name, device_type = "cuda", CudaDevice
     strategies = (CudaSumFacTop(), CudaSumFac(), CudaSumFacWarp(), CudaStdMat(), CudaDense(), CudaFused())
-    # On boxes the diagonal is faster up to 1e7 unknowns and more. Harder problems take more iterations: below this size a
-    # thousand of them take less than a second.
+    # On boxes the diagonal is faster up to 1e7 unknowns and more. Harder problems take more iterations: below this size
+    # a thousand of them take less than a second.
     solve_sizes = SolveSizes(solid=1_000_000, flat=1_000_000)
 
     def missing(self) -> str | None:
