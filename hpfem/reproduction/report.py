@@ -14,6 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from ..benchmarks.results import markdown_table
 from ..plots import style
 from .experiment import EXPERIMENTS, Experiment, Published, Record, Statement, Where, matches
+from .results import key_of
 
 HEADINGS = (
     *("case", "paper", "device", "ours", "ratio", "ratio per bandwidth or FP64 peak", "error against NumPy", "status"),
@@ -417,11 +418,19 @@ def draw(document: Mapping[str, Any], folder: str | os.PathLike[str]) -> dict[st
                     len({record["n_dofs"] for record in measured(own, order=own[0]["order"], shape=own[0]["shape"])})
                     > 3
                 ):
-                    some = measured(own, geometry="deformed", algorithm="collocated")
+                    some = _of_several_sizes(measured(own, geometry="deformed", algorithm="collocated"))
                     if some:
                         title = f"{title}, deformed"
                         files.append(_drawn(some, "n_dofs", title, unit, Path(folder) / f"{name}_by_size.png"))
     return made
+
+
+def _of_several_sizes(records: Sequence[Record]) -> list[Record]:
+    """Those of cases that were measured at more than one size."""
+    sizes: dict[Any, set[float]] = {}
+    for record in records:
+        sizes.setdefault(key_of(record), set()).add(record["n_dofs"])
+    return [record for record in records if len(sizes[key_of(record)]) > 1]
 
 
 def _bars(rated: Sequence[Record], title: str, unit: str, path: Path) -> Path:

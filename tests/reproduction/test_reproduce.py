@@ -206,6 +206,16 @@ def test_pictures_cut_nothing(monkeypatch, tmp_path):
         assert low == 0 and high > 9
 
 
+def test_over_size_there_are_lines_only(monkeypatch, tmp_path):
+    figures = {}
+    monkeypatch.setattr("hpfem.plots.style.save", lambda figure, path: figures.update({path.name: figure}) or path)
+    case = {**RECORD, "geometry": "deformed", "algorithm": "collocated"}
+    at_sizes = [{**case, "case": "a", "order": 7, "n_dofs": 10**n} for n in range(4, 8)]
+    draw(document(*at_sizes, {**case, "case": "b", "order": 8}), tmp_path)
+    (axis,) = next(own for name, own in figures.items() if name.endswith("_by_size.png")).axes
+    assert [len(line.get_xdata()) for line in axis.lines] == [4]
+
+
 def test_cases_of_one_order_have_bars(monkeypatch, tmp_path):
     figures = []
     monkeypatch.setattr("hpfem.plots.style.save", lambda figure, path: figures.append(figure) or path)
