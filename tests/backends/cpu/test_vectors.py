@@ -6,7 +6,7 @@ import pytest
 import hpfem as hp
 from hpfem.backends import vectors_on
 from hpfem.backends.cpu.codegen.vectors import BLOCK
-from hpfem.backends.cpu.runtime import passes
+from hpfem.backends.cpu.runtime import passes, vectors
 from hpfem.backends.cpu.runtime.vectors import CpuRestriction, CpuVectors
 from hpfem.backends.vectors import HOST_VECTORS, ElementRestriction
 from hpfem.memory import HOST
@@ -18,8 +18,9 @@ CPU = CpuVectors(HOST)
 
 @pytest.fixture(autouse=True)
 def many_threads(monkeypatch):
-    """Work for several threads in small vectors."""
+    """Work for several threads in small vectors, which are left to NumPy otherwise."""
     monkeypatch.setattr(passes, "THREAD_FLOPS", 1)
+    monkeypatch.setattr(vectors, "_FEW", 1)
 
 
 def check(function, arrays, monkeypatch):
@@ -83,6 +84,22 @@ def test_steps_of_conjugate_gradients(make, diagonal, monkeypatch):
 
     for function in (residual, direction, advance):
         check(function, arrays, monkeypatch)
+
+
+def test_few_entries_are_left_to_numpy(monkeypatch, rng):
+    calls = []
+    monkeypatch.setattr(passes, "run_code", lambda *given: calls.append(given))
+    monkeypatch.setattr(vectors, "_FEW", 51)
+    a, b, c = rng.standard_normal((3, 50))
+    wanted = b + 2.0 * a
+    CPU.axpy(2.0, a, b)
+    assert np.allclose(b, wanted, rtol=1e-15) and CPU.inner(a, b) == a @ b
+    CPU.update_direction(a, c, 0.5, b)
+    CPU.leapfrog(a, b, c, b.copy())
+    assert not calls
+    monkeypatch.setattr(vectors, "_FEW", 50)
+    CPU.axpy(2.0, a, b)
+    assert len(calls) == 1
 
 
 def test_other_arrays_are_numpys(rng):

@@ -32,7 +32,8 @@ _ADVANCE, _ADVANCE_BY = Pass((*_STEP, ("x1", ("x2", "a1 x1")))), Pass((*_STEP, (
 _DIRECTION = Pass([("x0", ("x1 x2", "a0 x0"))])
 # x0 = before, x1 = now, x2 the force, x3 its weights.
 _LEAPFROG = Pass([("x0", ("a0 x1", "-x0", "x2 x3"))])
-# Entries of vectors below which a step by NumPy's statements takes less time (measured on a Zen 4).
+# Entries of vectors below which NumPy's statements take less time than a call of one pass (measured on Zen 4 and 5) and
+# BLAS has one thread.
 _FEW = 8192
 # Vectors of a sum in one pass.
 _MOST = len(VECTORS) - 1
@@ -55,6 +56,11 @@ def _alike(*arrays: Any) -> bool:
 def _fit(*arrays: Any) -> bool:
     """Whether arrays are alike and of one size."""
     return all(own.shape == arrays[0].shape for own in arrays) and _alike(*arrays)
+
+
+def _long(*arrays: Any) -> bool:
+    """Whether arrays fit each other, and are worth a pass that stands for a statement or two."""
+    return bool(arrays[-1].size >= _FEW) and _fit(*arrays)
 
 
 class CpuRestriction(ElementRestriction):
@@ -121,9 +127,9 @@ class CpuVectors(VectorSpace):
 
     def inner(self, a: Any, b: Any) -> Any:
         """Sums of products; see `VectorSpace.inner`."""
-        if a.ndim == 1 and _fit(a, b):
+        if a.ndim == 1 and _long(a, b):
             return a.dtype.type(_PRODUCTS((a, b))[0][0])
-        if a.ndim == 2 and len(a) and a.flags.c_contiguous and _fit(a[0], b):
+        if a.ndim == 2 and len(a) and a.flags.c_contiguous and _long(a[0], b):
             return np.array(_PRODUCTS((a, b), rows=len(a)), a.dtype)[:, 0]
         return super().inner(a, b)
 
@@ -132,7 +138,7 @@ class CpuVectors(VectorSpace):
         if isinstance(out, Recorded):
             terms = [f"a{i} x{i}" for i in range(len(vectors))]
             out.recording.sum(terms, numbers, [own.array for own in vectors], out.array)
-        elif not _fit(out, *vectors):
+        elif not _long(*vectors, out):
             super().combine(numbers, vectors, out)
         elif len(vectors) <= _MOST:
             _combination(len(vectors))((*vectors, out), numbers)
@@ -156,7 +162,7 @@ class CpuVectors(VectorSpace):
 
     def update_direction(self, z: Any, inverse: Any, beta: float, p: Any) -> None:
         """P = inverse * z + beta p in one pass; see `VectorSpace.update_direction`."""
-        if inverse is None or not _fit(p, z, inverse):
+        if inverse is None or not _long(p, z, inverse):
             super().update_direction(z, inverse, beta, p)
         else:
             _DIRECTION((p, z, inverse), (beta,))
@@ -172,7 +178,7 @@ class CpuVectors(VectorSpace):
     def leapfrog(self, weights: Any, force: Any, now: Any, before: Any) -> None:
         """Take a step of the leapfrog scheme in one pass; see `VectorSpace.leapfrog`."""
         own = before, now, force, weights
-        if before.size >= _FEW and _fit(*own):
+        if _long(*own):
             _LEAPFROG(own, (2.0,))
         else:
             super().leapfrog(weights, force, now, before)
