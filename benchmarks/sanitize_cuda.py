@@ -25,7 +25,7 @@ from hpfem.backends.cuda.sumfac_top.strategy import CudaSumFacTop
 from hpfem.backends.cuda.sumfac_warp.strategy import CudaSumFacWarp
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.backends.strategy import Strategy
-from hpfem.benchmarks.tiled import few_elements
+from hpfem.benchmarks.tiled import VARYING, few_elements
 from hpfem.forms.form import BlockProblem
 from hpfem.forms.merged import merged_if_possible
 
@@ -35,8 +35,7 @@ OPERATORS: dict[str, Any] = {
     "mass": hp.Mass,
     "helmholtz": hp.Helmholtz,
     "laplacian": hp.Laplacian,
-    # Its coefficients can be merged with the factors.
-    "variable": partial(hp.Helmholtz, lam=lambda *x: 1 + 0.1 * x[0], diffusivity=lambda *x: 1 + 0.2 * x[1]),
+    "variable": partial(hp.Helmholtz, **VARYING),
 }
 NODES: dict[str, Any] = {"basis": "lagrange", "quadrature": "collocated"}
 # Strategy, shape, order, geometry, operator, algorithm and options; "nodes" is "sumfac-top" in the basis of the points.

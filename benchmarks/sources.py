@@ -31,7 +31,7 @@ from hpfem.backends.options import to_text
 from hpfem.backends.strategy import SOURCES, STORED, possible_sources
 from hpfem.backends.timer import measure
 from hpfem.benchmarks.cases import TOLERANCES
-from hpfem.benchmarks.tiled import TiledKernel, TiledProblem, few_elements
+from hpfem.benchmarks.tiled import VARYING, TiledKernel, TiledProblem, few_elements
 from hpfem.cli.options import parse_names, parse_orders
 from hpfem.forms.form import BlockProblem
 from hpfem.operators import Helmholtz, Laplacian
@@ -40,18 +40,7 @@ from hpfem.space import Space
 NODAL: dict[str, Any] = {"basis": "lagrange", "quadrature": "collocated"}
 
 
-def _reaction(*x: Any) -> Any:
-    return 1 + 0.1 * x[0] * x[-1]
-
-
-def _diffusion(*x: Any) -> Any:
-    return 1 + 0.2 * x[0] + 0.1 * x[1]
-
-
-OPERATORS: dict[str, Any] = {
-    "Poisson": Laplacian,
-    "Helmholtz": partial(Helmholtz, lam=_reaction, diffusivity=_diffusion),
-}
+OPERATORS: dict[str, Any] = {"Poisson": Laplacian, "Helmholtz": partial(Helmholtz, **VARYING)}
 
 
 def compiled(text: str) -> tuple[int, int]:

@@ -38,7 +38,7 @@ from hpfem.backends.cuda.sumfac_top import search
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions
 from hpfem.backends.strategy import Search
 from hpfem.benchmarks.cases import SOLID_FIRST
-from hpfem.benchmarks.tiled import TiledProblem, few_elements
+from hpfem.benchmarks.tiled import VARYING, TiledProblem, few_elements
 from hpfem.cli.options import parse_names, parse_orders
 from hpfem.errors import ArgumentError, DeviceError, NotSuitable
 from hpfem.forms.form import BlockProblem
@@ -68,20 +68,7 @@ SEARCH_SHARE = 0.7
 TARGET_MEAN, TARGET_WORST = 0.02, 0.10
 
 
-def _reaction(*x: Any) -> Any:
-    return 1 + 0.1 * x[0] * x[-1]
-
-
-def _diffusion(*x: Any) -> Any:
-    return 1 + 0.2 * x[0] + 0.1 * x[1]
-
-
-OPERATORS: dict[str, Any] = {
-    "helmholtz": Helmholtz,
-    "mass": Mass,
-    # With coefficients that vary, and can be merged with the factors.
-    "variable": partial(Helmholtz, lam=_reaction, diffusivity=_diffusion),
-}
+OPERATORS: dict[str, Any] = {"helmholtz": Helmholtz, "mass": Mass, "variable": partial(Helmholtz, **VARYING)}
 
 SOLIDS, SIMPLICES = ("hex", "prism", "pyramid", "tet"), ("tet", "tri")
 # Lists whose products are cases.

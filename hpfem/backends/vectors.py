@@ -52,7 +52,7 @@ def row_entries(matrix: csr_array, rows: Indices) -> tuple[Indices, Indices]:
     return np.arange(counts.sum()) + np.repeat(matrix.indptr[rows] - (np.cumsum(counts) - counts), counts), counts
 
 
-def _on(codes: Indices, xp: Any) -> Any:
+def _copied(codes: Indices, xp: Any) -> Any:
     return xp.asarray(codes)
 
 
@@ -79,8 +79,8 @@ class Codes:
         Parameters
         ----------
         xp : module
-            NumPy, for which codes are kept in place of what they are made of, or that of a device's arrays, for which
-            they are made again.
+            NumPy, or that of a device's arrays. NumPy's codes are kept, in place of what they are made of: from then on
+            a device gets a copy of them, and makes them each time before.
 
         Returns
         -------
@@ -88,7 +88,7 @@ class Codes:
         """
         codes = self._make(xp)
         if xp is np:
-            self._make = partial(_on, codes)
+            self._make = partial(_copied, codes)
         return codes
 
     def part(self, rows: Any) -> Codes:

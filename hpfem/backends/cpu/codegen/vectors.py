@@ -214,6 +214,12 @@ def write_scatter(dtype: DTypeLike) -> str:
     return b.module()
 
 
+def _entries(b: Builder, i: Index) -> tuple[str, str]:
+    """Where those of a row start, and how many there are, by the starts of rows at %points."""
+    start, end = b.load_index("%points", i), b.load_index("%points", Index(i.value, 1))
+    return start.value, b.new(f"sub nsw i64 {end.value}, {start.value}")
+
+
 def write_gather(dtype: DTypeLike) -> str:
     """Write the transpose of `write_scatter`: for %g0 to %g1, out[place[i]] += sum of +-in[code / 2].
 
@@ -229,15 +235,14 @@ def write_gather(dtype: DTypeLike) -> str:
     """
     b = Builder(1, dtype)
     with b.function("run", _ARGUMENTS, internal=False), b.loop("%g1", "%g0") as i:
-        start, end = b.load_index("%points", i), b.load_index("%points", Index(i.value, 1))
+        start, count = _entries(b, i)
         place = b.load_index("%geometry", i)
-        count = b.new(f"sub nsw i64 {end.value}, {start.value}")
         with b.loop("%components") as row:
             given = Index(b.new(f"mul nsw i64 {row.value}, %elements"))
             there = b.at("%out", (Index(b.new(f"mul nsw i64 {row.value}, %stride")), 1), (place, 1))
 
-            def entry(j: Index, sums: list[str], start: Index = start, given: Index = given) -> list[str]:
-                code = b.load_index("%codes", Index(b.new(f"add nsw i64 {start.value}, {j.value}")))
+            def entry(j: Index, sums: list[str], start: str = start, given: Index = given) -> list[str]:
+                code = b.load_index("%codes", Index(b.new(f"add nsw i64 {start}, {j.value}")))
                 return [b.add(sums[0], _signed(b, "%in", code, given))]
 
             b.store(b.reduce(count, [b.load(there)], entry)[0], there)
@@ -261,15 +266,14 @@ def write_rows(add: bool, dtype: DTypeLike) -> str:
     """
     b = Builder(1, dtype)
     with b.function("run", _ARGUMENTS, internal=False), b.loop("%g1", "%g0") as i:
-        start, end = b.load_index("%points", i), b.load_index("%points", Index(i.value, 1))
+        start, count = _entries(b, i)
         place = b.at("%out", (b.load_index("%codes", i), 1))
 
         def entry(j: Index, sums: list[str]) -> list[str]:
-            at = Index(b.new(f"add nsw i64 {start.value}, {j.value}"))
+            at = Index(b.new(f"add nsw i64 {start}, {j.value}"))
             x = b.load(b.at("%in", (b.load_index("%fields", at), 1)))
             return [b.fma(b.load(b.at("%geometry", (at, 1))), x, sums[0])]
 
-        count = b.new(f"sub nsw i64 {end.value}, {start.value}")
         b.store(b.reduce(count, [b.load(place) if add else 0.0], entry)[0], place)
     return b.module()
 

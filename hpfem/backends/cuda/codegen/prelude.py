@@ -60,6 +60,27 @@ def c_type(dtype: DTypeLike) -> str:
     return _TYPES[np.dtype(dtype).str[1:]]
 
 
+def source_with(types: Mapping[str, DTypeLike], constants: Mapping[str, int], *headers: str) -> str:
+    """Source of kernels that belong to no form, `language.h` apart.
+
+    Parameters
+    ----------
+    types : {str: dtype}
+        Names of types in the headers.
+    constants : {str: int or bool}
+        Names of compile-time constants there.
+    *headers : str
+        Paths in the backend's folder.
+
+    Returns
+    -------
+    str
+    """
+    lines = [f"using {name} = {c_type(dtype)};" for name, dtype in types.items()]
+    lines += [f"constexpr {type(value).__name__} {name} = {str(value).lower()};" for name, value in constants.items()]
+    return "\n".join([*lines, *map(header, headers)])
+
+
 def fill(name: str, values: Mapping[str, Any], *owners: object) -> str:
     """Text of a kernel file that declares compile-time constants, with their values.
 

@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array, eye_array
 
 from ...cellwise import CellwiseProduct
-from ..codegen.prelude import c_type, header
+from ..codegen.prelude import source_with
 from ..runtime.device import current_device, upload
 from ..runtime.kernel import functions
 from .indexed import THREADS, IndexedRestriction
@@ -162,15 +162,12 @@ class SlicedFactors:
         -------
         str
         """
-        return "\n".join([
-            f"using real = {c_type(self.values.dtype)};",
-            f"using Index = {c_type(index)};",
-            f"constexpr int MODES = {self.n}, FACTORS = {len(self.factor_starts) - 1}, THREADS = {THREADS};",
-            f"constexpr int ELEMENTS = {self.elements}, GROUPS = {self.groups}, ROUNDS = {self.rounds};",
-            f"constexpr int SIDE = {_SIDE};",
-            header("codegen/restriction.h"),
-            header("vectors/cellwise.h"),
-        ])  # fmt: skip
+        types = {"real": self.values.dtype, "Index": index}
+        constants = {
+            **{"MODES": self.n, "FACTORS": len(self.factor_starts) - 1, "THREADS": THREADS, "SIDE": _SIDE},
+            **{"ELEMENTS": self.elements, "GROUPS": self.groups, "ROUNDS": self.rounds},
+        }
+        return source_with(types, constants, "codegen/restriction.h", "vectors/cellwise.h")
 
     @property
     def shared_bytes(self) -> int:

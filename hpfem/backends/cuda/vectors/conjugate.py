@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ...sharing import Sharing
-from ..codegen.prelude import c_type, header
+from ..codegen.prelude import source_with
 from ..runtime.device import current_device
 from ..runtime.kernel import functions
 from ..runtime.nccl import Nccl
@@ -43,13 +43,8 @@ def source(real: DTypeLike, shared: bool = False) -> str:
     -------
     str
     """
-    return "\n".join([
-        f"using real = {c_type(real)};",
-        f"constexpr int THREADS = {THREADS}, RING = {RING};",
-        f"constexpr bool SHARED = {str(shared).lower()};",
-        header("codegen/reduction.h"),
-        header("vectors/conjugate.h"),
-    ])  # fmt: skip
+    constants = {"THREADS": THREADS, "RING": RING, "SHARED": shared}
+    return source_with({"real": real}, constants, "codegen/reduction.h", "vectors/conjugate.h")
 
 
 class DeviceSharing:

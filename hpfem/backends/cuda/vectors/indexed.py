@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
 from ...vectors import HOST_VECTORS, BlockMatrix, ElementRestriction, VectorSpace, row_entries
-from ..codegen.prelude import c_type, header
+from ..codegen.prelude import source_with
 from ..runtime.device import current_device, limits, upload
 from ..runtime.kernel import functions
 
@@ -179,15 +179,12 @@ class IndexTables:
         -------
         str
         """
-        return "\n".join([
-            f"using real = {c_type(real)};",
-            f"using Index = {c_type(self.codes.dtype)};",
-            f"constexpr int COMPONENTS = {components}, BLOCKS = {len(self.starts) - 1}, THREADS = {THREADS};",
-            f"constexpr int GATHER_BLOCKS = {GATHER_BLOCKS}, SIDE = {per_thread(components)};",
-            header("codegen/reduction.h"),
-            header("codegen/restriction.h"),
-            header("vectors/indexed.h"),
-        ])  # fmt: skip
+        types = {"real": real, "Index": self.codes.dtype}
+        constants = {
+            **{"COMPONENTS": components, "BLOCKS": len(self.starts) - 1, "THREADS": THREADS},
+            **{"GATHER_BLOCKS": GATHER_BLOCKS, "SIDE": per_thread(components)},
+        }
+        return source_with(types, constants, "codegen/reduction.h", "codegen/restriction.h", "vectors/indexed.h")
 
 
 def sum_blocks(n: int, per_multiprocessor: int = SUM_BLOCKS) -> int:
@@ -371,12 +368,7 @@ def source(real: DTypeLike, index: DTypeLike, lanes: int) -> str:
     -------
     str
     """
-    return "\n".join([
-        f"using real = {c_type(real)};",
-        f"using Index = {c_type(index)};",
-        f"constexpr int THREADS = {THREADS}, LANES = {lanes};",
-        header("vectors/sparse.h"),
-    ])  # fmt: skip
+    return source_with({"real": real, "Index": index}, {"THREADS": THREADS, "LANES": lanes}, "vectors/sparse.h")
 
 
 class SparseMatrix:

@@ -11,7 +11,7 @@ from hpfem.shapes.cached import cached_property
 
 from ...sharing import Sharing
 from ...vectors import Messages, VectorSpace
-from ..codegen.prelude import c_type, header
+from ..codegen.prelude import source_with
 from ..runtime.device import current_device
 from ..runtime.kernel import functions
 from .indexed import THREADS
@@ -44,12 +44,7 @@ def source(real: DTypeLike, index: DTypeLike) -> str:
     -------
     str
     """
-    return "\n".join([
-        f"using real = {c_type(real)};",
-        f"using Index = {c_type(index)};",
-        f"constexpr int THREADS = {THREADS};",
-        header("vectors/messages.h"),
-    ])  # fmt: skip
+    return source_with({"real": real, "Index": index}, {"THREADS": THREADS}, "vectors/messages.h")
 
 
 class CudaMessages(Messages):
