@@ -1,4 +1,4 @@
-"""BK1 and BK3 on one core: every shape and order, in and out of cache, against the core's limits and libCEED.
+"""BK1 and BK3 on one core, or more: every shape and order, in and out of cache, against the core's limits and libCEED.
 
     python benchmarks/bk_cpu.py -o benchmarks/results/bk_cpu.json
     python benchmarks/bk_cpu.py --shapes hex,tet --orders 3,7 --kernels bk3 --peers
@@ -25,6 +25,7 @@ import numpy as np
 from hpfem.backends.cpu.runtime.buffers import aligned
 from hpfem.backends.cpu.runtime.kernel import CpuKernel
 from hpfem.backends.cpu.runtime.limits import best_seconds, measure_fma, measure_read
+from hpfem.backends.cpu.runtime.threads import thread_count
 from hpfem.benchmarks import BENCHMARKS, document, problem_mesh, problem_sizes
 from hpfem.benchmarks.cases import SOLID_FIRST
 from hpfem.benchmarks.repeated import RepeatedGeometry
@@ -95,15 +96,18 @@ def time_kernel(kernel: CpuKernel, seconds: float) -> float:
 
 
 def measure_case(problem: BlockProblem, cache: str, strategy: str, benchmark: str, seconds: float) -> Row:
-    """Measure a kernel between two measurements of the limits."""
+    """Measure a kernel between two measurements of the limits, which are those of all its threads together."""
+    threads = thread_count()
     start = time.perf_counter()
     kernel = CpuKernel(problem, strategy)
     built = time.perf_counter() - start
-    peaks, reads = [measure_fma(problem.dtype, 0.03)], [measure_read(READ_BYTES, 0.15)] if cache == "out" else [0.0]
-    best = time_kernel(kernel, seconds)
-    peaks.append(measure_fma(problem.dtype, 0.03))
+    peaks, reads = [measure_fma(problem.dtype, 0.03, threads)], [0.0]
     if cache == "out":
-        reads.append(measure_read(READ_BYTES, 0.15))
+        reads.append(measure_read(READ_BYTES, 0.15, threads))
+    best = time_kernel(kernel, seconds)
+    peaks.append(measure_fma(problem.dtype, 0.03, threads))
+    if cache == "out":
+        reads.append(measure_read(READ_BYTES, 0.15, threads))
     elements = problem.n_elements
     nominal = operator_flops(problem, "sumfac") * elements
     nbytes = operator_bytes(problem) * elements

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -17,9 +17,10 @@ from ..codegen.ir import ARGUMENTS, Builder, Index
 from .buffers import aligned
 from .cache import compiled
 from .target import host
-from .threads import thread_count
+from .threads import run_all, thread_count
 
-_CHAINS, _TRIPS = 12, 1000
+# Runs of multiply-adds take a few milliseconds, against which waking a thread is nothing.
+_CHAINS, _TRIPS, _REPEATS = 12, 1000, 200
 _STREAMS = 8
 
 
@@ -47,32 +48,37 @@ def best_seconds(function: Callable[[], None], seconds: float) -> float:
     return best
 
 
-def _best_run(b: Builder, trips: int, vectors: int, repeat: int, seconds: float) -> float:
-    """Shortest time of a kernel over that many trips, that reads so many vectors; all of it `repeat` times."""
+def _best_run(b: Builder, trips: int, vectors: int, repeat: int, seconds: float, threads: int) -> float:
+    """Shortest time of a kernel over that many trips, that reads so many vectors: `repeat` times, on threads."""
     run = compiled(b.module(), host()).run
-    data, out = aligned((vectors, b.lanes), b.dtype), aligned((max(_CHAINS, _STREAMS), b.lanes), b.dtype)
-    data[...], out[...] = 1.0, 0.0
 
-    def work() -> None:
+    def work(data: np.ndarray, out: np.ndarray) -> None:
         for _ in range(repeat):
             run(0, trips, 0, 0, data.ctypes.data, out.ctypes.data, 0, 0, 0, 0, 0, 0, 0)
 
-    return best_seconds(work, seconds)
+    tasks = []
+    for _ in range(threads):
+        data, out = aligned((vectors, b.lanes), b.dtype), aligned((max(_CHAINS, _STREAMS), b.lanes), b.dtype)
+        data[...], out[...] = 1.0, 0.0
+        tasks.append(partial(work, data, out))
+    return best_seconds(partial(run_all, tasks), seconds)
 
 
-def measure_fma(dtype: DTypeLike = np.float64, seconds: float = 0.1) -> float:
-    """Measure fused multiply-adds in registers on one core.
+def measure_fma(dtype: DTypeLike = np.float64, seconds: float = 0.1, threads: int = 1) -> float:
+    """Measure fused multiply-adds in registers.
 
     Parameters
     ----------
     dtype : dtype
     seconds : float
         How long to measure.
+    threads : int
+        That work at once.
 
     Returns
     -------
     float
-        Operations per second, two per multiply-add.
+        Operations per second, two per multiply-add, of all threads together.
     """
     b = Builder(host().lanes(dtype), dtype)
     with b.function("run", ARGUMENTS, internal=False):
@@ -84,23 +90,25 @@ def measure_fma(dtype: DTypeLike = np.float64, seconds: float = 0.1) -> float:
             return sums
 
         b.store_fiber(b.reduce(_TRIPS, [factor] * _CHAINS, body), "%out", 1)
-    return b.flops * b.lanes / _best_run(b, 1, 1, 1, seconds)
+    return threads * _REPEATS * b.flops * b.lanes / _best_run(b, 1, 1, _REPEATS, seconds, threads)
 
 
-def measure_read(nbytes: int, seconds: float = 0.2) -> float:
-    """Measure reading an array on one core.
+def measure_read(nbytes: int, seconds: float = 0.2, threads: int = 1) -> float:
+    """Measure reading an array.
 
     Parameters
     ----------
     nbytes : int
-        Size of the array: smaller than a cache measures the cache.
+        Size of each thread's array: smaller than a cache measures the cache.
     seconds : float
         How long to measure.
+    threads : int
+        That work at once.
 
     Returns
     -------
     float
-        Bytes per second.
+        Bytes per second, of all threads together.
     """
     b = Builder(host().lanes(np.float64), np.float64)
     with b.function("run", ARGUMENTS, internal=False):
@@ -112,7 +120,8 @@ def measure_read(nbytes: int, seconds: float = 0.2) -> float:
         b.store_fiber(b.reduce("%g1", [0.0] * _STREAMS, body), "%out", 1)
     trips = max(1, nbytes // (_STREAMS * b.nbytes))
     repeat = max(1, (1 << 22) // nbytes)
-    return trips * _STREAMS * b.nbytes * repeat / _best_run(b, trips, trips * _STREAMS, repeat, seconds)
+    best = _best_run(b, trips, trips * _STREAMS, repeat, seconds, threads)
+    return threads * trips * _STREAMS * b.nbytes * repeat / best
 
 
 def measure_cores(dtype: DTypeLike, size: int, quick: bool) -> Roofline:
@@ -131,7 +140,5 @@ def measure_cores(dtype: DTypeLike, size: int, quick: bool) -> Roofline:
     Roofline
     """
     seconds, threads = 0.05 if quick else 0.3, thread_count()
-    with ThreadPoolExecutor(threads) as pool:
-        fma = sum(pool.map(lambda _: measure_fma(dtype, seconds), range(threads)))
-        read = sum(pool.map(lambda _: measure_read(size, seconds), range(threads)))
+    fma, read = measure_fma(dtype, seconds, threads), measure_read(size, seconds, threads)
     return Roofline(read, fma, {"fma": fma, "compiled_read": read})
