@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from ..mesh import Mesh
+from ..mesh.sorting import unique
 from ..mesh.topology import classes
 from ..space.space import Space
 from .numbering import Numbering
@@ -53,7 +54,7 @@ class Parts:
         inside = mesh.comm.all({name for name, cells in mesh.regions.items() if chosen[cells].any()})
         regions = [name for name in mesh.regions if name in set().union(*inside)]
         nodes = [cells.nodes[chosen[cells.indices]].ravel() for cells in mesh.cells]
-        points = mesh.points[np.unique(np.concatenate(nodes))]
+        points = mesh.points[unique(np.concatenate(nodes))]
         ends = [points.min(axis=0, initial=np.inf), -points.max(axis=0, initial=-np.inf)]
         lower, upper = np.min(mesh.comm.all(np.array(ends)), axis=0)
         middle = ", ".join(f"{x:.3g}" for x in (lower - upper) / 2)

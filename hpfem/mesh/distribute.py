@@ -20,7 +20,7 @@ from .gathered import mesh_of_part, moved, record_of
 from .hanging import Hanging
 from .mesh import Mesh
 from .part import Part, combined, shared_entities
-from .sorting import run_starts
+from .sorting import run_starts, unique
 from .symmetry import Indices
 from .topology import Topology
 
@@ -298,7 +298,7 @@ def _neighbours(mesh: Mesh, owners: Indices, rank: int) -> dict[int, Indices]:
         vertices, process = group.vertices, np.broadcast_to(owners[group.indices][:, None], group.vertices.shape)
         other = has[vertices] & (process != rank)
         keys.append(process[other] * mesh.n_vertices + vertices[other])
-    found = np.unique(np.concatenate(keys))
+    found = unique(np.concatenate(keys))
     processes, vertices = np.divmod(found, mesh.n_vertices)
     starts = np.flatnonzero(run_starts(processes))
     parts = np.split(vertices, starts[1:]) if len(starts) else []

@@ -22,6 +22,7 @@ from .cells import FLAT, Array, CellArray, Labels
 from .hanging import Hanging, hanging_vertices
 from .mesh import Mesh, groups_of, mesh_of
 from .part import Part, combined, shared_entities, shared_vertices
+from .sorting import unique
 from .symmetry import Indices
 from .topology import Topology
 
@@ -85,7 +86,7 @@ class Cells:
         shared = shared_entities(topology, vertices, shared_vertices(topology, vertices, comm), comm)
         between = np.concatenate([np.empty(0, dtype=np.int64), *shared[-1].values()])
         with comm.together():
-            if len(np.unique(between)) < len(between) or not topology.facets.on_boundary[between].all():
+            if len(unique(between)) < len(between) or not topology.facets.on_boundary[between].all():
                 name = record["name"]
                 raise MeshError(f"{name}: more than two elements share one facet, in parts of several processes")
 
@@ -245,7 +246,7 @@ def part_of(
             found.points,
             [CellArray(own.shape, own.order, own.nodes, own.indices) for own in found.cells],
             [own.vertices for own in found.cells],
-            ids[np.unique(np.concatenate([own.corners.ravel() for own in found.cells]))],
+            ids[unique(np.concatenate([own.corners.ravel() for own in found.cells]))],
             first + np.arange(found.n_cells),
             common_names(found.regions, comm),
             common_names(found.boundary_sides, comm, 2),

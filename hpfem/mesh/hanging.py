@@ -20,6 +20,7 @@ from ..geometry.jacobians import solve
 from ..support.communicator import ALONE, Communicator
 from .cells import Array, CellArray, Labels
 from .node_order import vertex_positions
+from .sorting import unique
 from .symmetry import Indices, entity_nodes
 from .topology import Topology
 
@@ -81,7 +82,7 @@ def hanging_vertices(points: Array, topology: Topology, labels: Labels, comm: Co
         Of all of them, with the cells' numbers here.
     """
     sides = _open_sides(topology)
-    corners = np.unique(np.concatenate([np.empty(0, np.int64), *(own.corners.ravel() for own in sides)]))
+    corners = unique(np.concatenate([np.empty(0, np.int64), *(own.corners.ravel() for own in sides)]))
     if comm.size > 1:
         others = _near(points[corners], comm)
         corners = np.append(corners, len(points) + np.arange(len(others)))

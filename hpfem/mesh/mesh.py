@@ -39,6 +39,7 @@ from .node_order import ORDERINGS
 from .orientation import positively_oriented
 from .part import Part
 from .refine import refined
+from .sorting import unique
 from .summary import MeshSummary, cell_statistics, coincident_vertices, together, unnamed_facets
 from .symmetry import Indices, mirrored_vertices
 from .topology import Entities, Facets, Topology, identified, numbered
@@ -343,7 +344,7 @@ class Mesh(Immutable, Printed):
             for position, ids in enumerate(self.topology.sides.ids)
             for here in [group[cells] == position]
         ]
-        return np.unique(np.concatenate(result))
+        return unique(np.concatenate(result))
 
     def _check_sides(self, cells: Indices, local: Indices) -> None:
         """There are such cells, with such facets."""

@@ -13,7 +13,7 @@ from hpfem.errors import ArgumentError
 from hpfem.shapes.arguments import as_array, shown
 
 from ..support.immutable import frozen
-from .sorting import sorted_rows
+from .sorting import sorted_rows, unique
 from .symmetry import Indices
 from .topology import Topology
 
@@ -116,7 +116,7 @@ def regions_of(given: Mapping[str, ArrayLike], n_cells: int) -> Mapping[str, Ind
     for name, members in sets(given, "regions"):
         cells = as_array(members, f"cells of region {shown(name)}", "iu").astype(np.int64).ravel()
         if not np.all(cells[1:] > cells[:-1]):
-            cells = np.unique(cells)
+            cells = unique(cells)
         if len(cells) and (cells[0] < 0 or cells[-1] >= n_cells):
             raise ArgumentError(f"region {shown(name)} holds cells that do not exist; there are {n_cells}")
         result[name] = frozen(cells)
@@ -162,7 +162,7 @@ def boundaries_of(
             facets = np.where((vertices < 0).any(axis=1), -1, found)
             n_stray += int((facets < 0).sum())
             numbers.append(facets[facets >= 0])
-        own = np.unique(np.concatenate(numbers))
+        own = unique(np.concatenate(numbers))
         beside = topology.facets
         result[name] = frozen(np.column_stack([beside.cells[own, 0], beside.local[own, 0]]))
     return result, n_stray

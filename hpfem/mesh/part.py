@@ -16,7 +16,7 @@ import numpy as np
 from ..support.communicator import Communicator
 from .cells import Array
 from .hanging import Hanging
-from .sorting import sorted_rows
+from .sorting import sorted_rows, unique
 from .symmetry import Indices, entity_nodes, interior_nodes
 from .topology import Topology
 
@@ -86,8 +86,8 @@ class Part:
         theirs = self.comm.swapped({rank: rows[:, 1:] for rank, rows in here.items()})
         none = np.empty(0, dtype=np.int64)
         lower = [rank for rank in here if rank < self.comm.rank]
-        vertices = np.unique(np.concatenate([none, *(self.shared[0][rank] for rank in lower)]))
-        other = np.unique(np.concatenate([none, *(here[r][_common(here[r][:, 1:], theirs[r]), 0] for r in lower)]))
+        vertices = unique(np.concatenate([none, *(self.shared[0][rank] for rank in lower)]))
+        other = unique(np.concatenate([none, *(here[r][_common(here[r][:, 1:], theirs[r]), 0] for r in lower)]))
         return topology.n_vertices - len(vertices), len(points) - len(other)
 
 

@@ -96,6 +96,22 @@ def run_starts(ascending: Indices) -> NDArray[np.bool_]:
     return first
 
 
+def unique(numbers: Indices) -> Indices:
+    """Find the distinct ones of some integers: NumPy's `unique`, which takes ten times as long on many (2.3 to 2.5).
+
+    Parameters
+    ----------
+    numbers : ndarray of int, [..]
+
+    Returns
+    -------
+    ndarray of int, [n]
+        In ascending order.
+    """
+    ascending = np.sort(numbers, axis=None)
+    return ascending[run_starts(ascending)]
+
+
 def distinct(numbers: Indices, bound: int) -> tuple[Indices, Indices]:
     """Tell numbers apart.
 

@@ -28,6 +28,7 @@ from hpfem.shapes.cached import cached_property
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..backends.vectors import VectorSpace
 from ..memory import HOST
+from ..mesh.sorting import unique
 from ..support.log import warn
 from .breakdown import bad_operator
 from .norms import load
@@ -211,7 +212,7 @@ def hidden_constants(A: GlobalOperator, bc: BoundaryConditions) -> Constants | N
     one = c0.project(1.0)
     if comm.any(bc.matrix is not None):
         matrix = csr_array((c0.size, c0.size)) if bc.matrix is None else bc.matrix
-        fixed[parts.of_unknowns[np.unique(matrix.nonzero()[0])]] = True
+        fixed[parts.of_unknowns[unique(matrix.nonzero()[0])]] = True
         functional = functional + vectors.summed(matrix @ one)
     fixed = comm.sum(fixed) > 0
 

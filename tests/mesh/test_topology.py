@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hpfem.mesh import Mesh, box, symmetries
-from hpfem.mesh.sorting import TupleIndex, comparisons, distinct, in_order, sorted_rows
+from hpfem.mesh.sorting import TupleIndex, comparisons, distinct, in_order, sorted_rows, unique
 from tests.mesh.examples import ALL_3D, BOXES, sample, scrambled
 
 
@@ -153,6 +153,7 @@ def test_numbers_are_sorted_with_labels(bound: int, rng: np.random.Generator) ->
     np.testing.assert_array_equal(found, [labels[order], numbers[order]])
     np.testing.assert_array_equal(in_order(numbers.copy(), bound)[0], np.argsort(numbers, kind="stable"))
     known, first, which = np.unique(numbers, return_index=True, return_inverse=True)
+    np.testing.assert_array_equal(unique(numbers), np.unique(numbers))
     np.testing.assert_array_equal(distinct(numbers.copy(), bound)[0], first)
     np.testing.assert_array_equal(distinct(numbers.copy(), bound)[1], which)
     assert len(known) == len(first)

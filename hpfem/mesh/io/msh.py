@@ -26,6 +26,7 @@ from hpfem.shapes import Shape
 
 from ..cells import Array
 from ..node_order import gmsh_nodes
+from ..sorting import unique
 from ..symmetry import Indices
 from .mesh_file import Elements, MeshFile, as_integers, canonical, parsed_numbers, positions, shape_named, tagged
 
@@ -287,7 +288,7 @@ def read_msh_partitions(data: Bytes, chosen: frozenset[int]) -> tuple[Indices, M
     elements = content.elements or []
     dim = max((own.shape.dim for own in elements), default=0)
     cells = [own.nodes.ravel() for own in elements if own.shape.dim == dim]
-    content.needed = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *cells]))
+    content.needed = unique(np.concatenate([np.empty(0, dtype=np.int64), *cells]))
     if nodes is not None:
         _read_nodes_4(content, nodes)
     ids, points, _ = content.whole()

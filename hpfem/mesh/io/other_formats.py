@@ -21,6 +21,7 @@ from hpfem.errors import MeshError
 
 from ...support.machine import available_memory
 from ..node_order import gmsh_nodes, vtk_nodes
+from ..sorting import unique
 from ..symmetry import Indices
 from .mesh_file import MeshFile, canonical, shape_named
 from .meshio_process import plain
@@ -181,7 +182,7 @@ def _converted(content: dict[str, Any]) -> MeshFile:
 def _sets(members: dict[str, Indices], tags: Indices | None, count: int, names: dict[int, str]) -> dict[str, Indices]:
     """Names of elements: named sets of meshio, else integer cell data, with the names of the numbers, if any."""
     sets = {
-        name: np.unique(rows.astype(np.int64))
+        name: unique(rows.astype(np.int64))
         for name, rows in members.items()
         if rows.dtype.kind in "iu" and rows.ndim == 1 and len(rows) and rows.min() >= 0 and rows.max() < count
     }

@@ -24,6 +24,7 @@ from ..distribute import distribute, made_on_first
 from ..gathered import part_of
 from ..mesh import Mesh, mesh_of
 from ..named_sets import looked_up
+from ..sorting import unique
 from ..symmetry import Indices
 from . import formats
 from .mesh_file import Elements, MeshFile, joined
@@ -283,6 +284,6 @@ def _distinct(cells: Sequence[Elements]) -> list[Elements]:
         _, first, copy = np.unique(nodes, axis=0, return_index=True, return_inverse=True)
         kept = np.sort(first)
         new_row = np.searchsorted(kept, first[copy.ravel()])
-        sets = {name: np.unique(new_row[rows]) for name, rows in _regions(same).items()}
+        sets = {name: unique(new_row[rows]) for name, rows in _regions(same).items()}
         result.append(Elements(*kind, nodes[kept], joined([own.indices for own in same])[kept], sets))
     return result

@@ -11,6 +11,7 @@ from scipy.sparse import coo_array, csr_array
 from ...assembly import C0Space
 from ...backends import vectors_on
 from ...backends.vectors import VectorSpace
+from ...mesh.sorting import unique
 from .algebraic import AlgebraicMultigrid
 
 Indices = NDArray[np.int64]
@@ -56,7 +57,7 @@ class GatheredVertices:
         self._solver: AlgebraicMultigrid | None = None
         self._all: list[Indices] = []  # on the first process, which rows each process has
         if given is not None:
-            known = np.unique(np.concatenate([own for own, *_ in given]))
+            known = unique(np.concatenate([own for own, *_ in given]))
             self._all = [np.searchsorted(known, own) for own, *_ in given]
             rows, columns = (np.searchsorted(known, np.concatenate([part[i] for part in given])) for i in (1, 2))
             matrix = coo_array((np.concatenate([own[3] for own in given]), (rows, columns)), (len(known),) * 2)

@@ -22,6 +22,7 @@ from ...backends.cellwise import product
 from ...backends.vectors import BlockMatrix
 from ...errors import SolverError
 from ...memory import as_numpy
+from ...mesh.sorting import distinct
 from .cell_map import CellMap
 from .energies import Energies
 from .lines import inverse_of_groups, strong_pairs
@@ -156,7 +157,10 @@ class LowEnergySmoother:
                 found.append(codes[:, place].ravel())
             values.append((as_numpy(energies[own.block].means[own.rows]) @ own.coupling).ravel())
         given = np.concatenate(values)
-        used, numbers = np.unique(np.concatenate(rows + columns), return_inverse=True)
+        every = np.concatenate(rows + columns)
+        low = int(every.min(initial=0))
+        first, numbers = distinct(every.astype(np.int64) - low, int(every.max(initial=0)) - low + 1)
+        used = every[first]
         local = csr_array((given, tuple(numbers.reshape(2, -1))), shape=(len(used),) * 2)
         inside = diags_array((c0.multiplicity_here == c0.multiplicity).astype(np.float64))
         some = Q.of_codes(used)

@@ -153,7 +153,9 @@ class CpuProduct:
         # Entries of the other places, and where these are added back.
         rows = [Q.rows, Q.rows if back is None else back.rows]
         self._tail, written = (csr_array(vstack([own.astype(self.dtype), further], format="csr")) for own in rows)
-        self._shared = np.unique(written.indices)
+        there = np.zeros(Q.size, dtype=bool)
+        there[written.indices] = True
+        self._shared = np.flatnonzero(there)
         self._tail_t = csr_array(written.T[self._shared])
         self._pools: dict[int, Pool[_Alone]] = {}
 

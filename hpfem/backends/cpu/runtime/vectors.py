@@ -81,10 +81,11 @@ class CpuRestriction(ElementRestriction):
         for codes in self._codes or ():
             n = len(codes)
             numbers = 2 * np.arange(n, dtype=np.int32) + (codes & 1)
-            by_column = csr_array(csr_array((numbers, codes >> 1, np.arange(n + 1)), shape=(n, self.size)).T)
+            rows = np.arange(n + 1, dtype=np.int32)
+            by_column = csr_array(csr_array((numbers, codes >> 1, rows), shape=(n, self.size)).T)
             some = np.flatnonzero(np.diff(by_column.indptr))
-            starts = np.append(by_column.indptr[some], n)
-            found.append((some.astype(np.int32), starts.astype(np.int32), by_column.data))
+            starts = np.append(by_column.indptr[some], np.int32(n))
+            found.append((some.astype(np.int32), starts, by_column.data))
         return found
 
     @cached_property
