@@ -131,14 +131,15 @@ def test_restrictions(shapes, dtype, masked, rng, monkeypatch):
         wanted = [np.empty(size, dtype) for size in shape]
         plain.scatter(vector, wanted)
         local = np.concatenate([array.reshape(-1) for array in wanted])
-        summed = plain.gather(local.astype(np.float64), vector)
+        summed, gathers = plain.gather(local.astype(np.float64), vector), []
         for threads in (1, 2, 3):
             monkeypatch.setenv("HPFEM_NUM_THREADS", str(threads))
             found = [np.full(size, np.nan, dtype) for size in shape]
             own.scatter(vector, found)
             assert all(np.array_equal(a, b) for a, b in zip(found, wanted, strict=True))
             gathered = own.gather(local, vector)
-            assert gathered.dtype == dtype
+            gathers.append(gathered)
+            assert gathered.dtype == dtype and np.array_equal(gathered, gathers[0])
             assert np.abs(gathered - summed).max() < 50 * np.finfo(dtype).eps * np.abs(summed).max()
 
 

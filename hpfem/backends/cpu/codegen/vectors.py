@@ -214,6 +214,31 @@ def write_scatter(dtype: DTypeLike) -> str:
     return b.module()
 
 
+def write_add(dtype: DTypeLike) -> str:
+    """Write the transpose of `write_scatter` for one thread: for entries %g0 to %g1, out[code / 2] += +-in[i].
+
+    The bits are those of `write_gather`.
+
+    Parameters
+    ----------
+    dtype : dtype
+
+    Returns
+    -------
+    str
+    """
+    b = Builder(1, dtype)
+    with b.function("run", _ARGUMENTS, internal=False), b.loop("%g1", "%g0") as i:
+        code = b.load_index("%codes", i)
+        place, odd = b.new(f"lshr i64 {code.value}, 1"), b.new(f"trunc i64 {code.value} to i1")
+        with b.loop("%components") as row:
+            given = Index(b.new(f"mul nsw i64 {row.value}, %elements"))
+            start = Index(b.new(f"mul nsw i64 {row.value}, %stride"))
+            x, there = b.load(b.at("%in", (given, 1), (i, 1))), b.at("%out", (start, 1), (Index(place), 1))
+            b.store(b.add(b.load(there), b.new(f"select i1 {odd}, {b.vector} {b.neg(x)}, {b.vector} {x}")), there)
+    return b.module()
+
+
 def _entries(b: Builder, i: Index) -> tuple[str, str]:
     """Where those of a row start, and how many there are, by the starts of rows at %points."""
     start, end = b.load_index("%points", i), b.load_index("%points", Index(i.value, 1))

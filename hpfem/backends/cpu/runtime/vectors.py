@@ -16,9 +16,10 @@ from scipy.sparse import csr_array
 from hpfem.shapes.cached import cached_property
 
 from ...vectors import BlockMatrix, ElementRestriction, VectorSpace
-from ..codegen.vectors import VECTORS, write_gather, write_scatter
+from ..codegen.vectors import VECTORS, write_add, write_gather, write_scatter
 from .passes import Pass, code_of, run_code
 from .recording import Recorded
+from .threads import thread_count
 
 Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.int32]
@@ -89,10 +90,12 @@ class CpuRestriction(ElementRestriction):
         return found
 
     @cached_property
-    def _addresses(self) -> tuple[list[int], list[list[int]]]:
-        """Of these tables."""
-        codes = [own.ctypes.data for own in self._codes or ()]
-        return codes, [[own.ctypes.data for own in tables] for tables in self._columns]
+    def _code_addresses(self) -> list[int]:
+        return [own.ctypes.data for own in self._codes or ()]
+
+    @cached_property
+    def _column_addresses(self) -> list[tuple[int, ...]]:
+        return [tuple(own.ctypes.data for own in tables) for tables in self._columns]
 
     def scatter(self, vector: Any, targets: Sequence[Any]) -> None:
         """Write local numbers; see `ElementRestriction.scatter`."""
@@ -101,7 +104,7 @@ class CpuRestriction(ElementRestriction):
             return
         given = vector if self._keep is None else vector * self._keep
         code, at = code_of(write_scatter, given.dtype.name), given.ctypes.data
-        for codes, place, target in zip(self._codes, self._addresses[0], targets, strict=True):
+        for codes, place, target in zip(self._codes, self._code_addresses, targets, strict=True):
             arguments = len(codes), len(given), at, target.ctypes.data, 0, 0, 0, 0, 0, place, self.size
             run_code(code, len(codes), arguments, target.size, (self, given, target))
 
@@ -111,10 +114,17 @@ class CpuRestriction(ElementRestriction):
             return super().gather(local, vector)
         components = max(1, local.size // max(1, self._Q.starts[-1]))
         out = np.zeros((components, self.size), local.dtype)
-        code, at, there = code_of(write_gather, local.dtype.name), local.ctypes.data, out.ctypes.data
-        for (columns, _, codes), (places, starts, numbers) in zip(self._columns, self._addresses[1], strict=True):
+        at, there = local.ctypes.data, out.ctypes.data
+        if thread_count() == 1:  # which needs no tables by column
+            tables: list[tuple[int, ...]] = [(0, 0, place) for place in self._code_addresses]
+            code = code_of(write_add, local.dtype.name)
+            groups = [len(codes) for codes in self._codes]
+        else:
+            code, tables = code_of(write_gather, local.dtype.name), self._column_addresses
+            groups = [len(columns) for columns, *_ in self._columns]
+        for codes, count, (places, starts, numbers) in zip(self._codes, groups, tables, strict=True):
             arguments = len(codes), components, at, there, places, starts, 0, 0, 0, numbers, self.size
-            run_code(code, len(columns), arguments, components * len(codes), (self, local, out))
+            run_code(code, count, arguments, components * len(codes), (self, local, out))
             at += components * len(codes) * local.itemsize
         return self._kept(out, vector)
 
