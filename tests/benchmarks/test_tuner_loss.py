@@ -3,9 +3,12 @@
 import importlib.util
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from hpfem.backends.cuda.sumfac_warp.strategy import SumFacWarpOptions
+from hpfem.backends.options import from_text
 from hpfem.errors import ArgumentError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -46,3 +49,18 @@ def test_other_settings_and_foreign_files_are_refused(script, tmp_path):
     other.write_text("{}")
     with pytest.raises(ArgumentError, match="no result of tuner_loss"):
         script.main(["-o", str(tmp_path / "both.json"), "--merge", str(one), str(other)])
+
+
+def test_options_of_the_shipped_table_can_be_read(script):
+    """Those that are all by default are an empty text; "stored" is the source of a strategy without other options."""
+    case = {"operator": "helmholtz", "shape": "hex", "order": 7, "geometry": "affine", "points": "nodes"}
+    block = script.TiledProblem(script.problem_of({**case, "precision": "full"}, "float64"), "numpy")
+    ways = ("sumfac-warp", "", 1.0), ("sumfac-warp", "min_blocks=2", 2.0), ("sumfac", None, 3.0), ("stdmat", None, 4.0)
+    seconds = {script.Config(name, "collocated", options): t for name, options, t in ways}
+    found = dict(script.Searched.rows(SimpleNamespace(block=block, seconds=seconds, case={**case, "elements": 10**9})))
+    assert {key.split("/")[0]: row for key, row in found.items()} == {
+        "sumfac-warp": (512.0, ""),
+        "sumfac": (170.7, "stored"),
+    }
+    options = [from_text(SumFacWarpOptions, row[1]) for key, row in found.items() if key.startswith("sumfac-warp")]
+    assert options == [SumFacWarpOptions()]
