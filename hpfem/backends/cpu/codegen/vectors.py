@@ -183,11 +183,14 @@ def write_move(take: bool, put: bool, dtype: DTypeLike) -> str:
     return b.module()
 
 
-def _signed(b: Builder, base: str, code: Index, start: Index) -> str:
-    """The entry start + code / 2 of a vector, times -1 if the code is odd."""
-    place = b.new(f"lshr i64 {code.value}, 1")
-    x = b.load(b.at(base, (start, 1), (Index(place), 1)))
-    odd = b.new(f"trunc i64 {code.value} to i1")
+def _place(b: Builder, base: str, code: Index, start: Index) -> str:
+    """Where entry start + code / 2 of a vector is."""
+    return b.at(base, (start, 1), (Index(b.new(f"lshr i64 {code.value}, 1")), 1))
+
+
+def _signed(b: Builder, at: str, code: Index) -> str:
+    """What is there, times -1 if the code is odd."""
+    x, odd = b.load(at), b.new(f"trunc i64 {code.value} to i1")
     return b.new(f"select i1 {odd}, {b.vector} {b.neg(x)}, {b.vector} {x}")
 
 
@@ -210,7 +213,7 @@ def write_scatter(dtype: DTypeLike) -> str:
         with b.loop("%components") as row:
             start = Index(b.new(f"mul nsw i64 {row.value}, %stride"))
             there = Index(b.new(f"mul nsw i64 {row.value}, %elements"))
-            b.store(_signed(b, "%in", code, start), b.at("%out", (there, 1), (i, 1)))
+            b.store(_signed(b, _place(b, "%in", code, start), code), b.at("%out", (there, 1), (i, 1)))
     return b.module()
 
 
@@ -230,12 +233,10 @@ def write_add(dtype: DTypeLike) -> str:
     b = Builder(1, dtype)
     with b.function("run", _ARGUMENTS, internal=False), b.loop("%g1", "%g0") as i:
         code = b.load_index("%codes", i)
-        place, odd = b.new(f"lshr i64 {code.value}, 1"), b.new(f"trunc i64 {code.value} to i1")
         with b.loop("%components") as row:
             given = Index(b.new(f"mul nsw i64 {row.value}, %elements"))
-            start = Index(b.new(f"mul nsw i64 {row.value}, %stride"))
-            x, there = b.load(b.at("%in", (given, 1), (i, 1))), b.at("%out", (start, 1), (Index(place), 1))
-            b.store(b.add(b.load(there), b.new(f"select i1 {odd}, {b.vector} {b.neg(x)}, {b.vector} {x}")), there)
+            there = _place(b, "%out", code, Index(b.new(f"mul nsw i64 {row.value}, %stride")))
+            b.store(b.add(b.load(there), _signed(b, b.at("%in", (given, 1), (i, 1)), code)), there)
     return b.module()
 
 
@@ -268,7 +269,7 @@ def write_gather(dtype: DTypeLike) -> str:
 
             def entry(j: Index, sums: list[str], start: str = start, given: Index = given) -> list[str]:
                 code = b.load_index("%codes", Index(b.new(f"add nsw i64 {start}, {j.value}")))
-                return [b.add(sums[0], _signed(b, "%in", code, given))]
+                return [b.add(sums[0], _signed(b, _place(b, "%in", code, given), code))]
 
             b.store(b.reduce(count, [b.load(there)], entry)[0], there)
     return b.module()

@@ -77,7 +77,8 @@ def source_with(types: Mapping[str, DTypeLike], constants: Mapping[str, int], *h
     str
     """
     lines = [f"using {name} = {c_type(dtype)};" for name, dtype in types.items()]
-    lines += [f"constexpr {type(value).__name__} {name} = {str(value).lower()};" for name, value in constants.items()]
+    for name, value in constants.items():
+        lines.append(f"constexpr {'bool' if isinstance(value, bool) else 'int'} {name} = {int(value)};")
     return "\n".join([*lines, *map(header, headers)])
 
 
