@@ -48,17 +48,21 @@ def alarm():
     signal.signal(signal.SIGALRM, before if callable(before) else signal.SIG_IGN)
 
 
-def raise_interrupt(*_):
-    raise Interrupt
-
-
 def interrupted(work, alarm, seconds, every=0.0):
     """Whether work() was interrupted."""
+    armed = [True]
+
+    def handler(*_):
+        # A signal that another thread has got may come here only after the work.
+        if armed:
+            raise Interrupt
+
     try:
         try:
-            alarm(raise_interrupt, seconds, every)
+            alarm(handler, seconds, every)
             work()
         finally:
+            armed.clear()
             signal.setitimer(signal.ITIMER_REAL, 0)
     except Interrupt:
         # Another one may have come on the way here.
