@@ -445,7 +445,7 @@ def _ready(shape: str, n: int, order: int) -> None:
     ROWS["cuda"][f"gpu_ready_{shape}_{order}"] = gpu_ready
 
 
-for _shape, _n, _order in (("hex", 54, 4), ("hex", 31, 7), ("tet", 40, 3), ("tet", 30, 4)):
+for _shape, _n, _order in (("hex", 54, 4), ("hex", 31, 7), ("tet", 72, 3), ("tet", 54, 4)):
     _ready(_shape, _n, _order)
 
 
@@ -472,7 +472,7 @@ def gpu_iterations(clock: Clock, small: bool) -> None:
     import hpfem as hp
     from hpfem.mesh import box
 
-    sizes = (("hex", 80, 3), ("hex", 40, 6), ("tet", 42, 3), ("tet", 32, 4))
+    sizes = (("hex", 80, 3), ("hex", 40, 6), ("tet", 72, 3), ("tet", 54, 4))
     for shape, n, order in sizes:
         space = hp.Space(curved(box(shape, (4 if small else n,) * 3)), order, backend="cuda")
         c0 = hp.C0Space(space)
