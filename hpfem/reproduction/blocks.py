@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -108,8 +109,8 @@ class Elements(TiledProblem):
         return sorted({n for n in self.counts if n <= most} or {min(self.counts)}, reverse=True)
 
 
-def by_source(problem: BlockProblem, backend: Backend, source: str) -> tuple[Strategy, str | None]:
-    """Find the first strategy, and its first options to time, with a source of geometric factors.
+def by_source(problem: BlockProblem, backend: Backend, source: str) -> tuple[Strategy, str | None, BlockKernel]:
+    """Find the strategy that is expected to be the fastest with a source of geometric factors.
 
     Parameters
     ----------
@@ -121,7 +122,11 @@ def by_source(problem: BlockProblem, backend: Backend, source: str) -> tuple[Str
     Returns
     -------
     strategy : Strategy
+        The cheapest whose own choice has this source; if there is none, the first that offers it.
     options : str or None
+        The first to time.
+    kernel : BlockKernel
+        Built with them.
 
     Raises
     ------
@@ -129,12 +134,20 @@ def by_source(problem: BlockProblem, backend: Backend, source: str) -> tuple[Str
         If none offers it.
     """
     wanted = set(source.split()) - {STORED}
+    found: list[tuple[float, Strategy, str | None]] = []
     for provider in backend.strategies:
         with suppress(NotSuitable):
+            default = provider.default(problem)
             for options in next(provider.search(problem), ()):
-                words = set(((provider.default(problem) if options is None else options) or "").split())
+                words = set(((default if options is None else options) or "").split())
                 if words & set(SOURCES) - {STORED} == wanted:
-                    return provider, options
+                    # The expected time is that of the strategy's own choice.
+                    cost = provider.cost(problem) if options in (None, default) else math.inf
+                    found.append((cost, provider, options))
+                    break
+    for _, provider, options in sorted(found, key=lambda candidate: candidate[0]):
+        with suppress(NotSuitable):
+            return provider, options, provider.build(problem, options)
     raise NotSuitable(f"no strategy offers factors that are {source} here before it has timed others")
 
 
@@ -155,8 +168,7 @@ class Sourced(Elements):
         """
         # Coefficients in the factors are of all the few elements, also where one is enough to compile.
         problem = self.tiled(max(n_elements, self.problem.n_elements))
-        provider, options = by_source(problem, self.backend, strategy)
-        kernel = provider.build(problem, options)
+        provider, options, kernel = by_source(problem, self.backend, strategy)
         if kernel.problem.source != strategy:
             raise NotSuitable(f"{provider.name} takes {kernel.problem.source} factors here, not {strategy}")
         config = Config(strategy, problem.algorithm, f"{provider.name} {options or ''}".strip())
@@ -348,7 +360,7 @@ class GlobalElements(OneMesh):
         made = self._make(c0.space, strategy=strategy, algorithm=algorithm)
         if self._recomputed:
             problem = made.problem(0)
-            provider, options = by_source(problem, made.backend, RECOMPUTED)
+            provider, options, _ = by_source(problem, made.backend, RECOMPUTED)
             made.rebuild([(Config(provider.name, problem.algorithm, options), "asked for", ())])
             if not made.choices[0].kernel.problem.recomputed:
                 raise NotSuitable(f"{provider.name} does not recompute the factors of this box")

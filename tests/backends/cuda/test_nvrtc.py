@@ -132,8 +132,16 @@ def test_an_element_that_does_not_fit_is_refused():
         default_plans(problem, levels, Limits(shared_block=24 * 1024))
 
 
+def test_tables_beyond_constant_memory_compile():
+    """The tables of tets of order 15 take 72 KiB."""
+    space = hp.Space(straight("tet"), 15)
+    problem, levels = problem_of(hp.Laplacian(space, backend="numpy"))
+    layout = SumFacTopPlan(problem, levels, default_options(problem, levels, Limits()))
+    assert nvrtc.compile_source(program(sumfac_top_source(levels, layout)), "sm_90").cubin.startswith(b"\x7fELF")
+
+
 def test_a_source_that_does_not_compile_is_quoted():
-    with pytest.raises(DeviceError, match="expected a"):
+    with pytest.raises(DeviceError, match=r"for sm_90: hpfem.cu\(1\): error: .*expected a"):
         nvrtc.compile_source("__global__ void broken( {}", "sm_90")
 
 

@@ -1,6 +1,7 @@
 """The kernel "sumfac-warp", a warp for each element of 8 x 8 x 8 points: executed on the CPU, and compiled."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hpfem.backends import BACKENDS
 from hpfem.backends.cuda.codegen.prelude import program
 from hpfem.backends.cuda.runtime import measured, nvrtc
 from hpfem.backends.cuda.runtime.device import REGISTERS, Limits
+from hpfem.backends.cuda.sumfac_top import strategy as sumfac_top
 from hpfem.backends.cuda.sumfac_top.strategy import CudaSumFacTop
 from hpfem.backends.cuda.sumfac_warp import strategy as sumfac_warp
 from hpfem.backends.cuda.sumfac_warp.strategy import CudaSumFacWarp, SumFacWarpOptions, source
@@ -18,6 +20,7 @@ from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.backends.options import to_text
 from hpfem.backends.strategy import STORED, possible_sources
 from hpfem.errors import ArgumentError, NotSuitable
+from hpfem.reproduction.blocks import by_source
 from tests.backends.cuda.host_kernels import Case, apply, build
 from tests.samples import curved, norm_error, skewed, straight, tapered
 
@@ -225,6 +228,19 @@ def test_auto_takes_it_where_it_was_measured_to_be_faster(strategy, monkeypatch)
     monkeypatch.setattr(measured, "measured_table", lambda: row)
     assert strategy.measured(problem) == "170.0 GDoF/s on an H200" and strategy.default(problem) == "elements=2"
     assert strategy.cost(problem) == 512 / 170 < top.cost(problem)
+
+
+def test_papers_take_the_fastest_with_a_source(strategy, monkeypatch):
+    monkeypatch.setattr(sumfac_top, "limits", Limits)
+    for provider in (CudaSumFacTop, CudaSumFacWarp):
+        monkeypatch.setattr(provider, "build", lambda self, *_: f"a kernel of {self.name}")
+    problem = problem_of("Laplacian", MESHES["multilinear"]())
+    backend = SimpleNamespace(strategies=(CudaSumFacTop(), strategy))
+    for own, name in (("recomputed", "sumfac-warp"), ("stored", "sumfac-top")):
+        provider, options, kernel = by_source(problem, backend, own)
+        given = provider.default(problem) if options is None else options
+        assert (provider.name, kernel) == (name, f"a kernel of {name}")
+        assert ("recomputed" in given) == (own == "recomputed")
 
 
 @pytest.mark.cuda

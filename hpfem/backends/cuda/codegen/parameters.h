@@ -90,7 +90,8 @@ HPFEM_LIST(map_function, $map_function)
 #undef HPFEM_LIST
 
 // 1-D functions B and their derivatives D, [function][point], and differentiation C, [point][point]; those of the second
-// and third direction in global memory too (G, GD), to be copied to shared memory.
+// and third direction in global memory too (G, GD), to be copied to shared memory; those of the third only there where
+// constant memory is too small.
 HPFEM_CONSTANT real B1[] = {$B1};
 HPFEM_CONSTANT real D1[] = {$D1};
 HPFEM_CONSTANT real C1[] = {$C1};
@@ -99,8 +100,8 @@ HPFEM_CONSTANT real D2[] = {$D2};
 HPFEM_CONSTANT real C2[] = {$C2};
 HPFEM_TABLE real G2[] = {$B2};
 HPFEM_TABLE real GD2[] = {$D2};
-HPFEM_CONSTANT real B3[] = {$B3};
-HPFEM_CONSTANT real D3[] = {$D3};
+$memory3 real B3[] = {$B3};
+$memory3 real D3[] = {$D3};
 HPFEM_CONSTANT real C3[] = {$C3};
 HPFEM_TABLE real G3[] = {$B3};
 HPFEM_TABLE real GD3[] = {$D3};

@@ -25,6 +25,9 @@ COMMON_HEADERS = (
     "codegen/restriction.h",
     "codegen/coefficients.h",
 )
+# Bytes of constant memory for tables; a device has 64 KiB.
+_CONSTANT_MEMORY = 63 * 1024
+_CONSTANT_TABLES = (*(f"{name}{k}" for name in "BDC" for k in (1, 2, 3)), "KX", "W1")
 _FLUX_KIND = {"wJ": 0, "metric": 1, "jacobian": 2, None: 0}
 _TYPES = {"f8": "double", "f4": "float", "i8": "long long", "i4": "int"}
 Array = NDArray[np.float64]
@@ -190,6 +193,8 @@ def constants(problem: BlockProblem, levels: Levels, kernel: str, elements: int 
         "SET": numbers_stored(problem, levels, elements),
     }
     values |= _of_geometry(problem, levels) | _of_tree(levels) | _of_arguments(problem)
+    constant = sum(np.size(values[name]) for name in _CONSTANT_TABLES) * problem.dtype.itemsize
+    values["memory3"] = "HPFEM_CONSTANT" if constant <= _CONSTANT_MEMORY else "HPFEM_TABLE"
     return fill("codegen/parameters.h", values, form, levels) + physics(form.trace, problem.shape.dim)
 
 

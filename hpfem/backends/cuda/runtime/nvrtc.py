@@ -167,7 +167,9 @@ def compile_source(source: str, architecture: str) -> Binary:
     log = _text(program, "ProgramLog").decode(errors="replace").rstrip("\0")
     try:
         if status != 0:
-            raise DeviceError(f"a kernel does not compile for {architecture}: {log[:2000]}")
+            lines = log.splitlines()  # warnings, which are many, and what is wrong
+            said = [line.strip() for line in lines if "error" in line] or lines[-20:]
+            raise DeviceError(f"a kernel does not compile for {architecture}: {'; '.join(said)[:2000]}")
         return Binary(_text(program, "CUBIN"), log)
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
