@@ -25,7 +25,6 @@ import numpy as np
 from hpfem.backends.cpu.runtime.buffers import aligned
 from hpfem.backends.cpu.runtime.kernel import CpuKernel
 from hpfem.backends.cpu.runtime.limits import best_seconds, measure_fma, measure_read
-from hpfem.backends.cpu.runtime.threads import thread_count
 from hpfem.benchmarks import BENCHMARKS, document, problem_mesh, problem_sizes
 from hpfem.benchmarks.cases import SOLID_FIRST
 from hpfem.benchmarks.repeated import RepeatedGeometry
@@ -38,6 +37,7 @@ from hpfem.shapes import SHAPES, make_basis
 from hpfem.space.space import Space
 from hpfem.support.files import write_json
 from hpfem.support.machine import machine_description
+from hpfem.support.threads import thread_count
 
 SIZES = {"in": 3e4, "out": 1.5e6}
 READ_BYTES = 192 << 20

@@ -11,8 +11,8 @@ import pytest
 import hpfem as hp
 from hpfem.backends.cpu.runtime import cache
 from hpfem.backends.cpu.runtime import kernel as cpu_kernel
-from hpfem.backends.cpu.runtime.threads import run_all
 from hpfem.mesh.box import box
+from hpfem.support.threads import run_all
 
 # Exceptions in callbacks of weak references are printed by Python, not raised.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -9,7 +9,7 @@ one matrix product for all elements and all wanted pairs (m, n). Kernels make di
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -23,15 +23,38 @@ from ..forms import Trace
 from ..forms.evaluate import evaluate
 from ..forms.linear import coefficients, symmetric_entry
 from ..geometry.block_geometry import symmetric_pairs
-from ..geometry.element_map import CHUNK, Elements, chunks
+from ..geometry.element_map import CHUNK, ON_DEVICE, Elements, chunks
 from ..memory import HOST, PairArray
 from ..operators import Operator
+from ..space.block import Block
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
+# Numbers at a point of what `pointwise_matrix` makes, with temporaries.
+POINTWISE = 40
 # The relative size below which an entry of the diagonal is rounding.
 _LOST = 1e-12
+
+
+def pointwise_chunks(block: Block, count: int, xp: Any) -> Iterator[slice]:
+    """Go through elements of a block such that their `pointwise_matrix` takes little memory.
+
+    Parameters
+    ----------
+    block : Block
+    count : int
+        Number of elements.
+    xp : module
+        See `pointwise_matrix`.
+
+    Returns
+    -------
+    iterator of slice
+    """
+    if xp is np:
+        return chunks(count, block.n_points * (1 + block.geometry.space_dim) ** 2)
+    return chunks(count, block.n_points * POINTWISE, most=ON_DEVICE * CHUNK)
 
 
 def pointwise_matrix(
@@ -230,7 +253,7 @@ def element_entries(
     count = block.n_elements if elements is None else len(elements)
     out = xp.zeros((count, len(first)))
     tables: dict[tuple[int, int], Any] = {}
-    for some in chunks(count, block.n_points * (1 + block.geometry.space_dim) ** 2):
+    for some in pointwise_chunks(block, count, xp):
         K = pointwise_matrix(operator, number, component, elements[some] if elements is not None else some, xp)
         for key, values in K.items():
             if elliptic and key[0] == 0:

@@ -19,7 +19,7 @@ from hpfem.shapes.low_energy import interior_modes
 
 from ..errors import ArgumentError
 from ..geometry.element_map import ElementMap, chunks
-from ..mesh.sorting import distinct
+from ..mesh.sorting import distinct, turned
 from ..mesh.symmetry import entity_nodes, lattice_permutations, symmetries
 from ..space.evaluation import evaluated
 from .numbering import Numbering
@@ -117,9 +117,9 @@ def oriented_patch(numbering: Numbering, group: int, rows: Indices, dim: int, nu
     entity = cells.shape.entities[dim][number]
     codes = numbering.of_group(group, dim).codes[rows, number]
     nodes = cells.nodes[rows][:, entity_nodes(cells.shape, cells.order, dim, number)]
-    nodes = np.take_along_axis(nodes, lattice_permutations(entity.shape, cells.order)[codes], axis=1)
+    nodes = turned(nodes, lattice_permutations(entity.shape, cells.order), codes)
     vertices = cells.vertices[rows][:, entity.vertices]
-    vertices = np.take_along_axis(vertices, symmetries(entity.shape)[codes], axis=1)
+    vertices = turned(vertices, symmetries(entity.shape), codes)
     return Patch(entity.shape, cells.order, nodes), vertices
 
 

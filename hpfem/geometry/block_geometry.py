@@ -33,7 +33,7 @@ from hpfem.shapes.cached import cached_property
 
 from ..errors import ArgumentError
 from ..memory import as_numpy
-from .element_map import CACHED, CHUNK, FLAT_TOLERANCE, SURE, Cells, ElementMap, Elements, Indices, chunks
+from .element_map import CACHED, CHUNK, FLAT_TOLERANCE, ON_DEVICE, SURE, Cells, ElementMap, Elements, Indices, chunks
 from .jacobians import determinant, determinant_and_inverse, inverse_collapse, scaled_jacobian
 from .map_lines import MapLines
 
@@ -76,7 +76,7 @@ class GeometryKind:
     def __reduce__(self) -> str | tuple[Any, ...]:
         return _kind_named, (self.name,)
 
-    def includes(self, elements: ElementMap) -> NDArray[np.bool_]:
+    def includes(self, elements: ElementMap) -> Any:
         """Tell the elements that are of this kind.
 
         Parameters
@@ -85,9 +85,9 @@ class GeometryKind:
 
         Returns
         -------
-        ndarray of bool, [E]
+        array of the elements' module, of bool, [E]
         """
-        return np.ones(elements.n_elements, dtype=bool)
+        return elements.xp.ones(elements.n_elements, dtype=bool)
 
     def reference(self, geometry: BlockGeometry) -> tuple[Array, Array]:
         """Reference data of the stored factors.
@@ -114,7 +114,7 @@ class _Affine(GeometryKind):
 
     name = "affine"
 
-    def includes(self, elements: ElementMap) -> NDArray[np.bool_]:
+    def includes(self, elements: ElementMap) -> Any:
         """Tell the affine elements; see `GeometryKind.includes`."""
         return elements.affine_elements
 
@@ -141,7 +141,7 @@ class _OfOrder(GeometryKind):
     def __init__(self, name: str, order: int) -> None:
         self.name, self.order = name, order
 
-    def includes(self, elements: ElementMap) -> NDArray[np.bool_]:
+    def includes(self, elements: ElementMap) -> Any:
         """Tell the elements whose nodes differ from such a map by rounding only; see `GeometryKind.includes`."""
         return elements.of_order(self.order or 0)
 
@@ -159,14 +159,16 @@ def _kind_named(name: str) -> GeometryKind:
     return {kind.name: kind for kind in GEOMETRY_KINDS}[name]
 
 
-def by_kind(cells: Cells, points: Array) -> Iterator[tuple[GeometryKind, NDArray[np.int64], ElementMap]]:
+def by_kind(cells: Cells, points: Any, xp: Any = np) -> Iterator[tuple[GeometryKind, NDArray[np.int64], ElementMap]]:
     """Sort cells by the kind of their geometry.
 
     Parameters
     ----------
     cells : Cells
-    points : ndarray, [n, D]
+    points : array of xp, [n, D]
         Of the mesh.
+    xp : module
+        NumPy or CuPy: where their maps are made.
 
     Yields
     ------
@@ -177,15 +179,29 @@ def by_kind(cells: Cells, points: Array) -> Iterator[tuple[GeometryKind, NDArray
     elements : ElementMap
         Their maps.
     """
-    parts = ElementMap.parts(cells, points)
-    first = np.concatenate([np.argmax([kind.includes(own) for kind in GEOMETRY_KINDS], axis=0) for own in parts])
+    elements = ElementMap.of(cells, points, xp=xp)
+    first = _first_kinds(elements)
     for number, kind in enumerate(GEOMETRY_KINDS):
         if kind.order is not None and np.count_nonzero(first == number) < FEW and (first > number).any():
             first[first == number] = first[first > number].min()
+    if len(first) and first.min() == first.max():
+        yield GEOMETRY_KINDS[first[0]], np.arange(len(first)), elements
+        return
+    del elements  # before others are made
     for number, kind in enumerate(GEOMETRY_KINDS):
         chosen = np.flatnonzero(first == number)
         if len(chosen) or (number == 0 and not len(cells.nodes)):
-            yield kind, chosen, ElementMap.of(cells, points, chosen)
+            yield kind, chosen, ElementMap.of(cells, points, chosen, xp)
+
+
+def _first_kinds(elements: ElementMap) -> NDArray[np.int64]:
+    """Number of the first kind that includes each element."""
+    xp = elements.xp
+    first = np.empty(elements.n_elements, dtype=np.int64)
+    for rows in chunks(len(first), elements.given[:1].size, most=CACHED if xp is np else ON_DEVICE * CHUNK):
+        own = ElementMap(elements.shape, elements.order, elements.given[rows], xp)
+        first[rows] = as_numpy(xp.stack([kind.includes(own) for kind in GEOMETRY_KINDS]).argmax(axis=0))
+    return first
 
 
 class Coefficients(Protocol):
@@ -229,12 +245,14 @@ class BlockGeometry(ElementMap):
     shape : Shape
     order : int
         Geometry order k.
-    coefficients : ndarray, [E, D, n_geometry_modes]
+    coefficients : array of xp, [E, D, n_geometry_modes]
         Coordinates in the orthogonal basis of order k.
     rule : ShapeRule
         The points of the factors.
     kind : GeometryKind
         The kind of all the elements.
+    xp : module
+        As for `ElementMap`.
 
     Attributes
     ----------
@@ -250,8 +268,10 @@ class BlockGeometry(ElementMap):
 
     by_element, merged, tensor = True, False, False
 
-    def __init__(self, shape: Shape, order: int, coefficients: Array, rule: ShapeRule, kind: GeometryKind) -> None:
-        super().__init__(shape, order, coefficients)
+    def __init__(
+        self, shape: Shape, order: int, coefficients: Any, rule: ShapeRule, kind: GeometryKind, xp: Any = np
+    ) -> None:
+        super().__init__(shape, order, coefficients, xp)
         self.rule = rule
         self.kind, self.affine = kind, kind is AFFINE
         self._deviation: float | None = None
@@ -275,7 +295,7 @@ class BlockGeometry(ElementMap):
         BlockGeometry
             A new one, which shares no factors with this one.
         """
-        return BlockGeometry(self.shape, self.order, self.coefficients[:n_elements], self.rule, self.kind)
+        return BlockGeometry(self.shape, self.order, self.given[:n_elements], self.rule, self.kind, self.xp)
 
     def on_rule(self, rule: ShapeRule) -> BlockGeometry:
         """Take the same elements at the points of a rule.
@@ -289,7 +309,7 @@ class BlockGeometry(ElementMap):
         BlockGeometry
             A new one without factors.
         """
-        other = BlockGeometry(self.shape, self.order, self.coefficients, rule, self.kind)
+        other = BlockGeometry(self.shape, self.order, self.given, rule, self.kind, self.xp)
         other._copies = self._copies
         return other
 
@@ -301,7 +321,7 @@ class BlockGeometry(ElementMap):
         BlockGeometry
             A new one without factors.
         """
-        other = BlockGeometry(self.shape, self.order, self.coefficients, self.rule, AFFINE)
+        other = BlockGeometry(self.shape, self.order, self.given, self.rule, AFFINE, self.xp)
         other._copies = self._copies
         return other
 
@@ -372,10 +392,10 @@ class BlockGeometry(ElementMap):
     @cached_property
     def widths(self) -> Array:
         """Sizes of the elements, roughly: of their largest coefficients but the constant ones, [E]."""
-        widths = np.empty(len(self.coefficients))
-        for part in chunks(len(widths), self.coefficients[:1].size, most=CACHED):
-            own = np.abs(self.coefficients[part, :, 1:])
-            widths[part] = own.reshape(len(own), -1).max(axis=1)
+        xp, widths = self.xp, np.empty(self.n_elements)
+        for part in chunks(len(widths), self.given[:1].size, most=CACHED if xp is np else ON_DEVICE * CHUNK):
+            own = abs(self.given[part, :, 1:])
+            widths[part] = as_numpy(own.reshape(len(own), -1).max(axis=1))
         return widths
 
     def outside(self, dtype: DTypeLike) -> Indices:
@@ -611,7 +631,8 @@ class BlockGeometry(ElementMap):
         share = np.linalg.det(C) / np.abs(C).sum(axis=1).prod(axis=1)
         if share.min() * SURE <= FLAT_TOLERANCE:
             return np.zeros(self.n_elements, dtype=bool)
-        return self.sure_signs(self.basis.gradient(self.shape.collapse(self.rule.eta))) > 0
+        signs = self.sure_signs(self.basis.gradient(self.shape.collapse(self.rule.eta)))
+        return np.asarray(as_numpy(signs > 0))
 
     def scaled_jacobian(self, elements: Indices, xp: Any = np) -> Array:
         """Smallest scaled Jacobian at the points, of each of some elements; see `scaled_jacobian`.
@@ -793,7 +814,7 @@ class MergedGeometry(BlockGeometry):
     merged = True
 
     def __init__(self, base: BlockGeometry, coefficients: Coefficients) -> None:
-        super().__init__(base.shape, base.order, base.coefficients, base.rule, base.kind)
+        super().__init__(base.shape, base.order, base.given, base.rule, base.kind, base.xp)
         self._copies, self._base, self._of = base._copies, base, coefficients
         self.tensor = coefficients.tensor
         self.by_element = not self.tensor

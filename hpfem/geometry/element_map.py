@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from hpfem.shapes import Basis, Shape, default_counts, equispaced_nodes, make_basis, quadrature
 from hpfem.shapes.cached import cached_property
 
-from ..memory import PerDevice, device_of
+from ..memory import PerDevice, as_numpy, device_of
 from .jacobians import determinant, normal, scaled_jacobian
 
 Array = NDArray[np.float64]
@@ -41,6 +41,7 @@ ROUNDING = 1e-14
 SURE = 1e-9
 CHUNK = 4_000_000  # numbers held at a time
 CACHED = 1 << 16  # and for loops whose data should fit into a core's cache
+ON_DEVICE = 16  # times as many on a device, where starting operations takes longer than few numbers
 
 
 class Cells(Protocol):
@@ -83,6 +84,11 @@ def chunks(count: int, numbers_each: int, lanes: int = 1, most: int | None = Non
     step = max(1, (CHUNK if most is None else most) // max(numbers_each, 1) // lanes) * lanes
     for start in range(0, count, step):
         yield slice(start, min(start + step, count))
+
+
+def _most(xp: Any) -> int:
+    """Numbers held at a time by many small operations: in the cache, but on a device in few launches."""
+    return CACHED if xp is np else CHUNK
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,8 +136,10 @@ class ElementMap:
     shape : Shape
     order : int
         Geometry order k.
-    coefficients : ndarray, [E, D, n_modes]
+    coefficients : array of xp, [E, D, n_modes]
         Coordinates in the orthogonal basis of order k.
+    xp : module
+        NumPy or CuPy: where the coefficients are, and where properties of the elements are found.
 
     Attributes
     ----------
@@ -139,24 +147,33 @@ class ElementMap:
         Dimensions d of the reference shape and D of the coordinates.
     """
 
-    def __init__(self, shape: Shape, order: int, coefficients: Array) -> None:
+    def __init__(self, shape: Shape, order: int, coefficients: Any, xp: Any = np) -> None:
         self.shape = shape
         self.order = order
-        self.coefficients = coefficients
+        self.given, self.xp = coefficients, xp
         self._copies: PerDevice[Any] = PerDevice()
+        if xp is not np:
+            self._copies.get(device_of(xp), lambda: coefficients)
         self.dim, self.space_dim = shape.dim, int(coefficients.shape[1])
 
+    @cached_property
+    def coefficients(self) -> Array:
+        """The coefficients on the host, copied at the first use if they are elsewhere."""
+        return np.asarray(as_numpy(self.given))
+
     @staticmethod
-    def of(cells: Cells, points: Array, rows: Elements = slice(None)) -> ElementMap:
+    def of(cells: Cells, points: Any, rows: Elements = slice(None), xp: Any = np) -> ElementMap:
         """Maps of cells that are given by their nodes.
 
         Parameters
         ----------
         cells : Cells
-        points : ndarray, [n, D]
+        points : array of xp, [n, D]
             Of the mesh.
         rows : slice or ndarray of int
             Which of the cells; all by default.
+        xp : module
+            NumPy or CuPy: where they are made.
 
         Returns
         -------
@@ -165,13 +182,15 @@ class ElementMap:
         inverse = _inverse_vandermonde(cells.shape, cells.order)
         n, dim = len(inverse), points.shape[1]
         nodes = cells.nodes[rows] if isinstance(rows, slice) else cells.nodes.take(rows, axis=0)
-        coefficients = np.empty((len(nodes), dim, n))
-        for part in chunks(len(coefficients), n * dim, most=CACHED):
-            by_coordinate = points.take(nodes[part], axis=0).swapaxes(1, 2).reshape(-1, n)
+        if xp is not np:  # fewer bytes
+            nodes = nodes.astype(np.int32 if len(points) < 2**31 else np.int64)
+        coefficients, to_modes = xp.empty((len(nodes), dim, n)), xp.asarray(inverse.T)
+        for part in chunks(len(coefficients), n * dim, most=_most(xp)):
+            by_coordinate = points.take(xp.asarray(nodes[part]), axis=0).swapaxes(1, 2).reshape(-1, n)
             # Relative to the first node: far from the origin, numbers as small as the element keep their digits.
-            np.matmul(by_coordinate - by_coordinate[:, :1], inverse.T, out=coefficients[part].reshape(-1, n))
+            xp.matmul(by_coordinate - by_coordinate[:, :1], to_modes, out=coefficients[part].reshape(-1, n))
             coefficients[part, :, 0] += by_coordinate[:, 0].reshape(-1, dim) * inverse[0].sum()
-        return ElementMap(cells.shape, cells.order, coefficients)
+        return ElementMap(cells.shape, cells.order, coefficients, xp)
 
     @staticmethod
     def parts(cells: Cells, points: Array) -> Iterator[ElementMap]:
@@ -195,7 +214,7 @@ class ElementMap:
     @property
     def n_elements(self) -> int:
         """Number of elements."""
-        return len(self.coefficients)
+        return len(self.given)
 
     @cached_property
     def basis(self) -> Basis:
@@ -280,31 +299,33 @@ class ElementMap:
         return np.asarray(np.einsum("nim,amn->ian", self.coefficients[elements], gradient))
 
     @cached_property
-    def affine_elements(self) -> NDArray[np.bool_]:
-        """Which elements' maps are polynomials of degree 1, so that J is constant, [E]."""
+    def affine_elements(self) -> Any:
+        """Which elements' maps are polynomials of degree 1, so that J is constant: array of `xp`, [E]."""
         return self._small(_nodes_of_modes(self.shape, self.order)[1].T, AFFINE_TOLERANCE)
 
     @cached_property
-    def _size_and_place(self) -> tuple[Array, Array]:
+    def _size_and_place(self) -> tuple[Any, Any]:
         """Largest extent of the nodes of each element, and their largest coordinate, [E]."""
         values = _nodes_of_modes(self.shape, self.order)[0]
-        size, place = np.empty(self.n_elements), np.empty(self.n_elements)
-        for part in chunks(self.n_elements, self.space_dim * values.shape[1], most=CACHED):
+        size, place = self.xp.empty(self.n_elements), self.xp.empty(self.n_elements)
+        for part in chunks(self.n_elements, self.space_dim * values.shape[1], most=_most(self.xp)):
             nodes = self._combined(values.T, part)
             # One axis at a time, because NumPy takes ten times as long for several.
-            size[part], place[part] = np.ptp(nodes, axis=1).max(axis=0), np.abs(nodes).max(axis=1).max(axis=0)
+            low, high = nodes.min(axis=1), nodes.max(axis=1)
+            size[part] = (high - low).max(axis=0)
+            place[part] = self.xp.maximum(abs(low), abs(high)).max(axis=0)
         return size, place
 
-    def _small(self, rest: Array, tolerance: float) -> NDArray[np.bool_]:
+    def _small(self, rest: Array, tolerance: float) -> Any:
         """Which elements have departures that are small relative to their size, or within the rounding of coordinates.
 
         Departures are combinations of coefficients with the rows of `rest`, [n, n_modes].
         """
         size, place = self._size_and_place
-        largest = np.empty(self.n_elements)
-        for part in chunks(self.n_elements, self.space_dim * len(rest), most=CACHED):
-            largest[part] = np.abs(self._combined(rest, part)).max(axis=1).max(axis=0)
-        return np.asarray(largest <= np.maximum(tolerance * size, COORDINATE_ROUNDING * place))
+        largest = self.xp.empty(self.n_elements)
+        for part in chunks(self.n_elements, self.space_dim * len(rest), most=_most(self.xp)):
+            largest[part] = abs(self._combined(rest, part)).max(axis=1).max(axis=0)
+        return largest <= self.xp.maximum(tolerance * size, COORDINATE_ROUNDING * place)
 
     def restricted(self, order: int) -> Array:
         """Matrix from coefficients to those of the map of lower order with the same nodes of that order.
@@ -319,7 +340,7 @@ class ElementMap:
         """
         return _restricted(self.shape, self.order, order)
 
-    def of_order(self, order: int) -> NDArray[np.bool_]:
+    def of_order(self, order: int) -> Any:
         """Tell the elements whose maps are of a lower order, up to rounding.
 
         Parameters
@@ -328,21 +349,21 @@ class ElementMap:
 
         Returns
         -------
-        ndarray of bool, [E]
+        array of `xp`, of bool, [E]
         """
         if order >= self.order:
-            return np.ones(self.n_elements, dtype=bool)
+            return self.xp.ones(self.n_elements, dtype=bool)
         return self._small(_rest_of_order(self.shape, self.order, order), ORDER_TOLERANCE)
 
-    def _combined(self, table: Array, part: slice, sizes: bool = False) -> Array:
+    def _combined(self, table: Array, part: slice, sizes: bool = False) -> Any:
         """Combinations [D, r, E] of coefficients, or of their sizes, with the rows of a table [r, n_modes]."""
-        c = self.coefficients[part]
+        xp, c = self.xp, self.given[part]
         rows = c.reshape(-1, c.shape[2])
-        combined = np.matmul(table, (np.abs(rows) if sizes else rows).T).reshape(-1, *c.shape[:2])
+        combined = xp.matmul(xp.asarray(table), (abs(rows) if sizes else rows).T).reshape(-1, *c.shape[:2])
         # NumPy sums over coordinates ten times as fast where they come first in memory.
-        return np.ascontiguousarray(combined.transpose(2, 0, 1))
+        return xp.ascontiguousarray(combined.transpose(2, 0, 1))
 
-    def sure_signs(self, gradient: Array) -> NDArray[np.int8]:
+    def sure_signs(self, gradient: Array) -> Any:
         """Tell the sign of det J at points by a bound, if that suffices, without evaluating det J.
 
         Let J be the mean over the points, and e_a the largest distance of column a from its mean. Then det J differs
@@ -355,26 +376,27 @@ class ElementMap:
 
         Returns
         -------
-        ndarray of int8, [E]
+        array of `xp`, of int8, [E]
             1 or -1 where det J has that sign at all the points, by more than `SURE` times the largest length of a
             column of J to the power of d, and by more than rounding of the coordinates; 0 if det J must be evaluated.
         """
-        signs = np.zeros(self.n_elements, dtype=np.int8)
+        xp = self.xp
+        signs = xp.zeros(self.n_elements, dtype=np.int8)
         if self.space_dim > self.dim:
             return signs
         low, high = gradient.min(axis=2), gradient.max(axis=2)
         largest = np.abs(_nodes_of_modes(self.shape, self.order)[0]).max(axis=1)
         bounds = np.vstack([(high - low) / 2, largest])
-        for part in chunks(self.n_elements, (5 * self.dim + 2) * self.space_dim, most=CACHED):
+        for part in chunks(self.n_elements, (5 * self.dim + 2) * self.space_dim, most=_most(xp)):
             J, apart = self._combined((low + high) / 2, part), self._combined(bounds, part, sizes=True)
-            lengths, departs = (np.sqrt((rows * rows).sum(axis=0)) for rows in (J, apart[:, :-1]))
-            det, longest = determinant(J), lengths + departs
-            least = np.abs(det) - (longest.prod(axis=0) - lengths.prod(axis=0))
+            lengths, departs = (xp.sqrt((rows * rows).sum(axis=0)) for rows in (J, apart[:, :-1]))
+            det, longest = determinant(J, xp), lengths + departs
+            least = abs(det) - (longest.prod(axis=0) - lengths.prod(axis=0))
             noise = ROUNDING * apart[:, -1].max(axis=0)
-            shortest = np.maximum((lengths - departs).min(axis=0), 0.0)
+            shortest = xp.maximum((lengths - departs).min(axis=0), 0.0)
             scale = longest.max(axis=0) ** self.dim
             sure = (least > SURE * scale) & (shortest * least > 10 * scale * (FLAT_TOLERANCE * shortest + noise))
-            signs[part] = np.where(sure, np.sign(det), 0)
+            signs[part] = xp.where(sure, xp.sign(det), 0)
         return signs
 
     def quality(self) -> Quality:

@@ -24,7 +24,7 @@ from hpfem.shapes import Shape
 
 from .cells import CellArray
 from .curve import along_curve, is_scattered
-from .sorting import comparisons, distinct
+from .sorting import comparisons, distinct, turned
 from .symmetry import Indices, lattice_permutations, parities, symmetries
 from .topology import Entities, Topology, classes, orientation_codes
 
@@ -158,10 +158,8 @@ class AlignedTopology(Topology):
             symmetry = np.argmax((table[None] == turns[:, None]).all(axis=2), axis=1)
             nodes, moved = cells.nodes if isinstance(order, slice) else cells.nodes.take(order, axis=0), own
             if symmetry.any():
-                nodes = np.take_along_axis(
-                    nodes, lattice_permutations(cells.shape, cells.order)[symmetry].take(kind, axis=0), axis=1
-                )
-                moved = np.take_along_axis(own, turns.take(kind, axis=0), axis=1)
+                nodes = turned(nodes, lattice_permutations(cells.shape, cells.order)[symmetry], kind)
+                moved = turned(own, turns, kind)
             arrays.append(CellArray(cells.shape, cells.order, nodes, indices))
             vertices.append(moved)
         super().__init__(arrays, vertices, topology.n_vertices)
@@ -180,7 +178,7 @@ class AlignedTopology(Topology):
             here = [orientation_codes(e.shape, ranks[:, e.vertices]) for e in entities]
             own = own if isinstance(order, slice) else own.take(order, axis=0)
             places = np.array(numbers, dtype=np.int64).reshape(-1, len(entities))
-            ids.append(np.take_along_axis(own, places.take(kind, axis=0), axis=1))
+            ids.append(turned(own, places, kind))
             codes.append(np.stack(here, axis=1).take(kind, axis=0))
         return Entities(plain.count, tuple(ids), tuple(codes), plain.index)
 

@@ -18,6 +18,7 @@ from hpfem.shapes import equispaced_nodes
 from ..geometry.element_map import ElementMap, chunks, elevated_nodes
 from ..geometry.jacobians import solve
 from ..support.communicator import ALONE, Communicator
+from ..support.threads import in_parts
 from .cells import Array, CellArray, Labels
 from .node_order import vertex_positions
 from .sorting import unique
@@ -90,15 +91,23 @@ def hanging_vertices(points: Array, topology: Topology, labels: Labels, comm: Co
     from scipy.spatial import cKDTree
 
     tree = cKDTree(points[corners]) if len(corners) else None
-    found, owners = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for same in sides:
-        for rows in chunks(len(same), 1, most=_SIDES_AT_A_TIME):
-            own = CellArray(same.shape, same.order, same.nodes[rows], same.indices[rows])
-            side, point = _inside(own, points, tree, corners)
-            found.append(point)
-            owners.append(own.indices[side])
-    point, first = np.unique(np.concatenate(found), return_index=True)
-    cells = np.concatenate(owners)[first]
+    found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+
+    def search(own: CellArray) -> None:
+        side, point = _inside(own, points, tree, corners)
+        found.append((point, own.indices[side]))
+
+    in_parts(
+        search,
+        [
+            CellArray(same.shape, same.order, same.nodes[rows], same.indices[rows])
+            for same in sides
+            for rows in chunks(len(same), 1, most=_SIDES_AT_A_TIME)
+        ],
+    )
+    pairs = np.unique(np.concatenate(found, axis=1), axis=1)  # threads find them in any order
+    point, first = np.unique(pairs[0], return_index=True)
+    cells = pairs[1][first]
     result = Hanging(points[point], cells, labels.cell(topology.cells, int(cells[0])) if len(cells) else "")
     if comm.size == 1:
         return result

@@ -13,9 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..support.threads import in_parts, thread_count
 from .symmetry import Indices
 
 _BITS = 63
+# Things that are worth several threads, and as many parts.
+_MANY, _PIECES = 1_000_000, 8
 # Compare-exchange steps that sort a row of this many numbers.
 _NETWORKS = {2: [(0, 1)], 3: [(0, 1), (1, 2), (0, 1)], 4: [(0, 1), (2, 3), (0, 2), (1, 3), (1, 2)]}
 
@@ -39,6 +42,50 @@ def places(ascending: Indices, wanted: Indices) -> Indices:
         return np.full(wanted.shape, -1, dtype=np.int64)
     where = np.minimum(np.searchsorted(ascending, wanted), len(ascending) - 1)
     return np.where(ascending[where] == wanted, where, -1)
+
+
+def sort(numbers: Indices) -> None:
+    """Sort in place; many numbers on several threads.
+
+    Parameters
+    ----------
+    numbers : ndarray of int, [n]
+    """
+    if len(numbers) >= _MANY and thread_count() > 1:
+        in_parts(lambda part: numbers[part].sort(), _pieces(len(numbers)))
+        numbers.sort(kind="stable")  # which merges what is in order
+    else:
+        numbers.sort()
+
+
+def _pieces(count: int) -> list[slice]:
+    """Equal parts of many things, as many as there should be threads."""
+    n = _PIECES if count >= _MANY else 1
+    return [slice(count * k // n, count * (k + 1) // n) for k in range(n)]
+
+
+def turned(rows: Indices, permutations: Indices, which: Indices) -> Indices:
+    """Permute the entries of rows.
+
+    Parameters
+    ----------
+    rows : ndarray of int, [n, width]
+    permutations : ndarray of int, [n_permutations, m]
+        Columns, in the order in which they are taken.
+    which : ndarray of int, [n]
+        The permutation of each row.
+
+    Returns
+    -------
+    ndarray of int, [n, m]
+    """
+    out = np.empty((len(rows), permutations.shape[1]), rows.dtype)
+
+    def write(part: slice) -> None:
+        out[part] = np.take_along_axis(rows[part], permutations.take(which[part], axis=0), axis=1)
+
+    in_parts(write, _pieces(len(rows)))
+    return out
 
 
 def in_order(
@@ -70,7 +117,7 @@ def in_order(
         return labels[order], numbers[order]
     numbers <<= bits
     numbers |= labels
-    numbers.sort()
+    sort(numbers)
     labels = numbers & ((1 << bits) - 1)
     numbers >>= bits
     return labels, numbers
@@ -108,7 +155,8 @@ def unique(numbers: Indices) -> Indices:
     ndarray of int, [n]
         In ascending order.
     """
-    ascending = np.sort(numbers, axis=None)
+    ascending = numbers.flatten()
+    sort(ascending)
     return ascending[run_starts(ascending)]
 
 

@@ -23,6 +23,7 @@ from hpfem.shapes import Entity, Shape
 from hpfem.shapes.cached import cached_property
 
 from ..support.immutable import frozen
+from ..support.threads import in_parts
 from .cells import CellArray
 from .sorting import TupleIndex, comparisons, in_order, run_starts, sorted_rows
 from .symmetry import Indices, symmetries
@@ -244,10 +245,14 @@ class Topology:
         of_array = [own.reshape(width, -1, n) for own, n in zip(np.split(rows, ends[:-1], axis=1), counts, strict=True)]
         codes = [np.empty((len(cells), n), dtype=np.int8) for cells, n in zip(self.cells, counts, strict=True)]
         columns = [np.ascontiguousarray(own.T, dtype=rows.dtype) for own in self.vertices]
-        for position, number, entity in self.local_entities(dim):
+
+        def write(place: tuple[int, int, Entity]) -> None:
+            position, number, entity = place
             corners = columns[position][list(entity.vertices)].T
             codes[position][:, number] = orientation_codes(entity.shape, corners)
             of_array[position][width - len(entity.vertices) :, :, number] = sorted_rows(corners).T
+
+        in_parts(write, self.local_entities(dim))
         index = TupleIndex(rows.T, self.n_vertices)
         ids = [frozen(own.reshape(-1, n)) for own, n in zip(np.split(index.ids, ends[:-1]), counts, strict=True)]
         return Entities(index.count, tuple(ids), tuple(map(frozen, codes)), index)

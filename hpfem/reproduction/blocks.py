@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -29,7 +28,7 @@ from ..mesh import Mesh, box
 from ..operators import Operator
 from ..solvers import AcousticWave, cg
 from ..space import Space
-from ..tuning import Choice
+from ..tuning import Choice, choose
 from ..tuning.record import Config
 
 # Residual over right-hand side at which a solve ends.
@@ -110,7 +109,7 @@ class Elements(TiledProblem):
 
 
 def by_source(problem: BlockProblem, backend: Backend, source: str) -> tuple[Strategy, str | None, BlockKernel]:
-    """Find the strategy that is expected to be the fastest with a source of geometric factors.
+    """Build a kernel with a source of geometric factors.
 
     Parameters
     ----------
@@ -122,32 +121,26 @@ def by_source(problem: BlockProblem, backend: Backend, source: str) -> tuple[Str
     Returns
     -------
     strategy : Strategy
-        The cheapest whose own choice has this source; if there is none, the first that offers it.
+        The one that "auto" takes, if its factors are of this source; else the first that offers it.
     options : str or None
-        The first to time.
+        Its own, or the first to time.
     kernel : BlockKernel
-        Built with them.
 
     Raises
     ------
     NotSuitable
         If none offers it.
     """
+    usual = choose(problem, "auto", problem.algorithm, backend)
+    if usual.kernel.problem.source == source:
+        return backend.strategy(usual.config.strategy), usual.config.options, usual.kernel
     wanted = set(source.split()) - {STORED}
-    found: list[tuple[float, Strategy, str | None]] = []
     for provider in backend.strategies:
         with suppress(NotSuitable):
-            default = provider.default(problem)
             for options in next(provider.search(problem), ()):
-                words = set(((default if options is None else options) or "").split())
+                words = set(((provider.default(problem) if options is None else options) or "").split())
                 if words & set(SOURCES) - {STORED} == wanted:
-                    # The expected time is that of the strategy's own choice.
-                    cost = provider.cost(problem) if options in (None, default) else math.inf
-                    found.append((cost, provider, options))
-                    break
-    for _, provider, options in sorted(found, key=lambda candidate: candidate[0]):
-        with suppress(NotSuitable):
-            return provider, options, provider.build(problem, options)
+                    return provider, options, provider.build(problem, options)
     raise NotSuitable(f"no strategy offers factors that are {source} here before it has timed others")
 
 

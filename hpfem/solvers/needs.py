@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from ..assembly import C0Space
+from ..assembly.entries import POINTWISE, pointwise_chunks
 from ..backends import choose_backend, vectors_on
 from ..memory import HOST, Device, OutOfMemory
 from ..operators.operator import Coefficient
@@ -124,7 +127,9 @@ def _chunk(block: Block, xp: Any) -> float:
     elements = next(iter(geometry.chunks()), slice(0)).stop
     arrays = _AFFINE_CHUNKS if geometry.affine else _CHUNKS
     made = arrays * 8.0 * elements * 2 * block.n_points * geometry.dim * geometry.space_dim
-    return max(made, 8.0 * _VALUES * next(value_chunks(block, xp)).stop * block.n_points)
+    values = _VALUES * next(value_chunks(block, xp)).stop
+    pointwise = 0 if xp is np else POINTWISE * next(pointwise_chunks(block, block.n_elements, xp), slice(0)).stop
+    return max(made, 8.0 * block.n_points * max(values, pointwise))
 
 
 def _values(space: Space, given: Coefficient | None, device: Device) -> float:

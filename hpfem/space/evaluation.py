@@ -23,8 +23,6 @@ from ..support.log import report_once
 from .block import Block
 from .regions import ByRegion
 
-# Times as many elements at a time where launching kernels takes longer than making few values.
-_ON_DEVICE = 16
 # Points from which on compiling a function pays, and the part of its largest value up to which it is the same.
 _WORTH_COMPILING, _SAME = 500_000, 1e-10
 
@@ -163,7 +161,7 @@ def value_chunks(block: Block, xp: Any) -> Iterator[slice]:
     iterator of slice
         One at least: of no elements a function tells how many components it has.
     """
-    some = block.geometry.chunks(size=element_map.CHUNK // 2 * (1 if xp is np else _ON_DEVICE))
+    some = block.geometry.chunks(size=element_map.CHUNK // 2 * (1 if xp is np else element_map.ON_DEVICE))
     return some if block.n_elements else iter([slice(0)])
 
 

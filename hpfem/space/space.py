@@ -167,10 +167,15 @@ class Space(Immutable):
         blocks = []
         # A process without cells has a block without elements.
         groups = [group for group in self.mesh.aligned if len(group)] or self.mesh.aligned[:1]
+        points = {np: self.mesh.points}
         for group in groups:
             tabulation = self._tabulation(group.shape)
-            for kind, chosen, elements in by_kind(group, self.mesh.points):
-                geometry = BlockGeometry(group.shape, group.order, elements.coefficients, tabulation.rule, kind)
+            # A device's library compiles its array operations first, which takes longer than NumPy for few numbers.
+            xp = np if group.nodes.size * self.dim <= CHUNK else self._array_module()
+            if xp not in points:
+                points[xp] = xp.asarray(self.mesh.points)
+            for kind, chosen, elements in by_kind(group, points[xp], xp):
+                geometry = BlockGeometry(group.shape, group.order, elements.given, tabulation.rule, kind, xp)
                 self._check_tangling(geometry, group.indices[chosen])
                 self._check_range(geometry, group.indices[chosen])
                 blocks.append(Block(tabulation, geometry, group.indices[chosen]))

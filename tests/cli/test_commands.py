@@ -15,11 +15,11 @@ from vtkmodules.vtkIOXML import vtkXMLUnstructuredGridReader
 
 import hpfem as hp
 from hpfem.backends import BACKENDS
-from hpfem.backends.cpu.runtime.threads import thread_count
 from hpfem.cli import bench as bench_command
 from hpfem.cli import main
 from hpfem.operators import InverseMass
 from hpfem.support.cache import Cache
+from hpfem.support.threads import thread_count
 from tests.standin import StandInBackend
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -2,6 +2,7 @@
 
 import pickle
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,8 +24,52 @@ def mixed():
     return box(("hex", "prism", "pyramid", "tet"), (4, 1, 1))
 
 
+class Elsewhere:
+    """A device's module of arrays, whose arrays are NumPy's."""
+
+    def __getattr__(self, name):
+        return getattr(np, name)
+
+
+def check_made_elsewhere(mesh, xp, monkeypatch, **options):
+    """Blocks whose maps are made with another module of arrays are those that the host makes."""
+    here = hp.Space(mesh, 3)
+    monkeypatch.setattr("hpfem.space.space.CHUNK", 0)
+    if xp is not None:
+        monkeypatch.setattr(hp.Space, "_array_module", lambda self: xp)
+    there = hp.Space(mesh, 3, **options)
+    assert len(there.blocks) == len(here.blocks)
+    for a, b in zip(there.blocks, here.blocks, strict=True):
+        assert a.geometry.xp is not np and np.array_equal(a.elements, b.elements)
+        assert (a.shape, a.geometry.kind) == (b.shape, b.geometry.kind)
+        assert "coefficients" not in vars(a.geometry)  # nothing was copied to the host
+        scale = abs(b.geometry.coefficients).max()
+        assert abs(a.geometry.coefficients - b.geometry.coefficients).max() < 1e-14 * scale
+        assert np.allclose(a.geometry.widths, b.geometry.widths, rtol=1e-13)
+    back = pickle.loads(pickle.dumps(there))
+    assert all(block.geometry.xp is np for block in back.blocks)
+    return there
+
+
+MESHES = sorted(Path(__file__).parents[2].joinpath("meshes").glob("*.msh"))
+
+
 class TestBlocks:
     """How cells become blocks."""
+
+    @pytest.mark.parametrize("path", MESHES, ids=lambda path: path.stem)
+    def test_maps_made_elsewhere(self, path, monkeypatch):
+        check_made_elsewhere(hp.read_mesh(path), Elsewhere(), monkeypatch)
+
+    @pytest.mark.cuda
+    @pytest.mark.parametrize("path", MESHES, ids=lambda path: path.stem)
+    def test_maps_made_on_a_gpu(self, path, monkeypatch, rng):
+        mesh = hp.read_mesh(path)
+        space = check_made_elsewhere(mesh, None, monkeypatch, backend="cuda")
+        u = random_field(space, rng)
+        expected = hp.Helmholtz(hp.Space(mesh, 3, backend="numpy"), lam=1.3)(u)
+        found = hp.Helmholtz(space, lam=1.3)(u)
+        assert all(norm_error(a, b) < 1e-12 for a, b in zip(found.arrays, expected.arrays, strict=True))
 
     def test_every_cell_is_in_one_block(self, mixed):
         space = hp.Space(mixed, 2)
@@ -300,8 +345,13 @@ class TestProjection:
 class TestArguments:
     """What a space refuses."""
 
+    @pytest.mark.parametrize("elsewhere", [False, True])
     @each_name
-    def test_cells_tangled_at_the_points(self, name):
+    def test_cells_tangled_at_the_points(self, name, elsewhere, monkeypatch):
+        if elsewhere:
+            monkeypatch.setattr("hpfem.space.space.CHUNK", 0)
+            monkeypatch.setattr(hp.Space, "_array_module", lambda self: Elsewhere())
+
         def fold(x):
             return np.column_stack([x[:, 0] - 1.4 * x[:, 0] ** 2 * (x[:, 1] > 0.4), x[:, 1:]])
 

@@ -16,6 +16,7 @@ from ...forms.merged import merged_if_possible
 from ...memory import HOST, Device
 from ...support.cache import Cache
 from ...support.machine import processor_name
+from ...support.threads import OPERATIONS_PER_NUMBER, thread_count
 from ..base import BACKENDS, Backend
 from ..cellwise import CellwiseProduct
 from ..roofline import Roofline, array_bytes, last_level_cache
@@ -28,7 +29,6 @@ from .runtime.limits import measure_cores
 from .runtime.product import CpuCellwise, CpuProduct, product_of
 from .runtime.recording import recorded
 from .runtime.target import missing
-from .runtime.threads import OPERATIONS_PER_NUMBER, thread_count
 from .runtime.vectors import CpuVectors
 
 # Time per operation relative to collocated sum factorisation (measured on AVX-512, P = 1..7).

@@ -18,6 +18,7 @@ DOFS = {"cuda": 1e7, "cpu": 1e5}
 BENT = {"hex": "multilinear", "prism": "multilinear", "pyramid": "multilinear", "tet": "deformed"}
 # Options of the spaces; by default a modal basis.
 SPACES: Mapping[str, Mapping[str, Any]] = {"hex": NODAL}
+HIGHEST = {"hex": 15}
 POISSON, HELMHOLTZ = EQUATIONS
 
 
@@ -27,10 +28,10 @@ def _functions(space: Space) -> Operator:
 
 
 def _orders(equation: str, shape: str, backend: str) -> Sequence[int]:
-    """On a GPU hexes up to 15, and of Poisson's equation all; kernels of other shapes take long to compile above 11."""
+    """On a GPU odd ones, and where they go to 15 all of Poisson's: other kernels take long to compile above 11."""
     if backend == "cpu":
         return range(1, 8, 2)
-    return range(1, 16, 1 if equation == POISSON else 2) if shape == "hex" else range(1, 12, 2)
+    return range(1, HIGHEST.get(shape, 11) + 1, 1 if equation == POISSON and shape in HIGHEST else 2)
 
 
 def _cases(equation: str, affine: bool, backend: str, quick: bool) -> Sequence[Mapping[str, Any]]:

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from hpfem.shapes import Shape
 from hpfem.shapes.low_energy import regular_jacobian
 
-from ...assembly.entries import pointwise_matrix
+from ...assembly.entries import pointwise_chunks, pointwise_matrix
 from ...errors import NotSuitable
-from ...geometry.element_map import chunks
 from ...memory import as_numpy
 from ...operators import Operator
 
@@ -85,7 +84,7 @@ def element_energies(operator: Operator, number: int, component: int, xp: Any) -
     X, weights = shape.collapse_matrix(block.rule.eta), block.rule.weights.sum()
     means = xp.zeros((block.n_elements, d * d + 1))
     tables: dict[tuple[int, int], Any] = {}
-    for some in chunks(block.n_elements, block.n_points * (1 + block.geometry.space_dim) ** 2):
+    for some in pointwise_chunks(block, block.n_elements, xp):
         for (a, b), values in pointwise_matrix(operator, number, component, some, xp).items():
             if (a == 0) != (b == 0):
                 continue  # terms of first order have no energy

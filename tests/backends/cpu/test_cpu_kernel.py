@@ -13,7 +13,6 @@ from hpfem.backends.cpu.codegen.line import Line
 from hpfem.backends.cpu.codegen.sumfac import write_sumfac
 from hpfem.backends.cpu.runtime.kernel import CpuKernel
 from hpfem.backends.cpu.runtime.target import host
-from hpfem.backends.cpu.runtime.threads import run_all, thread_count
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.errors import ArgumentError, NotSuitable
 from hpfem.forms.cost import operator_flops
@@ -21,6 +20,7 @@ from hpfem.memory import PairArray
 from hpfem.operators import Helmholtz, Mass
 from hpfem.shapes import SHAPES as BY_NAME
 from hpfem.space import Space
+from hpfem.support.threads import run_all, thread_count
 from tests.backends.cpu.processors import narrower
 from tests.backends.problems import FORMS, FORMS_WITH_GRADIENT, curve_problems, make_space
 from tests.cases import SHAPES, each_shape

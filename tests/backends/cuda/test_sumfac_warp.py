@@ -21,6 +21,7 @@ from hpfem.backends.options import to_text
 from hpfem.backends.strategy import STORED, possible_sources
 from hpfem.errors import ArgumentError, NotSuitable
 from hpfem.reproduction.blocks import by_source
+from hpfem.tuning import select
 from tests.backends.cuda.host_kernels import Case, apply, build
 from tests.samples import curved, norm_error, skewed, straight, tapered
 
@@ -230,17 +231,26 @@ def test_auto_takes_it_where_it_was_measured_to_be_faster(strategy, monkeypatch)
     assert strategy.cost(problem) == 512 / 170 < top.cost(problem)
 
 
-def test_papers_take_the_fastest_with_a_source(strategy, monkeypatch):
+def test_papers_take_what_auto_takes_if_it_has_the_source(strategy, monkeypatch):
+    def build(self, problem, options=None):
+        source = "recomputed" if "recomputed" in (options or self.default(problem)) else "stored"
+        return SimpleNamespace(problem=SimpleNamespace(source=source, algorithm="collocated"), name=self.name)
+
     monkeypatch.setattr(sumfac_top, "limits", Limits)
+    monkeypatch.setattr(select, "find", lambda *_: None)
+    monkeypatch.setattr(select, "tuning_key", lambda *_: "")
     for provider in (CudaSumFacTop, CudaSumFacWarp):
-        monkeypatch.setattr(provider, "build", lambda self, *_: f"a kernel of {self.name}")
+        monkeypatch.setattr(provider, "build", build)
+    backend = SimpleNamespace(
+        name="cuda",
+        strategies=(CudaSumFacTop(), strategy),
+        strategy_names=("sumfac-top", "sumfac-warp"),
+        strategy=lambda name: {"sumfac-top": CudaSumFacTop(), "sumfac-warp": strategy}[name],
+    )
     problem = problem_of("Laplacian", MESHES["multilinear"]())
-    backend = SimpleNamespace(strategies=(CudaSumFacTop(), strategy))
     for own, name in (("recomputed", "sumfac-warp"), ("stored", "sumfac-top")):
-        provider, options, kernel = by_source(problem, backend, own)
-        given = provider.default(problem) if options is None else options
-        assert (provider.name, kernel) == (name, f"a kernel of {name}")
-        assert ("recomputed" in given) == (own == "recomputed")
+        provider, _, kernel = by_source(problem, backend, own)
+        assert (provider.name, kernel.name, kernel.problem.source) == (name, name, own)
 
 
 @pytest.mark.cuda

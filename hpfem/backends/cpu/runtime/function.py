@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....forms import Trace
+from ....support.threads import THREAD_FLOPS, run_all, shares
 from ..codegen.function import write_function
 from ..codegen.pointwise import parameter_inputs
 from .cache import compiled
 from .target import host
-from .threads import THREAD_FLOPS, run_all, shares
 
 Array = NDArray[np.float64]
 

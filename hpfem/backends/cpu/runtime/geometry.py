@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ....geometry.block_geometry import BlockGeometry, MergedGeometry
+from ....support.threads import THREAD_FLOPS, run_all, shares
 from ..codegen.geometry import write_geometry
 from .buffers import aligned
 from .cache import compiled
 from .target import Target
-from .threads import THREAD_FLOPS, run_all, shares
 
 Array = NDArray[np.floating[Any]]
 

@@ -16,6 +16,7 @@ from hpfem.shapes.cached import cached_property
 from ....forms.cost import operator_bytes, operator_flops
 from ....forms.form import BlockKernel, BlockProblem
 from ....support.pool import Pool
+from ....support.threads import THREAD_FLOPS, run_all, shares
 from ...cellwise import transposed as transposes
 from ..codegen.dense import write_dense
 from ..codegen.diagonal import write_diagonal
@@ -28,7 +29,6 @@ from .buffers import aligned
 from .cache import compiled
 from .geometry import scales_and_maps, stored_factors
 from .target import Target, host
-from .threads import THREAD_FLOPS, run_all, shares
 
 Array = NDArray[np.floating[Any]]
 

@@ -12,12 +12,12 @@ from functools import partial
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ....support.threads import run_all, thread_count
 from ...roofline import Roofline
 from ..codegen.ir import ARGUMENTS, Builder, Index
 from .buffers import aligned
 from .cache import compiled
 from .target import host
-from .threads import run_all, thread_count
 
 # Runs of multiply-adds take a few milliseconds, against which waking a thread is nothing.
 _CHAINS, _TRIPS, _REPEATS = 12, 1000, 200

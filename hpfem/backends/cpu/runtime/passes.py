@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ....support.threads import OPERATIONS_PER_NUMBER, THREAD_FLOPS, run_all, shares
 from ..codegen.vectors import UNROLLED, VECTORS, Terms, Update, blocks_of, write_pass
 from .cache import compiled
 from .target import Code, host
-from .threads import OPERATIONS_PER_NUMBER, THREAD_FLOPS, run_all, shares
 
 Array = NDArray[np.floating[Any]]
 _TYPES: dict[str, Callable[[int], Any]] = {"d": cache(c_double.__mul__), "f": cache(c_float.__mul__)}

@@ -21,10 +21,10 @@ from scipy.sparse import csr_array, vstack
 from ....geometry.element_map import CACHED, chunks
 from ....mesh.sorting import distinct, run_starts
 from ....support.pool import Pool
+from ....support.threads import THREAD_FLOPS
 from ...vectors import HOST_VECTORS, BlockMatrix
 from .kernel import CpuKernel, MatrixKernel
 from .recording import Recorded, Recording
-from .threads import THREAD_FLOPS
 
 Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.int64]

@@ -17,12 +17,12 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array, issparse
 
 from ....errors import NotSuitable
+from ....support.threads import OPERATIONS_PER_NUMBER, THREAD_FLOPS, run_all, shares, thread_count
 from ..codegen.sequence import WORDS, write_sequence
 from ..codegen.vectors import VECTORS, Terms, blocks_of, write_move, write_panels, write_rows
 from .kernel import GroupKernel
 from .passes import Pass, code_of
 from .target import Code, host
-from .threads import OPERATIONS_PER_NUMBER, THREAD_FLOPS, run_all, shares, thread_count
 
 Array = NDArray[np.floating[Any]]
 _ALIGNMENT = 64

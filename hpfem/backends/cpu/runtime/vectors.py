@@ -15,11 +15,11 @@ from scipy.sparse import csr_array
 
 from hpfem.shapes.cached import cached_property
 
+from ....support.threads import thread_count
 from ...vectors import BlockMatrix, ElementRestriction, VectorSpace
 from ..codegen.vectors import VECTORS, write_add, write_gather, write_scatter
 from .passes import Pass, code_of, run_code
 from .recording import Recorded
-from .threads import thread_count
 
 Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.int32]

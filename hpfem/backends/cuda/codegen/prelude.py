@@ -181,7 +181,7 @@ def constants(problem: BlockProblem, levels: Levels, kernel: str, elements: int 
         C++.
     """
     form = problem.form
-    values = {
+    values: dict[str, Any] = {
         "kernel": kernel,
         "real": c_type(problem.dtype),
         "stored_real": c_type(problem.factors_dtype),

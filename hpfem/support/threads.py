@@ -1,4 +1,4 @@
-"""Threads that kernels share: HPFEM_NUM_THREADS, or one per processor that this process may use.
+"""Threads that kernels and set-up share: HPFEM_NUM_THREADS, or one per processor that this process may use.
 
 An exception of a signal handler, for example of Ctrl-C, can occur between any two steps of the waiting thread. Two
 properties make this harmless. Whether a task runs or is done can be asked repeatedly, so that waiting starts again, for
@@ -10,16 +10,21 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from queue import SimpleQueue
+from typing import TypeVar
 
-from ....errors import ArgumentError
+from ..errors import ArgumentError
 
 # Least operations of a thread: below about 50 microseconds, waking a thread costs more than it saves.
 THREAD_FLOPS = 3_000_000
 # Operations of a core in the time of reading a number of either size from memory. It is less than by the roofline (15
 # on a Zen 5 with 44 GB/s and 84 GFLOP/s), because no kernel reaches both limits; beyond it measurements show no gain.
 OPERATIONS_PER_NUMBER = 12
+# More threads of NumPy calls mostly wait for Python's lock.
+_MOST_IN_PARTS = 8
+T = TypeVar("T")
 
 
 def thread_count() -> int:
@@ -168,6 +173,33 @@ def run_all(tasks: Sequence[Callable[[], None]]) -> None:
     for other in others:
         if other.error is not None:
             raise other.error
+
+
+def in_parts(work: Callable[[T], None], parts: Iterable[T]) -> None:
+    """Do work that leaves Python's lock for most of its time, as NumPy does on large arrays, on several threads.
+
+    Parameters
+    ----------
+    work : callable
+        (part): called once for every part, in any order and at the same time.
+    parts : iterable
+        As equal as possible.
+
+    Raises
+    ------
+    Exception
+        The exception of a part; others may have been left out then.
+    """
+    every = list(parts)
+    count = min(len(every), _MOST_IN_PARTS)
+    count = min(count, thread_count()) if count > 1 else count
+
+    def run(share: Sequence[T]) -> None:
+        for part in share:
+            work(part)
+
+    if count:
+        run_all([partial(run, every[len(every) * k // count : len(every) * (k + 1) // count]) for k in range(count)])
 
 
 def _wait(tasks: Sequence[_Task], me: object) -> None:
