@@ -351,7 +351,7 @@ class BlockGeometry(ElementMap):
         largest = 0.0
         for some in chunks(self.n_elements, 4 * self.space_dim * self.basis.n_modes):
             _, inverse = determinant_and_inverse(self.jacobian(mean, some, xp), xp)
-            moved = xp.matmul(inverse[..., 0].transpose(2, 0, 1), self._coefficients(some, xp))
+            moved = xp.matmul(inverse[..., 0].transpose(2, 0, 1), self.coefficients_of(some, xp))
             largest = max(largest, float((xp.sqrt((moved**2).sum(axis=1)) @ xp.asarray(lengths)).max()))
         return largest
 

@@ -237,14 +237,27 @@ class ElementMap:
         -------
         array of xp, [D, E, Q]
         """
-        return xp.matmul(self._coefficients(elements, xp).transpose(1, 0, 2), xp.asarray(values))
+        return xp.matmul(self.coefficients_of(elements, xp).transpose(1, 0, 2), xp.asarray(values))
 
-    def _coefficients(self, elements: Elements, xp: Any) -> Any:
-        """Coefficients of some elements. The coefficients of all elements are kept on a device."""
-        if xp is np:
-            return self.coefficients[elements]
-        copied = self._copies.get(device_of(xp), lambda: xp.asarray(self.coefficients))
-        return copied[elements if isinstance(elements, slice) else xp.asarray(elements)]
+    def coefficients_of(self, elements: Elements, xp: Any = np) -> Any:
+        """Coefficients of some elements; those of all are kept on a device where some were asked for.
+
+        Parameters
+        ----------
+        elements : slice or ndarray of int
+        xp : module
+            NumPy or CuPy: where they are wanted.
+
+        Returns
+        -------
+        array of xp, [n, D, n_modes]
+        """
+        if xp is np and self.xp is np:
+            return self.given[elements]
+        home = self.xp if xp is np else xp
+        kept = self._copies.get(device_of(home), lambda: home.asarray(self.coefficients))
+        found = kept[elements if isinstance(elements, slice) else home.asarray(elements)]
+        return as_numpy(found) if xp is np else found
 
     def jacobian(self, gradient: Array, elements: Elements = slice(None), xp: Any = np) -> Any:
         """Derivatives dx_i/d xi_a, or by other coordinates if the gradient is.
@@ -261,7 +274,7 @@ class ElementMap:
         array of xp, [D, d, E, Q]
             A view: in memory, elements come last and are contiguous.
         """
-        c = self._coefficients(elements, xp).transpose(1, 2, 0)
+        c = self.coefficients_of(elements, xp).transpose(1, 2, 0)
         table = xp.asarray(gradient.transpose(0, 2, 1).reshape(-1, gradient.shape[1]))
         J = xp.matmul(table, c).reshape(self.space_dim, self.dim, gradient.shape[2], -1)
         return J.transpose(0, 1, 3, 2)
@@ -280,7 +293,7 @@ class ElementMap:
         -------
         ndarray, [D, n]
         """
-        return np.asarray(np.einsum("nim,mn->in", self.coefficients[elements], values))
+        return np.asarray(np.einsum("nim,mn->in", self.coefficients_of(elements), values))
 
     def paired_jacobian(self, gradient: Array, elements: Indices) -> Array:
         """Derivatives dx_i/d xi_a, at one point in each element.
@@ -296,7 +309,7 @@ class ElementMap:
         -------
         ndarray, [D, d, n]
         """
-        return np.asarray(np.einsum("nim,amn->ian", self.coefficients[elements], gradient))
+        return np.asarray(np.einsum("nim,amn->ian", self.coefficients_of(elements), gradient))
 
     @cached_property
     def affine_elements(self) -> Any:

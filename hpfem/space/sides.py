@@ -172,7 +172,7 @@ def _side(number: int, block: Block, rows: Indices, facet: int) -> Side:
     rules = [make_rule("gauss", block.order + 1 + _MORE)] * block.shape.dim
     rules[direction] = make_rule("radau" if end < 0 else "right radau", 1)
     rule, own = TensorRule(tuple(rules)), block.geometry
-    geometry = BlockGeometry(own.shape, own.order, own.coefficients[rows], rule, own.kind)
+    geometry = BlockGeometry(own.shape, own.order, own.coefficients_of(rows), rule, own.kind)
     return Side(number, rows, facet, Block(Tabulation(block.basis, rule), geometry, block.elements[rows]))
 
 
