@@ -131,7 +131,7 @@ def by_source(problem: BlockProblem, backend: Backend, source: str) -> tuple[Str
     NotSuitable
         If none offers it.
     """
-    usual = choose(problem, "auto", problem.algorithm, backend)
+    usual = choose(problem, "auto", "auto", backend)
     if usual.kernel.problem.source == source:
         return backend.strategy(usual.config.strategy), usual.config.options, usual.kernel
     wanted = set(source.split()) - {STORED}
@@ -164,7 +164,7 @@ class Sourced(Elements):
         provider, options, kernel = by_source(problem, self.backend, strategy)
         if kernel.problem.source != strategy:
             raise NotSuitable(f"{provider.name} takes {kernel.problem.source} factors here, not {strategy}")
-        config = Config(strategy, problem.algorithm, f"{provider.name} {options or ''}".strip())
+        config = Config(strategy, kernel.problem.algorithm, f"{provider.name} {options or ''}".strip())
         return Choice(config, self.backend.name, kernel, "asked for", ())
 
 
@@ -353,8 +353,8 @@ class GlobalElements(OneMesh):
         made = self._make(c0.space, strategy=strategy, algorithm=algorithm)
         if self._recomputed:
             problem = made.problem(0)
-            provider, options, _ = by_source(problem, made.backend, RECOMPUTED)
-            made.rebuild([(Config(provider.name, problem.algorithm, options), "asked for", ())])
+            provider, options, kernel = by_source(problem, made.backend, RECOMPUTED)
+            made.rebuild([(Config(provider.name, kernel.problem.algorithm, options), "asked for", ())])
             if not made.choices[0].kernel.problem.recomputed:
                 raise NotSuitable(f"{provider.name} does not recompute the factors of this box")
         return _Checked(GlobalOperator(made, c0, bc, components=self._components), "none", 0.0)

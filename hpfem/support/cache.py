@@ -11,6 +11,7 @@ import os
 import stat
 import struct
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ try:
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
+# Entries that a process writes between two looks at the sizes of all, which takes time, and how many it wrote.
+PRUNE_EVERY = 64
+_written: Counter[Path] = Counter()
 # Seconds after which an incomplete file was left by a process that died.
 _ABANDONED = 3600.0
 _ADVICE = "set HPFEM_CACHE_DIR to a folder that can be written"
@@ -269,6 +273,18 @@ class Cache:
             self._delete(entry)
         self._delete_abandoned(0.0)
         return len(entries)
+
+    def grown(self, spared: float = 0.0) -> None:
+        """Count an entry that was written; delete old ones now and then, at the first one too.
+
+        Parameters
+        ----------
+        spared : float
+            As for `prune`.
+        """
+        if _written[self.folder] % PRUNE_EVERY == 0:
+            self.prune(spared)
+        _written[self.folder] += 1
 
     def prune(self, spared: float = 0.0) -> None:
         """Delete the least recently used entries while there are more bytes than the limit.

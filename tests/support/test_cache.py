@@ -5,7 +5,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from hpfem.support.cache import Cache
+from hpfem.support.cache import PRUNE_EVERY, Cache
 
 
 def fill(folder, names, size=1000, limit=None):
@@ -72,3 +72,12 @@ def test_without_file_locks_all_make_it(tmp_path):
     (tmp_path / "file").write_text("")
     with Cache(tmp_path / "file" / "folder", ".code").alone("a"):
         pass
+
+
+def test_sizes_are_looked_at_now_and_then(tmp_path, monkeypatch):
+    """Looking at all entries after each that is written would take longer than compiling a kernel."""
+    kept, looked = fill(tmp_path / "some", "abc"), []
+    monkeypatch.setattr(Cache, "prune", lambda self, spared: looked.append(spared))
+    for _ in range(2 * PRUNE_EVERY):
+        kept.grown(3.0)
+    assert looked == [3.0, 3.0]

@@ -64,7 +64,7 @@ def _made(name: str, text: str, target: Target) -> bytes:
             with progress_if_long("compiling a kernel"):
                 code = compile_object(text, target)
             if kernel_cache().keep(name, seal(name, code) + code):
-                kernel_cache().prune()
+                kernel_cache().grown()
         return code
 
 

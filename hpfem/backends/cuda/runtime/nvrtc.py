@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import itertools
 import os
 import re
 import sys
@@ -28,9 +27,7 @@ _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "nvrtc64_130_0.dll"
 OPTIONS = ("--std=c++17", "--device-as-default-execution-space")
 # Largest size of all compiled kernels; and seconds for which recently used ones are always kept, for loading.
 LIMIT, SPARED = 2 << 30, 3600.0
-PRUNE_EVERY = 64
 _LOG = ".log"
-_written = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -200,9 +197,7 @@ def cached(source: str, architecture: str) -> Path:
         if not _there(key):
             binary = compile_source(source, architecture)
             if _keep(binary, key, kept):
-                # Checking all of them takes time.
-                if next(_written) % PRUNE_EVERY == 0:
-                    kept.prune(SPARED)
+                kept.grown(SPARED)
             else:
                 kept = replace(kept, folder=Path(_own_folder().name))
                 if not _keep(binary, key, kept):
