@@ -156,6 +156,7 @@ def test_a_folder_that_cannot_be_made(tmp_path, monkeypatch):
 
 
 def test_the_least_recently_used_go_first(folder, monkeypatch):
+    monkeypatch.setattr("hpfem.support.cache.PRUNE_EVERY", 1)
     texts = [MODULE + f"; number {i}\n" for i in range(3)]
     paths = []
     for age, text in enumerate(texts):
