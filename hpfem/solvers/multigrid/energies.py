@@ -17,6 +17,8 @@ from hpfem.shapes.low_energy import regular_jacobian
 
 from ...assembly.entries import pointwise_chunks, pointwise_matrix
 from ...errors import NotSuitable
+from ...geometry.block_geometry import symmetric_pairs
+from ...geometry.jacobians import determinant_and_inverse
 from ...memory import as_numpy
 from ...operators import Operator
 
@@ -111,30 +113,33 @@ def _classified(shape: Shape, means: Any, xp: Any) -> Energies:
         raise NotSuitable("the form is not elliptic in every cell: multigrid is for diffusion with k > 0 and lam >= 0")
     scale = xp.maximum(determinant ** (1 / d), m / _REACTION)
     scale = xp.where(scale > 0, scale, 1)
-    S = S / scale[:, None, None]
     # Ratios beyond the cap, for which there are no tables of functions, are reduced to the cap.
-    level = xp.trace(S, axis1=1, axis2=2) / (d * CAP**2) + 1e-12
-    S = S + level[:, None, None] * xp.eye(d)
-    S /= (xp.linalg.det(S) ** (1 / d))[:, None, None]
+    level = xp.trace(S, axis1=1, axis2=2) / (d * scale * CAP**2) + 1e-12
+    S = xp.ascontiguousarray((S / scale[:, None, None] + level[:, None, None] * xp.eye(d)).transpose(1, 2, 0))
+    determinant, inverse = determinant_and_inverse(S, xp)
+    size = determinant ** (1 / d)
     reaction = 1 + m / scale
     # tr(A C^-1) + tr(C A^-1) - 2 d, the distance of A and C, 0 if they are equal, as one matrix product.
-    given = xp.concatenate(
-        [S.reshape(n, d * d), xp.linalg.inv(S).reshape(n, d * d), reaction[:, None], 1 / reaction[:, None]], axis=1
+    pairs = symmetric_pairs(d)
+    given = xp.stack(
+        [*(S[pair] / size for pair in pairs), *(inverse[pair] * size for pair in pairs), reaction, 1 / reaction]
     )
+    twice = np.array([1.0 if i == j else 2.0 for i, j in pairs])
     far = 4 * (SPREAD + 1 / SPREAD - 2) if d > 1 else 2 * (SPREAD**2 + SPREAD**-2 - 2)
-    r = float(xp.median(reaction)) if n else 1.0
-    centres = [np.concatenate([np.eye(d).ravel(), np.eye(d).ravel(), [r, 1 / r]])]
+    r, regular = float(xp.median(reaction)) if n else 1.0, twice == 1
+    centres = [np.concatenate([regular, regular, [r, 1 / r]])]
     nearest, own = xp.full(n, xp.inf), xp.zeros(n, dtype=np.int64)
     while True:
-        c = centres[-1]
-        other = xp.asarray(np.concatenate([c[d * d : 2 * d * d], c[: d * d], c[-1:], c[-2:-1]]))
-        distance = given @ other - 2 * (d + 1)
-        closer = distance < nearest
-        own[closer], nearest = len(centres) - 1, xp.minimum(distance, nearest)
+        C, inverse_of_C, rest = np.split(centres[-1], [len(pairs), 2 * len(pairs)])
+        distance = xp.asarray(np.concatenate([inverse_of_C * twice, C * twice, rest[::-1]])) @ given
+        distance -= 2 * (d + 1)
+        own[distance < nearest] = len(centres) - 1
+        xp.minimum(distance, nearest, out=nearest)
         farthest = int(nearest.argmax()) if n else 0
         if not n or float(nearest[farthest]) <= far or len(centres) == MOST_CLASSES:
             break
-        centres.append(as_numpy(given[farthest]))
+        centres.append(as_numpy(given[:, farthest]))
     back = np.linalg.inv(regular_jacobian(shape))
-    classes = [(back @ c[: d * d].reshape(d, d) @ back.T, float(c[-2] - 1)) for c in centres]
+    full = np.array([[pairs.index((min(i, j), max(i, j))) for j in range(d)] for i in range(d)])
+    classes = [(back @ c[full] @ back.T, float(c[-2] - 1)) for c in centres]
     return Energies(means, as_numpy(own), classes)
