@@ -324,13 +324,15 @@ def _gathered(matrices: list[Array], c0: C0Space) -> csr_array:
         matrix.sum_duplicates()
         return matrix
     values, rows, columns = [], [], []
+    number = np.int32 if c0.size < 2**31 else np.int64  # fewer bytes: matrices of many cells are large
     for codes, given in zip(Q.codes, matrices, strict=True):
-        negative, place = codes & 1, codes >> 1
+        negative, place = codes & 1, (codes >> 1).astype(number)
         if negative.any():
             sign = 1.0 - 2 * negative
             given = given * sign[:, :, None] * sign[:, None, :]
         values.append(given.reshape(-1))
         rows.append(np.repeat(place, codes.shape[1]))
         columns.append(np.tile(place, codes.shape[1]).reshape(-1))
-    entries = np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))
-    return csr_array(coo_array(entries, shape=(c0.size, c0.size)))
+    whole, *places = (parts[0] if len(parts) == 1 else np.concatenate(parts) for parts in (values, rows, columns))
+    del values, rows, columns
+    return csr_array(coo_array((whole, tuple(places)), shape=(c0.size, c0.size)))
