@@ -127,7 +127,8 @@ class Runner:
             if not self._in_time():
                 return
             block = case.block(self.settings, self._backend.name)
-            assert isinstance(block, TiledProblem)
+            if not isinstance(block, TiledProblem):
+                continue  # Compiled by other processes.
             for strategy, algorithm in self._combinations():
                 try:
                     kernels.append(block.choose(strategy, algorithm, 1).kernel)

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from hpfem.benchmarks.runner import Runner
 from hpfem.errors import NotSuitable
 from hpfem.reproduction import EXPERIMENTS, processes
 from hpfem.reproduction.papers import cao
+from hpfem.reproduction.run import SeriesSettings, cases_of
 from tests.distributed.launch import needs_mpi
 
 CASE = {"equation": "Helmholtz", "d": 3, "geometry": "trilinear", "shape": "hex", "order": 3, "counts": (2, 2, 4)}
@@ -50,6 +52,18 @@ def test_each_process_has_as_many_hexes_as_one_alone():
                 "processes": 2,
                 "box": (wide, high, 2 * deep),
             }
+
+
+def test_nothing_is_compiled_ahead():
+    """The processes compile; `Runner.prepare` has nothing to do for them."""
+    experiment = EXPERIMENTS["cao-nekbone-2"]
+    for series in experiment.series:
+        listed = tuple(cases_of(experiment, series, "cuda", False))
+        assert listed
+        settings = SeriesSettings(
+            listed=listed, backend="cpu", dtypes=("float64",), strategies=("auto",), algorithms=("auto",), dofs=(1e11,)
+        )
+        Runner(settings, {}).prepare()
 
 
 def test_refusals(monkeypatch, tmp_path):
