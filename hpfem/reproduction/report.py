@@ -437,8 +437,9 @@ def _bars(rated: Sequence[Record], title: str, unit: str, path: Path) -> Path:
     """A picture: a row of panels for each equation, a column for each number of components; bars, black for limits."""
     rows, columns = ([*dict.fromkeys(record.get(name) for record in rated)] for name in ("equation", "d"))
     parts = [name for name in parts_of(rated) if name not in ("equation", "d")]
-    if "strategy" in parts:  # of one kind of elements each
-        parts = [name for name in parts if name != "geometry"]
+    for name, other in (("geometry", "strategy"), ("strategy", "geometry")):
+        if {name, other} <= {*parts} and _follows(name, other, rated):
+            parts.remove(name)
     names = {tuple(words_of(record, parts)) for record in measured(rated, equation=rows[0])}
     left, gap, height = 0.4 + 0.065 * max(len(", ".join(own)) for own in names), 0.45, 0.19 * len(names)
     size = left + 2.6 * len(columns) + 0.15, 0.65 + len(rows) * (height + gap)
@@ -458,6 +459,12 @@ def _bars(rated: Sequence[Record], title: str, unit: str, path: Path) -> Path:
         first.invert_yaxis()  # shared along a row
     style.heading(figure, title)
     return style.save(figure, path)
+
+
+def _follows(name: str, other: str, records: Sequence[Record]) -> bool:
+    """Whether what one part of a case is follows from another part."""
+    pairs = {(record.get(other), record.get(name)) for record in records}
+    return len(pairs) == len({of for of, _ in pairs})
 
 
 def _drawn(rated: Sequence[Record], over: str, title: str, unit: str, path: Path) -> Path:

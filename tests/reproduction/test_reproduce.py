@@ -230,6 +230,20 @@ def test_cases_of_one_order_have_bars(monkeypatch, tmp_path):
     assert [bar.get_width() for bar in second.patches] == [3.0] and first.get_xlim()[1] > 9
 
 
+@pytest.mark.parametrize(
+    "other, words", [("warp", ["deformed, plain", "affine, warp", "affine, plain"]), ("plain", ["deformed", "affine"])]
+)
+def test_bars_name_what_does_not_follow(other, words, monkeypatch, tmp_path):
+    """A strategy that each kind of elements has alone is not named beside it."""
+    figures = []
+    monkeypatch.setattr("hpfem.plots.style.save", lambda figure, path: figures.append(figure) or path)
+    case = {**RECORD, "equation": "Poisson", "strategy": "plain", "geometry": "deformed"}
+    records = [case, {**case, "geometry": "affine", "strategy": other}, {**case, "geometry": "affine"}]
+    draw(document(*records), tmp_path)
+    [axis] = figures[0].axes
+    assert [label.get_text() for label in axis.get_yticklabels()] == words
+
+
 def test_noisy_machines_are_told():
     slow = {**RUN, "rooflines": {"cuda": {"bandwidth": 2e12, "flops": 3e13}}}
     text = page({**document(RECORD), "runs": [RUN, slow]}, {})
