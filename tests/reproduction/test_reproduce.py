@@ -231,7 +231,8 @@ def test_cases_of_one_order_have_bars(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "other, words", [("warp", ["deformed, plain", "affine, warp", "affine, plain"]), ("plain", ["deformed", "affine"])]
+    ("other", "words"),
+    [("warp", ["deformed, plain", "affine, warp", "affine, plain"]), ("plain", ["deformed", "affine"])],
 )
 def test_bars_name_what_does_not_follow(other, words, monkeypatch, tmp_path):
     """A strategy that each kind of elements has alone is not named beside it."""
