@@ -414,7 +414,7 @@ def gpu_tets(clock: Clock, small: bool) -> None:
 
 
 def ready(clock: Clock, shape: str, n: int, order: int) -> None:
-    """A curved mesh in host memory to the first iteration; the third time: the others compile, also for many cells."""
+    """A curved mesh in host memory to the first iteration: times of the third pass, the first two compile."""
     import hpfem as hp
     from hpfem.mesh import box
 

@@ -267,7 +267,21 @@ def device_of(xp: Any) -> str:
     -------
     str
     """
-    return str(getattr(xp.empty(0), "device", "the only one"))
+    return home_of(xp.empty(0))
+
+
+def home_of(array: Any) -> str:
+    """Name the device where an array is; see `device_of`.
+
+    Parameters
+    ----------
+    array : array
+
+    Returns
+    -------
+    str
+    """
+    return str(getattr(array, "device", "the only one"))
 
 
 class PerDevice(Generic[T]):
@@ -278,6 +292,9 @@ class PerDevice(Generic[T]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PerDevice, ()
+
+    def __contains__(self, device: str) -> bool:
+        return device in self._made
 
     def get(self, device: Device | str, make: Callable[[], T]) -> T:
         """Give the object of a device.

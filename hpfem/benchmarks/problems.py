@@ -231,7 +231,7 @@ def problem_bytes(benchmark: str, shape: str, order: int, size: ProblemSize, geo
     operator = BENCHMARKS[benchmark](space)
     [block] = space.blocks
     one_field = block.n_modes * space.dtype.itemsize
-    each = operator.nbytes / space.n_cells + one_field + block.geometry.coefficients[0].nbytes + block.elements.itemsize
+    each = operator.nbytes / space.n_cells + one_field + block.geometry.given[:1].nbytes + block.elements.itemsize
     return int(size.n_cells * each)
 
 

@@ -392,7 +392,7 @@ class BlockGeometry(ElementMap):
     @cached_property
     def widths(self) -> Array:
         """Sizes of the elements, roughly: of their largest coefficients but the constant ones, [E]."""
-        xp, widths = self.xp, np.empty(self.n_elements)
+        xp, widths = self.xp, np.empty(len(self.given))
         for part in chunks(len(widths), self.given[:1].size, most=CACHED if xp is np else ON_DEVICE * CHUNK):
             own = abs(self.given[part, :, 1:])
             widths[part] = as_numpy(own.reshape(len(own), -1).max(axis=1))

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from hpfem.shapes import Basis, Shape, default_counts, equispaced_nodes, make_basis, quadrature
 from hpfem.shapes.cached import cached_property
 
-from ..memory import PerDevice, as_numpy, device_of
+from ..memory import HOST, PerDevice, as_numpy, device_of, home_of
 from .jacobians import determinant, normal, scaled_jacobian
 
 Array = NDArray[np.float64]
@@ -41,7 +41,7 @@ ROUNDING = 1e-14
 SURE = 1e-9
 CHUNK = 4_000_000  # numbers held at a time
 CACHED = 1 << 16  # and for loops whose data should fit into a core's cache
-ON_DEVICE = 16  # times as many on a device, where starting operations takes longer than few numbers
+ON_DEVICE = 16  # times as many on a device, where starting an operation takes longer than computing a few numbers
 
 
 class Cells(Protocol):
@@ -153,13 +153,22 @@ class ElementMap:
         self.given, self.xp = coefficients, xp
         self._copies: PerDevice[Any] = PerDevice()
         if xp is not np:
-            self._copies.get(device_of(xp), lambda: coefficients)
+            self._copies.get(home_of(coefficients), lambda: coefficients)
+        self._fetched = 0  # elements of which the host was given coefficients
         self.dim, self.space_dim = shape.dim, int(coefficients.shape[1])
 
-    @cached_property
+    def __reduce__(self) -> tuple[type[ElementMap], tuple[Any, ...]]:
+        return ElementMap, (self.shape, self.order, self.coefficients)
+
+    @property
     def coefficients(self) -> Array:
         """The coefficients on the host, copied at the first use if they are elsewhere."""
-        return np.asarray(as_numpy(self.given))
+        return self.given if self.on_host else self._copies.get(HOST, lambda: np.asarray(as_numpy(self.given)))
+
+    @property
+    def on_host(self) -> bool:
+        """Whether the coefficients are on the host; otherwise they are not there yet."""
+        return self.xp is np
 
     @staticmethod
     def of(cells: Cells, points: Any, rows: Elements = slice(None), xp: Any = np) -> ElementMap:
@@ -240,7 +249,9 @@ class ElementMap:
         return xp.matmul(self.coefficients_of(elements, xp).transpose(1, 0, 2), xp.asarray(values))
 
     def coefficients_of(self, elements: Elements, xp: Any = np) -> Any:
-        """Coefficients of some elements; those of all are kept on a device where some were asked for.
+        """Coefficients of some elements.
+
+        Those of all are kept on a device where some were asked for, and on the host once as many were asked for.
 
         Parameters
         ----------
@@ -252,12 +263,15 @@ class ElementMap:
         -------
         array of xp, [n, D, n_modes]
         """
-        if xp is np and self.xp is np:
-            return self.given[elements]
-        home = self.xp if xp is np else xp
-        kept = self._copies.get(device_of(home), lambda: home.asarray(self.coefficients))
-        found = kept[elements if isinstance(elements, slice) else home.asarray(elements)]
-        return as_numpy(found) if xp is np else found
+        if xp is np and not self.on_host and HOST.name not in self._copies:
+            given = self.given[elements if isinstance(elements, slice) else self.xp.asarray(elements)]
+            self._fetched += len(given)
+            if self._fetched <= self.n_elements:
+                return as_numpy(given)
+        if xp is np:
+            return self.coefficients[elements]
+        copied = self._copies.get(device_of(xp), lambda: xp.asarray(self.coefficients))
+        return copied[elements if isinstance(elements, slice) else xp.asarray(elements)]
 
     def jacobian(self, gradient: Array, elements: Elements = slice(None), xp: Any = np) -> Any:
         """Derivatives dx_i/d xi_a, or by other coordinates if the gradient is.
@@ -421,7 +435,7 @@ class ElementMap:
         """
         gradient, values = check_gradient(self.shape, self.order), _nodes_of_modes(self.shape, self.order)[0]
         results = np.empty((5, self.n_elements))
-        affine = self.affine_elements
+        affine = as_numpy(self.affine_elements)
         # In affine elements one point is enough.
         for chosen, at in ((np.flatnonzero(affine), gradient[:, :, :1]), (np.flatnonzero(~affine), gradient)):
             for part in chunks(len(chosen), (self.space_dim + 2) * self.dim * at.shape[2], most=CACHED):

@@ -17,8 +17,8 @@ from ..support.threads import in_parts, thread_count
 from .symmetry import Indices
 
 _BITS = 63
-# Things that are worth several threads, and as many parts.
-_MANY, _PIECES = 1_000_000, 8
+# Things that are worth several threads, and the number of parts.
+MANY, _PIECES = 1_000_000, 8
 # Compare-exchange steps that sort a row of this many numbers.
 _NETWORKS = {2: [(0, 1)], 3: [(0, 1), (1, 2), (0, 1)], 4: [(0, 1), (2, 3), (0, 2), (1, 3), (1, 2)]}
 
@@ -51,7 +51,7 @@ def sort(numbers: Indices) -> None:
     ----------
     numbers : ndarray of int, [n]
     """
-    if len(numbers) >= _MANY and thread_count() > 1:
+    if len(numbers) >= MANY and thread_count() > 1:
         in_parts(lambda part: numbers[part].sort(), _pieces(len(numbers)))
         numbers.sort(kind="stable")  # which merges what is in order
     else:
@@ -59,8 +59,8 @@ def sort(numbers: Indices) -> None:
 
 
 def _pieces(count: int) -> list[slice]:
-    """Equal parts of many things, as many as there should be threads."""
-    n = _PIECES if count >= _MANY else 1
+    """Equal parts of many things; all of few."""
+    n = _PIECES if count >= MANY else 1
     return [slice(count * k // n, count * (k + 1) // n) for k in range(n)]
 
 

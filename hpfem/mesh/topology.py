@@ -25,7 +25,7 @@ from hpfem.shapes.cached import cached_property
 from ..support.immutable import frozen
 from ..support.threads import in_parts
 from .cells import CellArray
-from .sorting import TupleIndex, comparisons, in_order, run_starts, sorted_rows
+from .sorting import MANY, TupleIndex, comparisons, in_order, run_starts, sorted_rows
 from .symmetry import Indices, symmetries
 
 
@@ -252,7 +252,7 @@ class Topology:
             codes[position][:, number] = orientation_codes(entity.shape, corners)
             of_array[position][width - len(entity.vertices) :, :, number] = sorted_rows(corners).T
 
-        in_parts(write, self.local_entities(dim))
+        in_parts(write, self.local_entities(dim), rows.size >= MANY)
         index = TupleIndex(rows.T, self.n_vertices)
         ids = [frozen(own.reshape(-1, n)) for own, n in zip(np.split(index.ids, ends[:-1]), counts, strict=True)]
         return Entities(index.count, tuple(ids), tuple(map(frozen, codes)), index)

@@ -108,15 +108,20 @@ class Elements(TiledProblem):
         return sorted({n for n in self.counts if n <= most} or {min(self.counts)}, reverse=True)
 
 
-def by_source(problem: BlockProblem, backend: Backend, source: str) -> tuple[Strategy, str | None, BlockKernel]:
+def by_source(
+    problem: BlockProblem, backend: Backend, source: str, algorithm: str = "auto"
+) -> tuple[Strategy, str | None, BlockKernel]:
     """Build a kernel with a source of geometric factors.
 
     Parameters
     ----------
     problem : BlockProblem
+        Its algorithm is that of strategies that "auto" does not take.
     backend : Backend
     source : str
         In `hpfem.backends.strategy.SOURCES`.
+    algorithm : str
+        Of what "auto" takes: "collocated", "noncollocated" or "auto".
 
     Returns
     -------
@@ -131,7 +136,7 @@ def by_source(problem: BlockProblem, backend: Backend, source: str) -> tuple[Str
     NotSuitable
         If none offers it.
     """
-    usual = choose(problem, "auto", "auto", backend)
+    usual = choose(problem, "auto", algorithm, backend)
     if usual.kernel.problem.source == source:
         return backend.strategy(usual.config.strategy), usual.config.options, usual.kernel
     wanted = set(source.split()) - {STORED}
@@ -161,7 +166,7 @@ class Sourced(Elements):
         """
         # Coefficients in the factors are of all the few elements, also where one is enough to compile.
         problem = self.tiled(max(n_elements, self.problem.n_elements))
-        provider, options, kernel = by_source(problem, self.backend, strategy)
+        provider, options, kernel = by_source(problem, self.backend, strategy, algorithm)
         if kernel.problem.source != strategy:
             raise NotSuitable(f"{provider.name} takes {kernel.problem.source} factors here, not {strategy}")
         config = Config(strategy, kernel.problem.algorithm, f"{provider.name} {options or ''}".strip())
@@ -353,7 +358,7 @@ class GlobalElements(OneMesh):
         made = self._make(c0.space, strategy=strategy, algorithm=algorithm)
         if self._recomputed:
             problem = made.problem(0)
-            provider, options, kernel = by_source(problem, made.backend, RECOMPUTED)
+            provider, options, kernel = by_source(problem, made.backend, RECOMPUTED, algorithm)
             made.rebuild([(Config(provider.name, kernel.problem.algorithm, options), "asked for", ())])
             if not made.choices[0].kernel.problem.recomputed:
                 raise NotSuitable(f"{provider.name} does not recompute the factors of this box")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,8 @@ from hpfem.shapes.cached import cached_property
 from ..backends.base import BACKENDS, Backend, checked_name, choose_backend, vectors_on
 from ..backends.exchange import wrap
 from ..errors import ArgumentError, MeshError, StateError
-from ..geometry.block_geometry import BlockGeometry, by_kind
-from ..geometry.element_map import CHUNK, FLAT_TOLERANCE
+from ..geometry.block_geometry import BlockGeometry, GeometryKind, by_kind
+from ..geometry.element_map import CHUNK, FLAT_TOLERANCE, Cells, ElementMap
 from ..memory import HOST, PairArray
 from ..mesh import Mesh
 from ..support.communicator import Communicator
@@ -51,7 +52,8 @@ class Space(Immutable):
     dtype : dtype
         float64 or float32.
     backend : str
-        Default backend of operators on this space: "auto", "numpy", "cpu" or "cuda".
+        Default backend of operators on this space: "auto", "numpy", "cpu" or "cuda". Maps of many cells are made on its
+        device, if there is room.
 
     Raises
     ------
@@ -167,19 +169,23 @@ class Space(Immutable):
         blocks = []
         # A process without cells has a block without elements.
         groups = [group for group in self.mesh.aligned if len(group)] or self.mesh.aligned[:1]
-        points = {np: self.mesh.points}
         for group in groups:
             tabulation = self._tabulation(group.shape)
-            # A device's library compiles its array operations first, which takes longer than NumPy for few numbers.
-            xp = np if group.nodes.size * self.dim <= CHUNK else self._array_module()
-            if xp not in points:
-                points[xp] = xp.asarray(self.mesh.points)
-            for kind, chosen, elements in by_kind(group, points[xp], xp):
-                geometry = BlockGeometry(group.shape, group.order, elements.given, tabulation.rule, kind, xp)
+            for kind, chosen, elements in self._maps(group):
+                geometry = BlockGeometry(group.shape, group.order, elements.given, tabulation.rule, kind, elements.xp)
                 self._check_tangling(geometry, group.indices[chosen])
                 self._check_range(geometry, group.indices[chosen])
                 blocks.append(Block(tabulation, geometry, group.indices[chosen]))
         return blocks
+
+    def _maps(self, cells: Cells) -> list[tuple[GeometryKind, NDArray[np.int64], ElementMap]]:
+        """Maps of cells by kind: of many cells where the space computes, if there is room."""
+        # A device's library compiles its array operations first, which takes longer than NumPy for few numbers.
+        xp = np if cells.nodes.size * self.dim <= CHUNK else self._array_module()
+        if xp is not np:
+            with suppress(MemoryError):
+                return list(by_kind(cells, xp.asarray(self.mesh.points), xp))
+        return list(by_kind(cells, self.mesh.points))
 
     def _check_tangling(self, geometry: BlockGeometry, cells: NDArray[np.int64]) -> None:
         """Refuse cells that are tangled at a quadrature point: reading the mesh has checked other points."""

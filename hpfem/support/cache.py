@@ -275,7 +275,7 @@ class Cache:
         return len(entries)
 
     def grown(self, spared: float = 0.0) -> None:
-        """Count an entry that was written; delete old ones now and then, at the first one too.
+        """Count an entry that was written; after the first and every 64th of this process, delete old ones.
 
         Parameters
         ----------

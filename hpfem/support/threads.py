@@ -175,7 +175,7 @@ def run_all(tasks: Sequence[Callable[[], None]]) -> None:
             raise other.error
 
 
-def in_parts(work: Callable[[T], None], parts: Iterable[T]) -> None:
+def in_parts(work: Callable[[T], None], parts: Iterable[T], worth: bool = True) -> None:
     """Do work that leaves Python's lock for most of its time, as NumPy does on large arrays, on several threads.
 
     Parameters
@@ -184,6 +184,8 @@ def in_parts(work: Callable[[T], None], parts: Iterable[T]) -> None:
         (part): called once for every part, in any order and at the same time.
     parts : iterable
         As equal as possible.
+    worth : bool
+        Whether the work takes much longer than to wake threads; otherwise this thread does it.
 
     Raises
     ------
@@ -191,7 +193,7 @@ def in_parts(work: Callable[[T], None], parts: Iterable[T]) -> None:
         The exception of a part; others may have been left out then.
     """
     every = list(parts)
-    count = min(len(every), _MOST_IN_PARTS)
+    count = min(len(every), _MOST_IN_PARTS if worth else 1)
     count = min(count, thread_count()) if count > 1 else count
 
     def run(share: Sequence[T]) -> None:

@@ -75,6 +75,14 @@ def test_every_element_of_a_copy_has_factors_of_its_own(kind, lanes):
     np.testing.assert_array_equal(again.factors(kind, lanes), made.factors(kind, lanes))
 
 
+@pytest.mark.parametrize("moved", [False, True])
+def test_copies_are_in_range_if_the_few_elements_are(moved):
+    """So that factors in float32 may be asked for."""
+    patch = hp.Space(problem_mesh("hex", (2, 1, 1), "deformed"), 2).blocks[0].geometry
+    made = RepeatedGeometry(patch, 11 * patch.n_elements, moved=moved)
+    assert len(made.outside(np.float32)) == 0 and made.widths.max() == patch.widths.max()
+
+
 @pytest.mark.parametrize("shape", BOX_SHAPES)
 def test_sizes_are_near_those_wanted_and_each_is_there_once(shape):
     sizes = problem_sizes(shape, 4, [1e4, 1e5, 1e6])

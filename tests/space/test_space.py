@@ -9,6 +9,7 @@ import pytest
 
 import hpfem as hp
 from hpfem.errors import ArgumentError, MeshError, SolverError, StateError
+from hpfem.memory import HOST
 from hpfem.mesh import box
 from hpfem.shapes import BASES
 from hpfem.space import transforms
@@ -42,7 +43,7 @@ def check_made_elsewhere(mesh, xp, monkeypatch, **options):
     for a, b in zip(there.blocks, here.blocks, strict=True):
         assert a.geometry.xp is not np and np.array_equal(a.elements, b.elements)
         assert (a.shape, a.geometry.kind) == (b.shape, b.geometry.kind)
-        assert "coefficients" not in vars(a.geometry)  # nothing was copied to the host
+        assert HOST.name not in a.geometry._copies  # nothing was copied to the host
         scale = abs(b.geometry.coefficients).max()
         assert abs(a.geometry.coefficients - b.geometry.coefficients).max() < 1e-14 * scale
         assert np.allclose(a.geometry.widths, b.geometry.widths, rtol=1e-13)
@@ -71,6 +72,32 @@ class TestBlocks:
         expected = hp.Helmholtz(host, lam=1.3)(u)
         found = hp.Helmholtz(space, lam=1.3)(space.field("coeff", u.arrays))
         assert all(norm_error(a, b) < 1e-12 for a, b in zip(found.arrays, expected.arrays, strict=True))
+
+    def test_the_host_asks_for_parts_of_maps_elsewhere(self, monkeypatch):
+        """Few elements are copied alone, all of them at most once."""
+        monkeypatch.setattr("hpfem.space.space.CHUNK", 0)
+        monkeypatch.setattr(hp.Space, "_array_module", lambda self: Elsewhere())
+        copied, geometry = [], hp.Space(curved("tet"), 3).blocks[0].geometry
+        monkeypatch.setattr("hpfem.geometry.element_map.as_numpy", lambda a: copied.append(len(a)) or np.array(a))
+        n, expected = geometry.n_elements, geometry.given
+        for _ in range(3):
+            for e in range(n):
+                assert np.array_equal(geometry.coefficients_of(slice(e, e + 1)), expected[e : e + 1])
+                assert np.array_equal(geometry.coefficients_of(np.array([e])), expected[e : e + 1])
+        assert HOST.name in geometry._copies and sum(copied) == 2 * n
+        assert np.shares_memory(geometry.on_rule(geometry.rule).coefficients, geometry.coefficients)
+        assert np.array_equal(pickle.loads(pickle.dumps(geometry)).coefficients, expected)
+
+    def test_maps_are_made_on_the_host_without_room_elsewhere(self, monkeypatch):
+        class Full(Elsewhere):
+            def empty(self, shape):
+                if shape:
+                    raise MemoryError
+                return np.empty(0)
+
+        monkeypatch.setattr("hpfem.space.space.CHUNK", 0)
+        monkeypatch.setattr(hp.Space, "_array_module", lambda self: Full())
+        assert all(block.geometry.on_host for block in hp.Space(curved("tet"), 3).blocks)
 
     def test_every_cell_is_in_one_block(self, mixed):
         space = hp.Space(mixed, 2)

@@ -106,8 +106,9 @@ EXPERIMENTS.add(
         " the modified basis and our default points; elements straight-sided, tets of geometry order 2, or affine."
         " 'stored': all factors at every point; 'recomputed' from the element's map; 'scaled': recomputed but for one"
         " number a point; 'merged': with the coefficients in the factors. Helmholtz's coefficients vary. Of each source"
-        " the strategy that is expected to be the fastest, with the options that the tuner times first; median of 9."
-        " On the H200 elements that are not affine ran the collocated algorithm alone.",
+        " what 'auto' takes, if it has this source, else the first strategy that offers it, collocated, with the"
+        " options that the tuner times first; median of 9. On the H200 elements that are not affine ran collocated"
+        " alone.",
         (
             _series(AFFINE, POISSON, OPERATORS[POISSON], (STORED,), affine=True),
             _series(COMMON, POISSON, OPERATORS[POISSON], (STORED, RECOMPUTED, SCALED)),
