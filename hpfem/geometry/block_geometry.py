@@ -33,7 +33,7 @@ from hpfem.shapes.cached import cached_property
 
 from ..errors import ArgumentError
 from ..memory import as_numpy
-from .element_map import CACHED, CHUNK, FLAT_TOLERANCE, ON_DEVICE, SURE, Cells, ElementMap, Elements, Indices, chunks
+from .element_map import CACHED, CHUNK, FLAT_TOLERANCE, SURE, Cells, ElementMap, Elements, Indices, at_once, chunks
 from .jacobians import determinant, determinant_and_inverse, inverse_collapse, scaled_jacobian
 from .map_lines import MapLines
 
@@ -198,7 +198,7 @@ def _first_kinds(elements: ElementMap) -> NDArray[np.int64]:
     """Number of the first kind that includes each element."""
     xp = elements.xp
     first = np.empty(elements.n_elements, dtype=np.int64)
-    for rows in chunks(len(first), elements.given[:1].size, most=CACHED if xp is np else ON_DEVICE * CHUNK):
+    for rows in chunks(len(first), elements.given[:1].size, most=at_once(xp)):
         own = ElementMap(elements.shape, elements.order, elements.given[rows], xp)
         first[rows] = as_numpy(xp.stack([kind.includes(own) for kind in GEOMETRY_KINDS]).argmax(axis=0))
     return first
@@ -393,7 +393,7 @@ class BlockGeometry(ElementMap):
     def widths(self) -> Array:
         """Sizes of the elements, roughly: of their largest coefficients but the constant ones, [E]."""
         xp, widths = self.xp, np.empty(len(self.given))
-        for part in chunks(len(widths), self.given[:1].size, most=CACHED if xp is np else ON_DEVICE * CHUNK):
+        for part in chunks(len(widths), self.given[:1].size, most=at_once(xp)):
             own = abs(self.given[part, :, 1:])
             widths[part] = as_numpy(own.reshape(len(own), -1).max(axis=1))
         return widths

@@ -86,8 +86,18 @@ def chunks(count: int, numbers_each: int, lanes: int = 1, most: int | None = Non
         yield slice(start, min(start + step, count))
 
 
-def _most(xp: Any) -> int:
-    """Numbers held at a time by many small operations: in the cache, but on a device in few launches."""
+def at_once(xp: Any) -> int:
+    """Say how many numbers short operations should hold at a time: what a core's cache has room for, more on a device.
+
+    Parameters
+    ----------
+    xp : module
+        NumPy or CuPy: where they are.
+
+    Returns
+    -------
+    int
+    """
     return CACHED if xp is np else CHUNK
 
 
@@ -143,6 +153,9 @@ class ElementMap:
 
     Attributes
     ----------
+    given : array of xp
+        The coefficients where they were made; see `coefficients` and `coefficients_of` for others.
+    xp : module
     dim, space_dim : int
         Dimensions d of the reference shape and D of the coordinates.
     """
@@ -167,7 +180,7 @@ class ElementMap:
 
     @property
     def on_host(self) -> bool:
-        """Whether the coefficients are on the host; otherwise they are not there yet."""
+        """Whether the coefficients were made on the host."""
         return self.xp is np
 
     @staticmethod
@@ -194,7 +207,7 @@ class ElementMap:
         if xp is not np:  # fewer bytes
             nodes = nodes.astype(np.int32 if len(points) < 2**31 else np.int64)
         coefficients, to_modes = xp.empty((len(nodes), dim, n)), xp.asarray(inverse.T)
-        for part in chunks(len(coefficients), n * dim, most=_most(xp)):
+        for part in chunks(len(coefficients), n * dim, most=at_once(xp)):
             by_coordinate = points.take(xp.asarray(nodes[part]), axis=0).swapaxes(1, 2).reshape(-1, n)
             # Relative to the first node: far from the origin, numbers as small as the element keep their digits.
             xp.matmul(by_coordinate - by_coordinate[:, :1], to_modes, out=coefficients[part].reshape(-1, n))
@@ -335,7 +348,7 @@ class ElementMap:
         """Largest extent of the nodes of each element, and their largest coordinate, [E]."""
         values = _nodes_of_modes(self.shape, self.order)[0]
         size, place = self.xp.empty(self.n_elements), self.xp.empty(self.n_elements)
-        for part in chunks(self.n_elements, self.space_dim * values.shape[1], most=_most(self.xp)):
+        for part in chunks(self.n_elements, self.space_dim * values.shape[1], most=at_once(self.xp)):
             nodes = self._combined(values.T, part)
             # One axis at a time, because NumPy takes ten times as long for several.
             low, high = nodes.min(axis=1), nodes.max(axis=1)
@@ -350,7 +363,7 @@ class ElementMap:
         """
         size, place = self._size_and_place
         largest = self.xp.empty(self.n_elements)
-        for part in chunks(self.n_elements, self.space_dim * len(rest), most=_most(self.xp)):
+        for part in chunks(self.n_elements, self.space_dim * len(rest), most=at_once(self.xp)):
             largest[part] = abs(self._combined(rest, part)).max(axis=1).max(axis=0)
         return largest <= self.xp.maximum(tolerance * size, COORDINATE_ROUNDING * place)
 
@@ -414,7 +427,7 @@ class ElementMap:
         low, high = gradient.min(axis=2), gradient.max(axis=2)
         largest = np.abs(_nodes_of_modes(self.shape, self.order)[0]).max(axis=1)
         bounds = np.vstack([(high - low) / 2, largest])
-        for part in chunks(self.n_elements, (5 * self.dim + 2) * self.space_dim, most=_most(xp)):
+        for part in chunks(self.n_elements, (5 * self.dim + 2) * self.space_dim, most=at_once(xp)):
             J, apart = self._combined((low + high) / 2, part), self._combined(bounds, part, sizes=True)
             lengths, departs = (xp.sqrt((rows * rows).sum(axis=0)) for rows in (J, apart[:, :-1]))
             det, longest = determinant(J, xp), lengths + departs

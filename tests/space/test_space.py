@@ -74,7 +74,7 @@ class TestBlocks:
         assert all(norm_error(a, b) < 1e-12 for a, b in zip(found.arrays, expected.arrays, strict=True))
 
     def test_the_host_asks_for_parts_of_maps_elsewhere(self, monkeypatch):
-        """Few elements are copied alone, all of them at most once."""
+        """Few elements are copied alone; all of them are copied, and kept, once as many were asked for as there are."""
         monkeypatch.setattr("hpfem.space.space.CHUNK", 0)
         monkeypatch.setattr(hp.Space, "_array_module", lambda self: Elsewhere())
         copied, geometry = [], hp.Space(curved("tet"), 3).blocks[0].geometry

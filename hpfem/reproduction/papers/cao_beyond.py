@@ -18,6 +18,7 @@ DOFS = {"cuda": 1e7, "cpu": 1e5}
 BENT = {"hex": "multilinear", "prism": "multilinear", "pyramid": "multilinear", "tet": "deformed"}
 # Options of the spaces; by default a modal basis.
 SPACES: Mapping[str, Mapping[str, Any]] = {"hex": NODAL}
+# Highest order on a GPU, if not 11.
 HIGHEST = {"hex": 15}
 POISSON, HELMHOLTZ = EQUATIONS
 
