@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping
+from itertools import product
 from typing import Any
 
 from hpfem.benchmarks import read_results
@@ -16,6 +17,8 @@ from hpfem.benchmarks.results import markdown_table
 TITLES = {"bk1": "Mass (BK1)", "bk3": "Helmholtz (BK3)"}
 # Sum factorisation over a block of threads is what is not named; with one element per thread it is "lane".
 NAMES = {"sumfac-top": "", "sumfac": "lane"}
+# What the options of a strategy may say of its factors.
+SOURCES_IN_OPTIONS = ("recomputed", "scaled", "merged")
 Record = Mapping[str, Any]
 Cell = Callable[[list[Record]], str]
 
@@ -70,20 +73,46 @@ def table(records: list[Record], cell: Cell, **wanted: Any) -> str:
     return markdown_table(["P", *shapes], rows)
 
 
+def source_of(record: Record) -> str:
+    """Source of geometric factors: asked for, or the strategy's own by its options."""
+    words = (record.get("variant") or "").split()
+    return str(record.get("source") or " ".join(word for word in SOURCES_IN_OPTIONS if word in words) or "stored")
+
+
+def by_source(records: list[Record], shape: str, geometry: str, benchmark: str, dtype: str) -> str:
+    """A row per order, a column per source of factors, of the fastest strategy and algorithm."""
+    own = [r for r in records if r["shape"] == shape]
+    names = list(dict.fromkeys(map(source_of, own)))
+    wanted = {"geometry": geometry, "benchmark": benchmark, "dtype": dtype}
+    rows = []
+    for order in sorted({r["order"] for r in own}):
+        found = largest(own, order=order, **wanted)
+        rows.append([str(order), *(rate([r for r in found if source_of(r) == name]) for name in names)])
+    kept = [k for k in range(1, len(names) + 1) if any(row[k] for row in rows)]
+    rows = [[row[0], *(row[k] for k in kept)] for row in rows if any(row[1:])]
+    return markdown_table(["P", *(names[k - 1] for k in kept)], rows) if len(kept) > 1 else ""
+
+
 def main(path: str) -> None:
     """Print the tables."""
     records = read_results(path)["results"]
+    stored = [r for r in records if source_of(r) == "stored"]
     for benchmark, title in TITLES.items():
         for geometry in ("deformed", "affine"):
             for dtype in ("float64", "float32"):
-                print(f"\n{title}, {geometry} elements, {dtype}\n")
-                print(table(records, rate, benchmark=benchmark, geometry=geometry, dtype=dtype))
+                print(f"\n{title}, {geometry} elements, stored factors, {dtype}\n")
+                print(table(stored, rate, benchmark=benchmark, geometry=geometry, dtype=dtype))
     for geometry in ("deformed", "affine"):
         wanted = {"benchmark": "bk3", "geometry": geometry, "dtype": "float64"}
         print(f"\nCollocated against not, Helmholtz, {geometry}\n")
-        print(table(records, gain, **wanted))
+        print(table(stored, gain, **wanted))
         print(f"\nStrategies, Helmholtz, {geometry}\n")
         print(table(records, strategies, **wanted))
+    for benchmark, geometry, dtype in product(TITLES, ("multilinear", "deformed"), ("float64", "float32")):
+        for shape in SOLID_FIRST:
+            found = by_source(records, shape, geometry, benchmark, dtype)
+            if found:
+                print(f"\n{TITLES[benchmark]}, {geometry} {shape}, by source of factors, {dtype}\n\n{found}")
 
 
 if __name__ == "__main__":

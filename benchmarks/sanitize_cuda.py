@@ -1,7 +1,7 @@
 """One case of every family of CUDA kernels, small, compared with NumPy: to be run under compute-sanitizer.
 
-compute-sanitizer --tool memcheck python benchmarks/sanitize_cuda.py
-compute-sanitizer --tool racecheck python benchmarks/sanitize_cuda.py
+compute-sanitizer --tool memcheck python benchmarks/sanitize_cuda.py [kernels | solves]
+compute-sanitizer --tool racecheck python benchmarks/sanitize_cuda.py [kernels | solves]
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import hpfem as hp
 from hpfem.backends.base import choose_backend
 from hpfem.backends.cuda.dense.strategy import CudaDense
 from hpfem.backends.cuda.fused.strategy import CudaFused
+from hpfem.backends.cuda.kronecker.strategy import CudaKronecker
 from hpfem.backends.cuda.stdmat.strategy import CudaStdMat
 from hpfem.backends.cuda.sumfac.strategy import CudaSumFac
 from hpfem.backends.cuda.sumfac_top.strategy import CudaSumFacTop
@@ -88,6 +89,10 @@ CASES = [
     ("dense", "tet", 3, "affine", "helmholtz", "noncollocated", "warps=2 tiles=1"),
     ("dense", "tet", 5, "affine", "helmholtz", "noncollocated", "warps=2 tiles=1 stages=3 no-kept"),
     ("dense", "tet", 5, "affine", "mass", "noncollocated", None),
+    ("kronecker", "hex", 4, "affine", "helmholtz", "noncollocated", "elements=3"),
+    ("kronecker", "hex", 7, "affine", "laplacian", "noncollocated", None),
+    ("kronecker", "quad", 5, "affine", "helmholtz", "noncollocated", "elements=4"),
+    ("kronecker", "hex", 3, "affine", "mass", "noncollocated", None),
     # On simplex rules.
     ("fused", "tri", 4, "deformed", "helmholtz", "noncollocated", None),
     ("fused", "tet", 3, "deformed", "mass", "collocated", None),
@@ -97,7 +102,16 @@ CASES = [
     ("fused", "tet", 3, "deformed", "variable", "noncollocated", "warps=2 kept=3"),
 ]
 PROVIDERS = {
-    own.name: own for own in (CudaSumFacTop(), CudaSumFac(), CudaSumFacWarp(), CudaStdMat(), CudaDense(), CudaFused())
+    own.name: own
+    for own in (
+        CudaSumFacTop(),
+        CudaSumFac(),
+        CudaSumFacWarp(),
+        CudaStdMat(),
+        CudaDense(),
+        CudaKronecker(),
+        CudaFused(),
+    )
 }
 # Solvers' kernels: index tables, conjugate gradients, cells' matrices and sparse ones of multigrid.
 PRECONDITIONERS = ("none", "jacobi", "multigrid")
@@ -162,18 +176,28 @@ def shown(error: float, *what: Any, most: float = 1e-12) -> None:
         raise SystemExit("wrong")
 
 
-def main() -> None:
+def kernels() -> None:
     """Run every case; a wrong one ends the program."""
-    choose_backend("cuda")  # says what is missing
     for mixed, case in product((False, True), CASES):
         found = made(mixed, *case)
         if found is not None:
             shown(error_of(*found, case[-1]), *case, "mixed" * mixed)
+
+
+def solves() -> None:
+    """Solve with every preconditioner, and evaluate a function at points; see `kernels`."""
     for preconditioner in PRECONDITIONERS:
         shown(error_of_solve(preconditioner, "cuda"), "solve", preconditioner, most=1e-8)
     shown(error_at_points("cuda"), "at points")
 
 
+PARTS = {"kernels": kernels, "solves": solves}
+
+
 if __name__ == "__main__":
-    argparse.ArgumentParser(description=__doc__).parse_args()
-    main()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", nargs="?", choices=PARTS, help="the only one to run")
+    asked = parser.parse_args().part
+    choose_backend("cuda")  # says what is missing
+    for part in PARTS if asked is None else (asked,):
+        PARTS[part]()

@@ -2,7 +2,7 @@
 
     python benchmarks/tuner_loss.py -o OUT.json [--backend cuda] [--variants] [--shapes hex,tet] [--orders 1:7]
         [--geometries deformed] [--operators helmholtz,mass] [--points default,nodes,simplex] [--precisions full,mixed]
-        [--dtype float64] [--dofs 2e7] [--tune 8] [--most 12 --kept 3] [--budget 400] [--table]
+        [--dtype float64] [--dofs 2e7] [--strategy NAME] [--tune 8] [--most 12 --kept 3] [--budget 400] [--table]
     python benchmarks/tuner_loss.py -o OUT.json --merge A.json B.json
 
 First the suitable kernels of all cases, searched without most of the tuner's short cuts and on all elements. Then, for
@@ -244,7 +244,7 @@ def search_all(cases: Sequence[Case], options: argparse.Namespace, deadline: flo
             block = TiledProblem(problem_of(case, options.dtype), options.backend)
             n = max(1, int(options.dofs / block.problem.n_modes))
             left = deadline - time.perf_counter()
-            everything = BlockTuner(block.tiled(n), "auto", "auto", backend, left, elements=n, known=False)
+            everything = BlockTuner(block.tiled(n), options.strategy, "auto", backend, left, elements=n, known=False)
             return Searched({**case, "elements": n}, block, everything, options.most, options.kept)
         except NotSuitable as reason:
             print(f"{case}: {reason}"[:160])
@@ -387,6 +387,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--precisions", type=parse_names, default=("full",))
     parser.add_argument("--dtype", default="float64")
     parser.add_argument("--dofs", type=float, default=2e7, help="degrees of freedom of each case")
+    parser.add_argument("--strategy", default="auto", help="the only one that is searched; the tuner takes any")
     parser.add_argument("--tune", type=float, default=8.0, help="seconds of the tuner for each case; 0: only search")
     parser.add_argument("--most", type=int, default=12, help="numbers of elements per block that the search tries")
     parser.add_argument("--kept", type=int, default=3, help="those of the fastest whose options it tries")

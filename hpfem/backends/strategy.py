@@ -149,6 +149,33 @@ SCALED_MERGED = f"{SCALED} {MERGED}"
 SOURCES = (STORED, RECOMPUTED, SCALED, MERGED, SCALED_MERGED)
 
 
+def options_of_source(strategy: Strategy, problem: BlockProblem, source: str) -> Options:
+    """First options of a strategy's search whose kernel has a source of geometric factors.
+
+    Parameters
+    ----------
+    strategy : Strategy
+    problem : BlockProblem
+    source : str
+        One of `SOURCES`.
+
+    Returns
+    -------
+    str or None
+
+    Raises
+    ------
+    NotSuitable
+        If there are none before others were timed, or the strategy is not suitable.
+    """
+    wanted = set(source.split()) - {STORED}
+    for options in next(strategy.search(problem), ()):
+        words = set(((strategy.default(problem) if options is None else options) or "").split())
+        if words & {RECOMPUTED, SCALED, MERGED} == wanted:
+            return options
+    raise NotSuitable(f"strategy {strategy.name!r} offers no factors that are {source} before it has timed others")
+
+
 def of_source(
     problem: BlockProblem, recomputed: bool = False, scaled: bool = False, is_merged: bool = False
 ) -> BlockProblem:

@@ -168,6 +168,7 @@ class BenchSettings:
     min_seconds: float = 0.005
     matrix_entries: float | None = None
     sustained: ClassVar[float] = 0.0
+    sources: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _check(self, (self.benchmark,), (*BENCHMARKS, *BAKE_OFFS))
@@ -266,7 +267,11 @@ class SuiteSettings:
     min_seconds : float
         Least time of each timing: a kernel that takes longer is launched once in each.
     sustained : float
-        Seconds that the fastest is applied at the largest size without a pause; 0: not at all.
+        Seconds that the fastest, of each source of geometric factors, is applied at the largest size without a pause;
+        0: not at all.
+    sources : bool
+        Whether every source of geometric factors that a strategy offers is measured at the largest size, beside the
+        strategy's own.
 
     Raises
     ------
@@ -289,6 +294,7 @@ class SuiteSettings:
     repeats: int = 9
     min_seconds: float = 0.0005
     sustained: float = 2.0
+    sources: bool = False
     matrix_entries: ClassVar[float] = 0.0
     left_out: ClassVar[Mapping[str, str]] = MappingProxyType({})
 

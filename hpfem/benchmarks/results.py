@@ -86,6 +86,8 @@ class Measurement:
         Whether strategy "auto" takes this strategy and algorithm; of kernels alone, as the following.
     variant : str, optional
         Of the strategy's kernels.
+    source : str, optional
+        Of geometric factors, in `hpfem.backends.strategy.SOURCES`, where another than the strategy's own was asked for.
     sustained_seconds, sustained_dofs_per_second, sustained_fraction : float, optional
         Of the fastest strategy, applied for seconds without a pause.
     """
@@ -121,6 +123,7 @@ class Measurement:
     error: float | None = None
     chosen: bool | None = None
     variant: str | None = None
+    source: str | None = None
     sustained_seconds: float | None = None
     sustained_dofs_per_second: float | None = None
     sustained_fraction: float | None = None

@@ -22,6 +22,7 @@ from .tiled import TiledProblem
 REFUSALS = (NotSuitable, ArgumentError, DeviceError)
 # Shape, geometry, order and size.
 MeshCase = tuple[str, str, int, ProblemSize]
+Timed = tuple[Measurement, BuiltOperator]
 
 
 def measure_rooflines(settings: Settings, quick: bool = False) -> dict[str, Roofline]:
@@ -126,12 +127,18 @@ class Runner:
                 continue  # Compiled with its operators.
             if not self._in_time():
                 return
-            block = case.block(self.settings, self._backend.name)
+            try:
+                block = case.block(self.settings, self._backend.name)
+            except NotSuitable:
+                continue  # Said when it is measured.
             if not isinstance(block, TiledProblem):
                 continue  # Compiled by other processes.
             for strategy, algorithm in self._combinations():
                 try:
-                    kernels.append(block.choose(strategy, algorithm, 1).kernel)
+                    choice = block.choose(strategy, algorithm, 1)
+                    kernels.append(choice.kernel)
+                    for own in block.sources(choice) if self.settings.sources else ():
+                        kernels.append(own.choose(strategy, algorithm, 1).kernel)
                 except REFUSALS:
                     continue  # Said when it is measured.
             step(0, f"compiling: {case}")
@@ -152,11 +159,16 @@ class Runner:
 
     def _measure(self, case: Case) -> None:
         """Measure a case; the lists get its results when it is done."""
-        s, block = self.settings, case.block(self.settings, self._backend.name)
+        s = self.settings
+        try:
+            block = case.block(s, self._backend.name)
+        except NotSuitable as reason:
+            self.skipped.append({**case.as_dict(), "reason": str(reason)})
+            return
         first = case.dtype == s.dtypes[0]
         sizes = block.sizes(s.dofs if first else [max(s.dofs)])
         auto = block.auto(sizes[0])
-        best: tuple[Measurement, BuiltOperator] | None = None
+        best: dict[str, Timed] = {}
         found: list[Measurement] = []
         refused: list[dict[str, Any]] = []
         wrong: list[dict[str, Any]] = []
@@ -180,14 +192,35 @@ class Runner:
             for n in sizes:
                 timed = [self._time(case, built, n, part, **checked) for part in built.phases(n)]
                 found += timed
-                if n == sizes[0] and (best is None or timed[0].seconds < best[0].seconds):
-                    best = timed[0], built
+                if n == sizes[0]:
+                    self._keep_best(best, timed[0], built)
             refused += [{**what, **phase} for phase in built.refused]
-        if best is not None and s.sustained and first:
-            found[found.index(best[0])] = self._sustain(*best)
+            for own in block.sources(built.choice) if s.sources and isinstance(block, TiledProblem) else ():
+                try:
+                    other = own.build(strategy, algorithm, sizes[0])
+                    source, error = other.choice.kernel.problem.source, other.error()
+                except REFUSALS as reason:
+                    refused.append({**what, "reason": str(reason)})
+                    continue
+                if error is None or not error < TOLERANCES[case.dtype]:
+                    wrong.append({**what, "source": source, "reason": f"differs from {other.reference} by {error:.3g}"})
+                    continue
+                checked = {"error": error, "chosen": False}
+                timed = [self._time(case, other, sizes[0], part, **checked) for part in other.phases(sizes[0])]
+                found += [replace(one, source=source) for one in timed]
+                self._keep_best(best, found[-1], other)
+        for pair in best.values() if s.sustained and first else ():
+            found[found.index(pair[0])] = self._sustain(*pair)
         self.measurements += found
         self.skipped += refused
         self.wrong += wrong
+
+    @staticmethod
+    def _keep_best(best: dict[str, Timed], timed: Measurement, built: BuiltOperator) -> None:
+        """Keep the fastest of each source of factors."""
+        source = built.choice.kernel.problem.source
+        if source not in best or timed.seconds < best[source][0].seconds:
+            best[source] = timed, built
 
     def _time(
         self, case: Case, built: BuiltOperator, n_elements: int, application: Application, **checked: Any

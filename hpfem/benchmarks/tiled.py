@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,6 +21,7 @@ from hpfem.shapes import SHAPES
 from hpfem.shapes.cached import cached_property
 
 from ..backends.base import BACKENDS, Backend, choose_backend, vectors_on
+from ..backends.strategy import options_of_source, possible_sources
 from ..backends.vectors import VectorSpace
 from ..errors import ArgumentError, DeviceError, NotSuitable
 from ..forms.cost import operator_bytes
@@ -151,6 +154,7 @@ class TiledProblem:
     def __init__(self, problem: BlockProblem, backend: str = "auto", components: int = 1) -> None:
         self.problem, self.components = problem, components
         self._backend = backend
+        self._source: str | None = None
         self._shared: tuple[Any, Any] | None = None
         rng = np.random.default_rng(0)
         shape_of = (components, problem.n_elements, problem.n_input)
@@ -203,7 +207,34 @@ class TiledProblem:
         NotSuitable
             If it cannot serve the problem.
         """
-        return choose(self.tiled(n_elements), strategy, algorithm, self.backend)
+        usual = choose(self.tiled(n_elements), strategy, algorithm, self.backend)
+        if self._source is None:
+            return usual
+        provider, problem = self.backend.strategy(usual.strategy), usual.kernel.problem.with_factors(False)
+        config = usual.config._replace(options=options_of_source(provider, problem, self._source))
+        return Choice(config, self.backend.name, provider.build(problem, config.options), "asked for", ())
+
+    def sources(self, choice: Choice) -> list[TiledProblem]:
+        """Make the problem with each source of geometric factors that the strategy of a choice offers beside its own.
+
+        Parameters
+        ----------
+        choice : Choice
+
+        Returns
+        -------
+        list of TiledProblem
+            They share the arrays of this one.
+        """
+        own, found = choice.kernel.problem, list[TiledProblem]()
+        provider, problem = self.backend.strategy(choice.strategy), own.with_factors(False)
+        for source in possible_sources(problem):
+            if source != own.source:
+                with suppress(NotSuitable):
+                    options_of_source(provider, problem, source)
+                    found.append(copy(self))
+                    found[-1]._source = source
+        return found
 
     def sizes(self, dofs: Sequence[float]) -> list[int]:
         """Numbers of elements to measure.
@@ -333,7 +364,7 @@ class TiledBlock(TiledProblem):
     shape : str
     order : int
     geometry : str
-        "affine" or "deformed".
+        "affine", "multilinear" or "deformed".
     backend : str
     precision : str
         Of the operator.
@@ -344,6 +375,8 @@ class TiledBlock(TiledProblem):
     ------
     ArgumentError
         For unknown names.
+    NotSuitable
+        If multilinear elements of this shape are affine.
     """
 
     def __init__(
@@ -358,6 +391,8 @@ class TiledBlock(TiledProblem):
     ) -> None:
         space = Space(few_elements(shape, geometry), order, backend="numpy", **options)
         super().__init__(BENCHMARKS[benchmark](space, precision=precision).choices[0].kernel.problem, backend)
+        if self.problem.geometry.affine and geometry != "affine":
+            raise NotSuitable(f"{geometry} {shape} elements are affine")
 
 
 class _TiledOperator(BuiltOperator):

@@ -77,8 +77,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--strategies", options.parse_names, "NAMES", text, default=())
     text = f"{', '.join(ALGORITHMS)}, both or auto (default auto)"
     add("--algorithm", lambda name: ALGORITHMS if name == "both" else (name,), "NAME", text, dest="algorithms")
-    text = f"{', '.join(GEOMETRIES)}, or both for the first two (default both)"
-    add("--geometry", lambda kind: BOTH if kind == "both" else (kind,), "KIND", text, dest="geometries")
+    text = f"{', '.join(GEOMETRIES)}, both for the first two (default), or all"
+    several = {"both": BOTH, "all": GEOMETRIES}
+    add("--geometry", lambda kind: several.get(kind, (kind,)), "KIND", text, dest="geometries")
     text = "1e5, 1e4,1e6 or 1e3:1e6 (default 3e3:1e6): elements x modes, or unknowns of bp1, bp3, bp5, solve"
     add("--dofs", options.parse_dofs, "N", text)
     text = "assemble a matrix for SciPy if element matrices have fewer entries"

@@ -57,6 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "S",
         "run the fastest kernel for so many seconds without a pause (default 2)",
     )
+    text = "measure every source of geometric factors that a strategy offers, at the largest size"
+    group.add_argument("--sources", action="store_true", default=None, help=text)
     add("--part", parse_part, "K/N", "measure only the K-th of N parts")
     add("--budget", options.parse_seconds, "S", "start no new problem after so many seconds")
     group.add_argument("--resume", metavar="FILE.json", help="keep the results of this file and measure the rest")
@@ -81,7 +83,8 @@ def wanted(arguments: argparse.Namespace) -> bool:
     ArgumentError
         If its options are used without it.
     """
-    given = [name for name in ("sustained", "part", "budget", "resume") if getattr(arguments, name) is not None]
+    names = ("sustained", "sources", "part", "budget", "resume")
+    given = [name for name in names if getattr(arguments, name) is not None]
     if arguments.merge and given:
         raise ArgumentError(f"--merge measures nothing; remove --{given[0]}")
     bake_offs = [name for name in arguments.benchmarks or () if name in BAKE_OFFS]

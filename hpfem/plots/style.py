@@ -21,8 +21,14 @@ from hpfem.shapes import SHAPES
 from ..support.files import atomic_path
 
 # One colour per strategy, those of [Xing] Figs 5 and 6 in shades that colour-blind readers tell apart.
-_STRATEGY_COLOURS = {"stdmat": "#c8352b", "sumfac": "#2166ac", "sumfac-top": "#2e8b3d", "dense": "#e08214"}
-_FURTHER_COLOURS = ("#8c5aa8", "#17888f", "#7f5539", "#d6569b")
+_STRATEGY_COLOURS = {
+    "stdmat": "#c8352b",
+    "sumfac": "#2166ac",
+    "sumfac-top": "#2e8b3d",
+    "dense": "#e08214",
+    "kronecker": "#17888f",
+}
+_FURTHER_COLOURS = ("#8c5aa8", "#4d4d4d", "#7f5539", "#d6569b")
 MARKERS = "osD^vPX*<>hp"
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (2, 1)), (0, (5, 1, 1, 1)))
 DPI = 150

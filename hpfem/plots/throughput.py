@@ -73,10 +73,12 @@ def plot_throughput(results: Mapping[str, Any], folder: str | os.PathLike[str], 
         with the precision after the benchmark's name where the results hold several, and ``_2d`` at the end for shapes
         of two dimensions where there are more columns than a page is wide. Of a GPU's results the peaks of others are
         drawn as lines (`hpfem.plots.references`). Precisions that were measured at one size only, beside another one at
-        many, have no figures over size.
+        many, have no figures over size, and factors of another source than the strategy's own are not drawn.
     """
     by_dtype: dict[str | None, list[Record]] = {}
     for record in results["results"]:
+        if record.get("source") is not None:
+            continue  # at one size only; the strategy's own choice of factors is drawn
         by_dtype.setdefault(record.get("dtype"), []).append(record)
     swept = [dtype for dtype, records in by_dtype.items() if _swept(records)]
     paths = []

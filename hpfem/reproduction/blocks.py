@@ -14,7 +14,7 @@ from hpfem.shapes import SHAPES
 
 from ..assembly import BoundaryConditions, C0Space, GlobalOperator
 from ..backends.base import BACKENDS, Backend
-from ..backends.strategy import RECOMPUTED, SOURCES, STORED, Strategy
+from ..backends.strategy import RECOMPUTED, Strategy, options_of_source
 from ..backends.timer import Timing
 from ..benchmarks.bake_off import GlobalSize, unknowns
 from ..benchmarks.global_phases import MeasuredOperator
@@ -139,13 +139,10 @@ def by_source(
     usual = choose(problem, "auto", algorithm, backend)
     if usual.kernel.problem.source == source:
         return backend.strategy(usual.config.strategy), usual.config.options, usual.kernel
-    wanted = set(source.split()) - {STORED}
     for provider in backend.strategies:
         with suppress(NotSuitable):
-            for options in next(provider.search(problem), ()):
-                words = set(((provider.default(problem) if options is None else options) or "").split())
-                if words & set(SOURCES) - {STORED} == wanted:
-                    return provider, options, provider.build(problem, options)
+            options = options_of_source(provider, problem, source)
+            return provider, options, provider.build(problem, options)
     raise NotSuitable(f"no strategy offers factors that are {source} here before it has timed others")
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from hpfem.backends.cuda.dense import strategy as dense
 from hpfem.backends.cuda.fused import strategy as fused
+from hpfem.backends.cuda.kronecker import strategy as kronecker
 from hpfem.backends.cuda.runtime.device import Limits
 from hpfem.backends.cuda.stdmat import strategy as stdmat
 from hpfem.backends.cuda.sumfac import strategy as sumfac
@@ -27,7 +28,7 @@ def script():
 
 def test_every_case_has_a_source(script, monkeypatch):
     programs = []
-    for module in (dense, fused, stdmat, sumfac, sumfac_top, sumfac_warp):
+    for module in (dense, fused, kronecker, stdmat, sumfac, sumfac_top, sumfac_warp):
         for name, known in (
             ("limits", Limits),
             ("architecture", lambda: "sm_90"),
@@ -42,7 +43,8 @@ def test_every_case_has_a_source(script, monkeypatch):
             if found is not None:
                 strategy, problem = found
                 # NumPy's factors are rounded: a kernel that recomputes its own by default is not to be compared.
-                assert not mixed or case[-1] is not None or strategy.name in ("stdmat", "dense", "fused"), case
+                same = strategy.name in ("stdmat", "dense", "fused", "kronecker")
+                assert not mixed or case[-1] is not None or same, case
                 strategy.prepare(problem, case[-1])
                 sources.add((strategy.name, *(case[-1] or "").split()[-1:], mixed))
     assert len(set(programs)) > 60
@@ -51,6 +53,7 @@ def test_every_case_has_a_source(script, monkeypatch):
         ("sumfac", "merged", False),
         ("fused", "kept=3", True),
         ("sumfac-warp", "l2", True),
+        ("kronecker", "elements=3", False),
     } <= sources
 
 

@@ -12,6 +12,7 @@ from hpfem.backends.base import BACKENDS
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.benchmarks import (
     BOX_SHAPES,
+    GEOMETRIES,
     Case,
     Roofline,
     Runner,
@@ -362,3 +363,25 @@ def test_components_fields_and_points(backend):
             application = built.on(n)
             application.call()
             assert application.n_dofs == 3 * n * block.problem.n_modes
+
+
+def test_every_source_of_factors():
+    """At the largest size, each with its sustained rate; the strategy's own everywhere. Straight tets are affine."""
+    how = {**SMALL, "shapes": ("hex", "tet"), "orders": (2,), "backend": "cpu", "strategies": ("sumfac",)}
+    settings = SuiteSettings(
+        benchmarks=("bk3",), geometries=GEOMETRIES, dtypes=("float64",), algorithms=("collocated",), sources=True, **how
+    )
+    runner = Runner(settings, LIMITS)
+    runner.prepare()
+    list(runner)
+    assert not runner.wrong
+    assert [entry["reason"] for entry in runner.skipped] == ["multilinear tet elements are affine"]
+    found = {}
+    for one in runner.measurements:
+        found.setdefault((one.shape, one.geometry), {}).setdefault(one.source, []).append(one)
+    for (_, geometry), by_source in found.items():
+        assert len(by_source.pop(None)) == 2
+        assert {*by_source} == (set() if geometry == "affine" else {"recomputed", "scaled"})
+        for [own] in by_source.values():
+            assert own.n_dofs >= 1000 and own.error < 1e-13 and own.sustained_seconds and own.chosen is False
+            assert own.source in own.variant

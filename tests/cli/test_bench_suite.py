@@ -145,6 +145,7 @@ def test_options_of_the_suite_are_refused_without_it(capsys, tmp_path):
     plain = ["bench", "--backend", "numpy"]
     for option, value in (("--part", "1/2"), ("--budget", "5"), ("--resume", "r.json"), ("--sustained", "1")):
         assert f"{option} belongs to --tiled" in refused(capsys, *plain, option, value)
+    assert "--sources belongs to --tiled" in refused(capsys, *plain, "--sources")
     assert "need --tiled" in refused(capsys, *plain, "--benchmark", "bk1,bk3")
     assert "need --tiled" in refused(capsys, *plain, "--dtype", "both")
     path = tmp_path / "plain.json"

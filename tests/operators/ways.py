@@ -7,12 +7,14 @@ from hpfem.forms.form import ALGORITHMS
 # Strategies that serve some problems only, and say NotSuitable to the others.
 SPECIAL = {
     ("cpu", "dense"),
+    ("cpu", "kronecker"),
     ("cpu", "fused"),
     ("cpu", "numpy"),
     ("cuda", "sumfac"),
     ("cuda", "dense"),
     ("cuda", "fused"),
     ("cuda", "sumfac-warp"),
+    ("cuda", "kronecker"),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
 from numpy.typing import DTypeLike
@@ -12,6 +13,7 @@ from ...errors import NotSuitable
 from ...forms import Trace
 from ...forms.cost import operator_bytes, operator_flops
 from ...forms.form import BlockKernel, BlockProblem
+from ...forms.kronecker import check_kronecker, kronecker_flops
 from ...forms.merged import merged_if_possible
 from ...memory import HOST, Device
 from ...support.cache import Cache
@@ -35,6 +37,7 @@ from .runtime.vectors import CpuVectors
 _NONCOLLOCATED_COST = 0.9
 _DENSE_COST, _DENSE_OVERHEAD = 1.2, 0.6
 _FUSED_COST = 0.6
+_KRONECKER_COST = 1.0
 # Compiled fibers run at the processor's peak; BLAS streams its arguments and results through memory.
 _BLAS_COST = 4.0
 _NUMPY_COST = 12.0
@@ -117,6 +120,25 @@ class CpuDense(Strategy):
         return (_DENSE_COST * matrices + _DENSE_OVERHEAD) * 2.0 * problem.n_modes**2
 
 
+class CpuKronecker(Strategy):
+    """Sparse matrices of one direction of affine hexes and quads, compiled, one element per SIMD lane."""
+
+    name, special, tensor = "kronecker", True, True
+
+    def build(self, problem: BlockProblem, options: Options = None) -> CpuKernel:
+        """Build the kernel, if elements are affine and the form is linear; see `Strategy.build`."""
+        no_options(self, options)
+        return CpuKernel(problem, "kronecker")
+
+    def cost(self, problem: BlockProblem) -> float:
+        """Estimate the time by operations; see `Strategy.cost`."""
+        try:
+            check_kronecker(problem)
+        except NotSuitable:
+            return inf
+        return _KRONECKER_COST * kronecker_flops(problem)
+
+
 class CpuFused(Strategy):
     """Dense products and the work at the points, compiled together, one element per SIMD lane: on simplex rules."""
 
@@ -151,7 +173,7 @@ class CpuBackend(Backend):
     """Kernels compiled for the processor through LLVM."""
 
     name = "cpu"
-    strategies = (CpuSumFac(), CpuDense(), CpuFused(), CpuStdMat(), CpuPlain())
+    strategies = (CpuSumFac(), CpuDense(), CpuKronecker(), CpuFused(), CpuStdMat(), CpuPlain())
 
     def missing(self) -> str | None:
         """Say what keeps LLVM from compiling here; see `Backend.missing`."""

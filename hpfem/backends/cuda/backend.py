@@ -18,6 +18,7 @@ from ..roofline import Roofline
 from ..vectors import BlockMatrix
 from .dense.strategy import CudaDense
 from .fused.strategy import CudaFused
+from .kronecker.strategy import CudaKronecker
 from .runtime.device import CudaDevice, CudaTimer, all_names, current_device, missing
 from .runtime.kernel import held
 from .runtime.limits import measure_gpu
@@ -35,7 +36,10 @@ class CudaBackend(Backend):
     """Kernels on an NVIDIA GPU, through CuPy and NVRTC."""
 
     name, device_type = "cuda", CudaDevice
-    strategies = (CudaSumFacTop(), CudaSumFac(), CudaSumFacWarp(), CudaStdMat(), CudaDense(), CudaFused())
+    strategies = (
+        *(CudaSumFacTop(), CudaSumFac(), CudaSumFacWarp(), CudaStdMat()),
+        *(CudaDense(), CudaKronecker(), CudaFused()),
+    )
     # On boxes the diagonal is faster up to 1e7 unknowns and more. Harder problems take more iterations: below this size
     # a thousand of them take less than a second.
     solve_sizes = SolveSizes(solid=1_000_000, flat=1_000_000)

@@ -173,6 +173,28 @@ def test_kernels_for_data_out_of_cache(strategy, rng, monkeypatch):
         assert max(differences(space, "Helmholtz", "collocated", rng, strategy=strategy)) < 1e-12
 
 
+@pytest.mark.parametrize("far", [False, True])
+@pytest.mark.parametrize("shape", [HEX, QUAD])
+def test_matrices_of_directions(shape, far, rng, monkeypatch):
+    """In cache and out of it, all orders, both precisions, skewed cells, any rule and basis."""
+    monkeypatch.setattr("hpfem.backends.cpu.runtime.kernel.PREFETCH_BYTES", 0 if far else 1 << 40)
+    how = {"strategy": "kronecker"}
+    for order in range(1, 9):
+        space = make_space(shape, order, False)
+        for form in ("Mass", "Laplacian", "Helmholtz"):
+            assert max(differences(space, form, "noncollocated", rng, **how)) < 1e-13
+    for options in (
+        {"quadrature": "collocated"},
+        {"quadrature": "gauss"},
+        {"basis": "orthogonal"},
+        {"basis": "lagrange"},
+    ):
+        space = make_space(shape, 3, False, **options)
+        assert max(differences(space, "Helmholtz", "noncollocated", rng, **how)) < 1e-13
+    space = make_space(shape, 4, False, dtype="float32")
+    assert max(differences(space, "Helmholtz", "noncollocated", rng, **how)) < 2e-6
+
+
 @solid_shapes
 @pytest.mark.parametrize("far", [False, True])
 def test_components_together_are_those_alone(shape, far, rng, monkeypatch):
@@ -182,8 +204,10 @@ def test_components_together_are_those_alone(shape, far, rng, monkeypatch):
     spaces = make_space(shape, 2, True), make_space(shape, 2, False, cells=3)
     forms = ("Helmholtz", "IProductWRTDerivBase", "transport", "Mass", "PhysDeriv")[: 3 if far else 5]
     ways = [(space, form, "sumfac") for space in spaces for form in forms] + [(spaces[1], "Helmholtz", "dense")]
+    ways += [(spaces[1], form, "kronecker") for form in ("Helmholtz", "Mass") if shape is HEX]
     for space, form, strategy in ways:
-        for problem in (choice.kernel.problem for choice in FORMS[form](space).choices):
+        algorithm = "noncollocated" if strategy == "kronecker" else "auto"
+        for problem in (choice.kernel.problem for choice in FORMS[form](space, algorithm=algorithm).choices):
             kernel, taken, given = CpuKernel(problem, strategy), problem.coupled, problem.given
             source = rng.standard_normal((3 * taken, problem.n_elements, problem.n_input))
             out = np.full((3 * given, problem.n_elements, problem.n_output), np.nan)

@@ -16,6 +16,7 @@ from scipy.sparse import csr_array
 
 from hpfem.backends.cuda.dense.plan import DenseOptions
 from hpfem.backends.cuda.fused.plan import FusedOptions, FusedPlan
+from hpfem.backends.cuda.kronecker.strategy import KroneckerOptions
 from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions
 from hpfem.backends.cuda.sumfac_warp.strategy import SumFacWarpOptions
 from hpfem.backends.cuda.vectors.conjugate import CONTROL
@@ -84,6 +85,10 @@ def cases(shape):
         with suppress(NotSuitable):  # hexes only
             case = Case.of(problem_of(shape, form, 7, **nodal), next(names), options)
             yield f"sumfac-warp {form} {options}", case, host_kernels, case.block[0]
+    for order, form in ((1, "Mass"), (3, "Helmholtz"), (4, "Laplacian")):
+        with suppress(NotSuitable):  # hexes and quads
+            case = Case.of(problem_of(shape, form, order, False, **plain), next(names), KroneckerOptions(2))
+            yield f"kronecker {form}", case, host_kernels, case.block[0]
     point = [
         ("IProductWRTBase", {}),
         ("PhysDeriv", {"deformed": False}),

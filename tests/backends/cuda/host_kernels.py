@@ -14,6 +14,7 @@ import numpy as np
 from hpfem.backends.cuda.codegen.layout import stored_factors, stored_kinds
 from hpfem.backends.cuda.codegen.prelude import arguments
 from hpfem.backends.cuda.codegen.tables import Levels
+from hpfem.backends.cuda.kronecker.strategy import KroneckerOptions, KroneckerPlan
 from hpfem.backends.cuda.runtime.device import Limits
 from hpfem.backends.cuda.sumfac.strategy import GROUP, SPILLING, THREADS, check_sumfac, shared_bytes
 from hpfem.backends.cuda.sumfac.strategy import source as sumfac_source
@@ -23,6 +24,7 @@ from hpfem.backends.cuda.sumfac_warp.strategy import SumFacWarpOptions, check_su
 from hpfem.backends.cuda.sumfac_warp.strategy import shared_bytes as warp_bytes
 from hpfem.backends.cuda.sumfac_warp.strategy import source as sumfac_warp_source
 from hpfem.backends.strategy import of_source
+from hpfem.forms.kronecker import check_kronecker
 
 # A CPU for kernels.
 HOST = Path(__file__).with_name("host.h").read_text(encoding="utf-8")
@@ -31,10 +33,10 @@ OUTCOMES = {1: "threads of a block parted at a barrier", 2: "a kernel wrote behi
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One specialisation: of "sumfac-top" by its plan, of "sumfac-warp" by its options, else of "sumfac"."""
+    """One specialisation: "sumfac-top" and "kronecker" by their plans, "sumfac-warp" by options, else of "sumfac"."""
 
     problem: Any
-    plan: SumFacTopPlan | SumFacWarpOptions | None
+    plan: SumFacTopPlan | KroneckerPlan | SumFacWarpOptions | None
     levels: Levels
     name: str
     alteration: tuple[str, str] | None = None
@@ -42,7 +44,7 @@ class Case:
 
     @classmethod
     def of(cls, problem, name, options=None):
-        """A case of "sumfac-top" (None: its default options), "sumfac-warp", "sumfac" or that "sumfac recomputed"."""
+        """A case of "sumfac-top" (None: its default options), or of what takes the options; "sumfac" takes words."""
         if isinstance(options, str):
             words = options.split()
             problem = of_source(problem, "recomputed" in words, "scaled" in words, "merged" in words)
@@ -53,6 +55,9 @@ class Case:
             check_sumfac_warp(problem)
             problem = of_source(problem, options.recomputed, options.scaled, options.merged)
             return cls(problem, options, Levels.plain(problem.tabulation), name)
+        if isinstance(options, KroneckerOptions):
+            check_kronecker(problem)
+            return cls(problem, KroneckerPlan(problem, options), Levels.plain(problem.tabulation), name)
         levels = Levels.of(problem.tabulation)
         chosen = default_options(problem, levels, Limits()) if options is None else options
         plan = SumFacTopPlan(problem, levels, chosen)
@@ -74,7 +79,7 @@ class Case:
     @property
     def group(self):
         """Elements whose factors are stored side by side."""
-        if isinstance(self.plan, SumFacWarpOptions):
+        if isinstance(self.plan, (SumFacWarpOptions, KroneckerPlan)):
             return 1
         return GROUP if self.plan is None else self.plan.options.elements
 
@@ -85,6 +90,8 @@ class Case:
             body = sumfac_source(self.problem, self.levels, self.name)
         elif isinstance(self.plan, SumFacWarpOptions):
             body = sumfac_warp_source(self.problem, self.plan, self.name)
+        elif isinstance(self.plan, KroneckerPlan):
+            body = self.plan.source(self.name)
         else:
             body = sumfac_top_source(self.levels, self.plan, self.name)
         if self.alteration is not None:

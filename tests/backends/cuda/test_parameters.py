@@ -11,7 +11,10 @@ DECLARED = ("codegen/parameters.h", "sumfac_top/parameters.h")
 CODE = "\n".join(path.read_text() for path in HERE.rglob("*.h") if path.name != "parameters.h")
 
 
-@pytest.mark.parametrize("name", [*DECLARED, "sumfac/sumfac.h", "stdmat/stdmat.h", "sumfac_warp/sumfac_warp.h"])
+FILLED = tuple(f"{name}/{name}.h" for name in ("sumfac", "stdmat", "sumfac_warp", "kronecker"))
+
+
+@pytest.mark.parametrize("name", [*DECLARED, *FILLED])
 def test_a_constant_without_a_value_or_a_declaration_is_refused(name):
     values = dict.fromkeys(Template(header(name)).get_identifiers(), 1)
     assert "$" not in fill(name, values)

@@ -11,16 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....forms import Trace
 from ....forms.form import BlockProblem
 from ....forms.linear import check_linear
-from .factors import Factors
-from .indexed import write_indexed_reader, write_indexed_writer
-from .ir import ARGUMENTS, Builder, Operand, Program, Where
+from .affine import Group, write_affine
+from .ir import Program, Where
 from .line import product, table_product
-from .pointwise import Expressions, load_parameters
-from .prefetch import Prefetch, input_streams
-from .transpose import Layout, write_reader, write_writer
 
 Array = NDArray[np.floating[Any]]
 
@@ -52,96 +47,43 @@ def _reference_matrices(problem: BlockProblem) -> Array:
 
 
 def write_dense(problem: BlockProblem, lanes: int, prefetch: bool = False, indexed: bool = False) -> Program:
-    """Write the kernel of a problem; see `write_sumfac`.
-
-    Raises
-    ------
-    NotSuitable
-        If the form has no constant element matrix.
-    """
+    """Write the kernel of a problem; see `write_affine`."""
     check_linear(problem)
-    trace = problem.form.trace
-    assert trace is not None
-    b, n = Builder(lanes, problem.dtype), problem.n_modes
-    factors = Factors(b, problem, 0)
-    streams = [factors.group_bytes, *input_streams(b, n, 1, indexed)], [] if indexed else [n * b.nbytes]
-    prefetched = Prefetch(b, *(streams if prefetch else ()))
     matrices = _reference_matrices(problem)
-    if indexed:
-        write_indexed_reader(b, "read_modes", n, None)
-        write_indexed_writer(b, "write_modes", n, None)
-    else:
-        write_reader(b, "read_modes", Layout(n))
-        write_writer(b, "write_modes", Layout(n))
-    with b.function("run", ARGUMENTS, internal=False):
-        b.emit("%last = sub nsw i64 %elements, 1")
-        target = b.at("%scratch", (n, 1))
-        coefficients = _coefficients(b, trace, factors.n)
-        matrices = matrices[list(coefficients)]
-        rows = min(n, max(1, _SUMS // len(matrices)))
-        with b.loop("%g1", "%g0") as group:
-            factors.start_group(group)
-            scales = []
-            for q, coefficient in coefficients.items():
-                factor = factors.factor(0, q)
-                scales.append(factor if coefficient == 1.0 else b.mul(coefficient, factor))
-            prefetched.start(group, ["%geometry", *(["%codes"] if indexed else ["%in", "%out"])])
-            with b.loop("%components") as c:
-                where = f"i64 {group.value}, i64 %last"
-                if indexed:
-                    where = f"ptr {b.at('%codes', (group, n), unit=f'<{b.lanes} x i32>')}"
-                    step = b.new(f"mul nsw i64 {c.value}, %stride")
-                else:
-                    step = b.new(f"mul nsw i64 {c.value}, %elements")
-                    step = b.new(f"mul nsw i64 {step}, {n}")
-                source = b.new(f"getelementptr {b.real}, ptr %in, i64 {step}")
-                result = b.new(f"getelementptr {b.real}, ptr %out, i64 {step}")
-                b.emit(f"call void @read_modes(ptr {source}, ptr %scratch, {where})")
-                if matrices.size <= _UNROLLED:
-                    prefetched.fetch()
-                    _unrolled(b, matrices, scales, target)
-                else:
-                    full, rest = divmod(n, rows)
-                    with b.loop(full) as i:
-                        _block(b, prefetched, matrices[:, : full * rows], rows, i, scales, target)
-                    if rest:
-                        behind = b.at(target, (full * rows, 1))
-                        _block(b, prefetched, matrices[:, full * rows :], rest, 0, scales, behind)
-                b.emit(f"call void @write_modes(ptr {result}, ptr {target}, {where})")
-        b.lines[:0] = prefetched.finish()
-    return Program(b.module(), b.flops, 2 * n, 0)
+
+    def product_of(group: Group) -> None:
+        b, own, scales = group.b, matrices[list(group.scales)], list(group.scales.values())
+        n, rows = problem.n_modes, max(1, min(problem.n_modes, _SUMS // len(own)))
+        if own.size <= _UNROLLED:
+            group.prefetch.fetch()
+            _unrolled(group, own, scales)
+            return
+        full, rest = divmod(n, rows)
+        with b.loop(full) as i:
+            _block(group, own[:, : full * rows], rows, i, scales, group.results)
+        if rest:
+            behind = b.at(group.results, (full * rows, 1))
+            _block(group, own[:, full * rows :], rest, 0, scales, behind)
+
+    return write_affine(problem, lanes, prefetch, indexed, 0, product_of)
 
 
-def _coefficients(b: Builder, trace: Trace, n_factors: int) -> dict[int, Operand]:
-    """What multiplies each reference matrix that occurs, beside its geometric factor."""
-    parameters = load_parameters(b, trace)
-    results = Expressions(b, trace, lambda key: b.operand(1.0) if key[0] == "u" else parameters[key[1]])
-    found: dict[int, Operand] = {}
-    if trace.scaled is not None:
-        found = dict.fromkeys(range(n_factors - 1), results[trace.scaled[0][0]])
-    if trace.value is not None:
-        found[n_factors - 1] = results[trace.value[0]]
-    return found
-
-
-def _unrolled(b: Builder, matrices: Array, scales: list[str], target: str) -> None:
+def _unrolled(group: Group, matrices: Array, scales: list[str]) -> None:
     """All results at once, entries as constants of the code."""
-    n = matrices.shape[1]
-    xs = b.load_fiber("%scratch", 1, n)
+    b, n = group.b, matrices.shape[1]
+    xs = b.load_fiber(group.modes, 1, n)
     for i in range(n):
         rows = zip(scales, matrices[:, i : i + 1])
-        b.store(b.dot((scale, product(b, row, xs)[0]) for scale, row in rows), target, i)
+        b.store(b.dot((scale, product(b, row, xs)[0]) for scale, row in rows), group.results, i)
 
 
-def _block(
-    b: Builder, prefetched: Prefetch, matrices: Array, rows: int, i: Where, scales: list[str], target: str
-) -> None:
+def _block(group: Group, matrices: Array, rows: int, i: Where, scales: list[str], target: str) -> None:
     """`rows` results: block i of the matrices' rows."""
-    m, _, n = matrices.shape
+    b, (m, _, n) = group.b, matrices.shape
     # [block][column][row][matrix], read in this order
     ordered = matrices.reshape(m, -1, rows, n).transpose(1, 3, 2, 0)
     start = b.at(b.real_table(ordered), (i, n * rows * m), unit=b.real)
-    prefetched.fetch()
-    sums = table_product(b, start, "%scratch", n, rows * m)
+    group.prefetch.fetch()
+    sums = table_product(b, start, group.modes, n, rows * m)
     for r in range(rows):
         b.store(b.dot(zip(scales, sums[r * m : (r + 1) * m])), b.at(target, (i, rows), (r, 1)))

@@ -18,7 +18,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   in += blockIdx.y * n_elements * N_MODES;
   out += blockIdx.y * n_elements * N_MODES;
   const Transfer transfer{places, result_places, given, result, scaled, raw, lane};
-  const Coefficients of_form = form_coefficients(parameters);
+  const FormCoefficients of_form = form_coefficients(parameters);
   const real coefficient = transfer.factor == N_FACTORS - 1 ? of_form.value : of_form.flux;
   const Matrices tiles{shared, matrices, reinterpret_cast<const Two *>(shared) + lane};
   transfer.start();

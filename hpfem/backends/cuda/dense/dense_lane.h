@@ -43,7 +43,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     u[n] = mine[sorted_mode(n)];
     y[n] = 0;
   }
-  const Coefficients coefficients = form_coefficients(parameters);
+  const FormCoefficients coefficients = form_coefficients(parameters);
   HPFEM_UNROLL for (int c = 0; c < N_FACTORS; c++) {
     q[c] = metric[lane * FACTORS_PITCH + c] * (c == N_FACTORS - 1 ? coefficients.value : coefficients.flux);
   }

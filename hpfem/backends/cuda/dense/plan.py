@@ -238,8 +238,8 @@ class DensePlan:
         parts = [
             constants(self.problem, Levels.plain(self.problem.tabulation), name),
             fill(f"dense/{steps[0]}", self.constants()),
-            *(header(f"codegen/{name}") for name in ("helpers.h", "geometry.h")),
-            *(header(f"dense/{name}") for name in ("coefficients.h", *steps[1:])),
+            *(header(f"codegen/{name}") for name in ("helpers.h", "geometry.h", "linear.h")),
+            *(header(f"dense/{name}") for name in steps[1:]),
         ]
         return "\n".join(parts)
 

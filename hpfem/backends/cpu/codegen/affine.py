@@ -1,0 +1,118 @@
+"""Kernels of forms with constant element matrices, one element per lane.
+
+An affine element's few numbers multiply what is known when the kernel is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ....forms import Trace
+from ....forms.form import BlockProblem
+from ....forms.linear import check_linear
+from .factors import Factors
+from .indexed import write_indexed_reader, write_indexed_writer
+from .ir import ARGUMENTS, Builder, Operand, Program
+from .pointwise import Expressions, load_parameters
+from .prefetch import Prefetch, input_streams
+from .transpose import Layout, write_reader, write_writer
+
+
+@dataclass(frozen=True)
+class Group:
+    """Elements side by side, of which a kernel's product is written.
+
+    Attributes
+    ----------
+    b : Builder
+    prefetch : Prefetch
+        What fetches the next group: `fetch` is to be called where arithmetic leaves time.
+    scales : dict
+        Of each geometric factor that occurs, by its number: it, times the form's coefficient.
+    modes, results, scratch : str
+        Pointers to the coefficients, the results, and further vectors.
+    """
+
+    b: Builder
+    prefetch: Prefetch
+    scales: dict[int, str]
+    modes: str
+    results: str
+    scratch: str
+
+
+def write_affine(
+    problem: BlockProblem, lanes: int, prefetch: bool, indexed: bool, scratch: int, body: Callable[[Group], None]
+) -> Program:
+    """Write the kernel of a form with constant element matrices, one element per lane.
+
+    Parameters
+    ----------
+    problem, lanes, prefetch, indexed
+        See `write_sumfac`.
+    scratch : int
+        Vectors of the scratch buffer beside coefficients and results.
+    body : callable
+        Group -> None: writes the product with a group's matrices.
+
+    Returns
+    -------
+    Program
+
+    Raises
+    ------
+    NotSuitable
+        If the form has no constant element matrix.
+    """
+    check_linear(problem)
+    trace = problem.form.trace
+    assert trace is not None
+    b, n = Builder(lanes, problem.dtype), problem.n_modes
+    factors = Factors(b, problem, 0)
+    streams = [factors.group_bytes, *input_streams(b, n, 1, indexed)], [] if indexed else [n * b.nbytes]
+    prefetched = Prefetch(b, *(streams if prefetch else ()))
+    if indexed:
+        write_indexed_reader(b, "read_modes", n, None)
+        write_indexed_writer(b, "write_modes", n, None)
+    else:
+        write_reader(b, "read_modes", Layout(n))
+        write_writer(b, "write_modes", Layout(n))
+    with b.function("run", ARGUMENTS, internal=False):
+        b.emit("%last = sub nsw i64 %elements, 1")
+        target, further = b.at("%scratch", (n, 1)), b.at("%scratch", (2 * n, 1))
+        coefficients = _coefficients(b, trace, factors.n)
+        with b.loop("%g1", "%g0") as group:
+            factors.start_group(group)
+            scales = {}
+            for q, coefficient in coefficients.items():
+                factor = factors.factor(0, q)
+                scales[q] = factor if coefficient == 1.0 else b.mul(coefficient, factor)
+            prefetched.start(group, ["%geometry", *(["%codes"] if indexed else ["%in", "%out"])])
+            with b.loop("%components") as c:
+                where = f"i64 {group.value}, i64 %last"
+                if indexed:
+                    where = f"ptr {b.at('%codes', (group, n), unit=f'<{b.lanes} x i32>')}"
+                    step = b.new(f"mul nsw i64 {c.value}, %stride")
+                else:
+                    step = b.new(f"mul nsw i64 {c.value}, %elements")
+                    step = b.new(f"mul nsw i64 {step}, {n}")
+                source = b.new(f"getelementptr {b.real}, ptr %in, i64 {step}")
+                result = b.new(f"getelementptr {b.real}, ptr %out, i64 {step}")
+                b.emit(f"call void @read_modes(ptr {source}, ptr %scratch, {where})")
+                body(Group(b, prefetched, scales, "%scratch", target, further))
+                b.emit(f"call void @write_modes(ptr {result}, ptr {target}, {where})")
+        b.lines[:0] = prefetched.finish()
+    return Program(b.module(), b.flops, 2 * n + scratch, 0)
+
+
+def _coefficients(b: Builder, trace: Trace, n_factors: int) -> dict[int, Operand]:
+    """What multiplies each reference matrix that occurs, beside its geometric factor."""
+    parameters = load_parameters(b, trace)
+    results = Expressions(b, trace, lambda key: b.operand(1.0) if key[0] == "u" else parameters[key[1]])
+    found: dict[int, Operand] = {}
+    if trace.scaled is not None:
+        found = dict.fromkeys(range(n_factors - 1), results[trace.scaled[0][0]])
+    if trace.value is not None:
+        found[n_factors - 1] = results[trace.value[0]]
+    return found

@@ -1,0 +1,1 @@
+"""Kronecker products of sparse one-dimensional matrices, for affine hexes and quads."""
