@@ -20,6 +20,8 @@ from .tiled import TiledProblem
 
 # A case without a suitable kernel is recorded, and the run continues.
 REFUSALS = (NotSuitable, ArgumentError, DeviceError)
+# Cases whose kernels are compiled together: enough for all cores, and few of them for nothing if time runs out.
+TOGETHER = 24
 # Shape, geometry, order and size.
 MeshCase = tuple[str, str, int, ProblemSize]
 Timed = tuple[Measurement, BuiltOperator]
@@ -114,7 +116,7 @@ class Runner:
         return product(self.settings.strategies or self._backend.strategy_names, self.settings.algorithms)
 
     def prepare(self, step: Callable[..., None] = lambda n=1, description=None: None) -> None:
-        """Compile kernels that will be measured alone, as many at a time as the machine has cores.
+        """Compile kernels of the next `TOGETHER` cases, which will be measured alone, on all of the machine's cores.
 
         Parameters
         ----------
@@ -122,7 +124,7 @@ class Runner:
             (n, description): called after each case.
         """
         kernels = []
-        for case in self.cases:
+        for case in [case for case in self.cases if case not in self.done][:TOGETHER]:
             if case.size is not None:
                 continue  # Compiled with its operators.
             if not self._in_time():

@@ -38,6 +38,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
+from collections.abc import Callable
 from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
@@ -49,7 +50,7 @@ from ..benchmarks.cases import BenchSettings, Case, SuiteSettings, check_setting
 from ..benchmarks.global_phases import MATRIX_ENTRIES
 from ..benchmarks.parts import cases_of, merge_results, suite_document, suite_records
 from ..benchmarks.results import BENCH
-from ..benchmarks.runner import Runner, measure_rooflines
+from ..benchmarks.runner import TOGETHER, Runner, measure_rooflines
 from ..benchmarks.whole_solve import PEER_ENTRIES
 from ..errors import ArgumentError, DeviceError, NotSuitable
 from ..forms.form import ALGORITHMS
@@ -174,11 +175,12 @@ def run(arguments: argparse.Namespace) -> None:
             return made if earlier is None else merge_results([earlier, made])
 
         with ResultFile(path, result) as file, progress("measuring", total=len(runner.cases)) as step:
-            runner.prepare(step)
-            compiled = time.monotonic() - began
-            for case in runner:
+            compiled = _seconds(partial(runner.prepare, step))
+            for number, case in enumerate(runner, start=1):
                 step(1, str(case))
                 file.save_sometimes()
+                if number % TOGETHER == 0:
+                    compiled += _seconds(partial(runner.prepare, step))
     if not runner.measurements and (runner.cases or runner.skipped):
         reasons = [entry["reason"] for entry in (*runner.wrong, *runner.skipped)]
         raise NotSuitable(f"nothing could be measured: {reasons[0] if reasons else 'the budget was too short'}")
@@ -196,10 +198,16 @@ def run(arguments: argparse.Namespace) -> None:
         )
 
 
+def _seconds(call: Callable[[], None]) -> float:
+    began = time.monotonic()
+    call()
+    return time.monotonic() - began
+
+
 def _say_what_is_left(runner: Runner, path: Path | None, seconds: float, compiled: float) -> None:
     rest = [case for case in runner.cases if case not in runner.done]
     output.say(
-        f"{len(runner.cases) - len(rest)} problems measured in {seconds:.0f} s ({compiled:.0f} s of it to prepare them)"
+        f"{len(runner.cases) - len(rest)} problems measured in {seconds:.0f} s ({compiled:.0f} s of it to compile)"
     )
     if rest and path is not None:
         output.say(f"{len(rest)} problems of this part are left; go on with the same options and --resume {path}")

@@ -44,6 +44,7 @@ def check_kronecker(problem: BlockProblem) -> None:
         raise NotSuitable("the quadrature is no product of rules of one direction")
     basis, tree = problem.tabulation.basis, problem.tabulation.basis.tree
     uniform = all(np.ptp(numbers) == 0 for numbers in (*tree.start, *tree.count))
+    uniform &= np.array_equal(tree.leaf_to_mode, np.arange(tree.n_leaves))
     orders = {int(count[0]) for count in tree.count}
     if tree.dim < 2 or not uniform or len(orders) > 1 or basis.transform is not None:
         raise NotSuitable("the basis is no product of one-dimensional ones of the same order")

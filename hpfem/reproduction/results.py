@@ -152,7 +152,7 @@ def _from_bench(content: Mapping[str, Any], name: str) -> dict[str, Any]:
     try:
         for entry in content["results"]:
             case = {part: entry[part] for part in ("benchmark", "shape", "order", "geometry")}
-            if entry["dtype"] != "float64":
+            if entry["dtype"] != "float64" or entry.get("source") is not None:
                 continue
             which = (text_of(case), entry["strategy"], entry["algorithm"])
             largest = once.setdefault(which, entry)

@@ -12,15 +12,13 @@ from ..backends.base import BACKENDS, Backend
 from ..backends.roofline import Roofline
 from ..benchmarks.cases import Case, Settings, SuiteSettings
 from ..benchmarks.problems import ProblemSize
-from ..benchmarks.runner import Runner
+from ..benchmarks.runner import TOGETHER, Runner
 from ..errors import HpfemError
 from ..memory import HOST
 from .experiment import Experiment, Series
 
 # Degrees of freedom of the largest problems of a quick run, where there are smaller ones.
 QUICK_DOFS = 2e4
-# Cases whose kernels are compiled beside each other, before they are measured.
-COMPILED = 16
 # What is missing where a backend is.
 _DEVICES = {"cuda": "GPU"}
 # What tells records apart: experiment, series, backend and case.
@@ -214,8 +212,8 @@ class Reproduction:
         )
         for number, case in enumerate(cases):  # one at a time, so that one that fails keeps no others from running
             runner = Runner(settings, {"float64": self.rooflines[backend.name]}, budget=self._end - time.monotonic())
-            if number % COMPILED == 0 and backend.device().name != HOST.name:
-                runner.cases = list(cases[number : number + COMPILED])
+            if number % TOGETHER == 0 and backend.device().name != HOST.name:
+                runner.cases = list(cases[number : number + TOGETHER])
                 runner.prepare(step)  # compilers for devices take long, and run beside each other
             if time.monotonic() >= self._end:
                 return
