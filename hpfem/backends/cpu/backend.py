@@ -37,7 +37,8 @@ from .runtime.vectors import CpuVectors
 _NONCOLLOCATED_COST = 0.9
 _DENSE_COST, _DENSE_OVERHEAD = 1.2, 0.6
 _FUSED_COST = 0.6
-_KRONECKER_COST = 1.0
+# Operations in the time in which a number is handed on from one direction to the next.
+_HANDED_ON = 9.0
 # Compiled fibers run at the processor's peak; BLAS streams its arguments and results through memory.
 _BLAS_COST = 4.0
 _NUMPY_COST = 12.0
@@ -131,12 +132,13 @@ class CpuKronecker(Strategy):
         return CpuKernel(problem, "kronecker")
 
     def cost(self, problem: BlockProblem) -> float:
-        """Estimate the time by operations; see `Strategy.cost`."""
+        """Estimate the time by operations and what is handed on; see `Strategy.cost`."""
         try:
             check_kronecker(problem)
         except NotSuitable:
             return inf
-        return _KRONECKER_COST * kronecker_flops(problem)
+        handed_on = (4 if problem.form.test_gradient else 1) * (problem.shape.dim - 1) * problem.n_modes
+        return kronecker_flops(problem) + _HANDED_ON * handed_on
 
 
 class CpuFused(Strategy):

@@ -173,6 +173,14 @@ def test_kernels_for_data_out_of_cache(strategy, rng, monkeypatch):
         assert max(differences(space, "Helmholtz", "collocated", rng, strategy=strategy)) < 1e-12
 
 
+@pytest.mark.parametrize("shape", [HEX, QUAD])
+def test_auto_takes_dense_matrices_at_order_1_and_those_of_directions_above(shape):
+    for form in ("Helmholtz", "Mass"):
+        for order in (1, 2, 5, 8):
+            [choice] = FORMS[form](make_space(shape, order, False), backend="cpu").choices
+            assert choice.strategy == ("dense" if order == 1 else "kronecker")
+
+
 @pytest.mark.parametrize("far", [False, True])
 @pytest.mark.parametrize("shape", [HEX, QUAD])
 def test_matrices_of_directions(shape, far, rng, monkeypatch):
