@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 
 _INK = "#444444"
@@ -22,7 +24,7 @@ GPU_REFERENCES: Mapping[tuple[str, str], Mapping[str, float]] = {
 
 
 def draw_references(axis: Axes, benchmark: str, shape: str) -> None:
-    """Draw the peaks of other codes on a shape as lines, with names if the panel has room.
+    """Draw the peaks of other codes on a shape as lines, with names above all lines.
 
     Parameters
     ----------
@@ -36,4 +38,9 @@ def draw_references(axis: Axes, benchmark: str, shape: str) -> None:
         for (label, rate), dash in zip(peaks.items(), _DASHES, strict=False)
     ]
     if lines:
-        axis.legend(handles=lines[::-1], fontsize=6.5, loc="best", framealpha=0.85, edgecolor="none", handlelength=2.8)
+        # The names are above all that is drawn.
+        every = [np.asarray(line.get_ydata(), float) for own in axis.figure.axes for line in own.get_lines()]
+        most = max(float(heights.max()) for heights in every if heights.size)
+        axis.set_ylim(top=max(axis.get_ylim()[1], (1.08 + 0.055 * len(lines)) * most))
+        look: dict[str, Any] = {"framealpha": 0.85, "edgecolor": "none", "handlelength": 2.8, "borderaxespad": 0.2}
+        axis.legend(handles=lines[::-1], loc="upper right", fontsize=6.5, **look)
