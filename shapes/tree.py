@@ -62,6 +62,12 @@ class ModeTree:
         return self.n_modes == self.n_leaves
 
     @cached_property
+    def product(self) -> bool:
+        """Whether there are several directions, each with functions that all those of the others are multiplied by."""
+        uniform = all(np.ptp(numbers) == 0 for numbers in (*self.start, *self.count))
+        return self.dim > 1 and uniform and np.array_equal(self.leaf_to_mode, np.arange(self.n_leaves))
+
+    @cached_property
     def first_leaves(self) -> tuple[Indices, Indices]:
         """The first leaf of every mode, and all other leaves."""
         first = np.unique(self.leaf_to_mode, return_index=True)[1]

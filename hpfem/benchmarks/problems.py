@@ -161,7 +161,7 @@ def new_mesh(shape: str, counts: tuple[int, ...], geometry: str) -> Mesh:
         For an unknown geometry or shape.
     """
     if geometry not in GEOMETRIES:
-        raise ArgumentError(f"unknown geometry {geometry!r}; valid: {', '.join(GEOMETRIES)}, both")
+        raise ArgumentError(f"unknown geometry {geometry!r}; valid: {', '.join(GEOMETRIES)}, both, all")
     mesh = box(shape, counts)
     if geometry == "affine":
         return mesh

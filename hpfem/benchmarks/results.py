@@ -89,7 +89,7 @@ class Measurement:
     source : str, optional
         Of geometric factors, in `hpfem.backends.strategy.SOURCES`, where another than the strategy's own was asked for.
     sustained_seconds, sustained_dofs_per_second, sustained_fraction : float, optional
-        Of the fastest strategy, applied for seconds without a pause.
+        Of the fastest strategy, or of the fastest with each source of factors, applied for seconds without a pause.
     """
 
     benchmark: str

@@ -50,7 +50,8 @@ class Runner:
     """A run of a benchmark, or of a part of it: iterate to measure; the results so far can always be read.
 
     All strategies and algorithms of a case are measured at the largest size. Kernels alone are also measured in the
-    first precision at every size, and the fastest one for seconds without a pause.
+    first precision at every size, and the fastest one (of each source of geometric factors, where all are measured) for
+    seconds without a pause.
 
     Parameters
     ----------
@@ -177,50 +178,50 @@ class Runner:
         seen: set[tuple[str, str]] = set()
         for strategy, algorithm in self._combinations():
             what = {**case.as_dict(), "strategy": strategy, "algorithm": algorithm}
-            try:
-                built = block.build(strategy, algorithm, sizes[0])
-                chosen = (built.choice.strategy, built.choice.algorithm)
-                if chosen in seen:
-                    continue  # A form without gradients has one algorithm only; "auto" may take one asked for too.
-                error = built.error()
-            except REFUSALS as reason:
-                refused.append({**what, "reason": str(reason)})
-                continue
-            seen.add(chosen)
-            if error is not None and not error < TOLERANCES[case.dtype]:
-                wrong.append({**what, "reason": f"the result differs from {built.reference} by {error:.3g}"})
-                continue
-            checked = {"error": error, "chosen": None if auto is None else chosen == auto}
-            for n in sizes:
-                timed = [self._time(case, built, n, part, **checked) for part in built.phases(n)]
-                found += timed
-                if n == sizes[0]:
-                    self._keep_best(best, timed[0], built)
-            refused += [{**what, **phase} for phase in built.refused]
-            for own in block.sources(built.choice) if s.sources and isinstance(block, TiledProblem) else ():
+            for own in (block, *self._sources(block, strategy, algorithm, sizes[0])):
+                # First the strategy's own source of factors at all sizes, then the others at the largest.
+                first_source = own is block
                 try:
-                    other = own.build(strategy, algorithm, sizes[0])
-                    source, error = other.choice.kernel.problem.source, other.error()
+                    built = own.build(strategy, algorithm, sizes[0])
+                    chosen = (built.choice.strategy, built.choice.algorithm)
+                    if first_source and chosen in seen:
+                        break  # A form without gradients has one algorithm only; "auto" may take one asked for too.
+                    error = built.error()
                 except REFUSALS as reason:
                     refused.append({**what, "reason": str(reason)})
                     continue
-                if error is None or not error < TOLERANCES[case.dtype]:
-                    wrong.append({**what, "source": source, "reason": f"differs from {other.reference} by {error:.3g}"})
+                seen.add(chosen)
+                source = None if first_source else built.choice.kernel.problem.source
+                if error is not None and not error < TOLERANCES[case.dtype]:
+                    why = f"the result differs from {built.reference} by {error:.3g}"
+                    wrong.append({**what, **({} if first_source else {"source": source}), "reason": why})
                     continue
-                checked = {"error": error, "chosen": False}
-                timed = [self._time(case, other, sizes[0], part, **checked) for part in other.phases(sizes[0])]
-                found += [replace(one, source=source) for one in timed]
-                self._keep_best(best, found[-1], other)
+                checked = {"error": error, "chosen": None if auto is None else first_source and chosen == auto}
+                for n in sizes if first_source else sizes[:1]:
+                    timed = [self._time(case, built, n, part, **checked) for part in built.phases(n)]
+                    timed = [replace(one, source=source) for one in timed]
+                    found += timed
+                    if n == sizes[0]:
+                        self._keep_best(best, timed[0], built)
+                refused += [{**what, **phase} for phase in built.refused]
         for pair in best.values() if s.sustained and first else ():
             found[found.index(pair[0])] = self._sustain(*pair)
         self.measurements += found
         self.skipped += refused
         self.wrong += wrong
 
-    @staticmethod
-    def _keep_best(best: dict[str, Timed], timed: Measurement, built: BuiltOperator) -> None:
-        """Keep the fastest of each source of factors."""
-        source = built.choice.kernel.problem.source
+    def _sources(self, block: Any, strategy: str, algorithm: str, n_elements: int) -> list[TiledProblem]:
+        """The problem with the sources of factors that a strategy offers beside its own, where they are measured."""
+        if not self.settings.sources or not isinstance(block, TiledProblem):
+            return []
+        try:
+            return block.sources(block.choose(strategy, algorithm, n_elements))
+        except REFUSALS:
+            return []  # Said when the strategy's own is measured.
+
+    def _keep_best(self, best: dict[str, Timed], timed: Measurement, built: BuiltOperator) -> None:
+        """Keep the fastest, where all sources of factors are measured the fastest of each."""
+        source = built.choice.kernel.problem.source if self.settings.sources else ""
         if source not in best or timed.seconds < best[source][0].seconds:
             best[source] = timed, built
 

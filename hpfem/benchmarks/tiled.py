@@ -210,7 +210,7 @@ class TiledProblem:
         usual = choose(self.tiled(n_elements), strategy, algorithm, self.backend)
         if self._source is None:
             return usual
-        provider, problem = self.backend.strategy(usual.strategy), usual.kernel.problem.with_factors(False)
+        provider, problem = self.backend.strategy(usual.strategy), self.tiled(n_elements, usual.algorithm)
         config = usual.config._replace(options=options_of_source(provider, problem, self._source))
         return Choice(config, self.backend.name, provider.build(problem, config.options), "asked for", ())
 
@@ -227,7 +227,7 @@ class TiledProblem:
             They share the arrays of this one.
         """
         own, found = choice.kernel.problem, list[TiledProblem]()
-        provider, problem = self.backend.strategy(choice.strategy), own.with_factors(False)
+        provider, problem = self.backend.strategy(choice.strategy), self.tiled(own.n_elements, own.algorithm)
         for source in possible_sources(problem):
             if source != own.source:
                 with suppress(NotSuitable):

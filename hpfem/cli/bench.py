@@ -11,6 +11,7 @@ Examples
   hpfem bench --shapes all --orders 2,4 --dofs 1e4:1e7 --geometry affine --algorithm both -o results.json
   hpfem bench --strategies sumfac --backend numpy --dtype float32 --json
   hpfem bench --backend cuda --part 1/2 --budget 400 -o part1.json
+  hpfem bench --tiled --geometry all --sources --shapes hex -o sources.json
   hpfem bench --merge part1.json part2.json -o gpu.json
   hpfem bench --benchmark bp3 --shapes hex,tet --orders 1:8 --dofs 1e4:1e6 -o bp3.json
   hpfem bench --benchmark bp5 --shapes quad,hex --backend cuda --dofs 1e5,1e6,1e7 -o bp5.json

@@ -3,7 +3,7 @@
 The matrix of a linear form with constant coefficients on an affine element is sum_ij G_ij D_i^T D_j + w M. If the basis
 is a product of one-dimensional functions phi_m, each term is a Kronecker product: with S_ab[m, n] the integral of phi_m
 (a = 0) or its derivative (a = 1) times phi_n or its derivative (b), the term of G_ij has in direction d the factor S_ab
-with a = (i == d), b = (j == d), and that of w has S_00 everywhere. In the modified basis these are sparse.
+with a = (i == d), b = (j == d), and that of w has S_00 everywhere. In the hierarchical bases these are sparse.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hpfem.shapes import Tabulation
 
 from ..errors import NotSuitable
 from .form import BlockProblem
-from .linear import check_linear
+from .linear import check_linear, check_noncollocated
 
 Array = NDArray[np.float64]
 
@@ -38,16 +38,14 @@ def check_kronecker(problem: BlockProblem) -> None:
         With the reason, if it has not.
     """
     check_linear(problem)
-    if problem.form.gradients and problem.algorithm == "collocated":
-        raise NotSuitable("element matrices are noncollocated; use algorithm='noncollocated'")
+    check_noncollocated(problem)
     if not problem.tabulation.rule.tensor:
         raise NotSuitable("the quadrature is no product of rules of one direction")
     basis, tree = problem.tabulation.basis, problem.tabulation.basis.tree
-    uniform = all(np.ptp(numbers) == 0 for numbers in (*tree.start, *tree.count))
-    uniform &= np.array_equal(tree.leaf_to_mode, np.arange(tree.n_leaves))
-    orders = {int(count[0]) for count in tree.count}
-    if tree.dim < 2 or not uniform or len(orders) > 1 or basis.transform is not None:
+    if not tree.product or len({int(count[0]) for count in tree.count}) > 1:
         raise NotSuitable("the basis is no product of one-dimensional ones of the same order")
+    if basis.nodes is not None:
+        raise NotSuitable("in a nodal basis the matrices of one direction are dense; use basis='modified'")
 
 
 def functions_of(problem: BlockProblem) -> int:

@@ -106,6 +106,22 @@ def check_linear(problem: BlockProblem) -> None:
         raise NotSuitable("the form is not linear")
 
 
+def check_noncollocated(problem: BlockProblem) -> None:
+    """Check that derivatives, if any, are those of the basis, as in element matrices.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+
+    Raises
+    ------
+    NotSuitable
+        If they are those of the values at the points.
+    """
+    if problem.form.gradients and problem.algorithm == "collocated":
+        raise NotSuitable("element matrices are noncollocated; use algorithm='noncollocated'")
+
+
 def coefficients(trace: Trace) -> tuple[Graph, dict[tuple[int, int], Expression]]:
     """The matrix K of a linear form: the results of its function for values and derivatives.
 

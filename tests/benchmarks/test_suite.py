@@ -9,6 +9,7 @@ import pytest
 
 import hpfem as hp
 from hpfem.backends.base import BACKENDS
+from hpfem.backends.cpu.backend import CpuSumFac
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.benchmarks import (
     BOX_SHAPES,
@@ -385,3 +386,13 @@ def test_every_source_of_factors():
         for [own] in by_source.values():
             assert own.n_dofs >= 1000 and own.error < 1e-13 and own.sustained_seconds and own.chosen is False
             assert own.source in own.variant
+
+
+def test_one_is_sustained_whatever_its_source_of_factors(monkeypatch):
+    monkeypatch.setattr(CpuSumFac, "_recomputes", lambda self, problem: problem.recomputable)
+    how = {**SMALL, "shapes": ("hex",), "orders": (2,), "backend": "cpu", "strategies": ("sumfac", "stdmat")}
+    settings = SuiteSettings(benchmarks=("bk3",), geometries=("multilinear",), dtypes=("float64",), **how)
+    runner = Runner(settings, LIMITS)
+    list(runner)
+    assert {(one.variant or "stored").split()[0] for one in runner.measurements} == {"scaled", "stored"}
+    assert sum(one.sustained_seconds is not None for one in runner.measurements) == 1

@@ -71,6 +71,7 @@ def test_what_has_none_is_refused():
         (problem_of("hex", 3, mesh=curved("hex", order=2)), "not affine"),
         (problem_of("hex", 3, "collocated"), "algorithm='noncollocated'"),
         (problem_of("tet", 3, quadrature="simplex"), "no product of rules"),
+        (problem_of("hex", 3, basis="lagrange"), "use basis='modified'"),
         *(
             (problem_of(shape, order), "no product of one-dim")
             for shape in ("prism", "pyramid", "tet", "tri")

@@ -195,7 +195,6 @@ def test_matrices_of_directions(shape, far, rng, monkeypatch):
         {"quadrature": "collocated"},
         {"quadrature": "gauss"},
         {"basis": "orthogonal"},
-        {"basis": "lagrange"},
     ):
         space = make_space(shape, 3, False, **options)
         assert max(differences(space, "Helmholtz", "noncollocated", rng, **how)) < 1e-13

@@ -105,10 +105,10 @@ def test_many_elements(tmp_path, rng):
         assert np.array_equal(apply(library, case, source, before=1 << 27), wanted)
 
 
-def test_a_missing_barrier_is_seen(tmp_path, rng):
+@pytest.mark.parametrize("barrier", ["  __syncthreads();\n  if constexpr (DIM == 3) {", "    __syncthreads();\n  }\n"])
+def test_a_missing_barrier_is_seen(barrier, tmp_path, rng):
     case = Case.of(problem_of("Laplacian", affine("hex"), 3), "case0", KroneckerOptions(2))
-    barrier = "  __syncthreads();\n  if constexpr (DIM == 3) {"
-    broken = case.altered(barrier, barrier.replace("  __syncthreads();\n", ""))
+    broken = case.altered(barrier, barrier.replace("__syncthreads();", ""))
     library = build([broken], tmp_path)
     source = rng.standard_normal((1, case.problem.n_elements, case.problem.n_modes))
     ahead, back = (apply(library, broken, source, descending) for descending in (False, True))

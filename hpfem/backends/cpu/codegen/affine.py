@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from ....forms import Trace
 from ....forms.form import BlockProblem
-from ....forms.linear import check_linear
 from .factors import Factors
 from .indexed import write_indexed_reader, write_indexed_writer
 from .ir import ARGUMENTS, Builder, Operand, Program
@@ -50,7 +49,7 @@ def write_affine(
     Parameters
     ----------
     problem, lanes, prefetch, indexed
-        See `write_sumfac`.
+        See `write_sumfac`; the problem is one that `check_linear` takes.
     scratch : int
         Vectors of the scratch buffer beside coefficients and results.
     body : callable
@@ -59,13 +58,7 @@ def write_affine(
     Returns
     -------
     Program
-
-    Raises
-    ------
-    NotSuitable
-        If the form has no constant element matrix.
     """
-    check_linear(problem)
     trace = problem.form.trace
     assert trace is not None
     b, n = Builder(lanes, problem.dtype), problem.n_modes

@@ -47,7 +47,13 @@ def _reference_matrices(problem: BlockProblem) -> Array:
 
 
 def write_dense(problem: BlockProblem, lanes: int, prefetch: bool = False, indexed: bool = False) -> Program:
-    """Write the kernel of a problem; see `write_affine`."""
+    """Write the kernel of a problem; see `write_affine`.
+
+    Raises
+    ------
+    NotSuitable
+        As `check_linear`.
+    """
     check_linear(problem)
     matrices = _reference_matrices(problem)
 

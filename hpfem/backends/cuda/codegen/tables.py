@@ -41,8 +41,6 @@ class Levels:
         Nodes of level 1 and of level 2, and leaves.
     trivial, identity, injective : bool
         Whether the third direction is none, leaf l is mode l, and every mode is one leaf.
-    product : bool
-        Whether there are two or more directions, each with functions of its own that all others are multiplied by.
     """
 
     counts: tuple[int, ...]
@@ -62,7 +60,6 @@ class Levels:
         self.trivial = self.counts[2] == 1 and self.n_leaves == self.n_nodes and len(self.values[2]) == 1
         self.identity = np.array_equal(self.leaf_to_mode, np.arange(self.n_modes))
         self.injective = self.n_modes == self.n_leaves
-        self.product = self.dim > 1 and self.identity and self.uniform(1) and self.uniform(2)
 
     @classmethod
     def plain(cls, tabulation: Tabulation) -> Levels:
@@ -98,7 +95,7 @@ class Levels:
     def of(cls, tabulation: Tabulation) -> Levels:
         """Tables for sumfac_top.h: products of segments have their directions last first; see `Levels.plain`."""
         made = cls.plain(tabulation)
-        return made._reversed() if made.product else made
+        return made._reversed() if tabulation.rule.tensor and tabulation.basis.tree.product else made
 
     def _reversed(self) -> Levels:
         order = [*range(self.dim)[::-1], *range(self.dim, 3)]

@@ -13,7 +13,7 @@ from hpfem.shapes.cached import cached_property
 
 from ....errors import NotSuitable
 from ....forms.form import BlockProblem
-from ....forms.linear import check_linear
+from ....forms.linear import check_linear, check_noncollocated
 from ..codegen.prelude import constants, fill, header, program
 from ..codegen.tables import Levels
 from ..runtime.device import REGISTERS, Limits
@@ -287,8 +287,7 @@ def check_dense(problem: BlockProblem) -> None:
         With the reason, if it is not.
     """
     check_linear(problem)
-    if problem.form.gradients and problem.algorithm == "collocated":
-        raise NotSuitable("element matrices are noncollocated; use algorithm='noncollocated'")
+    check_noncollocated(problem)
     n = problem.n_modes
     if problem.dtype != np.float64 and n > LANE_MODES:
         raise NotSuitable(f"tensor cores are used in float64 only, and {n} modes do not fit a thread's registers")
