@@ -17,13 +17,7 @@ import numpy as np
 
 import hpfem as hp
 from hpfem.backends.base import choose_backend
-from hpfem.backends.cuda.dense.strategy import CudaDense
-from hpfem.backends.cuda.fused.strategy import CudaFused
-from hpfem.backends.cuda.kronecker.strategy import CudaKronecker
-from hpfem.backends.cuda.stdmat.strategy import CudaStdMat
-from hpfem.backends.cuda.sumfac.strategy import CudaSumFac
-from hpfem.backends.cuda.sumfac_top.strategy import CudaSumFacTop
-from hpfem.backends.cuda.sumfac_warp.strategy import CudaSumFacWarp
+from hpfem.backends.cuda.backend import CudaBackend
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.backends.strategy import Strategy
 from hpfem.benchmarks.tiled import VARYING, few_elements
@@ -101,18 +95,7 @@ CASES = [
     ("fused", "tet", 2, "affine", "helmholtz", "noncollocated", "warps=2 stages=2"),
     ("fused", "tet", 3, "deformed", "variable", "noncollocated", "warps=2 kept=3"),
 ]
-PROVIDERS = {
-    own.name: own
-    for own in (
-        CudaSumFacTop(),
-        CudaSumFac(),
-        CudaSumFacWarp(),
-        CudaStdMat(),
-        CudaDense(),
-        CudaKronecker(),
-        CudaFused(),
-    )
-}
+PROVIDERS = {own.name: own for own in CudaBackend.strategies}
 # Solvers' kernels: index tables, conjugate gradients, cells' matrices and sparse ones of multigrid.
 PRECONDITIONERS = ("none", "jacobi", "multigrid")
 

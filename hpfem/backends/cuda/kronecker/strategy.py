@@ -19,16 +19,15 @@ from ... import options as text
 from ...strategy import Options, Search, Strategy
 from ..codegen.prelude import COMMON_HEADERS, constants, fill, header, program
 from ..codegen.tables import Levels
-from ..runtime.device import REGISTERS, architecture, limits
+from ..runtime.device import architecture, limits
 from ..runtime.measured import expected_time, known_row, shipped_rate
 from ..runtime.nvrtc import start
 from ..runtime.tree_kernel import TreeKernel
 
 Array = NDArray[np.float64]
 
-# Threads of a block and of a multiprocessor that are tried, the default first; registers of a thread at least.
+# Threads of a block and of a multiprocessor that are tried, the default first.
 BLOCK_THREADS, THREADS = (128, 64, 256), (512, 768, 1024, 384)
-FEWEST = 32
 # Assumed bytes and operations per nanosecond of kernels without a measurement.
 BYTES, FLOPS = 2000.0, 12000.0
 
@@ -106,7 +105,7 @@ class KroneckerPlan:
         most, blocks = limits(), self.options.min_blocks
         if min(self.options.elements, blocks) < 1 or self.threads > most.threads:
             return f"{self.options.elements} elements of {self.lines} lines in {blocks} blocks"
-        if self.threads * blocks > REGISTERS // FEWEST:
+        if most.too_many(self.threads, blocks):
             return f"{blocks} blocks of {self.threads} threads do not fit a multiprocessor"
         return most.shared_misfit(self.shared_bytes, blocks)
 

@@ -39,8 +39,8 @@ class CudaTimer(Timer):
 
 
 OLDEST_CUPY = (14, 2)
-# Registers of all threads that a multiprocessor has.
-REGISTERS = 65536
+# Registers of all threads that a multiprocessor has, and of a thread at least.
+REGISTERS, FEWEST_REGISTERS = 65536, 32
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,23 @@ class Limits:
     shared_multiprocessor: int = 233472
     threads: int = 1024
     multiprocessors: int = 132
+
+    def too_many(self, threads: int, blocks: int) -> bool:
+        """Tell whether there are too many threads.
+
+        Parameters
+        ----------
+        threads : int
+            Of a block.
+        blocks : int
+            That a multiprocessor is to hold.
+
+        Returns
+        -------
+        bool
+            For a block, or such that too few registers are left for each.
+        """
+        return threads > self.threads or threads * blocks > REGISTERS // FEWEST_REGISTERS
 
     def shared_misfit(self, nbytes: int, blocks: int) -> str | None:
         """Say why blocks do not fit the shared memory.

@@ -16,7 +16,7 @@ from ... import options as text
 from ...strategy import MERGED, RECOMPUTED, SCALED, STORED, Options, Search, Strategy, of_source, possible_sources
 from ..codegen.prelude import COMMON_HEADERS, constants, fill, header, program
 from ..codegen.tables import Levels
-from ..runtime.device import REGISTERS, architecture, limits
+from ..runtime.device import architecture, limits
 from ..runtime.measured import expected_time, known_row, shipped_rate
 from ..runtime.nvrtc import start
 from ..runtime.tree_kernel import TreeKernel
@@ -24,9 +24,8 @@ from ..sumfac_top.plan import options_of, with_possible_source
 
 # Points in every direction: rows and columns of the products of tensor cores.
 POINTS = 8
-# Blocks of a multiprocessor that are tried, and then elements of a block; registers of a thread at least.
+# Blocks of a multiprocessor that are tried, and then elements of a block.
 MIN_BLOCKS, ELEMENTS = (2, 3, 4), (1, 2, 8)
-FEWEST = 32
 
 
 @dataclass(frozen=True)
@@ -182,8 +181,8 @@ class CudaSumFacWarp(Strategy):
         """The problem with the source of factors that options name, and the options, if a block of theirs fits."""
         check_sumfac_warp(problem)
         own = _default(problem) if options is None else text.from_text(SumFacWarpOptions, options)
-        most, threads = limits(), own.threads * own.min_blocks
-        if threads < 1 or own.threads > most.threads or threads > REGISTERS // FEWEST:
+        most = limits()
+        if own.threads * own.min_blocks < 1 or most.too_many(own.threads, own.min_blocks):
             raise NotSuitable(f"{own.min_blocks} blocks of {own.elements} warps do not fit a multiprocessor")
         if (missing := most.shared_misfit(shared_bytes(problem, own), own.min_blocks)) is not None:
             raise NotSuitable(missing)
