@@ -270,8 +270,8 @@ class SuiteSettings:
         Seconds that the fastest, of each source of geometric factors, is applied at the largest size without a pause;
         0: not at all.
     sources : bool
-        Whether every source of geometric factors that a strategy offers is measured at the largest size, beside the
-        strategy's own.
+        Whether every source of geometric factors that a strategy offers is measured at the largest size in the first
+        dtype, beside the strategy's own.
 
     Raises
     ------

@@ -50,8 +50,8 @@ class Runner:
     """A run of a benchmark, or of a part of it: iterate to measure; the results so far can always be read.
 
     All strategies and algorithms of a case are measured at the largest size. Kernels alone are also measured in the
-    first precision at every size, and the fastest one (of each source of geometric factors, where all are measured) for
-    seconds without a pause.
+    first precision at every size, with other sources of geometric factors if asked for, and the fastest one (of each
+    source) for seconds without a pause.
 
     Parameters
     ----------
@@ -112,6 +112,10 @@ class Runner:
     def _in_time(self) -> bool:
         return time.monotonic() < self._end
 
+    def _every_source(self, case: Case) -> bool:
+        """Whether a case is measured with every source of geometric factors."""
+        return self.settings.sources and case.dtype == self.settings.dtypes[0]
+
     def _combinations(self) -> Iterator[tuple[str, str]]:
         """Strategies and algorithms."""
         return product(self.settings.strategies or self._backend.strategy_names, self.settings.algorithms)
@@ -140,7 +144,7 @@ class Runner:
                 try:
                     choice = block.choose(strategy, algorithm, 1)
                     kernels.append(choice.kernel)
-                    for own in block.sources(choice) if self.settings.sources else ():
+                    for own in block.sources(choice) if self._every_source(case) else ():
                         kernels.append(own.choose(strategy, algorithm, 1).kernel)
                 except REFUSALS:
                     continue  # Said when it is measured.
@@ -178,7 +182,8 @@ class Runner:
         seen: set[tuple[str, str]] = set()
         for strategy, algorithm in self._combinations():
             what = {**case.as_dict(), "strategy": strategy, "algorithm": algorithm}
-            for own in (block, *self._sources(block, strategy, algorithm, sizes[0])):
+            others = self._sources(block, strategy, algorithm, sizes[0]) if self._every_source(case) else ()
+            for own in (block, *others):
                 # First the strategy's own source of factors at all sizes, then the others at the largest.
                 first_source = own is block
                 try:
@@ -212,7 +217,7 @@ class Runner:
 
     def _sources(self, block: Any, strategy: str, algorithm: str, n_elements: int) -> list[TiledProblem]:
         """The problem with the sources of factors that a strategy offers beside its own, where they are measured."""
-        if not self.settings.sources or not isinstance(block, TiledProblem):
+        if not isinstance(block, TiledProblem):
             return []
         try:
             return block.sources(block.choose(strategy, algorithm, n_elements))

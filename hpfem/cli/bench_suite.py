@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "S",
         "run the fastest kernel for so many seconds without a pause (default 2)",
     )
-    text = "measure every source of geometric factors that a strategy offers, at the largest size"
+    text = "measure every source of geometric factors that a strategy offers, at the largest size in the first dtype"
     group.add_argument("--sources", action="store_true", default=None, help=text)
     add("--part", parse_part, "K/N", "measure only the K-th of N parts")
     add("--budget", options.parse_seconds, "S", "start no new problem after so many seconds")
