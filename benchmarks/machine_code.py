@@ -180,7 +180,7 @@ def vector_sources() -> Iterator[tuple[str, str]]:
     for real, components in product(("float32", "float64"), (1, 3)):
         yield f"cuda indexed {real} {components}", program(tables.source(real, components))
     for real in ("float32", "float64"):
-        yield f"cuda conjugate {real}", program(conjugate.source(real))
+        yield f"cuda conjugate {real}", program(conjugate.source(real, "float32"))
 
 
 def main() -> int:

@@ -272,8 +272,8 @@ def test_iterations_on_a_gpu_are_those_on_the_host(dtype, name, how, on_gpu):
     assert abs(found.iterations - info.iterations) <= max(1, (0.03 if dtype == np.float64 else 0.15) * info.iterations)
     assert len(found.residuals) == found.iterations + 1
     assert found.residuals[-1] <= tol and (tol < min(found.residuals[:-1]) or (dtype == np.float32 and name == "none"))
-    # Multigrid works in single precision inside.
-    close = 1e-2 if dtype == np.float32 else 1e-3 if name == "multigrid" else 1e-9
+    # Multigrid works in single precision inside, and a diagonal is kept in it.
+    close = 1e-2 if dtype == np.float32 else {"multigrid": 1e-3, "jacobi": 1e-5, "none": 1e-9}[name]
     assert np.allclose(found.residuals[:15], info.residuals[:15], rtol=close)
     # What single precision makes of the residual in a thousand iterations is more than the tolerance.
     allowed = 1.01e-9 if dtype == np.float64 else 1e-3
@@ -284,6 +284,16 @@ def test_iterations_on_a_gpu_are_those_on_the_host(dtype, name, how, on_gpu):
     assert name == "multigrid" or (same.residuals == found.residuals and bool((again == y).all()))
     z, none = hp.cg(apply, rhs, M, start=y, tol=100 * tol)
     assert none.iterations == 0 and bool((z == y).all())
+
+
+@pytest.mark.cuda
+def test_a_diagonal_that_single_precision_cannot_hold(on_gpu):
+    A, _, b = on_gpu()
+    rhs, M = A.vectors.from_host(b), make_preconditioner("jacobi", A)[0]
+    x, info = hp.cg(A, rhs, M, tol=1e-9)
+    y, found = hp.cg(A, rhs, Jacobi(M.inverse * 1e-42, A.vectors), tol=1e-9)
+    assert abs(found.iterations - info.iterations) <= 1
+    assert float(abs(x - y).max()) < 1e-7 * float(abs(x).max())
 
 
 @pytest.mark.cuda

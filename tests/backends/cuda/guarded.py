@@ -21,7 +21,7 @@ from hpfem.backends.cuda.sumfac_top.plan import SumFacTopOptions
 from hpfem.backends.cuda.sumfac_warp.strategy import SumFacWarpOptions
 from hpfem.backends.cuda.vectors.conjugate import CONTROL
 from hpfem.backends.cuda.vectors.conjugate import source as conjugate_source
-from hpfem.backends.cuda.vectors.indexed import THREADS, IndexTables, per_thread
+from hpfem.backends.cuda.vectors.indexed import THREADS, IndexTables, rows_per_thread
 from hpfem.errors import NotSuitable
 from hpfem.shapes import SHAPES, Tabulation
 from hpfem.space.arguments import simplex_rules
@@ -186,7 +186,7 @@ def matrix_of(rng, rows, columns, general):
 def products(folder, dtype, components, general):
     """Scatter and gather, for numbers of rows and columns about those of a block."""
     rng = np.random.default_rng(7)
-    own, width = None, per_thread(components)
+    own, width = None, rows_per_thread(components)
     block = width * THREADS
     for rows, columns in ((1, 4), (THREADS - 1, 40), (block, THREADS), (block + 1, 2 * THREADS + 1)):
         starts = [0, *([rows // 2] * (components > 1)), rows]
@@ -216,9 +216,9 @@ def products(folder, dtype, components, general):
 
 def gradients(folder, dtype, shared):
     """The vector work of conjugate gradients, for numbers of unknowns about those of a block of threads."""
-    own = library(conjugate_source(dtype, shared), ("dots", "totals", "residual", "direction"), folder, True)
+    own = library(conjugate_source(dtype, dtype, shared), ("dots", "totals", "residual", "direction"), folder, True)
     rng = np.random.default_rng(7)
-    for n in (1, THREADS - 1, THREADS, 2 * THREADS + 1):
+    for n in (1, THREADS - 1, THREADS, 2 * THREADS + 1, 9 * THREADS + 1):
         for side in SIDES:
             guard, size = Guard(side), np.int64(n)
             x, r, p, q, z, inverse = (guard.copy(1 + rng.random(n).astype(dtype)) for _ in range(6))

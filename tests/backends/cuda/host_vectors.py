@@ -143,6 +143,8 @@ class HostVectors:
         self.direction(None if M is None else M(self.r))
 
 
-def kernels(dtype, folder, shared=False):
+def kernels(dtype, folder, shared=False, inverse=None):
     """Those of conjugate gradients."""
-    return library(conjugate_source(dtype, shared), ("dots", "totals", "residual", "direction"), folder)
+    return library(
+        conjugate_source(dtype, inverse or dtype, shared), ("dots", "totals", "residual", "direction"), folder
+    )

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 import hpfem as hp
 from hpfem.backends.cuda.dense.plan import DenseOptions
 from hpfem.backends.cuda.fused.plan import FusedOptions
-from hpfem.backends.cuda.vectors.indexed import SLICE, THREADS, IndexTables, per_thread
+from hpfem.backends.cuda.vectors.indexed import SLICE, THREADS, IndexTables, rows_per_thread
 from tests.backends.cuda import dense_host, fused_host, host_kernels
 from tests.backends.cuda.dense_host import DenseCase
 from tests.backends.cuda.fused_host import FusedCase
@@ -58,7 +58,7 @@ def test_kernels(case_of, apply, options, made, tmp_path, rng):
 
 def test_scatter_and_gather(tmp_path, rng):
     # Whole blocks: rows beyond the last one ask for the first number of the vector, which is missing.
-    block = per_thread(1) * THREADS
+    block = rows_per_thread(1) * THREADS
     rows, columns = block, 200
     codes = 2 * rng.integers(0, columns, rows) + rng.integers(0, 2, rows)
     Q = csr_array((1.0 - 2 * (codes % 2), codes // 2, np.arange(rows + 1)), shape=(rows, columns))

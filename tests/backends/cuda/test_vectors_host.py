@@ -17,7 +17,7 @@ from hpfem.backends.cuda.runtime.scratch import StreamPool
 from hpfem.backends.cuda.vectors.conjugate import RING
 from hpfem.backends.cuda.vectors.conjugate import source as conjugate_source
 from hpfem.backends.cuda.vectors.function import source as function_source
-from hpfem.backends.cuda.vectors.indexed import THREADS, IndexTables, per_thread
+from hpfem.backends.cuda.vectors.indexed import THREADS, IndexTables, rows_per_thread
 from hpfem.backends.cuda.vectors.indexed import source as sparse_source
 from hpfem.backends.cuda.vectors.messages import source as messages_source
 from hpfem.backends.cuda.vectors.space import CudaVectors
@@ -70,7 +70,7 @@ def test_products_are_those_of_the_sparse_matrix(case, masked, folder, rng):
     parts = []
     for number, (first, last) in enumerate(zip(tables.starts, tables.starts[1:], strict=False)):
         out = np.full((components, last - first), np.nan, dtype)
-        count = -(-int(last - first) // (per_thread(components) * THREADS))
+        count = -(-int(last - first) // (rows_per_thread(components) * THREADS))
         head = (np.int64(last - first), np.int64(c0.size), a.codes[first:last], a.row_starts, a.columns, a.values)
         run(own, "scatter", count, 0, *head, vector, out, none, descending=number % 2 == 1)
         assert np.abs(out - (Q[first:last] @ vector.T).T).max() < tolerance
@@ -122,14 +122,15 @@ def system(rng):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("kind", ["none", "diagonal", "function"])
+@pytest.mark.parametrize("kind", ["none", "diagonal", "rounded diagonal", "function"])
 def test_iterations_are_those_of_the_host(kind, dtype, system, folder):
     matrix, b = (part.astype(dtype) for part in system)
-    inverse = (1 / np.diag(matrix)).astype(dtype)
+    inverse = (1 / np.diag(matrix)).astype(np.float32 if kind == "rounded diagonal" else dtype)
     M = None if kind == "none" else lambda r: r * inverse
     tol = 1e-9 if dtype == np.float64 else 1e-4
     x, info = hp.cg(lambda p: matrix @ p, b, M, tol=tol)
-    v = HostVectors(kernels(dtype, folder), b, tol, inverse if kind == "diagonal" else None)
+    own = kernels(dtype, folder, inverse=inverse.dtype.type)
+    v = HostVectors(own, b, tol, inverse if kind.endswith("diagonal") else None)
     v.direction(M(v.r) if kind == "function" else None)
     # More than are needed: once there, nothing changes.
     for _ in range(info.iterations + 5):
@@ -308,7 +309,7 @@ def test_scratch_of_a_graph_comes_back(error):
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100"])
 def test_they_compile_without_spills(architecture):
     tables = IndexTables(block_matrix(np.eye(4), [0, 4]))
-    gradients = (conjugate_source(np.float64, shared) for shared in (False, True))
+    gradients = (conjugate_source(np.float64, np.float32, shared) for shared in (False, True))
     messages = messages_source(np.float64, np.int32)
     for source in (tables.source(np.float64, 1), tables.source(np.float64, 3), *gradients, messages):
         binary = nvrtc.compile_source(program(source), architecture)

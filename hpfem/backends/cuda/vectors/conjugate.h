@@ -9,7 +9,8 @@
 // processes share (SHARED) only entries that a process owns count: their bits are set in `owned`. Then `totals` adds up
 // what the blocks left, and the processes' totals are added before the next kernel takes them. Each of the last two
 // kernels reads what the other one wrote of the control block, so that no block depends on another's progress. Once
-// `stopped` is set nothing changes any more. `real`, SHARED, THREADS and RING are given.
+// `stopped` is set nothing changes any more. `real`, `Inverse` (the type of the inverse of a diagonal M), SHARED, THREADS
+// and RING are given.
 
 enum Stop : int { RUNNING = 0, CONVERGED = 1, PRECONDITIONER = 2, NOT_FINITE = 3, OPERATOR = 4, EXHAUSTED = 5 };
 
@@ -56,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     residual(const long long n, Control *control, const int count, const double *__restrict__ pq,
-             const real *__restrict__ q, const real *__restrict__ inverse, const unsigned *__restrict__ owned,
+             const real *__restrict__ q, const Inverse *__restrict__ inverse, const unsigned *__restrict__ owned,
              real *__restrict__ r, double *__restrict__ rr, double *__restrict__ rz) {
   HPFEM_SHARED(words);
   double *const shared = reinterpret_cast<double *>(words);
@@ -84,7 +85,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     r[k] = mine;
     if (!counts(owned, k)) continue;
     sum[0] += double(mine) * double(mine);
-    if (inverse) sum[1] += double(mine) * double(mine * inverse[k]);
+    if (inverse) sum[1] += double(mine) * double(mine * real(inverse[k]));
   }
   block_sums(sum, shared);
   if (threadIdx.x == 0) {
@@ -96,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 // z is given, or where `inverse` is, r, which is multiplied by it.
 extern "C" __global__ void __launch_bounds__(THREADS)
     direction(const long long n, Control *control, const int count, const double *__restrict__ rr,
-              const double *__restrict__ rz, const real *__restrict__ z, const real *__restrict__ inverse,
+              const double *__restrict__ rz, const real *__restrict__ z, const Inverse *__restrict__ inverse,
               real *__restrict__ x, real *__restrict__ p) {
   HPFEM_SHARED(words);
   const bool speaks = blockIdx.x == 0 && threadIdx.x == 0;
@@ -128,7 +129,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const real old = p[k];
     if (i > 0) x[k] += alpha * old;
     if (stopped != RUNNING) continue;
-    const real own = inverse ? z[k] * inverse[k] : z[k];
+    const real own = inverse ? z[k] * real(inverse[k]) : z[k];
     p[k] = i > 0 ? own + beta * old : own;
   }
 }

@@ -29,13 +29,17 @@ CONTROL = np.dtype(
 _NONE = np.uint64(0)
 
 
-def source(real: DTypeLike, shared: bool = False) -> str:
+# An inverse diagonal in these bounds is kept in float32: half the bytes, and a preconditioner need not be exact.
+_MODERATE = 1e-30, 1e30
+
+
+def source(real: DTypeLike, inverse: DTypeLike, shared: bool = False) -> str:
     """Source of the kernels for vectors of a type.
 
     Parameters
     ----------
-    real : dtype
-        float64 or float32.
+    real, inverse : dtype
+        float64 or float32; of vectors, and of the inverse of a diagonal preconditioner.
     shared : bool
         Whether processes share the vectors.
 
@@ -44,7 +48,7 @@ def source(real: DTypeLike, shared: bool = False) -> str:
     str
     """
     constants = {"THREADS": THREADS, "RING": RING, "SHARED": shared}
-    return source_with({"real": real}, constants, "codegen/reduction.h", "vectors/conjugate.h")
+    return source_with({"real": real, "Inverse": inverse}, constants, "codegen/reduction.h", "vectors/conjugate.h")
 
 
 class DeviceSharing:
@@ -162,11 +166,15 @@ class CudaConjugateVectors:
 
         self._cupy, self._n = cupy, np.int64(r.size)
         self._diagonal = inverse is not None
-        self._inverse = cupy.ascontiguousarray(inverse, r.dtype) if self._diagonal else _NONE
+        self._inverse, kind = _NONE, r.dtype
+        if inverse is not None:
+            low, high = float(inverse.min()), float(inverse.max())
+            kind = np.dtype(np.float32) if _MODERATE[0] < low <= high < _MODERATE[1] else r.dtype
+            self._inverse = cupy.ascontiguousarray(inverse, kind)
         self._sharing = sharing
         self._owned: Any = _NONE if sharing is None else sharing.owned(int(r.size))
         kernels = functions(
-            source(r.dtype, sharing is not None), current_device().name, "dots", "totals", "residual", "direction"
+            source(r.dtype, kind, sharing is not None), current_device().name, "dots", "totals", "residual", "direction"
         )
         self._dots, self._totals, self._residual, self._direction = kernels
         self._blocks = sum_blocks(int(r.size))

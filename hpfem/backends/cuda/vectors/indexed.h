@@ -3,8 +3,8 @@
 //
 // An entry +-1 is a code 2 * place + (1 where negative). A row of Q that is not one such entry has the code -1 - r, with
 // r its row in a CSR matrix of all of these; another entry of Q^T the code -2 - k, with k its place in a list of rows and
-// values. `real`, `Index`, COMPONENTS, BLOCKS, THREADS, GATHER_BLOCKS and SIDE are given. SIDE: rows or
-// columns of Q that a thread takes at a time, as their loads are then under way together.
+// values. `real`, `Index`, COMPONENTS, BLOCKS, THREADS, GATHER_BLOCKS, ROWS and COLUMNS are given. ROWS, COLUMNS: those of
+// Q that a thread of `scatter` or `gather` takes at a time, as their loads are then under way together.
 //
 //   global[component][j]        local: block after block, [component][i] in each; block b has the rows starts[b] to
 //                               starts[b + 1] of Q
@@ -20,20 +20,20 @@ HPFEM_DEVICE long long place_of(long long row, int component, const Index *start
 }
 
 // Rows of one block: `codes` and `out` are the block's. Nothing is done where *stop is not zero.
-extern "C" __global__ void __launch_bounds__(THREADS, COMPONENTS == 1 ? 6 : 4)
+extern "C" __global__ void __launch_bounds__(THREADS, COMPONENTS == 1 ? 5 : 4)
     scatter(const long long n, const long long size, const Index *__restrict__ codes, const Index *__restrict__ row_starts,
             const Index *__restrict__ columns, const real *__restrict__ values, const real *__restrict__ global,
             real *__restrict__ out, const int *stop) {
   if (stop != nullptr && *stop != 0) return;
-  const long long first = (long long)blockIdx.x * (SIDE * THREADS) + threadIdx.x;
-  const int left = n - first < SIDE * THREADS ? int(n - first) : SIDE * THREADS;
+  const long long first = (long long)blockIdx.x * (ROWS * THREADS) + threadIdx.x;
+  const int left = n - first < ROWS * THREADS ? int(n - first) : ROWS * THREADS;
   const Restriction<Index> Q{row_starts, columns, values};
-  Index own[SIDE];
-  HPFEM_UNROLL for (int s = 0; s < SIDE; s++) own[s] = s * THREADS < left ? HPFEM_STREAM(codes + first + s * THREADS) : -1;
+  Index own[ROWS];
+  HPFEM_UNROLL for (int s = 0; s < ROWS; s++) own[s] = s * THREADS < left ? HPFEM_STREAM(codes + first + s * THREADS) : -1;
   HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
-    real x[SIDE];
+    real x[ROWS];
     Q.take(own, global + c * size, x);
-    HPFEM_UNROLL for (int s = 0; s < SIDE; s++) {
+    HPFEM_UNROLL for (int s = 0; s < ROWS; s++) {
       if (s * THREADS < left) out[c * n + first + s * THREADS] = x[s];
     }
   }
@@ -53,13 +53,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, GATHER_BLOCKS)
   if (stop != nullptr && *stop != 0) return;
   double dot[1] = {0};
   const long long step = (long long)gridDim.x * THREADS;
-  for (long long i0 = (long long)blockIdx.x * THREADS + threadIdx.x; i0 < size; i0 += SIDE * step) {
-    long long column[SIDE];
-    const Index *entry[SIDE];
-    int width[SIDE], most = 0;
-    bool empty[SIDE];
-    real sum[SIDE][COMPONENTS] = {};
-    HPFEM_UNROLL for (int s = 0; s < SIDE; s++) {
+  for (long long i0 = (long long)blockIdx.x * THREADS + threadIdx.x; i0 < size; i0 += COLUMNS * step) {
+    long long column[COLUMNS];
+    const Index *entry[COLUMNS];
+    int width[COLUMNS], most = 0;
+    bool empty[COLUMNS];
+    real sum[COLUMNS][COMPONENTS] = {};
+    HPFEM_UNROLL for (int s = 0; s < COLUMNS; s++) {
       const long long i = i0 + s * step, slice = i / 32;
       column[s] = i < single ? (long long)order[i] : i;
       const long long first = i < size ? slice_starts[slice] : 0;
@@ -68,31 +68,31 @@ extern "C" __global__ void __launch_bounds__(THREADS, GATHER_BLOCKS)
       empty[s] = true;
       if (width[s] > most) most = width[s];
     }
-    Index next[SIDE];
-    HPFEM_UNROLL for (int s = 0; s < SIDE; s++) next[s] = width[s] > 0 ? entry[s][0] : Index(-1);
+    Index next[COLUMNS];
+    HPFEM_UNROLL for (int s = 0; s < COLUMNS; s++) next[s] = width[s] > 0 ? entry[s][0] : Index(-1);
     for (int k = 0; k < most; k++) {
-      Index code[SIDE];
-      HPFEM_UNROLL for (int s = 0; s < SIDE; s++) {
+      Index code[COLUMNS];
+      HPFEM_UNROLL for (int s = 0; s < COLUMNS; s++) {
         code[s] = next[s];
         next[s] = k + 1 < width[s] ? entry[s][32 * (k + 1)] : Index(-1);
         empty[s] &= code[s] == -1;
       }
       HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
-        real x[SIDE];
-        HPFEM_UNROLL for (int s = 0; s < SIDE; s++) x[s] = code[s] < 0 ? real(0) : local[place_of(code[s] / 2, c, starts)];
-        HPFEM_UNROLL for (int s = 0; s < SIDE; s++) {
+        real x[COLUMNS];
+        HPFEM_UNROLL for (int s = 0; s < COLUMNS; s++) x[s] = code[s] < 0 ? real(0) : local[place_of(code[s] / 2, c, starts)];
+        HPFEM_UNROLL for (int s = 0; s < COLUMNS; s++) {
           if (code[s] < -1) x[s] = values[-2 - code[s]] * local[place_of(rows[-2 - code[s]], c, starts)];
           sum[s][c] += code[s] >= 0 && code[s] % 2 ? -x[s] : x[s];
         }
       }
     }
-    HPFEM_UNROLL for (int s = 0; s < SIDE; s++) {
+    HPFEM_UNROLL for (int s = 0; s < COLUMNS; s++) {
       const long long j = column[s];
       if (j >= size) continue;
       HPFEM_UNROLL for (int c = 0; c < COMPONENTS; c++) {
         if (empty[s] && vector) sum[s][c] = vector[c * size + j];
         if (scale) sum[s][c] *= scale[j];
-        out[c * size + j] = sum[s][c];
+        HPFEM_STORE(out + c * size + j, sum[s][c]); // leaves the cache to local numbers, which come again
         if (partials) dot[0] += double(sum[s][c]) * vector[c * size + j];
       }
     }

@@ -17,12 +17,12 @@ from ..runtime.kernel import functions
 THREADS = 256
 # Columns of a slice.
 SLICE = 32
-# Blocks on a multiprocessor of kernels that sum: as many as run at once; and of `gather`, where more are slower.
-SUM_BLOCKS, GATHER_BLOCKS = 6, 3
-# Rows or columns that a thread takes at a time.
-SIDE = 4
+# Blocks on a multiprocessor of kernels that sum, and of `gather`: as many as run at once.
+SUM_BLOCKS, GATHER_BLOCKS = 6, 4
+# Rows that a thread of `scatter` takes at a time, and columns one of `gather`; half of them with several components.
+ROWS, COLUMNS = 8, 2
 # Rows whose columns `gather` sums up at one time; those of some such parts fit the second cache.
-ORDERED = 1 << 21
+ORDERED = 1 << 20
 Indices = NDArray[np.integer[Any]]
 
 
@@ -42,8 +42,8 @@ def sum_bytes(sums: int) -> int:
     return 8 * sums * (THREADS + 32)
 
 
-def per_thread(components: int) -> int:
-    """Rows or columns that a thread takes at a time: fewer with several components.
+def rows_per_thread(components: int) -> int:
+    """Rows that a thread of `scatter` takes at a time: fewer with several components.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def per_thread(components: int) -> int:
     -------
     int
     """
-    return SIDE if components == 1 else SIDE // 2
+    return ROWS if components == 1 else ROWS // 2
 
 
 def _stable(keys: Any) -> Any:
@@ -182,7 +182,8 @@ class IndexTables:
         types = {"real": real, "Index": self.codes.dtype}
         constants = {
             **{"COMPONENTS": components, "BLOCKS": len(self.starts) - 1, "THREADS": THREADS},
-            **{"GATHER_BLOCKS": GATHER_BLOCKS, "SIDE": per_thread(components)},
+            **{"ROWS": rows_per_thread(components), "COLUMNS": COLUMNS if components == 1 else COLUMNS // 2},
+            "GATHER_BLOCKS": GATHER_BLOCKS,
         }
         return source_with(types, constants, "codegen/reduction.h", "codegen/restriction.h", "vectors/indexed.h")
 
@@ -298,7 +299,7 @@ class IndexedRestriction(ElementRestriction):
             if target is None or not n:
                 continue
             function(
-                (-(-n // (per_thread(len(vector)) * THREADS)),),
+                (-(-n // (rows_per_thread(len(vector)) * THREADS)),),
                 (THREADS,),
                 (
                     np.int64(n), np.int64(self.size), codes, a.row_starts, a.columns, a.values, vector, target,
