@@ -73,6 +73,7 @@ class C0Space(Immutable):
                 f"{space.mesh.name}: {space.mesh.hanging}: functions are not continuous there; make the"
                 " cells meet at whole sides"
             )
+        space.mesh.aligned_topology.number_edges(space.array_module())
         self._number(space, Numbering(space.mesh, space.basis, space.orders))
 
     def _number(self, space: Space, numbering: Numbering) -> None:

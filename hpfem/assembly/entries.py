@@ -54,7 +54,7 @@ def pointwise_chunks(block: Block, count: int, xp: Any) -> Iterator[slice]:
     """
     if xp is np:
         return chunks(count, block.n_points * (1 + block.geometry.space_dim) ** 2)
-    return chunks(count, block.n_points * POINTWISE, most=ON_DEVICE * CHUNK)
+    return chunks(count, block.n_points * POINTWISE, most=4 * ON_DEVICE * CHUNK)
 
 
 def pointwise_matrix(

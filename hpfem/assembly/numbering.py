@@ -210,9 +210,8 @@ class Numbering:
             found_sizes.append(sizes)
             among = self._order(dim, count)
             self._orders.append(among)
-            ends = np.cumsum(sizes[among])
             own = np.empty(count, dtype=np.int64)
-            own[among] = start + ends - sizes[among]
+            own[among] = start + _starts(sizes, among)
             offsets.append(own)
             start += int(sizes.sum())
         self.orders: tuple[Indices, ...] = tuple(found_orders)
@@ -223,7 +222,7 @@ class Numbering:
     def _lowest(self, dim: int, count: int, orders: dict[str, int]) -> Indices:
         """The lowest order of the cells around every entity."""
         if self._same:
-            return np.full(count, self._same)
+            return np.broadcast_to(np.int64(self._same), count)
         lowest = np.full(count, np.iinfo(np.int64).max)
         for group, cells in enumerate(self.cells):
             np.minimum.at(lowest, self.of_group(group, dim).ids.ravel(), orders[cells.shape.name])
@@ -268,7 +267,7 @@ class Numbering:
         shapes = {entity.shape for cells in self.cells for entity in cells.shape.entities[dim]}
         values = sorted(set(orders.values()))
         if len(shapes) == len(values) == 1:
-            return np.full(len(order), _n_inside(self.name, shapes.pop(), values[0]))
+            return np.broadcast_to(np.int64(_n_inside(self.name, shapes.pop(), values[0])), len(order))
         sizes = np.zeros(len(order), dtype=np.int64)
         for group, cells in enumerate(self.cells):
             ids = self.of_group(group, dim).ids
@@ -511,6 +510,14 @@ class Numbering:
                     matrix = block[:, kept] @ inner_block(self.name, edge.shape, edge_order, edge_code)
                     found.append(_outer(rows[part][here], columns[part][here], matrix))
         return found
+
+
+def _starts(sizes: Indices, among: Indices | slice) -> Indices:
+    """Where things of some sizes start, one after the other in some order."""
+    if sizes.strides == (0,):  # of one size
+        return sizes[:1].sum() * np.arange(len(sizes))
+    ordered = sizes[among]
+    return np.cumsum(ordered) - ordered
 
 
 def _alike(orders: Indices) -> list[tuple[slice | Indices, int]]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..memory import as_numpy
 from ..support.threads import in_parts, thread_count
 from .symmetry import Indices
 
@@ -45,13 +46,14 @@ def places(ascending: Indices, wanted: Indices) -> Indices:
 
 
 def sort(numbers: Indices) -> None:
-    """Sort in place; many numbers on several threads.
+    """Sort in place; many numbers of the host on several threads.
 
     Parameters
     ----------
-    numbers : ndarray of int, [n]
+    numbers : array of int, [n]
+        Of NumPy or of a device.
     """
-    if len(numbers) >= MANY and thread_count() > 1:
+    if isinstance(numbers, np.ndarray) and len(numbers) >= MANY and thread_count() > 1:
         in_parts(lambda part: numbers[part].sort(), _pieces(len(numbers)))
         numbers.sort(kind="stable")  # which merges what is in order
     else:
@@ -89,31 +91,33 @@ def turned(rows: Indices, permutations: Indices, which: Indices) -> Indices:
 
 
 def in_order(
-    numbers: Indices, bound: int, labels: Indices | None = None, below: int | None = None
+    numbers: Indices, bound: int, labels: Indices | None = None, below: int | None = None, xp: Any = np
 ) -> tuple[Indices, Indices]:
     """Sort numbers with labels, equal ones by their labels.
 
     Parameters
     ----------
-    numbers : ndarray of int, [n]
+    numbers : array of xp of int, [n]
         From 0 to `bound` - 1. May be overwritten.
     bound : int
         At most 2^63.
-    labels : ndarray of int, [n], optional
+    labels : array of xp of int, [n], optional
         Of the numbers; their positions by default.
     below : int, optional
         Upper bound of the labels, which are not negative; n by default.
+    xp : module
+        NumPy, or that of a device's arrays.
 
     Returns
     -------
-    labels, numbers : ndarray of int, [n]
+    labels, numbers : array of xp of int, [n]
         By number.
     """
     bits = _bits(len(numbers) if below is None else below)
     if labels is None:
-        labels = np.arange(len(numbers), dtype=np.int32 if len(numbers) < 2**31 else np.int64)
+        labels = xp.arange(len(numbers), dtype=np.int32 if len(numbers) < 2**31 else np.int64)
     if bound > 1 << (_BITS - bits):
-        order = np.lexsort((labels, numbers))
+        order = xp.lexsort(xp.stack([labels, numbers]))
         return labels[order], numbers[order]
     numbers <<= bits
     numbers |= labels
@@ -127,19 +131,21 @@ def _bits(bound: int) -> int:
     return max(1, bound - 1).bit_length()
 
 
-def run_starts(ascending: Indices) -> NDArray[np.bool_]:
+def run_starts(ascending: Indices, xp: Any = np) -> NDArray[np.bool_]:
     """Tell which numbers start a run of equal ones.
 
     Parameters
     ----------
-    ascending : ndarray of int, [n]
+    ascending : array of xp of int, [n]
+    xp : module
+        NumPy, or that of a device's arrays.
 
     Returns
     -------
-    ndarray of bool, [n]
+    array of xp of bool, [n]
     """
-    first = np.ones(len(ascending), dtype=bool)
-    np.not_equal(ascending[1:], ascending[:-1], out=first[1:])
+    first: NDArray[np.bool_] = xp.ones(len(ascending), dtype=bool)
+    xp.not_equal(ascending[1:], ascending[:-1], out=first[1:])
     return first
 
 
@@ -192,20 +198,22 @@ class TupleIndex:
 
     Parameters
     ----------
-    rows : ndarray of int, [n, width]
+    rows : array of xp of int, [n, width]
         Entries from -1 to ``limit`` - 1.
     limit : int
         Upper bound of the entries, below 3e9.
+    xp : module
+        NumPy, or that of a device's arrays, where the rows are sorted.
 
     Attributes
     ----------
-    ids : ndarray of int, [n]
+    ids : array of xp of int, [n]
         The number of each row.
     count : int
         How many distinct rows there are.
     """
 
-    def __init__(self, rows: NDArray[np.integer[Any]], limit: int) -> None:
+    def __init__(self, rows: NDArray[np.integer[Any]], limit: int, xp: Any = np) -> None:
         self._base = limit + 1
         # Leading columns with -1 only, as in a table of triangles, are ignored.
         used = next((k for k, column in enumerate(rows.T) if len(rows) and column.max() >= 0), 0)
@@ -219,7 +227,7 @@ class TupleIndex:
         for left in range(self._width - 1, 0, -1):
             wide = bound * self._base
             if wide > fast and bound > len(rows) and (bound <= fast or wide > 1 << _BITS):
-                order, key = self._rank(columns, key, bound, order)
+                order, key = self._rank(columns, key, bound, order, xp)
                 bound, columns = len(self._stages[-1][1]), []
             column = rows[:, -left]
             key *= self._base
@@ -227,18 +235,20 @@ class TupleIndex:
             key += 1
             bound *= self._base
             columns.append(left)
-        order, key = self._rank(columns, key, bound, order)
+        order, key = self._rank(columns, key, bound, order, xp)
         self.count = len(self._stages[-1][1])
-        self.ids: Indices = np.empty(len(rows), dtype=np.int64)
+        self.ids: Indices = xp.empty(len(rows), dtype=np.int64)
         self.ids[order] = key
 
-    def _rank(self, columns: list[int], key: Indices, bound: int, order: Indices | None) -> tuple[Indices, Indices]:
+    def _rank(
+        self, columns: list[int], key: Indices, bound: int, order: Indices | None, xp: Any
+    ) -> tuple[Indices, Indices]:
         """Sort keys and number them; the rows in their order, and the numbers."""
-        order, ascending = in_order(key, bound, order)
-        first = run_starts(ascending)
-        self._stages.append((columns, ascending[first]))
+        order, ascending = in_order(key, bound, order, xp=xp)
+        first = run_starts(ascending, xp)
+        self._stages.append((columns, as_numpy(ascending[first])))
         ascending[...] = first
-        np.cumsum(ascending, out=ascending)
+        xp.cumsum(ascending, out=ascending)
         ascending -= 1
         return order, ascending
 
@@ -265,39 +275,44 @@ class TupleIndex:
         return np.where(missing, -1, place)
 
 
-def sorted_rows(vertices: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
+def sorted_rows(vertices: NDArray[np.integer[Any]], xp: Any = np) -> NDArray[np.integer[Any]]:
     """Sort each row of a narrow table.
 
     Parameters
     ----------
-    vertices : ndarray of int, [n, 2, 3 or 4]
+    vertices : array of xp of int, [n, 2, 3 or 4]
+    xp : module
+        NumPy, or that of a device's arrays.
 
     Returns
     -------
-    ndarray of int, of the same shape
+    array of xp of int, of the same shape
         Every row ascending; columns are contiguous.
     """
     columns = list(vertices.T)
     for i, j in _NETWORKS[len(columns)]:
-        columns[i], columns[j] = np.minimum(columns[i], columns[j]), np.maximum(columns[i], columns[j])
-    return np.stack(columns).T
+        columns[i], columns[j] = xp.minimum(columns[i], columns[j]), xp.maximum(columns[i], columns[j])
+    result: NDArray[np.integer[Any]] = xp.stack(columns).T
+    return result
 
 
-def comparisons(columns: Sequence[Indices] | Indices) -> Indices:
+def comparisons(columns: Sequence[Indices] | Indices, xp: Any = np) -> Indices:
     """Encode the order of the numbers in every row.
 
     Parameters
     ----------
-    columns : sequence of ndarray of int, [n] each
+    columns : sequence of array of xp of int, [n] each
         At most 8.
+    xp : module
+        NumPy, or that of a device's arrays.
 
     Returns
     -------
-    ndarray of int, [n]
+    array of xp of int, [n]
         A bit for each pair of columns, set where the first one is larger: below 2^(number of pairs).
     """
     pairs = list(combinations(range(len(columns)), 2))
-    result = np.zeros(len(columns[0]), dtype=np.int64)
+    result: Indices = xp.zeros(len(columns[0]), dtype=np.int64)
     for bit, (i, j) in enumerate(pairs):
-        result |= np.left_shift(columns[i] > columns[j], bit, dtype=np.int64)
+        result |= xp.left_shift(columns[i] > columns[j], bit, dtype=np.int64)
     return result

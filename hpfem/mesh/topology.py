@@ -9,10 +9,12 @@ orientation code says how a cell's local order becomes it: ``global[i] = local[s
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +24,7 @@ from scipy.sparse.csgraph import connected_components
 from hpfem.shapes import Entity, Shape
 from hpfem.shapes.cached import cached_property
 
+from ..memory import as_numpy
 from ..support.immutable import frozen
 from ..support.threads import in_parts
 from .cells import CellArray
@@ -90,21 +93,24 @@ class Facets:
         return np.flatnonzero(~self.on_boundary)
 
 
-def orientation_codes(shape: Shape, vertices: Indices) -> NDArray[np.int8]:
+def orientation_codes(shape: Shape, vertices: Indices, xp: Any = np) -> NDArray[np.int8]:
     """The symmetry that brings each vertex tuple into its global order.
 
     Parameters
     ----------
     shape : Shape
         The shape of the entities: an edge or a face.
-    vertices : ndarray of int, [n, n_vertices]
+    vertices : array of xp of int, [n, n_vertices]
         Distinct ids in each row, in the shape's vertex order.
+    xp : module
+        NumPy, or that of a device's arrays.
 
     Returns
     -------
-    ndarray of int8, [n]
+    array of xp of int8, [n]
     """
-    return _codes_by_order(shape)[comparisons(vertices.T)]
+    codes: NDArray[np.int8] = xp.asarray(_codes_by_order(shape))[comparisons(vertices.T, xp)]
+    return codes
 
 
 @cache
@@ -236,26 +242,45 @@ class Topology:
             for number, entity in enumerate(cells.shape.entities[dim]):
                 yield position, number, entity
 
+    def number_edges(self, xp: Any) -> None:
+        """Number the edges where arrays of a module are, if they are many and have no numbers yet.
+
+        Parameters
+        ----------
+        xp : module
+            NumPy, or that of a device's arrays. The numbers are the same, and on the host.
+        """
+        # A device's library compiles its array operations first, which takes longer than NumPy for few numbers.
+        many = sum(len(cells) * len(cells.shape.entities[1]) for cells in self.cells) >= MANY
+        if xp is not np and many and "edges" not in self.__dict__:
+            with suppress(MemoryError):
+                self.__dict__.setdefault("edges", self._numbered(1, xp))
+
     def _entities(self, dim: int) -> Entities:
+        return self._numbered(dim, np)
+
+    def _numbered(self, dim: int, xp: Any) -> Entities:
         counts = [len(cells.shape.entities[dim]) for cells in self.cells]
         ends = np.cumsum([len(cells) * count for cells, count in zip(self.cells, counts, strict=True)])
         width = max(len(entity.vertices) for *_, entity in self.local_entities(dim))
         # Sorted vertices of the entities of all cells, cell by cell.
-        rows = np.full((width, ends[-1]), -1, dtype=np.int32 if self.n_vertices < 2**31 else np.int64)
-        of_array = [own.reshape(width, -1, n) for own, n in zip(np.split(rows, ends[:-1], axis=1), counts, strict=True)]
-        codes = [np.empty((len(cells), n), dtype=np.int8) for cells, n in zip(self.cells, counts, strict=True)]
-        columns = [np.ascontiguousarray(own.T, dtype=rows.dtype) for own in self.vertices]
+        rows = xp.full((width, int(ends[-1])), -1, dtype=np.int32 if self.n_vertices < 2**31 else np.int64)
+        starts = [0, *map(int, ends)]
+        of_array = [rows[:, a:b].reshape(width, -1, n) for a, b, n in zip(starts, ends, counts, strict=False)]
+        codes = [xp.empty((len(cells), n), dtype=np.int8) for cells, n in zip(self.cells, counts, strict=True)]
+        columns = [xp.asarray(np.ascontiguousarray(own.T, dtype=rows.dtype)) for own in self.vertices]
 
         def write(place: tuple[int, int, Entity]) -> None:
             position, number, entity = place
             corners = columns[position][list(entity.vertices)].T
-            codes[position][:, number] = orientation_codes(entity.shape, corners)
-            of_array[position][width - len(entity.vertices) :, :, number] = sorted_rows(corners).T
+            codes[position][:, number] = orientation_codes(entity.shape, corners, xp)
+            of_array[position][width - len(entity.vertices) :, :, number] = sorted_rows(corners, xp).T
 
-        in_parts(write, self.local_entities(dim), rows.size >= MANY)
-        index = TupleIndex(rows.T, self.n_vertices)
+        in_parts(write, self.local_entities(dim), xp is np and rows.size >= MANY)
+        index = TupleIndex(rows.T, self.n_vertices, xp)
+        index.ids = as_numpy(index.ids)
         ids = [frozen(own.reshape(-1, n)) for own, n in zip(np.split(index.ids, ends[:-1]), counts, strict=True)]
-        return Entities(index.count, tuple(ids), tuple(map(frozen, codes)), index)
+        return Entities(index.count, tuple(ids), tuple(frozen(as_numpy(own)) for own in codes), index)
 
 
 def numbered(cells: Sequence[CellArray], n_points: int) -> tuple[Topology, Indices]:

@@ -181,7 +181,7 @@ class Space(Immutable):
     def _maps(self, cells: Cells) -> list[tuple[GeometryKind, NDArray[np.int64], ElementMap]]:
         """Maps of cells by kind: of many cells where the space computes, if there is room."""
         # A device's library compiles its array operations first, which takes longer than NumPy for few numbers.
-        xp = np if cells.nodes.size * self.dim <= CHUNK else self._array_module()
+        xp = np if cells.nodes.size * self.dim <= CHUNK else self.array_module()
         if xp is not np:
             with suppress(MemoryError):
                 return list(by_kind(cells, xp.asarray(self.mesh.points), xp))
@@ -196,7 +196,7 @@ class Space(Immutable):
             return
         # A device's library compiles its array operations first, which takes longer than NumPy for few numbers.
         few = len(unsure) * len(geometry.rule) * geometry.dim * geometry.space_dim <= CHUNK
-        scaled = geometry.scaled_jacobian(unsure, np if few else self._array_module())
+        scaled = geometry.scaled_jacobian(unsure, np if few else self.array_module())
         worst = int(np.argmin(scaled))
         if scaled[worst] <= FLAT_TOLERANCE:
             cell = self.mesh.describe_cell(int(cells[unsure[worst]]))
@@ -206,8 +206,14 @@ class Space(Immutable):
                 f" lengths ({np.count_nonzero(scaled <= FLAT_TOLERANCE)} such cell(s)); repair the mesh"
             )
 
-    def _array_module(self) -> Any:
-        """Module of the arrays where the backend computes; NumPy where it cannot run."""
+    def array_module(self) -> Any:
+        """Find the module of the arrays where the backend computes.
+
+        Returns
+        -------
+        module
+            NumPy, or that of a device's arrays; NumPy where the backend cannot run, or is not chosen yet.
+        """
         if self.backend == "auto" or BACKENDS[self.backend].missing() is not None:
             return np
         return vectors_on(BACKENDS[self.backend].device()).xp

@@ -9,7 +9,7 @@ import pytest
 
 from hpfem.mesh import Mesh, box, symmetries
 from hpfem.mesh.sorting import TupleIndex, comparisons, distinct, in_order, sorted_rows, unique
-from tests.mesh.examples import ALL_3D, BOXES, sample, scrambled
+from tests.mesh.examples import ALL_3D, BOXES, Elsewhere, sample, scrambled
 
 
 def slow_entities(mesh: Mesh, dim: int) -> dict[frozenset[int], list[tuple[int, int]]]:
@@ -103,6 +103,44 @@ def test_a_cut_is_the_same_before_and_after_facets_are_found(name: str) -> None:
     one, other = (own.cut(beyond).facets for own in (whole, fresh))
     assert all(np.array_equal(getattr(one, part), getattr(other, part)) for part in ("cells", "local", "non_manifold"))
     assert (one.cells[beyond, 1] == -2).all() and len(one.boundary) == len(whole.facets.boundary) - len(beyond)
+
+
+def check_edges(name: str, xp: object, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+    """Edges that are numbered where a module's arrays are have the numbers that the host gives them."""
+    mesh = scrambled(sample(name), rng)
+    here, there = mesh.topology, pickle.loads(pickle.dumps(mesh.topology))
+    there.number_edges(xp)
+    assert "edges" not in there.__dict__  # too few
+    monkeypatch.setattr("hpfem.mesh.topology.MANY", 0)
+    there.number_edges(xp)
+    found = there.__dict__["edges"]
+    assert found.count == here.edges.count and isinstance(found.index.ids, np.ndarray)
+    for a, b in zip((*found.ids, *found.orientation), (*here.edges.ids, *here.edges.orientation), strict=True):
+        assert np.array_equal(a, b) and a.dtype == b.dtype and not a.flags.writeable
+    pairs = np.sort(mesh.cells[0].vertices[:, :2], axis=1)
+    assert np.array_equal(found.index.find(pairs), here.edges.index.find(pairs))
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_edges_are_numbered_elsewhere(name: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+    check_edges(name, Elsewhere(), monkeypatch, rng)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("name", BOXES)
+def test_edges_are_numbered_on_a_gpu(name: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+    check_edges(name, pytest.importorskip("cupy"), monkeypatch, rng)
+
+
+def test_edges_are_numbered_on_the_host_without_room_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(Elsewhere):
+        def full(self, *_: object, **__: object) -> None:
+            raise MemoryError
+
+    monkeypatch.setattr("hpfem.mesh.topology.MANY", 0)
+    topology = sample("tet").topology
+    topology.number_edges(Full())
+    assert "edges" not in topology.__dict__ and topology.edges.count > 0
 
 
 def test_counts_of_a_structured_box() -> None:

@@ -13,6 +13,7 @@ from hpfem.memory import HOST
 from hpfem.mesh import box
 from hpfem.shapes import BASES
 from hpfem.space import transforms
+from tests.mesh.examples import Elsewhere
 from tests.operators.reference import random_field
 from tests.samples import NAMES, Polynomial, curved, dimension, norm_error, skewed, straight, tapered
 
@@ -25,19 +26,12 @@ def mixed():
     return box(("hex", "prism", "pyramid", "tet"), (4, 1, 1))
 
 
-class Elsewhere:
-    """A device's module of arrays, whose arrays are NumPy's."""
-
-    def __getattr__(self, name):
-        return getattr(np, name)
-
-
 def check_made_elsewhere(mesh, xp, monkeypatch, **options):
     """Blocks whose maps are made with another module of arrays are those that the host makes."""
     here = hp.Space(mesh, 3)
     monkeypatch.setattr("hpfem.space.space.CHUNK", 0)
     if xp is not None:
-        monkeypatch.setattr(hp.Space, "_array_module", lambda self: xp)
+        monkeypatch.setattr(hp.Space, "array_module", lambda self: xp)
     there = hp.Space(mesh, 3, **options)
     assert len(there.blocks) == len(here.blocks)
     for a, b in zip(there.blocks, here.blocks, strict=True):
@@ -76,7 +70,7 @@ class TestBlocks:
     def test_the_host_asks_for_parts_of_maps_elsewhere(self, monkeypatch):
         """Few elements are copied alone; all of them are copied, and kept, once as many were asked for as there are."""
         monkeypatch.setattr("hpfem.space.space.CHUNK", 0)
-        monkeypatch.setattr(hp.Space, "_array_module", lambda self: Elsewhere())
+        monkeypatch.setattr(hp.Space, "array_module", lambda self: Elsewhere())
         copied, geometry = [], hp.Space(curved("tet"), 3).blocks[0].geometry
         monkeypatch.setattr("hpfem.geometry.element_map.as_numpy", lambda a: copied.append(len(a)) or np.array(a))
         n, expected = geometry.n_elements, geometry.given
@@ -96,7 +90,7 @@ class TestBlocks:
                 return np.empty(0)
 
         monkeypatch.setattr("hpfem.space.space.CHUNK", 0)
-        monkeypatch.setattr(hp.Space, "_array_module", lambda self: Full())
+        monkeypatch.setattr(hp.Space, "array_module", lambda self: Full())
         assert all(block.geometry.on_host for block in hp.Space(curved("tet"), 3).blocks)
 
     def test_every_cell_is_in_one_block(self, mixed):
@@ -378,7 +372,7 @@ class TestArguments:
     def test_cells_tangled_at_the_points(self, name, elsewhere, monkeypatch):
         if elsewhere:
             monkeypatch.setattr("hpfem.space.space.CHUNK", 0)
-            monkeypatch.setattr(hp.Space, "_array_module", lambda self: Elsewhere())
+            monkeypatch.setattr(hp.Space, "array_module", lambda self: Elsewhere())
 
         def fold(x):
             return np.column_stack([x[:, 0] - 1.4 * x[:, 0] ** 2 * (x[:, 1] > 0.4), x[:, 1:]])
