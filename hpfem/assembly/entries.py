@@ -294,7 +294,7 @@ def diagonals(operator: Operator, number: int, vectors: VectorSpace, elliptic: b
 
 def diagonal(
     operator: Operator, Q: BlockMatrix, restriction: ElementRestriction, vectors: VectorSpace, elliptic: bool = False
-) -> Array:
+) -> Any:
     """Diagonals of Q^T A Q, component by component, without A.
 
     Parameters
@@ -311,15 +311,19 @@ def diagonal(
 
     Returns
     -------
-    ndarray, [components, global]
+    array of float64, [components, global]
+        Where the vectors are.
     """
     local = [diagonals(operator, number, vectors, elliptic) for number in range(len(Q.blocks))]
-    total = vectors.to_host(restriction.gather_squares(local))
-    for number in () if Q.signed else range(len(Q.blocks)):
+    found = restriction.gather_squares(local)
+    if Q.signed:
+        return found
+    total = vectors.to_host(found)
+    for number in range(len(Q.blocks)):
         turned = np.flatnonzero((Q.codes[number] < 0).any(axis=1))
         if len(turned):
             _add_turned(operator, number, Q, turned, total, vectors, elliptic)
-    return total
+    return vectors.from_host(total)
 
 
 def _add_turned(

@@ -230,16 +230,29 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         -------
         ndarray, [components * size]
         """
-        elliptic = flag(elliptic, "elliptic")
+        return np.asarray(self.vectors.to_host(self.diagonal_on_device(flag(elliptic, "elliptic"))))
+
+    def diagonal_on_device(self, elliptic: bool = False) -> Any:
+        """Diagonal on the device of the operator; see `diagonal`.
+
+        Parameters
+        ----------
+        elliptic : bool
+
+        Returns
+        -------
+        array of float64, [components * size]
+        """
+        vectors, xp = self.vectors, self.vectors.xp
         restriction = self.c0.restriction(self.device)
-        rows = np.asarray(diagonal(self.operator, self.c0.block_matrix, restriction, self.vectors, elliptic))
-        rows = np.tile(rows, (self.components // len(rows), 1))
+        rows = diagonal(self.operator, self.c0.block_matrix, restriction, vectors, elliptic)
+        rows = xp.tile(rows, (self.components // len(rows), 1))
+        if self.bc is not None and self.bc.matrix is not None and (self.bc.positive or not elliptic):
+            rows += vectors.from_host(self.bc.matrix.diagonal())
+        if self.c0.space.comm.size > 1:
+            rows = vectors.from_host(self.c0.vectors_on(HOST).summed(vectors.to_host(rows)))
         if self.bc is not None:
-            if self.bc.matrix is not None and (self.bc.positive or not elliptic):
-                rows += self.bc.matrix.diagonal()
-        rows = self.c0.vectors_on(HOST).summed(rows)
-        if self.bc is not None:
-            rows[self.bc.fixed(self.components)] = 1.0
+            rows[vectors.from_host(self.bc.fixed(self.components))] = 1.0
         return rows.ravel()
 
     def assemble(self) -> csr_array:

@@ -210,9 +210,7 @@ class Numbering:
             found_sizes.append(sizes)
             among = self._order(dim, count)
             self._orders.append(among)
-            own = np.empty(count, dtype=np.int64)
-            own[among] = start + _starts(sizes, among)
-            offsets.append(own)
+            offsets.append(_starts(start, sizes, among))
             start += int(sizes.sum())
         self.orders: tuple[Indices, ...] = tuple(found_orders)
         self.offsets: tuple[Indices, ...] = tuple(offsets)
@@ -512,12 +510,15 @@ class Numbering:
         return found
 
 
-def _starts(sizes: Indices, among: Indices | slice) -> Indices:
-    """Where things of some sizes start, one after the other in some order."""
-    if sizes.strides == (0,):  # of one size
-        return sizes[:1].sum() * np.arange(len(sizes))
-    ordered = sizes[among]
-    return np.cumsum(ordered) - ordered
+def _starts(start: int, sizes: Indices, among: Indices | slice) -> Indices:
+    """Where things of some sizes start, one after the other in some order, the first one at `start`."""
+    own = np.empty(len(sizes), dtype=np.int64)
+    if sizes.strides == (0,) and len(sizes):  # of one size
+        own[among] = np.arange(start, start + len(sizes) * int(sizes[0]), sizes[0]) if sizes[0] else start
+    else:
+        ordered = sizes[among]
+        own[among] = start + np.cumsum(ordered) - ordered
+    return own
 
 
 def _alike(orders: Indices) -> list[tuple[slice | Indices, int]]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hpfem.shapes import equispaced_nodes
 
 from ..geometry.element_map import ElementMap, chunks, elevated_nodes
-from ..geometry.jacobians import solve
+from ..geometry.jacobians import determinant, project, solve
 from ..support.communicator import ALONE, Communicator
 from ..support.threads import in_parts
 from .cells import Array, CellArray, Labels
@@ -129,11 +129,17 @@ def _near(points: Array, comm: Communicator) -> Array:
 
 def _open_sides(topology: Topology) -> list[CellArray]:
     """Sides without a neighbour as cells, numbered by the cells that they belong to."""
-    dim, is_open = topology.dim - 1, topology.facets.on_boundary
+    dim, facets = topology.dim - 1, topology.facets
+    boundary = facets.boundary
+    owner, local = facets.cells[boundary, 0], facets.local[boundary, 0]
+    # Of each cell, its array and its row there.
+    array, row = np.empty((2, sum(map(len, topology.cells))), dtype=np.int64)
+    for position, cells in enumerate(topology.cells):
+        array[cells.indices], row[cells.indices] = position, np.arange(len(cells))
     sides = []
     for position, number, facet in topology.local_entities(dim):
         cells = topology.cells[position]
-        chosen = is_open[topology.sides.ids[position][:, number]]
+        chosen = np.sort(row[owner[(array[owner] == position) & (local == number)]])
         nodes = cells.nodes[chosen][:, entity_nodes(cells.shape, cells.order, dim, number)]
         sides.append(CellArray(facet.shape, cells.order, nodes, cells.indices[chosen]))
     return sides
@@ -174,19 +180,16 @@ def _perhaps_inside(sides: CellArray, points: Array, margin: Array, side: Indice
     nodes = equispaced_nodes(shape, sides.order)
     middle = shape.vertices.mean(axis=0, keepdims=True)
     centre = elements.positions(elements.basis.evaluate(middle))[:, :, 0].T
-    J = elements.jacobian(elements.basis.gradient(middle))[..., 0].transpose(2, 0, 1)
-    gram = np.swapaxes(J, 1, 2) @ J
+    J = elements.jacobian(elements.basis.gradient(middle))[..., 0]
     # A bound of the least stretch of the tangent map.
-    stretch = np.sqrt(np.maximum(np.linalg.det(gram), 0) / np.trace(gram, axis1=1, axis2=2) ** (shape.dim - 1))
-    flat = centre[:, None] + (nodes - middle) @ np.swapaxes(J, 1, 2)
+    stretch = determinant(J) / np.sqrt((J**2).sum(axis=(0, 1)) ** (shape.dim - 1))
+    flat = centre[:, None] + (nodes - middle) @ J.transpose(2, 1, 0)
     apart = margin + 2 * np.sqrt(((points[sides.nodes] - flat) ** 2).sum(axis=2).max(axis=1))
-    rest = x - centre[side]
-    local = (np.linalg.pinv(J)[side] @ rest[:, :, None])[:, :, 0]
-    off = rest - (J[side] @ local[:, :, None])[:, :, 0]
-    near = (off**2).sum(axis=1) <= apart[side] ** 2
+    local, off = project((x - centre[side]).T, J[:, :, side])
+    near = (off**2).sum(axis=0) <= apart[side] ** 2
     with np.errstate(divide="ignore"):
         slack = 2 * apart / stretch + 1e-6
-    return near & (shape.depth(middle + local) >= -slack[side])
+    return near & (shape.depth(middle + local.T) >= -slack[side])
 
 
 def _distance(sides: CellArray, points: Array, side: Indices, x: Array) -> Array:

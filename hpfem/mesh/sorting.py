@@ -20,6 +20,8 @@ from .symmetry import Indices
 _BITS = 63
 # Things that are worth several threads, and the number of parts.
 MANY, _PIECES = 1_000_000, 8
+# Different numbers that are counted instead of sorted.
+_FEW = 4096
 # Compare-exchange steps that sort a row of this many numbers.
 _NETWORKS = {2: [(0, 1)], 3: [(0, 1), (1, 2), (0, 1)], 4: [(0, 1), (2, 3), (0, 2), (1, 3), (1, 2)]}
 
@@ -183,6 +185,12 @@ def distinct(numbers: Indices, bound: int) -> tuple[Indices, Indices]:
     which : ndarray of int, [n]
         Position of each number among the distinct ones.
     """
+    if bound <= _FEW < len(numbers):
+        position = np.full(bound, -1)
+        # If several numbers are written to one place, the last one stays.
+        position[numbers[::-1]] = np.arange(len(numbers) - 1, -1, -1)
+        there = position >= 0
+        return position[there], (np.cumsum(there) - 1)[numbers]
     order, ascending = in_order(numbers, bound)
     first = run_starts(ascending)
     which = np.empty_like(order)
@@ -313,6 +321,11 @@ def comparisons(columns: Sequence[Indices] | Indices, xp: Any = np) -> Indices:
     """
     pairs = list(combinations(range(len(columns)), 2))
     result: Indices = xp.zeros(len(columns[0]), dtype=np.int64)
-    for bit, (i, j) in enumerate(pairs):
-        result |= xp.left_shift(columns[i] > columns[j], bit, dtype=np.int64)
+
+    def write(part: slice) -> None:
+        here = result[part]
+        for bit, (i, j) in enumerate(pairs):
+            here |= xp.left_shift(columns[i][part] > columns[j][part], bit, dtype=np.int64)
+
+    in_parts(write, _pieces(len(result)) if xp is np else [slice(None)])
     return result

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hpfem.shapes.arguments import flag, instance, name_of
 
@@ -63,15 +62,17 @@ def jacobi(A: GlobalOperator, definite: bool = True) -> Jacobi:
     SolverError
         If the operator is definite, and an entry of the diagonal is not positive.
     """
-    diagonal = A.diagonal() if definite else _positive_diagonal(A)
-    if not np.all(diagonal > 0):
+    diagonal = A.diagonal_on_device() if definite else _positive_diagonal(A)
+    if not bool((diagonal > 0).all()):
         raise SolverError("the diagonal of the operator is not positive; the operator is not positive definite")
-    return Jacobi(A.vectors.from_host(1.0 / diagonal, A.dtype), A.vectors)
+    return Jacobi((1.0 / diagonal).astype(A.dtype, copy=False), A.vectors)
 
 
-def _positive_diagonal(A: GlobalOperator) -> NDArray[np.float64]:
-    diagonal = A.diagonal(elliptic=True)
-    return diagonal if np.all(diagonal > 0) else without_zeros(np.where(diagonal > 0, diagonal, A.diagonal()))
+def _positive_diagonal(A: GlobalOperator) -> Any:
+    diagonal, xp = A.diagonal_on_device(elliptic=True), A.vectors.xp
+    if bool((diagonal > 0).all()):
+        return diagonal
+    return without_zeros(xp.where(diagonal > 0, diagonal, A.diagonal_on_device()), xp)
 
 
 def without_zeros(diagonal: Any, xp: Any = np) -> Any:
