@@ -38,6 +38,8 @@ _PHASE_DASHES: dict[str, Any] = {
     **{"application": "-", "iteration": (0, (5, 1.5)), "csr": (0, (1, 1.2))},
     **{"all in": "-", "iterations": (0, (5, 1.5)), "pyamg": (0, (1, 1.2))},
 }
+# Marker and dash of other elements than deformed ones, whose lines are solid.
+_GEOMETRY_LINES = {"affine": ("s", "--"), "multilinear": ("^", ":")}
 # Parts of a whole solve, in their order: together they are "all in".
 _PARTS = ("space", "operator", "multigrid", "vertices", "right-hand side", "iterations")
 
@@ -58,7 +60,7 @@ def plot_throughput(results: Mapping[str, Any], folder: str | os.PathLike[str], 
     -------
     list of Path
         - ``<benchmark>_<geometry>``: strategies and orders ([Xing] Figs 5, 6),
-        - ``<benchmark>_geometry``: affine and deformed ([Xing] Figs 7, 8),
+        - ``<benchmark>_geometry``: affine, deformed and multilinear ([Xing] Figs 7, 8),
         - ``<benchmark>_collocation``: collocated and not ([Xing] Fig. 9),
         - ``<benchmark>_gain``: collocated against not by order,
         - ``<benchmark>_by_order``: best throughput by order,
@@ -311,13 +313,14 @@ def _strategy_look(records: Sequence[Record]) -> Look:
 
 
 def _order_look(records: Sequence[Record], solid: str) -> Look:
-    """A colour and marker per order; solid for one value, dashed for others."""
+    """A colour and marker per order; solid for one value, dashed for others, multilinear elements dotted."""
     colours = style.order_colours(_values(records, "order"))
-    return lambda value, order: style.order_line(order, colours[order], "-" if value == solid else "--")
+    dashes = {solid: "-", "multilinear": _GEOMETRY_LINES["multilinear"][1]}
+    return lambda value, order: style.order_line(order, colours[order], dashes.get(value, "--"))
 
 
 def _geometries(records: Sequence[Record], heading: str) -> Iterator[tuple[str, Figure]]:
-    """Affine solid, deformed dashed; by the strategy that serves most of both, the fastest of those."""
+    """Affine solid, deformed dashed, multilinear dotted; by the strategy that serves most of them, then the fastest."""
     both = _with_both(records, "geometry", "shape", "order")
     if not both:
         return
@@ -379,17 +382,17 @@ def _gain(records: Sequence[Record], heading: str) -> Iterator[tuple[str, Figure
 def _lines_by_order(
     chosen: Sequence[Record], heading: str, quantity: str, records: Sequence[Record]
 ) -> tuple[Figure, dict[Any, Axes]]:
-    """One column per shape, a colour per strategy; deformed elements solid, affine ones dashed and hollow."""
+    """One column per shape, a colour per strategy; deformed elements solid, others dashed and hollow."""
     colours = style.strategy_colours(_values(chosen, "strategy"))
 
     def look(strategy: str, geometry: str) -> dict[str, Any]:
-        solid = geometry == "deformed"
+        marker, dash = _GEOMETRY_LINES.get(geometry, ("o", "-"))
         return {
             "color": colours[strategy],
-            "marker": "o" if solid else "s",
+            "marker": marker,
             "markersize": 4,
-            "linestyle": "-" if solid else "--",
-            "markerfacecolor": colours[strategy] if solid else "white",
+            "linestyle": dash,
+            "markerfacecolor": "white" if geometry in _GEOMETRY_LINES else colours[strategy],
         }
 
     def geometries(strategy: str) -> list[str]:
@@ -450,7 +453,8 @@ def _roofline(records: Sequence[Record], heading: Callable[[str], str]) -> Figur
     slots = [(None, g) for g in geometries] if fastest_only else series
 
     def colour(strategy: str, geometry: str) -> Any:
-        return colours[strategy] if geometry == "deformed" else _lighter(colours[strategy])
+        shades = {"affine": _lighter, "multilinear": _darker}
+        return shades[geometry](colours[strategy]) if geometry in shades else colours[strategy]
 
     notes: list[Any] = [Patch(label="bound by flops (else by bandwidth)", facecolor="#888888", hatch="////")]
     notes[0].set_edgecolor("white")
@@ -502,4 +506,9 @@ def _largest(records: Sequence[Record], *more: str) -> list[Record]:
 
 def _lighter(colour: str) -> tuple[float, float, float]:
     red, green, blue = (1 - 0.5 * (1 - part) for part in to_rgb(colour))
+    return red, green, blue
+
+
+def _darker(colour: str) -> tuple[float, float, float]:
+    red, green, blue = (0.5 * part for part in to_rgb(colour))
     return red, green, blue

@@ -426,11 +426,12 @@ def draw(document: Mapping[str, Any], folder: str | os.PathLike[str]) -> dict[st
 
 
 def _of_several_sizes(records: Sequence[Record]) -> list[Record]:
-    """Those of cases that were measured at more than one size."""
+    """Those of lines that have more than one size."""
     sizes: dict[Any, set[float]] = {}
-    for record in records:
-        sizes.setdefault(key_of(record), set()).add(record["n_dofs"])
-    return [record for record in records if len(sizes[key_of(record)]) > 1]
+    lines = [(key_of(record), record.get("strategy")) for record in records]
+    for line, record in zip(lines, records, strict=True):
+        sizes.setdefault(line, set()).add(record["n_dofs"])
+    return [record for line, record in zip(lines, records, strict=True) if len(sizes[line]) > 1]
 
 
 def _bars(rated: Sequence[Record], title: str, unit: str, path: Path) -> Path:

@@ -9,6 +9,7 @@ from typing import Any
 
 from hpfem.shapes.arguments import shown
 
+from ..backends.strategy import RECOMPUTED, SCALED, STORED
 from ..benchmarks.results import BENCH, document, rounded
 from ..errors import ArgumentError
 from ..support.files import file_path, path_text, read_file
@@ -137,7 +138,10 @@ def _wrong(record: Any, runs: int) -> str | None:
 
 
 def _from_bench(content: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Records of the series that measure what the whole benchmark does, of those of its results that a series has."""
+    """Records of the series that measure what the whole benchmark does, of those of its results that a series has.
+
+    Those of stored factors only: the papers' kernels read them.
+    """
     runs = content.get("runs")
     if not isinstance(runs, list) or not runs:
         raise ArgumentError(f"{name}: only results of hpfem bench --tiled (or --backend cuda) belong to a paper")
@@ -152,10 +156,13 @@ def _from_bench(content: Mapping[str, Any], name: str) -> dict[str, Any]:
     try:
         for entry in content["results"]:
             case = {part: entry[part] for part in ("benchmark", "shape", "order", "geometry")}
-            if entry["dtype"] != "float64" or entry.get("source") is not None:
+            if entry["dtype"] != "float64":
                 continue
-            which = (text_of(case), entry["strategy"], entry["algorithm"])
+            which = (text_of(case), entry["strategy"], entry["algorithm"], entry.get("source"))
             largest = once.setdefault(which, entry)
+            options = largest.get("variant") or ""
+            if (entry.get("source") or STORED) != STORED or {RECOMPUTED, SCALED} & set(options.split()):
+                continue
             record = {**largest, **entry}  # what smaller sizes need not repeat
             for work in ("flops", "nbytes"):
                 record[work] = largest[work] * entry["n_cells"] / largest["n_cells"]

@@ -224,6 +224,21 @@ def test_many_strategies_by_order_have_a_column_per_shape(tmp_path, monkeypatch)
     assert named_lines(figure.axes[0]) and named_lines(figure.axes[3])
 
 
+def test_each_kind_of_cells_looks_different(tmp_path, monkeypatch):
+    shapes = ("hex", "prism", "pyramid", "tet")
+    result = bench(backend="cuda", strategies=("sumfac-top", "stdmat", "sumfac", "dense"), shapes=shapes)
+    more = [{**record, "geometry": "multilinear"} for record in result["results"] if record["geometry"] == "affine"]
+    result["results"] += more
+    figures = shown(monkeypatch, result, tmp_path)
+    lines = {
+        name: [(line.get_color(), str(line.get_linestyle()), line.get_marker()) for line in axis.get_lines()]
+        for name, axis in ((name, figures[name].axes[1]) for name in ("bk3_by_order", "bk3_geometry"))
+    }
+    assert [len(set(looks)) for looks in lines.values()] == [4 * 3, 3 * 3]  # strategies or orders, kinds
+    bars = figures["bk3_roofline"].axes[1].patches
+    assert len({bar.get_facecolor() for bar in bars}) == 3
+
+
 def test_gain_of_collocation_by_order(tmp_path, monkeypatch):
     result = bench(backend="cuda", strategies=("sumfac-top",), algorithms=("collocated", "noncollocated"))
     figure = shown(monkeypatch, result, tmp_path)["bk3_gain"]

@@ -167,6 +167,10 @@ def test_results_of_bench_are_taken_over():
     assert {r["experiment"] for r in made["results"]} == {"xing-mass", "xing-helmholtz", "eichstaedt-quads"}
     for record in made["results"][:200]:
         assert record["value"] > 0
+    assert not any({"recomputed", "scaled"} & set((r.get("variant") or "").split()) for r in made["results"])
+    lanes = {"experiment": "xing-helmholtz", "shape": "tet", "geometry": "deformed", "order": 1, "strategy": "sumfac"}
+    (lane,) = (r for r in made["results"] if all(r[key] == value for key, value in lanes.items()))
+    assert lane["source"] == "stored"  # the strategy's own are recomputed
 
 
 def test_a_row():
