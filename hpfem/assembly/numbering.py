@@ -67,8 +67,9 @@ class Seen:
         return self._copies.get(device_of(xp), lambda: self._copied(xp))
 
     def _copied(self, xp: Any) -> tuple[Any, Any]:
-        kind = np.int32 if not self.ids.size or self.ids.max() < 2**31 else np.int64
-        return xp.asarray(self.ids.astype(kind)), xp.asarray(self.codes)
+        ids = xp.asarray(self.ids)
+        kind = np.int32 if not ids.size or int(ids.max()) < 2**31 else np.int64
+        return ids.astype(kind), xp.asarray(self.codes)
 
     @cached_property
     def _copies(self) -> PerDevice[tuple[Any, Any]]:
