@@ -250,7 +250,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         if self.bc is not None and self.bc.matrix is not None and (self.bc.positive or not elliptic):
             rows += vectors.from_host(self.bc.matrix.diagonal())
         if self.c0.space.comm.size > 1:
-            rows = vectors.from_host(self.c0.vectors_on(HOST).summed(vectors.to_host(rows)))
+            rows = xp.array(vectors.from_host(self.c0.vectors_on(HOST).summed(vectors.to_host(rows))))
         if self.bc is not None:
             rows[vectors.from_host(self.bc.fixed(self.components))] = 1.0
         return rows.ravel()

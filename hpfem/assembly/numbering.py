@@ -69,7 +69,7 @@ class Seen:
     def _copied(self, xp: Any) -> tuple[Any, Any]:
         ids = xp.asarray(self.ids)
         kind = np.int32 if not ids.size or int(ids.max()) < 2**31 else np.int64
-        return ids.astype(kind), xp.asarray(self.codes)
+        return ids.astype(kind, copy=False), xp.asarray(self.codes)
 
     @cached_property
     def _copies(self) -> PerDevice[tuple[Any, Any]]:

@@ -116,16 +116,17 @@ def project(r: Array, J: Array) -> tuple[Array, Array]:
     Returns
     -------
     y : ndarray, [d, ...]
-        J y is nearest to r; 0 for a column that depends on those before it.
+        J y is nearest to r; 0 for a column that depends on those before it, to rounding.
     rest : ndarray, [D, ...]
         r - J y.
     """
     d, rest = J.shape[1], r
     columns, shares = [J[:, a] for a in range(d)], {}
+    rounding = 1e-28 * (J**2).sum(axis=0)
     parts = []
     for a in range(d):
         square = (columns[a] ** 2).sum(axis=0)
-        one = np.divide(columns[a], square, out=np.zeros_like(columns[a]), where=square > 0)
+        one = np.divide(columns[a], square, out=np.zeros_like(columns[a]), where=square > rounding[a])
         for b in range(a + 1, d):
             shares[a, b] = (one * columns[b]).sum(axis=0)
             columns[b] = columns[b] - shares[a, b] * columns[a]

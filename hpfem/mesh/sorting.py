@@ -119,7 +119,8 @@ def in_order(
     if labels is None:
         labels = xp.arange(len(numbers), dtype=np.int32 if len(numbers) < 2**31 else np.int64)
     if bound > 1 << (_BITS - bits):
-        order = xp.lexsort(xp.stack([labels, numbers]))
+        keys = labels, numbers
+        order = np.lexsort(keys) if xp is np else xp.lexsort(xp.stack(keys))  # CuPy takes no tuple
         return labels[order], numbers[order]
     numbers <<= bits
     numbers |= labels

@@ -382,7 +382,7 @@ def _gain(records: Sequence[Record], heading: str) -> Iterator[tuple[str, Figure
 def _lines_by_order(
     chosen: Sequence[Record], heading: str, quantity: str, records: Sequence[Record]
 ) -> tuple[Figure, dict[Any, Axes]]:
-    """One column per shape, a colour per strategy; deformed elements solid, others dashed and hollow."""
+    """One column per shape, a colour per strategy; affine elements dashed, multilinear ones dotted, both hollow."""
     colours = style.strategy_colours(_values(chosen, "strategy"))
 
     def look(strategy: str, geometry: str) -> dict[str, Any]:

@@ -63,14 +63,14 @@ def jacobi(A: GlobalOperator, definite: bool = True) -> Jacobi:
         If the operator is definite, and an entry of the diagonal is not positive.
     """
     diagonal = A.diagonal_on_device() if definite else _positive_diagonal(A)
-    if not bool((diagonal > 0).all()):
+    if not A.vectors.comm.each(bool((diagonal > 0).all())):
         raise SolverError("the diagonal of the operator is not positive; the operator is not positive definite")
     return Jacobi((1.0 / diagonal).astype(A.dtype, copy=False), A.vectors)
 
 
 def _positive_diagonal(A: GlobalOperator) -> Any:
     diagonal, xp = A.diagonal_on_device(elliptic=True), A.vectors.xp
-    if bool((diagonal > 0).all()):
+    if A.vectors.comm.each(bool((diagonal > 0).all())):
         return diagonal
     return without_zeros(xp.where(diagonal > 0, diagonal, A.diagonal_on_device()), xp)
 

@@ -183,8 +183,9 @@ def test_a_table_of_triangles_finds_no_quads() -> None:
     assert index.find(np.array([[0, 1, 2, 3], [-1, 0, 1, 2]])).tolist() == [-1, 0]
 
 
-@pytest.mark.parametrize("bound", [10, 2**62])
-def test_numbers_are_sorted_with_labels(bound: int, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("bound", [10, 16, 2**62])
+def test_numbers_are_sorted_with_labels(bound: int, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+    monkeypatch.setattr("hpfem.mesh.sorting._FEW", 16 if bound == 16 else 0)  # 16 are counted
     numbers, labels = rng.integers(0, 10, 500), rng.permutation(1000)[:500]
     order = np.lexsort((labels, numbers))
     found = in_order(numbers.copy(), bound, labels, 1000)
@@ -197,7 +198,11 @@ def test_numbers_are_sorted_with_labels(bound: int, rng: np.random.Generator) ->
     assert len(known) == len(first)
 
 
-def test_rows_are_sorted_and_told_by_their_order(rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("many", [100, 1000])
+def test_rows_are_sorted_and_told_by_their_order(
+    many: int, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    monkeypatch.setattr("hpfem.mesh.sorting.MANY", many)  # 300 rows: in pieces, or at once
     for width in (2, 3, 4):
         rows = rng.integers(0, 5, (200, width))
         np.testing.assert_array_equal(sorted_rows(rows), np.sort(rows, axis=1))

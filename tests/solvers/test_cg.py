@@ -287,11 +287,12 @@ def test_iterations_on_a_gpu_are_those_on_the_host(dtype, name, how, on_gpu):
 
 
 @pytest.mark.cuda
-def test_a_diagonal_that_single_precision_cannot_hold(on_gpu):
+@pytest.mark.parametrize("scale", [1e-60, 1e60])
+def test_a_diagonal_that_single_precision_cannot_hold(scale, on_gpu):
     A, _, b = on_gpu()
     rhs, M = A.vectors.from_host(b), make_preconditioner("jacobi", A)[0]
     x, info = hp.cg(A, rhs, M, tol=1e-9)
-    y, found = hp.cg(A, rhs, Jacobi(M.inverse * 1e-42, A.vectors), tol=1e-9)
+    y, found = hp.cg(A, rhs, Jacobi(M.inverse * scale, A.vectors), tol=1e-9)
     assert abs(found.iterations - info.iterations) <= 1
     assert float(abs(x - y).max()) < 1e-7 * float(abs(x).max())
 

@@ -216,12 +216,15 @@ def products(folder, dtype, components, general):
 
 def gradients(folder, dtype, shared):
     """The vector work of conjugate gradients, for numbers of unknowns about those of a block of threads."""
-    own = library(conjugate_source(dtype, dtype, shared), ("dots", "totals", "residual", "direction"), folder, True)
+    own = library(
+        conjugate_source(dtype, np.float32, shared), ("dots", "totals", "residual", "direction"), folder, True
+    )
     rng = np.random.default_rng(7)
     for n in (1, THREADS - 1, THREADS, 2 * THREADS + 1, 9 * THREADS + 1):
         for side in SIDES:
             guard, size = Guard(side), np.int64(n)
-            x, r, p, q, z, inverse = (guard.copy(1 + rng.random(n).astype(dtype)) for _ in range(6))
+            x, r, p, q, z = (guard.copy(1 + rng.random(n).astype(dtype)) for _ in range(5))
+            inverse = guard.copy(1 + rng.random(n).astype(np.float32))
             control = np.zeros(1, CONTROL)
             control["scale"], control["tolerance"], control["most"] = 1, 1e-30, 100
             control, going = guard.copy(control), guard.copy(np.zeros(1, np.int32))

@@ -168,8 +168,11 @@ class CudaConjugateVectors:
         self._diagonal = inverse is not None
         self._inverse, kind = _NONE, r.dtype
         if inverse is not None:
-            low, high = float(inverse.min()), float(inverse.max())
-            kind = np.dtype(np.float32) if _MODERATE[0] < low <= high < _MODERATE[1] else r.dtype
+            low, high = _MODERATE
+            moderate = not inverse.size or bool(float(inverse.min()) > low and float(inverse.max()) < high)
+            # All processes divide what they share by the same numbers.
+            if moderate if sharing is None else sharing.comm.each(moderate):
+                kind = np.dtype(np.float32)
             self._inverse = cupy.ascontiguousarray(inverse, kind)
         self._sharing = sharing
         self._owned: Any = _NONE if sharing is None else sharing.owned(int(r.size))
