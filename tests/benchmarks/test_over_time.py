@@ -29,15 +29,16 @@ def test_a_kernel_that_became_slower_is_found(tmp_path, capsys, monkeypatch):
 
     assert run() == 0 and "the first" in capsys.readouterr().out
     [first] = json.loads(keep.read_text())
-    assert first["commit"] and first["processor"] and all(0 < share < 5 for share in first["shares"].values())
+    assert first["commit"] and first["processor"] and all(share > 0 for share in first["shares"].values())
     assert {case.split(" quad")[0] for case in first["shares"]} == {"bk3", "bp3 application", "bp3 iteration"}
     # The same commit takes the place of its earlier run; another one is compared with.
     assert run() == 0 and len(json.loads(keep.read_text())) == 1
-    faster = {case: 10 * share for case, share in first["shares"].items()}
+    # Far more than noise of a busy machine.
+    faster = {case: 1e6 * share for case, share in first["shares"].items()}
     edited(keep, commit="0123456789", shares=faster)
     assert run() == 1 and capsys.readouterr().out.count("slower") == len(faster)
     assert [kept["commit"] for kept in json.loads(keep.read_text())] == ["0123456789", first["commit"]]
-    assert run("--against", "0123", "--tolerance", "0.999") == 0
+    assert run("--against", "0123", "--tolerance", "0.999999999") == 0
     with pytest.raises(SystemExit):
         run("--against", "none")
     # Another processor is another machine.
