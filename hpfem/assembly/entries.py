@@ -22,8 +22,8 @@ from ..errors import NotSuitable
 from ..forms import Trace
 from ..forms.evaluate import evaluate
 from ..forms.linear import coefficients, symmetric_entry
-from ..geometry.block_geometry import symmetric_pairs
 from ..geometry.element_map import CHUNK, ON_DEVICE, Elements, chunks
+from ..geometry.jacobians import symmetric_pairs
 from ..memory import HOST, PairArray
 from ..operators import Operator
 from ..space.block import Block

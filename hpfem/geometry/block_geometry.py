@@ -34,26 +34,19 @@ from hpfem.shapes.cached import cached_property
 from ..errors import ArgumentError
 from ..memory import as_numpy
 from .element_map import CACHED, CHUNK, FLAT_TOLERANCE, SURE, Cells, ElementMap, Elements, Indices, at_once, chunks
-from .jacobians import determinant, determinant_and_inverse, inverse_collapse, scaled_jacobian
+from .jacobians import (
+    determinant,
+    determinant_and_inverse,
+    inverse_collapse,
+    metric,
+    scaled_jacobian,
+    symmetric_pairs,
+)
 from .map_lines import MapLines
 
 Array = NDArray[np.float64]
 
 KINDS = ("wJ", "metric", "jacobian", "points", "scale", "map")
-
-
-def symmetric_pairs(dim: int) -> list[tuple[int, int]]:
-    """Index pairs of a stored symmetric matrix, row by row of its upper triangle.
-
-    Parameters
-    ----------
-    dim : int
-
-    Returns
-    -------
-    list of (int, int)
-    """
-    return [(a, b) for a in range(dim) for b in range(a, dim)]
 
 
 class GeometryKind:
@@ -673,15 +666,13 @@ class BlockGeometry(ElementMap):
             if kind == "wJ" or self.n_factors(kind) == 2:
                 yield weights * det
             return
-        det, inverse = determinant_and_inverse(J, xp)
-        weighted = weights * det
         if kind == "metric":
-            for a, b in symmetric_pairs(self.dim):
-                yield weighted * sum(inverse[a, i] * inverse[b, i] for i in range(self.space_dim))
-        else:
-            for row in inverse:
-                yield from row
-        yield weighted
+            yield from metric(J, weights, xp)
+            return
+        det, inverse = determinant_and_inverse(J, xp)
+        for row in inverse:
+            yield from row
+        yield weights * det
 
     def factors(self, kind: str, lanes: int = 1, dtype: DTypeLike = np.float64) -> NDArray[np.floating[Any]]:
         """Make the factors of a kind.

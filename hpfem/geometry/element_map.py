@@ -299,12 +299,16 @@ class ElementMap:
         Returns
         -------
         array of xp, [D, d, E, Q]
-            A view: in memory, elements come last and are contiguous.
+            A view: in memory, elements are contiguous on the host, and points on a device, where a kernel's threads
+            work on neighbours along the last axis.
         """
-        c = self.coefficients_of(elements, xp).transpose(1, 2, 0)
-        table = xp.asarray(gradient.transpose(0, 2, 1).reshape(-1, gradient.shape[1]))
-        J = xp.matmul(table, c).reshape(self.space_dim, self.dim, gradient.shape[2], -1)
-        return J.transpose(0, 1, 3, 2)
+        c = self.coefficients_of(elements, xp)
+        table = gradient.transpose(0, 2, 1).reshape(-1, gradient.shape[1])
+        parts = self.space_dim, self.dim, gradient.shape[2], -1
+        if xp is np:
+            return xp.matmul(table, c.transpose(1, 2, 0)).reshape(parts).transpose(0, 1, 3, 2)
+        rows = xp.matmul(c.reshape(-1, c.shape[2]), xp.asarray(table.T))
+        return rows.reshape(len(c), *parts[:-1]).transpose(1, 2, 0, 3)
 
     def paired_positions(self, values: Array, elements: Indices) -> Array:
         """Points in space, one in each element.

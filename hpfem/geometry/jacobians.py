@@ -1,11 +1,14 @@
 """Operations on arrays of small matrices: determinants, inverses, normals and solutions for J [D, d, ...], D >= d.
 
 Everything is done entry by entry with whole arrays, so the axes after the first two may have any shape. Arrays are of
-NumPy or of a module like it.
+NumPy or of a module like it; where that can fuse operations (CuPy), a function of square matrices is one kernel.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -16,15 +19,74 @@ from hpfem.shapes import Shape
 Array = NDArray[np.float64]
 
 
+def symmetric_pairs(dim: int) -> list[tuple[int, int]]:
+    """Index pairs of a stored symmetric matrix, row by row of its upper triangle.
+
+    Parameters
+    ----------
+    dim : int
+
+    Returns
+    -------
+    list of (int, int)
+    """
+    return [(a, b) for a in range(dim) for b in range(a, dim)]
+
+
 def _cofactor(J: Any, a: int, i: int) -> Any:
-    """Cofactor of the entry J[i, a] of many d x d matrices [d, d, ...], d <= 3: entry (a, i) of the adjugate."""
+    """Cofactor of the entry J[i][a] of many d x d matrices [d][d], d <= 3: entry (a, i) of the adjugate."""
     if len(J) == 1:
-        return 0 * J[0, 0] + 1
+        return 0 * J[0][0] + 1
     if len(J) == 2:
-        return J[1 - i, 1 - a] if i == a else -J[1 - i, 1 - a]
+        return J[1 - i][1 - a] if i == a else -J[1 - i][1 - a]
     # Cyclic neighbours instead of minors: they include the signs.
     (i1, i2), (a1, a2) = ((i + 1) % 3, (i + 2) % 3), ((a + 1) % 3, (a + 2) % 3)
-    return J[i1, a1] * J[i2, a2] - J[i1, a2] * J[i2, a1]
+    return J[i1][a1] * J[i2][a2] - J[i1][a2] * J[i2][a1]
+
+
+def _by_first_column(J: Any, cofactors: Any) -> Any:
+    """The determinant of J [d][d] by the cofactors of its first column."""
+    return sum((J[i][0] * cofactors[i] for i in range(1, len(J))), J[0][0] * cofactors[0])
+
+
+def _determinant(*entries: Any) -> Any:
+    """The determinant of a square matrix of these entries, row by row."""
+    J = _square(entries)
+    return _by_first_column(J, [_cofactor(J, 0, i) for i in range(len(J))])
+
+
+def _metric(weights: Any, *entries: Any) -> tuple[Any, ...]:
+    """Entries of w det J (J^T J)^-1, and w det J, of a square matrix of these entries, row by row."""
+    J = _square(entries)
+    adjugate = [[_cofactor(J, a, i) for i in range(len(J))] for a in range(len(J))]
+    det = _by_first_column(J, adjugate[0])
+    return _products([[entry / det for entry in row] for row in adjugate], weights * det)
+
+
+def _products(inverse: Any, weighted: Any) -> tuple[Any, ...]:
+    """Entries of w |J| J^-1 J^-T for J^-1 [d][D], and w |J|."""
+    columns = range(len(inverse[0]))
+    pairs = symmetric_pairs(len(inverse))
+    return (*(weighted * sum(inverse[a][i] * inverse[b][i] for i in columns) for a, b in pairs), weighted)
+
+
+def _square(entries: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    d = isqrt(len(entries))
+    return [entries[i * d : (i + 1) * d] for i in range(d)]
+
+
+def _entries(J: Any) -> list[Any]:
+    return [entry for row in J for entry in row]
+
+
+@cache
+def _fused(function: Callable[..., Any], xp: Any) -> Callable[..., Any]:
+    """The same function in one kernel."""
+    return xp.fuse(function)
+
+
+def _fuses(J: Any, xp: Any) -> bool:
+    return hasattr(xp, "fuse") and J.shape[0] == J.shape[1]
 
 
 def _gram(J: Any, xp: Any = np) -> Any:
@@ -49,7 +111,7 @@ def determinant(J: Any, xp: Any = np) -> Any:
     """
     if J.shape[0] > J.shape[1]:
         return xp.sqrt(xp.maximum(determinant(_gram(J, xp), xp), 0.0))
-    return sum((J[i, 0] * _cofactor(J, 0, i) for i in range(1, len(J))), J[0, 0] * _cofactor(J, 0, 0))
+    return (_fused(_determinant, xp) if _fuses(J, xp) else _determinant)(*_entries(J))
 
 
 def determinant_and_inverse(J: Any, xp: Any = np) -> tuple[Any, Any]:
@@ -77,10 +139,33 @@ def determinant_and_inverse(J: Any, xp: Any = np) -> tuple[Any, Any]:
     for a in range(d):
         for i in range(d):
             inverse[a, i] = _cofactor(J, a, i)
-    det = sum((J[i, 0] * inverse[0, i] for i in range(1, d)), J[0, 0] * inverse[0, 0])
+    det = _by_first_column(J, inverse[0])
     with np.errstate(divide="ignore", invalid="ignore"):
         inverse /= det
     return det, inverse
+
+
+def metric(J: Any, weights: Any, xp: Any = np) -> tuple[Any, ...]:
+    """Entries of w |J| (J^T J)^-1 of many small matrices, and w |J|.
+
+    Parameters
+    ----------
+    J : array, [D, d, ...]
+        D >= d.
+    weights : array
+        That can be broadcast with the last axes of J.
+    xp : module
+        See `determinant`.
+
+    Returns
+    -------
+    tuple of array, [...]
+        The entries (a, b) of `symmetric_pairs`, then w |J|.
+    """
+    if _fuses(J, xp):
+        return _fused(_metric, xp)(weights, *_entries(J))
+    det, inverse = determinant_and_inverse(J, xp)
+    return _products(inverse, weights * det)
 
 
 def solve(J: Array, r: Array) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 
 from hpfem.shapes.arguments import is_real
 
-from ..geometry.block_geometry import symmetric_pairs
+from ..geometry.jacobians import symmetric_pairs
 from ..mesh import Mesh
 from ..space.evaluation import evaluated
 from ..space.field import Field

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..backends import vectors_on
 from ..errors import ArgumentError
-from ..geometry.block_geometry import symmetric_pairs
+from ..geometry.jacobians import symmetric_pairs
 from ..operators import Operator
 from ..operators.tensors import entries
 

@@ -99,13 +99,16 @@ class _Reference:
         problem = BlockProblem(form, block.tabulation, geometry, np.dtype(np.float64))
         self._problem, self._kernel = problem, choose(problem, "auto", "auto", backend).kernel
 
-    def runner(self) -> Callable[[Any], Any]:
-        """A function that applies it to [n, input], n at most `size`; a result is valid until the next call."""
+    def runner(self) -> Callable[..., Any]:
+        """A function that applies it to [n, input] times a number or array, n at most `size`.
+
+        A result is valid until the next call.
+        """
         source = self.xp.zeros((1, self.size, self._problem.n_input))
         result = self.xp.empty((1, self.size, self._problem.n_output))
 
-        def apply(values: Any) -> Any:
-            source[0, : len(values)] = values
+        def apply(values: Any, factor: Any = 1.0) -> Any:
+            self.xp.multiply(values, factor, out=source[0, : len(values)])
             self._kernel.apply(source, result)
             return result[0, : len(values)]
 
@@ -230,7 +233,7 @@ class Loads:
             self._check_components(len(values))
             measure = block.geometry.volume_factors(chunk, test.xp)
             for own, given in zip(found, values, strict=True):
-                own[chunk] = apply(given * measure)
+                own[chunk] = apply(measure, given)  # a number, perhaps
         return found
 
 

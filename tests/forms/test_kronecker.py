@@ -11,7 +11,7 @@ import hpfem as hp
 from hpfem.backends.numpy.pipeline import NumpyKernel
 from hpfem.errors import NotSuitable
 from hpfem.forms.kronecker import check_kronecker, functions_of, kronecker_flops, matrices_of_directions
-from hpfem.geometry.block_geometry import symmetric_pairs
+from hpfem.geometry.jacobians import symmetric_pairs
 from hpfem.shapes import SEGMENT
 from hpfem.shapes.basis import make_basis
 from tests.samples import curved, skewed, straight

@@ -10,8 +10,9 @@ import pytest
 import hpfem as hp
 from hpfem.errors import ArgumentError
 from hpfem.geometry import AFFINE, GENERAL, MULTILINEAR, QUADRATIC, ElementMap, GeometryKind, MapLines
-from hpfem.geometry.block_geometry import KINDS, BlockGeometry, by_kind, symmetric_pairs
+from hpfem.geometry.block_geometry import KINDS, BlockGeometry, by_kind
 from hpfem.geometry.element_map import FLAT_TOLERANCE
+from hpfem.geometry.jacobians import symmetric_pairs
 from hpfem.mesh.cells import CellArray
 from hpfem.shapes import default_counts, equispaced_nodes, make_basis, quadrature
 from hpfem.tuning.key import tuning_key

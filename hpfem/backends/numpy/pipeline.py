@@ -16,7 +16,7 @@ from ...forms import Expression, Trace
 from ...forms.cost import operator_flops
 from ...forms.evaluate import Evaluator
 from ...forms.form import BlockKernel, BlockProblem
-from ...geometry.block_geometry import symmetric_pairs
+from ...geometry.jacobians import symmetric_pairs
 from ...support.pool import Pool
 from .dense import Dense
 from .plan import twin

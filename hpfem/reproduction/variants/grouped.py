@@ -14,7 +14,7 @@ from ...benchmarks.problems import BENCHMARKS
 from ...errors import NotSuitable
 from ...forms.cost import operator_flops
 from ...forms.form import BlockKernel, BlockProblem
-from ...geometry.block_geometry import symmetric_pairs
+from ...geometry.jacobians import symmetric_pairs
 from ...operators import Operator
 from ..blocks import Sized, VariantElements
 from ..cases import grid

@@ -17,8 +17,7 @@ from hpfem.shapes.low_energy import regular_jacobian
 
 from ...assembly.entries import pointwise_chunks, pointwise_matrix
 from ...errors import NotSuitable
-from ...geometry.block_geometry import symmetric_pairs
-from ...geometry.jacobians import determinant_and_inverse
+from ...geometry.jacobians import determinant_and_inverse, symmetric_pairs
 from ...memory import as_numpy
 from ...operators import Operator
 

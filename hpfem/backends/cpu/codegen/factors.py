@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from ....forms.form import BlockProblem
 from ....geometry import MapLines
-from ....geometry.block_geometry import symmetric_pairs
-from ....geometry.jacobians import inverse_collapse
+from ....geometry.jacobians import inverse_collapse, symmetric_pairs
 from .geometry import Matrix, cofactor
 from .ir import Builder, Index, Operand, Where
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ....geometry.block_geometry import BlockGeometry, symmetric_pairs
+from ....geometry.block_geometry import BlockGeometry
+from ....geometry.jacobians import symmetric_pairs
 from .ir import ARGUMENTS, Builder, Index, Program, Where
 from .transpose import Layout, write_reader
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ....forms.form import BlockProblem
 from ....forms.kronecker import check_kronecker, functions_of, matrices_of_directions
-from ....geometry.block_geometry import symmetric_pairs
+from ....geometry.jacobians import symmetric_pairs
 from .affine import Group, write_affine
 from .ir import Builder, Program
 from .line import Array, Fiber, product

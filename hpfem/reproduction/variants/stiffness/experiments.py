@@ -13,7 +13,7 @@ from ....backends.vectors import VectorSpace
 from ....errors import NotSuitable
 from ....forms.cost import operator_flops
 from ....forms.form import BlockKernel, BlockProblem
-from ....geometry.block_geometry import symmetric_pairs
+from ....geometry.jacobians import symmetric_pairs
 from ....memory import HOST
 from ....operators import Laplacian
 from ...blocks import Elements, VariantElements
