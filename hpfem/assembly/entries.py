@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import bsr_array, csr_array
 
-from ..backends.vectors import BlockMatrix, ElementRestriction, VectorSpace
+from ..backends.vectors import HOST_VECTORS, BlockMatrix, ElementRestriction, VectorSpace
 from ..errors import NotSuitable
 from ..forms import Trace
 from ..forms.evaluate import evaluate
 from ..forms.linear import coefficients, symmetric_entry
 from ..geometry.element_map import CHUNK, ON_DEVICE, Elements, chunks
 from ..geometry.jacobians import symmetric_pairs
-from ..memory import HOST, PairArray
+from ..memory import PairArray
 from ..operators import Operator
 from ..space.block import Block
 
@@ -359,7 +359,7 @@ def _add_turned(
             np.add.at(row, column[first], weight * entries[element[first], place])
 
 
-def element_matrices(operator: Operator, number: int) -> Array:
+def element_matrices(operator: Operator, number: int, vectors: VectorSpace = HOST_VECTORS) -> Any:
     """Element matrices of a block, column by column by applying the operator's own kernel to unit vectors.
 
     Parameters
@@ -368,28 +368,30 @@ def element_matrices(operator: Operator, number: int) -> Array:
         A weak form, linear.
     number : int
         Of the block.
+    vectors : VectorSpace
+        Where the matrices are wanted.
 
     Returns
     -------
-    ndarray, [E, c n_modes, c n_modes]
+    array of float64, [E, c n_modes, c n_modes]
         Row by column, c the components that the form couples; component slowest.
     """
-    space, n = operator.space, operator.form.components
+    space, n, xp = operator.space, operator.form.components, vectors.xp
     block = space.blocks[number]
     size = n * block.n_modes
-    out = np.empty((block.n_elements, size, size))
+    out = xp.empty((block.n_elements, size, size))
     device = operator.backend.device()
     step = max(1, CHUNK // max(1, block.n_elements * block.n_modes * n))
     step = step if n == 1 else 1
     for first in range(0, size, step):
         columns = np.arange(first, min(first + step, size))
-        source = np.zeros((len(columns) * n, block.n_elements, block.n_modes), space.dtype)
+        source = xp.zeros((len(columns) * n, block.n_elements, block.n_modes), space.dtype)
         for k, column in enumerate(columns):
             c, mode = divmod(int(column), block.n_modes)
             source[k * n + c, :, mode] = 1
         target = PairArray(source.shape, space.dtype)
-        operator.choices[number].kernel.apply(PairArray.of(source).read(device), target.write(device))
-        result = target.read(HOST).reshape(len(columns), n, block.n_elements, block.n_modes)
+        operator.choices[number].kernel.apply(PairArray.of(source, vectors.device).read(device), target.write(device))
+        result = target.read(vectors.device).reshape(len(columns), n, block.n_elements, block.n_modes)
         out[:, :, columns] = result.transpose(2, 1, 3, 0).reshape(block.n_elements, size, len(columns))
     return out
 

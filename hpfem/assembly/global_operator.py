@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import block_array, block_diag, coo_array, csr_array, diags_array
+from scipy.sparse import block_array, block_diag, csr_array, diags_array
 from scipy.sparse.linalg import LinearOperator
 
 from hpfem.shapes.arguments import flag, instance, integer, shown
@@ -271,7 +271,8 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         entries = sum(block.n_elements * (coupled * block.n_modes) ** 2 for block in blocks)
         if entries > _MOST_ENTRIES:
             raise ArgumentError(f"assembling would take {entries} entries; apply the operator without its matrix")
-        found = [element_matrices(self.operator, number) for number in range(len(blocks))]
+        vectors = self.vectors if self.c0.block_matrix.signed else self.c0.vectors_on(HOST)
+        found = [element_matrices(self.operator, number, vectors) for number in range(len(blocks))]
 
         def part(i: int, j: int) -> csr_array:
             """The block of the matrix that takes component j to component i."""
@@ -279,7 +280,7 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
                 m[:, i * b.n_modes : (i + 1) * b.n_modes, j * b.n_modes : (j + 1) * b.n_modes]
                 for m, b in zip(found, blocks, strict=True)
             ]
-            matrix = _gathered(own, self.c0)
+            matrix = _gathered(own, self.c0, vectors)
             return matrix if i != j or self.bc is None or self.bc.matrix is None else matrix + self.bc.matrix
 
         matrix = csr_array(block_array([[part(i, j) for j in range(coupled)] for i in range(coupled)]))
@@ -329,23 +330,24 @@ class GlobalOperator(LinearOperator):  # type: ignore[misc]
         return vectors.xp.where(fixed, values, rows.reshape(size) + load - rest.reshape(size)).reshape(-1)
 
 
-def _gathered(matrices: list[Array], c0: C0Space) -> csr_array:
-    """Q^T A Q of the blocks' element matrices [E, n, n]."""
-    Q = c0.block_matrix
+def _gathered(matrices: list[Any], c0: C0Space, vectors: VectorSpace) -> csr_array:
+    """Q^T A Q of the blocks' element matrices [E, n, n], which the vectors' device has."""
+    Q, xp = c0.block_matrix, vectors.xp
     if not Q.signed:
         matrix = csr_array(c0.matrix.T @ block_diag([block_diagonal(m) for m in matrices], format="csr") @ c0.matrix)
         matrix.sum_duplicates()
         return matrix
     values, rows, columns = [], [], []
     number = np.int32 if c0.size < 2**31 else np.int64  # fewer bytes: matrices of many cells are large
-    for codes, given in zip(Q.codes, matrices, strict=True):
+    for block, given in zip(Q.blocks, matrices, strict=True):
+        codes = block.on(xp)
         negative, place = codes & 1, (codes >> 1).astype(number)
         if negative.any():
             sign = 1.0 - 2 * negative
             given = given * sign[:, :, None] * sign[:, None, :]
         values.append(given.reshape(-1))
-        rows.append(np.repeat(place, codes.shape[1]))
-        columns.append(np.tile(place, codes.shape[1]).reshape(-1))
-    whole, *places = (parts[0] if len(parts) == 1 else np.concatenate(parts) for parts in (values, rows, columns))
+        rows.append(xp.repeat(place, codes.shape[1]))
+        columns.append(xp.tile(place, codes.shape[1]).reshape(-1))
+    entries = [parts.pop() if len(parts) == 1 else xp.concatenate(parts) for parts in (values, rows, columns)]
     del values, rows, columns
-    return csr_array(coo_array((whole, tuple(places)), shape=(c0.size, c0.size)))
+    return vectors.summed_matrix(entries[0], entries[1], entries[2], (c0.size, c0.size))

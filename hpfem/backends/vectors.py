@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import coo_array, csr_array
 
 from hpfem.shapes.arguments import reals
 from hpfem.shapes.cached import cached_property
@@ -637,6 +637,22 @@ class VectorSpace:
             A sparse matrix for the device's arrays.
         """
         return matrix
+
+    def summed_matrix(self, values: Any, rows: Any, columns: Any, shape: tuple[int, int]) -> csr_array:
+        """Make a sparse matrix on the host of entries on the device; those of one place are summed up in their order.
+
+        Parameters
+        ----------
+        values : array, [n]
+        rows, columns : array of int, [n]
+        shape : tuple of int
+
+        Returns
+        -------
+        csr_array
+            Columns of a row in ascending order.
+        """
+        return csr_array(coo_array((values, (rows, columns)), shape=shape))
 
     def multiply(self, left: Any, matrix: Any, out: Any) -> None:
         """Write a product of matrices, all in C order.

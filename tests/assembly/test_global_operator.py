@@ -195,6 +195,22 @@ def test_products_on_a_gpu_are_those_on_the_host(components, conditions, dtype, 
 
 
 @pytest.mark.cuda
+@pytest.mark.parametrize("shape", ["hex", "prism", "pyramid", "tet", "quad", "tri"])
+@pytest.mark.parametrize("order", [1, 4])
+def test_a_matrix_assembled_on_a_gpu_is_that_of_the_host(shape, order):
+    mesh = box(shape, (3,) * (2 if shape in ("quad", "tri") else 3))
+    made = []
+    for backend in ("numpy", "cuda", "cuda"):
+        space = hp.Space(mesh, order, backend=backend)
+        made.append(hp.GlobalOperator(hp.Helmholtz(space, lam=1.5), hp.C0Space(space)).assemble())
+    host, *others = made
+    for A in others:
+        assert (A.indptr == host.indptr).all() and (A.indices == host.indices).all()
+        assert np.abs(A.data - host.data).max() < 1e-12 * np.abs(host.data).max()
+    assert (others[0].data == others[1].data).all()
+
+
+@pytest.mark.cuda
 def test_cupyx_solves_with_it(rng):
     import cupy
     import cupyx.scipy.sparse.linalg

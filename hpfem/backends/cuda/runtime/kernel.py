@@ -30,6 +30,8 @@ _FACTORS: WeakKeyDictionary[BlockGeometry, dict[tuple[Any, ...], Any]] = WeakKey
 _KERNELS: WeakKeyDictionary[BlockGeometry, WeakValueDictionary[int, CudaKernel]] = WeakKeyDictionary()
 # Factors of fewer bytes are made by NumPy: CuPy has to compile its array operations first, which takes a second.
 HOST_BYTES = 32 << 20
+# Entries of Jacobians that the host makes at a time: few beside all factors.
+HOST_CHUNK = 1 << 19
 # Entries of Jacobians that the device makes at a time, and bytes that one takes with everything that is made of it.
 DEVICE_CHUNK, CHUNK_BYTES = 40_000_000, 100
 
@@ -72,7 +74,7 @@ def device_factors(problem: BlockProblem, levels: Levels, elements: int, kind: s
     geometry, number = problem.geometry, problem.stored_dtype(kind).itemsize
     nbytes = geometry.n_elements * geometry.n_factors(kind) * geometry.n_points(kind) * number
     if nbytes < HOST_BYTES:
-        return upload(stored_factors(problem, levels, elements, kind))
+        return upload(stored_factors(problem, levels, elements, kind, size=HOST_CHUNK))
     room = cupy.cuda.Device().mem_info[0] + cupy.get_default_memory_pool().free_bytes() - nbytes
     size = max(1, min(DEVICE_CHUNK, room // CHUNK_BYTES))
     made = stored_factors(problem, levels, elements, kind, cupy, current_device().empty, size)

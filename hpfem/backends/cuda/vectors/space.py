@@ -45,6 +45,13 @@ def _leapfrog() -> Any:
 
 
 @cache
+def _sum_of_each() -> Any:
+    body = "T sum = 0; for (long long k = starts[i]; k < starts[i + 1]; k++) sum += values[order[k]]; y = sum"
+    arguments = "raw T values, raw I order, raw int64 starts", "T y", body, "hpfem_sum_of_each"
+    return import_module("cupy").ElementwiseKernel(*arguments)
+
+
+@cache
 def _aside(device: str) -> Any:
     """The stream of a device's exchanges."""
     return import_module("cupy").cuda.Stream(non_blocking=True)
@@ -199,6 +206,21 @@ class CudaVectors(VectorSpace):
     def sparse(self, matrix: csr_array) -> Any:
         """Copy a sparse matrix to the GPU; see `VectorSpace.sparse`."""
         return SparseMatrix(matrix)
+
+    def summed_matrix(self, values: Any, rows: Any, columns: Any, shape: tuple[int, int]) -> csr_array:
+        """Sort entries by their places, and sum them up there; see `VectorSpace.summed_matrix`."""
+        xp = self.xp
+        places = rows.astype(xp.int64) * shape[1] + columns
+        order = places.argsort()  # CuPy's is stable
+        places = places[order]
+        starts = xp.flatnonzero(xp.diff(places, prepend=-1))
+        places = places[starts]
+        starts = xp.append(starts, len(order))
+        data = _sum_of_each()(values, order, starts, xp.empty(len(places), values.dtype))
+        ends = xp.searchsorted(places, xp.arange(shape[0] + 1) * shape[1])
+        kind = xp.int32 if max(*shape, len(places)) < 2**31 else xp.int64
+        parts = data, (places % shape[1]).astype(kind), ends.astype(kind)
+        return csr_array(tuple(self.to_host(part) for part in parts), shape=shape)
 
     def multiply(self, left: Any, matrix: Any, out: Any) -> None:
         """Multiply matrices by cuBLAS, in graphs too; see `VectorSpace.multiply`."""
