@@ -8,11 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpfem.shapes.cached import cached_property
-
 from ..backends.vectors import VectorSpace
 from ..errors import ArgumentError
-from ..forms.form import BlockKernel
+from ..forms.form import BlockKernel, ProductKernel
 from ..memory import PairArray
 from ..operators import Operator
 from ..space.field import Field
@@ -77,7 +75,8 @@ class Product:
         self.shape = components, restriction.size
         self._pool, self._join = vectors.pool(), whole
         self._joined: tuple[Any, Callable[[Any], Any] | None] = None, None
-        self._on_global: tuple[Any, list[Callable[[Any, Any], None] | None]] = None, []
+        self._own_kernels: tuple[Any, list[ProductKernel | None], Any] = None, [], restriction
+        self._shared: tuple[Any, Callable[[Any], Any]] = None, lambda local: local
         if self.whole is None:
             self._pool.give(self._pool.take(self._new_scratch))
 
@@ -177,17 +176,27 @@ class Product:
         return dict(zip(("scatter", "operator", "gather"), steps, strict=True))
 
     @property
-    def _scattered(self) -> list[Callable[[Any, Any], None] | None]:
-        """The operator's present kernels on global vectors; None if not available."""
+    def _kernels(self) -> list[ProductKernel | None]:
+        """The operator's present kernels for products; None if not available."""
         choices, here = self._operator.choices, self._operator.device.name == self.vectors.device.name
-        if self._on_global[0] is not choices:
+        if self._own_kernels[0] is not choices:
             # Start all of them before waiting for one.
             begun = [
-                choice.kernel.scattered(self._restriction, number)
+                choice.kernel.in_product(self._restriction, number)
                 for number, choice in enumerate(choices if here else ())
             ]
-            self._on_global = choices, [finish() for finish in begun] or [None] * len(choices)
-        return self._on_global[1]
+            found = [finish() for finish in begun] or [None] * len(choices)
+            back = self._restriction
+            if any(found):
+                back = back.by_entity([kernel is not None for kernel in found])
+            self._own_kernels = choices, found, back
+        return self._own_kernels[1]
+
+    @property
+    def _back(self) -> Any:
+        """The restriction that gathers what the present kernels leave."""
+        _ = self._kernels
+        return self._own_kernels[2]
 
     def _parts(
         self, scratch: _Scratch, vector: Any, out: Any = None, partials: Any = None, stop: int | None = None
@@ -196,32 +205,33 @@ class Product:
         sums = () if out is None else (out.reshape(self.shape), partials, stop)
         stops = () if stop is None else (stop,)
 
-        own, local, results = self._scattered, scratch.local.data, scratch.result.data
+        own, back, local, results = self._kernels, self._back, scratch.local.data, scratch.result.data
 
         def scatter() -> None:
-            targets = [None if kernel else pair.write(device) for kernel, pair in zip(own, local, strict=True)]
+            targets = [
+                None if kernel and kernel.scattered else pair.write(device)
+                for kernel, pair in zip(own, local, strict=True)
+            ]
             self._restriction.scatter(rows, targets, *stops)
 
         def apply() -> None:
             for choice, kernel, source, result in zip(self._operator.choices, own, local, results, strict=True):
-                if kernel is None:
-                    choice.kernel.apply(source.read(device), result.write(device))
-                else:
-                    kernel(rows, result.write(device))
+                apply = choice.kernel.apply if kernel is None else kernel.apply
+                apply(rows if kernel and kernel.scattered else source.read(device), result.write(device))
 
         def gather() -> Any:
             for pair in scratch.result.data:
                 pair.read(device)  # brings it here, where the operator computes elsewhere
-            return self._restriction.gather(scratch.results, rows, *sums)
+            return back.gather(scratch.results, rows, *sums)
 
         whole = apply if any(own) else partial(self._operator, scratch.local, out=scratch.result)
         return scatter, whole, gather
 
-    @cached_property
-    def _of_shared(self) -> Callable[[Any], Any]:
-        """Gathers the unknowns that other processes have too."""
-        gather: Callable[[Any], Any] = self._restriction.gather_some(self.vectors.shared)
-        return gather
+    def _of_shared(self, local: Any) -> Any:
+        """Sums of local results for the unknowns that other processes have too."""
+        if self._shared[0] is not self._back:
+            self._shared = self._back, self._back.gather_some(self.vectors.shared)
+        return self._shared[1](local)
 
     def __call__(self, vector: Any) -> Any:
         """The product, in a new array of the vector's shape.

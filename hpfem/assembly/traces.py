@@ -65,6 +65,24 @@ def entity_modes(basis: Basis, dim: int, number: int) -> Indices:
 
 
 @cache
+def modes_by_entity(basis: Basis) -> Indices:
+    """Modes of a cell in the order of its entities: of its vertices, edges, faces, and its own.
+
+    Parameters
+    ----------
+    basis : Basis
+        As for `entity_modes`.
+
+    Returns
+    -------
+    ndarray of int, [n_modes]
+        Those of one entity as `entity_modes` has them. Read-only.
+    """
+    entities = ((dim, number) for dim, own in enumerate(basis.shape.entities) for number in range(len(own)))
+    return _frozen(np.concatenate([entity_modes(basis, *entity) for entity in entities]))
+
+
+@cache
 def orientation_matrix(name: str, shape: Shape, order: int, code: int) -> Array:
     """Coefficients in an entity's local order from those in its global order, all modes of the entity.
 

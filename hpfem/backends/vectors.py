@@ -68,10 +68,15 @@ class Codes:
         row is one of the matrix' `rows`.
     signed : bool
         Whether all rows have one entry +-1, so that no code is negative.
+    modes : ndarray of int, [n_modes], optional
+        The modes of an element entity by entity, as their numbers stand side by side in vectors; by default in order.
     """
 
-    def __init__(self, shape: tuple[int, int], make: Callable[[Any], Any], signed: bool) -> None:
+    def __init__(
+        self, shape: tuple[int, int], make: Callable[[Any], Any], signed: bool, modes: Indices | None = None
+    ) -> None:
         self.shape, self._make, self.signed = shape, make, signed
+        self.modes: Indices = np.arange(shape[1]) if modes is None else modes
 
     def on(self, xp: Any) -> Any:
         """Codes as an array.
@@ -104,7 +109,12 @@ class Codes:
         """
         if isinstance(rows, slice) and rows == slice(None):
             return self
-        return Codes((len(rows), self.shape[1]), lambda xp: self.on(xp)[xp.asarray(rows)], self.signed)
+        shape = len(rows), self.shape[1]
+        return Codes(shape, lambda xp: self.on(xp)[xp.asarray(rows)], self.signed, self.modes)
+
+    def by_entity(self) -> Codes:
+        """The rows of every element in the order of `modes`."""
+        return Codes(self.shape, lambda xp: self.on(xp)[:, xp.asarray(self.modes)], self.signed)
 
     def shifted(self, n: int) -> Codes:
         """Shift the numbers of the rows that are given by matrices.
@@ -125,7 +135,7 @@ class Codes:
             codes = self.on(xp)
             return xp.where(codes < 0, codes - n, codes)
 
-        return Codes(self.shape, make, False)
+        return Codes(self.shape, make, False, self.modes)
 
 
 class BlockMatrix:

@@ -3,7 +3,8 @@
 Laplacian with u = 0 on the boundary, random right-hand side, no preconditioner, a fixed number of iterations; the rate
 is unknowns * iterations / seconds of the slowest process. Weak: a number of unknowns for each process. Strong: a number
 of unknowns for all processes together. Alone: each process solves a problem of its own at the same time, which is a
-bound of weak scaling on shared memory.
+bound of weak scaling on shared memory. With a preconditioner a whole solution is measured instead, to a tolerance, and
+its rate is unknowns / seconds.
 
 The model is a sum: the time of one process for its unknowns, bytes over the rate of a link, a time for each message,
 and a sum over processes as a tree of messages.
@@ -27,6 +28,7 @@ from ..memory import OutOfMemory
 from ..mesh import Mesh, box
 from ..operators import Laplacian
 from ..solvers import cg
+from ..solvers.preconditioners import make_preconditioner
 from ..space import Space
 from ..space.arguments import Quadrature
 from ..support.communicator import ALONE, Communicator
@@ -42,6 +44,8 @@ MESSAGE, LINK = 12e-6, 50e9
 _PING = 1 << 23
 # Arrays of local numbers and of unknowns: a product's argument and result; b, x, r, p, q and a result of a product.
 _LOCAL, _VECTORS = 2, 6
+# Of a whole solution.
+TOLERANCE = 1e-8
 # Largest number of neighbours of a box among boxes, and its faces.
 _NEIGHBOURS, _FACES = 26, 6
 
@@ -151,6 +155,8 @@ class ScalingRun:
     iterations : int
     quadrature : Quadrature
         As for `Space`.
+    preconditioner : str
+        "none", "jacobi" or "multigrid"; other than "none" for a whole solution.
 
     Attributes
     ----------
@@ -172,6 +178,7 @@ class ScalingRun:
     geometry: str = "multilinear"
     iterations: int = ITERATIONS
     quadrature: Quadrature = None
+    preconditioner: str = "none"
     phases: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -245,11 +252,19 @@ class ScalingRun:
             rng = np.random.default_rng(self.comm.rank)
             b = vectors.from_host(c0.vectors_on().agreed(rng.standard_normal(c0.size) * bc.free), space.dtype)
             vectors.norm(A.apply(b, A.device))
-        with self._phase("warm-up"):
-            self._iterate(A, b, 12)
-        with self._phase("iterations"):
-            self._iterate(A, b, self.iterations)
-        seconds = self.phases["iterations"] / self.iterations
+        if self.preconditioner == "none":
+            with self._phase("warm-up"):
+                self._iterate(A, b, 12)
+            with self._phase("iterations"):
+                self._iterate(A, b, self.iterations)
+            iterations, seconds = self.iterations, self.phases["iterations"] / self.iterations
+        else:
+            with self._phase("preconditioner"):
+                M, _ = make_preconditioner(self.preconditioner, A)
+            for name in ("warm-up", "solution"):
+                with self._phase(name):
+                    iterations = cg(A, b, M, tol=TOLERANCE, bar=False)[1].iterations
+            seconds = self.phases["solution"]
         n = c0.whole_size * (self.comm.size if self.scaling == "alone" else 1)
         sharing = c0.numbering.sharing
         places = {} if sharing is None else sharing.places
@@ -263,7 +278,8 @@ class ScalingRun:
             "ranks": self.comm.size,
             "wanted": float(self.unknowns),
             "n_dofs": n,
-            "iterations": self.iterations,
+            "preconditioner": self.preconditioner,
+            "iterations": iterations,
             "seconds": seconds,
             "dofs_per_second": n / seconds,
             "backend": A.operator.backend.name,
@@ -354,6 +370,7 @@ def _problem(row: Mapping[str, Any]) -> tuple[Any, ...]:
         row["geometry"],
         row["backend"],
         str(row.get("quadrature")),
+        row.get("preconditioner", "none"),
         row["scaling"],
         row["wanted"],
     )

@@ -11,9 +11,9 @@ Examples
   mpirun -n 2 hpfem scale --alone --dofs 1e6 -o scaling.json
 
 The problem: Laplacian, u = 0 on the boundary, random right-hand side, a fixed number of iterations without
-preconditioner. The rate is unknowns * iterations / seconds. Results for other numbers of processes stay in the file;
-the table and the figure of hpfem plot have all of them. With --alone each process solves a problem of its own, all at
-the same time.
+preconditioner. The rate is unknowns * iterations / seconds. With --preconditioner it is a whole solution to 1e-8, and
+the rate is unknowns / seconds. Results for other numbers of processes stay in the file; the table and the figure of
+hpfem plot have all of them. With --alone each process solves a problem of its own, all at the same time.
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--geometry", choices=GEOMETRIES, default="multilinear", help="default multilinear")
     text = "default, gauss, collocated, or a number of additional points in each direction"
     options.add(parser, "--quadrature", options.parse_quadrature, "RULE", text)
+    text = "measure a whole solution with it (default none: iterations)"
+    parser.add_argument("--preconditioner", choices=("none", "jacobi", "multigrid"), default="none", help=text)
     options.add(parser, "--iterations", options.parse_positive, "N", f"default {ITERATIONS}")
     parser.add_argument("--backend", default="auto", metavar="NAME", help="auto, numpy, cpu or cuda (default auto)")
     parser.add_argument("-o", "--output", metavar="FILE.json", help="add the results to those in this file")
@@ -80,7 +82,8 @@ def run(arguments: argparse.Namespace) -> None:
         for shape, order in product(shapes, arguments.orders or (3, 6)):
             for unknowns in arguments.dofs or (UNKNOWNS.get(order, 500e6),):
                 given = (shape, order, arguments.scaling, unknowns, comm, arguments.backend, arguments.geometry)
-                rows.append(ScalingRun(*given, arguments.iterations or ITERATIONS, arguments.quadrature).measure())
+                more = arguments.iterations or ITERATIONS, arguments.quadrature, arguments.preconditioner
+                rows.append(ScalingRun(*given, *more).measure())
                 _say_phases(rows[-1])
                 file.save_sometimes()
     file.finish(arguments, _print)
@@ -107,22 +110,24 @@ def _print(result: Mapping[str, Any]) -> None:
         link = row["link_bytes_per_second"]
         exchange = row["sent_bytes"] / link + MESSAGE * row["messages"] if link else 0.0
         paper = [""] * len(ON_PAPER)
-        if row["scaling"] == "weak" and row["ranks"] == 1:
+        solved = (preconditioner := row.get("preconditioner", "none")) != "none"
+        if row["scaling"] == "weak" and row["ranks"] == 1 and not solved:
             paper = [f"{row['seconds'] / expected_seconds(row['seconds'], each, n):.2f}" for n in ON_PAPER]
         lines.append([
-            row["shape"], str(row["order"]), row["scaling"], str(row["ranks"]), output.engineering(each),
-            output.engineering(rate, "DoF/s"), f"{efficiency:.2f}", output.engineering(row["seconds"], "s"),
-            output.engineering(exchange, "s"), *paper,
+            row["shape"], str(row["order"]), preconditioner, row["scaling"], str(row["ranks"]),
+            output.engineering(each), output.engineering(rate, "DoF/s"), f"{efficiency:.2f}",
+            output.engineering(row["seconds"], "s"), "" if solved else output.engineering(exchange, "s"), *paper,
         ])  # fmt: skip
     heads = [
         "shape",
         ">P",
+        "preconditioner",
         "scaling",
         ">N",
         ">unknowns / N",
         ">rate / N",
         ">efficiency",
-        ">iteration",
+        ">iteration, solution",
         ">exchange, model",
     ]
     output.print_table("conjugate gradients", [*heads, *(f">on {n}" for n in ON_PAPER)], lines)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -346,6 +346,21 @@ class BlockProblem:
         return components // self.coupled * self.given
 
 
+class ProductKernel(NamedTuple):
+    """A kernel for Q^T A Q, whose results stand entity by entity in each element (`ElementRestriction.by_entity`).
+
+    Attributes
+    ----------
+    apply : callable
+        (source, out) -> None, as `BlockKernel.apply`.
+    scattered : bool
+        Whether the source is a global vector, [components, size].
+    """
+
+    apply: Callable[[Any, Any], None]
+    scattered: bool
+
+
 class BlockKernel:
     """A form on a block, ready to apply; made by a strategy.
 
@@ -382,8 +397,8 @@ class BlockKernel:
         """
         return None
 
-    def scattered(self, restriction: Any, number: int) -> Callable[[], Callable[[Any, Any], None] | None]:
-        """Begin to make the kernel with the product with Q in its loads.
+    def in_product(self, restriction: Any, number: int) -> Callable[[], ProductKernel | None]:
+        """Begin to make the kernel for products with Q.
 
         Parameters
         ----------
@@ -395,8 +410,7 @@ class BlockKernel:
         Returns
         -------
         callable
-            () -> the kernel, (global vector [components, size], out) -> None with out as for `apply`; or None, if
-            scatter and `apply` are faster.
+            () -> the kernel; None if there is no other than `apply`.
         """
         return lambda: None
 

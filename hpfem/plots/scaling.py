@@ -99,4 +99,6 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, int]:
 def _problem(row: Mapping[str, Any]) -> tuple[str, ...]:
     """What it has its marker by, in words."""
     points = [f"quadrature {row['quadrature']}"] if row.get("quadrature") not in (None, "None") else []
-    return f"{EngFormatter()(row['wanted'])} unknowns", row["geometry"], row["backend"], *points
+    solved = row.get("preconditioner", "none")
+    whole = [] if solved == "none" else [f"solution with {solved}"]
+    return f"{EngFormatter()(row['wanted'])} unknowns", row["geometry"], row["backend"], *points, *whole

@@ -14,10 +14,12 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array, csr_matrix
 
 from ...backends.vectors import VectorSpace
-from .chebyshev import chebyshev, largest_eigenvalue, rest
+from .chebyshev import chebyshev, first_step, largest_eigenvalue, rest
 
 # Unknowns of the smallest matrix at most, which is inverted.
 _SMALLEST = 300
+# Steps of the smoother.
+_DEGREE = 2
 # An eigenvalue that counts as zero, as for constants, relative to the largest one.
 _ZERO = 1e-8
 
@@ -30,7 +32,8 @@ class _Level:
         diagonal = A.diagonal()
         self.inverse = vectors.from_host(np.where(diagonal > 0, 1 / np.where(diagonal > 0, diagonal, 1), 0), dtype)
         start = vectors.from_host(np.random.default_rng(0).standard_normal(A.shape[0]), dtype)
-        self.largest = largest_eigenvalue(self.apply, self.smooth, vectors, start)
+        largest = largest_eigenvalue(self.apply, self.smooth, vectors, start)
+        self.inverse = self.inverse * first_step(largest, _DEGREE)
 
     def apply(self, x: Any) -> Any:
         return self.A @ x
@@ -82,7 +85,7 @@ class AlgebraicMultigrid:
             self._vectors.multiply(r[None], self._inverse, x[None])
             return x
         level = self._levels[number]
-        smooth = partial(chebyshev, level.apply, level.smooth, level.largest, 2, vectors=self._vectors)
+        smooth = partial(chebyshev, level.apply, level.smooth, _DEGREE, vectors=self._vectors)
         x = smooth(r)
         x += level.P @ self._cycle(number + 1, level.R @ rest(r, level.A @ x, self._vectors))
         x += smooth(rest(r, level.A @ x, self._vectors))

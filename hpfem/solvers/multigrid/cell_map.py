@@ -21,6 +21,14 @@ Array = NDArray[np.float64]
 _ROUNDING = 1e-14
 
 
+def _between(
+    factors: Sequence[csr_array], given: NDArray[np.integer[Any]], wanted: NDArray[np.integer[Any]]
+) -> list[csr_array]:
+    """Factors of a matrix with its rows and columns in other orders."""
+    rows = [wanted, *(given for _ in factors[1:])]
+    return [csr_array(factor[own][:, given]) for factor, own in zip(factors, rows, strict=True)]
+
+
 class CellMap:
     """x -> (I - C) W Q_a^t M Q x: M in every cell, then the mean over the cells.
 
@@ -52,11 +60,25 @@ class CellMap:
         dtype: DTypeLike,
     ) -> None:
         self._vectors = vectors = c0.vectors_on(backend.device())
-        self._Q, self._back, self._matrices, self._c0 = Q, back, list(matrices), c0
-        self._product = backend.cellwise(matrices, Q, back, dtype)
-        self._weights = (1 / c0.multiplicity_on(vectors.xp)).astype(dtype)
+        self._modes, pairs = [own.modes for own in Q.blocks], zip(matrices, Q.blocks, back.blocks, strict=True)
+        # Numbers that stand side by side in a vector do so in the cells too: a GPU reads both by sectors of 32 bytes.
+        self._matrices = [_between(M, own.modes, other.modes) for M, own, other in pairs]
+        self._Q = BlockMatrix([own.by_entity() for own in Q.blocks], Q.rows)
+        same = back.blocks is Q.blocks
+        self._back = BlockMatrix(self._Q.blocks if same else [own.by_entity() for own in back.blocks], back.rows)
+        self._c0, self._product = c0, backend.cellwise(self._matrices, self._Q, self._back, dtype)
+        self._weights = self._means = (1 / c0.multiplicity_on(vectors.xp)).astype(dtype)
         C = c0.face_correction
         self._C = None if C is None else [vectors.sparse(csr_array(part.astype(dtype))) for part in (C, C.T)]
+
+    def scale(self, factor: float) -> None:
+        """Multiply the map by a number, but not its transpose: what both do together is multiplied by it.
+
+        Parameters
+        ----------
+        factor : float
+        """
+        self._means = self._means * self._means.dtype.type(factor)
 
     def __call__(self, x: Any) -> Any:
         """Map a vector.
@@ -70,7 +92,7 @@ class CellMap:
         array, [size]
             A new one.
         """
-        y = self._vectors.summed(self._product.apply(x, self._weights))
+        y = self._vectors.summed(self._product.apply(x, self._means))
         return y if self._C is None else y - self._vectors.summed(self._C[0] @ y)
 
     def transposed(self, r: Any, scale: Any = None) -> Any:
@@ -103,6 +125,8 @@ class CellMap:
         array of float64, [size]
             Where it is computed.
         """
+        xp = self._vectors.xp
+        local = [own[:, xp.asarray(modes)] for own, modes in zip(local, self._modes, strict=True)]
         total = self._product.restriction.gather_squares([own[None] for own in local])[0]
         squares = self._Q.rows.power(2)
         for codes, own in zip(self._Q.codes, local, strict=True) if squares.nnz else ():

@@ -23,7 +23,24 @@ WEIGHTS = {
 _SAFETY = 1.05
 
 
-def chebyshev(A: Apply, B: Apply, largest: float, degree: int, r: Any, vectors: VectorSpace) -> Any:
+def first_step(largest: float, degree: int) -> float:
+    """The factor of B r in the first step of the smoother.
+
+    Parameters
+    ----------
+    largest : float
+        Eigenvalue of B A, where B is symmetric positive definite.
+    degree : int
+        Steps: 1, 2 or 3.
+
+    Returns
+    -------
+    float
+    """
+    return WEIGHTS[degree][0] * 4 / (3 * largest)
+
+
+def chebyshev(A: Apply, B: Apply, degree: int, r: Any, vectors: VectorSpace) -> Any:
     """Approximate A^-1 r from a zero start.
 
     Parameters
@@ -31,9 +48,7 @@ def chebyshev(A: Apply, B: Apply, largest: float, degree: int, r: Any, vectors: 
     A : callable
         x -> A x, a new array.
     B : callable
-        r -> B r, a new array: symmetric positive definite, of the size of A^-1.
-    largest : float
-        Eigenvalue of B A.
+        r -> B r times `first_step`, a new array.
     degree : int
         Steps: 1, 2 or 3.
     r : array, [n]
@@ -44,13 +59,12 @@ def chebyshev(A: Apply, B: Apply, largest: float, degree: int, r: Any, vectors: 
     -------
     array, [n]
     """
-    weights = WEIGHTS[degree]
-    d = B(r)
-    d *= 4 / (3 * largest)
-    x = weights[0] * d
-    for i, weight in enumerate(weights[1:], start=2):
+    first, *weights = WEIGHTS[degree]
+    x = B(r)
+    d = (1 / first) * x if weights else x
+    for i, weight in enumerate(weights, start=2):
         r = rest(r, A(d), vectors)
-        vectors.axpby((8 * i - 4) / ((2 * i + 1) * largest), B(r), (2 * i - 3) / (2 * i + 1), d)
+        vectors.axpby((6 * i - 3) / ((2 * i + 1) * first), B(r), (2 * i - 3) / (2 * i + 1), d)
         vectors.axpby(weight, d, 1.0, x)
     return x
 

@@ -23,7 +23,7 @@ from ...space import Space
 from ...space.block import Block
 from .algebraic import AlgebraicMultigrid
 from .cell_map import CellMap
-from .chebyshev import WEIGHTS, chebyshev, largest_eigenvalue, noise, rest
+from .chebyshev import WEIGHTS, chebyshev, first_step, largest_eigenvalue, noise, rest
 from .energies import Energies, element_energies
 from .gathered import GatheredVertices
 from .smoother import LowEnergySmoother
@@ -80,18 +80,20 @@ class Level:
         return self._product(x)
 
     def smooth(self, r: Any) -> Any:
-        """Apply the smoother's B, component by component; see `apply`."""
+        """Apply the smoother's B times `first_step`, component by component; see `apply`."""
         own, xp = self.smoothers, self.A.vectors.xp
         parts = [own[c % len(own)](row) for c, row in enumerate(r.reshape(self.n, -1))]
         return parts[0] if self.n == 1 else xp.concatenate(parts)
 
-    def make_smoothers(self, energies: list[list[Energies]]) -> None:
+    def make_smoothers(self, energies: list[list[Energies]], degree: int) -> None:
         """Make the smoothers: with classes of cells and lines or, if functions of neighbours differ too much, without.
 
         Parameters
         ----------
         energies : list of list of Energies
             Per coupled component, per block.
+        degree : int
+            Steps of the smoother.
         """
         found: list[tuple[float, list[LowEnergySmoother]]] = []
         vectors, dtype, backend = self.A.vectors, self.A.dtype, self.A.operator.backend
@@ -113,6 +115,8 @@ class Level:
             if found[-1][0] <= _LARGEST:
                 break
         self.largest, self.smoothers = min(found, key=lambda pair: pair[0])
+        for own in self.smoothers:
+            own.scale(first_step(self.largest, degree))
 
 
 class Multigrid:
@@ -199,7 +203,7 @@ class Multigrid:
             energies = [of_all[len(blocks) * c :][: len(blocks)] for c in range(coupled)]
         with self._phase("smoothers"):
             for level in self.levels[:-1]:
-                level.make_smoothers(energies)
+                level.make_smoothers(energies, self.degree)
         with self._phase("vertices"):
             n, size = _together(last.A), last.A.c0.size
             single = last.A if last.n == n else GlobalOperator(last.A.operator, last.A.c0, last.A.bc)
@@ -278,7 +282,7 @@ class Multigrid:
         if number == len(self.levels) - 1:
             return self._at_vertices(level, r)
         vectors = self.A.vectors
-        smooth = partial(chebyshev, level.apply, level.smooth, level.largest, self.degree, vectors=vectors)
+        smooth = partial(chebyshev, level.apply, level.smooth, self.degree, vectors=vectors)
         kept, n = self.levels[number + 1].kept, level.n
         x = smooth(r)
         coarse = rest(r, level.apply(x), vectors).reshape(n, -1)[:, kept]

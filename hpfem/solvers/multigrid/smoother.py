@@ -148,6 +148,16 @@ class LowEnergySmoother:
             return self._T(self._T.transposed(r, self._inverse))
         return self._T(self.lines @ self._T.transposed(r))
 
+    def scale(self, factor: float) -> None:
+        """Multiply B by a number.
+
+        Parameters
+        ----------
+        factor : float
+        """
+        if self._T is not None:
+            self._T.scale(factor)
+
     @staticmethod
     def _coupled(cells: Sequence[_Cells], energies: Sequence[Energies], Q: BlockMatrix, c0: C0Space) -> csr_array:
         """Mean energies of strongly coupled functions that no other process has, [size, size]."""

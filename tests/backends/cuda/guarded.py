@@ -193,7 +193,7 @@ def products(folder, dtype, components, general):
         tables = IndexTables(block_matrix(matrix_of(rng, rows, columns, general).astype(dtype), starts))
         if components > 1:
             tables = widened(tables)
-        own = own or library(tables.source(dtype, components), ("scatter", "gather"), folder, True)
+        own = own or library(tables.source(dtype, components), ("scatter", "gather", "fold"), folder, True)
         for side in SIDES:
             guard = Guard(side)
             a = {name: guard.copy(array) for name, array in arrays_of(tables).items()}
@@ -208,10 +208,11 @@ def products(folder, dtype, components, general):
             local, out = guard.array(components * rows, dtype), guard.array((components, columns), dtype)
             head = (np.int64(columns), np.int64(tables.single), a["starts"], a["order"], a["slice_starts"])
             head += (a["entry_codes"], a["entry_rows"], a["entry_values"], local)
-            for blocks in (1, 2):
-                sums = guard.array(blocks, np.float64)
-                run(own, "gather", blocks, 1, *head, vector, None, out, sums, going, guard=guard)
-                run(own, "gather", blocks, 1, *head, None, scale, out, None, None, guard=guard)
+            blocks = tables.gather_blocks(columns)
+            sums, folded = guard.array(blocks, np.float64), guard.array(2, np.float64)
+            run(own, "gather", blocks, 1, *head, vector, None, out, sums, going, guard=guard)
+            run(own, "gather", blocks, 1, *head, None, scale, out, None, None, guard=guard)
+            run(own, "fold", 2, 1, np.int32(blocks), sums, folded, going, guard=guard)
 
 
 def gradients(folder, dtype, shared):

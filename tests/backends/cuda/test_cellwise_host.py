@@ -90,16 +90,16 @@ def test_products_there_and_back(folder, rng, monkeypatch):
     """Blocks of both kinds, sparse and dense, as a GPU has them."""
 
     def function(source, name):
-        own = library(source, ("scatter", "gather") if name in ("scatter", "gather") else (name,), folder)
+        own = library(source, names if name in names else (name,), folder)
         return lambda grid, block, arguments, shared_mem=0: run(own, name, grid[0], 0, *arguments, shared=shared_mem)
 
+    names = ("scatter", "gather", "fold")
     sources = lambda self, components: self._tables.source(self._dtype, components)  # noqa: E731
     monkeypatch.setattr(
         IndexedRestriction,
         "_kernel",
-        lambda self, n: [function(sources(self, n), name) for name in ("scatter", "gather")],
+        lambda self, n: [function(sources(self, n), name) for name in names],
     )
-    monkeypatch.setattr(IndexedRestriction, "blocks", 3)
     monkeypatch.setattr(cellwise, "functions", lambda source, *_, **__: [function(source, "cellwise")])
     monkeypatch.setattr(cellwise, "upload", lambda array: array)
     monkeypatch.setattr(cellwise, "current_device", lambda: HOST)

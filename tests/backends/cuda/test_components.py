@@ -7,9 +7,15 @@ import numpy as np
 import pytest
 
 import hpfem as hp
+from hpfem.assembly.traces import modes_by_entity
 from hpfem.backends import BACKENDS
+from hpfem.backends import options as text
 from hpfem.backends.cuda.codegen.layout import stored_factors
 from hpfem.backends.cuda.codegen.tables import Levels
+from hpfem.backends.cuda.dense import strategy as dense
+from hpfem.backends.cuda.dense.plan import DenseOptions
+from hpfem.backends.cuda.fused import strategy as fused
+from hpfem.backends.cuda.kronecker import strategy as kronecker
 from hpfem.backends.cuda.runtime import kernel as cuda_kernel
 from hpfem.backends.cuda.runtime import tree_kernel
 from hpfem.backends.cuda.runtime.device import Limits
@@ -36,14 +42,15 @@ def on_host(monkeypatch, tmp_path):
         own = library(source, (name,), tmp_path)
         return lambda grid, block, arguments, shared_mem: run(own, name, (*grid, 1), 0, *arguments, shared=shared_mem)
 
-    for module in (cuda_kernel, tree_kernel):
-        monkeypatch.setattr(module, "start", done)
-        monkeypatch.setattr(module, "architecture", lambda: device.architecture)
+    monkeypatch.setattr(cuda_kernel, "start", done)
+    monkeypatch.setattr(cuda_kernel, "architecture", lambda: device.architecture)
     monkeypatch.setattr(cuda_kernel, "current_device", lambda: device)
     monkeypatch.setattr(cuda_kernel, "device_factors", stored_factors)
     monkeypatch.setattr(cuda_kernel, "load", load)
-    for module in (sumfac_top, sumfac_warp):
+    for module in (sumfac_top, sumfac_warp, dense, fused, kronecker):
         monkeypatch.setattr(module, "limits", Limits)
+    for module in (dense, fused):
+        monkeypatch.setattr(module, "upload", np.ascontiguousarray)
     cuda_kernel.functions.cache_clear()
     yield
     cuda_kernel.functions.cache_clear()
@@ -153,7 +160,6 @@ def test_on_a_gpu(name, rng):
 
 def test_global_vectors(on_host, rng, monkeypatch):
     """Kernels on a global vector of several components, against theirs on what scatter makes of it."""
-    monkeypatch.setattr(TreeKernel, "_is_faster", lambda *_: True)
     c0 = hp.C0Space(hp.Space(rotated(ours("cube_mixed.msh"), rng), 2))
     tables, vector = IndexTables(c0.block_matrix), rng.standard_normal((3, c0.size))
     local = (c0.matrix @ vector.T).T
@@ -161,10 +167,65 @@ def test_global_vectors(on_host, rng, monkeypatch):
     for number, choice in enumerate(form.choices):
         rows = slice(tables.starts[number], tables.starts[number + 1])
         Q = tables.codes[rows], tables.row_starts, tables.columns, tables.values
-        restriction = SimpleNamespace(size=c0.size, block=lambda _, Q=Q: Q)
+        modes = c0.block_matrix.blocks[number].modes
+        restriction = SimpleNamespace(size=c0.size, block=lambda _, Q=Q: Q, modes=lambda _, modes=modes: modes)
         kernel = kernel_of(choice.kernel.problem, SumFacTopOptions(2))
         source = np.ascontiguousarray(local[:, rows]).reshape(3, choice.kernel.problem.n_elements, -1)
         out, wanted = np.full_like(source, np.nan), np.full_like(source, np.nan)
-        kernel.scattered(restriction, number)()(vector, out)
         kernel.apply(source, wanted)
-        assert np.array_equal(out, wanted)
+        for faster in (True, False):
+            monkeypatch.setattr(TreeKernel, "_is_faster", lambda *_, faster=faster: faster)
+            monkeypatch.setattr(tree_kernel, "_FASTER", {})
+            found = kernel.in_product(restriction, number)()
+            assert found.scattered == faster
+            out[...] = np.nan
+            found.apply(vector if faster else source, out)
+            assert np.array_equal(out, wanted[:, :, modes])
+
+
+def _in_products(rng):
+    """Kernels of every family, and the basis of each."""
+    mesh = rotated(ours("cube_mixed.msh"), rng)
+    bent = mesh.elevated(2).transformed(lambda x: x + 0.05 * x[:, ::-1] ** 2)
+    problems = [
+        (block.basis, choice.kernel.problem)
+        for space in (hp.Space(mesh, 3), hp.Space(bent, 3))
+        for block, choice in zip(
+            space.blocks,
+            hp.Helmholtz(space, lam=0.7, backend="numpy", algorithm="noncollocated").choices,
+            strict=True,
+        )
+    ]
+    simplex = hp.Space(curved("tet", order=2), 3, quadrature="simplex")
+    nodal = hp.Space(curved("hex", order=2), 7, "lagrange", quadrature="collocated")
+    for space in (simplex, nodal):
+        choices = hp.Helmholtz(space, lam=0.7, backend="numpy").choices
+        problems += [(block.basis, choice.kernel.problem) for block, choice in zip(space.blocks, choices, strict=True)]
+    for basis, problem in problems:
+        for strategy in BACKENDS["cuda"].strategies:
+            if strategy.name == "stdmat" or strategy.tensor > problem.tabulation.rule.tensor:
+                continue
+            for options in (None, DenseOptions(4, tiles=0)) if strategy.name == "dense" else (None,):
+                try:
+                    made = strategy.build(problem, options if options is None else text.to_text(options))
+                except NotSuitable:
+                    continue
+                yield made.strategy, basis, made
+
+
+def test_results_in_products_stand_by_entity(on_host, rng, monkeypatch):
+    """Those of every family, to the bit, in the order of `Codes.modes`."""
+    monkeypatch.setattr(TreeKernel, "_is_faster", lambda *_: False)
+    monkeypatch.setattr(tree_kernel, "_FASTER", {})
+    seen = set()
+    for name, basis, kernel in _in_products(rng):
+        problem, modes = kernel.problem, modes_by_entity(basis)
+        restriction = SimpleNamespace(size=0, block=lambda _: (np.zeros(1, np.int32),) * 4, modes=lambda _, m=modes: m)
+        found = kernel.in_product(restriction, 0)
+        source = rng.standard_normal((2, problem.n_elements, problem.n_input)).astype(problem.dtype)
+        out, wanted = np.full_like(source, np.nan), np.full_like(source, np.nan)
+        kernel.apply(source, wanted)
+        found().apply(source, out)
+        assert np.array_equal(out, wanted[:, :, modes]), name
+        seen.add((name, problem.shape.name))
+    assert {name for name, _ in seen} >= {"sumfac", "sumfac-top", "sumfac-warp", "kronecker", "dense", "fused"}

@@ -240,11 +240,11 @@ def test_kernels_are_all_begun_before_one_is_waited_for(monkeypatch):
     seen = []
     monkeypatch.setattr(NumpyKernel, "finish", lambda self: seen.append("finish"))
 
-    def scattered(kernel, restriction, number):
+    def in_product(kernel, restriction, number):
         seen.append(f"begin {number}")
         return lambda: seen.append(f"finish {number}")
 
-    monkeypatch.setattr(NumpyKernel, "scattered", scattered)
+    monkeypatch.setattr(NumpyKernel, "in_product", in_product)
     space = hp.Space(box(("hex", "tet"), (2, 1, 1)), 1, backend="numpy")
     A = hp.GlobalOperator(hp.Mass(space), hp.C0Space(space))
     assert seen == []  # the first application waits, so that operators are compiled side by side

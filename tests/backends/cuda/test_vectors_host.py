@@ -62,7 +62,8 @@ def test_products_are_those_of_the_sparse_matrix(case, masked, folder, rng):
     tables = tables_of(c0, free, wide)
     assert tables.codes.dtype == (np.int64 if wide else np.int32)
     assert len(tables.values) > 0 or c0.signed
-    own = library(tables.source(dtype, components), ("scatter", "gather"), folder)
+    own = library(tables.source(dtype, components), ("scatter", "gather", "fold"), folder)
+    blocks = tables.gather_blocks(c0.size)
     a = tables
     Q = c0.matrix if free is None else csr_array(c0.matrix * free)
     none, tolerance = None, 1e-13 if dtype == np.float64 else 1e-5
@@ -86,31 +87,57 @@ def test_products_are_those_of_the_sparse_matrix(case, masked, folder, rng):
     wanted = (Q.T @ local.T).T
     scale = np.abs(wanted).max()
     out = np.full((components, c0.size), np.nan, dtype)
-    run(own, "gather", 3, 1, *head, a.entry_values, packed, none, none, out, none, none)
+    run(own, "gather", blocks, 1, *head, a.entry_values, packed, none, none, out, none, none)
     assert np.abs(out - wanted).max() < tolerance * scale
     factors = rng.standard_normal(c0.size).astype(dtype)
     scaled = np.full_like(out, np.nan)
-    run(own, "gather", 3, 1, *head, a.entry_values, packed, none, factors, scaled, none, none)
+    run(own, "gather", blocks, 1, *head, a.entry_values, packed, none, factors, scaled, none, none)
     assert np.array_equal(scaled, out * factors)
     # Some columns alone, to the last bit.
     columns = np.sort(rng.choice(c0.size, c0.size // 3, replace=False))
     some, (starts, codes) = np.full((components, len(columns)), np.nan, dtype), tables.part(columns, np)
     head_of_some = (np.int64(len(columns)), np.int64(0), a.starts, a.order, starts, codes.astype(a.codes.dtype))
-    run(own, "gather", 3, 1, *head_of_some, a.entry_rows, a.entry_values, packed, none, none, some, none, none)
+    head_of_some += (a.entry_rows, a.entry_values, packed)
+    run(own, "gather", tables.gather_blocks(len(columns)), 1, *head_of_some, none, none, some, none, none)
     assert np.array_equal(some, out[:, columns])
     if masked:
         wanted = np.where(free, wanted, vector)
-    sums = [np.full(2, np.nan), np.full(2, np.nan)]
+    sums = [np.full(blocks, np.nan), np.full(blocks, np.nan)]
     for partials, descending in zip(sums, (False, True), strict=True):
         out[:] = np.nan
         rest = (packed, vector, none, out, partials, none)
-        run(own, "gather", 2, 1, *head, a.entry_values, *rest, descending=descending)
+        run(own, "gather", blocks, 1, *head, a.entry_values, *rest, descending=descending)
         assert np.abs(out - wanted).max() < tolerance * scale
     assert sums[0].sum() == pytest.approx(np.sum(vector.astype(float) * out), rel=1e-12)
     assert np.array_equal(*sums)
+    folded, many = np.full(3, np.nan), rng.standard_normal(2 * THREADS + 5)
+    run(own, "fold", 3, 1, np.int32(len(many)), many, folded, none)
+    assert folded.sum() == pytest.approx(many.sum(), abs=1e-12 * len(many))
     out[:] = 7
-    run(own, "gather", 2, 1, *head, a.entry_values, packed, vector, none, out, sums[0], np.ones(1, np.int32))
+    run(own, "gather", blocks, 1, *head, a.entry_values, packed, vector, none, out, sums[0], np.ones(1, np.int32))
     assert np.all(out == 7)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_local_numbers_may_stand_by_entity(case, rng):
+    """The columns of the moved tables are the same numbers of a local vector in the other order."""
+    make, order, basis, dtype, _, wide = CASES[case]
+    c0 = hp.C0Space(hp.Space(make(rng), order, basis, dtype=dtype))
+    tables, blocks = tables_of(c0, wide=wide), c0.block_matrix.blocks
+    chosen = [number != 1 for number in range(len(blocks))]
+    moved = tables.by_entity(c0.block_matrix, chosen, HOST_VECTORS)
+    local = []
+    for first, own, moves in zip(tables.starts, blocks, chosen, strict=False):
+        rows = first + np.arange(np.prod(own.shape)).reshape(own.shape)
+        local.append((rows[:, own.modes] if moves else rows).ravel())
+    local = np.concatenate(local)
+    one = tables.entry_codes >= 0
+    assert np.array_equal(local[moved.entry_codes[one] >> 1], tables.entry_codes[one] >> 1)
+    assert np.array_equal(moved.entry_codes[one] & 1, tables.entry_codes[one] & 1)
+    assert np.array_equal(moved.entry_codes[~one], tables.entry_codes[~one])
+    assert np.array_equal(local[moved.entry_rows], tables.entry_rows)
+    assert moved.order is tables.order and moved.entry_codes.dtype == tables.entry_codes.dtype
+    assert not np.array_equal(moved.entry_codes, tables.entry_codes) or order == 1
 
 
 @pytest.fixture

@@ -28,5 +28,13 @@ HPFEM_DEVICE unsigned turn() { return blockIdx.y * gridDim.x + blockIdx.x; }
 HPFEM_DEVICE long long block_number() { return turn() / gridDim.y; }
 HPFEM_DEVICE long long component_number() { return turn() % gridDim.y; }
 
+// Where the result of a mode stands in its element: in products with global vectors entity by entity, as sums read it.
+#ifdef HPFEM_RESULT_PLACES
+HPFEM_TABLE short RESULT_PLACES[] = {HPFEM_RESULT_PLACES};
+HPFEM_DEVICE int result_place(int mode) { return RESULT_PLACES[mode]; }
+#else
+HPFEM_DEVICE constexpr int result_place(int mode) { return mode; }
+#endif
+
 HPFEM_DEVICE constexpr int larger(int a, int b) { return a > b ? a : b; }
 HPFEM_DEVICE constexpr int rounded_up(int n, int step) { return (n + step - 1) / step * step; }

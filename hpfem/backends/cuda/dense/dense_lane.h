@@ -67,7 +67,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   });
 
   __syncwarp();
-  HPFEM_UNROLL for (int n = 0; n < N_MODES; n++) mine[sorted_mode(n)] = y[n];
+  HPFEM_UNROLL for (int n = 0; n < N_MODES; n++) mine[result_place(sorted_mode(n))] = y[n];
   __syncwarp();
   const auto store = [&](auto whole_) {
     constexpr bool whole = decltype(whole_)::value;

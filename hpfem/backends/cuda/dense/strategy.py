@@ -12,14 +12,14 @@ from ... import options as text
 from ...strategy import Options, Search, Strategy
 from ..codegen.tables import Levels
 from ..runtime.device import architecture, limits, upload
-from ..runtime.kernel import CudaKernel
+from ..runtime.kernel import LaunchedKernel
 from ..runtime.measured import expected_time, shipped_rate
 from ..runtime.nvrtc import start
 from .plan import DenseOptions, DensePlan, checked_plan
 from .search import default_options, search
 
 
-class DenseKernel(CudaKernel):
+class DenseKernel(LaunchedKernel):
     """Dense matrices that the few geometric factors of an affine element multiply; see `element_matrices`.
 
     Parameters
@@ -31,7 +31,7 @@ class DenseKernel(CudaKernel):
     def __init__(self, problem: BlockProblem, layout: DensePlan) -> None:
         super().__init__(problem, "dense", Levels.of(problem.tabulation))
         self.plan = layout
-        self._compile(layout.program(), "dense", layout.shared_bytes)
+        self._compile(layout.source(), "dense", layout.shared_bytes)
         # Affine factors are stored alike by all kernels.
         self.factors = self._layouts(1)[0]
         self.matrices = upload(layout.stream().astype(problem.dtype))
@@ -42,16 +42,15 @@ class DenseKernel(CudaKernel):
         """The matrices; see `CudaKernel.arrays`."""
         return [("matrices", self.matrices)]
 
-    def apply(self, source: Any, out: Any) -> None:
-        """Apply to one block of a field; see `BlockKernel.apply`."""
+    def _launch(self, function: Any, source: Any, out: Any, *further: Any) -> None:
         blocks = -(-self.n_elements // self.plan.elements)
         if self.plan.options.tiles:
             blocks = min(blocks, self._resident)
         if blocks:
-            self.function(
+            function(
                 (blocks, len(source)),
                 (self.plan.threads,),
-                (np.int64(self.n_elements), source, out, self.factors, self.matrices, *self._extra),
+                (np.int64(self.n_elements), source, out, self.factors, self.matrices, *self._extra, *further),
                 shared_mem=self.plan.shared_bytes,
             )
 

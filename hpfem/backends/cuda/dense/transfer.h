@@ -15,7 +15,7 @@ struct Transfer {
     for (int m = threadIdx.x; m < N_MODES; m += THREADS) {
       const int p = PLACE[m];
       places[m] = p / 8 * (2 * PITCH) + p % 2 * PITCH + p % 8 / 2 * 2;
-      result_places[m] = p / 8 * PITCH + p % 8;
+      result_places[result_place(m)] = p / 8 * PITCH + p % 8;
     }
   }
   // Places of no mode must be finite, as they are multiplied by zeros.

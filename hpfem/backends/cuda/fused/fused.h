@@ -291,8 +291,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
             even = x + odd;
             odd = x - odd;
           }
-          if (live[h] && a >= 0) HPFEM_STORE(to + h * N_MODES + a, even);
-          if (live[h] && b >= 0) HPFEM_STORE(to + h * N_MODES + b, odd);
+          if (live[h] && a >= 0) HPFEM_STORE(to + h * N_MODES + result_place(a), even);
+          if (live[h] && b >= 0) HPFEM_STORE(to + h * N_MODES + result_place(b), odd);
         }
       }
     }

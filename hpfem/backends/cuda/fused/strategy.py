@@ -15,7 +15,7 @@ from ... import options as text
 from ...strategy import Options, Search, Strategy
 from ..codegen.tables import Levels
 from ..runtime.device import architecture, limits, upload
-from ..runtime.kernel import CudaKernel
+from ..runtime.kernel import LaunchedKernel
 from ..runtime.measured import expected_time, known_row, shipped_rate
 from ..runtime.nvrtc import start
 from .plan import GROUP, FusedOptions, FusedPlan, check_fused, checked_plan, fitting_options
@@ -24,7 +24,7 @@ from .plan import GROUP, FusedOptions, FusedPlan, check_fused, checked_plan, fit
 BYTES, FLOPS = 3500.0, 40000.0
 
 
-class FusedKernel(CudaKernel):
+class FusedKernel(LaunchedKernel):
     """Values and derivatives at all points, the pointwise function, and back, in one launch.
 
     Parameters
@@ -36,7 +36,7 @@ class FusedKernel(CudaKernel):
     def __init__(self, problem: BlockProblem, layout: FusedPlan) -> None:
         super().__init__(problem, "fused", Levels.plain(problem.tabulation))
         self.plan = layout
-        self._compile(layout.program(), "fused", layout.shared_bytes)
+        self._compile(layout.source(), "fused", layout.shared_bytes)
         self.factors, self.points = self._layouts(GROUP)
         self.tables = upload(layout.tables())
         self.n_elements = problem.n_elements
@@ -46,14 +46,14 @@ class FusedKernel(CudaKernel):
         """The tables; see `CudaKernel.arrays`."""
         return [("matrices", self.tables)]
 
-    def apply(self, source: Any, out: Any) -> None:
-        """Apply to one block of a field; see `BlockKernel.apply`."""
+    def _launch(self, function: Any, source: Any, out: Any, *further: Any) -> None:
         blocks = min(-(-self.n_elements // self.plan.elements), max(1, self._resident // len(source)))
+        arrays = self.factors, self.points, self.tables
         if blocks:
-            self.function(
+            function(
                 (blocks, len(source)),
                 (self.plan.threads,),
-                (np.int64(self.n_elements), source, out, self.factors, self.points, self.tables, *self._extra),
+                (np.int64(self.n_elements), source, out, *arrays, *self._extra, *further),
                 shared_mem=self.plan.shared_bytes,
             )
 

@@ -101,7 +101,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       lines.load(ab, r);
       each<0, N>([&](auto n_) { y[decltype(n_)::value] += times<LAST, ab, decltype(n_)::value>(r); });
     });
-    real *const to = out + (component * n_elements + element) * N_MODES + row * (N * N) + along;
-    HPFEM_UNROLL for (int n = 0; n < N; n++) HPFEM_STORE(to + n * N, y[n]);
+    real *const to = out + (component * n_elements + element) * N_MODES;
+    HPFEM_UNROLL for (int n = 0; n < N; n++) HPFEM_STORE(to + result_place((row * N + n) * N + along), y[n]);
   }
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import cache, partial
@@ -15,7 +16,7 @@ from hpfem.shapes.cached import cached_property
 
 from ....errors import DeviceError
 from ....forms.cost import operator_flops
-from ....forms.form import BlockKernel, BlockProblem
+from ....forms.form import BlockKernel, BlockProblem, ProductKernel
 from ....geometry.block_geometry import BlockGeometry
 from ....support.progress import progress_if_long
 from ..codegen.layout import stored_factors, stored_kinds
@@ -198,8 +199,9 @@ class CudaKernel(BlockKernel):
         return []
 
     def _compile(self, source: str, name: str, shared_bytes: int) -> None:
-        """Begin to compile a kernel, or find it in the cache."""
-        self._compiling = start(source, architecture()), name, shared_bytes
+        """Begin to compile a kernel, or find it in the cache; `language.h` is not in its source."""
+        self._source = source
+        self._compiling = start(program(source), architecture()), name, shared_bytes
 
     @cached_property
     def function(self) -> Any:
@@ -238,3 +240,35 @@ class CudaKernel(BlockKernel):
             reverse = self.levels.reverse and p.geometry.n_points(kind) > 1
             arrays.append(shared_factors(p.geometry, (kind, group, p.stored_dtype(kind).str, reverse), make))
         return arrays[0], arrays[1]
+
+
+class LaunchedKernel(CudaKernel):
+    """A kernel that is one launch; see `CudaKernel`."""
+
+    @abstractmethod
+    def _launch(self, function: Any, source: Any, out: Any, *further: Any) -> None:
+        """Launch the compiled kernel or a variant of it, which takes further arguments."""
+
+    def apply(self, source: Any, out: Any) -> None:
+        """Apply to one block of a field; see `BlockKernel.apply`."""
+        self._launch(self.function, source, out)
+
+    def in_product(self, restriction: Any, number: int) -> Callable[[], ProductKernel | None]:
+        """Begin to compile the kernel with results entity by entity; see `BlockKernel.in_product`."""
+        if self._compiling is None or not self.problem.n_elements:
+            return super().in_product(restriction, number)
+        function = self._variant(self._by_entity(restriction, number))
+        return lambda: ProductKernel(partial(self._launch, function()), False)
+
+    @staticmethod
+    def _by_entity(restriction: Any, number: int) -> str:
+        """The macro with which results stand entity by entity."""
+        return f"HPFEM_RESULT_PLACES {', '.join(map(str, np.argsort(restriction.modes(number))))}"
+
+    def _variant(self, *macros: str) -> Callable[[], Any]:
+        """Begin to compile the kernel with macros; returns what waits for the function."""
+        assert self._compiling is not None
+        _, name, shared_bytes = self._compiling
+        source = "".join(f"#define {macro}\n" for macro in macros) + self._source
+        start(program(source), architecture())
+        return lambda: functions(source, self.device.name, name, shared_bytes=shared_bytes)[0]

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ....forms.form import BlockProblem
+from ....forms.form import BlockKernel, BlockProblem, ProductKernel
 from ....memory import OutOfMemory
-from ..codegen.prelude import c_type, program
+from ..codegen.prelude import c_type
 from ..codegen.tables import Levels
 from .cublas import handle, multiply
-from .device import CudaTimer, architecture, upload
-from .kernel import CudaKernel, functions
-from .nvrtc import start
+from .device import CudaTimer, upload
+from .kernel import LaunchedKernel
 from .scratch import StreamPool
 
 # Whether kernels on global vectors were faster: by source, device and approximate number of elements.
 _FASTER: dict[tuple[str, str, int], bool] = {}
 
 
-class TreeKernel(CudaKernel):
+class TreeKernel(LaunchedKernel):
     """A sum-factorised kernel: from coefficients, or values at the points, to the result in one launch.
 
     Parameters
@@ -46,8 +46,7 @@ class TreeKernel(CudaKernel):
         self._scratch: StreamPool[dict[tuple[str, int], Any]] = StreamPool()
         super().__init__(problem, strategy, levels)
         self.elements, self.threads, self.shared_bytes = block
-        self._source = source
-        self._compile(program(source), strategy.replace("-", "_"), self.shared_bytes)
+        self._compile(source, strategy.replace("-", "_"), self.shared_bytes)
         self.factors, self.points = self._layouts(group)
         transform = problem.tabulation.basis.transform
         if transform is not None:
@@ -69,7 +68,7 @@ class TreeKernel(CudaKernel):
     def apply(self, source: Any, out: Any) -> None:
         """Apply to one block of a field; see `BlockKernel.apply`."""
         if self.transforms is None:
-            self._launch(source, out)
+            self._launch(self.function, source, out)
             return
         from_modes, to_modes = self.problem.form.from_modes, self.problem.form.to_modes
         scratch = self._scratch.take(dict)
@@ -80,66 +79,65 @@ class TreeKernel(CudaKernel):
                 multiply(given, self.transforms[0], source)
             if to_modes:
                 out = self._buffer(scratch, "out", len(wanted))
-            self._launch(source, out)
+            self._launch(self.function, source, out)
             if to_modes:
                 multiply(out, self.transforms[1], wanted)
         finally:
             self._scratch.give(scratch)
 
-    def scattered(self, restriction: Any, number: int) -> Callable[[], Callable[[Any, Any], None] | None]:
-        """Begin to compile the kernel on global vectors, which is used if its time is shorter; see `BlockKernel`."""
+    def in_product(self, restriction: Any, number: int) -> Callable[[], ProductKernel | None]:
+        """Begin to compile kernels with and without Q in their loads; the faster one is used; see `BlockKernel`."""
         if self.transforms is not None or not self.problem.form.from_modes or not self.problem.n_elements:
-            return super().scattered(restriction, number)
-        source = f"#define HPFEM_INDEX {c_type(restriction.block(number)[0].dtype)}\n{self._source}"
-        compiling = start(program(source), architecture())
+            return BlockKernel.in_product(self, restriction, number)
+        codes, *rows = restriction.block(number)
+        places = self._by_entity(restriction, number)
+        variants = self._variant(f"HPFEM_INDEX {c_type(codes.dtype)}", places), self._variant(places)
 
-        def finish() -> Callable[[Any, Any], None] | None:
-            compiling.result()
-            return self._scattered(source, restriction, number)
+        def finish() -> ProductKernel:
+            on_global, local = (variant() for variant in variants)
+
+            def scattered(vector: Any, out: Any) -> None:
+                self._launch(on_global, vector, out, np.int64(restriction.size), codes, *rows)
+
+            apart = ProductKernel(partial(self._launch, local), False)
+            key = self._source, self.device.name, self.problem.n_elements.bit_length()
+            if key not in _FASTER:
+                try:
+                    _FASTER[key] = self._is_faster(scattered, apart.apply, restriction, number)
+                except OutOfMemory:  # there is no room to time it
+                    return apart
+            return ProductKernel(scattered, True) if _FASTER[key] else apart
 
         return finish
 
-    def _scattered(self, source: str, restriction: Any, number: int) -> Callable[[Any, Any], None] | None:
-        name = self.strategy.replace("-", "_")
-        (function,) = functions(source, self.device.name, name, shared_bytes=self.shared_bytes)
-        codes, *rows = restriction.block(number)
-        given = np.int64(restriction.size), codes, *rows
-
-        def kernel(vector: Any, out: Any) -> None:
-            self._launch(vector, out, function, given)
-
-        key = self._source, self.device.name, self.problem.n_elements.bit_length()
-        if key not in _FASTER:
-            try:
-                _FASTER[key] = self._is_faster(kernel, restriction, number)
-            except OutOfMemory:  # there is no room to time it
-                return None
-        return kernel if _FASTER[key] else None
-
-    def _is_faster(self, kernel: Callable[[Any, Any], None], restriction: Any, number: int) -> bool:
-        """Whether a kernel on global vectors takes less time than scatter and this one."""
+    def _is_faster(
+        self,
+        scattered: Callable[[Any, Any], None],
+        local: Callable[[Any, Any], None],
+        restriction: Any,
+        number: int,
+    ) -> bool:
+        """Whether a kernel on global vectors takes less time than scatter and one on local coefficients."""
         p, empty = self.problem, self.device.empty
-        vector, local = (
-            empty((p.coupled, restriction.size), p.dtype),
-            empty((p.coupled, p.n_elements, p.n_modes), p.dtype),
-        )
+        vector = empty((p.coupled, restriction.size), p.dtype)
+        source = empty((p.coupled, p.n_elements, p.n_modes), p.dtype)
         out = empty((p.given, p.n_elements, p.n_output), p.dtype)
         vector.fill(0)
-        targets = [local if other == number else None for other in range(restriction.n_blocks)]
+        targets = [source if other == number else None for other in range(restriction.n_blocks)]
 
         def apart() -> None:
             restriction.scatter(vector, targets)
-            self._launch(local, out)
+            local(source, out)
 
-        ways: list[Callable[[], None]] = [lambda: kernel(vector, out), apart]
+        ways: list[Callable[[], None]] = [lambda: scattered(vector, out), apart]
         times = [[CudaTimer().seconds(way, 2) for way in ways] for _ in range(4)]
         return bool(np.less(*np.min(times[1:], axis=0)))
 
-    def _launch(self, source: Any, out: Any, function: Any = None, further: tuple[Any, ...] = ()) -> None:
-        """The kernel alone, on modes of the tree; or another one, with further arguments."""
+    def _launch(self, function: Any, source: Any, out: Any, *further: Any) -> None:
+        """The kernel alone, on modes of the tree; see `CudaKernel`."""
         n = self.problem.n_elements
         if n:
-            (self.function if function is None else function)(
+            function(
                 (-(-n // self.elements), len(source) // self.problem.coupled),
                 (self.threads,),
                 (np.int64(n), source, out, self.factors, self.points, *self._extra, *further),

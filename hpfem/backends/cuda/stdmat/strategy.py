@@ -10,7 +10,7 @@ from ....errors import NotSuitable
 from ....forms.cost import operator_bytes, operator_flops
 from ....forms.form import BlockProblem
 from ...strategy import Options, Strategy, no_options
-from ..codegen.prelude import COMMON_HEADERS, constants, fill, header, program
+from ..codegen.prelude import COMMON_HEADERS, constants, fill, header
 from ..codegen.tables import Levels
 from ..runtime.cublas import handle, multiply
 from ..runtime.device import upload
@@ -86,7 +86,7 @@ class StdMatKernel(CudaKernel):
         parts = max(1, -(-problem.n_elements // most))
         self.chunk = -(-problem.n_elements // parts)
         if self._has_points:
-            self._compile(program(source(problem, self.levels)), "stdmat", 0)
+            self._compile(source(problem, self.levels), "stdmat", 0)
             self._scratch.give(self._scratch.take(self._new_scratch))
 
     def _new_scratch(self) -> tuple[Any, Any]:

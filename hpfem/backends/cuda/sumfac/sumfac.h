@@ -125,7 +125,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
   if constexpr (TO_MODES) {
     if constexpr (FROM_MODES) __syncthreads();
-    HPFEM_UNROLL for (int m = 0; m < N_MODES; m++) mine[m] = result[m];
+    HPFEM_UNROLL for (int m = 0; m < N_MODES; m++) mine[result_place(m)] = result[m];
     __syncthreads();
     for (int item = t; item < live * N_MODES; item += THREADS) {
       HPFEM_STORE(out + first * N_MODES + item, shared[item / N_MODES * PITCH + item % N_MODES]);

@@ -213,7 +213,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
             if (INJECTIVE || leaf.next < 0) break;
             leaf = MORE_LEAVES[leaf.next];
           }
-          HPFEM_STORE(to + ee * N_MODES + m, x + y);
+          HPFEM_STORE(to + ee * N_MODES + result_place(m), x + y);
         }
       }
     }

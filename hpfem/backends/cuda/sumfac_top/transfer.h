@@ -70,7 +70,7 @@ HPFEM_DEVICE void store_leaves(const real *modes, int c, real *to, int live) {
       leaf = MORE_LEAVES[leaf.next];
       x += h[leaf.leaf];
     }
-    if (e < live) HPFEM_STORE(to + e * N_MODES + m, x);
+    if (e < live) HPFEM_STORE(to + e * N_MODES + result_place(m), x);
   }
 }
 
@@ -126,7 +126,9 @@ HPFEM_DEVICE void store_lines(const real *S, real *to, int live) {
       }
     }
     if (e < live) {
-      HPFEM_UNROLL for (int r = 0; r < LAST_COUNT; r++) HPFEM_STORE(to + e * N_MODES + r * LAST_LINES + s, v[r]);
+      HPFEM_UNROLL for (int r = 0; r < LAST_COUNT; r++) {
+        HPFEM_STORE(to + e * N_MODES + result_place(r * LAST_LINES + s), v[r]);
+      }
     }
   }
 }

@@ -103,7 +103,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       }
     }
   }
-  real *const to = out + (component * n_elements + element) * POINTS + jk;
+  real *const to = out + (component * n_elements + element) * POINTS;
   HPFEM_UNROLL for (int p = 0; p < N / 2; p++)
-    HPFEM_UNROLL for (int n = 0; n < 4; n++) HPFEM_STORE(to + (2 * p + n / 2) * SLICE + n % 2 * 4, y[p][n]);
+    HPFEM_UNROLL for (int n = 0; n < 4; n++) {
+      HPFEM_STORE(to + result_place((2 * p + n / 2) * SLICE + n % 2 * 4 + jk), y[p][n]);
+    }
 }

@@ -3,8 +3,9 @@
 //
 // An entry +-1 is a code 2 * place + (1 where negative). A row of Q that is not one such entry has the code -1 - r, with
 // r its row in a CSR matrix of all of these; another entry of Q^T the code -2 - k, with k its place in a list of rows and
-// values. `real`, `Index`, COMPONENTS, BLOCKS, THREADS, GATHER_BLOCKS, ROWS and COLUMNS are given. ROWS, COLUMNS: those of
-// Q that a thread of `scatter` or `gather` takes at a time, as their loads are then under way together.
+// values. `real`, `Index`, COMPONENTS, BLOCKS, THREADS, GATHER_BLOCKS, ROWS, COLUMNS and PASSES are given. ROWS, COLUMNS:
+// those of Q that a thread of `scatter` or `gather` takes at a time, as their loads are then under way together. PASSES: how
+// often one of `gather` does so.
 //
 //   global[component][j]        local: block after block, [component][i] in each; block b has the rows starts[b] to
 //                               starts[b + 1] of Q
@@ -43,6 +44,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, COMPONENTS == 1 ? 5 : 4)
 // the given order, the others, with one entry each, as they stand. Entries are sliced (SELL-C-sigma): entry k of the 32
 // columns of slice s is at slice_starts[s] + 32 k, one for each lane; -1 where a column has no more.
 // Sums are multiplied by `scale`, [size], if it is given. The blocks' sums of vector * out go to `partials`, if it is given.
+// Blocks take columns that stand together, and start in their order: so those that run at one time read the same part of
+// the local numbers, which stays in the second cache. Blocks that live as long as the kernel drift apart instead.
 extern "C" __global__ void __launch_bounds__(THREADS, GATHER_BLOCKS)
     gather(const long long size, const long long single, const Index *__restrict__ starts,
            const Index *__restrict__ order, const long long *__restrict__ slice_starts, const Index *__restrict__ codes,
@@ -52,15 +55,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, GATHER_BLOCKS)
   HPFEM_SHARED(shared);
   if (stop != nullptr && *stop != 0) return;
   double dot[1] = {0};
-  const long long step = (long long)gridDim.x * THREADS;
-  for (long long i0 = (long long)blockIdx.x * THREADS + threadIdx.x; i0 < size; i0 += COLUMNS * step) {
+  const long long first = (long long)blockIdx.x * (PASSES * COLUMNS * THREADS) + threadIdx.x;
+  for (int pass = 0; pass < PASSES; pass++) {
+    const long long i0 = first + pass * (COLUMNS * THREADS);
     long long column[COLUMNS];
     const Index *entry[COLUMNS];
     int width[COLUMNS], most = 0;
     bool empty[COLUMNS];
     real sum[COLUMNS][COMPONENTS] = {};
     HPFEM_UNROLL for (int s = 0; s < COLUMNS; s++) {
-      const long long i = i0 + s * step, slice = i / 32;
+      const long long i = i0 + s * THREADS, slice = i / 32;
       column[s] = i < single ? (long long)order[i] : i;
       const long long first = i < size ? slice_starts[slice] : 0;
       width[s] = i < size ? int((slice_starts[slice + 1] - first) / 32) : 0;
@@ -100,4 +104,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, GATHER_BLOCKS)
   if (partials == nullptr) return;
   block_sums(dot, reinterpret_cast<double *>(shared));
   if (threadIdx.x == 0) partials[blockIdx.x] = dot[0];
+}
+
+// Sums of the sums of many blocks, each of as many that stand together.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    fold(const int count, const double *__restrict__ sums, double *__restrict__ partials, const int *stop) {
+  HPFEM_SHARED(shared);
+  if (stop != nullptr && *stop != 0) return;
+  const int each = (count + gridDim.x - 1) / gridDim.x, first = blockIdx.x * each;
+  double sum[1];
+  sums_of_partials(sum, {sums + first}, count - first < each ? count - first : each, reinterpret_cast<double *>(shared));
+  if (threadIdx.x == 0) partials[blockIdx.x] = sum[0];
 }

@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
+from ....geometry.element_map import chunks
 from ...vectors import HOST_VECTORS, BlockMatrix, ElementRestriction, VectorSpace, row_entries
 from ..codegen.prelude import source_with
 from ..runtime.device import current_device, limits, upload
 from ..runtime.kernel import functions
+from ..runtime.scratch import StreamPool
 
 THREADS = 256
 # Columns of a slice.
 SLICE = 32
 # Blocks on a multiprocessor of kernels that sum, and of `gather`: as many as run at once.
-SUM_BLOCKS, GATHER_BLOCKS = 6, 4
-# Rows that a thread of `scatter` takes at a time, and columns one of `gather`; half of them with several components.
-ROWS, COLUMNS = 8, 2
+SUM_BLOCKS, GATHER_BLOCKS = 6, 6
+# Rows that a thread of `scatter` takes at a time; half of them with several components.
+ROWS = 8
+# Columns that a thread of `gather` sums up, at a time if there is one component. Where columns have as many entries in
+# the mean it takes one, since more loads under way would drive each other out of the cache.
+COLUMNS, LONG = 2, 3.0
+# Sums that the blocks of `gather` may leave; if there are more, they are folded to so many.
+MOST_SUMS, FOLDED = 1024, 64
 # Rows whose columns `gather` sums up at one time; those of some such parts fit the second cache.
-ORDERED = 1 << 20
+ORDERED = 1 << 18
+# Entries that are moved at a time, beside which there is little other memory.
+AT_ONCE = 1 << 24
 Indices = NDArray[np.integer[Any]]
 
 
@@ -166,6 +177,56 @@ class IndexTables:
             ]
         return starts, codes
 
+    @property
+    def columns_each(self) -> int:
+        """Columns that a thread of `gather` sums up."""
+        return 1 if self.entry_codes.size >= LONG * self.size else COLUMNS
+
+    def gather_blocks(self, n: int) -> int:
+        """Count the blocks of `gather`.
+
+        Parameters
+        ----------
+        n : int
+            Columns to sum up.
+
+        Returns
+        -------
+        int
+        """
+        return max(1, -(-n // (THREADS * self.columns_each)))
+
+    def by_entity(self, Q: BlockMatrix, chosen: Sequence[bool], vectors: VectorSpace) -> IndexTables:
+        """Tables for gather of local numbers that stand entity by entity in each element.
+
+        Parameters
+        ----------
+        Q : BlockMatrix
+        chosen : sequence of bool
+            In which blocks they do.
+        vectors : VectorSpace
+            Where the tables are.
+
+        Returns
+        -------
+        IndexTables
+            With the same sums, in the same order.
+        """
+        found, xp = copy(self), vectors.xp
+        found.entry_codes, found.entry_rows = self.entry_codes.copy(), self.entry_rows.copy()
+        for (first, last), own, moves in zip(pairwise(Q.starts), Q.blocks, chosen, strict=True):
+            if first == last or not moves:
+                continue
+            places, n = xp.asarray(np.argsort(own.modes).astype(self.codes.dtype)), len(own.modes)
+            for codes, bits in ((found.entry_codes, 1), (found.entry_rows, 0)):
+                for part in chunks(len(codes), 1, most=AT_ONCE):
+                    here = codes[part]
+                    row = (here >> bits) - first
+                    element, mode = row // n, row % n
+                    moved = ((first + element * n + places[mode]) << bits) + (here & bits)
+                    codes[part] = xp.where((row >= 0) & (row < last - first) & (here >= 0), moved, here)
+        return found
+
     def source(self, real: DTypeLike, components: int) -> str:
         """Source of the kernels.
 
@@ -179,11 +240,11 @@ class IndexTables:
         -------
         str
         """
-        types = {"real": real, "Index": self.codes.dtype}
+        types, at_once = {"real": real, "Index": self.codes.dtype}, self.columns_each if components == 1 else 1
         constants = {
             **{"COMPONENTS": components, "BLOCKS": len(self.starts) - 1, "THREADS": THREADS},
-            **{"ROWS": rows_per_thread(components), "COLUMNS": COLUMNS if components == 1 else COLUMNS // 2},
-            "GATHER_BLOCKS": GATHER_BLOCKS,
+            **{"ROWS": rows_per_thread(components), "GATHER_BLOCKS": GATHER_BLOCKS},
+            **{"COLUMNS": at_once, "PASSES": self.columns_each // at_once},
         }
         return source_with(types, constants, "codegen/reduction.h", "codegen/restriction.h", "vectors/indexed.h")
 
@@ -215,12 +276,13 @@ class IndexedRestriction(ElementRestriction):
     """
 
     def __init__(self, Q: BlockMatrix, vectors: VectorSpace, dtype: DTypeLike, keep: Any = None) -> None:
-        self._tables = IndexTables(Q, keep, vectors)
+        self._Q, self._tables = Q, IndexTables(Q, keep, vectors)
         self.size, self._dtype, self._device = self._tables.size, np.dtype(dtype), vectors.device
         codes = self._tables.codes
         self._codes = [codes[a:b] for a, b in zip(Q.starts, Q.starts[1:])]
         self._kernels: dict[int, tuple[Any, ...]] = {}
         self._vectors = vectors
+        self._sums: StreamPool[Any] = StreamPool()
 
     def gather_squares(self, local: Sequence[Any]) -> Any:
         """Sum by the squares of entries, in a fixed order; see `ElementRestriction.gather_squares`."""
@@ -231,6 +293,36 @@ class IndexedRestriction(ElementRestriction):
             sign = cupy.where(codes < 0, 0, 1 - 2 * (codes % 2)).astype(self._dtype)
             signed.append((own.reshape(len(own), -1) * sign).astype(self._dtype).reshape(-1))
         return self.gather(cupy.concatenate(signed)).astype(np.float64)
+
+    def modes(self, number: int) -> Indices:
+        """Modes of a block's elements entity by entity; see `Codes`.
+
+        Parameters
+        ----------
+        number : int
+
+        Returns
+        -------
+        ndarray of int, [n_modes]
+        """
+        return self._Q.blocks[number].modes
+
+    def by_entity(self, chosen: Sequence[bool]) -> IndexedRestriction:
+        """Make what gathers local numbers that stand entity by entity in each element.
+
+        Parameters
+        ----------
+        chosen : sequence of bool
+            In which blocks they do.
+
+        Returns
+        -------
+        IndexedRestriction
+            Its `scatter` is the same as before.
+        """
+        other = copy(self)
+        other._tables = self._tables.by_entity(self._Q, chosen, self._vectors)
+        return other
 
     def block(self, number: int) -> tuple[Any, ...]:
         """Rows of one block, for other kernels.
@@ -255,7 +347,7 @@ class IndexedRestriction(ElementRestriction):
             out = self._device.empty((local.size // len(a.codes), n), self._dtype)
             if n:
                 self._kernel(len(out))[1](
-                    (sum_blocks(n, GATHER_BLOCKS),),
+                    (a.gather_blocks(n),),
                     (THREADS,),
                     (
                         np.int64(n), np.int64(0), a.starts, a.order, slice_starts, codes, a.entry_rows, a.entry_values,
@@ -274,13 +366,14 @@ class IndexedRestriction(ElementRestriction):
 
     @property
     def blocks(self) -> int:
-        """Blocks of `gather`, each of which leaves a sum."""
-        return sum_blocks(self.size, GATHER_BLOCKS)
+        """Sums that `gather` leaves."""
+        blocks = self._tables.gather_blocks(self.size)
+        return blocks if blocks <= MOST_SUMS else FOLDED
 
     def _kernel(self, components: int) -> tuple[Any, ...]:
         if components not in self._kernels:
             source = self._tables.source(self._dtype, components)
-            self._kernels[components] = functions(source, current_device().name, "scatter", "gather")
+            self._kernels[components] = functions(source, current_device().name, "scatter", "gather", "fold")
         return self._kernels[components]
 
     def scatter(self, vector: Any, targets: Sequence[Any], stop: Any = None) -> None:
@@ -335,19 +428,26 @@ class IndexedRestriction(ElementRestriction):
         -------
         cupy.ndarray, [components, size]
         """
-        none, a = np.uint64(0), self._tables
+        none, a, blocks = np.uint64(0), self._tables, self._tables.gather_blocks(self.size)
         if out is None:
             out = self._device.empty((local.size // len(a.codes), self.size), self._dtype)
-        self._kernel(len(out))[1](
-            (self.blocks,),
+        _, gather, fold = self._kernel(len(out))
+        many = partials is not None and blocks > MOST_SUMS
+        sums = self._sums.take(lambda: self._device.empty((blocks,), np.float64)) if many else partials
+        gather(
+            (blocks,),
             (THREADS,),
             (
                 np.int64(self.size), np.int64(a.single), a.starts, a.order, a.slice_starts, a.entry_codes,
                 a.entry_rows, a.entry_values, local, none if vector is None else vector,
-                none if scale is None else scale, out, none if partials is None else partials, np.uint64(stop or 0),
+                none if scale is None else scale, out, none if sums is None else sums, np.uint64(stop or 0),
             ),
             shared_mem=sum_bytes(1),
         )  # fmt: skip
+        if many:
+            arguments = np.int32(blocks), sums, partials, np.uint64(stop or 0)
+            fold((FOLDED,), (THREADS,), arguments, shared_mem=sum_bytes(1))
+            self._sums.give(sums)
         return out
 
 
