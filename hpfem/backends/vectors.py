@@ -113,7 +113,12 @@ class Codes:
         return Codes(shape, lambda xp: self.on(xp)[xp.asarray(rows)], self.signed, self.modes)
 
     def by_entity(self) -> Codes:
-        """The rows of every element in the order of `modes`."""
+        """Put the rows of every element in the order of `modes`.
+
+        Returns
+        -------
+        Codes
+        """
         return Codes(self.shape, lambda xp: self.on(xp)[:, xp.asarray(self.modes)], self.signed)
 
     def shifted(self, n: int) -> Codes:

@@ -68,6 +68,27 @@ def multigrid(comm):
             both(mesh, part, comm, 1e-6, f=1.0, dirichlet=0.0, preconditioner="multigrid", order=order)
 
 
+def vertices_everywhere(comm):
+    """All processes solve for the vertices, as GPUs do: as many iterations, the same bits, also without cells."""
+    module = import_module("hpfem.solvers.multigrid.shared_vertices")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "solved_everywhere", lambda vectors: True)
+        for name in BOXES:
+            mesh = whole(name)
+            for order, owners in ((3, None), (2, np.zeros(mesh.n_cells, dtype=int))):
+                part = hp.distribute(mesh, comm, owners=owners)
+                both(mesh, part, comm, 1e-6, f=1.0, dirichlet={"xmin": 0.0}, preconditioner="multigrid", order=order)
+        part = hp.distribute(whole("mixed"), comm)
+        c0 = hp.C0Space(hp.Space(part, 3, backend="numpy"))
+        A = hp.GlobalOperator(hp.Helmholtz(c0.space, 1.0), c0, components=2)
+        M, _ = make_preconditioner("multigrid", A)
+        r = np.tile(c0.vectors_on().agreed(c0.project(exact)), 2)
+        z = M(r)
+        assert M.vertices.everywhere and M.on_devices
+        assert np.array_equal(A.vectors.agreed(z.copy()), z)
+    assert not make_preconditioner("multigrid", A)[0].on_devices
+
+
 def on_nodes(comm):
     """Processes on two nodes: kernels are compiled, and the vertices of multigrid solved on the first."""
     assert len(set(comm.all(comm.host))) == 2

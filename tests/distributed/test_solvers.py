@@ -10,6 +10,7 @@ CASES = [
     ("other_methods", 2),
     ("failing", 2),
     ("multigrid", 3),
+    ("vertices_everywhere", 3),
     ("any_partition", 3),
     ("one_sum", 3),
     ("rotated", 3),

@@ -7,7 +7,7 @@ sparse matrices, on the vectors' own device.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -42,22 +42,33 @@ class _Level:
         return r * self.inverse
 
 
-class AlgebraicMultigrid:
-    """r -> M^-1 r for a sparse matrix.
+class Hierarchy(NamedTuple):
+    """Matrices of smoothed aggregation, finest first, and the interpolation to each but the last one.
 
-    Parameters
+    Attributes
     ----------
-    A : csr_array, [n, n]
-        Symmetric, positive semidefinite.
-    near : ndarray, [n, k]
-        Vectors of small energy: constants of every component.
-    vectors : VectorSpace
-        Where cycles work.
-    dtype : dtype
-        Of the vectors.
+    matrices : list of csr_array
+    interpolations : list of csr_array
     """
 
-    def __init__(self, A: csr_array, near: NDArray[np.floating[Any]], vectors: VectorSpace, dtype: DTypeLike) -> None:
+    matrices: list[csr_array]
+    interpolations: list[csr_array]
+
+    @classmethod
+    def of(cls, A: csr_array, near: NDArray[np.floating[Any]]) -> Hierarchy:
+        """Aggregate, by pyamg.
+
+        Parameters
+        ----------
+        A : csr_array, [n, n]
+            Symmetric, positive semidefinite.
+        near : ndarray, [n, k]
+            Vectors of small energy: constants of every component.
+
+        Returns
+        -------
+        Hierarchy
+        """
         from pyamg import smoothed_aggregation_solver
 
         # pyamg uses NumPy's global random generator: seed it for equal results, and restore its state afterwards.
@@ -68,10 +79,28 @@ class AlgebraicMultigrid:
             made = smoothed_aggregation_solver(csr_matrix(A), near, strength=strength, max_coarse=_SMALLEST).levels
         finally:
             np.random.set_state(state)  # noqa: NPY002
+        return cls([csr_array(level.A) for level in made], [csr_array(level.P) for level in made[:-1]])
+
+
+class AlgebraicMultigrid:
+    """r -> M^-1 r for a sparse matrix.
+
+    Parameters
+    ----------
+    made : Hierarchy
+        Of the matrix.
+    vectors : VectorSpace
+        Where cycles work.
+    dtype : dtype
+        Of the vectors.
+    """
+
+    def __init__(self, made: Hierarchy, vectors: VectorSpace, dtype: DTypeLike) -> None:
         self._vectors = vectors
-        self.sizes = [int(level.A.shape[0]) for level in made]
-        self._levels = [_Level(csr_array(level.A), csr_array(level.P), vectors, dtype) for level in made[:-1]]
-        values, V = np.linalg.eigh(made[-1].A.toarray())
+        self.sizes = [int(A.shape[0]) for A in made.matrices]
+        pairs = zip(made.matrices[:-1], made.interpolations, strict=True)
+        self._levels = [_Level(A, P, vectors, dtype) for A, P in pairs]
+        values, V = np.linalg.eigh(made.matrices[-1].toarray())
         kept = values > _ZERO * (values.max() if len(values) else 0)
         self._inverse = vectors.from_host((V[:, kept] / values[kept]) @ V[:, kept].T, dtype)
 

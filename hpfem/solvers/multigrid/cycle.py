@@ -21,11 +21,11 @@ from ...backends.vectors import VectorSpace
 from ...errors import ArgumentError, MeshError, NotSuitable
 from ...space import Space
 from ...space.block import Block
-from .algebraic import AlgebraicMultigrid
+from .algebraic import AlgebraicMultigrid, Hierarchy
 from .cell_map import CellMap
 from .chebyshev import WEIGHTS, chebyshev, first_step, largest_eigenvalue, noise, rest
 from .energies import Energies, element_energies
-from .gathered import GatheredVertices
+from .shared_vertices import SharedVertices
 from .smoother import LowEnergySmoother
 
 # Steps of the smoother on the host, and on a device that iterates without the host, where more do not pay.
@@ -135,7 +135,7 @@ class Multigrid:
     ----------
     levels : list of Level
         Finest first; the last is of order 1, which `vertices` solves.
-    vertices : AlgebraicMultigrid, GatheredVertices or None
+    vertices : AlgebraicMultigrid, SharedVertices or None
     phases : {str: float}
         Seconds of each part of the set-up.
     costly : bool
@@ -209,15 +209,20 @@ class Multigrid:
             single = last.A if last.n == n else GlobalOperator(last.A.operator, last.A.c0, last.A.bc)
             inside = np.flatnonzero(last.free[:n])
             self._inside: Any = None
-            self.vertices: AlgebraicMultigrid | GatheredVertices | None = None
+            self.vertices: AlgebraicMultigrid | SharedVertices | None = None
             if vectors.comm.any(len(inside) > 0):
                 near = np.kron(np.eye(n), np.ones((size, 1)))[inside]
                 matrix = csr_array(single.assemble().astype(np.float64)[inside][:, inside])
                 self._inside = vectors.xp.asarray(inside)
                 if vectors.comm.size == 1:
-                    self.vertices = AlgebraicMultigrid(matrix, near, vectors, dtype)
+                    self.vertices = AlgebraicMultigrid(Hierarchy.of(matrix, near), vectors, dtype)
                 else:
-                    self.vertices = GatheredVertices(matrix, near, last.A.c0, inside, vectors, dtype)
+                    self.vertices = SharedVertices(matrix, near, last.A.c0, inside, vectors, dtype)
+
+    @property
+    def on_devices(self) -> bool:
+        """Whether nothing of a cycle waits for a host, if its devices can do without."""
+        return not isinstance(self.vertices, SharedVertices) or self.vertices.everywhere
 
     @property
     def vectors(self) -> VectorSpace:
@@ -315,8 +320,7 @@ class _Run:
             self.given[...] = self.M.to_modes(self.given)
             return self.M.to_nodes(self.recorded())
         vectors = self.M.A.vectors
-        # If processes share the vertices, the first one solves for them on its host.
-        iteration = vectors.iteration if vectors.comm.size == 1 else None
+        iteration = vectors.iteration if self.M.on_devices else None
         # The first cycle of a thread is plain: libraries then make what the thread needs, which cannot be captured.
         with _LAUNCHES if iteration is not None else nullcontext():
             if self.graph is None and iteration is not None and self.thread == get_ident():

@@ -1,4 +1,4 @@
-"""The vertices of a mesh that processes share: gathered on the first process, solved there, and scattered again."""
+"""The vertices of a mesh that processes share: solved on every GPU that iterates alone, or on the first process."""
 
 from __future__ import annotations
 
@@ -9,23 +9,26 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import coo_array, csr_array
 
 from ...assembly import C0Space
-from ...backends import vectors_on
+from ...backends import BACKENDS, vectors_on
 from ...backends.vectors import VectorSpace
 from ...mesh.sorting import unique
-from .algebraic import AlgebraicMultigrid
+from .algebraic import AlgebraicMultigrid, Hierarchy
 
 Indices = NDArray[np.int64]
 
 
-class GatheredVertices:
-    """r -> M^-1 r for the sum of the processes' sparse matrices, by `AlgebraicMultigrid` of the first process.
+class SharedVertices:
+    """r -> M^-1 r for the sum of the processes' sparse matrices.
+
+    Where devices of one kind iterate without their hosts, all of them solve for all vertices: that takes one sum over
+    the processes, and no host waits, so that cycles can be graphs. Elsewhere the first process solves.
 
     Parameters
     ----------
     A : csr_array, [n, n]
         The part of the matrix from the cells of this process.
     near : ndarray, [n, k]
-        As for `AlgebraicMultigrid`.
+        As for `Hierarchy.of`.
     c0 : C0Space
         Of order 1.
     inside : ndarray of int, [n]
@@ -34,6 +37,11 @@ class GatheredVertices:
         The vectors that processes share.
     dtype : dtype
         Of the vectors.
+
+    Attributes
+    ----------
+    everywhere : bool
+        Whether all processes solve.
     """
 
     def __init__(
@@ -54,8 +62,8 @@ class GatheredVertices:
         keys = inside // max(1, c0.size) * most + vertex[inside % max(1, c0.size)]
         entries = A.tocoo()
         given = vectors.comm.collected((keys, keys[entries.row], keys[entries.col], entries.data, near))
-        self._solver: AlgebraicMultigrid | None = None
         self._all: list[Indices] = []  # on the first process, which rows each process has
+        made: Hierarchy | None = None
         if given is not None:
             known = unique(np.concatenate([own for own, *_ in given]))
             self._all = [np.searchsorted(known, own) for own, *_ in given]
@@ -64,11 +72,33 @@ class GatheredVertices:
             whole = np.empty((len(known), near.shape[1]))
             for places, (*_, own) in zip(self._all, given, strict=True):
                 whole[places] = own
-            self._solver = AlgebraicMultigrid(csr_array(matrix), whole, vectors_on(vectors.device), dtype)
+            made = Hierarchy.of(csr_array(matrix), whole)
+        self.everywhere = solved_everywhere(vectors)
+        self._solver: AlgebraicMultigrid | None = None
+        if self.everywhere:
+            made = vectors.comm.of_first(made)
+            self._deal(made.matrices[0].shape[0] if made is not None else 0)
+        if made is not None:
+            self._solver = AlgebraicMultigrid(made, vectors_on(vectors.device), dtype)
+
+    def _deal(self, n: int) -> None:
+        """Tell every process which of the n rows it has, and which of these no earlier process has."""
+        comm, seen, dealt = self._vectors.comm, np.zeros(n, dtype=bool), []
+        for places in self._all:
+            dealt.append((places, np.flatnonzero(~seen[places])))
+            seen[places] = True
+        places, first = comm.dealt(dealt if comm.rank == 0 else None)
+        on = self._vectors.from_host
+        self._n, self._places, self._first, self._at = n, on(places), on(first), on(places[first])
 
     def __call__(self, r: Any) -> Any:
         """Apply to a vector, [n]; a new one; collective."""
         vectors, sizes = self._vectors, [len(places) for places in self._all]
+        if self.everywhere:
+            assert self._solver is not None
+            whole = vectors.xp.zeros(self._n, self._dtype)
+            whole[self._at] = r[self._first]
+            return self._solver(vectors.total(whole))[self._places]
         given = np.ascontiguousarray(vectors.to_host(r))
         return vectors.from_host(vectors.comm.on_first(given, sizes, self._solved))
 
@@ -80,3 +110,20 @@ class GatheredVertices:
             whole[places] = own
         x = self._vectors.to_host(self._solver(self._vectors.from_host(whole)))
         return [x[places] for places in self._all]
+
+
+def solved_everywhere(vectors: VectorSpace) -> bool:
+    """Tell whether all processes solve for all vertices; collective.
+
+    Parameters
+    ----------
+    vectors : VectorSpace
+        That processes share.
+
+    Returns
+    -------
+    bool
+        On devices of one kind alone, which get the same numbers to the last bit.
+    """
+    kinds = vectors.comm.all(BACKENDS[vectors.device.backend].processor())
+    return vectors.iteration is not None and len(set(kinds)) == 1
