@@ -75,7 +75,7 @@ class Product:
         self.shape = components, restriction.size
         self._pool, self._join = vectors.pool(), whole
         self._joined: tuple[Any, Callable[[Any], Any] | None] = None, None
-        self._own_kernels: tuple[Any, list[ProductKernel | None], Any] = None, [], restriction
+        self._own_kernels: tuple[Any, tuple[list[ProductKernel | None], Any]] = None, ([], restriction)
         self._shared: tuple[Any, Callable[[Any], Any]] = None, lambda local: local
         if self.whole is None:
             self._pool.give(self._pool.take(self._new_scratch))
@@ -142,7 +142,7 @@ class Product:
                 return self.vectors.summed(found) if exchange else found
         scratch = self._pool.take(self._new_scratch)
         try:
-            scatter, apply, gather = self._parts(scratch, vector, *sums)
+            scatter, apply, gather, of_shared = self._parts(scratch, vector, *sums)
             scatter()
             apply()
             if not exchange or self.vectors.comm.size == 1:
@@ -150,7 +150,7 @@ class Product:
             # Shared unknowns first: they are exchanged while the others are gathered.
             for pair in scratch.result.data:
                 pair.read(self.vectors.device)
-            end = self.vectors.summing(self._of_shared(scratch.results))
+            end = self.vectors.summing(of_shared())
             return end(gather())
         finally:
             self._pool.give(scratch)
@@ -172,12 +172,12 @@ class Product:
         dict
             "scatter", "operator" and "gather".
         """
-        steps = self._parts(self._new_scratch(), vector, *sums)
+        steps = self._parts(self._new_scratch(), vector, *sums)[:3]
         return dict(zip(("scatter", "operator", "gather"), steps, strict=True))
 
     @property
-    def _kernels(self) -> list[ProductKernel | None]:
-        """The operator's present kernels for products; None if not available."""
+    def _kernels(self) -> tuple[list[ProductKernel | None], Any]:
+        """The operator's present kernels for products, None if not available; and what gathers their results."""
         choices, here = self._operator.choices, self._operator.device.name == self.vectors.device.name
         if self._own_kernels[0] is not choices:
             # Start all of them before waiting for one.
@@ -189,23 +189,17 @@ class Product:
             back = self._restriction
             if any(found):
                 back = back.by_entity([kernel is not None for kernel in found])
-            self._own_kernels = choices, found, back
+            self._own_kernels = choices, (found, back)
         return self._own_kernels[1]
-
-    @property
-    def _back(self) -> Any:
-        """The restriction that gathers what the present kernels leave."""
-        _ = self._kernels
-        return self._own_kernels[2]
 
     def _parts(
         self, scratch: _Scratch, vector: Any, out: Any = None, partials: Any = None, stop: int | None = None
-    ) -> tuple[Callable[[], Any], Callable[[], Any], Callable[[], Any]]:
+    ) -> tuple[Callable[[], Any], Callable[[], Any], Callable[[], Any], Callable[[], Any]]:
         rows, device = vector.reshape(self.shape), self.vectors.device
         sums = () if out is None else (out.reshape(self.shape), partials, stop)
         stops = () if stop is None else (stop,)
 
-        own, back, local, results = self._kernels, self._back, scratch.local.data, scratch.result.data
+        (own, back), local, results = self._kernels, scratch.local.data, scratch.result.data
 
         def scatter() -> None:
             targets = [
@@ -215,6 +209,7 @@ class Product:
             self._restriction.scatter(rows, targets, *stops)
 
         def apply() -> None:
+            self._operator.check_device()
             for choice, kernel, source, result in zip(self._operator.choices, own, local, results, strict=True):
                 apply = choice.kernel.apply if kernel is None else kernel.apply
                 apply(rows if kernel and kernel.scattered else source.read(device), result.write(device))
@@ -225,13 +220,14 @@ class Product:
             return back.gather(scratch.results, rows, *sums)
 
         whole = apply if any(own) else partial(self._operator, scratch.local, out=scratch.result)
-        return scatter, whole, gather
+        return scatter, whole, gather, lambda: self._of_shared(back, scratch.results)
 
-    def _of_shared(self, local: Any) -> Any:
+    def _of_shared(self, back: Any, local: Any) -> Any:
         """Sums of local results for the unknowns that other processes have too."""
-        if self._shared[0] is not self._back:
-            self._shared = self._back, self._back.gather_some(self.vectors.shared)
-        return self._shared[1](local)
+        made = self._shared
+        if made[0] is not back:
+            made = self._shared = back, back.gather_some(self.vectors.shared)
+        return made[1](local)
 
     def __call__(self, vector: Any) -> Any:
         """The product, in a new array of the vector's shape.

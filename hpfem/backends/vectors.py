@@ -119,7 +119,7 @@ class Codes:
         -------
         Codes
         """
-        return Codes(self.shape, lambda xp: self.on(xp)[:, xp.asarray(self.modes)], self.signed)
+        return Codes(self.shape, lambda xp: self.on(xp).take(xp.asarray(self.modes), axis=1), self.signed)
 
     def shifted(self, n: int) -> Codes:
         """Shift the numbers of the rows that are given by matrices.
@@ -376,9 +376,9 @@ class ElementRestriction:
         """
         out = np.zeros((len(local[0]), self.size))
         for codes, own in zip(self._Q.codes, local, strict=True):
-            numbers = np.asarray(own).reshape(len(out), -1)
+            numbers, every = np.asarray(own).reshape(len(out), -1), codes.reshape(-1)
             for part in chunks(codes.size, 1, most=CACHED):
-                flat = codes.reshape(-1)[part]
+                flat = every[part]
                 known = flat >= 0
                 places = (flat >> 1)[known].astype(np.intp)
                 for total, row in zip(out, numbers[:, part], strict=True):

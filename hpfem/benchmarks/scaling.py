@@ -203,7 +203,9 @@ class ScalingRun:
         """
         parts = self.comm.size if self.scaling == "weak" else 1
         counts = box_counts(self.shape, self.order, self.unknowns, parts)
-        mesh = box(MIXED if self.shape == "mixed" else self.shape, counts, comm=self._mine)
+        # Cells of one shape however many processes there are: iterations of whole solutions depend on it.
+        upper = [n / min(counts) for n in counts]
+        mesh = box(MIXED if self.shape == "mixed" else self.shape, counts, upper=upper, comm=self._mine)
         if self.geometry == "affine":
             return mesh
         return (mesh if self.geometry == "multilinear" else mesh.elevated(2)).transformed(deformed, check=False)
@@ -236,7 +238,8 @@ class ScalingRun:
             sorting, needed = parts.pop("sorting"), sum(parts.values())
             said = ", ".join(f"{what} {nbytes / 1e9:.3g} GB" for what, nbytes in parts.items() if nbytes)
             raise OutOfMemory(
-                f"{self.shape} P={self.order}: {c0.size} unknowns take about {needed / 1e9:.3g} GB on {device.name}"
+                f"{self.shape} P={self.order}: {c0.size} unknowns take about {needed / 1e9:.3g} GB on {device.name},"
+                f" a preconditioner apart"
                 f" ({said}; {sorting / 1e9:.3g} GB more than the tables while they are sorted): {error}; give fewer"
                 " to --dofs",
                 int(needed),

@@ -58,9 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--geometry", choices=GEOMETRIES, default="multilinear", help="default multilinear")
     text = "default, gauss, collocated, or a number of additional points in each direction"
     options.add(parser, "--quadrature", options.parse_quadrature, "RULE", text)
-    text = "measure a whole solution with it (default none: iterations)"
+    text = "measure a whole solution with it (default none: a number of iterations)"
     parser.add_argument("--preconditioner", choices=("none", "jacobi", "multigrid"), default="none", help=text)
-    options.add(parser, "--iterations", options.parse_positive, "N", f"default {ITERATIONS}")
+    options.add(parser, "--iterations", options.parse_positive, "N", f"without preconditioner (default {ITERATIONS})")
     parser.add_argument("--backend", default="auto", metavar="NAME", help="auto, numpy, cpu or cuda (default auto)")
     parser.add_argument("-o", "--output", metavar="FILE.json", help="add the results to those in this file")
 

@@ -347,7 +347,9 @@ class BlockProblem:
 
 
 class ProductKernel(NamedTuple):
-    """A kernel for Q^T A Q, whose results stand entity by entity in each element (`ElementRestriction.by_entity`).
+    """A kernel for Q^T A Q, whose results stand entity by entity in each element.
+
+    A restriction for such kernels has `modes`, the order of a block's modes, and `by_entity`, what gathers the results.
 
     Attributes
     ----------

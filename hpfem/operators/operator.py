@@ -492,11 +492,21 @@ class Operator(FieldMap):
         if given is not None and any(a.overlaps(b) for a, b in zip(out.data, field.data, strict=True)):
             raise StateError(f"{self.name} cannot write into its own argument; give another field as out")
         device = self.device
-        check_current(self.name, device, self.backend.device())
+        self.check_device()
         apply_kernels(self._kernels, field, out, device)
         if self.guarded and device.name == HOST.name:
             self._check_finite(field, out)
         return out
+
+    def check_device(self) -> None:
+        """Check that the device on which the operator was made is the current one.
+
+        Raises
+        ------
+        DeviceError
+            If it is not.
+        """
+        check_current(self.name, self.device, self.backend.device())
 
     def _check_finite(self, field: Field, out: Field) -> None:
         """Say in which cell the user's pointwise function, or its argument, is not finite."""

@@ -292,3 +292,11 @@ def test_an_operator_at_another_order_is_one_made_there():
     for a, b in zip(found(u).arrays, expected(v).arrays, strict=True):
         assert np.abs(a - b).max() < 2e-4 * np.abs(b).max()
     assert [b.elements.tolist() for b in lower.blocks] == [b.elements.tolist() for b in space.blocks]
+
+
+def test_maps_there_and_back_share_their_tables():
+    """Of spaces whose rows are all one entry: the matrix and its transpose are one restriction."""
+    space = hp.Space(box("hex", (3, 3, 3)), 3, backend="numpy")
+    A = hp.GlobalOperator(hp.Helmholtz(space, 1.0), hp.C0Space(space))
+    own = Multigrid(A).levels[0].smoothers[0]._T._product
+    assert own.restriction is own._outer

@@ -69,7 +69,7 @@ class CudaBackend(Backend):
     def product_needs(self, local: int, size: int, components: int, dtype: DTypeLike) -> dict[str, dict[str, float]]:
         """Tables with and without conditions, and entity by entity, sorted there; see `Backend.product_needs`."""
         index = 4 if 2 * local + 2 < 2**31 else 8
-        tables, sorting = index * (5.0 * local + 2 * size), local * (4.0 * index + 32)
+        tables, sorting = 2.0 * index * (3 * local + size), local * (4.0 * index + 32)
         scratch = 4.0 * local * np.dtype(dtype).itemsize * components
         return {
             HOST.name: {"index tables": 5.0 * index * local},

@@ -14,6 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array, csr_matrix
 
 from ...backends.vectors import VectorSpace
+from ...support.communicator import ALONE, Communicator
 from .chebyshev import chebyshev, first_step, largest_eigenvalue, rest
 
 # Unknowns of the smallest matrix at most, which is inverted.
@@ -27,12 +28,12 @@ _ZERO = 1e-8
 class _Level:
     """A matrix, its smoother, and the interpolation from the next coarser level."""
 
-    def __init__(self, A: Any, P: Any, vectors: VectorSpace, dtype: DTypeLike) -> None:
+    def __init__(self, A: Any, P: Any, vectors: VectorSpace, dtype: DTypeLike, comm: Communicator) -> None:
         self.A, self.P, self.R = (vectors.sparse(csr_array(M.astype(dtype))) for M in (A, P, P.T))
         diagonal = A.diagonal()
         self.inverse = vectors.from_host(np.where(diagonal > 0, 1 / np.where(diagonal > 0, diagonal, 1), 0), dtype)
         start = vectors.from_host(np.random.default_rng(0).standard_normal(A.shape[0]), dtype)
-        largest = largest_eigenvalue(self.apply, self.smooth, vectors, start)
+        largest = comm.of_first(largest_eigenvalue(self.apply, self.smooth, vectors, start))
         self.inverse = self.inverse * first_step(largest, _DEGREE)
 
     def apply(self, x: Any) -> Any:
@@ -48,11 +49,16 @@ class Hierarchy(NamedTuple):
     Attributes
     ----------
     matrices : list of csr_array
+        All but the last one.
     interpolations : list of csr_array
+        From the next matrix' unknowns.
+    inverse : ndarray
+        Of the last matrix, where its eigenvalues are not zero.
     """
 
     matrices: list[csr_array]
     interpolations: list[csr_array]
+    inverse: NDArray[np.float64]
 
     @classmethod
     def of(cls, A: csr_array, near: NDArray[np.floating[Any]]) -> Hierarchy:
@@ -79,7 +85,15 @@ class Hierarchy(NamedTuple):
             made = smoothed_aggregation_solver(csr_matrix(A), near, strength=strength, max_coarse=_SMALLEST).levels
         finally:
             np.random.set_state(state)  # noqa: NPY002
-        return cls([csr_array(level.A) for level in made], [csr_array(level.P) for level in made[:-1]])
+        values, V = np.linalg.eigh(made[-1].A.toarray())
+        kept = values > _ZERO * (values.max() if len(values) else 0)
+        inverse = (V[:, kept] / values[kept]) @ V[:, kept].T
+        return cls([csr_array(level.A) for level in made[:-1]], [csr_array(level.P) for level in made[:-1]], inverse)
+
+    @property
+    def sizes(self) -> list[int]:
+        """Rows of each matrix."""
+        return [*(int(A.shape[0]) for A in self.matrices), len(self.inverse)]
 
 
 class AlgebraicMultigrid:
@@ -93,16 +107,20 @@ class AlgebraicMultigrid:
         Where cycles work.
     dtype : dtype
         Of the vectors.
+    comm : Communicator
+        The processes that solve the same problem; collective.
+
+    Attributes
+    ----------
+    sizes : list of int
+        Unknowns of each level.
     """
 
-    def __init__(self, made: Hierarchy, vectors: VectorSpace, dtype: DTypeLike) -> None:
-        self._vectors = vectors
-        self.sizes = [int(A.shape[0]) for A in made.matrices]
-        pairs = zip(made.matrices[:-1], made.interpolations, strict=True)
-        self._levels = [_Level(A, P, vectors, dtype) for A, P in pairs]
-        values, V = np.linalg.eigh(made.matrices[-1].toarray())
-        kept = values > _ZERO * (values.max() if len(values) else 0)
-        self._inverse = vectors.from_host((V[:, kept] / values[kept]) @ V[:, kept].T, dtype)
+    def __init__(self, made: Hierarchy, vectors: VectorSpace, dtype: DTypeLike, comm: Communicator = ALONE) -> None:
+        self._vectors, self.sizes = vectors, made.sizes
+        pairs = zip(made.matrices, made.interpolations, strict=True)
+        self._levels = [_Level(A, P, vectors, dtype, comm) for A, P in pairs]
+        self._inverse = vectors.from_host(made.inverse, dtype)
 
     def __call__(self, r: Any) -> Any:
         """Apply to a vector, [n]; a new one."""

@@ -48,6 +48,11 @@ class CellMap:
         Where it is computed.
     dtype : dtype
         Of the vectors.
+
+    Attributes
+    ----------
+    modes : list of ndarray of int, [n_modes]
+        Per block of Q, the order of its modes in cells: entity by entity (`Codes`).
     """
 
     def __init__(
@@ -60,12 +65,13 @@ class CellMap:
         dtype: DTypeLike,
     ) -> None:
         self._vectors = vectors = c0.vectors_on(backend.device())
-        self._modes, pairs = [own.modes for own in Q.blocks], zip(matrices, Q.blocks, back.blocks, strict=True)
+        self.modes, pairs = [own.modes for own in Q.blocks], zip(matrices, Q.blocks, back.blocks, strict=True)
         # Numbers that stand side by side in a vector do so in the cells too: a GPU reads both by sectors of 32 bytes.
         self._matrices = [_between(M, own.modes, other.modes) for M, own, other in pairs]
-        self._Q = BlockMatrix([own.by_entity() for own in Q.blocks], Q.rows)
-        same = back.blocks is Q.blocks
-        self._back = BlockMatrix(self._Q.blocks if same else [own.by_entity() for own in back.blocks], back.rows)
+        self._Q = self._back = BlockMatrix([own.by_entity() for own in Q.blocks], Q.rows)
+        if back is not Q:
+            same = back.blocks is Q.blocks
+            self._back = BlockMatrix(self._Q.blocks if same else [own.by_entity() for own in back.blocks], back.rows)
         self._c0, self._product = c0, backend.cellwise(self._matrices, self._Q, self._back, dtype)
         self._weights = self._means = (1 / c0.multiplicity_on(vectors.xp)).astype(dtype)
         C = c0.face_correction
@@ -118,15 +124,13 @@ class CellMap:
         Parameters
         ----------
         local : sequence of array, [E, n_modes]
-            One per block of Q, where it is computed.
+            One per block of Q, where it is computed; each with its modes in the order of `modes`.
 
         Returns
         -------
         array of float64, [size]
             Where it is computed.
         """
-        xp = self._vectors.xp
-        local = [own[:, xp.asarray(modes)] for own, modes in zip(local, self._modes, strict=True)]
         total = self._product.restriction.gather_squares([own[None] for own in local])[0]
         squares = self._Q.rows.power(2)
         for codes, own in zip(self._Q.codes, local, strict=True) if squares.nnz else ():

@@ -125,7 +125,7 @@ def largest_eigenvalue(A: Apply, B: Apply, vectors: VectorSpace, start: Any, ste
     Returns
     -------
     float
-        A little more than the eigenvalue found; 1 if A is zero.
+        A little more than the eigenvalue found; 1 if A is zero. The same on all processes.
     """
     r, ratios, curvatures = start, list[float](), list[float]()
     p = z = B(r)
@@ -143,4 +143,5 @@ def largest_eigenvalue(A: Apply, B: Apply, vectors: VectorSpace, start: Any, ste
         return 1.0
     a, b = np.array(curvatures), np.array(ratios[:-1])
     diagonal = 1 / a + np.append(0, b / a[:-1])
-    return _SAFETY * float(eigvalsh_tridiagonal(diagonal, np.sqrt(b) / a[:-1])[-1])
+    found = float(eigvalsh_tridiagonal(diagonal, np.sqrt(b) / a[:-1])[-1])
+    return _SAFETY * vectors.comm.of_first(found)  # hosts of several kinds round in several ways

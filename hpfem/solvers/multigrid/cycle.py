@@ -54,8 +54,6 @@ class Level:
         Unknowns without Dirichlet values.
     smoothers : list of LowEnergySmoother
         One per coupled component, or per component where these have Dirichlet values in different places.
-    largest : float
-        Eigenvalue of B A.
     """
 
     def __init__(self, A: GlobalOperator, kept: Any) -> None:
@@ -63,7 +61,6 @@ class Level:
         self._product = A.product_on(A.device)
         self.free = np.ones((self.n, A.c0.size), dtype=bool) if A.bc is None else ~A.bc.fixed(self.n)
         self.smoothers: list[LowEnergySmoother] = []
-        self.largest = 1.0
 
     def apply(self, x: Any) -> Any:
         """Apply the operator.
@@ -114,9 +111,9 @@ class Level:
             found.append((largest_eigenvalue(self.apply, self.smooth, vectors, start), self.smoothers))
             if found[-1][0] <= _LARGEST:
                 break
-        self.largest, self.smoothers = min(found, key=lambda pair: pair[0])
+        largest, self.smoothers = min(found, key=lambda pair: pair[0])
         for own in self.smoothers:
-            own.scale(first_step(self.largest, degree))
+            own.scale(first_step(largest, degree))
 
 
 class Multigrid:

@@ -75,11 +75,13 @@ class SharedVertices:
             made = Hierarchy.of(csr_array(matrix), whole)
         self.everywhere = solved_everywhere(vectors)
         self._solver: AlgebraicMultigrid | None = None
+        on = vectors_on(vectors.device)
         if self.everywhere:
-            made = vectors.comm.of_first(made)
-            self._deal(made.matrices[0].shape[0] if made is not None else 0)
-        if made is not None:
-            self._solver = AlgebraicMultigrid(made, vectors_on(vectors.device), dtype)
+            of_all: Any = vectors.comm.of_first(made)
+            self._deal(of_all.sizes[0])
+            self._solver = AlgebraicMultigrid(of_all, on, dtype, vectors.comm)
+        elif made is not None:
+            self._solver = AlgebraicMultigrid(made, on, dtype)
 
     def _deal(self, n: int) -> None:
         """Tell every process which of the n rows it has, and which of these no earlier process has."""
@@ -93,13 +95,13 @@ class SharedVertices:
 
     def __call__(self, r: Any) -> Any:
         """Apply to a vector, [n]; a new one; collective."""
-        vectors, sizes = self._vectors, [len(places) for places in self._all]
+        vectors = self._vectors
         if self.everywhere:
             assert self._solver is not None
             whole = vectors.xp.zeros(self._n, self._dtype)
             whole[self._at] = r[self._first]
             return self._solver(vectors.total(whole))[self._places]
-        given = np.ascontiguousarray(vectors.to_host(r))
+        given, sizes = np.ascontiguousarray(vectors.to_host(r)), [len(places) for places in self._all]
         return vectors.from_host(vectors.comm.on_first(given, sizes, self._solved))
 
     def _solved(self, given: list[NDArray[Any]]) -> list[NDArray[Any]]:

@@ -124,7 +124,10 @@ class LowEnergySmoother:
         Q = BlockMatrix([whole.blocks[own.block].part(own.rows) for own in cells], whole.rows)
         back = Q if c0.signed else BlockMatrix(Q.blocks, c0.inverse_matrix.rows)
         self._T = CellMap(Q, back, [own.T for own in cells], c0, backend, dtype)
-        D = self._T.squares([energies[own.block].means[own.rows] @ xp.asarray(own.energies) for own in cells])
+        D = self._T.squares([
+            energies[own.block].means[own.rows] @ xp.asarray(own.energies[:, modes])
+            for own, modes in zip(cells, self._T.modes, strict=True)
+        ])  # fmt: skip
         if robin is not None:
             rows, chosen = self._T.congruent(robin)
             D += vectors.from_host(np.asarray(rows.multiply(robin[chosen][:, chosen] @ rows).sum(axis=0)).ravel())

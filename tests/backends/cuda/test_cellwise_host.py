@@ -8,7 +8,7 @@ import hpfem as hp
 from hpfem.backends.cellwise import CellwiseProduct, product, transposed
 from hpfem.backends.cuda.codegen.prelude import program
 from hpfem.backends.cuda.runtime import nvrtc
-from hpfem.backends.cuda.vectors import cellwise
+from hpfem.backends.cuda.vectors import cellwise, indexed
 from hpfem.backends.cuda.vectors.cellwise import SlicedFactors, merged
 from hpfem.backends.cuda.vectors.indexed import IndexedRestriction, IndexTables
 from hpfem.backends.vectors import HOST_VECTORS, BlockMatrix, VectorSpace
@@ -86,8 +86,9 @@ class HostVectorSpace(VectorSpace):
         return IndexedRestriction(Q, self, dtype, keep)
 
 
-def test_products_there_and_back(folder, rng, monkeypatch):
-    """Blocks of both kinds, sparse and dense, as a GPU has them."""
+@pytest.fixture
+def on_host(folder, monkeypatch):
+    """Kernels of restrictions compile for the CPU and run there."""
 
     def function(source, name):
         own = library(source, names if name in names else (name,), folder)
@@ -95,12 +96,46 @@ def test_products_there_and_back(folder, rng, monkeypatch):
 
     names = ("scatter", "gather", "fold")
     sources = lambda self, components: self._tables.source(self._dtype, components)  # noqa: E731
-    monkeypatch.setattr(
-        IndexedRestriction,
-        "_kernel",
-        lambda self, n: [function(sources(self, n), name) for name in names],
-    )
-    monkeypatch.setattr(cellwise, "functions", lambda source, *_, **__: [function(source, "cellwise")])
+    kernels = lambda self, n: [function(sources(self, n), name) for name in names]  # noqa: E731
+    monkeypatch.setattr(IndexedRestriction, "_kernel", kernels)
+    return function
+
+
+def test_sums_of_many_blocks_are_folded(on_host, rng, monkeypatch):
+    c0 = hp.C0Space(hp.Space(ours("cube_mixed.msh"), 4))
+    restriction = HostVectorSpace(HOST).restriction(c0.block_matrix, np.float64)
+    local, vector = rng.standard_normal(c0.matrix.shape[0]), rng.standard_normal((1, c0.size))
+    wanted = c0.matrix.T @ local
+    for most in (indexed.MOST_SUMS, 2):
+        monkeypatch.setattr(indexed, "MOST_SUMS", most)
+        blocks = restriction._tables.gather_blocks(c0.size)
+        assert 2 < blocks < 1024 and restriction.blocks == (blocks if most > 2 else indexed.FOLDED)
+        out, partials = np.full((1, c0.size), np.nan), np.full(restriction.blocks, np.nan)
+        restriction.gather(local, vector, out, partials)
+        assert np.abs(out[0] - wanted).max() < 1e-13 * np.abs(wanted).max()
+        assert partials.sum() == pytest.approx(vector[0] @ wanted, rel=1e-12)
+
+
+def test_what_gathers_by_entity_is_made_once(on_host, rng):
+    """Products of one space share it; its sums are the same, to the bit."""
+    c0 = hp.C0Space(hp.Space(rotated(ours("cube_mixed.msh"), rng), 4))
+    Q = c0.block_matrix
+    restriction = HostVectorSpace(HOST).restriction(Q, np.float64)
+    chosen = [number != 1 for number in range(len(Q.blocks))]
+    moved = restriction.by_entity(chosen)
+    assert moved is restriction.by_entity(chosen) is not restriction.by_entity([True] * len(chosen))
+    local = [rng.standard_normal(own.shape) for own in Q.blocks]
+    by_entity = [own[:, Q.blocks[i].modes] if chosen[i] else own for i, own in enumerate(local)]
+    found, wanted = (np.concatenate([own.ravel() for own in parts]) for parts in (by_entity, local))
+    assert not np.array_equal(found, wanted)
+    assert np.array_equal(moved.gather(found), restriction.gather(wanted))
+    some = np.arange(0, c0.size, 3)
+    assert np.array_equal(moved.gather_some(some)(found), restriction.gather_some(some)(wanted))
+
+
+def test_products_there_and_back(on_host, rng, monkeypatch):
+    """Blocks of both kinds, sparse and dense, as a GPU has them."""
+    monkeypatch.setattr(cellwise, "functions", lambda source, *_, **__: [on_host(source, "cellwise")])
     monkeypatch.setattr(cellwise, "upload", lambda array: array)
     monkeypatch.setattr(cellwise, "current_device", lambda: HOST)
     c0 = hp.C0Space(hp.Space(rotated(ours("cube_mixed.msh"), rng), 4))

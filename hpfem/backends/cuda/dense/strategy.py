@@ -12,14 +12,14 @@ from ... import options as text
 from ...strategy import Options, Search, Strategy
 from ..codegen.tables import Levels
 from ..runtime.device import architecture, limits, upload
-from ..runtime.kernel import LaunchedKernel
+from ..runtime.kernel import SingleLaunch
 from ..runtime.measured import expected_time, shipped_rate
 from ..runtime.nvrtc import start
 from .plan import DenseOptions, DensePlan, checked_plan
 from .search import default_options, search
 
 
-class DenseKernel(LaunchedKernel):
+class DenseKernel(SingleLaunch):
     """Dense matrices that the few geometric factors of an affine element multiply; see `element_matrices`.
 
     Parameters

@@ -15,7 +15,7 @@ from ... import options as text
 from ...strategy import Options, Search, Strategy
 from ..codegen.tables import Levels
 from ..runtime.device import architecture, limits, upload
-from ..runtime.kernel import LaunchedKernel
+from ..runtime.kernel import SingleLaunch
 from ..runtime.measured import expected_time, known_row, shipped_rate
 from ..runtime.nvrtc import start
 from .plan import GROUP, FusedOptions, FusedPlan, check_fused, checked_plan, fitting_options
@@ -24,7 +24,7 @@ from .plan import GROUP, FusedOptions, FusedPlan, check_fused, checked_plan, fit
 BYTES, FLOPS = 3500.0, 40000.0
 
 
-class FusedKernel(LaunchedKernel):
+class FusedKernel(SingleLaunch):
     """Values and derivatives at all points, the pointwise function, and back, in one launch.
 
     Parameters

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import cache, partial
@@ -170,6 +169,14 @@ def functions(source: str, device: str, *names: str, shared_bytes: int = 0) -> t
     return tuple(load(cubin, name, shared_bytes) for name in names)
 
 
+def _waited(cubin: Future[Path]) -> Path:
+    """A compiled kernel, with a word if that takes long."""
+    if not cubin.done():
+        with progress_if_long("compiling kernels"):
+            cubin.result()
+    return cubin.result()
+
+
 class CudaKernel(BlockKernel):
     """The common part of CUDA kernels: compilation beside others, pointwise arguments.
 
@@ -206,15 +213,15 @@ class CudaKernel(BlockKernel):
     @cached_property
     def function(self) -> Any:
         """The compiled kernel on the device; None where there is none."""
-        # From here on all its memory exists and can be counted.
-        _KERNELS.setdefault(self.problem.geometry, WeakValueDictionary())[id(self)] = self
+        self._count()
         if self._compiling is None:
             return None
         cubin, name, shared_bytes = self._compiling
-        if not cubin.done():
-            with progress_if_long("compiling kernels"):
-                cubin.result()
-        return load(cubin.result(), name, shared_bytes)
+        return load(_waited(cubin), name, shared_bytes)
+
+    def _count(self) -> None:
+        """From here on all its memory exists and can be counted."""
+        _KERNELS.setdefault(self.problem.geometry, WeakValueDictionary())[id(self)] = self
 
     def finish(self) -> None:
         """Wait for the compiler and load the kernel; see `BlockKernel.finish`."""
@@ -242,12 +249,12 @@ class CudaKernel(BlockKernel):
         return arrays[0], arrays[1]
 
 
-class LaunchedKernel(CudaKernel):
+class SingleLaunch(CudaKernel):
     """A kernel that is one launch; see `CudaKernel`."""
 
-    @abstractmethod
     def _launch(self, function: Any, source: Any, out: Any, *further: Any) -> None:
         """Launch the compiled kernel or a variant of it, which takes further arguments."""
+        raise AssertionError("a kernel of one launch overrides this")
 
     def apply(self, source: Any, out: Any) -> None:
         """Apply to one block of a field; see `BlockKernel.apply`."""
@@ -255,7 +262,7 @@ class LaunchedKernel(CudaKernel):
 
     def in_product(self, restriction: Any, number: int) -> Callable[[], ProductKernel | None]:
         """Begin to compile the kernel with results entity by entity; see `BlockKernel.in_product`."""
-        if self._compiling is None or not self.problem.n_elements:
+        if not self.problem.n_elements:
             return super().in_product(restriction, number)
         function = self._variant(self._by_entity(restriction, number))
         return lambda: ProductKernel(partial(self._launch, function()), False)
@@ -270,5 +277,11 @@ class LaunchedKernel(CudaKernel):
         assert self._compiling is not None
         _, name, shared_bytes = self._compiling
         source = "".join(f"#define {macro}\n" for macro in macros) + self._source
-        start(program(source), architecture())
-        return lambda: functions(source, self.device.name, name, shared_bytes=shared_bytes)[0]
+        cubin = start(program(source), architecture())
+
+        def finish() -> Any:
+            self._count()
+            _waited(cubin)
+            return functions(source, self.device.name, name, shared_bytes=shared_bytes)[0]
+
+        return finish

@@ -14,14 +14,14 @@ from ..codegen.prelude import c_type
 from ..codegen.tables import Levels
 from .cublas import handle, multiply
 from .device import CudaTimer, upload
-from .kernel import LaunchedKernel
+from .kernel import SingleLaunch
 from .scratch import StreamPool
 
 # Whether kernels on global vectors were faster: by source, device and approximate number of elements.
 _FASTER: dict[tuple[str, str, int], bool] = {}
 
 
-class TreeKernel(LaunchedKernel):
+class TreeKernel(SingleLaunch):
     """A sum-factorised kernel: from coefficients, or values at the points, to the result in one launch.
 
     Parameters

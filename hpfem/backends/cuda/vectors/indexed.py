@@ -16,7 +16,6 @@ from ...vectors import HOST_VECTORS, BlockMatrix, ElementRestriction, VectorSpac
 from ..codegen.prelude import source_with
 from ..runtime.device import current_device, limits, upload
 from ..runtime.kernel import functions
-from ..runtime.scratch import StreamPool
 
 THREADS = 256
 # Columns of a slice.
@@ -70,6 +69,12 @@ def rows_per_thread(components: int) -> int:
 def _stable(keys: Any) -> Any:
     """Places of an array in ascending order, equal ones as they come."""
     return keys.argsort(kind="stable") if isinstance(keys, np.ndarray) else keys.argsort()  # CuPy's is stable
+
+
+def _finish(xp: Any) -> None:
+    """Wait for the current stream of a device, so that all streams can read what was made."""
+    if xp is not np:
+        xp.cuda.get_current_stream().synchronize()
 
 
 class IndexTables:
@@ -146,6 +151,7 @@ class IndexTables:
         self.entry_codes = xp.full(int(self.slice_starts[-1]), -1, dtype=kind)
         at, among = rank[columns], xp.arange(len(columns)) - starts[columns]
         self.entry_codes[self.slice_starts[at // SLICE] + SLICE * among + at % SLICE] = codes[entries]
+        _finish(xp)
 
     def part(self, columns: Any, xp: Any) -> tuple[Any, Any]:
         """Take the entries of some columns, in the same order.
@@ -225,6 +231,7 @@ class IndexTables:
                     element, mode = row // n, row % n
                     moved = ((first + element * n + places[mode]) << bits) + (here & bits)
                     codes[part] = xp.where((row >= 0) & (row < last - first) & (here >= 0), moved, here)
+        _finish(xp)
         return found
 
     def source(self, real: DTypeLike, components: int) -> str:
@@ -249,21 +256,19 @@ class IndexTables:
         return source_with(types, constants, "codegen/reduction.h", "codegen/restriction.h", "vectors/indexed.h")
 
 
-def sum_blocks(n: int, per_multiprocessor: int = SUM_BLOCKS) -> int:
+def sum_blocks(n: int) -> int:
     """Blocks of a kernel that sums on the current device; each leaves a sum.
 
     Parameters
     ----------
     n : int
         Numbers to sum.
-    per_multiprocessor : int
-        Blocks that a multiprocessor takes.
 
     Returns
     -------
     int
     """
-    return max(1, min(-(-n // THREADS), per_multiprocessor * limits().multiprocessors))
+    return max(1, min(-(-n // THREADS), SUM_BLOCKS * limits().multiprocessors))
 
 
 class IndexedRestriction(ElementRestriction):
@@ -282,7 +287,8 @@ class IndexedRestriction(ElementRestriction):
         self._codes = [codes[a:b] for a, b in zip(Q.starts, Q.starts[1:])]
         self._kernels: dict[int, tuple[Any, ...]] = {}
         self._vectors = vectors
-        self._sums: StreamPool[Any] = StreamPool()
+        self._sums = vectors.pool()
+        self._by_entity: dict[tuple[bool, ...], IndexedRestriction] = {}
 
     def gather_squares(self, local: Sequence[Any]) -> Any:
         """Sum by the squares of entries, in a fixed order; see `ElementRestriction.gather_squares`."""
@@ -308,7 +314,7 @@ class IndexedRestriction(ElementRestriction):
         return self._Q.blocks[number].modes
 
     def by_entity(self, chosen: Sequence[bool]) -> IndexedRestriction:
-        """Make what gathers local numbers that stand entity by entity in each element.
+        """What gathers local numbers that stand entity by entity in each element; made once.
 
         Parameters
         ----------
@@ -320,9 +326,12 @@ class IndexedRestriction(ElementRestriction):
         IndexedRestriction
             Its `scatter` is the same as before.
         """
-        other = copy(self)
-        other._tables = self._tables.by_entity(self._Q, chosen, self._vectors)
-        return other
+        key = tuple(chosen)
+        if key not in self._by_entity:
+            other = copy(self)
+            other._tables = self._tables.by_entity(self._Q, chosen, self._vectors)
+            self._by_entity[key] = other
+        return self._by_entity[key]
 
     def block(self, number: int) -> tuple[Any, ...]:
         """Rows of one block, for other kernels.
