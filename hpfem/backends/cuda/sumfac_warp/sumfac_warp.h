@@ -103,9 +103,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       }
     }
   }
-  real *const to = out + (component * n_elements + element) * POINTS;
+  real *const to = out + (component * n_elements + element) * POINTS + jk;
   HPFEM_UNROLL for (int p = 0; p < N / 2; p++)
     HPFEM_UNROLL for (int n = 0; n < 4; n++) {
-      HPFEM_STORE(to + result_place((2 * p + n / 2) * SLICE + n % 2 * 4 + jk), y[p][n]);
+      HPFEM_STORE(to + (result_place((2 * p + n / 2) * SLICE + n % 2 * 4 + jk) - jk), y[p][n]);
     }
 }
