@@ -239,9 +239,8 @@ class ScalingRun:
             said = ", ".join(f"{what} {nbytes / 1e9:.3g} GB" for what, nbytes in parts.items() if nbytes)
             raise OutOfMemory(
                 f"{self.shape} P={self.order}: {c0.size} unknowns take about {needed / 1e9:.3g} GB on {device.name},"
-                f" a preconditioner apart"
-                f" ({said}; {sorting / 1e9:.3g} GB more than the tables while they are sorted): {error}; give fewer"
-                " to --dofs",
+                f" a preconditioner apart ({said}; {sorting / 1e9:.3g} GB more than the tables while they are sorted):"
+                f" {error}; give fewer to --dofs",
                 int(needed),
             ) from error
 

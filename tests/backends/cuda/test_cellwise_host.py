@@ -1,5 +1,8 @@
 """Products with a matrix per group of cells, the CUDA kernel run on the CPU, against sparse matrices."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array, random_array
@@ -131,6 +134,14 @@ def test_what_gathers_by_entity_is_made_once(on_host, rng):
     assert np.array_equal(moved.gather(found), restriction.gather(wanted))
     some = np.arange(0, c0.size, 3)
     assert np.array_equal(moved.gather_some(some)(found), restriction.gather_some(some)(wanted))
+    # Its memory is free as soon as nobody uses it.
+    gone = [weakref.ref(own) for own in (restriction, moved)]
+    gc.disable()
+    try:
+        del restriction, moved
+        assert [ref() for ref in gone] == [None, None]
+    finally:
+        gc.enable()
 
 
 def test_products_there_and_back(on_host, rng, monkeypatch):

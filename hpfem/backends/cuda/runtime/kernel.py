@@ -264,11 +264,11 @@ class SingleLaunch(CudaKernel):
         """Begin to compile the kernel with results entity by entity; see `BlockKernel.in_product`."""
         if not self.problem.n_elements:
             return super().in_product(restriction, number)
-        function = self._variant(self._by_entity(restriction, number))
+        function = self._variant(self._result_places(restriction, number))
         return lambda: ProductKernel(partial(self._launch, function()), False)
 
     @staticmethod
-    def _by_entity(restriction: Any, number: int) -> str:
+    def _result_places(restriction: Any, number: int) -> str:
         """The macro with which results stand entity by entity."""
         return f"HPFEM_RESULT_PLACES {', '.join(map(str, np.argsort(restriction.modes(number))))}"
 

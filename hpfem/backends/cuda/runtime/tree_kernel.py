@@ -86,11 +86,11 @@ class TreeKernel(SingleLaunch):
             self._scratch.give(scratch)
 
     def in_product(self, restriction: Any, number: int) -> Callable[[], ProductKernel | None]:
-        """Begin to compile kernels with and without Q in their loads; the faster one is used; see `BlockKernel`."""
+        """Begin to compile the kernel with and without Q in its loads; the faster one is used; see `BlockKernel`."""
         if self.transforms is not None or not self.problem.form.from_modes or not self.problem.n_elements:
             return BlockKernel.in_product(self, restriction, number)
         codes, *rows = restriction.block(number)
-        places = self._by_entity(restriction, number)
+        places = self._result_places(restriction, number)
         variants = self._variant(f"HPFEM_INDEX {c_type(codes.dtype)}", places), self._variant(places)
 
         def finish() -> ProductKernel:
@@ -134,7 +134,7 @@ class TreeKernel(SingleLaunch):
         return bool(np.less(*np.min(times[1:], axis=0)))
 
     def _launch(self, function: Any, source: Any, out: Any, *further: Any) -> None:
-        """The kernel alone, on modes of the tree; see `CudaKernel`."""
+        """The kernel alone, on modes of the tree; see `SingleLaunch`."""
         n = self.problem.n_elements
         if n:
             function(

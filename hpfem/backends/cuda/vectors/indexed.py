@@ -314,7 +314,7 @@ class IndexedRestriction(ElementRestriction):
         return self._Q.blocks[number].modes
 
     def by_entity(self, chosen: Sequence[bool]) -> IndexedRestriction:
-        """What gathers local numbers that stand entity by entity in each element; made once.
+        """Make what gathers local numbers that stand entity by entity in each element, or find it made.
 
         Parameters
         ----------
@@ -330,6 +330,7 @@ class IndexedRestriction(ElementRestriction):
         if key not in self._by_entity:
             other = copy(self)
             other._tables = self._tables.by_entity(self._Q, chosen, self._vectors)
+            other._by_entity = {}  # it must not hold itself: its memory is to be free as soon as nobody uses it
             self._by_entity[key] = other
         return self._by_entity[key]
 
