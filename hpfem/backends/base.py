@@ -167,7 +167,12 @@ class Backend(Immutable, ABC):
         return None
 
     def cellwise(
-        self, matrices: Sequence[Sequence[csr_array]], Q: BlockMatrix, back: BlockMatrix, dtype: DTypeLike
+        self,
+        matrices: Sequence[Sequence[csr_array]],
+        Q: BlockMatrix,
+        back: BlockMatrix,
+        dtype: DTypeLike,
+        rough: bool = False,
     ) -> Any:
         """Make products with a matrix per group of cells, between global vectors.
 
@@ -175,6 +180,9 @@ class Backend(Immutable, ABC):
         ----------
         matrices, Q, back, dtype
             As for `CellwiseProduct`.
+        rough : bool
+            Whether matrices and the numbers that they multiply may be rounded to bfloat16, to 2^-9 of each; sums are
+            of `dtype`.
 
         Returns
         -------

@@ -191,7 +191,12 @@ class CpuBackend(Backend):
         return product_of(own, Q) if len(own) == len(kernels) and 4 * Q.starts[-1] < 2**31 else None
 
     def cellwise(
-        self, matrices: Sequence[Sequence[csr_array]], Q: BlockMatrix, back: BlockMatrix, dtype: DTypeLike
+        self,
+        matrices: Sequence[Sequence[csr_array]],
+        Q: BlockMatrix,
+        back: BlockMatrix,
+        dtype: DTypeLike,
+        rough: bool = False,
     ) -> CpuCellwise | CellwiseProduct:
         """The product without local arrays, if signs and places are those of Q; see `Backend.cellwise`."""
         if back.blocks is not Q.blocks or 4 * Q.starts[-1] >= 2**31:

@@ -57,10 +57,15 @@ class CudaBackend(Backend):
         return CudaVectors(device) if isinstance(device, CudaDevice) else None
 
     def cellwise(
-        self, matrices: Sequence[Sequence[csr_array]], Q: BlockMatrix, back: BlockMatrix, dtype: DTypeLike
+        self,
+        matrices: Sequence[Sequence[csr_array]],
+        Q: BlockMatrix,
+        back: BlockMatrix,
+        dtype: DTypeLike,
+        rough: bool = False,
     ) -> CudaCellwise:
-        """Products in shared memory, if matrices are sparse enough; see `Backend.cellwise`."""
-        return CudaCellwise(matrices, Q, back, CudaVectors(current_device()), dtype)
+        """Products by tensor cores, if they may be rough; see `Backend.cellwise`."""
+        return CudaCellwise(matrices, Q, back, CudaVectors(current_device()), dtype, rough)
 
     def function(self, trace: Trace) -> CudaFunction:
         """A kernel of one thread a point; see `Backend.function`."""

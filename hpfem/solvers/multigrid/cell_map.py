@@ -48,6 +48,8 @@ class CellMap:
         Where it is computed.
     dtype : dtype
         Of the vectors.
+    rough : bool
+        As for `Backend.cellwise`.
 
     Attributes
     ----------
@@ -63,6 +65,7 @@ class CellMap:
         c0: C0Space,
         backend: Backend,
         dtype: DTypeLike,
+        rough: bool = False,
     ) -> None:
         self._vectors = vectors = c0.vectors_on(backend.device())
         self.modes, pairs = [own.modes for own in Q.blocks], zip(matrices, Q.blocks, back.blocks, strict=True)
@@ -72,7 +75,7 @@ class CellMap:
         if back is not Q:
             same = back.blocks is Q.blocks
             self._back = BlockMatrix(self._Q.blocks if same else [own.by_entity() for own in back.blocks], back.rows)
-        self._c0, self._product = c0, backend.cellwise(self._matrices, self._Q, self._back, dtype)
+        self._c0, self._product = c0, backend.cellwise(self._matrices, self._Q, self._back, dtype, rough)
         self._weights = self._means = (1 / c0.multiplicity_on(vectors.xp)).astype(dtype)
         C = c0.face_correction
         self._C = None if C is None else [vectors.sparse(csr_array(part.astype(dtype))) for part in (C, C.T)]

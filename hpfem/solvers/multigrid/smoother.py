@@ -123,7 +123,8 @@ class LowEnergySmoother:
         whole = c0.low_energy_matrix
         Q = BlockMatrix([whole.blocks[own.block].part(own.rows) for own in cells], whole.rows)
         back = Q if c0.signed else BlockMatrix(Q.blocks, c0.inverse_matrix.rows)
-        self._T = CellMap(Q, back, [own.T for own in cells], c0, backend, dtype)
+        # Roughly: a smoother of 2^-9 makes iterations no more, while a change of basis is to keep what is smooth.
+        self._T = CellMap(Q, back, [own.T for own in cells], c0, backend, dtype, rough=True)
         D = self._T.squares([
             energies[own.block].means[own.rows] @ xp.asarray(own.energies[:, modes])
             for own, modes in zip(cells, self._T.modes, strict=True)

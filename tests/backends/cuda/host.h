@@ -25,6 +25,8 @@
 #define HPFEM_COPY_COMMIT() hpfem_host::copies[hpfem_host::current].groups++
 #define HPFEM_COPY_WAIT(groups) hpfem_host::copy_wait(groups)
 #define HPFEM_MULTIPLY_8(c, a0, a1, a2, a3, b0, b1) hpfem_host::multiply(c, a0, a1, a2, a3, b0, b1)
+#define HPFEM_MULTIPLY_16(c, a, b) hpfem_host::multiply_short(c, a, b)
+#define hpfem_bfloat16(x) hpfem_host::bfloat16(x)
 #define HPFEM_MULTIPLY_4(c, a0, a1, b0) hpfem_host::multiply(c, a0, a1, 0, 0, b0, 0)
 #define HPFEM_MULTIPLY_ROWS(c0, c1, a, b) hpfem_host::multiply_rows(c0, c1, a, b)
 #define __global__
@@ -114,6 +116,37 @@ static void multiply(double (&c)[4], double a0, double a1, double a2, double a3,
     for (int k = 0; k < 8; k++) {
       const double a = given[lane / 4 * 4 + k % 4][i / 2 + k / 4 * 2];
       c[i] += a * given[(2 * (lane % 4) + i % 2) * 4 + k % 4][4 + k / 4];
+    }
+  }
+}
+// Rounded to the nearest, to even; what is not a number stays so.
+static unsigned short bfloat16(float x) {
+  unsigned bits;
+  memcpy(&bits, &x, 4);
+  return x != x ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+static float of_bfloat16(unsigned half) {
+  const unsigned bits = half << 16;
+  float x;
+  memcpy(&x, &bits, 4);
+  return x;
+}
+
+// m16n8k16 of bfloat16: lane 4 g + t holds two numbers a word, A[g, g + 8][2 t ..], A[g, g + 8][2 t + 8 ..],
+// B[2 t ..][g], B[2 t + 8 ..][g].
+static unsigned words[MOST_THREADS / 32][2][32][6];
+static void multiply_short(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  const int lane = current % 32;
+  unsigned(*given)[6] = words[current / 32][turns[current]++ % 2];
+  const unsigned mine[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+  memcpy(given[lane], mine, sizeof(mine));
+  wait_for(WARP);
+  for (int i = 0; i < 4; i++) {
+    for (int k = 0; k < 16; k++) {
+      const int shift = 16 * (k % 2), t = k % 8 / 2, half = k / 8;
+      const unsigned left = given[lane / 4 * 4 + t][i / 2 + 2 * half] >> shift & 0xffff;
+      const unsigned right = given[(2 * (lane % 4) + i % 2) * 4 + t][4 + half] >> shift & 0xffff;
+      c[i] += of_bfloat16(left) * of_bfloat16(right);
     }
   }
 }

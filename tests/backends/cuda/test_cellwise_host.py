@@ -5,19 +5,17 @@ import weakref
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array, random_array
+from scipy.sparse import csr_array
 
 import hpfem as hp
-from hpfem.backends.cellwise import CellwiseProduct, product, transposed
+from hpfem.backends.cellwise import CellwiseProduct
 from hpfem.backends.cuda.codegen.prelude import program
 from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.backends.cuda.vectors import cellwise, indexed
-from hpfem.backends.cuda.vectors.cellwise import SlicedFactors, merged
+from hpfem.backends.cuda.vectors.cellwise import MatrixTiles, bfloat16
 from hpfem.backends.cuda.vectors.indexed import IndexedRestriction, IndexTables
 from hpfem.backends.vectors import HOST_VECTORS, BlockMatrix, VectorSpace
 from hpfem.memory import HOST
-from hpfem.shapes import SHAPES
-from hpfem.shapes.low_energy import low_energy_factors, reference_energies
 from tests.assembly.meshes import ours, rotated
 from tests.backends.cuda.host_vectors import library, run
 
@@ -28,57 +26,68 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("kernels")
 
 
-def factors(shape, order):
-    """Functions of low energy of a regular cell."""
-    K, M = reference_energies(shape, order)
-    orders = tuple(tuple(order for _ in own) for own in shape.entities)
-    return low_energy_factors(shape, order, np.einsum("iimn->mn", K) + 0.3 * M, orders)
+def rounded(values):
+    """Numbers as bfloat16 has them."""
+    return (bfloat16(values).astype(np.uint32) << 16).view(np.float32)
 
 
-@pytest.mark.parametrize("shape", [s for s in SHAPES.values() if s.dim > 1], ids=lambda s: s.name)
-@pytest.mark.parametrize("order", [2, 5])
-def test_merged_factors_have_the_same_product(shape, order):
-    given = factors(shape, order)
-    found, wanted = merged(given), product(given)
-    assert len(found) <= 4
-    assert np.abs(product(found) - wanted).max() < 1e-13 * np.abs(wanted).max()
+def test_bfloat16_is_rounded_to_the_nearest():
+    step = 2.0**-7
+    given = np.array([1, 1 + step / 2, 1 + 0.51 * step, 1 + 1.5 * step, -3.3e-38, 2e38, 0], np.float32)
+    found = rounded(given)
+    assert np.array_equal(found[:4], [1, 1, 1 + step, 1 + 2 * step])
+    assert np.abs(found - given).max() <= 2.0**-8 * np.abs(given).max() and found[-1] == 0
+    assert (np.abs(found - given) <= 2.0**-8 * np.abs(given)).all()
 
 
-@pytest.mark.parametrize("order", [3, 8])
-def test_hexes_couple_few_functions(order):
-    """Between eigenbases, with those alone whose every index is the same or that of a vertex."""
-    last, n = merged(factors(SHAPES["hex"], order))[-1], (order + 1) ** 3
-    assert np.diff(last.indptr).max() == 27
-    assert last.nnz <= (2 + 3 * (order - 1)) ** 3 < 17 * n
+@pytest.mark.parametrize("n", [1, 8, 20, 35, 56, 75, 125, 216, 343, 512, 729, 1000, 1024])
+def test_every_row_has_a_thread(n, rng):
+    tiles = MatrixTiles.of(rng.standard_normal((n, n)))
+    assert tiles.mode_warps * tiles.mode_tiles * 8 >= n
+    assert 64 <= tiles.threads <= 1024 and tiles.mode_tiles * tiles.element_tiles <= 16
+    assert tiles.shared_bytes <= 100 << 10
+    assert 0 <= np.count_nonzero(tiles.words) <= tiles.words.size
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize(("mesh", "order"), [("cube", 2), ("cube", 4), ("turned", 3), ("turned", 5)])
-def test_products_are_those_of_the_matrices(mesh, order, dtype, folder, rng, monkeypatch):
-    monkeypatch.setattr(cellwise, "_SPARSE", 0)  # whatever is faster
+def test_large_matrices_are_multiplied_in_one_piece():
+    assert MatrixTiles.of(np.zeros((1025, 1025))) is None
+
+
+@pytest.mark.parametrize(("mesh", "order"), [("cube", 1), ("cube", 2), ("cube", 4), ("turned", 3), ("turned", 5)])
+def test_products_are_those_of_the_matrices(mesh, order, folder, rng):
     mesh = ours("cube_mixed.msh") if mesh == "cube" else rotated(ours("cube_mixed.msh"), rng)
-    c0 = hp.C0Space(hp.Space(mesh, order, dtype=dtype))
-    Q, x = c0.low_energy_matrix, rng.standard_normal(c0.size).astype(dtype)
-    index, local = IndexTables(Q), Q.matrix @ x
-    for number, (block, codes) in enumerate(zip(c0.space.blocks, Q.codes, strict=True)):
-        given, rows = factors(block.shape, order), slice(Q.starts[number], Q.starts[number + 1])
-        for own in (given, transposed(given)):
-            tables = SlicedFactors.of(own, dtype)
-            wanted = local[rows].reshape(codes.shape) @ product(own).T
-            kernel = library(tables.source(index.codes.dtype), ("cellwise",), folder)
-            blocks = -(-len(codes) // (tables.elements * tables.groups))
-            Q_arrays = index.codes[rows], index.row_starts, index.columns, index.values
-            for descending in (False, True):
-                out = np.full(codes.shape, np.nan, dtype)
-                arguments = (np.int64(len(codes)), *Q_arrays, *tables.arrays, x, out)
-                shared = tables.shared_bytes
-                run(kernel, "cellwise", blocks, 0, *arguments, descending=descending, shared=shared)
-                assert np.abs(out - wanted).max() < (1e-13 if dtype == np.float64 else 1e-5) * np.abs(wanted).max()
+    c0 = hp.C0Space(hp.Space(mesh, order, dtype=np.float32))
+    Q, x = c0.low_energy_matrix, rng.standard_normal(c0.size).astype(np.float32)
+    index, local = IndexTables(Q), rounded(Q.matrix @ x)
+    for number, codes in enumerate(Q.codes):
+        rows, n = slice(Q.starts[number], Q.starts[number + 1]), codes.shape[1]
+        M = rng.standard_normal((n, n))
+        tiles = MatrixTiles.of(M)
+        wanted = local[rows].reshape(codes.shape).astype(np.float64) @ rounded(M).T
+        own = library(tiles.source(index.codes.dtype), ("cellwise",), folder)
+        Q_arrays = index.codes[rows], index.row_starts, index.columns, index.values.astype(np.float32)
+        for descending in (False, True):
+            out = np.full(codes.shape, np.nan, np.float32)
+            arguments = (np.int64(len(codes)), *Q_arrays, tiles.words, x, out)
+            blocks, shared = -(-len(codes) // tiles.elements), tiles.shared_bytes
+            run(own, "cellwise", blocks, 0, *arguments, descending=descending, shared=shared)
+            assert np.abs(out - wanted).max() < 2e-6 * np.sqrt(n) * np.abs(wanted).max()
 
 
-def test_dense_matrices_are_multiplied_in_one_piece(rng):
-    assert SlicedFactors.of([csr_array(rng.standard_normal((200, 200)))], np.float32) is None
-    assert SlicedFactors.of([csr_array(random_array((40, 40), density=0.1, rng=rng))], np.float32) is not None
+def test_what_is_no_number_stays_so(folder, rng):
+    """In its own element alone."""
+    c0 = hp.C0Space(hp.Space(ours("cube_mixed.msh"), 2, dtype=np.float32))
+    Q, x = c0.low_energy_matrix, rng.standard_normal(c0.size).astype(np.float32)
+    index, codes = IndexTables(Q), Q.codes[0]
+    x[codes[1, -1] // 2] = np.nan
+    tiles = MatrixTiles.of(rng.standard_normal((codes.shape[1],) * 2))
+    out = np.zeros(codes.shape, np.float32)
+    own = library(tiles.source(index.codes.dtype), ("cellwise",), folder)
+    Q_arrays = index.codes[: codes.size], index.row_starts, index.columns, index.values.astype(np.float32)
+    arguments = np.int64(len(codes)), *Q_arrays, tiles.words, x, out
+    run(own, "cellwise", -(-len(codes) // tiles.elements), 0, *arguments, shared=tiles.shared_bytes)
+    touched = (codes // 2 == codes[1, -1] // 2).any(axis=1)
+    assert np.array_equal(np.isnan(out).all(axis=1), touched) and np.array_equal(np.isnan(out).any(axis=1), touched)
 
 
 class HostVectorSpace(VectorSpace):
@@ -144,35 +153,32 @@ def test_what_gathers_by_entity_is_made_once(on_host, rng):
         gc.enable()
 
 
-def test_products_there_and_back(on_host, rng, monkeypatch):
-    """Blocks of both kinds, sparse and dense, as a GPU has them."""
+@pytest.mark.parametrize("rough", [False, True])
+def test_products_there_and_back(rough, on_host, rng, monkeypatch):
+    """Small matrices by tensor cores, if they may be rough, and large ones in one piece."""
     monkeypatch.setattr(cellwise, "functions", lambda source, *_, **__: [on_host(source, "cellwise")])
     monkeypatch.setattr(cellwise, "upload", lambda array: array)
     monkeypatch.setattr(cellwise, "current_device", lambda: HOST)
-    c0 = hp.C0Space(hp.Space(rotated(ours("cube_mixed.msh"), rng), 4))
-    Q, x = c0.low_energy_matrix, rng.standard_normal(c0.size)
+    c0 = hp.C0Space(hp.Space(rotated(ours("cube_mixed.msh"), rng), 4, dtype=np.float32))
+    Q, x = c0.low_energy_matrix, rng.standard_normal(c0.size).astype(np.float32)
     back = BlockMatrix(Q.blocks, c0.inverse_matrix.rows)
-    for dense in (False, True):
-        matrices = [factors(block.shape, 4) for block in c0.space.blocks]
-        if dense:
-            n = c0.space.blocks[0].n_modes
-            matrices[0] = [csr_array(rng.standard_normal((n, n)))]
-        made = [cellwise.CudaCellwise(matrices, Q, back, HostVectorSpace(HOST), np.float64)]
-        kinds = [isinstance(own, cellwise._Sparse) for own in made[0]._there]
-        assert kinds == [not dense, *[True] * (len(kinds) - 1)]
-        made.append(CellwiseProduct(matrices, Q, back, HOST_VECTORS, np.float64))
-        scale = rng.standard_normal(c0.size)
-        scaled = [own.apply(x, scale) for own in made]
-        plain = [own.apply(x) for own in made]
-        assert np.array_equal(scaled[0], plain[0] * scale)
-        for found, wanted in (scaled, plain, [own.transposed(x) for own in made]):
-            assert np.abs(found - wanted).max() < 1e-13 * np.abs(wanted).max()
+    matrices = [[csr_array(rng.standard_normal((block.n_modes,) * 2))] for block in c0.space.blocks]
+    scale = rng.standard_normal(c0.size).astype(np.float32)
+    of_tiles = MatrixTiles.of
+    for most in (1000, 100):
+        monkeypatch.setattr(MatrixTiles, "of", lambda matrix, most=most: of_tiles(matrix) if len(matrix) < most else None)
+        own = cellwise.CudaCellwise(matrices, Q, back, HostVectorSpace(HOST), np.float32, rough)
+        tiled = [isinstance(operand, cellwise._Tiled) for operand in own._there]
+        assert tiled == [rough and block.n_modes < most for block in c0.space.blocks] and (most > 100 or not all(tiled))
+        exact = CellwiseProduct(matrices, Q, back, HOST_VECTORS, np.float32)
+        assert np.array_equal(own.apply(x, scale), own.apply(x) * scale)
+        for found, wanted in ((own.apply(x), exact.apply(x)), (own.transposed(x), exact.transposed(x))):
+            error = np.abs(found - wanted).max() / np.abs(wanted).max()
+            assert error < (2.0**-8 if rough else 1e-5) and (error > 1e-5) == rough
 
 
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100"])
-@pytest.mark.parametrize("order", [2, 8])
-def test_it_compiles_without_spills(order, architecture):
-    for dtype in (np.float32, np.float64):
-        tables = SlicedFactors.of(factors(SHAPES["hex"], order), dtype)
-        log = nvrtc.compile_source(program(tables.source(np.int32)), architecture).log
-        assert "0 bytes spill stores" in log and " spill stores" not in log.replace(" 0 bytes spill stores", "")
+@pytest.mark.parametrize("n", [20, 125, 512, 729])
+def test_it_compiles_without_spills(n, architecture):
+    log = nvrtc.compile_source(program(MatrixTiles.of(np.zeros((n, n))).source(np.int32)), architecture).log
+    assert "0 bytes spill stores" in log and " spill stores" not in log.replace(" 0 bytes spill stores", "")

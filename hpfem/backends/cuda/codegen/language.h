@@ -39,6 +39,19 @@ HPFEM_DEVICE double hpfem_reciprocal(double x) {
                : "memory")
 #define HPFEM_COPY_COMMIT() asm volatile("cp.async.commit_group;" ::: "memory")
 #define HPFEM_COPY_WAIT(groups) asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory")
+// A number rounded to bfloat16.
+HPFEM_DEVICE unsigned short hpfem_bfloat16(float x) {
+  unsigned short rounded;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(rounded) : "f"(x));
+  return rounded;
+}
+// Matrix products of a warp, C += A B, of 16 x 8 with 16 terms: C in float32, A and B in bfloat16, two in a word, the lower
+// half first. Lane 4 g + t holds A[g][2 t, 2 t + 1], A[g + 8][..], A[g][2 t + 8, 2 t + 9], A[g + 8][..],
+// B[2 t, 2 t + 1][g], B[2 t + 8, 2 t + 9][g] and C[g, g + 8][2 t, 2 t + 1].
+#define HPFEM_MULTIPLY_16(c, a, b)                                                                                     \
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"         \
+      : "+f"((c)[0]), "+f"((c)[1]), "+f"((c)[2]), "+f"((c)[3])                                                         \
+      : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "r"((b)[0]), "r"((b)[1]))
 // FP64 matrix products of a warp, C += A B, of 16 x 8 with 8 (or 4) terms. Lane 4 g + t holds A[g, g + 8][t, t + 4],
 // B[t, t + 4][g] and C[g, g + 8][2 t, 2 t + 1]. HPFEM_MULTIPLY_ROWS is the first half of them, 8 x 8 with 4 terms, at half
 // the speed.
