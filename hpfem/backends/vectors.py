@@ -474,6 +474,9 @@ class ConjugateVectors(Protocol):
             M^-1 r; by default r, or r times the inverse diagonal.
         """
 
+    def stop_if_done(self) -> None:
+        """After `update_residual`, and at the start: if the iterations end here, x += alpha p, else nothing."""
+
     def finish(self) -> None:
         """Wait for all launched work."""
 

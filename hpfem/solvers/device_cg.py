@@ -2,8 +2,8 @@
 
 An iteration is the kernels of the product and two or three more (`DeviceIteration`), and does not wait for the host.
 The host reads the scalars of an earlier iteration while the next ones run. When the device meets the tolerance or
-breaks down, later iterations change nothing, so that the result is that iteration's. If one superfluous application of
-the preconditioner takes longer than to ask the device, the host asks after every iteration.
+breaks down, later iterations change nothing, so that the result is that iteration's. If an application of the
+preconditioner takes longer than to ask the device, the host asks before each, and makes none in vain.
 
 If neither product nor preconditioner allocates, some iterations are captured once as a graph and started from then on
 with one call.
@@ -56,15 +56,17 @@ def iterate_on_device(
     residuals, name = run.residuals, run.name
     vectors = device.conjugate_vectors(x, r, run.scale, run.tol, run.most - len(residuals), inverse, blocks)
     ask_first = getattr(jacobi, "costly", False)
-    launcher = _Launcher(device, A, blocks is not None, None if inverse is not None else M, vectors)
+    launcher = _Launcher(device, A, blocks is not None, None if inverse is not None else M, vectors, ask_first, name)
     first = len(residuals)
     try:
-        launcher.start(name)
-        pending = vectors.read()
+        launcher.start()
+        latest = vectors.read()
         while True:
-            launcher.launch()
-            latest = vectors.read()
-            seen = (latest if ask_first else pending).wait()
+            pending = latest
+            if not ask_first:
+                launcher.launch()
+                latest = vectors.read()
+            seen = pending.wait()
             before, done = len(residuals) - first, int(seen["finished"])
             ring = len(seen["residual"])
             residuals += [float(seen["residual"][i % ring]) for i in range(before, done + 1)]
@@ -84,7 +86,9 @@ def iterate_on_device(
                     Stop.NOT_FINITE: not_finite(name, done),
                     Stop.EXHAUSTED: no_convergence(name, residuals[-1], run.tol, done),
                 }[stopped]
-            pending = latest
+            if ask_first:
+                launcher.launch()
+                latest = vectors.read()
     finally:
         vectors.finish()  # the graph and the host's memory are freed
         launcher.release()
@@ -100,21 +104,17 @@ class _Launcher:
         leaves_sums: bool,
         M: Callable[[Any], Any] | None,
         vectors: ConjugateVectors,
+        ask_first: bool,
+        name: str,
     ) -> None:
-        self.device, self.A, self.M, self.vectors = device, A, M, vectors
+        self.device, self.A, self.M, self.vectors, self.ask_first, self.name = device, A, M, vectors, ask_first, name
         self.leaves_sums, self.capturable = leaves_sums, leaves_sums and M is None
-        self.launched = 0
+        self.launched = self.directions = 0
         self.graph: Any = None
 
-    def start(self, name: str) -> None:
-        """Make the first direction."""
-        z, r = None, self.vectors.r
-        if self.M is not None:
-            before = r.copy()
-            z = self.M(r)
-            if not bool((r == before).all()):  # before the iterations, as it waits for the device
-                raise ArgumentError(f"{name}: the preconditioner must not write into its argument")
-        self.vectors.update_direction(z)
+    def start(self) -> None:
+        """Make the first direction, or see whether one is needed."""
+        self._turn()
 
     def launch(self) -> None:
         """Launch one iteration, or those of the graph, on the current stream."""
@@ -129,12 +129,31 @@ class _Launcher:
 
     def _step(self) -> None:
         v = self.vectors
+        if self.ask_first:
+            self._new_direction()
         if self.leaves_sums:
             self.A(v.p, v.q, v.partials, v.stop)
         else:
             v.measure_product(self.A(v.p))
         v.update_residual()
-        v.update_direction(None if self.M is None else self.M(v.r))
+        self._turn()
+
+    def _turn(self) -> None:
+        """The next direction; or, if the host asks first, whether to stop."""
+        if self.ask_first:
+            self.vectors.stop_if_done()
+        else:
+            self._new_direction()
+
+    def _new_direction(self) -> None:
+        z, r = None, self.vectors.r
+        if self.M is not None:
+            before = r.copy() if self.directions == 0 else None
+            z = self.M(r)
+            if before is not None and not bool((r == before).all()):
+                raise ArgumentError(f"{self.name}: the preconditioner must not write into its argument")
+        self.vectors.update_direction(z)
+        self.directions += 1
 
     def release(self) -> None:
         """Free the graph's memory, after all work is done."""

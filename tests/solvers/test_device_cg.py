@@ -94,18 +94,35 @@ def system(rng):
     return points @ points.T / 300 + np.diag(rng.uniform(0.2, 2, 400)), rng.standard_normal(400)
 
 
+class Costly:
+    """A preconditioner that is asked for first."""
+
+    costly = True
+
+    def __init__(self, function):
+        self._apply, self.calls = function, 0
+
+    def __call__(self, r):
+        self.calls += 1
+        return self._apply(r)
+
+
 @pytest.mark.parametrize("fused", [True, False])
-@pytest.mark.parametrize("kind", ["none", "jacobi", "function"])
+@pytest.mark.parametrize("kind", ["none", "jacobi", "function", "costly"])
 def test_device_results_equal_host_results(kind, fused, system, solve):
     matrix, b = system
     jacobi = Jacobi(1 / np.diag(matrix), HOST_VECTORS)
-    M = {"none": None, "jacobi": jacobi, "function": lambda r: jacobi(r)}[kind]
+    M = {"none": None, "jacobi": jacobi, "function": lambda r: jacobi(r), "costly": Costly(jacobi)}[kind]
     expected, info = hp.cg(lambda p: matrix @ p, b, M, tol=1e-9)
+    if kind == "costly":
+        assert M.calls == info.iterations
+        M.calls = 0
     x, residuals, graph = solve(lambda p: matrix @ p, b, M, fused=fused)
+    assert kind != "costly" or M.calls == info.iterations  # none in vain
     assert len(residuals) == info.iterations + 1 and info.iterations > 20
     assert np.allclose(residuals, info.residuals, rtol=1e-6)
     assert np.abs(x - expected).max() < 1e-8 * np.abs(expected).max()
-    assert graph == (fused and kind != "function")
+    assert graph == (fused and kind not in ("function", "costly"))
 
 
 @pytest.mark.parametrize("fused", [True, False])
@@ -116,6 +133,10 @@ def test_failures_are_those_of_the_host(fused, system, solve):
         (lambda p: -matrix @ p, None, {}),
         (lambda p: matrix @ p * np.nan, None, {}),
         (lambda p: matrix @ p, lambda r: -r, {}),
+        (lambda p: matrix @ p, Costly(lambda r: -r), {}),
+        (lambda p: matrix @ p, Costly(lambda r: r * np.nan), {}),
+        (lambda p: -matrix @ p, Costly(lambda r: r * 1), {}),
+        *((lambda p: matrix @ p, Costly(lambda r: r * 1), {"most": most}) for most in (0, 1, 14)),
         *((lambda p: matrix @ p, None, {"most": most}) for most in (0, 1, 7, 8, 9, 14)),
     ]
     for A, M, more in cases:
@@ -134,5 +155,6 @@ def test_a_failing_function_leaves_nothing_under_way(system, solve):
 
     with pytest.raises(ValueError, match="not today"):
         solve(broken, b, fused=False)
-    with pytest.raises(hp.ArgumentError, match="must not write into its argument"):
-        solve(lambda p: p, b, lambda r: np.multiply(r, 2, out=r), fused=False)
+    for M in (lambda r: np.multiply(r, 2, out=r), Costly(lambda r: np.multiply(r, 2, out=r))):
+        with pytest.raises(hp.ArgumentError, match="must not write into its argument"):
+            solve(lambda p: p, b, M, fused=False)

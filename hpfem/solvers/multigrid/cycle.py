@@ -174,9 +174,9 @@ class Multigrid:
     def _make(self, dtype: np.dtype[Any]) -> None:
         A, self.dtype = self.A, dtype
         vectors, space = A.vectors, A.c0.space
-        self._constrained = None
+        self._free = None
         if A.bc is not None and A.bc.constrained.any():
-            self._constrained = vectors.from_host(A.bc.fixed(A.components).ravel())
+            self._free = vectors.from_host(~A.bc.fixed(A.components).ravel())
         self._pool = vectors.pool()
         with self._phase("levels"):
             self._change = None
@@ -240,10 +240,10 @@ class Multigrid:
         """
         run = self._pool.take(lambda: _Run(self))
         try:
-            z = run(r).astype(r.dtype)
+            z = run(r)
+            return z.astype(r.dtype) if self._free is None else self.A.vectors.xp.where(self._free, z, r)
         finally:
             self._pool.give(run)
-        return z if self._constrained is None else self.A.vectors.xp.where(self._constrained, r, z)
 
     def cycle(self, r: Any) -> Any:
         """Apply in the type that is used inside.
@@ -275,9 +275,7 @@ class Multigrid:
 
     def in_modes(self, r: Any) -> Any:
         """The cycle in the modified basis; see `cycle`."""
-        if self._constrained is not None:
-            r = self.A.vectors.xp.where(self._constrained, self.A.vectors.xp.zeros_like(r), r)
-        return self._cycle(0, r)
+        return self._cycle(0, r if self._free is None else r * self._free)
 
     def _cycle(self, number: int, r: Any) -> Any:
         level = self.levels[number]

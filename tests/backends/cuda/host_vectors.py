@@ -130,6 +130,11 @@ class HostVectors:
         rest = (*self.sums(self.rr, rz), self.r if z is None else z, inverse, self.x, self.p)
         run(self.own, "direction", self.blocks, 2, self.n, self.control, *rest)
 
+    def stop_if_done(self):
+        """As there."""
+        rest = (*self.sums(self.rr, self.rr), None, None, self.x, self.p)
+        run(self.own, "direction", self.blocks, 2, self.n, self.control, *rest)
+
     def residual(self):
         """As `update_residual`."""
         self.dots(self.p, self.q, self.pq)

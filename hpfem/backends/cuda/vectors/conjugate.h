@@ -3,7 +3,7 @@
 //   q = A p, with the blocks' sums of p.q   elsewhere (indexed.h), or `dots`
 //   residual:  alpha = rho / p.q            r -= alpha q                    with r.r and, for a diagonal M, r.(r / M)
 //   z = M^-1 r, `dots` of r and z           where M is not diagonal
-//   direction: beta = rho' / rho            x += alpha p, p = z + beta p
+//   direction: beta = rho' / rho            x += alpha p, p = z + beta p; without z only if the iterations end here
 //
 // No scalar leaves the device: blocks leave their sums, and every block of the next kernel adds them up. Of vectors that
 // processes share (SHARED) only entries that a process owns count: their bits are set in `owned`. Then `totals` adds up
@@ -94,7 +94,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   }
 }
 
-// z is given, or where `inverse` is, r, which is multiplied by it.
+// z is given, or where `inverse` is, r, which is multiplied by it. Without z, before M^-1 r is made, it tells whether to stop.
 extern "C" __global__ void __launch_bounds__(THREADS)
     direction(const long long n, Control *control, const int count, const double *__restrict__ rr,
               const double *__restrict__ rz, const real *__restrict__ z, const Inverse *__restrict__ inverse,
@@ -125,6 +125,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     control->finished = i;
     control->stopped = stopped;
   }
+  if (z == nullptr && stopped == RUNNING) return;
   for (long long k = (long long)blockIdx.x * THREADS + threadIdx.x; k < n; k += (long long)gridDim.x * THREADS) {
     const real old = p[k];
     if (i > 0) x[k] += alpha * old;

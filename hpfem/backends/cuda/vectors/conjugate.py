@@ -234,6 +234,11 @@ class CudaConjugateVectors:
         sums = self._sums(self._rr, rz)
         self._launch(self._direction, self._blocks, 2, self._control, *sums, z, inverse, self.x, self.p)
 
+    def stop_if_done(self) -> None:
+        """Before M^-1 r is made: end the iterations; see `ConjugateVectors.stop_if_done`."""
+        sums = self._sums(self._rr, self._rr)
+        self._launch(self._direction, self._blocks, 2, self._control, *sums, _NONE, _NONE, self.x, self.p)
+
     def finish(self) -> None:
         """Wait for all that was launched, whatever has interrupted the iterations: a signal comes after that."""
         self._cupy.cuda.get_current_stream().synchronize()
