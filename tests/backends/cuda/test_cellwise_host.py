@@ -166,7 +166,8 @@ def test_products_there_and_back(rough, on_host, rng, monkeypatch):
     scale = rng.standard_normal(c0.size).astype(np.float32)
     of_tiles = MatrixTiles.of
     for most in (1000, 100):
-        monkeypatch.setattr(MatrixTiles, "of", lambda matrix, most=most: of_tiles(matrix) if len(matrix) < most else None)
+        few = lambda matrix, most=most: of_tiles(matrix) if len(matrix) < most else None  # noqa: E731
+        monkeypatch.setattr(MatrixTiles, "of", few)
         own = cellwise.CudaCellwise(matrices, Q, back, HostVectorSpace(HOST), np.float32, rough)
         tiled = [isinstance(operand, cellwise._Tiled) for operand in own._there]
         assert tiled == [rough and block.n_modes < most for block in c0.space.blocks] and (most > 100 or not all(tiled))
