@@ -80,9 +80,11 @@ class CellwiseProduct:
         """The dense matrix for the local numbers of a block."""
         return self._vectors.xp.asarray(np.ascontiguousarray(product(factors).T), self._dtype)
 
-    def _in_cells(self, there: Any, operands: Sequence[Any], x: Any, given: Sequence[Any], out: Sequence[Any]) -> None:
-        """Write M Q x, through the arrays `given`."""
-        there.scatter(x[None], given)
+    def _in_cells(
+        self, there: Any, operands: Sequence[Any], x: Any, weights: Any, given: Sequence[Any], out: Sequence[Any]
+    ) -> None:
+        """Write M Q W x, through the arrays `given`."""
+        there.scatter((x if weights is None else weights * x)[None], given)
         for source, target, M in zip(given, out, operands, strict=True):
             self._vectors.multiply(source[0], M, target[0])
 
@@ -111,9 +113,21 @@ class CellwiseProduct:
         """
         return self._through(self.restriction, self._there, self._outer, x, scale)
 
-    def transposed(self, r: Any, scale: Any = None) -> Any:
-        """Q^t M^t Q_a r; see `apply`."""
-        return self._through(self._outer, self._back, self.restriction, r, scale)
+    def transposed(self, r: Any, scale: Any = None, weights: Any = None) -> Any:
+        """Q^t M^t Q_a W r.
+
+        Parameters
+        ----------
+        r : array, [size]
+        scale, weights : array, [size], optional
+            Factors of the result, and of r.
+
+        Returns
+        -------
+        array, [size]
+            A new one.
+        """
+        return self._through(self._outer, self._back, self.restriction, r, scale, weights)
 
     def _sums(self, back: Any, local: Any, scale: Any) -> Any:
         """Sums of local numbers times factors."""
@@ -122,10 +136,10 @@ class CellwiseProduct:
             result *= scale
         return result
 
-    def _through(self, there: Any, operands: Sequence[Any], back: Any, x: Any, scale: Any) -> Any:
+    def _through(self, there: Any, operands: Sequence[Any], back: Any, x: Any, scale: Any, weights: Any = None) -> Any:
         scratch = self._pool.take(self._new_scratch)
         (_, first), (flat, second) = scratch
-        self._in_cells(there, operands, x, first, second)
+        self._in_cells(there, operands, x, weights, first, second)
         result = self._sums(back, flat, scale)
         self._pool.give(scratch)
         return result

@@ -272,8 +272,9 @@ def test_iterations_on_a_gpu_are_those_on_the_host(dtype, name, how, on_gpu):
     assert abs(found.iterations - info.iterations) <= max(1, (0.03 if dtype == np.float64 else 0.15) * info.iterations)
     assert len(found.residuals) == found.iterations + 1
     assert found.residuals[-1] <= tol and (tol < min(found.residuals[:-1]) or (dtype == np.float32 and name == "none"))
-    # Multigrid works in single precision inside, and a diagonal is kept in it.
-    close = 1e-2 if dtype == np.float32 else {"multigrid": 1e-3, "jacobi": 1e-5, "none": 1e-9}[name]
+    # Multigrid's smoother works with bfloat16 on the GPU, and a diagonal is kept in single precision.
+    close = {"multigrid": 0.1, "jacobi": 1e-5, "none": 1e-9}[name]
+    close = max(close, 1e-2 if dtype == np.float32 else 0)
     assert np.allclose(found.residuals[:15], info.residuals[:15], rtol=close)
     # What single precision makes of the residual in a thousand iterations is more than the tolerance.
     allowed = 1.01e-9 if dtype == np.float64 else 1e-3

@@ -119,7 +119,7 @@ class CellMap:
         """
         summed = self._vectors.summed
         r = r if self._C is None else r - summed(self._C[1] @ r)
-        return summed(self._product.transposed(self._weights * r, scale))
+        return summed(self._product.transposed(r, scale, self._weights))
 
     def squares(self, local: Sequence[Any]) -> Any:
         """Sum local numbers, weighted by the squares of the entries of Q, over the cells of this process.

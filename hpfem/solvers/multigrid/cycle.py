@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from threading import Lock, get_ident
@@ -251,31 +251,46 @@ class Multigrid:
         Parameters
         ----------
         r : array, [components * size]
-            Of `dtype`.
+            Of `dtype`; zero where there are Dirichlet values.
 
         Returns
         -------
         array, [components * size]
-            A new vector; zero where there are Dirichlet values.
+            A new vector; zero there too.
         """
         return self.to_nodes(self.in_modes(self.to_modes(r)))
 
+    def take(self, r: Any, out: Any) -> None:
+        """Write a residual of any type as `cycle` wants it.
+
+        Parameters
+        ----------
+        r : array, [components * size]
+        out : array, [components * size]
+            Of `dtype`; overwritten.
+        """
+        if self._free is None:
+            out[...] = r
+        else:
+            self.A.vectors.xp.multiply(r, self._free, out=out, casting="unsafe")
+
     def to_modes(self, r: Any) -> Any:
         """A residual in the modified basis; see `cycle`."""
-        return self._changed(r, None if self._change is None else self._change.transposed)
+        if self._change is None:
+            return r
+        r = self._changed(r, self._change.transposed)
+        return r if self._free is None else r * self._free
 
     def to_nodes(self, z: Any) -> Any:
         """A correction in the operator's basis; see `cycle`."""
-        return self._changed(z, self._change)
+        return z if self._change is None else self._changed(z, self._change)
 
-    def _changed(self, vector: Any, change: Any) -> Any:
-        if change is None:
-            return vector
+    def _changed(self, vector: Any, change: Callable[[Any], Any]) -> Any:
         return self.A.vectors.xp.concatenate([change(row) for row in vector.reshape(self.A.components, -1)])
 
     def in_modes(self, r: Any) -> Any:
         """The cycle in the modified basis; see `cycle`."""
-        return self._cycle(0, r if self._free is None else r * self._free)
+        return self._cycle(0, r)
 
     def _cycle(self, number: int, r: Any) -> Any:
         level = self.levels[number]
@@ -310,7 +325,7 @@ class _Run:
         self.graph: Any = None
 
     def __call__(self, r: Any) -> Any:
-        self.given[...] = r
+        self.M.take(r, self.given)
         if self.recorded is not None:
             self.given[...] = self.M.to_modes(self.given)
             return self.M.to_nodes(self.recorded())

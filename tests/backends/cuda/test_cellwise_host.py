@@ -40,17 +40,17 @@ def test_bfloat16_is_rounded_to_the_nearest():
     assert (np.abs(found - given) <= 2.0**-8 * np.abs(given)).all()
 
 
-@pytest.mark.parametrize("n", [1, 8, 20, 35, 56, 75, 125, 216, 343, 512, 729, 1000, 1024])
+@pytest.mark.parametrize("n", [1, 8, 20, 35, 56, 75, 125, 216, 343, 512, 729, 1000, 1331, 2048])
 def test_every_row_has_a_thread(n, rng):
     tiles = MatrixTiles.of(rng.standard_normal((n, n)))
-    assert tiles.mode_warps * tiles.mode_tiles * 8 >= n
-    assert 64 <= tiles.threads <= 1024 and tiles.mode_tiles * tiles.element_tiles <= 16
+    assert tiles.mode_warps * tiles.mode_pairs * 16 >= n
+    assert 64 <= tiles.threads <= 1024 and tiles.mode_pairs * tiles.element_tiles <= 8
     assert tiles.shared_bytes <= 100 << 10
     assert 0 <= np.count_nonzero(tiles.words) <= tiles.words.size
 
 
 def test_large_matrices_are_multiplied_in_one_piece():
-    assert MatrixTiles.of(np.zeros((1025, 1025))) is None
+    assert MatrixTiles.of(np.zeros((2049, 2049))) is None
 
 
 @pytest.mark.parametrize(("mesh", "order"), [("cube", 1), ("cube", 2), ("cube", 4), ("turned", 3), ("turned", 5)])
@@ -58,7 +58,11 @@ def test_products_are_those_of_the_matrices(mesh, order, folder, rng):
     mesh = ours("cube_mixed.msh") if mesh == "cube" else rotated(ours("cube_mixed.msh"), rng)
     c0 = hp.C0Space(hp.Space(mesh, order, dtype=np.float32))
     Q, x = c0.low_energy_matrix, rng.standard_normal(c0.size).astype(np.float32)
-    index, local = IndexTables(Q), rounded(Q.matrix @ x)
+    index, local, weights = (
+        IndexTables(Q),
+        rounded(Q.matrix @ x),
+        (2.0 ** rng.integers(-3, 4, c0.size)).astype(np.float32),
+    )
     for number, codes in enumerate(Q.codes):
         rows, n = slice(Q.starts[number], Q.starts[number + 1]), codes.shape[1]
         M = rng.standard_normal((n, n))
@@ -66,9 +70,9 @@ def test_products_are_those_of_the_matrices(mesh, order, folder, rng):
         wanted = local[rows].reshape(codes.shape).astype(np.float64) @ rounded(M).T
         own = library(tiles.source(index.codes.dtype), ("cellwise",), folder)
         Q_arrays = index.codes[rows], index.row_starts, index.columns, index.values.astype(np.float32)
-        for descending in (False, True):
+        for descending, given in ((False, (x / weights, weights)), (True, (x, None))):
             out = np.full(codes.shape, np.nan, np.float32)
-            arguments = (np.int64(len(codes)), *Q_arrays, tiles.words, x, out)
+            arguments = (np.int64(len(codes)), *Q_arrays, tiles.words, *given, out)
             blocks, shared = -(-len(codes) // tiles.elements), tiles.shared_bytes
             run(own, "cellwise", blocks, 0, *arguments, descending=descending, shared=shared)
             assert np.abs(out - wanted).max() < 2e-6 * np.sqrt(n) * np.abs(wanted).max()
@@ -84,7 +88,7 @@ def test_what_is_no_number_stays_so(folder, rng):
     out = np.zeros(codes.shape, np.float32)
     own = library(tiles.source(index.codes.dtype), ("cellwise",), folder)
     Q_arrays = index.codes[: codes.size], index.row_starts, index.columns, index.values.astype(np.float32)
-    arguments = np.int64(len(codes)), *Q_arrays, tiles.words, x, out
+    arguments = np.int64(len(codes)), *Q_arrays, tiles.words, x, None, out
     run(own, "cellwise", -(-len(codes) // tiles.elements), 0, *arguments, shared=tiles.shared_bytes)
     touched = (codes // 2 == codes[1, -1] // 2).any(axis=1)
     assert np.array_equal(np.isnan(out).all(axis=1), touched) and np.array_equal(np.isnan(out).any(axis=1), touched)
@@ -173,7 +177,12 @@ def test_products_there_and_back(rough, on_host, rng, monkeypatch):
         assert tiled == [rough and block.n_modes < most for block in c0.space.blocks] and (most > 100 or not all(tiled))
         exact = CellwiseProduct(matrices, Q, back, HOST_VECTORS, np.float32)
         assert np.array_equal(own.apply(x, scale), own.apply(x) * scale)
-        for found, wanted in ((own.apply(x), exact.apply(x)), (own.transposed(x), exact.transposed(x))):
+        pairs = [
+            (own.apply(x), exact.apply(x)),
+            (own.transposed(x), exact.transposed(x)),
+            (own.transposed(x, None, scale), exact.transposed(scale * x)),
+        ]
+        for found, wanted in pairs:
             error = np.abs(found - wanted).max() / np.abs(wanted).max()
             assert error < (2.0**-8 if rough else 1e-5) and (error > 1e-5) == rough
 

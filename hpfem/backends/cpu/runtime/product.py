@@ -300,9 +300,9 @@ class CpuCellwise:
         """Q_a^t M Q x; see `CellwiseProduct.apply`."""
         return self._scaled(self._forward(x[None])[0], scale)
 
-    def transposed(self, r: Array, scale: Array | None = None) -> Array:
-        """Q^t M^t Q_a r; see `CellwiseProduct.apply`."""
-        return self._scaled(self._backward(r[None])[0], scale)
+    def transposed(self, r: Array, scale: Array | None = None, weights: Array | None = None) -> Array:
+        """Q^t M^t Q_a W r; see `CellwiseProduct.transposed`."""
+        return self._scaled(self._backward((r if weights is None else weights * r)[None])[0], scale)
 
     @staticmethod
     def _scaled(result: Array, scale: Array | None) -> Array:

@@ -18,14 +18,16 @@ from ..runtime.kernel import functions
 from .indexed import IndexedRestriction
 
 WARP = 32
-# Rows, columns of a matrix and elements that a warp multiplies at a time.
-_ROWS, _COLUMNS, _ELEMENTS = 8, 16, 16
-# Tiles of sums that a thread holds, 4 numbers each, and of rows among them as long as warps are not too many.
-_TILES, _ROW_TILES, _MOST_WARPS = 16, 4, 8
-# Warps of a block at least, and tiles of elements if there is room.
-_WARPS, _ELEMENT_TILES = 8, 2
+# Rows of a matrix (two tiles of 8), columns and elements that a warp multiplies at a time.
+_ROWS, _COLUMNS, _ELEMENTS = 16, 16, 16
+# Pairs of tiles of sums that a thread holds, 8 numbers each; those of rows take up to so many warps.
+_PAIRS, _MOST_WARPS = 8, 16
+# Warps of a block at least, and tiles of elements if there is room. Blocks are small: some read while others multiply.
+_WARPS, _ELEMENT_TILES = 4, 2
 # Numbers that a thread reads at a time.
 _SIDE = 8
+# Threads of a multiprocessor, by the sums that each holds.
+_ON_MULTIPROCESSOR = {16: 1280, 32: 1024, 64: 512}
 
 
 def bfloat16(values: NDArray[np.floating[Any]]) -> NDArray[np.uint16]:
@@ -52,7 +54,7 @@ class MatrixTiles:
     ----------
     n : int
         Rows.
-    element_warps, element_tiles, mode_warps, mode_tiles : int
+    element_warps, element_tiles, mode_warps, mode_pairs : int
         As there.
     words : ndarray of uint32
     """
@@ -61,7 +63,7 @@ class MatrixTiles:
     element_warps: int
     element_tiles: int
     mode_warps: int
-    mode_tiles: int
+    mode_pairs: int
     words: NDArray[np.uint32]
 
     @classmethod
@@ -77,18 +79,17 @@ class MatrixTiles:
         MatrixTiles or None
         """
         n = len(matrix)
-        tiles, warps = -(-n // _ROWS), 1
-        while warps < _MOST_WARPS and tiles > _ROW_TILES * warps:
-            warps *= 2
-        own = -(-tiles // warps)
-        if own > _TILES:
+        pairs = -(-n // _ROWS)
+        warps = min(_MOST_WARPS, 1 << (pairs - 1).bit_length())
+        own = -(-pairs // warps)
+        if own > _PAIRS:
             return None
         columns = -(-n // _COLUMNS)
         padded = np.zeros((own * warps * _ROWS, columns * _COLUMNS), np.uint16)
         padded[:n, :n] = bfloat16(matrix)
-        # [tile, row, tile of columns, half, pair, number] in the order of lanes, whose words hold pairs
-        parts = padded.reshape(own * warps, _ROWS, columns, 2, 4, 2).transpose(0, 2, 1, 4, 3, 5)
-        element_tiles = max(1, min(_ELEMENT_TILES if warps < _MOST_WARPS else 2 * _ELEMENT_TILES, _TILES // own))
+        # [pair, tile, row, tile of columns, half, word, number] in the order of lanes: a row's word
+        parts = padded.reshape(own * warps, 2, _ROWS // 2, columns, 2, 4, 2).transpose(0, 3, 2, 5, 1, 4, 6)
+        element_tiles = max(1, min(_ELEMENT_TILES, _PAIRS // own))
         return cls(n, max(1, _WARPS // warps), element_tiles, warps, own, np.ascontiguousarray(parts).view(np.uint32))
 
     @property
@@ -118,11 +119,12 @@ class MatrixTiles:
         -------
         str
         """
-        types = {"real": np.float32, "Index": index}
+        types, sums = {"real": np.float32, "Index": index}, 8 * self.mode_pairs * self.element_tiles
         constants = {
             **{"MODES": self.n, "THREADS": self.threads, "SIDE": _SIDE},
+            **{"BLOCKS": next(n for most, n in _ON_MULTIPROCESSOR.items() if sums <= most) // self.threads},
             **{"ELEMENT_WARPS": self.element_warps, "ELEMENT_TILES": self.element_tiles},
-            **{"MODE_WARPS": self.mode_warps, "MODE_TILES": self.mode_tiles},
+            **{"MODE_WARPS": self.mode_warps, "MODE_PAIRS": self.mode_pairs},
         }
         return source_with(types, constants, "codegen/restriction.h", "vectors/cellwise.h")
 
@@ -137,10 +139,10 @@ class _Tiled:
         source, device = tiles.source(self._Q[0].dtype), current_device().name
         (self._function,) = functions(source, device, "cellwise", shared_bytes=tiles.shared_bytes)
 
-    def __call__(self, x: Any, out: Any) -> None:
+    def __call__(self, x: Any, weights: Any, out: Any) -> None:
         """Write local numbers, those of one vector."""
         if self._blocks:
-            arguments = (self._elements, *self._Q, self._words, x, out)
+            arguments = (self._elements, *self._Q, self._words, x, np.uint64(0) if weights is None else weights, out)
             self._function((self._blocks,), (self._tiles.threads,), arguments, shared_mem=self._tiles.shared_bytes)
 
 
@@ -179,11 +181,15 @@ class CudaCellwise(CellwiseProduct):
     def _sums(self, back: Any, local: Any, scale: Any) -> Any:
         return back.gather(local, scale=scale)[0]
 
-    def _in_cells(self, there: Any, operands: Sequence[Any], x: Any, given: Sequence[Any], out: Sequence[Any]) -> None:
+    def _in_cells(
+        self, there: Any, operands: Sequence[Any], x: Any, weights: Any, given: Sequence[Any], out: Sequence[Any]
+    ) -> None:
         tiled = [isinstance(own, _Tiled) for own in operands]
+        if not all(tiled):
+            x, weights = x if weights is None else weights * x, None
         there.scatter(x[None], [None if own else block for own, block in zip(tiled, given, strict=True)])
         for own, operand, source, target in zip(tiled, operands, given, out, strict=True):
             if own:
-                operand(x, target)
+                operand(x, weights, target)
             else:
                 self._vectors.multiply(source[0], operand, target[0])
