@@ -171,6 +171,7 @@ class Backend(Immutable, ABC):
         matrices: Sequence[Sequence[csr_array]],
         Q: BlockMatrix,
         back: BlockMatrix,
+        vectors: VectorSpace,
         dtype: DTypeLike,
         rough: bool = False,
     ) -> Any:
@@ -178,7 +179,7 @@ class Backend(Immutable, ABC):
 
         Parameters
         ----------
-        matrices, Q, back, dtype
+        matrices, Q, back, vectors, dtype
             As for `CellwiseProduct`.
         rough : bool
             Whether matrices and the numbers that they multiply may be rounded to bfloat16, to 2^-9 of each; sums are
@@ -189,7 +190,7 @@ class Backend(Immutable, ABC):
         CellwiseProduct
             Or an object with its methods.
         """
-        return CellwiseProduct(matrices, Q, back, vectors_on(self.device()), dtype)
+        return CellwiseProduct(matrices, Q, back, vectors, dtype)
 
     def function(self, trace: Trace) -> Callable[[Any, dict[str, float]], Any] | None:
         """Offer a compiled function of the coordinates, if that is faster than the library of its arrays.

@@ -46,6 +46,8 @@ def transposed(factors: Sequence[csr_array]) -> list[csr_array]:
 class CellwiseProduct:
     """x -> Q_a^t M Q x and its transpose, by the vector space's restrictions and products of dense matrices.
 
+    Results are sums over all processes: entries that they share are summed up first, and exchanged meanwhile.
+
     Parameters
     ----------
     matrices : sequence of sequence of csr_array, [n_modes, n_modes]
@@ -73,6 +75,9 @@ class CellwiseProduct:
         self._vectors, self._Q, self._dtype, self._pool = vectors, Q, dtype, vectors.pool()
         self.restriction = vectors.restriction(Q, dtype)
         self._outer = self.restriction if back is Q else vectors.restriction(back, dtype)
+        self._some, self._shared = dict[bool, Any](), vectors.xp.asarray(vectors.shared)
+        if vectors.comm.size > 1:
+            self._some = {outer: self._gathering(outer).gather_some(vectors.shared) for outer in (False, True)}
         self._there = [self._operand(M, self.restriction, number) for number, M in enumerate(matrices)]
         self._back = [self._operand(transposed(M), self._outer, number) for number, M in enumerate(matrices)]
 
@@ -111,7 +116,7 @@ class CellwiseProduct:
         array, [size]
             A new one.
         """
-        return self._through(self.restriction, self._there, self._outer, x, scale)
+        return self._through(self.restriction, self._there, True, x, scale)
 
     def transposed(self, r: Any, scale: Any = None, weights: Any = None) -> Any:
         """Q^t M^t Q_a W r.
@@ -127,19 +132,35 @@ class CellwiseProduct:
         array, [size]
             A new one.
         """
-        return self._through(self._outer, self._back, self.restriction, r, scale, weights)
+        return self._through(self._outer, self._back, False, r, scale, weights)
 
-    def _sums(self, back: Any, local: Any, scale: Any) -> Any:
+    def _gathering(self, outer: bool) -> Any:
+        """What sums up local numbers: Q_a or Q."""
+        return self._outer if outer else self.restriction
+
+    def _sums(self, outer: bool, local: Any, scale: Any) -> Any:
         """Sums of local numbers times factors."""
-        result = back.gather(local)[0]
+        result = self._gathering(outer).gather(local)[0]
         if scale is not None:
             result *= scale
         return result
 
-    def _through(self, there: Any, operands: Sequence[Any], back: Any, x: Any, scale: Any, weights: Any = None) -> Any:
+    def _sums_of_all(self, outer: bool, local: Any, scale: Any) -> Any:
+        """Sums over all processes."""
+        if not self._some:
+            return self._sums(outer, local, scale)
+        some = self._some[outer](local)
+        if scale is not None:
+            some *= scale[self._shared]
+        end = self._vectors.summing(some)
+        return end(self._sums(outer, local, scale)[None])[0]
+
+    def _through(
+        self, there: Any, operands: Sequence[Any], outer: bool, x: Any, scale: Any, weights: Any = None
+    ) -> Any:
         scratch = self._pool.take(self._new_scratch)
         (_, first), (flat, second) = scratch
         self._in_cells(there, operands, x, weights, first, second)
-        result = self._sums(back, flat, scale)
+        result = self._sums_of_all(outer, flat, scale)
         self._pool.give(scratch)
         return result

@@ -195,13 +195,14 @@ class CpuBackend(Backend):
         matrices: Sequence[Sequence[csr_array]],
         Q: BlockMatrix,
         back: BlockMatrix,
+        vectors: VectorSpace,
         dtype: DTypeLike,
         rough: bool = False,
     ) -> CpuCellwise | CellwiseProduct:
         """The product without local arrays, if signs and places are those of Q; see `Backend.cellwise`."""
         if back.blocks is not Q.blocks or 4 * Q.starts[-1] >= 2**31:
-            return super().cellwise(matrices, Q, back, dtype)
-        return CpuCellwise(matrices, Q, back, dtype)
+            return super().cellwise(matrices, Q, back, vectors, dtype)
+        return CpuCellwise(matrices, Q, back, vectors, dtype)
 
     def function(self, trace: Trace) -> CpuFunction | None:
         """A compiled function, if all its operations are vectorised; see `Backend.function`."""

@@ -15,7 +15,7 @@ from ...support.cache import Cache
 from ...support.machine import DEVICE_NAMES
 from ..base import BACKENDS, Backend, SolveSizes
 from ..roofline import Roofline
-from ..vectors import BlockMatrix
+from ..vectors import BlockMatrix, VectorSpace
 from .dense.strategy import CudaDense
 from .fused.strategy import CudaFused
 from .kronecker.strategy import CudaKronecker
@@ -61,11 +61,12 @@ class CudaBackend(Backend):
         matrices: Sequence[Sequence[csr_array]],
         Q: BlockMatrix,
         back: BlockMatrix,
+        vectors: VectorSpace,
         dtype: DTypeLike,
         rough: bool = False,
     ) -> CudaCellwise:
         """Products by tensor cores, if they may be rough; see `Backend.cellwise`."""
-        return CudaCellwise(matrices, Q, back, CudaVectors(current_device()), dtype, rough)
+        return CudaCellwise(matrices, Q, back, vectors, dtype, rough)
 
     def function(self, trace: Trace) -> CudaFunction:
         """A kernel of one thread a point; see `Backend.function`."""

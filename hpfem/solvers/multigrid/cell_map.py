@@ -75,7 +75,7 @@ class CellMap:
         if back is not Q:
             same = back.blocks is Q.blocks
             self._back = BlockMatrix(self._Q.blocks if same else [own.by_entity() for own in back.blocks], back.rows)
-        self._c0, self._product = c0, backend.cellwise(self._matrices, self._Q, self._back, dtype, rough)
+        self._c0, self._product = c0, backend.cellwise(self._matrices, self._Q, self._back, vectors, dtype, rough)
         self._weights = self._means = (1 / c0.multiplicity_on(vectors.xp)).astype(dtype)
         C = c0.face_correction
         self._C = None if C is None else [vectors.sparse(csr_array(part.astype(dtype))) for part in (C, C.T)]
@@ -101,7 +101,7 @@ class CellMap:
         array, [size]
             A new one.
         """
-        y = self._vectors.summed(self._product.apply(x, self._means))
+        y = self._product.apply(x, self._means)
         return y if self._C is None else y - self._vectors.summed(self._C[0] @ y)
 
     def transposed(self, r: Any, scale: Any = None) -> Any:
@@ -117,9 +117,8 @@ class CellMap:
         -------
         array, [size]
         """
-        summed = self._vectors.summed
-        r = r if self._C is None else r - summed(self._C[1] @ r)
-        return summed(self._product.transposed(r, scale, self._weights))
+        r = r if self._C is None else r - self._vectors.summed(self._C[1] @ r)
+        return self._product.transposed(r, scale, self._weights)
 
     def squares(self, local: Sequence[Any]) -> Any:
         """Sum local numbers, weighted by the squares of the entries of Q, over the cells of this process.

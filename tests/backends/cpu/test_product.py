@@ -174,7 +174,7 @@ def test_matrices_of_groups_of_cells(name, dtype, rng, monkeypatch):
     tolerance = 1e-13 if dtype == "float64" else 1e-5
     for threads in (1, 3):
         monkeypatch.setenv("HPFEM_NUM_THREADS", str(threads))
-        own = BACKENDS["cpu"].cellwise(matrices, Q, Q_a, c0.space.dtype)
+        own = BACKENDS["cpu"].cellwise(matrices, Q, Q_a, HOST_VECTORS, c0.space.dtype)
         assert isinstance(own, product.CpuCellwise)
         for found, wanted in (
             (own.apply(x), Q_a.matrix.T @ (M @ (Q.matrix @ x))),

@@ -22,7 +22,7 @@ from ....geometry.element_map import CACHED, chunks
 from ....mesh.sorting import distinct, run_starts
 from ....support.pool import Pool
 from ....support.threads import THREAD_FLOPS
-from ...vectors import HOST_VECTORS, BlockMatrix
+from ...vectors import HOST_VECTORS, BlockMatrix, VectorSpace
 from .kernel import CpuKernel, MatrixKernel
 from .recording import Recorded, Recording
 
@@ -287,8 +287,14 @@ class CpuCellwise:
     """Products with a matrix per block of Q, without local arrays; see `CellwiseProduct`."""
 
     def __init__(
-        self, matrices: Sequence[Sequence[csr_array]], Q: BlockMatrix, back: BlockMatrix, dtype: DTypeLike
+        self,
+        matrices: Sequence[Sequence[csr_array]],
+        Q: BlockMatrix,
+        back: BlockMatrix,
+        vectors: VectorSpace,
+        dtype: DTypeLike,
     ) -> None:
+        self._vectors = vectors
         pairs = [(M, own.shape[0]) for M, own in zip(matrices, Q.blocks, strict=True)]
         there = [MatrixKernel(M, n_elements, dtype) for M, n_elements in pairs]
         again = [MatrixKernel(M, n_elements, dtype, transposed=True) for M, n_elements in pairs]
@@ -298,14 +304,14 @@ class CpuCellwise:
 
     def apply(self, x: Array, scale: Array | None = None) -> Array:
         """Q_a^t M Q x; see `CellwiseProduct.apply`."""
-        return self._scaled(self._forward(x[None])[0], scale)
+        return self._of_all(self._forward(x[None])[0], scale)
 
     def transposed(self, r: Array, scale: Array | None = None, weights: Array | None = None) -> Array:
         """Q^t M^t Q_a W r; see `CellwiseProduct.transposed`."""
-        return self._scaled(self._backward((r if weights is None else weights * r)[None])[0], scale)
+        return self._of_all(self._backward((r if weights is None else weights * r)[None])[0], scale)
 
-    @staticmethod
-    def _scaled(result: Array, scale: Array | None) -> Array:
+    def _of_all(self, result: Array, scale: Array | None) -> Array:
         if scale is not None:
             result *= scale
-        return result
+        summed: Array = self._vectors.summed(result)
+        return summed
