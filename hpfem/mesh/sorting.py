@@ -116,12 +116,15 @@ def in_order(
         By number.
     """
     bits = _bits(len(numbers) if below is None else below)
+    if bound > 1 << (_BITS - bits):
+        if labels is None:
+            labels = xp.argsort(numbers, kind="stable")
+            return labels, numbers[labels]
+        order = xp.argsort(labels)
+        order = order[xp.argsort(numbers[order], kind="stable")]
+        return labels[order], numbers[order]
     if labels is None:
         labels = xp.arange(len(numbers), dtype=np.int32 if len(numbers) < 2**31 else np.int64)
-    if bound > 1 << (_BITS - bits):
-        keys = labels, numbers
-        order = np.lexsort(keys) if xp is np else xp.lexsort(xp.stack(keys))  # CuPy takes no tuple
-        return labels[order], numbers[order]
     numbers <<= bits
     numbers |= labels
     sort(numbers)
@@ -253,7 +256,8 @@ class TupleIndex:
         self, columns: list[int], key: Indices, bound: int, order: Indices | None, xp: Any
     ) -> tuple[Indices, Indices]:
         """Sort keys and number them; the rows in their order, and the numbers."""
-        order, ascending = in_order(key, bound, order, xp=xp)
+        places, ascending = in_order(key, bound, xp=xp)
+        order = places if order is None else order[places]
         first = run_starts(ascending, xp)
         self._stages.append((columns, as_numpy(ascending[first])))
         ascending[...] = first
