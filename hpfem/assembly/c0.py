@@ -68,12 +68,12 @@ class C0Space(Immutable):
                 "the 'orthogonal' basis is not continuous across cells; use basis='modified' or 'lagrange'"
             )
         space.comm.same((space.mesh.name, space.orders, space.basis, str(space.dtype)), "mesh, order, basis or dtype")
+        space.mesh.aligned_topology.find_on(space.array_module())
         if len(space.mesh.hanging):
             raise MeshError(
                 f"{space.mesh.name}: {space.mesh.hanging}: functions are not continuous there; make the"
                 " cells meet at whole sides"
             )
-        space.mesh.aligned_topology.number_edges(space.array_module())
         self._number(space, Numbering(space.mesh, space.basis, space.orders))
 
     def _number(self, space: Space, numbering: Numbering) -> None:

@@ -165,14 +165,14 @@ class AlignedTopology(Topology):
         super().__init__(arrays, vertices, topology.n_vertices)
         self.scattered = any(not isinstance(order, slice) for order in self._orders)
 
-    def number_edges(self, xp: Any) -> None:
-        """Number the edges where arrays of a module are; see `Topology.number_edges`.
+    def find_on(self, xp: Any) -> None:
+        """Find what edges and faces are made of where arrays of a module are; see `Topology.find_on`.
 
         Parameters
         ----------
         xp : module
         """
-        self._plain.number_edges(xp)
+        self._plain.find_on(xp)
 
     def _entities(self, dim: int) -> Entities:
         plain = self._plain.edges if dim == 1 else self._plain.faces

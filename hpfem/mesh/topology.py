@@ -203,25 +203,31 @@ class Topology:
     @cached_property
     def facets(self) -> Facets:
         """Facets and the cells beside them."""
+        return self._facets(np)
+
+    def _facets(self, xp: Any) -> Facets:
         sides = self.sides
         # A cell and the number of the side in it are one label.
         bits = max(ids.shape[1] for ids in sides.ids).bit_length()
         labels = [
-            (own.indices[:, None] << bits | np.arange(ids.shape[1])).ravel()
+            (xp.asarray(own.indices)[:, None] << bits | xp.arange(ids.shape[1])).ravel()
             for own, ids in zip(self.cells, sides.ids, strict=True)
         ]
         most = sum(map(len, self.cells)) << bits
-        facet = np.concatenate([ids.ravel() for ids in sides.ids])
-        owners, facet = in_order(facet, sides.count, np.concatenate(labels), most)
-        starts = np.flatnonzero(run_starts(facet))
-        claims = np.diff(starts, append=len(facet))
+        facet = xp.concatenate([xp.asarray(ids).ravel() for ids in sides.ids])
+        owners, facet = in_order(facet, sides.count, xp.concatenate(labels), most, xp)
+        starts = xp.flatnonzero(run_starts(facet, xp))
+        claims = xp.diff(starts, append=len(facet))
         alone = claims == 1
-        both = owners.take(np.stack([starts, starts + ~alone], axis=1))
-        cells, local = both >> bits, both & ((1 << bits) - 1)
-        cells[alone, 1] = local[alone, 1] = -1
+        local = owners.take(xp.stack([starts, starts + ~alone], axis=1))
+        cells = local >> bits
+        local &= (1 << bits) - 1
+        for second in (cells[:, 1], local[:, 1]):
+            second[alone] = -1
+        cells, local, non_manifold = (as_numpy(own) for own in (cells, local, xp.flatnonzero(claims > 2)))
         if self.beyond is not None:
             cells[self.beyond, 1] = -2
-        return Facets(frozen(cells), frozen(local), np.flatnonzero(claims > 2))
+        return Facets(frozen(cells), frozen(local), non_manifold)
 
     def local_entities(self, dim: int) -> Iterator[tuple[int, int, Entity]]:
         """Go over the vertices, edges or faces of the reference shapes.
@@ -242,19 +248,23 @@ class Topology:
             for number, entity in enumerate(cells.shape.entities[dim]):
                 yield position, number, entity
 
-    def number_edges(self, xp: Any) -> None:
-        """Number the edges where arrays of a module are, if they are many and have no numbers yet.
+    def find_on(self, xp: Any) -> None:
+        """Find edges, faces and facets where arrays of a module are, if they are many and not found yet.
 
         Parameters
         ----------
         xp : module
-            NumPy, or that of a device's arrays. The numbers are the same, and on the host.
+            NumPy, or that of a device's arrays. What is found is the same, and on the host.
         """
-        # A device's library compiles its array operations first, which takes longer than NumPy for few numbers.
-        many = sum(len(cells) * len(cells.shape.entities[1]) for cells in self.cells) >= MANY
-        if xp is not np and many and "edges" not in self.__dict__:
-            with suppress(MemoryError):
-                self.__dict__.setdefault("edges", self._numbered(1, xp))
+        if xp is np:
+            return
+        for name, dim in (("edges", 1), ("faces", 2), ("facets", self.dim - 1)):
+            # A device's library compiles its array operations first, which takes longer than NumPy for few numbers.
+            many = sum(len(cells) * len(cells.shape.entities[dim]) for cells in self.cells) >= MANY
+            if many and dim < self.dim and name not in self.__dict__:
+                with suppress(MemoryError):
+                    found = self._facets(xp) if name == "facets" else self._numbered(dim, xp)
+                    self.__dict__.setdefault(name, found)
 
     def _entities(self, dim: int) -> Entities:
         return self._numbered(dim, np)
@@ -268,7 +278,7 @@ class Topology:
         starts = [0, *map(int, ends)]
         of_array = [rows[:, a:b].reshape(width, -1, n) for a, b, n in zip(starts, ends, counts, strict=False)]
         codes = [xp.empty((len(cells), n), dtype=np.int8) for cells, n in zip(self.cells, counts, strict=True)]
-        columns = [xp.asarray(np.ascontiguousarray(own.T, dtype=rows.dtype)) for own in self.vertices]
+        columns = [xp.ascontiguousarray(xp.asarray(own).T, dtype=rows.dtype) for own in self.vertices]
 
         def write(place: tuple[int, int, Entity]) -> None:
             position, number, entity = place

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from hpfem.mesh import Mesh, box, symmetries
+from hpfem.mesh.cells import CellArray
 from hpfem.mesh.sorting import TupleIndex, comparisons, distinct, in_order, sorted_rows, unique
+from hpfem.mesh.topology import Topology
 from tests.mesh.examples import ALL_3D, BOXES, Elsewhere, sample, scrambled
 
 
@@ -105,42 +107,86 @@ def test_a_cut_is_the_same_before_and_after_facets_are_found(name: str) -> None:
     assert (one.cells[beyond, 1] == -2).all() and len(one.boundary) == len(whole.facets.boundary) - len(beyond)
 
 
-def check_edges(name: str, xp: object, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
-    """Edges that are numbered where a module's arrays are have the numbers that the host gives them."""
-    mesh = scrambled(sample(name), rng)
-    here, there = mesh.topology, pickle.loads(pickle.dumps(mesh.topology))
-    there.number_edges(xp)
-    assert "edges" not in there.__dict__  # too few
+def check_found(topology: Topology, xp: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is found where a module's arrays are is what the host finds."""
+    here, there = topology, pickle.loads(pickle.dumps(topology))
+    names = ("edges", "faces", "facets")[: 3 if topology.dim == 3 else 1] + ("facets",) * (topology.dim == 2)
+    there.find_on(xp)
+    assert not {*names} & {*there.__dict__}  # too few
     monkeypatch.setattr("hpfem.mesh.topology.MANY", 0)
-    there.number_edges(xp)
-    found = there.__dict__["edges"]
-    assert found.count == here.edges.count and isinstance(found.index.ids, np.ndarray)
-    for a, b in zip((*found.ids, *found.orientation), (*here.edges.ids, *here.edges.orientation), strict=True):
-        assert np.array_equal(a, b) and a.dtype == b.dtype and not a.flags.writeable
-    pairs = np.sort(mesh.cells[0].vertices[:, :2], axis=1)
-    assert np.array_equal(found.index.find(pairs), here.edges.index.find(pairs))
+    there.find_on(xp)
+    assert {"edges", "faces", "facets"} & {*there.__dict__} == {*names}
+    for name in names[:-1]:
+        found, wanted = there.__dict__[name], getattr(here, name)
+        assert found.count == wanted.count and isinstance(found.index.ids, np.ndarray)
+        for a, b in zip((*found.ids, *found.orientation), (*wanted.ids, *wanted.orientation), strict=True):
+            assert np.array_equal(a, b) and a.dtype == b.dtype and not a.flags.writeable
+        dim = names.index(name) + 1
+        for position, _, entity in here.local_entities(dim):
+            corners = np.sort(here.vertices[position][:, entity.vertices], axis=1)
+            assert np.array_equal(found.index.find(corners), wanted.index.find(corners))
+    for part in ("cells", "local", "non_manifold"):
+        a, b = (getattr(own.facets, part) for own in (there, here))
+        assert isinstance(a, np.ndarray) and np.array_equal(a, b) and a.dtype == b.dtype
+        assert a.flags.writeable == b.flags.writeable
 
 
 @pytest.mark.parametrize("name", BOXES)
-def test_edges_are_numbered_elsewhere(name: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
-    check_edges(name, Elsewhere(), monkeypatch, rng)
+def test_sides_are_found_elsewhere(name: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+    check_found(scrambled(sample(name), rng).topology, Elsewhere(), monkeypatch)
 
 
 @pytest.mark.cuda
 @pytest.mark.parametrize("name", BOXES)
-def test_edges_are_numbered_on_a_gpu(name: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
-    check_edges(name, pytest.importorskip("cupy"), monkeypatch, rng)
+def test_sides_are_found_on_a_gpu(name: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+    check_found(scrambled(sample(name), rng).topology, pytest.importorskip("cupy"), monkeypatch)
 
 
-def test_edges_are_numbered_on_the_host_without_room_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("copies", [2, 3])
+@pytest.mark.parametrize("name", BOXES)
+def test_facets_of_several_cells_are_found_elsewhere(name: str, copies: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    topology = overlapping(sample(name).topology, copies)
+    assert len(topology.facets.non_manifold) > 0
+    check_found(topology, Elsewhere(), monkeypatch)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("name", BOXES)
+def test_facets_of_several_cells_are_found_on_a_gpu(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_found(overlapping(sample(name).topology, 3), pytest.importorskip("cupy"), monkeypatch)
+
+
+def overlapping(topology: Topology, copies: int) -> Topology:
+    """All cells several times on the same vertices, as in a mesh that was merged with itself."""
+    n = sum(map(len, topology.cells))
+    cells = [
+        CellArray(own.shape, own.order, own.nodes, own.indices + copy * n)
+        for copy in range(copies)
+        for own in topology.cells
+    ]
+    return Topology(cells, topology.vertices * copies, topology.n_vertices)
+
+
+def test_a_part_is_found_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = sample("3-D mixed").topology
+    check_found(whole.cut(whole.facets.boundary[::2]), Elsewhere(), monkeypatch)
+
+
+def test_sides_are_found_on_the_host_without_room_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     class Full(Elsewhere):
         def full(self, *_: object, **__: object) -> None:
             raise MemoryError
 
+        def concatenate(self, *_: object, **__: object) -> None:
+            raise MemoryError
+
     monkeypatch.setattr("hpfem.mesh.topology.MANY", 0)
     topology = sample("tet").topology
-    topology.number_edges(Full())
-    assert "edges" not in topology.__dict__ and topology.edges.count > 0
+    topology = Topology(topology.cells, topology.vertices, topology.n_vertices)
+    topology.find_on(Full())
+    # Facets are made from faces, which the host finds.
+    assert not {"edges", "facets"} & {*topology.__dict__}
+    assert topology.edges.count > 0 and len(topology.facets) == topology.faces.count > 0
 
 
 def test_counts_of_a_structured_box() -> None:
