@@ -155,8 +155,12 @@ def _inside(sides: CellArray, points: Array, tree: cKDTree, corners: Indices) ->
     size = np.sqrt(((high - low) ** 2).sum(axis=1))
     tolerance = _TOLERANCE * size + _CURVED * bulge
     margin = tolerance + (bulge if sides.order > 1 else 0)
-    near = tree.query_ball_point((low + high) / 2, size / 2 + margin)
-    side = np.repeat(np.arange(len(near)), [len(found) for found in near])
+    middle = nodes.mean(axis=1)
+    radius = np.sqrt(((nodes - middle[:, None]) ** 2).sum(axis=2).max(axis=1)) + margin
+    # Near most sides there are their own corners only, and counting takes less time than lists.
+    crowded = np.flatnonzero(tree.query_ball_point(middle, radius, return_length=True) > sides.shape.n_vertices)
+    near = tree.query_ball_point(middle[crowded], radius[crowded])
+    side = np.repeat(crowded, [len(found) for found in near])
     point = corners[np.fromiter(chain.from_iterable(near), np.int64, len(side))]
     x = points[point]
     apart = margin[side, None]
