@@ -23,6 +23,7 @@ from ..backends.vectors import ElementRestriction
 from ..errors import ArgumentError
 from ..memory import HOST, Device, PerDevice
 from ..mesh import Mesh
+from ..mesh.sorting import unique
 from ..space.arguments import MAX_COMPONENTS
 from ..space.evaluation import positional
 from ..space.sides import Side, facet_sides
@@ -53,7 +54,7 @@ def _by_place(mesh: Mesh, facets: Indices) -> Iterator[tuple[int, int, Indices]]
     group, row = mesh.locations
     cells = mesh.facets.cells[facets, 0]
     keys = group[cells] * 64 + mesh.facets.local[facets, 0]
-    for key in np.unique(keys):
+    for key in unique(keys):
         yield int(key // 64), int(key % 64), row[cells[keys == key]]
 
 
@@ -272,7 +273,7 @@ class BoundaryConditions(Printed):
 
     @staticmethod
     def _facets_of(fixed: Named) -> Indices:
-        return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(facets for facets, _ in fixed.values())]))
+        return unique(np.concatenate([np.empty(0, dtype=np.int64), *(facets for facets, _ in fixed.values())]))
 
     def values_of(self, dirichlet: Condition) -> Array:
         """Other values on the same boundaries.

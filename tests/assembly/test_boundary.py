@@ -94,6 +94,15 @@ def test_dirichlet_values_of_a_function_of_the_space(basis):
     assert np.all(bc.values[bc.free] == 0)
 
 
+@pytest.mark.parametrize("components", [1, 2])
+def test_zero_is_a_value_like_others(components):
+    c0 = hp.C0Space(hp.Space(box(("hex", "tet"), (2, 2, 2)), 3))
+    zero = hp.BoundaryConditions(c0, dirichlet=0.0, components=components)
+    one = hp.BoundaryConditions(c0, dirichlet=1.0, components=components)
+    assert np.array_equal(zero.constrained, one.constrained) and zero.constrained.any()
+    assert zero.values.shape == one.values.shape and not zero.values.any()
+
+
 def test_named_boundaries_share_their_corners():
     mesh = box(("hex", "tet"), (2, 2, 2))
     c0 = hp.C0Space(hp.Space(mesh, 3))
