@@ -3,7 +3,8 @@
 An iteration is the kernels of the product and two or three more (`DeviceIteration`), and does not wait for the host.
 The host reads the scalars of an earlier iteration while the next ones run. When the device meets the tolerance or
 breaks down, later iterations change nothing, so that the result is that iteration's. If an application of the
-preconditioner takes longer than to ask the device, the host asks before each, and makes none in vain.
+preconditioner takes longer than to ask the device, the host asks before it where residuals are near the tolerance, and
+makes none in vain.
 
 If neither product nor preconditioner allocates, some iterations are captured once as a graph and started from then on
 with one call.
@@ -24,6 +25,8 @@ from .preconditioners import Jacobi
 
 # Iterations before a graph is made, which takes as long as some of them; and those in it.
 DIRECT, GRAPH_STEPS = 8, 4
+# Times the tolerance that a residual is expected to fall to when the host asks whether it meets it.
+NEAR = 10.0
 
 
 def iterate_on_device(
@@ -60,10 +63,10 @@ def iterate_on_device(
     first = len(residuals)
     try:
         launcher.start()
-        latest = vectors.read()
+        pending = vectors.read()
         while True:
-            pending = latest
-            if not ask_first:
+            ask = ask_first and _near(residuals[first:], run.tol)
+            if not ask:
                 launcher.launch()
                 latest = vectors.read()
             seen = pending.wait()
@@ -86,12 +89,18 @@ def iterate_on_device(
                     Stop.NOT_FINITE: not_finite(name, done),
                     Stop.EXHAUSTED: no_convergence(name, residuals[-1], run.tol, done),
                 }[stopped]
-            if ask_first:
+            if ask:
                 launcher.launch()
                 latest = vectors.read()
+            pending = latest
     finally:
         vectors.finish()  # the graph and the host's memory are freed
         launcher.release()
+
+
+def _near(residuals: list[float], tol: float) -> bool:
+    """Whether the residual after these may meet the tolerance, if it falls as they do."""
+    return len(residuals) < 2 or residuals[-1] ** 2 <= NEAR * tol * residuals[-2]
 
 
 class _Launcher:
@@ -113,7 +122,7 @@ class _Launcher:
         self.graph: Any = None
 
     def start(self) -> None:
-        """Make the first direction, or see whether one is needed."""
+        """Make the first direction, or tell whether one is needed."""
         self._turn()
 
     def launch(self) -> None:
@@ -139,7 +148,7 @@ class _Launcher:
         self._turn()
 
     def _turn(self) -> None:
-        """The next direction; or, if the host asks first, whether to stop."""
+        """The next direction; or, if the host may ask first, whether to stop."""
         if self.ask_first:
             self.vectors.stop_if_done()
         else:
