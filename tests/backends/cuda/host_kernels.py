@@ -4,12 +4,15 @@ import ctypes
 import hashlib
 import subprocess
 import sys
+import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from llvmlite.binding import get_host_cpu_name
 
 from hpfem.backends.cuda.codegen.layout import stored_factors, stored_kinds
 from hpfem.backends.cuda.codegen.prelude import arguments
@@ -25,9 +28,17 @@ from hpfem.backends.cuda.sumfac_warp.strategy import shared_bytes as warp_bytes
 from hpfem.backends.cuda.sumfac_warp.strategy import source as sumfac_warp_source
 from hpfem.backends.strategy import of_source
 from hpfem.forms.kronecker import check_kronecker
+from hpfem.support.cache import Cache, whole_elf
 
 # A CPU for kernels.
 HOST = Path(__file__).with_name("host.h").read_text(encoding="utf-8")
+COMPILER = (
+    *(sys.executable, "-m", "ziglang", "c++", "-shared", "-fPIC", "-O0", "-g0", "-nostdlib", "-std=c++17"),
+    *("-nostdlib++", "-w", "-fno-exceptions", "-fno-sanitize=all", "-ffp-contract=off"),
+)
+BOUNDS = ("-fsanitize=bounds", "-fsanitize-trap=bounds")
+# Libraries of all processes of the tests, and of their next run, by what they are made of.
+LIBRARIES = Cache(Path(__file__).resolve().parents[3] / "build" / "host_kernels", ".so", code=True, limit=1 << 30)
 OUTCOMES = {1: "threads of a block parted at a barrier", 2: "a kernel wrote behind the end of shared memory"}
 
 
@@ -158,27 +169,23 @@ def compiled(text, folder, bounds=False):
     -------
     ctypes.CDLL
     """
-    name = hashlib.sha256(text.encode()).hexdigest()[:16]
-    source, library = folder / f"{name}.cpp", folder / f"{name}.so"
-    source.write_text(text, encoding="utf-8")
-    command = [
-        sys.executable,
-        "-m",
-        "ziglang",
-        "c++",
-        "-shared",
-        "-fPIC",
-        "-O0",
-        "-g0",
-        "-nostdlib",
-        "-std=c++17",
-        "-nostdlib++",
-        "-w",
-    ]
-    command += ["-fno-exceptions", "-fno-sanitize=all", "-ffp-contract=off"]
-    command += ["-fsanitize=bounds", "-fsanitize-trap=bounds"] * bounds
-    done = subprocess.run([*command, "-o", str(library), str(source)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[:4000]
+    command = [*COMPILER, *BOUNDS * bounds]
+    made_of = "\0".join([text, *command, version("ziglang"), get_host_cpu_name()])
+    name = hashlib.sha256(made_of.encode()).hexdigest()
+    # A file for each call: two libraries that are loaded share no variables.
+    place = Path(tempfile.mkdtemp(dir=folder))
+    source, library = place / "kernels.cpp", place / "kernels.so"
+    with LIBRARIES.alone(name):
+        known = LIBRARIES.read(name)
+        if known is not None and whole_elf(known):
+            library.write_bytes(known)
+        else:
+            source.write_text(text, encoding="utf-8")
+            command += ["-o", str(library), str(source)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr[:4000]
+            LIBRARIES.keep(name, library.read_bytes())
+            LIBRARIES.grown()
     return ctypes.CDLL(str(library))
 
 
