@@ -1,7 +1,6 @@
 """Runs CUDA kernels on the CPU: many specialisations in one library, made by a C++ compiler from a wheel."""
 
 import ctypes
-import hashlib
 import subprocess
 import sys
 import tempfile
@@ -28,7 +27,7 @@ from hpfem.backends.cuda.sumfac_warp.strategy import shared_bytes as warp_bytes
 from hpfem.backends.cuda.sumfac_warp.strategy import source as sumfac_warp_source
 from hpfem.backends.strategy import of_source
 from hpfem.forms.kronecker import check_kronecker
-from hpfem.support.cache import Cache, whole_elf
+from tests.kept import kept
 
 # A CPU for kernels.
 HOST = Path(__file__).with_name("host.h").read_text(encoding="utf-8")
@@ -37,8 +36,6 @@ COMPILER = (
     *("-nostdlib++", "-w", "-fno-exceptions", "-fno-sanitize=all", "-ffp-contract=off"),
 )
 BOUNDS = ("-fsanitize=bounds", "-fsanitize-trap=bounds")
-# Libraries of all processes of the tests, and of their next run, by what they are made of.
-LIBRARIES = Cache(Path(__file__).resolve().parents[3] / "build" / "host_kernels", ".so", code=True, limit=1 << 30)
 OUTCOMES = {1: "threads of a block parted at a barrier", 2: "a kernel wrote behind the end of shared memory"}
 
 
@@ -170,22 +167,19 @@ def compiled(text, folder, bounds=False):
     ctypes.CDLL
     """
     command = [*COMPILER, *BOUNDS * bounds]
-    made_of = "\0".join([text, *command, version("ziglang"), get_host_cpu_name()])
-    name = hashlib.sha256(made_of.encode()).hexdigest()
     # A file for each call: two libraries that are loaded share no variables.
     place = Path(tempfile.mkdtemp(dir=folder))
     source, library = place / "kernels.cpp", place / "kernels.so"
-    with LIBRARIES.alone(name):
-        known = LIBRARIES.read(name)
-        if known is not None and whole_elf(known):
-            library.write_bytes(known)
-        else:
-            source.write_text(text, encoding="utf-8")
-            command += ["-o", str(library), str(source)]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stderr[:4000]
-            LIBRARIES.keep(name, library.read_bytes())
-            LIBRARIES.grown()
+
+    def made():
+        source.write_text(text, encoding="utf-8")
+        files = ["-o", str(library), str(source)]
+        done = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[:4000]
+        return library.read_bytes()
+
+    code = kept([text, *command, version("ziglang"), get_host_cpu_name()], made)
+    library.write_bytes(code)
     return ctypes.CDLL(str(library))
 
 
