@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import meshio
@@ -243,11 +243,11 @@ class World:
         ]
 
     def _files(self, folder: Any) -> list[Call]:
-        inside = partial(_inside, folder)
+        inside, picture = partial(_inside, folder), cache(self.u.plot)
         return [
             Call("Mesh.plot to", lambda path: self.mesh.plot(inside(path)), {"path": "a.png"}),
             Call("Field.plot to", lambda path: self.u.plot(inside(path)), {"path": "a.png"}),
-            Call("Picture.save", lambda path: self.u.plot().save(inside(path)), {"path": "a.svg"}),
+            Call("Picture.save", lambda path: picture().save(inside(path)), {"path": "a.svg"}),
             Call("Mesh.write", lambda path: self.mesh.write(inside(path)), {"path": "a.msh"}),
             Call("save", lambda path, fields: hp.save(inside(path), fields), {"path": "a.h5", "fields": {"u": self.u}}),
             Call(

@@ -1,6 +1,7 @@
 """The house, as ARCHITECTURE says: no circles, backends known in their folders only, no operator in a condition."""
 
 import ast
+import functools
 import re
 
 import pytest
@@ -17,6 +18,7 @@ def parsed(module):
     return ast.parse(MODULES[module].read_text(encoding="utf-8"))
 
 
+@functools.cache
 def graph():
     """Modules of the package that each module imports."""
     found = {}

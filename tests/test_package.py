@@ -130,7 +130,7 @@ def test_python_m_pytest_from_the_root(installed, which):
 
 
 def test_some_tests_pass_outside_the_checkout(installed, tmp_path):
-    """On every backend; `make package` runs all."""
+    """On every shape, basis and backend, of one order: what a wheel lacks is a file. `make package` runs all."""
     lay_out(tmp_path)
     some = (
         "tests/shapes/test_basis.py",
@@ -138,7 +138,8 @@ def test_some_tests_pass_outside_the_checkout(installed, tmp_path):
         "tests/operators/test_exactness.py",
         "tests/test_floors.py",
     )
-    said = run(installed, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", *some, cwd=tmp_path)
+    options = ("-p", "no:cacheprovider", "-p", "no:xdist", "-k", "P2 or box or floors")
+    said = run(installed, "-m", "pytest", *options, *some, cwd=tmp_path)
     assert "passed" in said and f"hpfem from {installed.parent.parent}" in said
 
 

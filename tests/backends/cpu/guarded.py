@@ -3,6 +3,7 @@
 Everything that a kernel is given is there, to the byte: what the caller and the driver give it, and its tables.
 """
 
+import inspect
 import re
 import sys
 from contextlib import contextmanager
@@ -15,12 +16,14 @@ import pytest
 
 from hpfem.backends.cpu.runtime import geometry
 from hpfem.backends.cpu.runtime import kernel as driver
+from hpfem.backends.cpu.runtime import target as compiler
 from hpfem.backends.cpu.runtime.kernel import CpuKernel
 from hpfem.backends.cpu.runtime.target import compile_object, host, load_object
 from hpfem.shapes import SHAPES
 from tests.backends.cpu.processors import narrower
 from tests.backends.problems import FORMS, FORMS_WITH_GRADIENT, curve_problems, make_space, of_size
 from tests.guard import SIDES, Crooked, Guard, faults
+from tests.kept import kept
 
 TABLE = re.compile(
     r"^@(table\d+) = internal unnamed_addr constant (\[\d+ x (\w+)\]) \[(.*)\], align \d+$", re.MULTILINE
@@ -60,7 +63,8 @@ def compiled_apart(text, target):
     """Object code whose tables are elsewhere, and these by name."""
     tables = {name: table(kind, numbers) for name, _, kind, numbers in TABLE.findall(text)}
     text = TABLE.sub(lambda m: f"@{m[1]} = external constant {m[2]}, align {np.dtype(NUMBERS[m[3]]).itemsize}", text)
-    return compile_object(text, target), tables
+    parts = [inspect.getsource(compiler), compiler.llvm_version(), target.cpu, target.features, text]
+    return kept(parts, lambda: compile_object(text, target)), tables
 
 
 @cache

@@ -1,15 +1,17 @@
 """Runs CUDA kernels on the CPU: many specialisations in one library, made by a C++ compiler from a wheel."""
 
 import ctypes
-import hashlib
 import subprocess
 import sys
+import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from llvmlite.binding import get_host_cpu_name
 
 from hpfem.backends.cuda.codegen.layout import stored_factors, stored_kinds
 from hpfem.backends.cuda.codegen.prelude import arguments
@@ -25,9 +27,15 @@ from hpfem.backends.cuda.sumfac_warp.strategy import shared_bytes as warp_bytes
 from hpfem.backends.cuda.sumfac_warp.strategy import source as sumfac_warp_source
 from hpfem.backends.strategy import of_source
 from hpfem.forms.kronecker import check_kronecker
+from tests.kept import kept
 
 # A CPU for kernels.
 HOST = Path(__file__).with_name("host.h").read_text(encoding="utf-8")
+COMPILER = (
+    *(sys.executable, "-m", "ziglang", "c++", "-shared", "-fPIC", "-O0", "-g0", "-nostdlib", "-std=c++17"),
+    *("-nostdlib++", "-w", "-fno-exceptions", "-fno-sanitize=all", "-ffp-contract=off"),
+)
+BOUNDS = ("-fsanitize=bounds", "-fsanitize-trap=bounds")
 OUTCOMES = {1: "threads of a block parted at a barrier", 2: "a kernel wrote behind the end of shared memory"}
 
 
@@ -158,27 +166,20 @@ def compiled(text, folder, bounds=False):
     -------
     ctypes.CDLL
     """
-    name = hashlib.sha256(text.encode()).hexdigest()[:16]
-    source, library = folder / f"{name}.cpp", folder / f"{name}.so"
-    source.write_text(text, encoding="utf-8")
-    command = [
-        sys.executable,
-        "-m",
-        "ziglang",
-        "c++",
-        "-shared",
-        "-fPIC",
-        "-O0",
-        "-g0",
-        "-nostdlib",
-        "-std=c++17",
-        "-nostdlib++",
-        "-w",
-    ]
-    command += ["-fno-exceptions", "-fno-sanitize=all", "-ffp-contract=off"]
-    command += ["-fsanitize=bounds", "-fsanitize-trap=bounds"] * bounds
-    done = subprocess.run([*command, "-o", str(library), str(source)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[:4000]
+    command = [*COMPILER, *BOUNDS * bounds]
+    # A file for each call: two libraries that are loaded share no variables.
+    place = Path(tempfile.mkdtemp(dir=folder))
+    source, library = place / "kernels.cpp", place / "kernels.so"
+
+    def made():
+        source.write_text(text, encoding="utf-8")
+        files = ["-o", str(library), str(source)]
+        done = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[:4000]
+        return library.read_bytes()
+
+    code = kept([text, *command, version("ziglang"), get_host_cpu_name()], made)
+    library.write_bytes(code)
     return ctypes.CDLL(str(library))
 
 
