@@ -73,12 +73,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
       HPFEM_UNROLL for (int j = 0; j < 2 * MODE_PAIRS; j++) HPFEM_MULTIPLY_16(sum[i][j], a[i], b[j / 2].of[j % 2]);
     }
   }
+  __syncthreads();
   HPFEM_UNROLL for (int i = 0; i < ELEMENT_TILES; i++) {
     HPFEM_UNROLL for (int j = 0; j < 2 * MODE_PAIRS; j++) {
       HPFEM_UNROLL for (int n = 0; n < 4; n++) {
         const int e = element + 16 * i + g + n / 2 * 8, m = 8 * (2 * pair + j) + 2 * t + n % 2;
-        if (m < MODES && first + e < elements) out[(first + e) * MODES + m] = sum[i][j][n];
+        if (m < MODES) shared[e * MODES + m] = sum[i][j][n];
       }
     }
   }
+  __syncthreads();
+  for (int i = threadIdx.x; i < ELEMENTS * MODES && i < left; i += THREADS) out[first * MODES + i] = shared[i];
 }

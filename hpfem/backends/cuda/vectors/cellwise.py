@@ -24,6 +24,8 @@ _ROWS, _COLUMNS, _ELEMENTS = 16, 16, 16
 _PAIRS, _MOST_WARPS = 8, 16
 # Warps of a block at least, and tiles of elements if there is room. Blocks are small: some read while others multiply.
 _WARPS, _ELEMENT_TILES = 4, 2
+# Shared memory that a block may take on every GPU.
+_SHARED = 96 << 10
 # Numbers that a thread reads at a time.
 _SIDE = 8
 # Threads of a multiprocessor, by the sums that each holds.
@@ -44,6 +46,11 @@ def bfloat16(values: NDArray[np.floating[Any]]) -> NDArray[np.uint16]:
     """
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+
+
+def _words(n: int) -> int:
+    """Words of an element in shared memory: two given numbers in each, and later one sum."""
+    return max(_COLUMNS // 2 * -(-n // _COLUMNS) + 4, n)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,14 +89,15 @@ class MatrixTiles:
         pairs = -(-n // _ROWS)
         warps = min(_MOST_WARPS, 1 << (pairs - 1).bit_length())
         own = -(-pairs // warps)
-        if own > _PAIRS:
+        room = _SHARED // (4 * _ELEMENTS * max(1, _WARPS // warps) * _words(n))
+        if own > _PAIRS or room == 0:
             return None
         columns = -(-n // _COLUMNS)
         padded = np.zeros((own * warps * _ROWS, columns * _COLUMNS), np.uint16)
         padded[:n, :n] = bfloat16(matrix)
         # [pair, tile, row, tile of columns, half, word, number] in the order of lanes: a row's word
         parts = padded.reshape(own * warps, 2, _ROWS // 2, columns, 2, 4, 2).transpose(0, 3, 2, 5, 1, 4, 6)
-        element_tiles = max(1, min(_ELEMENT_TILES, _PAIRS // own))
+        element_tiles = max(1, min(_ELEMENT_TILES, _PAIRS // own, room))
         return cls(n, max(1, _WARPS // warps), element_tiles, warps, own, np.ascontiguousarray(parts).view(np.uint32))
 
     @property
@@ -105,7 +113,7 @@ class MatrixTiles:
     @property
     def shared_bytes(self) -> int:
         """Shared memory of a block."""
-        return 4 * self.elements * (_COLUMNS // 2 * -(-self.n // _COLUMNS) + 4)
+        return 4 * self.elements * _words(self.n)
 
     def source(self, index: DTypeLike) -> str:
         """Source of the kernel.
