@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..backends.vectors import VectorSpace
 from ..errors import ArgumentError
@@ -22,6 +23,19 @@ class _Scratch(NamedTuple):
     local: Field
     result: Field
     results: Any
+
+
+class _Some:
+    """Sums of local results for some unknowns alone; made anew for other kernels."""
+
+    def __init__(self, columns: NDArray[np.int64]) -> None:
+        self._columns = columns
+        self._made: tuple[Any, Callable[[Any], Any]] = None, lambda local: local
+
+    def __call__(self, back: Any, local: Any) -> Any:
+        if self._made[0] is not back:
+            self._made = back, back.gather_some(self._columns)
+        return self._made[1](local)
 
 
 class Product:
@@ -76,7 +90,7 @@ class Product:
         self._pool, self._join = vectors.pool(), whole
         self._joined: tuple[Any, Callable[[Any], Any] | None] = None, None
         self._own_kernels: tuple[Any, tuple[list[ProductKernel | None], Any]] = None, ([], restriction)
-        self._shared: tuple[Any, Callable[[Any], Any]] = None, lambda local: local
+        self._shared = _Some(vectors.shared)
         if self.whole is None:
             self._pool.give(self._pool.take(self._new_scratch))
 
@@ -142,18 +156,45 @@ class Product:
                 return self.vectors.summed(found) if exchange else found
         scratch = self._pool.take(self._new_scratch)
         try:
-            scatter, apply, gather, of_shared = self._parts(scratch, vector, *sums)
+            scatter, apply, gather, of_some = self._parts(scratch, vector, *sums)
             scatter()
             apply()
             if not exchange or self.vectors.comm.size == 1:
                 return gather()
             # Shared unknowns first: they are exchanged while the others are gathered.
-            for pair in scratch.result.data:
-                pair.read(self.vectors.device)
-            end = self.vectors.summing(of_shared())
+            end = self.vectors.summing(of_some(self._shared))
             return end(gather())
         finally:
             self._pool.give(scratch)
+
+    def at(self, columns: NDArray[np.int64]) -> Callable[[Any], Any] | None:
+        """Make what computes the product for some unknowns alone.
+
+        Parameters
+        ----------
+        columns : ndarray of int, [n]
+
+        Returns
+        -------
+        callable or None
+            vector -> array, [components, n], the sums of this process, zero for unknowns of the identity; None if
+            that is not available, or takes no less time than the whole product.
+        """
+        if not self.alone or self.whole is not None:
+            return None
+        some = _Some(columns)
+
+        def product(vector: Any) -> Any:
+            scratch = self._pool.take(self._new_scratch)
+            try:
+                scatter, apply, _, of_some = self._parts(scratch, vector)
+                scatter()
+                apply()
+                return of_some(some)
+            finally:
+                self._pool.give(scratch)
+
+        return product
 
     def parts(self, vector: Any, *sums: Any) -> dict[str, Callable[[], Any]]:
         """The steps of `into`, by name; in scratch of their own.
@@ -194,7 +235,7 @@ class Product:
 
     def _parts(
         self, scratch: _Scratch, vector: Any, out: Any = None, partials: Any = None, stop: int | None = None
-    ) -> tuple[Callable[[], Any], Callable[[], Any], Callable[[], Any], Callable[[], Any]]:
+    ) -> tuple[Callable[[], Any], Callable[[], Any], Callable[[], Any], Callable[[_Some], Any]]:
         rows, device = vector.reshape(self.shape), self.vectors.device
         sums = () if out is None else (out.reshape(self.shape), partials, stop)
         stops = () if stop is None else (stop,)
@@ -214,20 +255,18 @@ class Product:
                 apply = choice.kernel.apply if kernel is None else kernel.apply
                 apply(rows if kernel and kernel.scattered else source.read(device), result.write(device))
 
-        def gather() -> Any:
+        def results_here() -> Any:
             for pair in scratch.result.data:
                 pair.read(device)  # brings it here, where the operator computes elsewhere
-            return back.gather(scratch.results, rows, *sums)
+            return scratch.results
 
         whole = apply if any(own) else partial(self._operator, scratch.local, out=scratch.result)
-        return scatter, whole, gather, lambda: self._of_shared(back, scratch.results)
-
-    def _of_shared(self, back: Any, local: Any) -> Any:
-        """Sums of local results for the unknowns that other processes have too."""
-        made = self._shared
-        if made[0] is not back:
-            made = self._shared = back, back.gather_some(self.vectors.shared)
-        return made[1](local)
+        return (
+            scatter,
+            whole,
+            lambda: back.gather(results_here(), rows, *sums),
+            lambda some: some(back, results_here()),
+        )
 
     def __call__(self, vector: Any) -> Any:
         """The product, in a new array of the vector's shape.

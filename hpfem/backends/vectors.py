@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import coo_array, csr_array, diags_array
 
 from hpfem.shapes.arguments import reals
 from hpfem.shapes.cached import cached_property
@@ -356,9 +356,12 @@ class ElementRestriction:
         Returns
         -------
         callable
-            local, as for `gather` -> array, [components, n].
+            local, as for `gather` -> array, [components, n]; zero in columns that are not kept.
         """
-        rows = self._vectors.sparse(csr_array(self._Q.transpose[columns]))
+        rows = csr_array(self._Q.transpose[columns])
+        if self._keep is not None:
+            rows = csr_array(diags_array(as_numpy(self._keep)[columns]) @ rows)
+        rows = self._vectors.sparse(rows)
         return lambda local: self._Q.summed(rows, local, self._xp)
 
     def gather_squares(self, local: Sequence[Any]) -> Any:
@@ -937,6 +940,18 @@ class VectorSpace:
         x, y : array, [n]
         """
         self.combine((1.0, alpha), (y, x), y)
+
+    def add_at(self, places: Any, values: Any, rows: Any) -> None:
+        """Add numbers to some entries of vectors, in place.
+
+        Parameters
+        ----------
+        places : array of int, [n], or slice
+            Different ones.
+        values : array, [k, n]
+        rows : array, [k, m]
+        """
+        rows[:, places] += values
 
     def axpby(self, alpha: float, x: Any, beta: float, y: Any) -> None:
         """Y = alpha x + beta y, in place.

@@ -300,3 +300,19 @@ def test_maps_there_and_back_share_their_tables():
     A = hp.GlobalOperator(hp.Helmholtz(space, 1.0), hp.C0Space(space))
     own = Multigrid(A).levels[0].smoothers[0]._T._product
     assert own.restriction is own._outer
+
+
+@pytest.mark.parametrize("components", [1, 2])
+@pytest.mark.parametrize("backend", ["numpy", pytest.param("cuda", marks=pytest.mark.cuda)])
+def test_a_residual_where_the_coarser_level_is(backend, components, rng):
+    """Cycles are the same as with all of the residual."""
+    c0 = hp.C0Space(hp.Space(rotated(ours("cube_mixed.msh"), rng), 5, backend=backend))
+    bc = hp.BoundaryConditions(c0, dirichlet={"xmin": 0.0})
+    A = hp.GlobalOperator(hp.Helmholtz(c0.space), c0, bc, components)
+    M = Multigrid(A, dtype=np.float64)
+    r = A.vectors.from_host(rng.standard_normal(A.shape[0]) * np.tile(bc.free, components))
+    own, own_levels = M.cycle(r), [level.apply_at_kept for level in M.levels]
+    assert [found is not None for found in own_levels] == [True, True, False] and len(M.levels) == 3
+    for level in M.levels:
+        level.apply_at_kept = None
+    assert abs(M.cycle(r) - own).max() < 1e-12 * abs(own).max()

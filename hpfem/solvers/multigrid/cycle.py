@@ -50,6 +50,8 @@ class Level:
     Attributes
     ----------
     A, kept
+    apply_at_kept : callable or None
+        x -> A x of this process at the next coarser level's unknowns (`Product.at`).
     free : ndarray of bool, [components, size]
         Unknowns without Dirichlet values.
     smoothers : list of LowEnergySmoother
@@ -59,8 +61,21 @@ class Level:
     def __init__(self, A: GlobalOperator, kept: Any) -> None:
         self.A, self.kept, self.n = A, kept, A.components
         self._product = A.product_on(A.device)
+        self.apply_at_kept: Callable[[Any], Any] | None = None
         self.free = np.ones((self.n, A.c0.size), dtype=bool) if A.bc is None else ~A.bc.fixed(self.n)
         self.smoothers: list[LowEnergySmoother] = []
+
+    def keep(self, kept: Any) -> None:
+        """Take the unknowns that the next coarser level has.
+
+        Parameters
+        ----------
+        kept : array of int, or slice
+        """
+        vectors = self.A.vectors
+        places = np.arange(self.A.c0.size)[kept] if isinstance(kept, slice) else vectors.to_host(kept)
+        found = self._product.at(places)
+        self.apply_at_kept = found if vectors.comm.each(found is not None) else None  # all processes exchange the same
 
     def apply(self, x: Any) -> Any:
         """Apply the operator.
@@ -192,6 +207,7 @@ class Multigrid:
             while max((orders := self.levels[-1].A.c0.space.orders).values()) > 1:
                 lower = top.at({name: max(1, order // 2) for name, order in orders.items()}, None, rule)
                 self.levels.append(Level(*_truncated(self.levels[-1].A, lower)))
+                self.levels[-2].keep(self.levels[-1].kept)
         last = self.levels[-1]
         with self._phase("energies"):
             coupled, blocks = A.operator.form.components, range(len(space.blocks))
@@ -298,12 +314,19 @@ class Multigrid:
             return self._at_vertices(level, r)
         vectors = self.A.vectors
         smooth = partial(chebyshev, level.apply, level.smooth, self.degree, vectors=vectors)
-        kept, n = self.levels[number + 1].kept, level.n
         x = smooth(r)
-        coarse = rest(r, level.apply(x), vectors).reshape(n, -1)[:, kept]
-        x.reshape(n, -1)[:, kept] += self._cycle(number + 1, coarse.reshape(-1)).reshape(n, -1)
+        lower = self._cycle(number + 1, self._lower_residual(number, r, x))
+        vectors.add_at(self.levels[number + 1].kept, lower.reshape(level.n, -1), x.reshape(level.n, -1))
         x += smooth(rest(r, level.apply(x), vectors))
         return x
+
+    def _lower_residual(self, number: int, r: Any, x: Any) -> Any:
+        """The entries of r - A x that the next coarser level has."""
+        level, lower, vectors = self.levels[number], self.levels[number + 1], self.A.vectors
+        if level.apply_at_kept is None:
+            return rest(r, level.apply(x), vectors).reshape(level.n, -1)[:, lower.kept].reshape(-1)
+        product = lower.A.vectors.summed(level.apply_at_kept(x)).reshape(-1)
+        return rest(r.reshape(level.n, -1)[:, lower.kept].reshape(-1), product, vectors)
 
     def _at_vertices(self, level: Level, r: Any) -> Any:
         x = self.A.vectors.xp.zeros_like(r)

@@ -32,6 +32,12 @@ def _combination(count: int) -> Any:
 
 
 @cache
+def _add_at() -> Any:
+    arguments = "I place, T value", "raw T out", "out[place] += value", "hpfem_add_at"
+    return import_module("cupy").ElementwiseKernel(*arguments)
+
+
+@cache
 def _advance() -> Any:
     body = "x = x + alpha * p; r = r - alpha * q; p = inverse * r + beta * p"
     arguments = "T alpha, T beta, T inverse, T q", "T p, T x, T r", body, "hpfem_advance"
@@ -202,6 +208,14 @@ class CudaVectors(VectorSpace):
         """Write a sum in one pass; see `VectorSpace.combine`."""
         pairs = zip(numbers, vectors, strict=True)
         _combination(len(vectors))(*(own for number, x in pairs for own in (out.dtype.type(number), x)), out)
+
+    def add_at(self, places: Any, values: Any, rows: Any) -> None:
+        """Add numbers to some entries in one kernel; see `VectorSpace.add_at`."""
+        if isinstance(places, slice):
+            super().add_at(places, values, rows)
+            return
+        for value, row in zip(values, rows, strict=True):
+            _add_at()(places, value, row)
 
     def sparse(self, matrix: csr_array) -> Any:
         """Copy a sparse matrix to the GPU; see `VectorSpace.sparse`."""
