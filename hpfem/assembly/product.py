@@ -196,6 +196,32 @@ class Product:
 
         return product
 
+    def rest(self, r: Any, x: Any) -> Any:
+        """The residual r - A x, in a new array.
+
+        Parameters
+        ----------
+        r, x : array, [components * size]
+            In C order, of the space's type.
+
+        Returns
+        -------
+        array, [components * size]
+        """
+        vectors = self.vectors
+        if vectors.iteration is None or vectors.comm.size > 1 or not self.alone or self.whole is not None:
+            product = self(x)
+            vectors.axpby(1.0, r, -1.0, product)
+            return product
+        scratch = self._pool.take(self._new_scratch)
+        try:
+            scatter, apply, gather, _ = self._parts(scratch, x)
+            scatter()
+            apply()
+            return gather(onto=r.reshape(self.shape), factor=-1.0).reshape(r.shape)
+        finally:
+            self._pool.give(scratch)
+
     def parts(self, vector: Any, *sums: Any) -> dict[str, Callable[[], Any]]:
         """The steps of `into`, by name; in scratch of their own.
 
@@ -235,7 +261,7 @@ class Product:
 
     def _parts(
         self, scratch: _Scratch, vector: Any, out: Any = None, partials: Any = None, stop: int | None = None
-    ) -> tuple[Callable[[], Any], Callable[[], Any], Callable[[], Any], Callable[[_Some], Any]]:
+    ) -> tuple[Callable[[], Any], Callable[[], Any], Callable[..., Any], Callable[[_Some], Any]]:
         rows, device = vector.reshape(self.shape), self.vectors.device
         sums = () if out is None else (out.reshape(self.shape), partials, stop)
         stops = () if stop is None else (stop,)
@@ -264,7 +290,7 @@ class Product:
         return (
             scatter,
             whole,
-            lambda: back.gather(results_here(), rows, *sums),
+            lambda **more: back.gather(results_here(), rows, *sums, **more),
             lambda some: some(back, results_here()),
         )
 

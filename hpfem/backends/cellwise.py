@@ -43,6 +43,25 @@ def transposed(factors: Sequence[csr_array]) -> list[csr_array]:
     return [csr_array(factor.T) for factor in reversed(factors)]
 
 
+def added(result: Any, onto: Any) -> Any:
+    """Add a result to what is given, in place.
+
+    Parameters
+    ----------
+    result : array, [n]
+    onto : array, [n], or None
+
+    Returns
+    -------
+    array, [n]
+        `onto`, or the result if there is none.
+    """
+    if onto is None:
+        return result
+    onto += result
+    return onto
+
+
 class CellwiseProduct:
     """x -> Q_a^t M Q x and its transpose, by the vector space's restrictions and products of dense matrices.
 
@@ -102,7 +121,7 @@ class CellwiseProduct:
         flat = self._vectors.xp.empty((starts[-1],), self._dtype)
         return flat, [flat[a:b].reshape(1, *own.shape) for a, b, own in zip(starts, starts[1:], blocks, strict=False)]
 
-    def apply(self, x: Any, scale: Any = None) -> Any:
+    def apply(self, x: Any, scale: Any = None, onto: Any = None) -> Any:
         """Q_a^t M Q x.
 
         Parameters
@@ -110,13 +129,15 @@ class CellwiseProduct:
         x : array, [size]
         scale : array, [size], optional
             Factors of the result.
+        onto : array, [size], optional
+            What the result is added to, in place.
 
         Returns
         -------
         array, [size]
-            A new one.
+            A new one, or `onto`.
         """
-        return self._through(self.restriction, self._there, True, x, scale)
+        return self._through(self.restriction, self._there, True, x, scale, onto=onto)
 
     def transposed(self, r: Any, scale: Any = None, weights: Any = None) -> Any:
         """Q^t M^t Q_a W r.
@@ -138,29 +159,36 @@ class CellwiseProduct:
         """What sums up local numbers: Q_a or Q."""
         return self._outer if outer else self.restriction
 
-    def _sums(self, outer: bool, local: Any, scale: Any) -> Any:
-        """Sums of local numbers times factors."""
+    def _sums(self, outer: bool, local: Any, scale: Any, onto: Any) -> Any:
+        """Sums of local numbers times factors, added to what is given."""
         result = self._gathering(outer).gather(local)[0]
         if scale is not None:
             result *= scale
-        return result
+        return added(result, onto)
 
-    def _sums_of_all(self, outer: bool, local: Any, scale: Any) -> Any:
+    def _sums_of_all(self, outer: bool, local: Any, scale: Any, onto: Any) -> Any:
         """Sums over all processes."""
         if not self._some:
-            return self._sums(outer, local, scale)
+            return self._sums(outer, local, scale, onto)
         some = self._some[outer](local)
         if scale is not None:
             some *= scale[self._shared]
         end = self._vectors.summing(some)
-        return end(self._sums(outer, local, scale)[None])[0]
+        return added(end(self._sums(outer, local, scale, None)[None])[0], onto)
 
     def _through(
-        self, there: Any, operands: Sequence[Any], outer: bool, x: Any, scale: Any, weights: Any = None
+        self,
+        there: Any,
+        operands: Sequence[Any],
+        outer: bool,
+        x: Any,
+        scale: Any,
+        weights: Any = None,
+        onto: Any = None,
     ) -> Any:
         scratch = self._pool.take(self._new_scratch)
         (_, first), (flat, second) = scratch
         self._in_cells(there, operands, x, weights, first, second)
-        result = self._sums_of_all(outer, flat, scale)
+        result = self._sums_of_all(outer, flat, scale, onto)
         self._pool.give(scratch)
         return result

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array, diags_array
 
 from ...assembly import C0Space
 from ...backends.base import Backend
-from ...backends.cellwise import product
+from ...backends.cellwise import added, product
 from ...backends.vectors import BlockMatrix
 from ...memory import as_numpy
 
@@ -89,20 +89,24 @@ class CellMap:
         """
         self._means = self._means * self._means.dtype.type(factor)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Any, onto: Any = None) -> Any:
         """Map a vector.
 
         Parameters
         ----------
         x : array, [size]
+        onto : array, [size], optional
+            What the result is added to, in place.
 
         Returns
         -------
         array, [size]
-            A new one.
+            A new one, or `onto`.
         """
+        if self._C is None:
+            return self._product.apply(x, self._means, onto)
         y = self._product.apply(x, self._means)
-        return y if self._C is None else y - self._vectors.summed(self._C[0] @ y)
+        return added(y - self._vectors.summed(self._C[0] @ y), onto)
 
     def transposed(self, r: Any, scale: Any = None) -> Any:
         """Map a vector by the transpose; see `__call__`.

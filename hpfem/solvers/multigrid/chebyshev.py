@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import eigvalsh_tridiagonal
 
+from ...backends.cellwise import added
 from ...backends.vectors import VectorSpace
 
 Apply = Callable[[Any], Any]
@@ -40,7 +41,7 @@ def first_step(largest: float, degree: int) -> float:
     return WEIGHTS[degree][0] * 4 / (3 * largest)
 
 
-def chebyshev(A: Apply, B: Apply, degree: int, r: Any, vectors: VectorSpace) -> Any:
+def chebyshev(A: Apply, B: Callable[..., Any], degree: int, r: Any, vectors: VectorSpace, onto: Any = None) -> Any:
     """Approximate A^-1 r from a zero start.
 
     Parameters
@@ -48,25 +49,31 @@ def chebyshev(A: Apply, B: Apply, degree: int, r: Any, vectors: VectorSpace) -> 
     A : callable
         x -> A x, a new array.
     B : callable
-        r -> B r times `first_step`, a new array.
+        r -> B r times `first_step`, a new array; with another array as its second argument, that one, with the
+        result added.
     degree : int
         Steps: 1, 2 or 3.
     r : array, [n]
     vectors : VectorSpace
         Device of all vectors.
+    onto : array, [n], optional
+        What the result is added to, in place.
 
     Returns
     -------
     array, [n]
+        A new one, or `onto`.
     """
     first, *weights = WEIGHTS[degree]
+    if not weights:
+        return B(r) if onto is None else B(r, onto)
     x = B(r)
-    d = (1 / first) * x if weights else x
+    d = (1 / first) * x
     for i, weight in enumerate(weights, start=2):
         r = rest(r, A(d), vectors)
         vectors.axpby((6 * i - 3) / ((2 * i + 1) * first), B(r), (2 * i - 3) / (2 * i + 1), d)
         vectors.axpby(weight, d, 1.0, x)
-    return x
+    return added(x, onto)
 
 
 def noise(n: int, xp: Any) -> Any:

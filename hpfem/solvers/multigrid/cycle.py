@@ -91,11 +91,19 @@ class Level:
         """
         return self._product(x)
 
-    def smooth(self, r: Any) -> Any:
-        """Apply the smoother's B times `first_step`, component by component; see `apply`."""
-        own, xp = self.smoothers, self.A.vectors.xp
-        parts = [own[c % len(own)](row) for c, row in enumerate(r.reshape(self.n, -1))]
-        return parts[0] if self.n == 1 else xp.concatenate(parts)
+    def rest(self, r: Any, x: Any) -> Any:
+        """The residual r - A x; see `apply`."""
+        return self._product.rest(r, x)
+
+    def smooth(self, r: Any, onto: Any = None) -> Any:
+        """Apply the smoother's B times `first_step`, component by component; see `chebyshev`."""
+        own, rows = self.smoothers, r.reshape(self.n, -1)
+        if onto is not None:
+            for c, (row, out) in enumerate(zip(rows, onto.reshape(self.n, -1), strict=True)):
+                own[c % len(own)](row, out)
+            return onto
+        parts = [own[c % len(own)](row) for c, row in enumerate(rows)]
+        return parts[0] if self.n == 1 else self.A.vectors.xp.concatenate(parts)
 
     def make_smoothers(self, energies: list[list[Energies]], degree: int) -> None:
         """Make the smoothers: with classes of cells and lines or, if functions of neighbours differ too much, without.
@@ -317,14 +325,13 @@ class Multigrid:
         x = smooth(r)
         lower = self._cycle(number + 1, self._lower_residual(number, r, x))
         vectors.add_at(self.levels[number + 1].kept, lower.reshape(level.n, -1), x.reshape(level.n, -1))
-        x += smooth(rest(r, level.apply(x), vectors))
-        return x
+        return smooth(level.rest(r, x), onto=x)
 
     def _lower_residual(self, number: int, r: Any, x: Any) -> Any:
         """The entries of r - A x that the next coarser level has."""
         level, lower, vectors = self.levels[number], self.levels[number + 1], self.A.vectors
         if level.apply_at_kept is None:
-            return rest(r, level.apply(x), vectors).reshape(level.n, -1)[:, lower.kept].reshape(-1)
+            return level.rest(r, x).reshape(level.n, -1)[:, lower.kept].reshape(-1)
         product = lower.A.vectors.summed(level.apply_at_kept(x)).reshape(-1)
         return rest(r.reshape(level.n, -1)[:, lower.kept].reshape(-1), product, vectors)
 

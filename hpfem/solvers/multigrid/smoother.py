@@ -18,7 +18,7 @@ from hpfem.shapes.low_energy import low_energy_factors, reference_energies
 
 from ...assembly import C0Space
 from ...backends.base import Backend
-from ...backends.cellwise import product
+from ...backends.cellwise import added, product
 from ...backends.vectors import BlockMatrix
 from ...errors import SolverError
 from ...memory import as_numpy
@@ -144,13 +144,13 @@ class LowEnergySmoother:
             inverse = inverse_of_groups(self._coupled(cells, energies, Q, c0), as_numpy(D))
             self.lines = None if inverse is None else vectors.sparse(csr_array(inverse.astype(dtype)))
 
-    def __call__(self, r: Any) -> Any:
-        """Apply to a vector, [size]; a new one."""
+    def __call__(self, r: Any, onto: Any = None) -> Any:
+        """Apply to a vector, [size]; a new one, or what the result is added to."""
         if self._T is None:
-            return r * 1
+            return added(r * 1, onto)
         if self.lines is None:
-            return self._T(self._T.transposed(r, self._inverse))
-        return self._T(self.lines @ self._T.transposed(r))
+            return self._T(self._T.transposed(r, self._inverse), onto)
+        return self._T(self.lines @ self._T.transposed(r), onto)
 
     def scale(self, factor: float) -> None:
         """Multiply B by a number.

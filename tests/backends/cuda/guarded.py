@@ -199,7 +199,7 @@ def products(folder, dtype, components, general):
             a = {name: guard.copy(array) for name, array in arrays_of(tables).items()}
             vector = guard.copy(rng.standard_normal((components, columns)).astype(dtype))
             scale = guard.copy(np.ones(columns, dtype))
-            going = guard.copy(np.zeros(1, np.int32))
+            going, zero = guard.copy(np.zeros(1, np.int32)), np.zeros((), dtype)[()]
             for first, last in pairwise(starts):
                 n, out = last - first, guard.array((components, last - first), dtype)
                 head = (np.int64(n), np.int64(columns), guard.copy(tables.codes[first:last]))
@@ -210,8 +210,8 @@ def products(folder, dtype, components, general):
             head += (a["entry_codes"], a["entry_rows"], a["entry_values"], local)
             blocks = tables.gather_blocks(columns)
             sums, folded = guard.array(blocks, np.float64), guard.array(2, np.float64)
-            run(own, "gather", blocks, 1, *head, vector, None, out, sums, going, guard=guard)
-            run(own, "gather", blocks, 1, *head, None, scale, out, None, None, guard=guard)
+            run(own, "gather", blocks, 1, *head, vector, None, None, zero, out, sums, going, guard=guard)
+            run(own, "gather", blocks, 1, *head, None, scale, out, -1 + zero, out, None, None, guard=guard)
             run(own, "fold", 2, 1, np.int32(blocks), sums, folded, going, guard=guard)
 
 

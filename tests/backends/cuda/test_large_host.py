@@ -83,5 +83,5 @@ def test_scatter_and_gather(tmp_path, rng):
     given += (missing(tables.slice_starts, SLICE), tables.entry_codes, nothing, nothing, missing(local), None, None)
     each = THREADS * tables.columns_each
     with first_block(own, before // each):
-        run(own, "gather", -(-(before + columns) // each), 1, *given, missing(out), None, None)
+        run(own, "gather", -(-(before + columns) // each), 1, *given, None, np.float64(0), missing(out), None, None)
     assert np.abs(out - Q.T @ local).max() < 1e-13

@@ -86,26 +86,30 @@ def test_products_are_those_of_the_sparse_matrix(case, masked, folder, rng):
     head = (np.int64(c0.size), np.int64(tables.single), a.starts, a.order, a.slice_starts, a.entry_codes, a.entry_rows)
     wanted = (Q.T @ local.T).T
     scale = np.abs(wanted).max()
-    out = np.full((components, c0.size), np.nan, dtype)
-    run(own, "gather", blocks, 1, *head, a.entry_values, packed, none, none, out, none, none)
+    out, one = np.full((components, c0.size), np.nan, dtype), np.ones((), dtype)[()]
+    alone = none, none, none, one
+    run(own, "gather", blocks, 1, *head, a.entry_values, packed, *alone, out, none, none)
     assert np.abs(out - wanted).max() < tolerance * scale
     factors = rng.standard_normal(c0.size).astype(dtype)
     scaled = np.full_like(out, np.nan)
-    run(own, "gather", blocks, 1, *head, a.entry_values, packed, none, factors, scaled, none, none)
+    run(own, "gather", blocks, 1, *head, a.entry_values, packed, none, factors, none, one, scaled, none, none)
     assert np.array_equal(scaled, out * factors)
+    onto = vector.copy()  # added in place
+    run(own, "gather", blocks, 1, *head, a.entry_values, packed, none, none, onto, -2 * one, onto, none, none)
+    assert np.abs(onto - (vector - 2 * out)).max() < tolerance * scale
     # Some columns alone, to the last bit.
     columns = np.sort(rng.choice(c0.size, c0.size // 3, replace=False))
     some, (starts, codes) = np.full((components, len(columns)), np.nan, dtype), tables.part(columns, np)
     head_of_some = (np.int64(len(columns)), np.int64(0), a.starts, a.order, starts, codes.astype(a.codes.dtype))
     head_of_some += (a.entry_rows, a.entry_values, packed)
-    run(own, "gather", tables.gather_blocks(len(columns)), 1, *head_of_some, none, none, some, none, none)
+    run(own, "gather", tables.gather_blocks(len(columns)), 1, *head_of_some, *alone, some, none, none)
     assert np.array_equal(some, out[:, columns])
     if masked:
         wanted = np.where(free, wanted, vector)
     sums = [np.full(blocks, np.nan), np.full(blocks, np.nan)]
     for partials, descending in zip(sums, (False, True), strict=True):
         out[:] = np.nan
-        rest = (packed, vector, none, out, partials, none)
+        rest = (packed, vector, none, none, one, out, partials, none)
         run(own, "gather", blocks, 1, *head, a.entry_values, *rest, descending=descending)
         assert np.abs(out - wanted).max() < tolerance * scale
     assert sums[0].sum() == pytest.approx(np.sum(vector.astype(float) * out), rel=1e-12)
@@ -114,7 +118,7 @@ def test_products_are_those_of_the_sparse_matrix(case, masked, folder, rng):
     run(own, "fold", 3, 1, np.int32(len(many)), many, folded, none)
     assert folded.sum() == pytest.approx(many.sum(), abs=1e-12 * len(many))
     out[:] = 7
-    run(own, "gather", blocks, 1, *head, a.entry_values, packed, vector, none, out, sums[0], np.ones(1, np.int32))
+    run(own, "gather", blocks, 1, *head, a.entry_values, packed, vector, *alone[1:], out, sums[0], np.ones(1, np.int32))
     assert np.all(out == 7)
 
 

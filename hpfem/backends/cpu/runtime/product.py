@@ -22,6 +22,7 @@ from ....geometry.element_map import CACHED, chunks
 from ....mesh.sorting import distinct, run_starts
 from ....support.pool import Pool
 from ....support.threads import THREAD_FLOPS
+from ...cellwise import added
 from ...vectors import HOST_VECTORS, BlockMatrix, VectorSpace
 from .kernel import CpuKernel, MatrixKernel
 from .recording import Recorded, Recording
@@ -302,9 +303,10 @@ class CpuCellwise:
         self._forward = CpuProduct(there, Q, back)
         self._backward = CpuProduct(again, back, Q, self._forward)
 
-    def apply(self, x: Array, scale: Array | None = None) -> Array:
+    def apply(self, x: Array, scale: Array | None = None, onto: Array | None = None) -> Array:
         """Q_a^t M Q x; see `CellwiseProduct.apply`."""
-        return self._of_all(self._forward(x[None])[0], scale)
+        found: Array = added(self._of_all(self._forward(x[None])[0], scale), onto)
+        return found
 
     def transposed(self, r: Array, scale: Array | None = None, weights: Array | None = None) -> Array:
         """Q^t M^t Q_a W r; see `CellwiseProduct.transposed`."""

@@ -186,8 +186,9 @@ class CudaCellwise(CellwiseProduct):
         direct = all(isinstance(own, _Tiled) for own in [*self._there, *self._back])
         return [after if direct else self._new_local(), after]
 
-    def _sums(self, outer: bool, local: Any, scale: Any) -> Any:
-        return self._gathering(outer).gather(local, scale=scale)[0]
+    def _sums(self, outer: bool, local: Any, scale: Any, onto: Any) -> Any:
+        rows = None if onto is None else onto[None]
+        return self._gathering(outer).gather(local, out=rows, scale=scale, onto=rows)[0]
 
     def _in_cells(
         self, there: Any, operands: Sequence[Any], x: Any, weights: Any, given: Sequence[Any], out: Sequence[Any]

@@ -361,7 +361,7 @@ class IndexedRestriction(ElementRestriction):
                     (THREADS,),
                     (
                         np.int64(n), np.int64(0), a.starts, a.order, slice_starts, codes, a.entry_rows, a.entry_values,
-                        local, none, none, out, none, none,
+                        local, none, none, none, np.zeros((), self._dtype)[()], out, none, none,
                     ),
                     shared_mem=sum_bytes(1),
                 )  # fmt: skip
@@ -418,6 +418,8 @@ class IndexedRestriction(ElementRestriction):
         partials: Any = None,
         stop: Any = None,
         scale: Any = None,
+        onto: Any = None,
+        factor: float = 1.0,
     ) -> Any:
         """Sum local numbers, Q^T; see `ElementRestriction.gather`.
 
@@ -428,11 +430,15 @@ class IndexedRestriction(ElementRestriction):
         out : cupy.ndarray, [components, size], optional
             Overwritten; made anew when left out.
         partials : cupy.ndarray of float64, [blocks], optional
-            For sums of vector * out.
+            For sums of vector times the sums.
         stop : int, optional
             As for `scatter`.
         scale : cupy.ndarray, [size], optional
-            Factors of the result.
+            Factors of the sums.
+        onto : cupy.ndarray, [components, size], optional
+            What the sums are added to; it may be `out`.
+        factor : float
+            Of the sums, where they are added.
 
         Returns
         -------
@@ -450,7 +456,8 @@ class IndexedRestriction(ElementRestriction):
             (
                 np.int64(self.size), np.int64(a.single), a.starts, a.order, a.slice_starts, a.entry_codes,
                 a.entry_rows, a.entry_values, local, none if vector is None else vector,
-                none if scale is None else scale, out, none if sums is None else sums, np.uint64(stop or 0),
+                none if scale is None else scale, none if onto is None else onto, np.full((), factor, self._dtype)[()],
+                out, none if sums is None else sums, np.uint64(stop or 0),
             ),
             shared_mem=sum_bytes(1),
         )  # fmt: skip
