@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..backends.vectors import VectorSpace
 from ..errors import ArgumentError
@@ -28,7 +27,7 @@ class _Scratch(NamedTuple):
 class _Some:
     """Sums of local results for some unknowns alone; made anew for other kernels."""
 
-    def __init__(self, columns: NDArray[np.int64]) -> None:
+    def __init__(self, columns: Any) -> None:
         self._columns = columns
         self._made: tuple[Any, Callable[[Any], Any]] = None, lambda local: local
 
@@ -167,12 +166,13 @@ class Product:
         finally:
             self._pool.give(scratch)
 
-    def at(self, columns: NDArray[np.int64]) -> Callable[[Any], Any] | None:
+    def at(self, columns: Any) -> Callable[[Any], Any] | None:
         """Make what computes the product for some unknowns alone.
 
         Parameters
         ----------
-        columns : ndarray of int, [n]
+        columns : array of int, [n]
+            On the host, or where the vectors are.
 
         Returns
         -------

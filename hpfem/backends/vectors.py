@@ -345,13 +345,13 @@ class ElementRestriction:
             out += vector * self._drop
         return out
 
-    def gather_some(self, columns: Indices) -> Callable[[Any], Any]:
+    def gather_some(self, columns: Any) -> Callable[[Any], Any]:
         """Make a function that sums local numbers for some columns only, with the same bits as `gather`.
 
         Parameters
         ----------
-        columns : ndarray of int, [n]
-            Of Q.
+        columns : array of int, [n]
+            Of Q; on the host, or where the vectors are.
 
         Returns
         -------

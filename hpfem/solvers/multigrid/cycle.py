@@ -73,8 +73,7 @@ class Level:
         kept : array of int, or slice
         """
         vectors = self.A.vectors
-        places = np.arange(self.A.c0.size)[kept] if isinstance(kept, slice) else vectors.to_host(kept)
-        found = self._product.at(places)
+        found = self._product.at(vectors.xp.arange(self.A.c0.size)[kept] if isinstance(kept, slice) else kept)
         self.apply_at_kept = found if vectors.comm.each(found is not None) else None  # all processes exchange the same
 
     def apply(self, x: Any) -> Any:

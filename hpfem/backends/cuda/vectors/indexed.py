@@ -348,10 +348,11 @@ class IndexedRestriction(ElementRestriction):
         """
         return self._codes[number], self._tables.row_starts, self._tables.columns, self._tables.values
 
-    def gather_some(self, columns: Indices) -> Callable[[Any], Any]:
+    def gather_some(self, columns: Any) -> Callable[[Any], Any]:
         """Make what sums local numbers for some columns alone; see `ElementRestriction.gather_some`."""
         a, none, n = self._tables, np.uint64(0), len(columns)
-        slice_starts, codes = a.part(self._vectors.from_host(columns), self._vectors.xp)
+        here = columns if self._vectors.has(columns) else self._vectors.from_host(columns)
+        slice_starts, codes = a.part(here, self._vectors.xp)
 
         def gather(local: Any) -> Any:
             out = self._device.empty((local.size // len(a.codes), n), self._dtype)
