@@ -20,6 +20,8 @@ _TITLES = {
     "alone": "Side by side, size of each",
 }
 _DASHES = ("-", "--", ":", "-.")
+# Letters of a problem's words of which three fit a row of the legend.
+_SHORT = 30
 
 
 def plot_scaling(results: Mapping[str, Any], folder: str | os.PathLike[str], suffix: str = ".png") -> list[Path]:
@@ -58,7 +60,8 @@ def plot_scaling(results: Mapping[str, Any], folder: str | os.PathLike[str], suf
         style.handle(text, color="0.3", linestyle="none", marker=markers[own])
         for own, text in zip(problems, words, strict=True)
     ]
-    legend = [row[i : i + 3] for row in (cells, sizes) for i in range(0, len(row), 3)]
+    each = 3 if max(map(len, words)) <= _SHORT else 2
+    legend = [row[i : i + each] for row in (cells, sizes) for i in range(0, len(row), each)]
     figure, axes = style.columns([_TITLES[kind] for kind in kinds], legend)
     machine, backends = results.get("machine") or {}, sorted({row["backend"] for row in rows})
     device = (machine.get("gpu") or [None])[0] if backends == ["cuda"] else machine.get("cpu")

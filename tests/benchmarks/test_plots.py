@@ -3,6 +3,7 @@
 import json
 import struct
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from hpfem.errors import ArgumentError
 from hpfem.plots import plot_results, throughput
 from hpfem.plots.style import broken, handle, in_order, strategy_colours
 from hpfem.support.files import write_json
+
+ROOT = Path(__file__).parents[2]
 
 
 def bench(
@@ -363,3 +366,11 @@ def test_parts_of_whole_solves(tmp_path, monkeypatch):
         assert tops[-1] == pytest.approx(max(6e6 / rate for (own, *_), rate in rates.items() if own == shape))
         assert all(bar.get_height() > 0 for bar in axis.patches)
     assert len(figures["solve_by_order"].axes[0].get_lines()) == 3 * 2
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks" / "results").glob("scaling_*.json")), ids=lambda p: p.name)
+def test_legends_of_scaling_fit_the_figure(path, tmp_path, monkeypatch):
+    [figure] = shown(monkeypatch, json.loads(path.read_text(encoding="utf-8")), tmp_path).values()
+    figure.canvas.draw()
+    left, right = figure.legends[0].get_window_extent().intervalx
+    assert 0 <= left < right <= figure.bbox.width

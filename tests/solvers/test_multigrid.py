@@ -5,7 +5,8 @@ import pytest
 from scipy.sparse import csr_array
 
 import hpfem as hp
-from hpfem.backends.cellwise import product
+from hpfem.backends.cellwise import CellwiseProduct, product
+from hpfem.backends.cuda.vectors.cellwise import bfloat16
 from hpfem.mesh import box
 from hpfem.shapes import SHAPES
 from hpfem.shapes.low_energy import eigenbasis, low_energy_factors, reference_energies
@@ -316,3 +317,34 @@ def test_a_residual_where_the_coarser_level_is(backend, components, rng):
     for level in M.levels:
         level.apply_at_kept = None
     assert abs(M.cycle(r) - own).max() < 1e-12 * abs(own).max()
+
+
+class Rounding(CellwiseProduct):
+    """Products as a GPU's tensor cores make them: of matrices and numbers in bfloat16."""
+
+    def _operand(self, factors, restriction, number):
+        return self.rounded(super()._operand(factors, restriction, number))
+
+    def _in_cells(self, there, operands, x, weights, given, out):
+        there.scatter((x if weights is None else weights * x)[None], given)
+        for source, target, M in zip(given, out, operands, strict=True):
+            self._vectors.multiply(self.rounded(source[0]), M, target[0])
+
+    def rounded(self, values):
+        """Numbers as bfloat16 has them."""
+        assert values.dtype == np.float32
+        return (bfloat16(values).astype(np.uint32) << 16).view(np.float32)
+
+
+@pytest.mark.parametrize("shape", SOLIDS)
+@pytest.mark.parametrize("order", [4, 7])
+@pytest.mark.parametrize("lam", [0.0, 1e4])
+def test_bfloat16_in_the_smoother_takes_no_more_iterations(shape, order, lam, rng, monkeypatch):
+    space = hp.Space(box(shape, 4 if shape == "hex" and order == 4 else 2), order, backend="numpy")
+    c0 = hp.C0Space(space)
+    A = hp.GlobalOperator(hp.Helmholtz(space, lam), c0, hp.BoundaryConditions(c0, dirichlet=0.0))
+    counts = []
+    for kind in (CellwiseProduct, Rounding):
+        monkeypatch.setattr("hpfem.backends.base.CellwiseProduct", kind)
+        counts.append(iterations(A, np.random.default_rng(0), degree=1))
+    assert counts[1] <= counts[0] + 1
