@@ -126,6 +126,18 @@ def test_device_results_equal_host_results(kind, fused, system, solve):
 
 
 @pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("values", [(1, 3, 7), (1, 1.001, 50), (2,)])
+def test_a_sudden_end_changes_nothing_afterwards(values, fused, solve, rng):
+    """With few eigenvalues the last residual falls out of line: an iteration more is under way, which must do nothing."""
+    diagonal = rng.choice(values, 60).astype(float)
+    b = rng.standard_normal(60)
+    for M in (Costly(lambda r: r * 1), None):
+        x, residuals, _ = solve(lambda p: diagonal * p, b, M, fused=fused)
+        assert len(residuals) == len(values) + 1
+        assert np.linalg.norm(b - diagonal * x) < 1e-9 * np.linalg.norm(b)
+
+
+@pytest.mark.parametrize("fused", [True, False])
 def test_failures_are_those_of_the_host(fused, system, solve):
     matrix, b = system
     b = scaled(b, -HOST_VECTORS.exponent(b))  # as `cg` does

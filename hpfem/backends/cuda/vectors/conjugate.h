@@ -23,6 +23,7 @@ struct Control {
   long long begun;    // by `residual`
   int stopped;        // by `direction`
   int broken;         // by `residual`
+  int ended;          // by `direction` without z, for those with z
 };
 
 HPFEM_DEVICE bool finite_number(double x) { return x - x == 0; }
@@ -101,6 +102,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
               real *__restrict__ x, real *__restrict__ p) {
   HPFEM_SHARED(words);
   const bool speaks = blockIdx.x == 0 && threadIdx.x == 0;
+  if (z != nullptr && control->ended != RUNNING) return;
   const int broken = control->broken;
   if (broken != RUNNING) {
     if (speaks) control->stopped = broken;
@@ -124,6 +126,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     control->rho[i % RING] = rho;
     control->finished = i;
     control->stopped = stopped;
+    if (z == nullptr) control->ended = stopped;
   }
   if (z == nullptr && stopped == RUNNING) return;
   for (long long k = (long long)blockIdx.x * THREADS + threadIdx.x; k < n; k += (long long)gridDim.x * THREADS) {

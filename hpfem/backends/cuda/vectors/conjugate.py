@@ -22,7 +22,7 @@ CONTROL = np.dtype(
     [(name, "f8", RING) for name in ("residual", "rho", "curvature")]
     + [(name, "f8") for name in ("scale", "tolerance")]
     + [(name, "i8") for name in ("most", "finished", "begun")]
-    + [(name, "i4") for name in ("stopped", "broken")]
+    + [(name, "i4") for name in ("stopped", "broken", "ended")]
 )
 
 
@@ -235,7 +235,7 @@ class CudaConjugateVectors:
         self._launch(self._direction, self._blocks, 2, self._control, *sums, z, inverse, self.x, self.p)
 
     def stop_if_done(self) -> None:
-        """Before M^-1 r is made: end the iterations; see `ConjugateVectors.stop_if_done`."""
+        """Before M^-1 r is made: whether the iterations end here; see `ConjugateVectors.stop_if_done`."""
         sums = self._sums(self._rr, self._rr)
         self._launch(self._direction, self._blocks, 2, self._control, *sums, _NONE, _NONE, self.x, self.p)
 
