@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -31,10 +32,12 @@ class _Some:
         self._columns = columns
         self._made: tuple[Any, Callable[[Any], Any]] = None, lambda local: local
 
-    def __call__(self, back: Any, local: Any) -> Any:
-        if self._made[0] is not back:
-            self._made = back, back.gather_some(self._columns)
-        return self._made[1](local)
+    def gathering(self, back: Any) -> Callable[[Any], Any]:
+        """What sums local results up, by the restriction `back`."""
+        made = self._made
+        if made[0] is not back:
+            made = self._made = back, back.gather_some(self._columns)
+        return made[1]
 
 
 class Product:
@@ -153,20 +156,26 @@ class Product:
             found = whole(vector.reshape(self.shape))
             if not self._operator.guarded or bool(self.vectors.xp.isfinite(found).all()):
                 return self.vectors.summed(found) if exchange else found
-        scratch = self._pool.take(self._new_scratch)
-        try:
-            scatter, apply, gather, of_some = self._parts(scratch, vector, *sums)
-            scatter()
-            apply()
+        with self._applied(vector, *sums) as (gather, of_some):
             if not exchange or self.vectors.comm.size == 1:
                 return gather()
             # Shared unknowns first: they are exchanged while the others are gathered.
             end = self.vectors.summing(of_some(self._shared))
             return end(gather())
+
+    @contextmanager
+    def _applied(self, vector: Any, *sums: Any) -> Iterator[tuple[Callable[..., Any], Callable[[_Some], Any]]]:
+        """Scratch with local results, and the last two of `_parts`."""
+        scratch = self._pool.take(self._new_scratch)
+        try:
+            scatter, apply, gather, of_some = self._parts(scratch, vector, *sums)
+            scatter()
+            apply()
+            yield gather, of_some
         finally:
             self._pool.give(scratch)
 
-    def at(self, columns: Any) -> Callable[[Any], Any] | None:
+    def restricted(self, columns: Any) -> Callable[[Any], Any] | None:
         """Make what computes the product for some unknowns alone.
 
         Parameters
@@ -183,20 +192,15 @@ class Product:
         if not self.alone or self.whole is not None:
             return None
         some = _Some(columns)
+        some.gathering(self._kernels[1])  # now: nothing can be made while launches are captured
 
         def product(vector: Any) -> Any:
-            scratch = self._pool.take(self._new_scratch)
-            try:
-                scatter, apply, _, of_some = self._parts(scratch, vector)
-                scatter()
-                apply()
+            with self._applied(vector) as (_, of_some):
                 return of_some(some)
-            finally:
-                self._pool.give(scratch)
 
         return product
 
-    def rest(self, r: Any, x: Any) -> Any:
+    def residual(self, r: Any, x: Any) -> Any:
         """The residual r - A x, in a new array.
 
         Parameters
@@ -209,18 +213,12 @@ class Product:
         array, [components * size]
         """
         vectors = self.vectors
-        if vectors.iteration is None or vectors.comm.size > 1 or not self.alone or self.whole is not None:
+        if vectors.comm.size > 1 or vectors.iteration is None or not self.alone or self.whole is not None:
             product = self(x)
             vectors.axpby(1.0, r, -1.0, product)
             return product
-        scratch = self._pool.take(self._new_scratch)
-        try:
-            scatter, apply, gather, _ = self._parts(scratch, x)
-            scatter()
-            apply()
+        with self._applied(x) as (gather, _):
             return gather(onto=r.reshape(self.shape), factor=-1.0).reshape(r.shape)
-        finally:
-            self._pool.give(scratch)
 
     def parts(self, vector: Any, *sums: Any) -> dict[str, Callable[[], Any]]:
         """The steps of `into`, by name; in scratch of their own.
@@ -291,7 +289,7 @@ class Product:
             scatter,
             whole,
             lambda **more: back.gather(results_here(), rows, *sums, **more),
-            lambda some: some(back, results_here()),
+            lambda some: some.gathering(back)(results_here()),
         )
 
     def __call__(self, vector: Any) -> Any:

@@ -166,7 +166,7 @@ class AlignedTopology(Topology):
         self.scattered = any(not isinstance(order, slice) for order in self._orders)
 
     def find_on(self, xp: Any) -> None:
-        """Find what edges and faces are made of where arrays of a module are; see `Topology.find_on`.
+        """Find what edges, faces and facets are made of where arrays of a module are; see `Topology.find_on`.
 
         Parameters
         ----------

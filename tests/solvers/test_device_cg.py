@@ -128,7 +128,7 @@ def test_device_results_equal_host_results(kind, fused, system, solve):
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("values", [(1, 3, 7), (1, 1.001, 50), (2,)])
 def test_a_sudden_end_changes_nothing_afterwards(values, fused, solve, rng):
-    """With few eigenvalues the last residual falls out of line: an iteration more is under way, which must do nothing."""
+    """With few eigenvalues the last residual falls out of line: the iteration under way then must do nothing."""
     diagonal = rng.choice(values, 60).astype(float)
     b = rng.standard_normal(60)
     for M in (Costly(lambda r: r * 1), None):

@@ -19,7 +19,7 @@ from ..vectors import BlockMatrix, VectorSpace
 from .dense.strategy import CudaDense
 from .fused.strategy import CudaFused
 from .kronecker.strategy import CudaKronecker
-from .runtime.device import CudaDevice, CudaTimer, all_names, current_device, missing
+from .runtime.device import CudaDevice, CudaTimer, all_names, architecture, current_device, missing
 from .runtime.kernel import held
 from .runtime.limits import measure_gpu
 from .runtime.nvrtc import kernel_cache
@@ -27,7 +27,7 @@ from .stdmat.strategy import CudaStdMat
 from .sumfac.strategy import CudaSumFac
 from .sumfac_top.strategy import CudaSumFacTop
 from .sumfac_warp.strategy import CudaSumFacWarp
-from .vectors.cellwise import CudaCellwise
+from .vectors.cellwise import CudaCellwise, has_bfloat16
 from .vectors.function import CudaFunction
 from .vectors.space import CudaVectors
 
@@ -66,7 +66,7 @@ class CudaBackend(Backend):
         rough: bool = False,
     ) -> CudaCellwise:
         """Products by tensor cores, if they may be rough; see `Backend.cellwise`."""
-        return CudaCellwise(matrices, Q, back, vectors, dtype, rough)
+        return CudaCellwise(matrices, Q, back, vectors, dtype, rough and has_bfloat16(architecture()))
 
     def function(self, trace: Trace) -> CudaFunction:
         """A kernel of one thread a point; see `Backend.function`."""

@@ -51,7 +51,7 @@ class Level:
     ----------
     A, kept
     apply_at_kept : callable or None
-        x -> A x of this process at the next coarser level's unknowns (`Product.at`).
+        x -> A x of this process at the next coarser level's unknowns (`Product.restricted`).
     free : ndarray of bool, [components, size]
         Unknowns without Dirichlet values.
     smoothers : list of LowEnergySmoother
@@ -73,7 +73,7 @@ class Level:
         kept : array of int, or slice
         """
         vectors = self.A.vectors
-        found = self._product.at(vectors.xp.arange(self.A.c0.size)[kept] if isinstance(kept, slice) else kept)
+        found = self._product.restricted(vectors.xp.arange(self.A.c0.size)[kept] if isinstance(kept, slice) else kept)
         self.apply_at_kept = found if vectors.comm.each(found is not None) else None  # all processes exchange the same
 
     def apply(self, x: Any) -> Any:
@@ -90,9 +90,9 @@ class Level:
         """
         return self._product(x)
 
-    def rest(self, r: Any, x: Any) -> Any:
+    def residual(self, r: Any, x: Any) -> Any:
         """The residual r - A x; see `apply`."""
-        return self._product.rest(r, x)
+        return self._product.residual(r, x)
 
     def smooth(self, r: Any, onto: Any = None) -> Any:
         """Apply the smoother's B times `first_step`, component by component; see `chebyshev`."""
@@ -264,7 +264,9 @@ class Multigrid:
         run = self._pool.take(lambda: _Run(self))
         try:
             z = run(r)
-            return z.astype(r.dtype) if self._free is None else self.A.vectors.xp.where(self._free, z, r)
+            if self._free is None:
+                return z.astype(r.dtype)
+            return self.A.vectors.xp.where(self._free, z, r).astype(r.dtype, copy=False)
         finally:
             self._pool.give(run)
 
@@ -324,13 +326,13 @@ class Multigrid:
         x = smooth(r)
         lower = self._cycle(number + 1, self._lower_residual(number, r, x))
         vectors.add_at(self.levels[number + 1].kept, lower.reshape(level.n, -1), x.reshape(level.n, -1))
-        return smooth(level.rest(r, x), onto=x)
+        return smooth(level.residual(r, x), onto=x)
 
     def _lower_residual(self, number: int, r: Any, x: Any) -> Any:
         """The entries of r - A x that the next coarser level has."""
         level, lower, vectors = self.levels[number], self.levels[number + 1], self.A.vectors
         if level.apply_at_kept is None:
-            return level.rest(r, x).reshape(level.n, -1)[:, lower.kept].reshape(-1)
+            return level.residual(r, x).reshape(level.n, -1)[:, lower.kept].reshape(-1)
         product = lower.A.vectors.summed(level.apply_at_kept(x)).reshape(-1)
         return rest(r.reshape(level.n, -1)[:, lower.kept].reshape(-1), product, vectors)
 

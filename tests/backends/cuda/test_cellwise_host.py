@@ -12,7 +12,7 @@ from hpfem.backends.cellwise import CellwiseProduct
 from hpfem.backends.cuda.codegen.prelude import program
 from hpfem.backends.cuda.runtime import nvrtc
 from hpfem.backends.cuda.vectors import cellwise, indexed
-from hpfem.backends.cuda.vectors.cellwise import MatrixTiles, bfloat16
+from hpfem.backends.cuda.vectors.cellwise import MatrixTiles, bfloat16, has_bfloat16
 from hpfem.backends.cuda.vectors.indexed import IndexedRestriction, IndexTables
 from hpfem.backends.vectors import HOST_VECTORS, BlockMatrix, VectorSpace
 from hpfem.memory import HOST
@@ -47,6 +47,10 @@ def test_every_row_has_a_thread(n, rng):
     assert 64 <= tiles.threads <= 1024 and tiles.mode_pairs * tiles.element_tiles <= 8
     assert tiles.shared_bytes <= 96 << 10
     assert 0 <= np.count_nonzero(tiles.words) <= tiles.words.size
+
+
+def test_old_gpus_have_no_bfloat16():
+    assert [has_bfloat16(name) for name in ("sm_75", "sm_80", "sm_90", "sm_100")] == [False, True, True, True]
 
 
 def test_large_matrices_are_multiplied_in_one_piece():
@@ -188,7 +192,7 @@ def test_products_there_and_back(rough, on_host, rng, monkeypatch):
 
 
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100"])
-@pytest.mark.parametrize("n", [20, 125, 512, 729])
+@pytest.mark.parametrize("n", [8, 20, 125, 512, 729, 1000, 1331, 1536])
 def test_it_compiles_without_spills(n, architecture):
     log = nvrtc.compile_source(program(MatrixTiles.of(np.zeros((n, n))).source(np.int32)), architecture).log
     assert "0 bytes spill stores" in log and " spill stores" not in log.replace(" 0 bytes spill stores", "")

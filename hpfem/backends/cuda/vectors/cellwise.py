@@ -24,12 +24,12 @@ _ROWS, _COLUMNS, _ELEMENTS = 16, 16, 16
 _PAIRS, _MOST_WARPS = 8, 16
 # Warps of a block at least, and tiles of elements if there is room. Blocks are small: some read while others multiply.
 _WARPS, _ELEMENT_TILES = 4, 2
-# Shared memory that a block may take on every GPU.
-_SHARED = 96 << 10
+# The first architecture with bfloat16, and shared memory that a block may take on all of them.
+_LEAST, _SHARED = 80, 96 << 10
 # Numbers that a thread reads at a time.
 _SIDE = 8
-# Threads of a multiprocessor, by the sums that each holds.
-_ON_MULTIPROCESSOR = {16: 1280, 32: 1024, 64: 512}
+# Threads of a multiprocessor, by the sums and the words of the matrix that each holds.
+_ON_MULTIPROCESSOR = {24: 1280, 48: 1024, 128: 512}
 
 
 def bfloat16(values: NDArray[np.floating[Any]]) -> NDArray[np.uint16]:
@@ -46,6 +46,21 @@ def bfloat16(values: NDArray[np.floating[Any]]) -> NDArray[np.uint16]:
     """
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+
+
+def has_bfloat16(architecture: str) -> bool:
+    """Tell whether the tensor cores of a GPU multiply bfloat16.
+
+    Parameters
+    ----------
+    architecture : str
+        As `CudaDevice.architecture`.
+
+    Returns
+    -------
+    bool
+    """
+    return int(architecture.removeprefix("sm_")) >= _LEAST
 
 
 def _words(n: int) -> int:
@@ -127,10 +142,10 @@ class MatrixTiles:
         -------
         str
         """
-        types, sums = {"real": np.float32, "Index": index}, 8 * self.mode_pairs * self.element_tiles
+        types, held = {"real": np.float32, "Index": index}, 8 * self.mode_pairs * (self.element_tiles + 1)
         constants = {
             **{"MODES": self.n, "THREADS": self.threads, "SIDE": _SIDE},
-            **{"BLOCKS": next(n for most, n in _ON_MULTIPROCESSOR.items() if sums <= most) // self.threads},
+            **{"BLOCKS": next(n for most, n in _ON_MULTIPROCESSOR.items() if held <= most) // self.threads},
             **{"ELEMENT_WARPS": self.element_warps, "ELEMENT_TILES": self.element_tiles},
             **{"MODE_WARPS": self.mode_warps, "MODE_PAIRS": self.mode_pairs},
         }

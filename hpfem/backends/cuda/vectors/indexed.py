@@ -181,6 +181,7 @@ class IndexTables:
             codes[starts[some // SLICE] + SLICE * k + some % SLICE] = self.entry_codes[
                 first[some] + SLICE * k + at[some] % SLICE
             ]
+        _finish(xp)
         return starts, codes
 
     @property
