@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy.sparse import coo_array, csr_array, diags_array
+from scipy.sparse import coo_array, csr_array
 
 from hpfem.shapes.arguments import reals
 from hpfem.shapes.cached import cached_property
@@ -358,11 +358,9 @@ class ElementRestriction:
         callable
             local, as for `gather` -> array, [components, n]; zero in columns that are not kept.
         """
-        rows = csr_array(self._Q.transpose[columns])
-        if self._keep is not None:
-            rows = csr_array(diags_array(as_numpy(self._keep)[columns]) @ rows)
-        rows = self._vectors.sparse(rows)
-        return lambda local: self._Q.summed(rows, local, self._xp)
+        rows = self._vectors.sparse(csr_array(self._Q.transpose[columns]))
+        keep = 1 if self._keep is None else self._keep[columns]
+        return lambda local: self._Q.summed(rows, local, self._xp) * keep
 
     def gather_squares(self, local: Sequence[Any]) -> Any:
         """Sum local numbers by the squares of the entries of Q, over the rows that have one.
