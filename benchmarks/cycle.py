@@ -58,7 +58,7 @@ def measured(shape: str, n: int, order: int, backend: str) -> dict[str, Any]:
     found["transfers"], found["levels"] = moved.total, []
     for number, level in enumerate(M.levels):
         x = r[: level.A.shape[0]].astype(M.dtype)
-        below = as_one_graph(A.vectors.iteration, partial(M._cycle, number, x))
+        below = as_one_graph(A.vectors.iteration, partial(M.in_modes, number, x))
         own = {"orders": level.A.c0.space.orders, "unknowns": len(x), "from here": milliseconds(below)}
         if level.smoothers:
             own |= {"A": milliseconds(partial(level.apply, x)), "B": milliseconds(partial(level.smooth, x))}

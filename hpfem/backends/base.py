@@ -190,7 +190,7 @@ class Backend(Immutable, ABC):
         CellwiseProduct
             Or an object with its methods.
         """
-        return CellwiseProduct(matrices, Q, back, vectors, dtype)
+        return CellwiseProduct(matrices, Q, back, vectors, dtype, rough)
 
     def function(self, trace: Trace) -> Callable[[Any, dict[str, float]], Any] | None:
         """Offer a compiled function of the coordinates, if that is faster than the library of its arrays.

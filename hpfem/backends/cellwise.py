@@ -76,6 +76,8 @@ class CellwiseProduct:
     vectors : VectorSpace
     dtype : dtype
         Of the vectors.
+    rough : bool
+        As for `Backend.cellwise`; here nothing is rounded.
 
     Attributes
     ----------
@@ -90,7 +92,9 @@ class CellwiseProduct:
         back: BlockMatrix,
         vectors: VectorSpace,
         dtype: DTypeLike,
+        rough: bool = False,
     ) -> None:
+        self._rough = rough
         self._vectors, self._Q, self._dtype, self._pool = vectors, Q, dtype, vectors.pool()
         self.restriction = vectors.restriction(Q, dtype)
         self._outer = self.restriction if back is Q else vectors.restriction(back, dtype)

@@ -62,7 +62,7 @@ def iterate_on_device(
     launcher = _Launcher(device, A, blocks is not None, None if inverse is not None else M, vectors, ask_first, name)
     first = len(residuals)
     try:
-        launcher.start()
+        launcher.next_direction()
         pending = vectors.read()
         while True:
             ask = ask_first and _near(residuals[first:], run.tol)
@@ -121,10 +121,6 @@ class _Launcher:
         self.launched = self.directions = 0
         self.graph: Any = None
 
-    def start(self) -> None:
-        """Make the first direction, or tell whether one is needed."""
-        self._turn()
-
     def launch(self) -> None:
         """Launch one iteration, or those of the graph, on the current stream."""
         if self.capturable and self.graph is None and self.launched >= DIRECT:
@@ -145,10 +141,10 @@ class _Launcher:
         else:
             v.measure_product(self.A(v.p))
         v.update_residual()
-        self._turn()
+        self.next_direction()
 
-    def _turn(self) -> None:
-        """The next direction; or, if the host may ask first, whether to stop."""
+    def next_direction(self) -> None:
+        """Make the next direction; or, if the host may ask first, tell whether one is needed."""
         if self.ask_first:
             self.vectors.stop_if_done()
         else:

@@ -283,7 +283,7 @@ class Multigrid:
         array, [components * size]
             A new vector; zero there too.
         """
-        return self.to_nodes(self.in_modes(self.to_modes(r)))
+        return self.to_nodes(self.in_modes(0, self.to_modes(r)))
 
     def take(self, r: Any, out: Any) -> None:
         """Write a residual of any type as `cycle` wants it.
@@ -313,18 +313,15 @@ class Multigrid:
     def _changed(self, vector: Any, change: Callable[[Any], Any]) -> Any:
         return self.A.vectors.xp.concatenate([change(row) for row in vector.reshape(self.A.components, -1)])
 
-    def in_modes(self, r: Any) -> Any:
-        """The cycle in the modified basis; see `cycle`."""
-        return self._cycle(0, r)
-
-    def _cycle(self, number: int, r: Any) -> Any:
+    def in_modes(self, number: int, r: Any) -> Any:
+        """The cycle from a level on, in the modified basis; see `cycle`."""
         level = self.levels[number]
         if number == len(self.levels) - 1:
             return self._at_vertices(level, r)
         vectors = self.A.vectors
         smooth = partial(chebyshev, level.apply, level.smooth, self.degree, vectors=vectors)
         x = smooth(r)
-        lower = self._cycle(number + 1, self._lower_residual(number, r, x))
+        lower = self.in_modes(number + 1, self._lower_residual(number, r, x))
         vectors.add_at(self.levels[number + 1].kept, lower.reshape(level.n, -1), x.reshape(level.n, -1))
         return smooth(level.residual(r, x), onto=x)
 
@@ -351,7 +348,7 @@ class _Run:
     def __init__(self, M: Multigrid) -> None:
         self.M, self.given = M, M.A.vectors.xp.zeros(M.A.shape[0], M.dtype)
         self.result, alone = self.given, M.A.vectors.comm.size == 1
-        self.recorded = M.A.operator.backend.recorded(M.in_modes, self.given) if alone else None
+        self.recorded = M.A.operator.backend.recorded(partial(M.in_modes, 0), self.given) if alone else None
         self.thread: int | None = None
         self.graph: Any = None
 

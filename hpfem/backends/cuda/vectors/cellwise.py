@@ -11,7 +11,6 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
 from ...cellwise import CellwiseProduct, product
-from ...vectors import BlockMatrix, VectorSpace
 from ..codegen.prelude import source_with
 from ..runtime.device import current_device, upload
 from ..runtime.kernel import functions
@@ -170,30 +169,11 @@ class _Tiled:
 
 
 class CudaCellwise(CellwiseProduct):
-    """Products on a GPU; see `CellwiseProduct`. Nothing is allocated but results.
-
-    Parameters
-    ----------
-    matrices, Q, back, vectors, dtype
-        As there.
-    rough : bool
-        As for `Backend.cellwise`.
-    """
-
-    def __init__(
-        self,
-        matrices: Sequence[Sequence[csr_array]],
-        Q: BlockMatrix,
-        back: BlockMatrix,
-        vectors: VectorSpace,
-        dtype: DTypeLike,
-        rough: bool,
-    ) -> None:
-        self._rough = rough and np.dtype(dtype) == np.float32
-        super().__init__(matrices, Q, back, vectors, dtype)
+    """Products on a GPU; see `CellwiseProduct`. Nothing is allocated but results."""
 
     def _operand(self, factors: Sequence[csr_array], restriction: Any, number: int) -> Any:
-        tiles = MatrixTiles.of(product(factors)) if self._rough else None
+        rough = self._rough and self._dtype == np.float32
+        tiles = MatrixTiles.of(product(factors)) if rough else None
         return super()._operand(factors, restriction, number) if tiles is None else _Tiled(tiles, restriction, number)
 
     def _new_scratch(self) -> list[tuple[Any, list[Any]]]:
