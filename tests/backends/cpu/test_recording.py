@@ -1,5 +1,7 @@
 """Recorded functions of vectors: against NumPy and SciPy, the same to the last bit whatever the number of threads."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array, random_array
@@ -149,7 +151,7 @@ def test_cycles_of_multigrid(case, dtype, rng, monkeypatch):
     c0 = hp.C0Space(hp.Space(mesh, 4, basis, backend="cpu"))
     bc = hp.BoundaryConditions(c0, components=components, **conditions)
     A = hp.GlobalOperator(hp.Helmholtz(c0.space, lam=1.0), c0, bc, components=components)
-    check(Multigrid(A, dtype=dtype).in_modes, A.shape[0], dtype, rng, monkeypatch)
+    check(partial(Multigrid(A, dtype=dtype).in_modes, 0), A.shape[0], dtype, rng, monkeypatch)
 
 
 def test_coefficients_are_read_at_every_run(rng):
