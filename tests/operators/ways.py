@@ -8,6 +8,7 @@ from hpfem.forms.form import ALGORITHMS
 SPECIAL = {
     ("cpu", "dense"),
     ("cpu", "kronecker"),
+    ("cpu", "orthogonal"),
     ("cpu", "fused"),
     ("cpu", "numpy"),
     ("cuda", "sumfac"),

@@ -15,6 +15,7 @@ from ...forms.cost import operator_bytes, operator_flops
 from ...forms.form import BlockKernel, BlockProblem
 from ...forms.kronecker import check_kronecker, kronecker_flops
 from ...forms.merged import merged_if_possible
+from ...forms.orthogonal import check_orthogonal, orthogonal_flops
 from ...memory import HOST, Device
 from ...support.cache import Cache
 from ...support.machine import processor_name
@@ -37,6 +38,7 @@ from .runtime.vectors import CpuVectors
 _NONCOLLOCATED_COST = 0.9
 _DENSE_COST, _DENSE_OVERHEAD = 1.2, 0.6
 _FUSED_COST = 0.6
+_ORTHOGONAL_COST = 1.9
 # Operations in the time in which a number is handed on from one direction to the next.
 _HANDED_ON = 9.0
 # Compiled fibers run at the processor's peak; BLAS streams its arguments and results through memory.
@@ -141,6 +143,25 @@ class CpuKronecker(Strategy):
         return kronecker_flops(problem) + _HANDED_ON * handed_on
 
 
+class CpuOrthogonal(Strategy):
+    """Sparse matrices of an orthonormal basis of affine tets, tris and prisms, compiled, one element per SIMD lane."""
+
+    name, special = "orthogonal", True
+
+    def build(self, problem: BlockProblem, options: Options = None) -> CpuKernel:
+        """Build the kernel, if elements are affine and the form is linear; see `Strategy.build`."""
+        no_options(self, options)
+        return CpuKernel(problem, "orthogonal")
+
+    def cost(self, problem: BlockProblem) -> float:
+        """Estimate the time by operations; see `Strategy.cost`."""
+        try:
+            check_orthogonal(problem)
+        except NotSuitable:
+            return inf
+        return _ORTHOGONAL_COST * orthogonal_flops(problem)
+
+
 class CpuFused(Strategy):
     """Dense products and the work at the points, compiled together, one element per SIMD lane: on simplex rules."""
 
@@ -175,7 +196,7 @@ class CpuBackend(Backend):
     """Kernels compiled for the processor through LLVM."""
 
     name = "cpu"
-    strategies = (CpuSumFac(), CpuDense(), CpuKronecker(), CpuFused(), CpuStdMat(), CpuPlain())
+    strategies = (CpuSumFac(), CpuDense(), CpuKronecker(), CpuOrthogonal(), CpuFused(), CpuStdMat(), CpuPlain())
 
     def missing(self) -> str | None:
         """Say what keeps LLVM from compiling here; see `Backend.missing`."""

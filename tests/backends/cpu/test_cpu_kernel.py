@@ -27,7 +27,7 @@ from tests.samples import FLAT, curved, skewed, straight, tapered
 
 solid_shapes = each_shape([shape for shape in SHAPES if shape.dim > 1])
 
-QUAD, HEX, TET = BY_NAME["quad"], BY_NAME["hex"], BY_NAME["tet"]
+QUAD, HEX, TET, TRI, PRISM = (BY_NAME[name] for name in ("quad", "hex", "tet", "tri", "prism"))
 TOLERANCE = {"float64": 1e-12, "float32": 1e-4}
 
 
@@ -202,6 +202,32 @@ def test_matrices_of_directions(shape, far, rng, monkeypatch):
     assert max(differences(space, "Helmholtz", "noncollocated", rng, **how)) < 2e-6
 
 
+@pytest.mark.parametrize("far", [False, True])
+@pytest.mark.parametrize("shape", [TET, TRI, PRISM])
+def test_matrices_of_an_orthonormal_basis(shape, far, rng, monkeypatch):
+    """In cache and out of it, all orders, both precisions, skewed cells, other rules and bases."""
+    monkeypatch.setattr("hpfem.backends.cpu.runtime.kernel.PREFETCH_BYTES", 0 if far else 1 << 40)
+    how = {"strategy": "orthogonal"}
+    for order in range(1, {TET: 7, TRI: 9, PRISM: 5}[shape]):
+        space = make_space(shape, order, False)
+        for form in ("Mass", "Laplacian", "Helmholtz"):
+            assert max(differences(space, form, "noncollocated", rng, **how)) < 1e-13
+    for options in ({"basis": "orthogonal"}, {"basis": "lagrange"})[: 1 if shape is PRISM else 2]:
+        space = make_space(shape, 3, False, **options)
+        assert max(differences(space, "Helmholtz", "noncollocated", rng, **how)) < 1e-13
+    space = make_space(shape, 4, False, dtype="float32")
+    assert max(differences(space, "Helmholtz", "noncollocated", rng, **how)) < 2e-6
+
+
+@pytest.mark.parametrize("shape", [TET, TRI, PRISM])
+def test_auto_takes_matrices_of_an_orthonormal_basis(shape):
+    for form, order in (("Helmholtz", 3), ("Helmholtz", 4), ("Mass", 4)):
+        [choice] = FORMS[form](make_space(shape, order, False), backend="cpu").choices
+        assert choice.strategy == "orthogonal"
+    [choice] = FORMS["Helmholtz"](make_space(TET, 8, False), backend="cpu").choices
+    assert choice.strategy == "sumfac"
+
+
 @solid_shapes
 @pytest.mark.parametrize("far", [False, True])
 def test_components_together_are_those_alone(shape, far, rng, monkeypatch):
@@ -211,9 +237,10 @@ def test_components_together_are_those_alone(shape, far, rng, monkeypatch):
     spaces = make_space(shape, 2, True), make_space(shape, 2, False, cells=3)
     forms = ("Helmholtz", "IProductWRTDerivBase", "transport", "Mass", "PhysDeriv")[: 3 if far else 5]
     ways = [(space, form, "sumfac") for space in spaces for form in forms] + [(spaces[1], "Helmholtz", "dense")]
-    ways += [(spaces[1], form, "kronecker") for form in ("Helmholtz", "Mass") if shape is HEX]
+    more = {HEX: "kronecker", TET: "orthogonal"}
+    ways += [(spaces[1], form, more[shape]) for form in ("Helmholtz", "Mass") if shape in more]
     for space, form, strategy in ways:
-        algorithm = "noncollocated" if strategy == "kronecker" else "auto"
+        algorithm = "noncollocated" if strategy in more.values() else "auto"
         for problem in (choice.kernel.problem for choice in FORMS[form](space, algorithm=algorithm).choices):
             kernel, taken, given = CpuKernel(problem, strategy), problem.coupled, problem.given
             source = rng.standard_normal((3 * taken, problem.n_elements, problem.n_input))

@@ -20,11 +20,20 @@ def _signed(b: Builder, value: str, code: str) -> str:
     return b.new(f"bitcast {whole} {flipped} to {b.vector}")
 
 
-def _code(b: Builder, i: Where) -> tuple[str, str]:
-    """Codes of a mode in all lanes, and the places that they stand for."""
+def _code(b: Builder, i: Where) -> str:
+    """Codes of a mode in all lanes."""
     kind = f"<{b.lanes} x i32>"
-    code = b.new(f"load {kind}, ptr {b.at('%codes', (i, 1), unit=kind)}, align {INDEX_BYTES}")
-    return code, b.new(f"lshr {kind} {code}, <{', '.join(['i32 1'] * b.lanes)}>")
+    return b.new(f"load {kind}, ptr {b.at('%codes', (i, 1), unit=kind)}, align {INDEX_BYTES}")
+
+
+def _places(b: Builder, i: Where) -> list[str]:
+    """Pointers to the places of a mode, lane by lane: their addresses need no vectors."""
+    row, found = b.at("%codes", (i, 1), unit=f"<{b.lanes} x i32>"), []
+    for lane in range(b.lanes):
+        code = b.new(f"load i32, ptr {b.new(f'getelementptr i32, ptr {row}, i32 {lane}')}, align {INDEX_BYTES}")
+        place = b.new(f"zext i32 {b.new(f'lshr i32 {code}, 1')} to i64")
+        found.append(b.new(f"getelementptr {b.real}, ptr %outside, i64 {place}"))
+    return found
 
 
 def _inside(b: Builder, i: Where, positions: str | None) -> str:
@@ -46,29 +55,19 @@ def write_indexed_reader(b: Builder, name: str, n: int, positions: str | None) -
     positions : str or None
         Index table: vector that each number goes to.
     """
-    gather = f"@llvm.masked.gather.{b.suffix}.v{b.lanes}p0"
-    pointers, mask = f"<{b.lanes} x ptr>", f"<{b.lanes} x i1>"
-    b.declare(f"declare {b.vector} {gather}({pointers}, i32, {mask}, {b.vector})")
-    ones = "<" + ", ".join(["i1 1"] * b.lanes) + ">"
     with b.function(name, "ptr noalias %outside, ptr noalias %inside, ptr noalias %codes"), b.each(n) as i:
-        code, place = _code(b, i)
-        where = b.new(f"getelementptr {b.real}, ptr %outside, <{b.lanes} x i32> {place}")
-        size = b.dtype.itemsize
-        value = b.new(
-            f"call {b.vector} {gather}({pointers} {where}, i32 {size}, {mask} {ones}, {b.vector} zeroinitializer)"
-        )
-        b.store(_signed(b, value, code), _inside(b, i, positions))
+        value = "poison"
+        for lane, place in enumerate(_places(b, i)):
+            own = b.new(f"load {b.real}, ptr {place}")
+            value = b.new(f"insertelement {b.vector} {value}, {b.real} {own}, i32 {lane}")
+        b.store(_signed(b, value, _code(b, i)), _inside(b, i, positions))
 
 
 def write_indexed_writer(b: Builder, name: str, n: int, positions: str | None) -> None:
     """Write a function that adds the numbers of a group to a vector, lane by lane; see `write_indexed_reader`."""
     with b.function(name, "ptr noalias %outside, ptr noalias %inside, ptr noalias %codes"), b.each(n) as i:
-        code, place = _code(b, i)
-        value = _signed(b, b.load(_inside(b, i, positions)), code)
-        for lane in range(b.lanes):
-            index = b.new(f"extractelement <{b.lanes} x i32> {place}, i32 {lane}")
-            pointer = b.new(f"getelementptr {b.real}, ptr %outside, i32 {index}")
+        value = _signed(b, b.load(_inside(b, i, positions)), _code(b, i))
+        for lane, place in enumerate(_places(b, i)):
             own = b.new(f"extractelement {b.vector} {value}, i32 {lane}")
-            before = b.new(f"load {b.real}, ptr {pointer}")
-            after = b.new(f"fadd {b.real} {before}, {own}")
-            b.emit(f"store {b.real} {after}, ptr {pointer}")
+            after = b.new(f"fadd {b.real} {b.new(f'load {b.real}, ptr {place}')}, {own}")
+            b.emit(f"store {b.real} {after}, ptr {place}")

@@ -24,6 +24,7 @@ from ..codegen.fused import write_fused
 from ..codegen.ir import Program
 from ..codegen.kronecker import write_kronecker
 from ..codegen.matrix import Step, packed, steps_of, write_matrix
+from ..codegen.orthogonal import write_orthogonal
 from ..codegen.pointwise import field_inputs, parameter_inputs
 from ..codegen.sumfac import write_sumfac
 from .buffers import aligned
@@ -39,6 +40,7 @@ _WRITERS: dict[str, Callable[[BlockProblem, int, bool, bool], Program]] = {
     "sumfac": write_sumfac,
     "dense": write_dense,
     "kronecker": write_kronecker,
+    "orthogonal": write_orthogonal,
     "diagonal": write_diagonal,
     "fused": write_fused,
 }
@@ -271,8 +273,9 @@ class CpuKernel(GroupKernel, BlockKernel):
     ----------
     problem : BlockProblem
     strategy : str
-        "sumfac", "dense" for reference matrices of affine elements, "kronecker" for those of one direction, "fused" on
-        rules without directions, or "diagonal", which makes the diagonals of the element matrices and takes nothing.
+        "sumfac", "dense" for reference matrices of affine elements, "kronecker" for those of one direction,
+        "orthogonal" for those of an orthonormal basis, "fused" on rules without directions, or "diagonal", which makes
+        the diagonals of the element matrices and takes nothing.
     target : Target, optional
         This machine's processor when left out.
     like : CpuKernel, optional
@@ -297,7 +300,7 @@ class CpuKernel(GroupKernel, BlockKernel):
         super().__init__(program, problem.n_elements, problem.dtype, target, codes)
         self.flops = operator_flops(problem, strategy) if strategy == "sumfac" else program.flops
         # Rows of memory are read in long pieces then; what dense matrices read of the geometry is little.
-        self._one_by_one = strategy in ("dense", "kronecker") and prefetch
+        self._one_by_one = strategy in ("dense", "kronecker", "orthogonal") and prefetch
         trace, kind = problem.form.trace, problem.read_factors
         self._fields = field_inputs(trace)
         self._parameter_names = parameter_inputs(trace)

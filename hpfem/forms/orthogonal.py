@@ -1,0 +1,114 @@
+"""Element matrices through an orthonormal basis: affine tets, tris and prisms.
+
+The matrix of a linear form with constant coefficients on an affine element is sum_ij G_ij D_i^T D_j + w B^T B. Column m
+of B has the coefficients of mode m in the orthonormal basis of the same order, that of D_i those of its derivative by
+local coordinate i. For the modified basis most of them are zero: a mode is orthogonal to all polynomials that have more
+zeros in a direction than it has.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpfem.shapes import Basis
+from hpfem.shapes.basis import make_basis
+from hpfem.shapes.quadrature import ShapeRule, default_counts, quadrature
+
+from ..errors import NotSuitable
+from .form import BlockProblem
+from .linear import check_linear, check_noncollocated
+
+Array = NDArray[np.float64]
+
+# Entries smaller than this, relative to the largest one of their matrix, are zero up to rounding.
+_ROUNDING = 1e-13
+# Modes, and entries that are not zero, beyond which kernels take seconds to compile.
+_MOST_MODES, _MOST_ENTRIES = 100, 3500
+
+
+def check_orthogonal(problem: BlockProblem) -> None:
+    """Check that a problem has such element matrices, with few entries.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+
+    Raises
+    ------
+    NotSuitable
+        With the reason, if it has not.
+    """
+    check_linear(problem)
+    check_noncollocated(problem)
+    basis = problem.tabulation.basis
+    if problem.n_modes > _MOST_MODES or sum(map(np.count_nonzero, orthogonal_matrices(basis))) > _MOST_ENTRIES:
+        raise NotSuitable("the matrices have too many entries to become code")
+    if not _integrates(problem.tabulation.rule, basis):
+        raise NotSuitable("the quadrature does not integrate products of modes")
+
+
+@cache
+def _integrates(rule: ShapeRule, basis: Basis) -> bool:
+    functions = _orthonormal(basis, rule)
+    return bool(np.abs(functions @ functions.T - np.eye(len(functions))).max() < 1e-12)
+
+
+def _orthonormal(basis: Basis, rule: ShapeRule) -> Array:
+    """Orthonormal functions at the points of a rule, times the roots of its weights."""
+    orthogonal, exact = make_basis("orthogonal", basis.shape, basis.order), _exact_rule(basis)
+    size = np.sqrt(orthogonal.evaluate_eta(exact.eta) ** 2 @ exact.weights)
+    return orthogonal.evaluate_eta(rule.eta) * np.sqrt(rule.weights) / size[:, None]
+
+
+def _exact_rule(basis: Basis) -> ShapeRule:
+    return quadrature(basis.shape, default_counts(basis.shape, basis.order))
+
+
+@cache
+def orthogonal_matrices(basis: Basis) -> tuple[Array, Array]:
+    """Make B and D, by a rule that is exact.
+
+    Parameters
+    ----------
+    basis : Basis
+
+    Returns
+    -------
+    B : ndarray, [n_modes, n_modes]
+    D : ndarray, [dim, n, n_modes]
+        Without rows that are zero for all directions. Entries of both that are nothing but rounding are 0.
+
+    Raises
+    ------
+    NotSuitable
+        If derivatives are not in the space of the basis.
+    """
+    rule = _exact_rule(basis)
+    functions = _orthonormal(basis, rule)
+    values, gradient = basis.evaluate_eta(rule.eta), basis.gradient(basis.shape.collapse(rule.eta))
+    modes = np.concatenate([values[None], gradient]) * np.sqrt(rule.weights)
+    found = functions @ modes.swapaxes(1, 2)
+    if np.abs(found.swapaxes(1, 2) @ functions - modes).max() > 1e-10 * np.abs(modes).max():
+        raise NotSuitable("derivatives of modes are not in the space of the basis")
+    found[np.abs(found) < _ROUNDING * np.abs(found).max(axis=(1, 2), keepdims=True)] = 0
+    return found[0], found[1:, found[1:].any(axis=(0, 2))]
+
+
+def orthogonal_flops(problem: BlockProblem) -> int:
+    """Count the operations of an element's product.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+        That `check_orthogonal` takes.
+
+    Returns
+    -------
+    int
+    """
+    B, D = orthogonal_matrices(problem.tabulation.basis)
+    value, gradient = 2 * np.count_nonzero(B) + len(B), 2 * np.count_nonzero(D) + len(D) ** 2 * D.shape[1]
+    return 2 * int(value + gradient * problem.form.test_gradient)
