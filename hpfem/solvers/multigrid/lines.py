@@ -56,7 +56,7 @@ def strong_pairs(shape: Shape, S: Array, A: Array, T: Array) -> tuple[Indices, I
     return i[i != j], j[i != j]
 
 
-def inverse_of_groups(coupled: csr_array, diagonal: Array) -> csr_array | None:
+def inverse_of_groups(coupled: csr_array, diagonal: Array) -> tuple[Indices, csr_array] | None:
     """Invert the matrices of groups.
 
     Parameters
@@ -69,8 +69,12 @@ def inverse_of_groups(coupled: csr_array, diagonal: Array) -> csr_array | None:
 
     Returns
     -------
-    csr_array, [n, n] or None
-        None if there are no groups.
+    members : ndarray of int, [k]
+        The unknowns in groups.
+    inverse : csr_array, [k, k]
+        The inverses, times the diagonal: what is to follow a division by the diagonal.
+    None
+        If there are no groups.
     """
     n, scale = len(diagonal), 1 / np.sqrt(diagonal)
     entries = coo_array(coupled)
@@ -80,17 +84,18 @@ def inverse_of_groups(coupled: csr_array, diagonal: Array) -> csr_array | None:
     _, group = connected_components(N, directed=False)
     counts = np.bincount(group)
     by_group, starts = np.argsort(group, kind="stable"), np.cumsum(counts) - counts
-    alone = np.flatnonzero((counts[group] == 1) | (counts[group] > _MOST))
-    parts: list[tuple[Any, Any, Any]] = [(alone, alone, 1 / diagonal[alone])]
-    for size in np.unique(counts[(counts > 1) & (counts <= _MOST)]):
-        members = by_group[starts[counts == size][:, None] + np.arange(size)]
-        row, column = np.broadcast_arrays(members[:, :, None], members[:, None, :])
-        own = np.asarray(N[row.ravel(), column.ravel()]).reshape(row.shape) + np.eye(size)
-        values, V = np.linalg.eigh(own)
+    members = np.flatnonzero((counts[group] > 1) & (counts[group] <= _MOST))
+    parts = list[tuple[Any, Any, Any]]()
+    for size in np.unique(counts[group[members]]):
+        own = by_group[starts[counts == size][:, None] + np.arange(size)]
+        row, column = np.broadcast_arrays(own[:, :, None], own[:, None, :])
+        matrices = np.asarray(N[row.ravel(), column.ravel()]).reshape(row.shape) + np.eye(size)
+        values, V = np.linalg.eigh(matrices)
         inverse = (V / np.maximum(values, _SMALLEST)[:, None]) @ V.swapaxes(1, 2)
-        inverse *= scale[row] * scale[column]
+        inverse *= scale[row] / scale[column]
         parts.append((row.ravel(), column.ravel(), inverse.ravel()))
-    if len(parts) == 1:
+    if not parts:
         return None
     row, column, given = (np.concatenate(own) for own in zip(*parts, strict=True))
-    return csr_array((given, (row, column)), shape=(n, n))
+    places = np.searchsorted(members, row), np.searchsorted(members, column)
+    return members, csr_array((given, places), shape=(len(members),) * 2)

@@ -99,8 +99,8 @@ class LowEnergySmoother:
 
     Attributes
     ----------
-    lines : array or None
-        D^-1 with the inverses of groups of strongly coupled functions, sparse; None if there are none.
+    lines : (array of int, array), or None
+        Groups of strongly coupled functions, as `inverse_of_groups` has them; None if there are none.
     """
 
     def __init__(
@@ -141,16 +141,19 @@ class LowEnergySmoother:
                 )
         self._inverse = (1 / D).astype(dtype)
         if lines and any(own.coupling.size for own in cells):
-            inverse = inverse_of_groups(self._coupled(cells, energies, Q, c0), as_numpy(D))
-            self.lines = None if inverse is None else vectors.sparse(csr_array(inverse.astype(dtype)))
+            found = inverse_of_groups(self._coupled(cells, energies, Q, c0), as_numpy(D))
+            if found is not None:
+                self.lines = xp.asarray(found[0]), vectors.sparse(csr_array(found[1].astype(dtype)))
 
     def __call__(self, r: Any, onto: Any = None) -> Any:
         """Apply to a vector, [size]; a new one, or what the result is added to."""
         if self._T is None:
             return added(r * 1, onto)
-        if self.lines is None:
-            return self._T(self._T.transposed(r, self._inverse), onto)
-        return self._T(self.lines @ self._T.transposed(r), onto)
+        z = self._T.transposed(r, self._inverse)
+        if self.lines is not None:
+            members, inverse = self.lines
+            z[members] = inverse @ z[members]
+        return self._T(z, onto)
 
     def scale(self, factor: float) -> None:
         """Multiply B by a number.

@@ -160,7 +160,7 @@ class CpuProduct:
         self._tail_t = csr_array(written.T[self._shared])
         self._pools: dict[int, Pool[_Alone]] = {}
 
-    def __call__(self, vector: Any, constrained: NDArray[np.integer[Any]] = _NONE) -> Any:
+    def __call__(self, vector: Any, constrained: NDArray[np.integer[Any]] = _NONE, scale: Array | None = None) -> Any:
         """Apply to a vector.
 
         Parameters
@@ -169,6 +169,8 @@ class CpuProduct:
             Of the space's dtype.
         constrained : ndarray of int
             Unknowns that are taken out: their rows and columns are those of the identity; none when left out.
+        scale : ndarray, [components, size], optional
+            What the vector is multiplied by first, if no unknowns are taken out.
 
         Returns
         -------
@@ -176,11 +178,14 @@ class CpuProduct:
             A new one.
         """
         if isinstance(vector, Recorded):
-            return self._recorded(vector, constrained)
+            return self._recorded(vector, constrained, scale)
         pool, some = self._pools.setdefault(len(vector), Pool()), len(constrained) > 0
         own = pool.take(lambda: _Alone(self, len(vector)))
         given = own.given[:, : self._size]
-        given[...] = vector
+        if scale is None:
+            given[...] = vector
+        else:
+            np.multiply(vector, scale, out=given)
         if some:
             given[:, constrained] = 0
         out = own.run()
@@ -189,15 +194,18 @@ class CpuProduct:
             out[:, constrained] = vector[:, constrained]
         return out
 
-    def _recorded(self, vector: Recorded, constrained: NDArray[np.integer[Any]]) -> Recorded:
+    def _recorded(
+        self, vector: Recorded, constrained: NDArray[np.integer[Any]], scale: Array | None = None
+    ) -> Recorded:
         """The product of a recorded vector."""
         recording, some = vector.recording, len(constrained) > 0
         given = recording.once((id(self), len(vector.array)), lambda: (self.new_given(len(vector.array)), self))[0]
         target = given[:, : self._size]
         if some:
             key = id(constrained), target.shape
-            kept = recording.once(key, lambda: (self._kept(constrained, target.shape), constrained))[0]
-            recording.sum(("x0 x1",), (), (vector.array, kept), target)
+            scale = recording.once(key, lambda: (self._kept(constrained, target.shape), constrained))[0]
+        if scale is not None:
+            recording.sum(("x0 x1",), (), (vector.array, scale), target)
         else:
             recording.sum(("x0",), (), (vector.array,), target)
         out = self.record(recording, given)
@@ -310,7 +318,8 @@ class CpuCellwise:
 
     def transposed(self, r: Array, scale: Array | None = None, weights: Array | None = None) -> Array:
         """Q^t M^t Q_a W r; see `CellwiseProduct.transposed`."""
-        return self._of_all(self._backward((r if weights is None else weights * r)[None])[0], scale)
+        product = self._backward(r[None], scale=None if weights is None else weights[None])
+        return self._of_all(product[0], scale)
 
     def _of_all(self, result: Array, scale: Array | None) -> Array:
         if scale is not None:
