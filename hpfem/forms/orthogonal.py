@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from hpfem.shapes import Basis
+from hpfem.shapes import Basis, Tabulation
 from hpfem.shapes.basis import make_basis
 from hpfem.shapes.quadrature import ShapeRule, default_counts, quadrature
 
@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 # Entries smaller than this, relative to the largest one of their matrix, are zero up to rounding.
 _ROUNDING = 1e-13
 # Modes, and entries that are not zero, beyond which kernels take seconds to compile.
-_MOST_MODES, _MOST_ENTRIES = 100, 3500
+_MOST_MODES, _MOST_ENTRIES = 200, 8000
 
 
 def check_orthogonal(problem: BlockProblem) -> None:
@@ -46,13 +46,13 @@ def check_orthogonal(problem: BlockProblem) -> None:
     basis = problem.tabulation.basis
     if problem.n_modes > _MOST_MODES or sum(map(np.count_nonzero, orthogonal_matrices(basis))) > _MOST_ENTRIES:
         raise NotSuitable("the matrices have too many entries to become code")
-    if not _integrates(problem.tabulation.rule, basis):
+    if not _integrates(problem.tabulation):
         raise NotSuitable("the quadrature does not integrate products of modes")
 
 
 @cache
-def _integrates(rule: ShapeRule, basis: Basis) -> bool:
-    functions = _orthonormal(basis, rule)
+def _integrates(tabulation: Tabulation) -> bool:
+    functions = _orthonormal(tabulation.basis, tabulation.rule)
     return bool(np.abs(functions @ functions.T - np.eye(len(functions))).max() < 1e-12)
 
 

@@ -89,8 +89,8 @@ def test_what_has_none_is_refused():
         (problem_of("tet", 3, "collocated"), "algorithm='noncollocated'"),
         (problem_of("quad", 3, quadrature="collocated"), "does not integrate products"),
         (problem_of("pyramid", 2), "derivatives of modes are not in the space"),
-        (problem_of("tet", 7), "too many entries"),
-        (problem_of("tet", 5, basis="lagrange"), "too many entries"),
+        (problem_of("tet", 9), "too many entries"),
+        (problem_of("tet", 6, basis="lagrange"), "too many entries"),
     ):
         with pytest.raises(NotSuitable, match=reason):
             check_orthogonal(problem)

@@ -368,10 +368,10 @@ class Builder:
         """
         return [self.load(pointer, i * stride) for i in range(n)]
 
-    def store_fiber(self, fiber: Sequence[str], pointer: str, stride: int, first: int = 0) -> None:
-        """Store vectors, the first one at a number of vectors; see `Builder.load_fiber`."""
+    def store_fiber(self, fiber: Sequence[str], pointer: str, stride: int) -> None:
+        """Store vectors; see `Builder.load_fiber`."""
         for i, value in enumerate(fiber):
-            self.store(value, pointer, first + i * stride)
+            self.store(value, pointer, i * stride)
 
     def load_scalar(self, table: str, *terms: tuple[Where, int]) -> str:
         """Load a number of a table to all lanes.
@@ -547,13 +547,6 @@ class Builder:
         self.emit(f"br i1 %c{k}, label %L{k}, label %E{k}")
         self.lines.append(f"E{k}:")
         self._block = f"E{k}"
-
-    def block(self) -> None:
-        """Start a basic block: LLVM orders instructions and holds numbers in registers block by block."""
-        self._count += 1
-        self._block = f"B{self._count}"
-        self.emit(f"br label %{self._block}")
-        self.lines.append(f"{self._block}:")
 
     @contextmanager
     def turns(self, shared: int) -> Iterator[tuple[Index, Index]]:

@@ -7,6 +7,7 @@ and multiplied by the transposed matrices. Entries are constants of the code.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -18,7 +19,7 @@ from .affine import Group, write_affine
 from .ir import Builder, Program
 from .line import Array, Fiber, product
 
-# Entries of a basic block: LLVM takes longer for each if there are more.
+# Entries of a function: LLVM takes longer for each if there are more.
 _ENTRIES = 200
 
 
@@ -32,41 +33,52 @@ def write_orthogonal(problem: BlockProblem, lanes: int, prefetch: bool = False, 
     """
     check_orthogonal(problem)
     B, D = orthogonal_matrices(problem.tabulation.basis)
-    n, dim, rows = problem.n_modes, *D.shape[:2]
+    n, dim, count = problem.n_modes, *D.shape[:2]
     pairs = symmetric_pairs(dim) if problem.form.test_gradient else []
 
     def product_of(group: Group) -> None:
-        b, w = group.b, group.scales.get(len(pairs))
+        b = group.b
         group.prefetch.fetch()
-        # Matrices whose transposes give the results, and what these multiply.
-        tests, given = list[Array](), list[str]()
-        if w is not None:
-            tests, given = [B], [group.scratch]
-            for piece in _blocks(b, B[None]):
-                b.store_fiber([b.mul(w, x) for x in _sum(b, [B[piece]], [group.modes])], group.scratch, 1, piece.start)
+        places = {"%modes": group.modes, "%further": group.scratch, "%results": group.results}
+        scales = {f"%scale{q}": own for q, own in group.scales.items()}
+        parts = partial(_parts, b, places, scales)
+        # Matrices whose transposes give the results, and places of what these multiply.
+        tests, starts = list[Array](), list[int]()
+        if (w := f"%scale{len(pairs)}") in scales:
+            tests, starts = [B], [0]
+            for rows in parts("values", [B]):
+                values = _sum(b, [B[rows]], ["%modes"])
+                b.store_fiber([b.mul(w, x) for x in values], b.at("%further", (rows.start, 1)), 1)
         if pairs:
-            G = {order: group.scales[q] for q, (i, j) in enumerate(pairs) for order in ((i, j), (j, i))}
-            fluxes = [b.at(group.scratch, (n + i * rows, 1)) for i in range(dim)]
-            tests, given = [*tests, *D], [*given, *fluxes]
-            for piece in _blocks(b, D):
-                gradient = [_sum(b, [own[piece]], [group.modes]) for own in D]
-                for i, flux in enumerate(fluxes):
-                    own = [b.dot((G[i, j], g[r]) for j, g in enumerate(gradient)) for r in range(len(gradient[0]))]
-                    b.store_fiber(own, flux, 1, piece.start)
+            G = {order: f"%scale{q}" for q, (i, j) in enumerate(pairs) for order in ((i, j), (j, i))}
+            fluxes = [n + i * count for i in range(dim)]
+            tests, starts = [*tests, *D], [*starts, *fluxes]
+            for rows in parts("fluxes", list(D)):
+                gradient = [_sum(b, [own[rows]], ["%modes"]) for own in D]
+                for i, start in enumerate(fluxes):
+                    flux = [b.dot((G[i, j], x) for j, x in enumerate(line)) for line in zip(*gradient, strict=True)]
+                    b.store_fiber(flux, b.at("%further", (start + rows.start, 1)), 1)
         transposed = [matrix.T for matrix in tests]
-        for piece in _blocks(b, transposed):
-            b.store_fiber(_sum(b, [own[piece] for own in transposed], given), group.results, 1, piece.start)
+        for rows in parts("results", transposed):
+            given = [b.at("%further", (start, 1)) for start in starts]
+            b.store_fiber(_sum(b, [own[rows] for own in transposed], given), b.at("%results", (rows.start, 1)), 1)
 
-    return write_affine(problem, lanes, prefetch, indexed, n + dim * rows, product_of)
+    return write_affine(problem, lanes, prefetch, indexed, n + dim * count, product_of)
 
 
-def _blocks(b: Builder, matrices: Sequence[Array]) -> Iterator[slice]:
-    """Rows of matrices, a basic block for those of some entries."""
+def _parts(
+    b: Builder, places: dict[str, str], scales: dict[str, str], name: str, matrices: Sequence[Array]
+) -> Iterator[slice]:
+    """Rows of matrices that have some entries, and a function with the given places and scales for each part."""
     done = np.cumsum(sum(np.count_nonzero(matrix, axis=1) for matrix in matrices))
     cuts = np.searchsorted(done, np.arange(_ENTRIES, done[-1], _ENTRIES), side="right")
     for first, last in pairwise(np.unique([0, *cuts, len(done)]).tolist()):
-        b.block()
-        yield slice(first, last)
+        kinds = [(f"ptr noalias {own}", f"ptr {there}") for own, there in places.items()]
+        kinds += [(f"{b.vector} {own}", f"{b.vector} {value}") for own, value in scales.items()]
+        taken, given = (", ".join(part) for part in zip(*kinds, strict=True))
+        with b.function(f"{name}{first}", taken):
+            yield slice(first, last)
+        b.emit(f"call void @{name}{first}({given})")
 
 
 def _sum(b: Builder, matrices: Sequence[Array], sources: Sequence[str]) -> Fiber:
