@@ -2,8 +2,7 @@
 
 The matrix of a linear form with constant coefficients on an affine element is sum_ij G_ij D_i^T D_j + w B^T B. Column m
 of B has the coefficients of mode m in the orthonormal basis of the same order, that of D_i those of its derivative by
-local coordinate i. For the modified basis most of them are zero: a mode is orthogonal to all polynomials that have more
-zeros in a direction than it has.
+local coordinate i. The modified basis is hierarchical: most of them are zero.
 """
 
 from __future__ import annotations
